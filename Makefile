@@ -1,0 +1,53 @@
+# Two commands do everything, each in a virtual environment of the project's own:
+#   make demo    train on generated data, print the guarantee, write the report
+#   make test    lint, types, tests
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types unit bench audit docs clean
+
+help:  ## this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@ $(VENV)/.core
+
+demo: $(VENV)/.core  ## a private release on generated data, its accuracy, its guarantee and a report
+	$(BIN)/discreet demo
+
+test: lint types unit  ## lint, types and tests
+
+lint: $(VENV)/.dev  ## style
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev  ## mypy --strict
+	$(BIN)/mypy
+
+unit: $(VENV)/.dev  ## the tests alone
+	scripts/install-system postgresql
+	$(BIN)/python -m pytest -m 'not slow' -n 2 --dist loadfile --cov=discreet --cov-report=
+	$(BIN)/python -m coverage report --include='src/discreet/privacy/*' --fail-under=100 --show-missing
+
+bench: $(VENV)/.dev  ## speed, as ratios measured side by side
+	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+
+audit: $(VENV)/.dev  ## the slow statistical tests of the guarantee
+	$(BIN)/python -m pytest -m slow
+
+docs: $(VENV)/.dev  ## check that every link and every snippet of the documentation holds
+	$(BIN)/python -m pytest tests/docs
+
+clean:  ## remove the virtual environment and caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,67 @@
+"""Recommendations learned from everyone, revealing no one.
+
+Matrix completion and recommendation under user-level joint differential privacy. The names below are
+imported when first used, so that ``import discreet`` stays quick and needs no extra.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from discreet import errors
+
+if TYPE_CHECKING:
+    from discreet.privacy import (
+        Gaussian,
+        Geometric,
+        Guarantee,
+        Laplace,
+        Ledger,
+        Plan,
+        RandomizedResponse,
+        Statement,
+        account,
+    )
+
+__version__ = "0.1.0.dev0"
+
+_HOME = {
+    "Gaussian": "discreet.privacy",
+    "Geometric": "discreet.privacy",
+    "Guarantee": "discreet.privacy",
+    "Laplace": "discreet.privacy",
+    "Ledger": "discreet.privacy",
+    "Plan": "discreet.privacy",
+    "RandomizedResponse": "discreet.privacy",
+    "Statement": "discreet.privacy",
+    "account": "discreet.privacy",
+}
+_MODULES = ("privacy",)
+
+__all__ = [
+    "Gaussian",
+    "Geometric",
+    "Guarantee",
+    "Laplace",
+    "Ledger",
+    "Plan",
+    "RandomizedResponse",
+    "Statement",
+    "account",
+    "errors",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name from its home on first use."""
+    if name in _HOME:
+        value = getattr(import_module(_HOME[name]), name)
+    elif name in _MODULES:
+        value = import_module(f"discreet.{name}")
+    else:
+        raise AttributeError(f"module 'discreet' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME, *_MODULES})

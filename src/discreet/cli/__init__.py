@@ -1,0 +1,16 @@
+"""The command `discreet`: one module per sub-command."""
+
+import typer
+
+app = typer.Typer(
+    name="discreet",
+    help="Recommenders with a provable privacy guarantee.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def main() -> None:
+    """Run the command."""
+    app()

@@ -1,0 +1,1 @@
+"""Tables of who liked what: reading, splits, generators, data sets."""
