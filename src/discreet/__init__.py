@@ -12,7 +12,6 @@ from discreet import errors
 if TYPE_CHECKING:
     from discreet.privacy import (
         Gaussian,
-        Geometric,
         Guarantee,
         Laplace,
         Ledger,
@@ -26,7 +25,6 @@ __version__ = "0.1.0.dev0"
 
 _HOME = {
     "Gaussian": "discreet.privacy",
-    "Geometric": "discreet.privacy",
     "Guarantee": "discreet.privacy",
     "Laplace": "discreet.privacy",
     "Ledger": "discreet.privacy",
@@ -39,7 +37,6 @@ _MODULES = ("privacy",)
 
 __all__ = [
     "Gaussian",
-    "Geometric",
     "Guarantee",
     "Laplace",
     "Ledger",

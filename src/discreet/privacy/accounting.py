@@ -1,0 +1,301 @@
+"""What releases cost together: exact for Gaussian noise, dp_accounting's accountants for everything else.
+
+The event (what happened) is data, apart from the accountant (what it costs). A `Cost` is the sum of the events of any
+number of releases. Its Gaussian part is one number, the sum of mu^2 = (sensitivity / std)^2, kept as an integer so that
+adding is exact and does not depend on order. Each event maps to a dp_accounting event (`Cost.dp_event`), so that an
+outsider can check the result with tools that are not ours. Everything errs on the safe side: an epsilon or delta that
+is reported is never below the true one.
+"""
+
+import math
+from collections import Counter
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, ClassVar
+
+from discreet.errors import PrivacyError
+from discreet.privacy.sampling import TV_PER_DRAW
+
+UNIT = 1 << 100  # mu^2 is counted in units of 2^-100, rounded up
+MAX_DRAWS = 1 << 40  # noise draws in one release; `Cost.tv` allows for that many in each
+
+_SAFETY = 1e-9  # relative, and
+_SAFETY_EPSILON = 4e-12  # absolute: dp_accounting's root is good to 1e-12; tests compare with 60 digits
+_TV_SHARE = 1e-12  # of delta, kept for the sampler's distance from its ideal law
+
+
+def positive(name: str, value: Any, *, zero: bool = False) -> float:
+    """A finite positive number, or a PrivacyError that names the argument."""
+    if isinstance(value, bool) or not hasattr(value, "__float__"):
+        raise PrivacyError(f"{name} must be a number, not {type(value).__name__}")
+    number = float(value)
+    if not math.isfinite(number) or number < 0 or (number == 0 and not zero):
+        raise PrivacyError(f"{name} must be a finite number {'>= 0' if zero else '> 0'}, not {number:g}")
+    return number
+
+
+def probability(name: str, value: Any, *, zero: bool = False) -> float:
+    """A number in (0, 1), or a PrivacyError that names the argument."""
+    number = positive(name, value, zero=zero)
+    if number >= 1:
+        raise PrivacyError(f"{name} must be below 1, not {number:g}")
+    return number
+
+
+def gaussian_delta(mu: float, epsilon: float) -> float:
+    """The smallest delta of mu-Gaussian DP at epsilon (Balle and Wang 2018), rounded up."""
+    from scipy.special import log_ndtr
+
+    if mu == 0:
+        return 0.0
+    upper, lower = float(log_ndtr(mu / 2 - epsilon / mu)), epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
+    delta = -math.exp(upper) * math.expm1(min(lower - upper, 0.0))
+    # The difference of two nearly equal numbers: their rounding errors may be all there is.
+    error = (abs(upper) + abs(lower) + epsilon + 1) * 1e-15 * math.exp(upper)
+    return min(delta * (1 + _SAFETY) + 16 * error, 1.0)
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """The smallest epsilon of mu-Gaussian DP at delta, rounded up."""
+    import dp_accounting
+
+    epsilon = float(dp_accounting.get_epsilon_gaussian(1 / mu, delta)) if mu else 0.0
+    return epsilon * (1 + _SAFETY) + _SAFETY_EPSILON if epsilon else 0.0
+
+
+def gaussian_mu(epsilon: float, delta: float) -> float:
+    """The largest mu whose reported epsilon at delta is at most `epsilon`."""
+    import dp_accounting
+
+    aim = max(epsilon - _SAFETY_EPSILON, 0.0) / (1 + _SAFETY)
+    mu, step = 1 / float(dp_accounting.get_sigma_gaussian(aim, delta)), 1e-14
+    while gaussian_epsilon(mu, delta) > epsilon:
+        mu, step = mu * (1 - step), step * 2
+    return mu
+
+
+@dataclass(frozen=True)
+class PureEvent:
+    """Any release that is epsilon-DP without a delta: Laplace and geometric noise, randomised response.
+
+    Its privacy loss is dominated by that of one randomised-response bit, which is also the loss of the discrete
+    Laplace mechanism at sensitivity 1: that is the dp_accounting event. A Renyi accountant counts epsilon^2 / 2 zCDP.
+    """
+
+    kind: ClassVar[str] = "pure"
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        positive("epsilon", self.epsilon)
+
+    def dp_event(self, renyi: bool) -> Any:
+        """The dp_accounting event."""
+        from dp_accounting import dp_event as dp
+
+        return dp.ZCDpEvent(self.epsilon**2 / 2) if renyi else dp.DiscreteLaplaceDpEvent(self.epsilon, 1)
+
+
+@dataclass(frozen=True)
+class SampledGaussian:
+    """A mu-Gaussian release over a Poisson sample of the users (add-remove adjacency only)."""
+
+    kind: ClassVar[str] = "sampled-gaussian"
+    mu: float
+    probability: float
+
+    def __post_init__(self) -> None:
+        positive("mu", self.mu)
+        probability("probability", self.probability)
+
+    def dp_event(self, renyi: bool) -> Any:
+        """The dp_accounting event."""
+        from dp_accounting import dp_event as dp
+
+        return dp.PoissonSampledDpEvent(self.probability, dp.GaussianDpEvent(1 / self.mu))
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The best of a random number of runs, each of cost `run` (Papernot and Steinke 2022).
+
+    The number of runs is truncated negative binomial with the given mean: shape 1 is geometric, 0 logarithmic,
+    infinity Poisson. Only the Renyi accountant knows this event.
+    """
+
+    kind: ClassVar[str] = "selection"
+    run: "Cost"
+    mean: float
+    shape: float
+
+    def __post_init__(self) -> None:
+        if positive("mean", self.mean) < 1:
+            raise PrivacyError("mean must be at least 1: a search runs at least once")
+        if math.isnan(self.shape) or self.shape < 0:
+            raise PrivacyError(f"shape must be >= 0 (infinity for Poisson), not {self.shape:g}")
+
+    def dp_event(self, renyi: bool) -> Any:
+        """The dp_accounting event."""
+        from dp_accounting import dp_event as dp
+
+        return dp.RepeatAndSelectDpEvent(self.run.dp_event(renyi=True), self.mean, self.shape)
+
+
+Event = PureEvent | SampledGaussian | Selection
+_EVENTS: dict[str, Any] = {cls.kind: cls for cls in (PureEvent, SampledGaussian, Selection)}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The privacy cost of a set of releases. Costs add up: `a + b`, `cost * count`.
+
+    Attributes:
+        gaussian: the sum of mu^2 over the Gaussian releases, in units of 2^-100, each rounded up.
+        releases: the number of Gaussian releases, each of which adds to `tv`.
+        events: all other events, with how often each occurred.
+    """
+
+    gaussian: int = 0
+    releases: int = 0
+    events: tuple[tuple[Event, int], ...] = ()
+
+    @classmethod
+    def of_gaussian(cls, sensitivity: float, std: float) -> "Cost":
+        """Gaussian noise of the given standard deviation on a statistic of the given L2 sensitivity."""
+        return cls(math.ceil(Fraction(sensitivity) ** 2 / Fraction(std) ** 2 * UNIT), 1)
+
+    @classmethod
+    def of_mu(cls, mu: float) -> "Cost":
+        """One release that is mu-Gaussian DP."""
+        return cls.of_gaussian(positive("mu", mu), 1.0)
+
+    @classmethod
+    def of(cls, event: Event, count: int = 1) -> "Cost":
+        """A release that is not Gaussian, `count` times."""
+        return cls(events=((event, count),))
+
+    def __add__(self, other: "Cost") -> "Cost":
+        counts = Counter(dict(self.events))
+        counts.update(dict(other.events))
+        events = tuple(sorted(((e, n) for e, n in counts.items() if n), key=repr))
+        return Cost(self.gaussian + other.gaussian, self.releases + other.releases, events)
+
+    def __mul__(self, count: int) -> "Cost":
+        return Cost(self.gaussian * count, self.releases * count, tuple((e, n * count) for e, n in self.events))
+
+    def __sub__(self, other: "Cost") -> "Cost":
+        return self + other * -1
+
+    def __bool__(self) -> bool:
+        return bool(self.gaussian or self.events)
+
+    def within(self, other: "Cost") -> bool:
+        """Whether the other cost covers this one, part by part."""
+        rest = other - self
+        return rest.gaussian >= 0 and all(count > 0 for _, count in rest.events)
+
+    @property
+    def mu(self) -> float | None:
+        """The Gaussian-DP parameter of the whole, rounded up; None if some releases are not Gaussian."""
+        return None if self.events else self._gaussian_mu
+
+    @property
+    def _gaussian_mu(self) -> float:
+        mu = math.sqrt(self.gaussian / UNIT)
+        while Fraction(mu) ** 2 * UNIT < self.gaussian:
+            mu = math.nextafter(mu, math.inf)
+        return mu
+
+    @property
+    def tv(self) -> float:
+        """Total variation between the noise that is drawn and its ideal law, over all releases."""
+        return self.releases * MAX_DRAWS * TV_PER_DRAW
+
+    @property
+    def pure(self) -> float:
+        """Epsilon at delta 0: the sum over pure events; infinite with any other."""
+        if self.gaussian or not all(isinstance(event, PureEvent) for event, _ in self.events):
+            return math.inf
+        total = sum(Fraction(event.epsilon) * n for event, n in self.events if isinstance(event, PureEvent))
+        return math.nextafter(float(total), math.inf) if total else 0.0
+
+    def epsilon(self, delta: float) -> float:
+        """The epsilon that holds at `delta`, rounded up; infinite if there is none."""
+        probability("delta", delta, zero=True)
+        if not self or delta == 0:
+            return self.pure
+        # The sampler's distance from its ideal law costs (1 + e^epsilon) tv of delta: a part is kept for that.
+        share = delta * (1 - _TV_SHARE)
+        if self.events:
+            epsilon = float(_accountant(self).get_epsilon(share)) * (1 + _SAFETY)
+        else:
+            epsilon = gaussian_epsilon(self._gaussian_mu, share)
+        if self.tv and (epsilon > 700 or (1 + math.exp(epsilon)) * self.tv > delta * _TV_SHARE):
+            return math.inf
+        return min(epsilon, self.pure)
+
+    def delta(self, epsilon: float) -> float:
+        """The delta that holds at `epsilon`, rounded up."""
+        positive("epsilon", epsilon, zero=True)
+        if epsilon >= self.pure:
+            return 0.0
+        if self.events:
+            delta = float(_accountant(self).get_delta(epsilon)) * (1 + _SAFETY)
+        else:
+            delta = gaussian_delta(self._gaussian_mu, epsilon)
+        return min(delta + (1 + math.exp(min(epsilon, 700))) * self.tv, 1.0)
+
+    def dp_event(self, renyi: bool = False) -> Any:
+        """The same releases as one dp_accounting event."""
+        from dp_accounting import dp_event as dp
+
+        parts = [dp.GaussianDpEvent(1 / self._gaussian_mu)] if self.gaussian else []
+        parts += [dp.SelfComposedDpEvent(event.dp_event(renyi), count) for event, count in self.events]
+        return dp.ComposedDpEvent(parts)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; mu^2 as a string, since JSON numbers are not exact."""
+        events = []
+        for event, count in self.events:
+            run = {"run": event.run.to_json()} if isinstance(event, Selection) else {}
+            events.append({"kind": event.kind, **asdict(event), **run, "count": count})
+        return {"gaussian": str(self.gaussian), "releases": self.releases, "events": events}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "Cost":
+        """The inverse of `to_json`."""
+        total = cls(int(data["gaussian"]), int(data["releases"]))
+        for event in data["events"]:
+            fields = {key: value for key, value in event.items() if key not in ("kind", "count")}
+            if event["kind"] not in _EVENTS:
+                raise PrivacyError(f"event of unknown kind {event['kind']!r}: its cost cannot be known")
+            if "run" in fields:
+                fields["run"] = cls.from_json(fields["run"])
+            total += cls.of(_EVENTS[event["kind"]](**fields), int(event["count"]))
+        return total
+
+
+@lru_cache(maxsize=64)
+def largest_gaussian(epsilon: float, delta: float) -> int:
+    """The largest `Cost.gaussian` whose reported epsilon at delta is at most `epsilon`."""
+    largest = math.floor(Fraction(gaussian_mu(epsilon, delta * (1 - _TV_SHARE))) ** 2 * UNIT)
+    while Cost(largest, 1).epsilon(delta) > epsilon:
+        largest -= largest >> 52
+    return largest
+
+
+@lru_cache(maxsize=64)
+def _accountant(cost: Cost) -> Any:
+    """An accountant that has composed the cost: PLD where it can, Renyi where there is a private selection.
+
+    The relation is add-remove in name only: sensitivities are declared for the adjacency in force, so that each event
+    is a plain shift by one sensitivity.
+    """
+    import dp_accounting as dp
+
+    if any(isinstance(event, Selection) for event, _ in cost.events):
+        return dp.rdp.RdpAccountant().compose(cost.dp_event(renyi=True))
+    # A grid of losses that is fine against the whole: small budgets need a finer one.
+    size = cost._gaussian_mu + sum(getattr(event, "epsilon", 1.0) * count for event, count in cost.events)
+    interval = 1e-4 * min(max(size, 1e-3), 1.0)
+    return dp.pld.PLDAccountant(dp.NeighboringRelation.ADD_OR_REMOVE_ONE, interval).compose(cost.dp_event())

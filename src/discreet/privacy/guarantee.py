@@ -1,0 +1,222 @@
+"""What is promised, as a value: epsilon and delta with the unit, adjacency and notion that give them a meaning."""
+
+import json
+import math
+from dataclasses import dataclass, field, replace
+from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
+from functools import total_ordering
+from typing import Any, Literal
+
+from discreet.errors import PrivacyError
+from discreet.privacy.accounting import Cost, largest_gaussian, positive, probability
+
+Unit = Literal["user", "entry"]
+Adjacency = Literal["add-remove", "replace", "flip"]
+Notion = Literal["joint-dp", "dp"]
+
+_UNITS = {"user": "one person's entire history", "entry": "one single entry of one person's history"}
+_CHANGES = {
+    "add-remove": "been left out of the data (or added to it)",
+    "replace": "been replaced by any other",
+    "flip": "been the opposite",
+}
+_NOTIONS = {
+    "joint-dp": (
+        "joint differential privacy",
+        "whatever is published, or shown to everybody but that person",
+    ),
+    "dp": ("differential privacy", "whatever is published"),
+}
+SPENDABLE = 1 - 2.0**-40
+"""Share of the largest mu^2 that calibration uses, so that parts of it still fit together after rounding up."""
+
+
+def round_up(value: float, digits: int = 4) -> str:
+    """A number for people, rounded up to so many digits."""
+    if not math.isfinite(value):
+        return "infinity"
+    rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(Decimal(repr(value)))
+    text = f"{float(rounded):.{digits}g}"
+    return text if Decimal(text) >= rounded else f"{float(rounded)!r}"
+
+
+@total_ordering
+@dataclass(frozen=True)
+class Guarantee:
+    """A differential-privacy guarantee: frozen, comparable, and one plain sentence as a string.
+
+    Attributes:
+        cost: the releases behind it, from which every (epsilon, delta) pair follows.
+        delta: the delta at which `epsilon` is stated.
+        unit: whose data one step to a neighbouring data set changes: a "user" or one "entry".
+        adjacency: how it changes: "add-remove", "replace" or "flip" (of one bit).
+        notion: "joint-dp" covers all that everybody else sees; "dp" covers all outputs.
+        holds: False if there is no guarantee at all, whatever the numbers say.
+        why_not: the reason then.
+    """
+
+    cost: Cost
+    delta: float
+    unit: Unit = "user"
+    adjacency: Adjacency = "add-remove"
+    notion: Notion = "joint-dp"
+    holds: bool = True
+    why_not: str = ""
+    epsilon: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "delta", probability("delta", self.delta, zero=True))
+        for name, known in (("unit", _UNITS), ("adjacency", _CHANGES), ("notion", _NOTIONS)):
+            if getattr(self, name) not in known:
+                raise PrivacyError(f"{name}: must be one of {', '.join(known)}, not {getattr(self, name)!r}")
+        if self.adjacency == "flip" and self.unit != "entry":
+            raise PrivacyError("adjacency: 'flip' changes one bit, so the unit must be 'entry'")
+        if self.holds == bool(self.why_not):
+            raise PrivacyError("why_not: give the reason when the guarantee does not hold, and only then")
+        object.__setattr__(self, "epsilon", self.cost.epsilon(self.delta))
+
+    @property
+    def mu(self) -> float | None:
+        """The Gaussian-DP parameter; None where other noise than Gaussian is involved."""
+        return self.cost.mu
+
+    def epsilon_at(self, delta: float) -> float:
+        """The epsilon that the same releases give at another delta, rounded up."""
+        return self.cost.epsilon(delta)
+
+    def delta_at(self, epsilon: float) -> float:
+        """The delta that the same releases give at another epsilon, rounded up."""
+        return self.cost.delta(epsilon)
+
+    def void(self, why_not: str) -> "Guarantee":
+        """The same numbers with the word that they do not hold, and why."""
+        return replace(self, holds=False, why_not=why_not)
+
+    def at(self, delta: float) -> "Guarantee":
+        """The same guarantee, stated at another delta."""
+        return replace(self, delta=delta)
+
+    # -- order and composition
+
+    def _must_match(self, other: "Guarantee", what: str) -> None:
+        for name in ("unit", "adjacency"):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if mine != theirs:
+                raise PrivacyError(f"{name}: cannot {what} a guarantee for {mine!r} and one for {theirs!r}")
+
+    def implies(self, other: "Guarantee") -> bool:
+        """Whether this guarantee is at least as strong as the (epsilon, delta) that the other one states."""
+        self._must_match(other, "compare")
+        if not self.holds or (self.notion == "joint-dp" and other.notion == "dp"):
+            return not other.holds and self.notion == other.notion
+        return not other.holds or self.epsilon_at(other.delta) <= other.epsilon
+
+    def __le__(self, other: "Guarantee") -> bool:
+        return self.implies(other)
+
+    def __add__(self, other: "Guarantee") -> "Guarantee":
+        """Both together, stated at the larger delta. Units and adjacencies must agree."""
+        self._must_match(other, "compose")
+        reasons = [g.why_not for g in (self, other) if not g.holds]
+        return Guarantee(
+            cost=self.cost + other.cost,
+            delta=max(self.delta, other.delta),
+            unit=self.unit,
+            adjacency=self.adjacency,
+            notion="dp" if self.notion == other.notion == "dp" else "joint-dp",
+            holds=not reasons,
+            why_not="; ".join(dict.fromkeys(reasons)),
+        )
+
+    # -- for people and for files
+
+    def __str__(self) -> str:
+        name, seen = _NOTIONS[self.notion]
+        numbers = f"epsilon = {round_up(self.epsilon)} and delta = {round_up(self.delta)}"
+        if not self.holds:
+            return f"NOT PRIVATE: {self.why_not} (the noise, were it sound, would give {numbers})."
+        if math.isinf(self.epsilon):
+            return f"NOT PRIVATE: no finite epsilon holds at delta = {round_up(self.delta)} (state it at a larger one)."
+        ratio = round_up(math.exp(min(self.epsilon, 700)), 3)
+        return (
+            f"{self.unit.capitalize()}-level {name} with {numbers} ({self.adjacency}): {seen}, would be almost as "
+            f"likely had {_UNITS[self.unit]} {_CHANGES[self.adjacency]}, no outcome being more than {ratio} times as "
+            f"likely with it as without it, or the other way round, apart from a probability of {round_up(self.delta)}."
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, with everything needed to compute the guarantee again."""
+        return {
+            "epsilon": self.epsilon if math.isfinite(self.epsilon) else None,
+            "delta": self.delta,
+            "mu": self.mu,
+            "unit": self.unit,
+            "adjacency": self.adjacency,
+            "notion": self.notion,
+            "holds": self.holds,
+            "why_not": self.why_not,
+            "cost": self.cost.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any] | str) -> "Guarantee":
+        """The inverse of `to_json`; refuses an epsilon that the releases do not give."""
+        values: dict[str, Any] = json.loads(data) if isinstance(data, str) else data
+        names = ("delta", "unit", "adjacency", "notion", "holds", "why_not")
+        try:
+            guarantee = cls(cost=Cost.from_json(values["cost"]), **{name: values[name] for name in names})
+            stated = math.inf if values["epsilon"] is None else float(values["epsilon"])
+        except (KeyError, TypeError) as error:
+            raise PrivacyError(f"guarantee: incomplete or malformed ({error})") from None
+        if stated != guarantee.epsilon and not math.isclose(stated, guarantee.epsilon, rel_tol=1e-9):
+            raise PrivacyError(f"guarantee: states epsilon = {stated:g}, but its releases give {guarantee.epsilon:g}")
+        return guarantee
+
+
+def account(
+    *,
+    epsilon: float | None = None,
+    delta: float,
+    mu: float | None = None,
+    rho: float | None = None,
+    noise_multiplier: float | None = None,
+    releases: int = 1,
+    unit: Unit = "user",
+    adjacency: Adjacency = "add-remove",
+    notion: Notion = "joint-dp",
+) -> Guarantee:
+    """The guarantee of Gaussian releases, from any one of its parameters; needs no data.
+
+    Args:
+        epsilon: the wanted epsilon: gives the largest mu that meets it at `delta`.
+        delta: at which delta epsilon is stated.
+        mu: the Gaussian-DP parameter, sensitivity / std, of one release.
+        rho: the zCDP parameter, mu^2 / 2, of one release.
+        noise_multiplier: std / sensitivity of one release.
+        releases: how many such releases; with `epsilon`, it is that of all of them together.
+        unit: whose data a neighbouring data set differs in.
+        adjacency: how it differs.
+        notion: what is covered.
+
+    Returns:
+        The guarantee of all releases together.
+
+    Example:
+        >>> round(account(epsilon=1, delta=1e-5).mu, 6)
+        0.268051
+    """
+    given = {"epsilon": epsilon, "mu": mu, "rho": rho, "noise_multiplier": noise_multiplier}
+    names = [name for name, value in given.items() if value is not None]
+    if len(names) != 1:
+        raise PrivacyError(f"account: give exactly one of {', '.join(given)}, not {' and '.join(names) or 'none'}")
+    value = positive(names[0], given[names[0]])
+    if not isinstance(releases, int) or releases < 1:
+        raise PrivacyError(f"releases: must be a whole number >= 1, not {releases!r}")
+    probability("delta", delta, zero=names[0] != "epsilon")
+    if names == ["epsilon"]:
+        total = Cost(math.floor(largest_gaussian(value, delta) * Fraction(SPENDABLE)), releases)
+    else:
+        one = {"mu": value, "rho": math.sqrt(2 * value), "noise_multiplier": 1 / value}[names[0]]
+        total = Cost.of_mu(one) * releases
+    return Guarantee(total, delta, unit, adjacency, notion)

@@ -1,0 +1,98 @@
+"""Secret uniform bits: an AES-256-CTR keystream keyed by the operating system.
+
+The system's source has no state that could be copied: each release asks it for a fresh 256-bit key. So there is
+nothing to re-key after a fork, in a worker process or after unpickling, and threads that release at the same
+time read the keystreams of different keys.
+"""
+
+import hashlib
+import itertools
+import os
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+from discreet.errors import PrivacyError
+
+Words = npt.NDArray[np.uint64]
+
+_ZEROS = memoryview(bytes(1 << 17))
+
+
+class Stream:
+    """Part `number` of the keystream of `key`: the 2^64 AES blocks whose counter starts with that number.
+
+    Two streams with different keys or different numbers never share a block.
+    """
+
+    def __init__(self, key: bytes, number: int = 0) -> None:
+        counter = number.to_bytes(8, "big") + bytes(8)
+        self._encryptor = Cipher(algorithms.AES(key), modes.CTR(counter)).encryptor()
+        self._process = os.getpid()
+
+    def fill(self, words: Words) -> None:
+        """Overwrite a contiguous array with uniform 64-bit words."""
+        if self._process != os.getpid():
+            raise PrivacyError("a noise stream cannot be used in a forked process: ask the source for a new one")
+        view = words.view(np.uint8).data
+        for start in range(0, len(view), len(_ZEROS)):
+            part = view[start : start + len(_ZEROS)]
+            self._encryptor.update_into(_ZEROS[: len(part)], part)
+
+    def words(self, size: int) -> Words:
+        """`size` fresh uniform 64-bit words."""
+        words = np.empty(size, np.uint64)
+        self.fill(words)
+        return words
+
+    def word(self) -> int:
+        """One uniform 64-bit word."""
+        return int(self.words(1)[0])
+
+    def __reduce__(self) -> str:
+        raise PrivacyError("a noise stream cannot be copied or pickled: its bits must be used once")
+
+
+class NoiseSource(Protocol):
+    """Where the bits of a ledger's noise come from."""
+
+    name: str
+    """What the certificate says about the source."""
+
+    secure: bool
+    """Whether the bits are secret. If not, every guarantee says NOT PRIVATE."""
+
+    def fresh_key(self) -> bytes:
+        """A key for one release; never the same twice."""
+        ...
+
+
+class SystemNoise:
+    """The default source: every release has its own key from the operating system's generator."""
+
+    name = "AES-256-CTR keystream, a key per release from the operating system"
+    secure = True
+
+    def fresh_key(self) -> bytes:
+        """32 bytes from the operating system."""
+        return os.urandom(32)
+
+
+class InsecureSeededNoise:
+    """Reproducible noise, FOR TESTS ONLY: whoever knows the seed can subtract the noise.
+
+    A ledger that uses it, and every model and statement that comes from that ledger, says NOT PRIVATE.
+    """
+
+    name = "INSECURE seeded noise for tests"
+    secure = False
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self._count = itertools.count()
+
+    def fresh_key(self) -> bytes:
+        """The next key of the sequence that the seed determines."""
+        return hashlib.sha256(f"{self.seed}/{next(self._count)}".encode()).digest()

@@ -1,0 +1,193 @@
+"""Statistics on a public grid: integers only cross the door.
+
+A user's contribution is scaled to its norm bound, truncated toward zero on a grid of step 2^e, and its norm is
+checked in exact integer arithmetic. Sums of such contributions are exact, hence the same for any order, thread
+count, machine or cluster, and their sensitivity is the bound, not the bound plus rounding errors.
+
+Nothing here raises because of a value in the data: what is not finite counts as zero, what is too long is
+shortened. Only public arguments (bounds, grids, shapes) can be wrong.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from discreet.errors import PrivacyError
+from discreet.privacy.accounting import positive
+
+Integers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+CELLS = 20
+"""A noise standard deviation is about 2^20 grid cells."""
+
+MAX_BOUND = 1 << 30
+"""Largest contribution of a user in grid cells: sums of 2^32 users then stay below 2^63."""
+
+_MAX_ROWS = 1 << 32
+_EXACT = 1 << 53  # integers up to here are exact in float64
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The multiples of 2^exponent."""
+
+    exponent: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.exponent, int) or not -1000 <= self.exponent <= 1000:
+            raise PrivacyError(f"grid: exponent must be an integer from -1000 to 1000, not {self.exponent!r}")
+
+    @classmethod
+    def for_std(cls, std: float) -> "Grid":
+        """The grid on which noise of this standard deviation spans 2^20 to 2^21 cells."""
+        return cls(math.frexp(positive("std", std))[1] - 1 - CELLS)
+
+    @property
+    def step(self) -> float:
+        """The distance between neighbours."""
+        return 2.0**self.exponent
+
+    def cells(self, length: float) -> float:
+        """A length in grid cells; exact, since the step is a power of two."""
+        return math.ldexp(length, -self.exponent)
+
+    def __mul__(self, other: "Grid") -> "Grid":
+        return Grid(self.exponent + other.exponent)
+
+
+@dataclass(frozen=True, eq=False)
+class GridArray:
+    """An array of multiples of a grid's step, held as int64: the form in which a statistic meets the door."""
+
+    values: Integers
+    grid: Grid
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.values, np.ndarray) or self.values.dtype != np.int64:
+            kind = getattr(self.values, "dtype", type(self.values).__name__)
+            raise PrivacyError(
+                f"statistic: must be an int64 array of grid cells, not {kind}; see discreet.privacy.truncate"
+            )
+
+    @classmethod
+    def of(cls, statistic: Any) -> "GridArray":
+        """A statistic as it is given to `release`: a GridArray, or integers (the grid is then 1)."""
+        if isinstance(statistic, GridArray):
+            return statistic
+        array = np.asarray(statistic)
+        if array.dtype.kind not in "iub":
+            raise PrivacyError(
+                f"statistic: must hold integers, not {array.dtype}: put users' contributions on a grid with "
+                "discreet.privacy.truncate and add those up, since noise does not protect the low bits of floats"
+            )
+        if array.dtype == np.uint64:
+            raise PrivacyError("statistic: uint64 may overflow int64; convert it where its bound is known")
+        return cls(array.astype(np.int64), Grid())
+
+
+def _limit(bound: float, grid: Grid) -> float:
+    cells = grid.cells(positive("bound", bound))
+    if not 1 <= cells <= MAX_BOUND:
+        advice = "coarser" if cells > 1 else "finer"
+        raise PrivacyError(
+            f"bound: {bound:g} is {cells:.3g} cells of a grid of step 2^{grid.exponent}, outside [1, 2^30] "
+            f"(above it sums could overflow): choose a {advice} grid"
+        )
+    return cells
+
+
+def truncate(
+    rows: npt.ArrayLike,
+    *,
+    bound: float,
+    grid: Grid,
+    norm: Literal["l2", "l1"] = "l2",
+    indptr: npt.ArrayLike | None = None,
+) -> Integers:
+    """Users' contributions as integers on a grid, each of norm at most `bound`.
+
+    A row that is too long is scaled down; entries are then truncated toward zero, which shortens every row and
+    so leaves the add-remove sensitivity at `bound`. The norm is verified in exact integers.
+
+    Args:
+        rows: one row per user (the last axis is one contribution); or, with `indptr`, the concatenated entries of
+            rows of different lengths.
+        bound: the largest norm of a row, public.
+        grid: the public grid.
+        norm: "l2" for Gaussian noise, "l1" for Laplace noise.
+        indptr: where each ragged row starts and ends, as in a CSR matrix.
+
+    Returns:
+        int64 of the shape of `rows`, in grid cells.
+    """
+    if norm not in ("l2", "l1"):
+        raise PrivacyError(f"norm: must be 'l2' or 'l1', not {norm!r}")
+    power = 2 if norm == "l2" else 1
+    limit = _limit(bound, grid)
+    values = np.asarray(rows, np.float64)
+    ends = np.arange(0, values.size + 1, values.shape[-1]) if indptr is None else np.asarray(indptr, np.int64)
+    counts, largest = np.diff(ends), math.floor(Fraction(limit) ** power)
+    with np.errstate(over="ignore", invalid="ignore"):
+        cells = np.where(np.isfinite(values), values, 0.0).ravel() / grid.step
+        length = _row_sums(np.abs(cells) ** power, ends) ** (1 / power)
+        factor = np.repeat(np.where(length > limit, limit / length, 1.0), counts)
+        integers = np.trunc(np.nan_to_num(cells * factor, posinf=0.0, neginf=0.0)).astype(np.int64)
+        # The scaling rounds by about 2^-52: a row that this left too long is shortened by 2^-40. (A row that were too
+        # long even then, which docs/proofs/grid.md excludes, would count as zero: the bound holds in any case.)
+        for shorten in (1 - 2.0**-40, 0.0):
+            over = np.repeat(_row_sums(np.abs(integers) ** power, ends) > largest, counts)
+            integers[over] = np.trunc(cells[over] * factor[over] * shorten).astype(np.int64)
+    return integers.reshape(values.shape)
+
+
+def _row_sums(values: npt.NDArray[Any], ends: Integers) -> npt.NDArray[Any]:
+    """The sum of each ragged row, exact for integers."""
+    sums, filled = np.zeros(len(ends) - 1, values.dtype), np.diff(ends) > 0
+    if filled.any():
+        sums[filled] = np.add.reduceat(values, ends[:-1][filled])
+    return sums
+
+
+def exact_matmul(left: npt.ArrayLike, right: npt.ArrayLike, *, left_bound: int, right_bound: int) -> Integers:
+    """left^T right for integer matrices with one row per user, exactly.
+
+    A float64 matrix product of integers is exact, in whatever order it adds, as long as every partial sum stays below
+    2^53. Blocks of rows are chosen so that it does, and the blocks are added in int64.
+
+    Args:
+        left: users x p integers.
+        right: users x q integers.
+        left_bound: a public bound on the size of the entries of `left`; entries beyond it are cut.
+        right_bound: likewise for `right`.
+    """
+    product = int(left_bound) * int(right_bound)
+    if left_bound < 1 or right_bound < 1 or product * _MAX_ROWS > 1 << 63:
+        raise PrivacyError(
+            f"left_bound x right_bound: {product} is outside [1, 2^31], so sums could overflow: use a coarser grid"
+        )
+    a, b = np.asarray(left), np.asarray(right)
+    total = np.zeros((a.shape[1], b.shape[1]), np.int64)
+    rows = min(_EXACT // product, 1 << 16)
+    for start in range(0, len(a), rows):
+        part_a = np.clip(a[start : start + rows], -left_bound, left_bound).astype(np.float64)
+        part_b = np.clip(b[start : start + rows], -right_bound, right_bound).astype(np.float64)
+        total += (part_a.T @ part_b).astype(np.int64)
+    return total
+
+
+def exact_scatter(index: npt.ArrayLike, values: npt.ArrayLike, *, size: int, bound: int = MAX_BOUND) -> Integers:
+    """Sums of integers by index, exactly: element j of the result is the sum of the values whose index is j.
+
+    Float64 where the public bound on their size shows that it is exact, else int64; entries beyond the bound are cut.
+    """
+    where, integers = np.asarray(index), np.clip(np.asarray(values, np.int64), -bound, bound)
+    if integers.size * bound < _EXACT:
+        return np.bincount(where, integers, minlength=size).astype(np.int64)
+    total = np.zeros(size, np.int64)
+    np.add.at(total, where, integers)
+    return total

@@ -1,0 +1,367 @@
+"""The one door: every private number that becomes public passes `Ledger.release`, and nothing else draws noise."""
+
+import math
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy.typing as npt
+
+from discreet.errors import BudgetExceeded, PrivacyError
+from discreet.privacy.accounting import (
+    MAX_DRAWS,
+    Cost,
+    PureEvent,
+    SampledGaussian,
+    largest_gaussian,
+    positive,
+)
+from discreet.privacy.guarantee import Adjacency, Guarantee, Notion, Unit, round_up
+from discreet.privacy.keystream import NoiseSource, SystemNoise
+from discreet.privacy.lattice import GridArray
+from discreet.privacy.noise import Gaussian, Noise
+from discreet.privacy.plan import Plan
+from discreet.privacy.statement import Statement
+from discreet.privacy.store import Entry, State, Store, Transaction
+
+_DEFAULTS: dict[str, Any] = {
+    "epsilon": None,
+    "delta": 0.0,
+    "unit": "user",
+    "adjacency": "add-remove",
+    "notion": "joint-dp",
+}
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What a plan would cost, computed without any data."""
+
+    plan: Plan
+    cost: Guarantee
+    after: Guarantee
+    fits: bool
+
+    def __str__(self) -> str:
+        lines = [f"{'release':<28}{'times':>6}{'share of mu^2':>15}"]
+        total = self.plan.cost.gaussian or 1
+        for line in self.plan.lines:
+            share = f"{line.total.gaussian / total:.1%}" if line.total.gaussian else "-"
+            lines.append(f"{line.label:<28}{line.count:>6}{share:>15}")
+        at = f"at delta = {round_up(self.cost.delta)}"
+        lines.append(
+            f"costs epsilon = {round_up(self.cost.epsilon)}, ledger then at {round_up(self.after.epsilon)}, {at}"
+        )
+        return "\n".join(lines if self.fits else [*lines, "DOES NOT FIT in what the ledger has left"])
+
+
+class Ledger:
+    """A privacy budget, a durable record of what was spent from it, and the only place that draws noise.
+
+    Example:
+        >>> import numpy as np
+        >>> from discreet import Gaussian, Ledger
+        >>> ledger = Ledger(epsilon=1, delta=1e-6)
+        >>> counts = np.array([120, 45, 3])
+        >>> public = ledger.release(counts, sensitivity=1, noise=Gaussian(5.0), label="clicks per item")
+        >>> ledger.spent.epsilon <= 1
+        True
+
+    Args:
+        url: where the record is kept: `sqlite:///file.db` or `postgresql://…`, shared by any number of processes;
+            in memory by default, for this process only.
+        epsilon: the budget; without one everything is recorded and nothing refused.
+        delta: the delta at which the budget and everything spent are stated.
+        unit: whose data neighbouring data sets differ in ("user" or "entry").
+        adjacency: how they differ ("add-remove", "replace", "flip").
+        notion: what the guarantee covers ("joint-dp" or "dp").
+        name: which of several ledgers in one database.
+        noise_source: where the noise comes from; anything but the default is for tests.
+
+    A ledger that exists is opened with its own settings: give them again, or leave them out.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        unit: Unit | None = None,
+        adjacency: Adjacency | None = None,
+        notion: Notion | None = None,
+        name: str = "default",
+        noise_source: NoiseSource | None = None,
+    ) -> None:
+        wanted = {"epsilon": epsilon, "delta": delta, "unit": unit, "adjacency": adjacency, "notion": notion}
+        given = {key: value for key, value in wanted.items() if value is not None}
+        if epsilon is not None:
+            given["epsilon"] = positive("epsilon", epsilon)
+            if delta is None and url is None:
+                raise PrivacyError("delta: a budget needs one; choose a constant well below 1 / the number of users")
+        settings = {**_DEFAULTS, **given}
+        # Checks delta, unit, adjacency and notion before anything is written.
+        Guarantee(Cost(), settings["delta"], settings["unit"], settings["adjacency"], settings["notion"])
+        self._source = noise_source if noise_source is not None else SystemNoise()
+        self._store = Store(url, name)
+        with self._store.transaction() as transaction:
+            if transaction.state.seq == 0:
+                if epsilon is not None and delta is None:
+                    raise PrivacyError("delta: a new ledger with a budget needs one, e.g. delta=1e-6")
+                transaction.append("open", {"settings": settings, "name": name})
+            else:
+                settings = transaction.entries()[0].body["settings"]
+        for key, value in given.items():
+            if settings[key] != value:
+                raise PrivacyError(f"{key}: this ledger was opened with {settings[key]!r}, not {value!r}, and keeps it")
+        self.epsilon: float | None = settings["epsilon"]
+        self.delta: float = settings["delta"]
+        self.unit: Unit = settings["unit"]
+        self.adjacency: Adjacency = settings["adjacency"]
+        self.notion: Notion = settings["notion"]
+
+    # -- what has been spent
+
+    def _state(self) -> State:
+        with self._store.transaction() as transaction:
+            return transaction.state
+
+    def guarantee(self, cost: Cost, *, insecure: bool = False) -> Guarantee:
+        """A cost in this ledger's terms."""
+        guarantee = Guarantee(cost, self.delta, self.unit, self.adjacency, self.notion)
+        return guarantee.void("the noise came from a seeded source, for tests only") if insecure else guarantee
+
+    @property
+    def spent(self) -> Guarantee:
+        """The guarantee of everything charged so far, reservations that are still open included."""
+        state = self._state()
+        return self.guarantee(state.cost, insecure=state.insecure)
+
+    @property
+    def remaining(self) -> Guarantee | None:
+        """The largest further release that fits, as a guarantee; None without a budget."""
+        return None if self.epsilon is None else self.guarantee(self._room(self._state().cost))
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The whole log: openings, reservations, releases, charges."""
+        return self._store.entries()
+
+    @property
+    def events(self) -> list[Entry]:
+        """Everything that was released or charged, in order."""
+        return [entry for entry in self.entries if entry.kind in ("release", "charge")]
+
+    def _fits(self, total: Cost) -> bool:
+        if self.epsilon is None:
+            return True
+        if not total.events:
+            return self.delta > 0 and total.gaussian <= largest_gaussian(self.epsilon, self.delta)
+        return total.epsilon(self.delta) <= self.epsilon
+
+    def _room(self, spent: Cost) -> Cost:
+        """The largest Gaussian cost (or pure one, at delta 0) that still fits beside what is spent."""
+        assert self.epsilon is not None
+        if self.delta == 0:
+            rest = self.epsilon - spent.pure
+            return Cost.of(PureEvent(rest)) if rest > 0 else Cost()
+        most = largest_gaussian(self.epsilon, self.delta)
+        if not spent.events:
+            return Cost(max(most - spent.gaussian, 0), 1)
+        low, high = 0, most
+        while high - low > most >> 20:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self._fits(spent + Cost(middle, 1)) else (low, middle)
+        return Cost(low, 1)
+
+    def _require(self, state: State, cost: Cost, what: str) -> None:
+        """Raise, before anything is written, unless a cost makes sense here and fits."""
+        sampled = any(isinstance(event, SampledGaussian) for event, _ in cost.events)
+        if sampled and self.adjacency != "add-remove":
+            raise PrivacyError(f"adjacency: Poisson sampling is accounted for 'add-remove', not {self.adjacency!r}")
+        if self.epsilon is not None and self.delta == 0 and math.isinf(cost.pure):
+            raise PrivacyError(f"delta: {what} needs delta > 0 (Gaussian noise has no pure epsilon); this ledger has 0")
+        if not self._fits(state.cost + cost):
+            asked, left = self.guarantee(cost), self.guarantee(self._room(state.cost))
+            raise BudgetExceeded(
+                f"{what} asks for epsilon = {round_up(asked.epsilon)} at delta = {round_up(self.delta)}, but of the "
+                f"ledger's {self.epsilon:g} the largest that still fits is epsilon = {left.epsilon:.6g}; nothing was spent"
+            )
+
+    def expect(self, *, unit: Unit, adjacency: Adjacency) -> None:
+        """Raise unless this ledger counts in the given unit and adjacency: called by models before they fit."""
+        for name, value in (("unit", unit), ("adjacency", adjacency)):
+            if getattr(self, name) != value:
+                raise PrivacyError(f"{name}: the model's is {value!r}, but this ledger's is {getattr(self, name)!r}")
+
+    # -- spending
+
+    def release(
+        self, statistic: npt.ArrayLike | GridArray, sensitivity: float, noise: Noise | float, label: str
+    ) -> npt.NDArray[Any]:
+        """Make a private statistic public: check, record, draw the noise, return, in this order.
+
+        Args:
+            statistic: integers, or integers on a grid (`GridArray`); floats are refused.
+            sensitivity: how much one step to a neighbouring data set can change it, in the norm of the noise.
+            noise: `Gaussian`, `Laplace` or `RandomizedResponse`; a number is the std of Gaussian noise.
+            label: what it is, for the record; public.
+
+        Returns:
+            The noisy statistic in its own units. Whatever is computed from it costs nothing more.
+        """
+        return self._release(statistic, sensitivity, noise, label, None)
+
+    def _release(
+        self,
+        statistic: Any,
+        sensitivity: float,
+        noise: Noise | float,
+        label: str,
+        reserved: "Reservation | None",
+    ) -> npt.NDArray[Any]:
+        on_grid = GridArray.of(statistic)
+        mechanism = noise if isinstance(noise, Noise) else Gaussian(positive("noise", noise))
+        cost = mechanism.cost(sensitivity)
+        mechanism.check(on_grid)
+        if on_grid.values.size > MAX_DRAWS:
+            raise PrivacyError("statistic: more than 2^40 elements; release it in parts")
+        body = {
+            "label": _label(label),
+            "sensitivity": float(sensitivity),
+            "noise": {"kind": mechanism.kind, **asdict(mechanism)},
+            "cost": cost.to_json(),
+            "shape": list(on_grid.values.shape),
+            "grid": on_grid.grid.exponent,
+            "source": self._source.name,
+            "secure": self._source.secure,
+        }
+        with self._store.transaction() as transaction:
+            if reserved is None:
+                self._require(transaction.state, cost, f"release {label!r}")
+            else:
+                reserved.take(transaction, label, cost)
+                body["reservation"] = reserved.id
+            transaction.append("release", body)
+        # The record is on disk. Only now is there anything to know.
+        return mechanism.add(on_grid, self._source)
+
+    def charge(self, cost: Cost, label: str) -> None:
+        """Record a cost that arises elsewhere: noise added on users' own devices, a private selection."""
+        with self._store.transaction() as transaction:
+            self._require(transaction.state, cost, f"charge {label!r}")
+            transaction.append("charge", {"label": _label(label), "cost": cost.to_json()})
+
+    def preview(self, plan: Plan) -> Preview:
+        """What a plan would cost; touches no data and spends nothing."""
+        state = self._state()
+        total = state.cost + plan.cost
+        after = self.guarantee(total, insecure=state.insecure)
+        return Preview(plan, self.guarantee(plan.cost), after, self._fits(total))
+
+    @contextmanager
+    def reserve(self, plan: Plan) -> Iterator["Reservation"]:
+        """Set a whole plan's cost aside before any data is touched, then release under it.
+
+            with ledger.reserve(plan) as door:
+                public = door.release(statistic, sensitivity, noise, "counts")
+
+        What the plan did not use is returned at the end. If the process dies, the whole plan stays charged until
+        `close` is called.
+        """
+        with self._store.transaction() as transaction:
+            self._require(transaction.state, plan.cost, "the plan")
+            reservation = Reservation(self, plan, uuid.uuid4().hex)
+            lines = [{"label": x.label, "cost": x.cost.to_json(), "count": x.count} for x in plan.lines]
+            body = {"reservation": reservation.id, "lines": lines, "cost": plan.cost.to_json()}
+            transaction.append("reserve", body)
+        try:
+            yield reservation
+        finally:
+            self.close(reservation.id)
+
+    def close(self, reservation: str) -> None:
+        """Return what a reservation has not released; it can release nothing from then on.
+
+        Done at the end of `reserve`; call it for a reservation whose process was killed. Since each release is
+        recorded before its noise is drawn, what is returned has never been seen by anyone.
+        """
+        with self._store.transaction() as transaction:
+            entries = [e for e in transaction.entries() if e.body.get("reservation") == reservation]
+            if not entries:
+                raise PrivacyError(f"reservation: this ledger has none with the id {reservation!r}")
+            if all(entry.kind != "close" for entry in entries):
+                used = Counter(entry.label for entry in entries if entry.kind == "release")
+                unused = Cost()
+                for line in entries[0].body["lines"]:
+                    unused += Cost.from_json(line["cost"]) * (line["count"] - used[line["label"]])
+                transaction.append("close", {"reservation": reservation, "cost": unused.to_json()})
+
+    def open_reservations(self) -> list[str]:
+        """The ids of reservations that were never closed: running fits, or ones whose process died."""
+        entries = self.entries
+        closed = {entry.body["reservation"] for entry in entries if entry.kind == "close"}
+        return [e.body["reservation"] for e in entries if e.kind == "reserve" and e.body["reservation"] not in closed]
+
+    # -- for people and for files
+
+    def statement(self, *, title: str = "Privacy ledger", public_inputs: Mapping[str, str] | None = None) -> Statement:
+        """The privacy statement of everything this ledger has released."""
+        return Statement.of(title=title, guarantee=self.spent, events=self.events, public_inputs=public_inputs or {})
+
+    def to_json(self) -> dict[str, Any]:
+        """The whole log with its digests: what an outsider needs to check it."""
+        entries = [asdict(entry) for entry in self.entries]
+        return {"format": 1, "entries": entries, "spent": self.spent.to_json()}
+
+    def verify(self) -> None:
+        """Recompute the hash chain and the total from the log; raise if anything was changed afterwards."""
+        with self._store.transaction() as transaction:
+            state = State()
+            for entry in transaction.entries():
+                if entry.seq != state.seq + 1 or entry.digest != entry.chained(state.digest):
+                    raise PrivacyError(f"ledger: entry {entry.seq} has been changed, or one before it is missing")
+                state = state.after(entry)
+            if state != transaction.state:
+                raise PrivacyError("ledger: the total does not agree with the log; entries are missing or were changed")
+
+    def __repr__(self) -> str:
+        budget = "no budget" if self.epsilon is None else f"epsilon={self.epsilon:g}"
+        return f"Ledger({budget}, delta={self.delta:g}, spent epsilon={round_up(self.spent.epsilon)})"
+
+    def __reduce__(self) -> str:
+        raise PrivacyError("ledger: a ledger cannot be copied or pickled; open it again by its URL")
+
+
+class Reservation:
+    """A plan whose cost has been set aside: releases under its labels, each at no more than its planned cost."""
+
+    def __init__(self, ledger: Ledger, plan: Plan, identifier: str) -> None:
+        self._ledger, self.plan, self.id = ledger, plan, identifier
+        self._used: Counter[str] = Counter()
+
+    def release(
+        self, statistic: npt.ArrayLike | GridArray, sensitivity: float, noise: Noise | float, label: str
+    ) -> npt.NDArray[Any]:
+        """`Ledger.release`, paid for by the plan's line of this label."""
+        return self._ledger._release(statistic, sensitivity, noise, label, self)
+
+    def take(self, transaction: Transaction, label: str, cost: Cost) -> None:
+        """Use one of the planned releases, or raise."""
+        line = self.plan[label]
+        if transaction.count("close", self.id):
+            raise PrivacyError("reservation: it is closed, and what it had left was returned")
+        if self._used[label] >= line.count:
+            raise PrivacyError(f"label: the plan has {line.count} release(s) of {label!r}, and they are used up")
+        if not cost.within(line.cost):
+            raise PrivacyError(f"noise: {label!r} would cost more than the plan set aside for it")
+        self._used[label] += 1
+
+
+def _label(label: str) -> str:
+    if not isinstance(label, str) or not label.strip():
+        raise PrivacyError("label: say in a few words what is released")
+    return label

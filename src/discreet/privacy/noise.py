@@ -1,0 +1,223 @@
+"""The noise mechanisms of the door: what they add to integers on a grid, and what that costs.
+
+`sensitivity` is always the largest change of the statistic between neighbouring data sets, under the ledger's
+unit and adjacency, in the statistic's own units: L2 for Gaussian noise (Frobenius for a symmetric matrix), L1 for
+Laplace noise, the number of bits for randomised response.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from discreet.errors import PrivacyError, Unbounded
+from discreet.privacy import sampling
+from discreet.privacy.accounting import Cost, PureEvent, positive, probability
+from discreet.privacy.keystream import NoiseSource, Stream
+from discreet.privacy.lattice import Grid, GridArray
+
+Integers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Sampler = Callable[[Stream, Integers], None]
+
+_SQRT_HALF = math.nextafter(math.sqrt(0.5), 1.0)
+
+
+def _plus(values: Integers, grid: Grid, sampler: Sampler, source: NoiseSource) -> Floats:
+    """The values plus noise, in the statistic's own units; block by block, so that the noise stays in the cache."""
+    stream = Stream(source.fresh_key())
+    flat, result = values.ravel(), np.empty(values.size, np.float64)
+    for start in range(0, values.size, sampling.BLOCK):
+        part = flat[start : start + sampling.BLOCK]
+        noise = np.empty(part.size, np.int64)
+        sampler(stream, noise)
+        noise += part
+        np.multiply(noise, grid.step, out=result[start : start + part.size])
+    return result.reshape(values.shape)
+
+
+def _sensitivity(value: Any) -> float:
+    try:
+        return positive("sensitivity", value)
+    except PrivacyError as error:
+        raise Unbounded(f"{error}: it bounds what one user can change, and without it there is no guarantee") from None
+
+
+def _scale(name: str, scale: float, grid: Grid) -> float:
+    cells = grid.cells(positive(name, scale))
+    if cells > sampling.MAX_SCALE:
+        raise PrivacyError(f"{name}: {scale:g} is more than 2^30 cells of the statistic's grid; choose a coarser grid")
+    return cells
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """round(std Z) on the grid: exactly (sensitivity / std)-Gaussian DP, since rounding is post-processing.
+
+    With `symmetric`, the statistic is a symmetric matrix (or a stack of them, on the last two axes), of which
+    the upper triangle is read: the diagonal gets `std`, the rest std / sqrt 2, mirrored. The sensitivity is
+    then that of the full matrix in the Frobenius norm.
+    """
+
+    kind: ClassVar[str] = "gaussian"
+    std: float
+    symmetric: bool = False
+
+    def __post_init__(self) -> None:
+        positive("noise.std", self.std)
+
+    @classmethod
+    def for_mu(cls, mu: float, *, sensitivity: float, symmetric: bool = False) -> "Gaussian":
+        """The least noise that makes a release of this sensitivity mu-Gaussian DP."""
+        std = _sensitivity(sensitivity) / positive("mu", mu)
+        while Cost.of_gaussian(sensitivity, std).gaussian > Cost.of_mu(mu).gaussian:
+            std = math.nextafter(std, math.inf)
+        return cls(std, symmetric)
+
+    def grid(self) -> Grid:
+        """The grid that suits this noise: about 2^20 cells to a standard deviation."""
+        return Grid.for_std(self.std)
+
+    def cost(self, sensitivity: float) -> Cost:
+        """What a release costs."""
+        return Cost.of_gaussian(_sensitivity(sensitivity), self.std)
+
+    def check(self, statistic: GridArray) -> None:
+        """Raise if this noise cannot be put on a statistic of this shape and grid."""
+        _scale("noise.std", self.std, statistic.grid)
+        shape = statistic.values.shape
+        if self.symmetric and (len(shape) < 2 or shape[-1] != shape[-2]):
+            raise PrivacyError(
+                f"statistic: symmetric noise needs square matrices on the last two axes, not shape {shape}"
+            )
+
+    def add(self, statistic: GridArray, source: NoiseSource) -> npt.NDArray[Any]:
+        """The public array, in the statistic's own units."""
+        sigma, values, grid = _scale("noise.std", self.std, statistic.grid), statistic.values, statistic.grid
+        if not self.symmetric:
+            return _plus(values, grid, partial(sampling.gaussian, sigma), source)
+        rows, columns = np.triu_indices(values.shape[-1], k=1)
+        diagonal = np.arange(values.shape[-1])
+        result = np.empty(values.shape, np.float64)
+        for i, j, scale in ((diagonal, diagonal, sigma), (rows, columns, sigma * _SQRT_HALF)):
+            part = _plus(values[..., i, j], grid, partial(sampling.gaussian, scale), source)
+            result[..., i, j] = part
+            result[..., j, i] = part
+        return result
+
+
+@dataclass(frozen=True)
+class Laplace:
+    """The two-sided geometric law, exp(-|k| step / scale), on the grid: exactly (sensitivity / scale)-DP, no delta."""
+
+    kind: ClassVar[str] = "laplace"
+    scale: float
+
+    def __post_init__(self) -> None:
+        positive("noise.scale", self.scale)
+
+    def grid(self) -> Grid:
+        """The grid that suits this noise."""
+        return Grid.for_std(self.scale)
+
+    def cost(self, sensitivity: float) -> Cost:
+        """What a release costs."""
+        ratio = Fraction(_sensitivity(sensitivity)) / Fraction(self.scale)
+        epsilon = float(ratio)
+        return Cost.of(PureEvent(epsilon if Fraction(epsilon) >= ratio else math.nextafter(epsilon, math.inf)))
+
+    def check(self, statistic: GridArray) -> None:
+        """Raise if this noise cannot be put on a statistic of this grid."""
+        _scale("noise.scale", self.scale, statistic.grid)
+
+    def add(self, statistic: GridArray, source: NoiseSource) -> npt.NDArray[Any]:
+        """The public array, in the statistic's own units."""
+        scale = _scale("noise.scale", self.scale, statistic.grid)
+        return _plus(statistic.values, statistic.grid, partial(sampling.two_sided_geometric, scale), source)
+
+
+@dataclass(frozen=True)
+class RandomizedResponse:
+    """Each bit (1 if positive, else 0) is flipped by an exact coin: with `epsilon`, at 1 / (1 + e^epsilon).
+
+    Or with `flip_one` and `flip_zero`, the probabilities that a 1 and a 0 are flipped; the epsilon is then the
+    largest of the four log ratios. The sensitivity is the number of bits that may differ between neighbours.
+    """
+
+    kind: ClassVar[str] = "randomized-response"
+    epsilon: float | None = None
+    flip_one: float | None = None
+    flip_zero: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.epsilon is not None:
+            positive("noise.epsilon", self.epsilon)
+            if self.flip_one is not None or self.flip_zero is not None:
+                raise PrivacyError("noise: give either epsilon, or flip_one and flip_zero")
+        else:
+            probability("noise.flip_one", self.flip_one)
+            probability("noise.flip_zero", self.flip_zero)
+
+    def _flips(self, digits: int) -> tuple[Decimal, Decimal]:
+        """The two flip probabilities, of a 1 and of a 0."""
+        if self.flip_one is not None and self.flip_zero is not None:
+            return Decimal(self.flip_one), Decimal(self.flip_zero)
+        with localcontext() as context:
+            context.prec = digits + 5
+            flip = 1 / (1 + Decimal(self.epsilon or 0).exp())
+        return flip, flip
+
+    @property
+    def bit_epsilon(self) -> float:
+        """The epsilon of one bit, rounded up."""
+        if self.epsilon is not None:
+            return self.epsilon
+        with localcontext() as context:
+            context.prec = 50
+            one, zero = self._flips(50)
+            ratios = ((1 - one) / zero, zero / (1 - one), one / (1 - zero), (1 - zero) / one)
+            epsilon = float(max(ratios).ln())
+        return math.nextafter(epsilon, math.inf)
+
+    def grid(self) -> Grid:
+        """Bits are whole numbers."""
+        return Grid()
+
+    def cost(self, sensitivity: float) -> Cost:
+        """What a release costs."""
+        bits = _sensitivity(sensitivity)
+        if bits != int(bits):
+            raise Unbounded(f"sensitivity: randomised response counts whole bits, not {bits:g}")
+        return Cost.of(PureEvent(self.bit_epsilon), int(bits))
+
+    def check(self, statistic: GridArray) -> None:
+        """Raise if the statistic is not on the grid of whole numbers."""
+        if statistic.grid != Grid():
+            raise PrivacyError("statistic: randomised response takes bits, on the grid of whole numbers")
+
+    def add(self, statistic: GridArray, source: NoiseSource) -> npt.NDArray[Any]:
+        """The flipped bits, as int8."""
+        bits = statistic.values.ravel() > 0
+        stream, flips = Stream(source.fresh_key()), np.empty((2, bits.size), np.int64)
+        for k in (0, 1):
+            sampling.bernoulli(lambda digits, k=k: self._flips(digits)[k], stream, flips[k])  # type: ignore[misc]
+        result = bits ^ (np.where(bits, flips[0], flips[1]) > 0)
+        return result.astype(np.int8).reshape(statistic.values.shape)
+
+
+Noise = Gaussian | Laplace | RandomizedResponse
+_KINDS: dict[str, Any] = {cls.kind: cls for cls in (Gaussian, Laplace, RandomizedResponse)}
+
+
+def noise_from_json(data: dict[str, Any]) -> Noise:
+    """The inverse of {"kind": noise.kind, **its fields}."""
+    if data.get("kind") not in _KINDS:
+        raise PrivacyError(f"noise of unknown kind {data.get('kind')!r}")
+    noise: Noise = _KINDS[data["kind"]](**{key: value for key, value in data.items() if key != "kind"})
+    return noise

@@ -1,0 +1,72 @@
+"""A fit's releases, declared before any data is touched: what will be released, how often, and at what cost."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from discreet.errors import PrivacyError
+from discreet.privacy.accounting import Cost, positive
+from discreet.privacy.noise import Gaussian
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One line of a plan: `count` releases under one label, each of at most this cost."""
+
+    label: str
+    cost: Cost
+    count: int = 1
+
+    @property
+    def total(self) -> Cost:
+        """The cost of all of them."""
+        return self.cost * self.count
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The releases of a fit. `Ledger.preview` says what they would cost, `Ledger.reserve` sets it aside."""
+
+    lines: tuple[Planned, ...]
+
+    def __post_init__(self) -> None:
+        labels = [line.label for line in self.lines]
+        if not labels or len(set(labels)) < len(labels):
+            raise PrivacyError("plan: needs at least one line, and a label of its own for each")
+
+    @classmethod
+    def gaussian(cls, mu: float, shares: Mapping[str, float | tuple[float, int]]) -> "Plan":
+        """Split a Gaussian budget: mu^2 adds up, so shares of mu^2 sum to 1.
+
+        Args:
+            mu: the parameter of the whole, e.g. `discreet.account(epsilon=1, delta=1e-6).mu`.
+            shares: label -> share of mu^2, or (share, count) for a share that `count` equal releases divide.
+        """
+        pairs = {label: share if isinstance(share, tuple) else (share, 1) for label, share in shares.items()}
+        total = math.fsum(positive(f"shares[{label!r}]", share) for label, (share, _) in pairs.items())
+        if not math.isclose(total, 1, rel_tol=1e-12):
+            raise PrivacyError(f"shares: must sum to 1, not {total:.12g}")
+        if any(count != int(count) or count < 1 for _, count in pairs.values()):
+            raise PrivacyError("shares: a count must be a whole number >= 1")
+        budget = Cost.of_mu(mu).gaussian
+        costs = {label: Cost(int(budget * (share / total)) // int(count), 1) for label, (share, count) in pairs.items()}
+        return cls(tuple(Planned(label, costs[label], int(pairs[label][1])) for label in pairs))
+
+    @property
+    def cost(self) -> Cost:
+        """The cost of the whole plan."""
+        return sum((line.total for line in self.lines), Cost())
+
+    def __getitem__(self, label: str) -> Planned:
+        for line in self.lines:
+            if line.label == label:
+                return line
+        raise PrivacyError(f"label: {label!r} is not in the plan, which has {', '.join(x.label for x in self.lines)}")
+
+    def noise(self, label: str, *, sensitivity: float, symmetric: bool = False) -> Gaussian:
+        """The least Gaussian noise that this line of the plan pays for."""
+        cost = self[label].cost
+        noise = Gaussian.for_mu(math.sqrt(cost.gaussian / 2**100), sensitivity=sensitivity, symmetric=symmetric)
+        while noise.cost(sensitivity).gaussian > cost.gaussian:
+            noise = Gaussian(math.nextafter(noise.std, math.inf), symmetric)
+        return noise

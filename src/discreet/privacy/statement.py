@@ -1,0 +1,168 @@
+"""The privacy statement: what was released, at what cost, on which assumptions; for people and for machines."""
+
+import hashlib
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import cache
+from importlib.metadata import version
+from typing import Any
+
+from discreet.errors import PrivacyError
+from discreet.privacy.accounting import Cost
+from discreet.privacy.guarantee import Guarantee
+from discreet.privacy.store import Entry, canonical
+
+FORMAT = 1
+
+COVERED = {
+    "joint-dp": "The public outputs listed above, everything computed from them, and for each person all "
+    "that is shown to other people.",
+    "dp": "The public outputs listed above and everything computed from them.",
+}
+NOT_COVERED = (
+    "What is shown to a person herself: her own recommendations are computed from her own history.",
+    "Metrics computed without noise on private data, and choices made by looking at them (tuning by hand).",
+    "Inputs declared public below, if they were in fact taken from the data.",
+    "Time, memory and power used by the computation, and access to the machine itself.",
+    "Facts about people in general that the data teach: those would be learned without any one person too.",
+)
+
+
+@cache
+def _versions() -> dict[str, str]:
+    names = ("discreet", "numpy", "scipy", "cryptography", "dp-accounting", "sqlalchemy")
+    return {"python": platform.python_version(), **{name: version(name) for name in names}}
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A certificate and its three faces: `str()` markdown, `.json()` for machines, `.html()` for a browser.
+
+    The digest covers every field; a signature (Ed25519) says who issued it. `Statement.parse` checks the digest
+    and computes the guarantee again from the releases.
+    """
+
+    certificate: dict[str, Any]
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        title: str,
+        guarantee: Guarantee,
+        events: Sequence[Entry],
+        public_inputs: Mapping[str, str],
+        notes: Sequence[str] = (),
+    ) -> "Statement":
+        """Write the certificate of a list of ledger events.
+
+        Args:
+            title: what it is about.
+            guarantee: of all events together.
+            events: from `Ledger.events`.
+            public_inputs: what was assumed to be public, and why.
+            notes: anything else that a reader must know.
+        """
+        content = {
+            "format": FORMAT,
+            "title": title,
+            "issued": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "sentence": str(guarantee),
+            "guarantee": guarantee.to_json(),
+            "releases": [{"seq": event.seq, "kind": event.kind, **event.body} for event in events],
+            "public_inputs": dict(public_inputs),
+            "covered": COVERED[guarantee.notion],
+            "not_covered": list(NOT_COVERED),
+            "notes": list(notes),
+            "versions": _versions(),
+        }
+        return cls({**content, "digest": _digest(content)})
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee, computed from the costs in the certificate."""
+        return Guarantee.from_json(self.certificate["guarantee"])
+
+    # -- three faces
+
+    def json(self, indent: int | None = 2) -> str:
+        """The certificate."""
+        return json.dumps(self.certificate, indent=indent, allow_nan=False)
+
+    def __str__(self) -> str:
+        from discreet import render
+
+        return render.markdown(self.certificate)
+
+    def html(self) -> str:
+        """A self-contained page, with a small chart of where the budget went."""
+        from discreet import render
+
+        return render.page(self.certificate)
+
+    _repr_markdown_ = __str__
+    _repr_html_ = html
+
+    # -- checking and signing
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of the certificate."""
+        return str(self.certificate["digest"])
+
+    @classmethod
+    def parse(cls, text: str | bytes) -> "Statement":
+        """Read a certificate; refuses one that was changed, or whose epsilon its releases do not give."""
+        try:
+            certificate = json.loads(text)
+            content = {key: value for key, value in certificate.items() if key not in ("digest", "signature")}
+            digest, known = certificate["digest"], content["format"]
+        except (ValueError, KeyError, AttributeError, TypeError):
+            raise PrivacyError("certificate: not a certificate of discreet (broken JSON or fields missing)") from None
+        if known != FORMAT:
+            raise PrivacyError(f"certificate: format {known!r} is not known to this version, which reads {FORMAT}")
+        if digest != _digest(content):
+            raise PrivacyError("certificate: its digest does not match, so it was changed after it was issued")
+        statement = cls(certificate)
+        released = sum((Cost.from_json(release["cost"]) for release in certificate["releases"]), Cost())
+        if not released.within(statement.guarantee.cost):
+            raise PrivacyError("certificate: its releases cost more than its guarantee admits")
+        if str(statement.guarantee) != certificate["sentence"]:
+            raise PrivacyError("certificate: its sentence is not the one that its guarantee gives")
+        return statement
+
+    def sign(self, private_key: Any) -> "Statement":
+        """The same statement with the issuer's signature.
+
+        Args:
+            private_key: an `Ed25519PrivateKey` of the package cryptography.
+        """
+        public = private_key.public_key().public_bytes_raw().hex()
+        signature = {
+            "algorithm": "Ed25519",
+            "public_key": public,
+            "value": private_key.sign(self._signed()).hex(),
+        }
+        return Statement({**self.certificate, "signature": signature})
+
+    def verify(self, public_key: Any) -> None:
+        """Raise unless the statement carries a valid signature of this `Ed25519PublicKey`."""
+        from cryptography.exceptions import InvalidSignature
+
+        signature = self.certificate.get("signature")
+        if signature is None:
+            raise PrivacyError("certificate: it is not signed")
+        try:
+            public_key.verify(bytes.fromhex(signature["value"]), self._signed())
+        except (InvalidSignature, ValueError, KeyError, TypeError):
+            raise PrivacyError("certificate: the signature is not one of this key for this certificate") from None
+
+    def _signed(self) -> bytes:
+        return f"discreet certificate {self.digest}".encode()
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(canonical(content).encode()).hexdigest()

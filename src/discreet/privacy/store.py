@@ -1,0 +1,207 @@
+"""The ledger's log on a database: append-only entries in a hash chain, under one lock.
+
+Every change happens in a transaction that first takes the database's one lock for ledgers, so that writers in
+other threads, processes and machines wait for each other, and that is on disk before it returns.
+"""
+
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.pool import StaticPool
+
+from discreet.errors import MissingExtra, PrivacyError
+from discreet.privacy.accounting import Cost
+
+_metadata = sa.MetaData()
+_state = sa.Table(
+    "discreet_ledger",
+    _metadata,
+    sa.Column("name", sa.String(200), primary_key=True),
+    sa.Column("state", sa.Text, nullable=False),
+)
+_entries = sa.Table(
+    "discreet_ledger_entry",
+    _metadata,
+    sa.Column("name", sa.String(200), primary_key=True),
+    sa.Column("seq", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("kind", sa.String(20), nullable=False),
+    sa.Column("reservation", sa.String(40)),
+    sa.Column("body", sa.Text, nullable=False),
+    sa.Column("digest", sa.String(64), nullable=False),
+)
+
+
+def canonical(data: Any) -> str:
+    """JSON in the one form that digests are taken of."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the log: kind is "open", "reserve", "release", "charge" or "close"."""
+
+    seq: int
+    kind: str
+    body: dict[str, Any]
+    digest: str
+
+    @property
+    def label(self) -> str:
+        """What was released."""
+        return str(self.body.get("label", ""))
+
+    @property
+    def cost(self) -> Cost:
+        """What it costs."""
+        return Cost.from_json(self.body["cost"]) if "cost" in self.body else Cost()
+
+    def chained(self, previous: str) -> str:
+        """The digest this entry must have after one with the digest `previous`."""
+        content = canonical([previous, self.seq, self.kind, self.body])
+        return hashlib.sha256(content.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class State:
+    """What the log adds up to: its length and last digest, the total cost, and whether noise was insecure."""
+
+    seq: int = 0
+    digest: str = ""
+    cost: Cost = field(default_factory=Cost)
+    insecure: bool = False
+
+    def after(self, entry: Entry) -> "State":
+        """The state once an entry has been appended."""
+        change = entry.cost
+        charged = {"reserve": self.cost + change, "charge": self.cost + change, "close": self.cost - change}
+        if entry.kind == "release" and not entry.body.get("reservation"):
+            charged["release"] = self.cost + change
+        insecure = self.insecure or entry.body.get("secure") is False
+        return State(entry.seq, entry.digest, charged.get(entry.kind, self.cost), insecure)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "seq": self.seq,
+            "digest": self.digest,
+            "cost": self.cost.to_json(),
+            "insecure": self.insecure,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "State":
+        """The inverse of `to_json`."""
+        return cls(data["seq"], data["digest"], Cost.from_json(data["cost"]), data["insecure"])
+
+
+class Transaction:
+    """The lock is held: the state can be trusted until the transaction ends."""
+
+    def __init__(self, connection: sa.Connection, name: str) -> None:
+        self._connection, self._name = connection, name
+        row = connection.execute(sa.select(_state.c.state).where(_state.c.name == name)).scalar()
+        self.state = State.from_json(json.loads(row)) if row else State()
+        if not row:
+            values = {"name": name, "state": canonical(self.state.to_json())}
+            connection.execute(sa.insert(_state).values(values))
+
+    def append(self, kind: str, body: dict[str, Any]) -> Entry:
+        """Add an entry to the log; it is lost if the transaction does not commit."""
+        dated = {**body, "time": datetime.now(timezone.utc).isoformat(timespec="milliseconds")}
+        draft = Entry(self.state.seq + 1, kind, json.loads(canonical(dated)), "")
+        entry = Entry(draft.seq, kind, draft.body, draft.chained(self.state.digest))
+        row = {"name": self._name, "seq": entry.seq, "kind": kind, "reservation": body.get("reservation")}
+        self._connection.execute(
+            sa.insert(_entries).values({**row, "body": canonical(entry.body), "digest": entry.digest})
+        )
+        self.state = self.state.after(entry)
+        update = sa.update(_state).where(_state.c.name == self._name)
+        self._connection.execute(update.values(state=canonical(self.state.to_json())))
+        return entry
+
+    def count(self, kind: str, reservation: str) -> int:
+        """How many entries of a kind belong to a reservation."""
+        query = sa.select(sa.func.count()).select_from(_entries)
+        found = query.where(
+            _entries.c.name == self._name, _entries.c.kind == kind, _entries.c.reservation == reservation
+        )
+        return int(self._connection.execute(found).scalar_one())
+
+    def entries(self) -> list[Entry]:
+        """The whole log, in order."""
+        columns = (_entries.c.seq, _entries.c.kind, _entries.c.body, _entries.c.digest)
+        query = sa.select(*columns).where(_entries.c.name == self._name).order_by(_entries.c.seq)
+        rows = self._connection.execute(query).all()
+        return [Entry(row.seq, row.kind, json.loads(row.body), row.digest) for row in rows]
+
+
+class Store:
+    """The log called `name` in a database; without a URL in memory, for this process only."""
+
+    def __init__(self, url: str | None, name: str) -> None:
+        self.name = name
+        self._process = os.getpid() if url in (None, "sqlite://") else None
+        self._lock = threading.RLock()  # one connection serves all threads of an in-memory store
+        self._engine = _engine(url or "sqlite://")
+        with self._begin() as connection:
+            _metadata.create_all(connection)
+
+    @contextmanager
+    def _begin(self) -> Iterator[sa.Connection]:
+        with self._lock, self._engine.begin() as connection:
+            if self._engine.dialect.name == "postgresql":
+                connection.execute(sa.text("set local synchronous_commit = on"))
+                connection.execute(sa.text("select pg_advisory_xact_lock(7143501)"))
+            yield connection
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """Lock, and commit on the way out; nothing is kept if there is an exception."""
+        if self._process not in (None, os.getpid()):
+            raise PrivacyError(
+                "ledger: one kept in memory cannot be used in a forked process, where a copy would forget what the "
+                "original spends; give it a URL, e.g. Ledger('sqlite:///ledger.db', ...)"
+            )
+        with self._begin() as connection:
+            yield Transaction(connection, self.name)
+
+    def entries(self) -> list[Entry]:
+        """The whole log, in order."""
+        with self.transaction() as transaction:
+            return transaction.entries()
+
+
+def _engine(url: str) -> sa.Engine:
+    try:
+        parsed = sa.make_url(url)
+    except sa.exc.ArgumentError:
+        raise PrivacyError(f"url: {url!r} is not a database URL; for a file use sqlite:///ledger.db") from None
+    kind = parsed.get_backend_name()
+    if kind == "postgresql":
+        try:
+            return sa.create_engine(parsed.set(drivername="postgresql+psycopg"))
+        except ImportError:
+            raise MissingExtra("a ledger in PostgreSQL", "postgres") from None
+    if kind != "sqlite":
+        raise PrivacyError(f"url: ledgers are kept in sqlite:/// or postgresql://, not {kind}")
+    memory = {} if parsed.database else {"poolclass": StaticPool}
+    engine = sa.create_engine(parsed, connect_args={"timeout": 600, "check_same_thread": False}, **memory)
+
+    @sa.event.listens_for(engine, "connect")
+    def connected(connection: Any, _: Any) -> None:
+        connection.isolation_level = None  # the driver must not begin transactions on its own
+        connection.execute("pragma synchronous = full")
+
+    @sa.event.listens_for(engine, "begin")
+    def begun(connection: sa.Connection) -> None:
+        connection.exec_driver_sql("begin immediate")  # one writer at a time, from before the first read
+
+    return engine
