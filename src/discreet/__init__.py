@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from discreet import errors
 
 if TYPE_CHECKING:
+    from discreet.data import Catalogue, Interactions, datasets, observed_items_are_public, read, splits
     from discreet.privacy import (
         Gaussian,
         Guarantee,
@@ -24,27 +25,39 @@ if TYPE_CHECKING:
 __version__ = "0.1.0.dev0"
 
 _HOME = {
+    "Catalogue": "discreet.data",
     "Gaussian": "discreet.privacy",
     "Guarantee": "discreet.privacy",
+    "Interactions": "discreet.data",
     "Laplace": "discreet.privacy",
     "Ledger": "discreet.privacy",
     "Plan": "discreet.privacy",
     "RandomizedResponse": "discreet.privacy",
     "Statement": "discreet.privacy",
     "account": "discreet.privacy",
+    "datasets": "discreet.data",
+    "observed_items_are_public": "discreet.data",
+    "read": "discreet.data",
+    "splits": "discreet.data",
 }
 _MODULES = ("privacy",)
 
 __all__ = [
+    "Catalogue",
     "Gaussian",
     "Guarantee",
+    "Interactions",
     "Laplace",
     "Ledger",
     "Plan",
     "RandomizedResponse",
     "Statement",
     "account",
+    "datasets",
     "errors",
+    "observed_items_are_public",
+    "read",
+    "splits",
 ]
 
 

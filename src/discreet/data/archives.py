@@ -1,0 +1,193 @@
+"""Where the files of a data set are: given, at hand, or downloaded; and how to open an archive of them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from discreet.data.progress import Bar
+from discreet.errors import DataError
+
+log = logging.getLogger("discreet")
+
+ENVIRONMENT = "DISCREET_DATA"
+_told: set[str] = set()  # data sets whose licence this process has mentioned
+
+
+@dataclass(frozen=True)
+class Download:
+    """A file on its publisher's server. A checksum of None means that none is known."""
+
+    url: str
+    checksum: str | None  # "md5:..." or "sha256:..."
+
+    @property
+    def file(self) -> str:
+        """The name of the file."""
+        return self.url.rsplit("/", 1)[-1]
+
+
+def cache_folder() -> Path:
+    """Where downloads go: DISCREET_DATA, else the platform's cache. The folder may not exist yet."""
+    if os.environ.get(ENVIRONMENT):
+        return Path(os.environ[ENVIRONMENT])
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("discreet")) / "datasets"
+
+
+def folders() -> list[Path]:
+    """Where files are looked for, first come first: as above, or `../shared/data` beside a checkout."""
+    found = [cache_folder()]
+    if not os.environ.get(ENVIRONMENT):
+        checkout = Path(__file__).resolve().parents[3]
+        if (checkout / "pyproject.toml").is_file():
+            found.insert(0, checkout.parent / "shared" / "data")
+    return [folder for folder in found if folder.is_dir()]
+
+
+def at_hand(*names: str) -> Path | None:
+    """The first of some files or folders that is in one of the folders."""
+    for folder in folders():
+        for name in names:
+            if (folder / name).exists():
+                return folder / name
+    return None
+
+
+def tell_licence(name: str, licence: str) -> None:
+    """Mention the licence of a data set, once in a process."""
+    if name not in _told:
+        _told.add(name)
+        log.warning("%s: %s", name, licence)
+
+
+class _Progress:
+    """What pooch draws progress with: our bar, which appears on a terminal only."""
+
+    def __init__(self, what: str) -> None:
+        self._bar = Bar(what, unit="bytes")
+
+    @property
+    def total(self) -> float | None:
+        return self._bar.total
+
+    @total.setter
+    def total(self, size: float) -> None:
+        self._bar.total = size
+
+    def update(self, amount: float) -> None:
+        self._bar.advance(amount)
+
+    def reset(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self._bar.close()
+
+
+def download(source: Download) -> Path:
+    """Fetch a file into the cache, unless it is there, and check its checksum."""
+    import pooch
+
+    pooch.get_logger().setLevel("ERROR")  # what goes wrong is raised; the rest is ours to say
+    folder = cache_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        got = pooch.retrieve(
+            source.url,
+            known_hash=source.checksum,
+            fname=source.file,
+            path=folder,
+            downloader=pooch.HTTPDownloader(progressbar=_Progress(f"downloading {source.file}"), timeout=30),
+        )
+    except ValueError as error:  # how pooch reports a checksum that does not match
+        raise DataError(
+            f"download: {source.url} is not the file it should be, and was not kept: {error}. Try again, or "
+            "fetch it by other means and pass source="
+        ) from None
+    except OSError as error:
+        raise DataError(
+            f"download: {source.url} could not be fetched into {str(folder)!r} ({type(error).__name__}). If you "
+            f"have {source.file}, pass its path as source=, or put it into the folder named by {ENVIRONMENT}"
+        ) from None
+    return Path(got)
+
+
+@contextmanager
+def opened(source: str | os.PathLike[str], *wanted: str) -> Iterator[Path]:
+    """Give a folder with the files of a zip or tar archive whose names end with one of `wanted`.
+
+    A folder is given as it is. What is unpacked is gone afterwards.
+    """
+    path = Path(source).expanduser()
+    if path.is_dir():
+        yield path
+        return
+    if not path.exists():
+        raise DataError(f"source: there is no file {str(path)!r}")
+    with tempfile.TemporaryDirectory(prefix="discreet-") as name:
+        folder = Path(name)
+        try:
+            if zipfile.is_zipfile(path):
+                _unzip(path, folder, wanted)
+            elif tarfile.is_tarfile(path):
+                with tarfile.open(path) as archive:
+                    _untar(archive, folder, wanted)
+            else:
+                raise DataError(f"source: {str(path)!r} is not a whole zip or tar archive; fetch it again")
+        except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError) as error:
+            raise DataError(f"source: {str(path)!r} is damaged ({error}); fetch it again") from None
+        yield folder
+
+
+def _unzip(path: Path, folder: Path, wanted: tuple[str, ...]) -> None:
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            if member.filename.endswith(wanted) and not member.is_dir():
+                with archive.open(member) as inside:
+                    _keep(inside, folder, member.filename)
+
+
+def _untar(archive: tarfile.TarFile, folder: Path, wanted: tuple[str, ...]) -> None:
+    for member in archive:
+        inside = archive.extractfile(member) if member.isfile() else None
+        if inside is None:
+            continue
+        if member.name.endswith(".tar"):  # Netflix: the training set is an archive in the archive
+            with tarfile.open(fileobj=inside) as nested:
+                _untar(nested, folder, wanted)
+        elif member.name.endswith(wanted):
+            _keep(inside, folder, member.name)
+
+
+def _keep(inside: Any, folder: Path, name: str) -> None:
+    # By its last name only: a name with ".." or "/" in an archive cannot lead out of the folder.
+    with (folder / Path(name.replace("\\", "/")).name).open("wb") as out:
+        shutil.copyfileobj(inside, out, 1 << 20)
+
+
+def find(folder: Path, *names: str) -> Path | None:
+    """The first file of one of these names in a folder or below it."""
+    for name in names:
+        for path in sorted(folder.rglob(name)):
+            if path.is_file():
+                return path
+    return None
+
+
+def need(folder: Path, *names: str) -> Path:
+    """The same, or an error that says what is missing."""
+    found = find(folder, *names)
+    if found is None:
+        raise DataError(f"source: {' or '.join(names)} is not there; give the original archive, or its folder")
+    return found

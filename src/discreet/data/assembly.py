@@ -1,0 +1,295 @@
+"""From batches of rows to compressed rows (CSR): one user after the other, her items in order, none twice.
+
+A batch is grouped by user as soon as it arrives, so that its users shrink to a list of counts; what is kept
+per row is then what the finished arrays need (item and value). That is what holds the peak memory of a read
+near twice the finished arrays.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.data.ids import Ids, Numbering, Numbers, smallest_unsigned
+from discreet.errors import DataError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Array = NDArray[Any]
+Allocate = Callable[[str, int, Any], Array]  # name, length, dtype
+
+BLOCK = 1 << 18  # interactions sorted at a time
+PAGE = 1 << 16  # arrays of more bytes than this get pages of their own
+
+
+def in_memory(name: str, length: int, dtype: Any) -> Array:
+    """Allocate an array on pages of its own, which go back to the system at once when the array goes.
+
+    Freed pieces of the ordinary heap mostly stay with the process, which would double the peak of a read.
+    """
+    size = length * np.dtype(dtype).itemsize
+    if size < PAGE:
+        return np.empty(length, dtype=dtype)
+    return np.frombuffer(mmap.mmap(-1, size), dtype=dtype)
+
+
+def _workers() -> int:
+    return min(4, os.cpu_count() or 1)
+
+
+@dataclass
+class Rows:
+    """Compressed rows: user u's items are indices[indptr[u]:indptr[u + 1]], increasing."""
+
+    users: Ids
+    items: Ids
+    indptr: NDArray[np.int64]
+    indices: Array
+    values: NDArray[np.float32]
+    times: Array | None
+    unknown: int = 0  # rows dropped because their item is not in the catalogue
+    repeated: int = 0  # rows merged into another one of the same user and item
+
+
+@dataclass
+class _Chunk:
+    counts: Array  # rows of each local user, who follow one another
+    items: Array
+    values: NDArray[np.float32] | None  # None: all ones
+    times: Array | None
+
+
+def counting_argsort(codes: NDArray[np.int32], n: int) -> tuple[Array, Array]:
+    """Stable argsort of small integers in linear time, with the number of rows of each."""
+    from scipy.sparse import csr_array
+
+    # Row i of this matrix has its single entry in column codes[i]; its transpose lists rows by column.
+    length = len(codes)
+    pointers = np.arange(length + 1, dtype=np.int32)
+    columns = csr_array((np.empty(length, np.int8), codes, pointers), shape=(length, n)).tocsc()
+    return columns.indices, np.diff(columns.indptr)
+
+
+def blocks(indptr: NDArray[np.int64], size: int = BLOCK) -> Iterator[tuple[int, int]]:
+    """Cut the users into runs of about `size` interactions, at least one user each."""
+    start, n = 0, len(indptr) - 1
+    while start < n:
+        stop = int(np.searchsorted(indptr, indptr[start] + size, side="right")) - 1
+        stop = min(max(stop, start + 1), n)
+        yield start, stop
+        start = stop
+
+
+class Assembler:
+    """Takes batches of rows; `finish` gives the compressed rows."""
+
+    def __init__(self, allocate: Allocate = in_memory, *, untyped_ids: bool = False) -> None:
+        self._users = Numbering("user", untyped=untyped_ids)
+        self._items = Numbering("item", untyped=untyped_ids)
+        self._chunks: list[_Chunk] = []
+        self._allocate = allocate
+
+    def add(self, users: pa.Array, items: pa.Array, values: Array | None, times: Array | None) -> None:
+        """Add one batch of rows: no missing id, values finite."""
+        local_users, n_users = self._users.add(users)
+        local_items, n_items = self._items.add(items)
+        kept: list[Array | None] = [local_items.astype(smallest_unsigned(n_items)), values, times]
+        if bool((local_users[1:] >= local_users[:-1]).all()):
+            counts = np.bincount(local_users, minlength=n_users)
+            kept = [None if column is None else self._keep(column) for column in kept]
+        else:
+            order, counts = counting_argsort(local_users, n_users)
+            kept = [None if column is None else self._keep(column[order]) for column in kept]
+        assert kept[0] is not None
+        counts = counts.astype(smallest_unsigned(int(counts.max()) + 1))
+        self._chunks.append(_Chunk(counts, kept[0], kept[1], kept[2]))
+        if len(self._chunks) % 8 == 0:
+            _release()
+
+    def _keep(self, column: Array) -> Array:
+        stored = self._allocate("chunk", len(column), column.dtype)
+        stored[:] = column
+        return stored
+
+    def finish(self, catalogue: Ids | None, on_unknown: str, on_duplicate: str) -> Rows:
+        """Number users and items for good, put every row in its place, and settle repeated pairs."""
+        _release()
+        users, user_numbers = self._users.finish()
+        items, item_numbers = self._items.finish(catalogue)
+        unknown = self._drop_unknown(items, item_numbers, on_unknown) if (item_numbers.final < 0).any() else 0
+        totals = np.zeros(len(users), dtype=np.int64)
+        for at, chunk in enumerate(self._chunks):
+            totals[user_numbers[at]] += chunk.counts
+        present = totals > 0
+        if not present.all():  # users of whom no row is left: their counts are zero, so none is written to
+            user_numbers = user_numbers.renumbered(np.cumsum(present) - 1)
+            users, totals = Ids(users.take(np.flatnonzero(present))), totals[present]
+        indptr = np.concatenate([[0], np.cumsum(totals)]).astype(np.int64)
+        indices, values, times = self._scatter(indptr, len(items), user_numbers, item_numbers)
+        rows = Rows(users, items, indptr, indices, values, times, unknown=unknown)
+        if _sort_rows(rows):
+            _merge_repeated(rows, on_duplicate, self._allocate)
+        return rows
+
+    def _drop_unknown(self, items: Ids, item_numbers: Numbers, on_unknown: str) -> int:
+        """Take out the rows whose item has no number."""
+        dropped = 0
+        for at, chunk in enumerate(self._chunks):
+            known = item_numbers[at][chunk.items] >= 0
+            dropped += int((~known).sum())
+            owner = np.repeat(np.arange(len(chunk.counts)), chunk.counts)[known]
+            self._chunks[at] = _Chunk(
+                np.bincount(owner, minlength=len(chunk.counts)),
+                chunk.items[known],
+                None if chunk.values is None else chunk.values[known],
+                None if chunk.times is None else chunk.times[known],
+            )
+        if on_unknown == "raise":
+            example = self._items.example_outside(items)
+            raise DataError(
+                f"items: {dropped} rows are about items outside the catalogue, for instance {example!r}. "
+                "Add these items to items=, or pass on_unknown='drop' to leave such rows out"
+            )
+        return dropped
+
+    def _scatter(
+        self,
+        indptr: NDArray[np.int64],
+        n_items: int,
+        user_numbers: Numbers,
+        item_numbers: Numbers,
+    ) -> tuple[Array, NDArray[np.float32], Array | None]:
+        """Copy every chunk to where its users' rows are, in order of arrival, and let go of it."""
+        length, kind = int(indptr[-1]), smallest_unsigned(n_items)
+        timed = next((chunk.times.dtype for chunk in self._chunks if chunk.times is not None), None)
+        indices = self._allocate("indices", length, kind)
+        values = self._allocate("values", length, np.float32)
+        times = None if timed is None else self._allocate("times", length, timed)
+        free = indptr[:-1].copy()  # the next free place of each user
+
+        def put(chunk: _Chunk, numbers: NDArray[np.int64], shift: NDArray[np.int64]) -> None:
+            place: Any
+            if (shift == shift[:1]).all():
+                place = slice(int(shift[0]), int(shift[0]) + len(chunk.items))
+            else:
+                place = np.repeat(shift, chunk.counts)
+                place += np.arange(len(place))
+            indices[place] = numbers.astype(kind)[chunk.items]
+            values[place] = 1.0 if chunk.values is None else chunk.values
+            if times is not None:
+                times[place] = chunk.times
+
+        # Places are given out in order of arrival; the copying, to places all different, runs in threads.
+        with ThreadPoolExecutor(_workers()) as pool:
+            running: deque[Future[None]] = deque()
+            self._chunks.reverse()
+            for at in range(len(self._chunks)):
+                chunk, who = self._chunks.pop(), user_numbers[at]
+                if not len(chunk.items):
+                    continue
+                shift = free[who] - (np.cumsum(chunk.counts, dtype=np.int64) - chunk.counts)
+                free[who] += chunk.counts
+                running.append(pool.submit(put, chunk, item_numbers[at], shift))
+                if len(running) > _workers():
+                    running.popleft().result()
+            for job in running:
+                job.result()
+        return indices, values, times
+
+
+def _release() -> None:
+    """Give back the memory that Arrow keeps for batches to come."""
+    import pyarrow as pa
+
+    pa.default_memory_pool().release_unused()
+
+
+def _sort_rows(rows: Rows) -> bool:
+    """Put each user's items in order, keeping the order of arrival of equal ones; are any equal?"""
+    with ThreadPoolExecutor(_workers()) as pool:
+        return any(list(pool.map(lambda run: _sort_block(rows, *run), blocks(rows.indptr))))
+
+
+def _sort_block(rows: Rows, first: int, last: int) -> bool:
+    start, stop = int(rows.indptr[first]), int(rows.indptr[last])
+    items = rows.indices[start:stop]
+    increasing = items[1:] > items[:-1]
+    ends = rows.indptr[first + 1 : last] - start - 1  # the step from one user to the next is always fine
+    increasing[ends] = True
+    if increasing.all():
+        return False
+    counts = np.diff(rows.indptr[first : last + 1])
+    key = np.repeat(np.arange(last - first, dtype=np.uint64), counts) * np.uint64(len(rows.items))
+    key += items
+    order = _stable_order(key, (last - first) * len(rows.items))
+    rows.indices[start:stop] = items[order]
+    rows.values[start:stop] = rows.values[start:stop][order]
+    if rows.times is not None:
+        rows.times[start:stop] = rows.times[start:stop][order]
+    key = key[order]
+    return bool((key[1:] == key[:-1]).any())
+
+
+def _stable_order(key: NDArray[np.uint64], bound: int) -> NDArray[np.int64]:
+    """Stable argsort. Sorting (key, position) packed in one word is several times faster than argsort."""
+    bits = max(len(key) - 1, 1).bit_length()
+    if bound.bit_length() + bits > 64:
+        return np.argsort(key, kind="stable")
+    packed = key << np.uint64(bits)
+    packed |= np.arange(len(key), dtype=np.uint64)
+    packed.sort()
+    packed &= np.uint64((1 << bits) - 1)
+    return packed.astype(np.int64)
+
+
+def _merge_repeated(rows: Rows, policy: str, allocate: Allocate) -> None:
+    """Leave one row for each (user, item), as the policy says. The rows are sorted."""
+    end, counts = 0, np.diff(rows.indptr)
+    for first, last in list(blocks(rows.indptr)):
+        start, stop = int(rows.indptr[first]), int(rows.indptr[last])
+        owner = np.repeat(np.arange(first, last), np.diff(rows.indptr[first : last + 1]))
+        items, values = rows.indices[start:stop].copy(), rows.values[start:stop].copy()
+        times = None if rows.times is None else rows.times[start:stop].copy()
+        new = np.ones(len(items), dtype=bool)
+        new[1:] = (items[1:] != items[:-1]) | (owner[1:] != owner[:-1])
+        heads = np.flatnonzero(new)
+        if policy == "raise" and len(heads) < len(items):
+            at = int(np.flatnonzero(~new)[0])
+            raise DataError(
+                f"on_duplicate: user {rows.users[int(owner[at])]!r} has item {rows.items[int(items[at])]!r} "
+                "more than once; pass on_duplicate='last', 'first', 'mean' or 'sum', or remove the repeats"
+            )
+        if times is not None:
+            by_time = np.lexsort((times, np.cumsum(new)))  # stable: equal times stay in order of arrival
+            values, times = values[by_time], times[by_time]
+        tails = np.append(heads[1:], len(items)) - 1
+        chosen = heads if policy == "first" else tails
+        size = len(heads)
+        if policy in ("mean", "sum") and size:
+            sums = np.add.reduceat(values.astype(np.float64), heads)
+            settled = sums / (tails - heads + 1) if policy == "mean" else sums
+        else:
+            settled = values[chosen]
+        rows.indices[end : end + size] = items[heads]
+        rows.values[end : end + size] = settled
+        if rows.times is not None and times is not None:
+            rows.times[end : end + size] = times[chosen]
+        counts[first:last] = np.bincount(owner[heads] - first, minlength=last - first)
+        end += size
+    rows.repeated = len(rows.indices) - end
+    rows.indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    for name in ("indices", "values", "times"):
+        column = getattr(rows, name)
+        if column is not None:
+            shorter = allocate(name, end, column.dtype)
+            shorter[:] = column[:end]
+            setattr(rows, name, shorter)

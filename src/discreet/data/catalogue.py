@@ -1,0 +1,158 @@
+"""The items there are. A public input: it is declared by the owner, never read off the data silently."""
+
+from __future__ import annotations
+
+import enum
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.data.columns import guess
+from discreet.data.frames import to_library
+from discreet.data.ids import Ids, typed
+from discreet.errors import DataError, NotPublic
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class ObservedItems(enum.Enum):
+    """The type of `discreet.observed_items_are_public`."""
+
+    PUBLIC = enum.auto()
+
+    def __repr__(self) -> str:
+        return "discreet.observed_items_are_public"
+
+
+observed_items_are_public = ObservedItems.PUBLIC
+"""Pass as `items=` to declare that the set of items in the data is no secret. The statement will say so."""
+
+
+class Catalogue:
+    """The items in a fixed order, with whatever is publicly known about them.
+
+    Attributes:
+        ids: The items; the position of an item is its number.
+        origin: How the catalogue came to be public, or None if nobody has said that it is.
+    """
+
+    def __init__(self, ids: Any, columns: pa.Table | None = None, *, origin: str | None = "given") -> None:
+        import pyarrow as pa
+
+        self.ids = (ids if isinstance(ids, Ids) else Ids(ids, "items")).require_distinct("items")
+        self.origin = origin
+        self._columns = pa.table({}) if columns is None or not columns.num_columns else columns
+        if self._columns.num_columns and self._columns.num_rows != len(self.ids):
+            raise DataError(f"items: {self._columns.num_rows} rows of columns for {len(self.ids)} items")
+
+    @classmethod
+    def read(cls, items: Any, *, item: str | None = None) -> Catalogue:
+        """Read a catalogue from ids, a data frame, or a file with one row for each item.
+
+        Args:
+            items: A list, array or series of ids; a data frame or Arrow table; the path of a file.
+            item: The column of the ids; by default `item`, or one with a usual name such as movieId or id.
+
+        Returns:
+            The items in the order given, with the other columns (titles, genres, ...) beside them.
+        """
+        from discreet.data.sources import open_table
+
+        if isinstance(items, Catalogue):
+            return items
+        tabular = hasattr(items, "columns") or hasattr(items, "column_names")
+        if not (tabular or isinstance(items, str | os.PathLike)):
+            return cls(items)
+        table = open_table(items)
+        names = list(table.names)
+        column = item if item in names else guess("item", names) or ("id" if "id" in names else None)
+        if column is None:
+            raise DataError(f"items: none of the columns {names} looks like the item; name it with item=")
+        whole = _whole(table.stream([column, *(name for name in names if name != column)]))
+        if not whole.num_rows:
+            raise DataError(f"items: {table.what} has no rows; a catalogue needs at least one item")
+        ids = whole.column(column).combine_chunks()
+        return cls(Ids(typed(ids) if table.untyped_ids else ids, "items"), whole.drop_columns([column]))
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __contains__(self, item: object) -> bool:
+        return item in self.ids
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Catalogue):
+            return NotImplemented
+        return self.ids == other.ids and bool(self._columns.equals(other._columns))
+
+    __hash__ = None  # type: ignore[assignment]  # compared by content
+
+    def __repr__(self) -> str:
+        beside = f" with {', '.join(self.names)}" if self.names else ""
+        return f"Catalogue of {len(self)} items{beside} ({self.origin or 'not declared public'})"
+
+    @property
+    def names(self) -> list[str]:
+        """The columns beside the ids."""
+        names: list[str] = self._columns.column_names
+        return names
+
+    @property
+    def columns(self) -> pa.Table:
+        """What is known about the items, in their order, as an Arrow table."""
+        return self._columns
+
+    def column(self, name: str) -> list[Any]:
+        """One column, in the order of the items."""
+        if name not in self.names:
+            raise DataError(f"the catalogue has no column {name!r}; it has {self.names}")
+        cells: list[Any] = self._columns.column(name).to_pylist()
+        return cells
+
+    def take(self, numbers: Sequence[int] | NDArray[Any]) -> Catalogue:
+        """The items at the given numbers, in that order, as a catalogue of its own."""
+        import pyarrow as pa
+
+        chosen = pa.array(np.asarray(numbers, dtype=np.int64))
+        columns = self._columns.take(chosen) if self.names else None
+        return Catalogue(Ids(self.ids.to_arrow().take(chosen)), columns, origin=self.origin)
+
+    def require_public(self) -> None:
+        """Raise NotPublic unless the owner has declared these items public."""
+        if self.origin is None:
+            raise NotPublic(
+                "items: nobody has said that this catalogue is public, and which items exist must not be read "
+                "off private data silently. Either give the items, discreet.read(..., items=ids, frame or file), "
+                "or pass items=discreet.observed_items_are_public, which the privacy statement will then say"
+            )
+
+    def to_arrow(self) -> pa.Table:
+        """The ids (column `item`) and all columns, as an Arrow table."""
+        import pyarrow as pa
+
+        table = pa.table({"item": self.ids.to_arrow()})
+        for name in self.names:
+            if name != "item":
+                table = table.append_column(name, self._columns.column(name))
+        return table
+
+    def to_frame(self, library: str | None = None) -> Any:
+        """The same as a data frame of a library: "pandas", "polars" or "pyarrow"."""
+        return to_library(self.to_arrow(), library)
+
+
+def _whole(batches: Any) -> pa.Table:
+    import pyarrow as pa
+
+    found = list(batches)
+    if not found:
+        return pa.table({})
+    return (
+        pa.Table.from_batches(found)
+        if len({str(b.schema) for b in found}) == 1
+        else pa.concat_tables([pa.Table.from_batches([batch]) for batch in found], promote_options="permissive")
+    )

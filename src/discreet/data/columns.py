@@ -1,0 +1,269 @@
+"""Which column is what, and what its cells may hold."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.data.ids import plain
+from discreet.errors import DataError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Guess(enum.Enum):
+    """The default of a column argument: look for one of the usual names; None means that there is none."""
+
+    GUESS = enum.auto()
+
+    def __repr__(self) -> str:
+        return "guess"
+
+
+GUESS = Guess.GUESS
+
+# In order of preference. Compared without case, punctuation and a trailing "id".
+USUAL_NAMES: dict[str, tuple[str, ...]] = {
+    "user": ("user", "uid", "u", "customer", "consumer", "member", "visitor", "client", "account", "person",
+             "reader", "listener", "reviewer", "profile", "username"),
+    "item": ("item", "iid", "i", "movie", "film", "product", "place", "song", "track", "artist", "album",
+             "book", "isbn", "joke", "asin", "sku", "article", "business", "restaurant", "game", "app",
+             "video", "show", "anime", "recipe", "url", "page"),
+    "value": ("rating", "ratings", "value", "score", "stars", "star", "overall", "grade", "weight", "count",
+              "plays", "playcount", "preference", "r"),
+    "time": ("timestamp", "time", "ts", "datetime", "date", "createdat", "ratedat", "unixreviewtime"),
+}  # fmt: skip
+REQUIRED = ("user", "item")
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[^0-9a-z]", "", name.lower())
+
+
+def guess(role: str, names: Sequence[str]) -> str | None:
+    """The column that by its name plays a role, or None."""
+    keys = {_key(name): name for name in reversed(names)}
+    for usual in USUAL_NAMES[role]:
+        for key in (usual, f"{usual}id") if role in REQUIRED else (usual,):
+            if key in keys:
+                return keys[key]
+    return None
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The name of the column behind each role; `value` None means that every row counts 1."""
+
+    user: str
+    item: str
+    value: str | None
+    time: str | None
+    guessed: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """The columns to read, in the order of the roles."""
+        return [name for name in (self.user, self.item, self.value, self.time) if name is not None]
+
+    def __str__(self) -> str:
+        value = "no value (every row counts 1)" if self.value is None else f"{self.value!r} as value"
+        time = "" if self.time is None else f", {self.time!r} as time"
+        return f"{self.user!r} as user, {self.item!r} as item, {value}{time}"
+
+
+def choose(names: Sequence[str], **given: str | Guess | None) -> Columns:
+    """Settle the four roles from what the caller said and, where nothing was said, from the usual names."""
+    listed = ", ".join(map(repr, names))
+    chosen: dict[str, str | None] = {}
+    guessed: list[str] = []
+    for role, name in given.items():
+        if isinstance(name, Guess):
+            taken = {column for column in given.values() if isinstance(column, str)}
+            chosen[role] = guess(role, [column for column in names if column not in taken])
+            guessed += [role]
+        elif name is not None and name not in names:
+            raise DataError(f"{role}={name!r}: there is no such column; the columns are {listed}")
+        else:
+            chosen[role] = name
+        if role in REQUIRED and chosen[role] is None:
+            raise DataError(
+                f"{role}: no column has a usual name for it; pass {role}=, one of {listed}. (If these are not "
+                "names but data, the file has no header line: read it with a SELECT that names its columns)"
+            )
+    used = [name for name in chosen.values() if name is not None]
+    if len(set(used)) < len(used):
+        raise DataError(f"user, item, value and time must be different columns, not {', '.join(used)}")
+    return Columns(chosen["user"] or "", chosen["item"] or "", chosen["value"], chosen["time"], tuple(guessed))
+
+
+def check_range(value_range: Any) -> tuple[float, float]:
+    """Check a public value range and return it as two floats."""
+    try:
+        low, high = (float(bound) for bound in value_range)
+    except (TypeError, ValueError):
+        raise DataError(f"value_range: two numbers (lowest, highest) are needed, not {value_range!r}") from None
+    if not (np.isfinite(low) and np.isfinite(high) and low < high):
+        raise DataError(f"value_range: lowest < highest, both finite, are needed, not ({low:g}, {high:g})")
+    inner_low, inner_high = inner_range((low, high))
+    if not inner_low < inner_high:
+        raise DataError(f"value_range: ({low!r}, {high!r}) is too narrow for 32-bit values")
+    return low, high
+
+
+def inner_range(value_range: tuple[float, float]) -> tuple[np.float32, np.float32]:
+    """The widest range of 32-bit floats inside a range, so that rounding never leads out of it."""
+    with np.errstate(over="ignore"):
+        low, high = np.float32(value_range[0]), np.float32(value_range[1])
+    if float(low) < value_range[0]:
+        low = np.nextafter(low, np.float32(np.inf))
+    if float(high) > value_range[1]:
+        high = np.nextafter(high, np.float32(-np.inf))
+    return low, high
+
+
+@dataclass
+class Cleaner:
+    """Turns the cells of a batch into ids, 32-bit values and times that a model can rely on."""
+
+    on_invalid: str
+    value_range: tuple[float, float] | None
+    has_value: bool
+    has_time: bool
+    rows: int = 0  # seen so far
+    dropped: int = 0
+    clipped: int = 0
+    time_type: Any = field(default=None)
+
+    def __call__(self, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array, Any, Any]:
+        """Return users, items, values, times of the rows that stay."""
+        columns = list(batch.columns)
+        users, items = plain(columns[0], "user"), plain(columns[1], "item")
+        values = self._numbers(columns[2]) if self.has_value else None
+        times, timeless = self._times(columns[-1]) if self.has_time else (None, None)
+        bad = self._missing(users, items, timeless)
+        if values is not None:
+            values, bad = self._settle(values, bad, users, items)
+        self.rows += len(users)
+        if bad is not None and bad.any():
+            self.dropped += int(bad.sum())
+            keep = ~bad
+            users, items = users.filter(keep), items.filter(keep)
+            values = None if values is None else values[keep]
+            times = None if times is None else times[keep]
+        return users, items, values, times
+
+    def _missing(self, users: pa.Array, items: pa.Array, timeless: Any) -> NDArray[np.bool_] | None:
+        bad = None
+        missing: list[tuple[str, Any]] = [
+            (role, ids.is_null().to_numpy(zero_copy_only=False))
+            for role, ids in (("user", users), ("item", items))
+            if ids.null_count
+        ]
+        if timeless is not None and timeless.any():
+            missing.append(("time", timeless))
+        for role, mask in missing:
+            if self.on_invalid == "raise":
+                at = self.rows + int(np.flatnonzero(mask)[0]) + 1
+                raise DataError(f"{role}: it is missing in row {at}; pass on_invalid='drop' to leave such rows out")
+            bad = mask if bad is None else bad | mask
+        return bad
+
+    def _settle(
+        self, values: NDArray[Any], bad: NDArray[np.bool_] | None, users: pa.Array, items: pa.Array
+    ) -> tuple[NDArray[np.float32], NDArray[np.bool_] | None]:
+        """Apply the policy to values that are missing, infinite or out of range; round to 32 bits."""
+        bounds = self.value_range or (-float(np.finfo(np.float32).max), float(np.finfo(np.float32).max))
+        if len(values) and not (values.min() >= bounds[0] and values.max() <= bounds[1]):
+            missing = np.isnan(values)
+            outside = (values < bounds[0]) | (values > bounds[1])
+            if self.on_invalid == "clip" and self.value_range is None:
+                raise DataError("on_invalid='clip' has nothing to clip to: infinite values, and no value_range=")
+            if self.on_invalid == "raise":
+                at = int(np.flatnonzero(missing | outside)[0])
+                wrong = (
+                    "missing"
+                    if missing[at]
+                    else f"{values[at]:g}, which is "
+                    + ("not finite" if self.value_range is None else f"outside value_range={self.value_range}")
+                )
+                raise DataError(
+                    f"value: row {self.rows + at + 1} (user {users[at].as_py()!r}, item {items[at].as_py()!r}) is "
+                    f"{wrong}. Correct it, or pass on_invalid='drop' to leave such rows out or 'clip' to move "
+                    "them into value_range"
+                )
+            drop = missing | outside if self.on_invalid == "drop" else missing
+            if self.on_invalid == "clip":
+                self.clipped += int(outside.sum())
+            bad = drop if bad is None else bad | drop
+            values = np.where(drop, bounds[0], np.clip(values, *bounds))  # no NaN is cast below
+        rounded = values.astype(np.float32)
+        if self.value_range is not None and values.dtype == np.float64:
+            np.clip(rounded, *inner_range(self.value_range), out=rounded)
+        return rounded, bad
+
+    def _numbers(self, column: pa.Array) -> NDArray[Any]:
+        """The cells of the value column as floats, NaN where missing."""
+        import pyarrow as pa
+
+        column = plain(column, "value")
+        kind = column.type
+        if pa.types.is_boolean(kind) or pa.types.is_null(kind):
+            column = column.cast(pa.uint8())
+        elif pa.types.is_decimal(kind):
+            column = column.cast(pa.float64())
+        elif pa.types.is_large_string(kind):
+            column = self._parse(column)
+        elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+            raise DataError(f"value: numbers are needed, but the column holds {kind}")
+        numbers: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+        return numbers if numbers.dtype == np.float32 else numbers.astype(np.float64)
+
+    def _parse(self, column: pa.Array) -> pa.Array:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        try:
+            return column.cast(pa.float64())
+        except pa.ArrowInvalid:
+            written = pc.match_substring_regex(column, r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$")
+            wrong = np.flatnonzero(~pc.fill_null(written, True).to_numpy(zero_copy_only=False))
+            at = int(wrong[0]) if len(wrong) else 0
+            raise DataError(
+                f"value: row {self.rows + at + 1} holds {column[at].as_py()!r}, which is not a number; correct "
+                "it, or name another column with value="
+            ) from None
+
+    def _times(self, column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Times as integers in the column's own unit, or floats, and where they are missing."""
+        import pyarrow as pa
+
+        column = plain(column, "time")
+        try:
+            if pa.types.is_large_string(column.type):
+                column = column.cast(pa.timestamp("us"))
+            if pa.types.is_null(column.type):
+                column = column.cast(self.time_type or pa.int64())
+            self.time_type = self.time_type or column.type
+            column = column.cast(self.time_type)
+            if pa.types.is_date32(column.type):
+                column = column.cast(pa.int32())
+            if not pa.types.is_floating(column.type):
+                column = column.cast(pa.int64())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise DataError(
+                f"time: numbers, dates or timestamps are needed ({error}); name another column with time=, or "
+                "pass time=None to do without"
+            ) from None
+        lost = column.is_null().to_numpy(zero_copy_only=False)
+        if pa.types.is_floating(column.type):
+            numbers: NDArray[Any] = column.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
+        else:
+            numbers = column.fill_null(0).to_numpy(zero_copy_only=False)
+        return numbers, lost

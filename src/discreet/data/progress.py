@@ -1,0 +1,59 @@
+"""A progress bar for what takes long: on a terminal only, and only once it has taken a while."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Any
+
+PATIENCE = 1.5  # seconds before a bar appears
+
+
+class Bar:
+    """A context manager; `advance(n)` after each piece of work. Silent when stderr is not a terminal."""
+
+    def __init__(self, what: str, total: float | None = None, unit: str = "rows") -> None:
+        self._what, self.total, self._unit = what, total, unit
+        self._done = 0.0
+        self._start = time.monotonic()
+        self._progress: Any = None
+        self._wanted = sys.stderr is not None and sys.stderr.isatty()
+
+    def __enter__(self) -> Bar:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def advance(self, amount: float) -> None:
+        """Note that some more is done."""
+        self._done += amount
+        if self._wanted and self._progress is None and time.monotonic() - self._start > PATIENCE:
+            self._show()
+        if self._progress is not None:
+            self._progress.update(self._task, completed=self._done, total=self.total)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None
+
+    def _show(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+        amount = DownloadColumn() if self._unit == "bytes" else TextColumn("{task.completed:,.0f} " + self._unit)
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            amount,
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._task = self._progress.add_task(self._what, total=self.total)
+        self._progress.start()

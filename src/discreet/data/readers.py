@@ -1,0 +1,219 @@
+"""`discreet.read`: any table of who liked what, checked, numbered and compressed.
+
+There is one path. Every source becomes a stream of Arrow batches (`sources`), whose cells are checked
+(`columns`), whose ids are numbered and whose rows are compressed (`assembly`).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib.format import open_memmap
+
+from discreet.data import sources, storage
+from discreet.data.assembly import Allocate, Array, Assembler, Rows, in_memory
+from discreet.data.catalogue import Catalogue, ObservedItems, observed_items_are_public
+from discreet.data.columns import GUESS, Cleaner, Columns, Guess, check_range, choose
+from discreet.data.interactions import Interactions, Report
+from discreet.data.progress import Bar
+from discreet.errors import DataError
+
+log = logging.getLogger("discreet")
+
+POLICIES = {
+    "on_duplicate": ("last", "first", "mean", "sum", "raise"),
+    "on_invalid": ("raise", "drop", "clip"),
+    "on_unknown": ("raise", "drop"),
+}
+
+
+def read(
+    source: Any,
+    *,
+    user: str | Guess = GUESS,
+    item: str | Guess = GUESS,
+    value: str | Guess | None = GUESS,
+    time: str | Guess | None = GUESS,
+    items: Any = None,
+    value_range: tuple[float, float] | None = None,
+    connection: Any = None,
+    on_duplicate: str = "last",
+    on_invalid: str = "raise",
+    on_unknown: str = "raise",
+    cache: str | os.PathLike[str] | None = None,
+) -> Interactions:
+    """Read a table with one row for each time a user rated, bought, played or looked at an item.
+
+    Ids may be of any type and come back in that type. In csv and tsv files, which have no types, ids are
+    integers if every one is written as an integer, else strings. Users are numbered in sorted order of their
+    ids, items in the order of `items` (or sorted, without it): the order of the rows does not matter, except
+    to tell the first from the last of repeated pairs. A user is in the result if a row of hers is.
+
+    Args:
+        source: A path or glob, or a list of them (csv, tsv, parquet, json lines; also .gz and .zst); a SELECT,
+            run by DuckDB, over files ("SELECT ... FROM 'ratings/*.parquet'") or over `connection`; a pandas,
+            polars, Arrow, DuckDB or Spark table; a scipy sparse matrix or array of users by items; a list of
+            tuples (user, item), (user, item, value) or (user, item, value, time).
+        user: The column of the user; by default one with a usual name. A guess is logged and is in `.report`.
+        item: The column of the item; likewise.
+        value: The column of the value (rating, plays, ...); likewise. None, or a table without such a column:
+            implicit feedback, every row counts 1 and `value_range` is (0, 1).
+        time: The column of the time; likewise. None: do without.
+        items: The catalogue, a public input: ids, or a data frame or file with titles and other columns, or
+            `discreet.observed_items_are_public`. Without it no private model can be fitted.
+        value_range: The lowest and highest possible value, a public input. Without it no private model can be
+            fitted.
+        connection: Where a SELECT runs: a SQLAlchemy URL, engine or connection (PostgreSQL, SQLite, ...), a
+            DuckDB connection, or the path of a DuckDB database.
+        on_duplicate: What becomes of a (user, item) pair that occurs again: "last" (the default) keeps the
+            last one by time, or by row without times; "first"; "mean"; "sum"; "raise". A model never sees a
+            pair twice.
+        on_invalid: What becomes of values that are missing, NaN, infinite or outside `value_range`: "raise";
+            "drop" leaves such rows out; "clip" moves infinite and out-of-range values to the nearest bound and
+            leaves out the missing ones. Rows without user, item or time raise, or are left out.
+        on_unknown: What becomes of rows about items outside `items`: "raise" or "drop".
+        cache: A folder in which to build the result, for tables larger than memory: it is mapped into memory,
+            and can be opened again by `Interactions.from_disk`.
+
+    Raises:
+        DataError: The table cannot be read as it is; says which argument or row, and what to do.
+    """
+    for name, policy in (("on_duplicate", on_duplicate), ("on_invalid", on_invalid), ("on_unknown", on_unknown)):
+        if policy not in POLICIES[name]:
+            raise DataError(f"{name}: one of {', '.join(POLICIES[name])} is needed, not {policy!r}")
+    bounds = None if value_range is None else check_range(value_range)
+    table = sources.open_table(source, connection)
+    try:
+        columns = choose(table.names, user=user, item=item, value=value, time=time)
+        if columns.guessed and list(table.names) != list(sources.ROLES[: len(table.names)]):
+            log.warning("discreet.read: taking %s; name the columns to be sure", columns)
+        given = isinstance(items, ObservedItems) or items is None
+        catalogue = None if given else Catalogue.read(items, item=columns.item)
+        cleaner = Cleaner(on_invalid, bounds, columns.value is not None, columns.time is not None)
+        with _workspace(cache) as (allocate, folder):
+            assembler = Assembler(allocate, untyped_ids=table.untyped_ids)
+            known = None if catalogue is None else catalogue.ids
+            finish = partial(assembler.finish, known, on_unknown, on_duplicate)
+            rows = _rows(table, columns, cleaner, assembler, finish)
+            report = Report(
+                table.what, str(columns), columns.guessed, cleaner.rows, cleaner.dropped, cleaner.clipped,
+                rows.unknown, rows.repeated, table.library,
+            )  # fmt: skip
+            ratings = _interactions(rows, columns, catalogue, cleaner, report)
+            if items is observed_items_are_public:
+                ratings = ratings.with_public(items=items)
+            if on_duplicate == "sum" and bounds is not None and columns.value is not None:
+                ratings = _sums_in_range(ratings, on_invalid)
+            if folder is not None:
+                _write(ratings, folder)
+    finally:
+        table.close()
+    return ratings if cache is None else storage.load(cache)
+
+
+def _rows(
+    table: sources.Table, columns: Columns, cleaner: Cleaner, assembler: Assembler, finish: Callable[[], Rows]
+) -> Rows:
+    """Stream the table through the cleaner into compressed rows."""
+    with Bar(f"reading {table.what}", table.rows) as bar:
+        for batch in table.stream(columns.names):
+            cells = cleaner(batch)
+            if len(cells[0]):
+                assembler.add(*cells)
+            bar.advance(batch.num_rows)
+    if not cleaner.rows:
+        raise DataError(f"source: {table.what} has no rows; check the path, the filter or the WHERE clause")
+    rows = finish()
+    if not len(rows.indices):
+        raise DataError(
+            f"source: none of the {cleaner.rows} rows is left ({cleaner.dropped} dropped as invalid, "
+            f"{rows.unknown} about unknown items); check value_range=, items= and the columns: {columns}"
+        )
+    return rows
+
+
+def _interactions(
+    rows: Rows, columns: Columns, catalogue: Catalogue | None, cleaner: Cleaner, report: Report
+) -> Interactions:
+    implicit = columns.value is None
+    return Interactions(
+        users=rows.users,
+        catalogue=Catalogue(rows.items, origin=None) if catalogue is None else catalogue,
+        indptr=rows.indptr,
+        indices=rows.indices,
+        values=rows.values,
+        times=rows.times,
+        value_range=(cleaner.value_range or (0.0, 1.0)) if implicit else cleaner.value_range,
+        implicit=implicit,
+        report=report,
+        time_type=cleaner.time_type,
+    )
+
+
+def _sums_in_range(ratings: Interactions, on_invalid: str) -> Interactions:
+    """Sums may leave the range that each value was in."""
+    assert ratings.value_range is not None
+    low, high = ratings.value_range
+    outside = (ratings.values < low) | (ratings.values > high)
+    if not outside.any():
+        return ratings
+    if on_invalid == "raise":
+        raise DataError(
+            f"on_duplicate='sum': {int(outside.sum())} sums lie outside value_range=({low:g}, {high:g}); declare "
+            "a range for the sums, or pass on_invalid='clip' or 'drop'"
+        )
+    if on_invalid == "drop":
+        return ratings.where(~outside)
+    return replace(ratings, values=np.clip(ratings.values, np.float32(low), np.float32(high)))
+
+
+@contextmanager
+def _workspace(cache: str | os.PathLike[str] | None) -> Iterator[tuple[Allocate, Path | None]]:
+    """Where large arrays live: in memory, or in files beside the cache folder that then become it."""
+    if cache is None:
+        yield in_memory, None
+        return
+    target = Path(cache)
+    if target.exists() and not (target / "interactions.json").is_file():
+        raise DataError(f"cache: {str(target)!r} exists and is not one that discreet wrote; give another folder")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    count = 0
+
+    def allocate(name: str, length: int, dtype: Any) -> Array:
+        nonlocal count
+        count += 1
+        if not length:
+            return np.empty(0, dtype)
+        array: Array = open_memmap(folder / f"{name}-{count}.work", mode="w+", dtype=dtype, shape=(length,))
+        return array
+
+    try:
+        yield allocate, folder
+        storage.replace_folder(folder, target)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _write(ratings: Interactions, folder: Path) -> None:
+    """Make the folder of working files one that `from_disk` opens."""
+    for name in storage.ARRAYS:
+        array = getattr(ratings, name)
+        if isinstance(array, np.memmap) and array.filename is not None:
+            array.flush()
+            Path(array.filename).rename(folder / f"{name}.npy")
+        elif array is not None:
+            np.save(folder / f"{name}.npy", array)
+    for file in folder.glob("*.work"):
+        file.unlink()
+    storage.write_rest(ratings, folder)

@@ -1,0 +1,255 @@
+"""Every kind of table, as one: names of columns, and a stream of Arrow batches of some of them."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from discreet.data import databases
+from discreet.errors import DataError, MissingExtra
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BATCH = 1 << 18  # rows at a time: large enough for speed, small beside the finished arrays
+ROLES = ("user", "item", "value", "time")
+SUFFIXES = {
+    ".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".txt": "csv",
+    ".json": "json", ".jsonl": "json", ".ndjson": "json",
+}  # fmt: skip
+COMPRESSED = (".gz", ".zst")
+SELECT = re.compile(r"^\s*(--[^\n]*\n\s*|/\*.*?\*/\s*)*(select|with|from)\s", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that has been found but not read."""
+
+    what: str  # for people
+    names: Sequence[str]
+    stream: Callable[[list[str]], Iterator[pa.RecordBatch]]
+    rows: int | None = None  # where it is known beforehand
+    untyped_ids: bool = False  # a text file: ids arrive as they are written
+    library: str | None = None  # the data frame library of the source, if it is one
+    close: Callable[[], None] = lambda: None
+
+
+def open_table(source: Any, connection: Any = None) -> Table:
+    """Recognise a source."""
+    if connection is not None or (isinstance(source, str) and SELECT.match(source)):
+        if not isinstance(source, str):
+            raise DataError(f"source: with connection= a SELECT statement is needed, not {type(source).__name__}")
+        return databases.select(source, connection)
+    if isinstance(source, str | os.PathLike):
+        return from_files([source])
+    if isinstance(source, list | tuple) and source and all(isinstance(s, str | os.PathLike) for s in source):
+        return from_files(source)
+    module = type(source).__module__.split(".")[0]
+    if module == "scipy":
+        return from_sparse(source)
+    if isinstance(source, np.ndarray):
+        raise DataError(
+            "source: a NumPy array does not say what its rows are. For a matrix of users by items pass "
+            "scipy.sparse.csr_array(array); for rows of (user, item, value) pass array.tolist()"
+        )
+    if isinstance(source, Iterable) and not hasattr(source, "columns") and module in ("builtins", "itertools"):
+        return from_tuples(source)
+    return from_frame(source)
+
+
+def sliced(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Cut large batches, so that whatever follows needs little memory at a time; leave out empty ones."""
+    for batch in batches:
+        for start in range(0, batch.num_rows, BATCH):
+            yield batch.slice(start, BATCH)
+
+
+def prefetched(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Decode the next batch while the last one is being indexed."""
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(next, batches, None)
+        while (batch := waiting.result()) is not None:
+            waiting = pool.submit(next, batches, None)
+            yield batch
+
+
+def from_files(sources: Sequence[str | os.PathLike[str]]) -> Table:
+    """Files by path or glob, of one format."""
+    paths: list[str] = []
+    for given in sources:
+        source = os.fspath(given)
+        name = os.path.expanduser(source)
+        found = [name] if os.path.exists(name) else sorted(glob.glob(name, recursive=True))
+        if not found:
+            raise DataError(f"source: no file matches {source!r}; relative paths start in {os.getcwd()!r}")
+        for path in found:
+            if os.path.isdir(path):
+                raise DataError(f"source: {path!r} is a folder; give a glob such as {path + '/*.parquet'!r}")
+        paths += found
+    formats = {_format(path) for path in paths}
+    if len(formats) > 1:
+        raise DataError(f"source: files of one format are needed, not {' and '.join(sorted(formats))}")
+    kind = formats.pop()
+    return _from_parquet(paths) if kind == "parquet" else databases.text_files(paths, kind)
+
+
+def _format(path: str) -> str:
+    suffixes = Path(path).suffixes
+    if suffixes and suffixes[-1].lower() in COMPRESSED:
+        suffixes.pop()
+    suffix = suffixes[-1].lower() if suffixes else ""
+    if suffix not in SUFFIXES:
+        known = ", ".join(SUFFIXES)
+        raise DataError(
+            f"source: the format of {path!r} is not known by its suffix (known: {known}; with .gz or .zst). "
+            "Rename it, or read it with a SELECT from read_csv(...)"
+        )
+    return SUFFIXES[suffix]
+
+
+def _from_parquet(paths: list[str]) -> Table:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    def opened(path: str) -> Any:
+        try:
+            return pq.ParquetFile(path, pre_buffer=False)  # a buffer would hold the whole file
+        except (pa.ArrowInvalid, OSError) as error:
+            raise DataError(f"source: {path!r} is not a whole parquet file ({error}); fetch it again") from None
+
+    def stream(names: list[str]) -> Iterator[pa.RecordBatch]:
+        for path in paths:
+            file = opened(path)
+            lost = [name for name in names if name not in file.schema_arrow.names]
+            if lost:
+                raise DataError(f"source: {path!r} has no column {lost[0]!r}, which {paths[0]!r} has")
+            try:
+                for batch in file.iter_batches(BATCH, columns=names):
+                    yield batch.select(names)
+            except (pa.ArrowInvalid, OSError) as error:
+                raise DataError(f"source: {path!r} is damaged ({error}); fetch it again") from None
+
+    files = [opened(path) for path in paths]
+    return Table(
+        what=_shown(paths),
+        names=files[0].schema_arrow.names,
+        stream=lambda names: prefetched(stream(names)),
+        rows=sum(file.metadata.num_rows for file in files),
+    )
+
+
+def _shown(paths: list[str]) -> str:
+    return paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more files"
+
+
+def from_sparse(matrix: Any) -> Table:
+    """A scipy sparse matrix or array: users are its rows, items its columns, both by number from 0."""
+    import pyarrow as pa
+    from scipy.sparse import issparse
+
+    if not issparse(matrix) or len(matrix.shape) != 2:
+        raise DataError(f"source: a two-dimensional sparse matrix is needed, not {type(matrix).__name__}")
+    entries = matrix.tocoo()
+
+    def stream(names: list[str]) -> Iterator[pa.RecordBatch]:
+        columns = {"user": entries.row, "item": entries.col, "value": entries.data}
+        whole = [pa.array(columns[name].astype(np.int64) if name != "value" else entries.data) for name in names]
+        yield from sliced([pa.RecordBatch.from_arrays(whole, names=names)])
+
+    return Table(f"a sparse matrix of shape {matrix.shape}", ROLES[:3], stream, rows=entries.nnz)
+
+
+def from_tuples(rows: Iterable[Any]) -> Table:
+    """Tuples (user, item), (user, item, value) or (user, item, value, time); or mappings."""
+    remaining = iter(rows)
+    first = next(remaining, None)
+    if first is None:
+        raise DataError("source: the list is empty; give rows (user, item, value)")
+    mapping = isinstance(first, dict)
+    if not mapping and not (isinstance(first, list | tuple) and 2 <= len(first) <= len(ROLES)):
+        raise DataError(f"source: rows (user, item), (user, item, value) or with a time are needed, not {first!r}")
+    names = list(first) if mapping else list(ROLES[: len(first)])
+
+    def cells(row: Any, at: int) -> tuple[Any, ...]:
+        try:
+            found = tuple(row[name] for name in names) if mapping else tuple(row)
+        except (KeyError, TypeError):
+            found = ()
+        if len(found) != len(names):
+            raise DataError(f"source: row {at} is {row!r}, but the first row has {len(names)} cells ({names})")
+        return found
+
+    def stream(wanted: list[str]) -> Iterator[pa.RecordBatch]:
+        everything = (cells(row, at) for at, row in enumerate(chain([first], remaining), start=1))
+        kinds: dict[str, pa.DataType] = {}
+        while block := list(islice(everything, BATCH)):
+            columns = dict(zip(names, zip(*block, strict=True), strict=True))
+            yield batch_of({name: columns[name] for name in wanted}, kinds)
+
+    known = len(rows) if isinstance(rows, Sequence) else None
+    return Table("a list of rows", names, stream, rows=known)
+
+
+def batch_of(columns: dict[str, Sequence[Any]], kinds: dict[str, pa.DataType]) -> pa.RecordBatch:
+    """One batch of Python values; a column keeps the type of its first batch where that is possible."""
+    import pyarrow as pa
+
+    from discreet.data.ids import to_array
+
+    arrays = {}
+    for name, cells in columns.items():
+        try:
+            arrays[name] = pa.array(cells, type=kinds[name], from_pandas=True)
+        except (KeyError, pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError):
+            arrays[name] = to_array(cells, name)
+        if not pa.types.is_null(arrays[name].type):
+            kinds[name] = arrays[name].type
+    return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+
+
+def from_frame(source: Any) -> Table:
+    """A data frame of any library, an Arrow stream, a DuckDB relation, a Spark DataFrame."""
+    import narwhals as nw
+    import pyarrow as pa
+
+    library = type(source).__module__.split(".")[0]
+    what = f"a {library} {type(source).__name__}"
+    if library == "duckdb":
+        return databases.relation(source, what)
+    if isinstance(source, pa.RecordBatch):
+        source = pa.Table.from_batches([source])
+    try:
+        frame = nw.from_native(source)
+    except TypeError:
+        if not hasattr(source, "__arrow_c_stream__"):
+            raise DataError(
+                f"source: {type(source).__name__} is not a table that can be read. Give a path, a SELECT, a data "
+                "frame, an Arrow table, a scipy sparse matrix or a list of (user, item, value)"
+            ) from None
+        reader = pa.RecordBatchReader.from_stream(source)
+        return Table(
+            what, reader.schema.names, lambda names: sliced(b.select(names) for b in reader), library="pyarrow"
+        )
+    names = frame.collect_schema().names() if isinstance(frame, nw.LazyFrame) else frame.columns
+
+    def stream(wanted: list[str]) -> Iterator[pa.RecordBatch]:
+        chosen = frame.select(wanted)
+        if isinstance(chosen, nw.LazyFrame):
+            try:
+                chosen = chosen.collect("pyarrow")
+            except ImportError as error:
+                raise MissingExtra(f"reading {what} ({error})", "spark") from None
+        yield from sliced(pa.RecordBatchReader.from_stream(chosen))
+
+    rows = None if isinstance(frame, nw.LazyFrame) else len(frame)
+    kept = library if library in ("pandas", "polars", "pyarrow") else None
+    return Table(what, list(names), stream, rows=rows, library=kept)

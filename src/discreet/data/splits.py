@@ -1,0 +1,232 @@
+"""Training, validation and test parts of a table. No interaction is ever in two parts.
+
+All parts are over the same catalogue. Where interactions are divided, all parts have the same users in the
+same order, so that row u of one part and row u of another are the same person; where users are divided, each
+part has its own users.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.data.interactions import Interactions
+from discreet.errors import DataError
+
+__all__ = ["HeldOutUsers", "Parts", "QueryTarget", "by_time", "held_out_users", "holdout", "leave_k_out"]
+
+TRAIN, VALID, TEST = 0, 1, 2
+
+
+class Parts(NamedTuple):
+    """Interactions divided in three; a part that was not asked for is empty."""
+
+    train: Interactions
+    valid: Interactions
+    test: Interactions
+
+
+class QueryTarget(NamedTuple):
+    """What is shown of held-out users, and what is to be foretold; the same users in the same order."""
+
+    query: Interactions
+    target: Interactions
+
+
+class HeldOutUsers(NamedTuple):
+    """Users divided in three: those learned from, and two groups of held-out ones."""
+
+    train: Interactions
+    valid: QueryTarget
+    test: QueryTarget
+
+
+def holdout(ratings: Interactions, *, valid: float = 0.0, test: float = 0.1, random_state: int | None = 0) -> Parts:
+    """Divide the interactions at random: a fraction `valid`, a fraction `test`, and the rest to train on.
+
+    Every division into parts of these sizes is equally likely.
+
+    Args:
+        ratings: The table.
+        valid: The fraction of interactions for validation.
+        test: The fraction of interactions for the test.
+        random_state: Seed; None for a different division each time.
+
+    Returns:
+        `(train, valid, test)`; `valid` is empty unless asked for.
+    """
+    n_valid, n_test = _sizes(len(ratings), valid, test)
+    labels = np.zeros(len(ratings), dtype=np.uint8)
+    labels[:n_valid] = VALID
+    labels[n_valid : n_valid + n_test] = TEST
+    np.random.default_rng(random_state).shuffle(labels)
+    return _parts(ratings, labels)
+
+
+def leave_k_out(
+    ratings: Interactions, k: int = 1, *, by: str = "time", valid: int = 0, random_state: int | None = 0
+) -> Parts:
+    """Keep the last `k` interactions of every user for the test (and the `valid` before these to validate).
+
+    A user with too few interactions to keep at least one for training gives all of them to training.
+
+    Args:
+        ratings: The table.
+        k: How many interactions of each user to test on.
+        by: "time" for each user's last ones (among equal times, those with the highest item numbers), or
+            "random".
+        valid: How many more to validate on.
+        random_state: Seed of by="random"; None for a different division each time.
+
+    Returns:
+        `(train, valid, test)`.
+    """
+    if k < 0 or valid < 0 or k + valid < 1:
+        raise DataError(f"k: at least one interaction must be left out, not k={k} and valid={valid}")
+    if by == "time":
+        key: NDArray[Any] = _times(ratings)
+    elif by == "random":
+        key = np.random.default_rng(random_state).random(len(ratings))
+    else:
+        raise DataError(f"by: 'time' or 'random' is needed, not {by!r}")
+    counts = np.diff(ratings.indptr)
+    order = np.lexsort((key, ratings.user_numbers()))  # within each user by key, ties as they are stored
+    from_end = np.repeat(ratings.indptr[1:], counts) - 1 - np.arange(len(ratings))  # 0: the user's last
+    enough = np.repeat(counts > k + valid, counts)
+    sorted_labels = np.where(from_end < k, TEST, np.where(from_end < k + valid, VALID, TRAIN)) * enough
+    labels = np.empty(len(ratings), dtype=np.uint8)
+    labels[order] = sorted_labels
+    return _parts(ratings, labels)
+
+
+def by_time(ratings: Interactions, *, valid: float = 0.0, test: float = 0.1, at: tuple[Any, Any] | Any = None) -> Parts:
+    """Divide by time: train on the past, test on the future.
+
+    Args:
+        ratings: The table, with times.
+        valid: The fraction of interactions, before the test, for validation.
+        test: The fraction of interactions, the latest, for the test. Equal times are never divided: the
+            fractions are met as nearly as possible without testing on more.
+        at: Instead of fractions: the time at which the test begins, or a pair (validation begins, test
+            begins), in the unit of the table or as date, datetime or ISO text where the table has these.
+
+    Returns:
+        `(train, valid, test)`.
+    """
+    times = _times(ratings)
+    if at is not None:
+        begins = [_moment(ratings, moment) for moment in (at if isinstance(at, tuple) else (at, at))]
+        if len(begins) != 2 or begins[0] > begins[1]:
+            raise DataError(f"at: a time, or (validation begins, test begins) in this order is needed, not {at!r}")
+    else:
+        n_valid, n_test = _sizes(len(ratings), valid, test)
+        ordered = np.sort(times)
+        begins = [_after(ordered, len(ordered) - n_valid - n_test), _after(ordered, len(ordered) - n_test)]
+        if not n_valid:
+            begins[0] = begins[1]
+    labels = (times >= begins[0]).astype(np.uint8) + (times >= begins[1]).astype(np.uint8)
+    return _parts(ratings, labels)
+
+
+def held_out_users(
+    ratings: Interactions,
+    *,
+    valid: int,
+    test: int,
+    target: float = 0.2,
+    min_interactions: int = 5,
+    train_items_only: bool = True,
+    random_state: int | None = 0,
+) -> HeldOutUsers:
+    """Hold out whole users, and divide what they did into a query and a target (Liang et al. 2018).
+
+    Users with fewer than `min_interactions` are left out. Of the others, `valid` and `test` users are drawn.
+    Of each of these, a fraction `target` of the items, rounded down, is the target and the rest the query.
+
+    Args:
+        ratings: The table.
+        valid: How many users to hold out for validation.
+        test: How many users to hold out for the test.
+        target: The fraction of a held-out user's items to be foretold.
+        min_interactions: The fewest interactions a user must have.
+        train_items_only: Leave out held-out users' interactions with items that no training user has, as
+            the protocol does. Target and query then shrink, and may become empty.
+        random_state: Seed; None for a different division each time.
+
+    Returns:
+        `(train, (valid query, valid target), (test query, test target))`.
+    """
+    if not 0 < target < 1:
+        raise DataError(f"target: a fraction between 0 and 1 is needed, not {target}")
+    eligible = np.flatnonzero(np.diff(ratings.indptr) >= max(min_interactions, 1))
+    if valid < 0 or test < 0 or valid + test >= len(eligible):
+        raise DataError(
+            f"valid={valid} and test={test} users cannot be held out: only {len(eligible)} users have at least "
+            f"{min_interactions} interactions, and some must be left to train on"
+        )
+    rng = np.random.default_rng(random_state)
+    shuffled = rng.permutation(eligible)
+    train = ratings.of_users(shuffled[valid + test :])
+    seen = np.bincount(train.indices, minlength=ratings.n_items) > 0
+    groups = []
+    for numbers in (shuffled[:valid], shuffled[valid : valid + test]):
+        part = ratings.of_users(numbers)
+        if train_items_only:
+            part = part.where(seen[part.indices])
+        groups.append(_query_target(part, target, rng))
+    return HeldOutUsers(train, *groups)
+
+
+def _query_target(part: Interactions, target: float, rng: np.random.Generator) -> QueryTarget:
+    counts = np.diff(part.indptr)
+    order = np.lexsort((rng.random(len(part)), part.user_numbers()))
+    rank = np.empty(len(part), dtype=np.int64)
+    rank[order] = np.arange(len(part)) - np.repeat(part.indptr[:-1], counts)
+    wanted = rank < np.repeat(np.floor(counts * target + 1e-9).astype(np.int64), counts)
+    return QueryTarget(part.where(~wanted), part.where(wanted))
+
+
+def _sizes(n: int, valid: float, test: float) -> tuple[int, int]:
+    if not (0 <= valid < 1 and 0 <= test < 1 and 0 < valid + test < 1):
+        raise DataError(
+            f"valid={valid} and test={test}: fractions are needed, not both 0, that leave something to train on"
+        )
+    n_valid = round(n * valid)
+    return n_valid, round(n * (valid + test)) - n_valid
+
+
+def _parts(ratings: Interactions, labels: NDArray[np.uint8]) -> Parts:
+    return Parts(*(ratings.where(labels == label) for label in (TRAIN, VALID, TEST)))
+
+
+def _times(ratings: Interactions) -> NDArray[Any]:
+    if ratings.times is None:
+        raise DataError("ratings: the table has no times; read it with time=, or divide it at random")
+    return ratings.times
+
+
+def _after(ordered: NDArray[Any], position: int) -> Any:
+    """The first time from which at most the interactions from `position` on lie."""
+    if position >= len(ordered):
+        return np.inf
+    moment = ordered[position]
+    if position and ordered[position - 1] == moment:
+        later = int(np.searchsorted(ordered, moment, side="right"))
+        return ordered[later] if later < len(ordered) else np.inf
+    return moment
+
+
+def _moment(ratings: Interactions, moment: Any) -> Any:
+    """A time of the caller's in the table's own unit."""
+    import pyarrow as pa
+
+    kind = ratings.time_type
+    if kind is None or isinstance(moment, int | float | np.number) or not pa.types.is_temporal(kind):
+        return moment
+    try:
+        scalar = pa.scalar(moment).cast(kind)
+        return (scalar.cast(pa.int32()) if pa.types.is_date32(kind) else scalar.cast(pa.int64())).as_py()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise DataError(f"at: {moment!r} is not a time of this table's kind, {kind}: {error}") from None
