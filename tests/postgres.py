@@ -50,9 +50,7 @@ def server() -> Iterator[Path]:
             try:
                 shutil.chown(home, owner)
             except LookupError:
-                raise Unavailable(
-                    f"we are root and there is no user {owner!r} to run the server as"
-                ) from None
+                raise Unavailable(f"we are root and there is no user {owner!r} to run the server as") from None
         made = subprocess.run(
             [initdb, "-D", home / "data", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N"],
             user=owner,
@@ -102,9 +100,7 @@ def database(home: Path) -> Iterator[str]:
     name = f"t{uuid.uuid4().hex}"
 
     def admin(statement: str) -> None:
-        with psycopg.connect(
-            host=str(home), user="postgres", dbname="postgres", autocommit=True
-        ) as connection:
+        with psycopg.connect(host=str(home), user="postgres", dbname="postgres", autocommit=True) as connection:
             connection.execute(sql.SQL(statement).format(sql.Identifier(name)))
 
     admin("CREATE DATABASE {}")

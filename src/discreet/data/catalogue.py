@@ -45,7 +45,7 @@ class Catalogue:
 
         self.ids = (ids if isinstance(ids, Ids) else Ids(ids, "items")).require_distinct("items")
         self.origin = origin
-        self._columns = pa.table({}) if columns is None or not columns.num_columns else columns
+        self._columns = pa.table({} if columns is None else {n: _plain(columns[n]) for n in columns.column_names})
         if self._columns.num_columns and self._columns.num_rows != len(self.ids):
             raise DataError(f"items: {self._columns.num_rows} rows of columns for {len(self.ids)} items")
 
@@ -143,6 +143,16 @@ class Catalogue:
     def to_frame(self, library: str | None = None) -> Any:
         """The same as a data frame of a library: "pandas", "polars" or "pyarrow"."""
         return to_library(self.to_arrow(), library)
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """One type for text, whichever library it came from."""
+    import pyarrow as pa
+
+    if isinstance(column.type, pa.DictionaryType):
+        column = column.cast(column.type.value_type)
+    text = pa.types.is_string(column.type) or str(column.type) == "string_view"
+    return column.cast(pa.large_string()) if text else column
 
 
 def _whole(batches: Any) -> pa.Table:

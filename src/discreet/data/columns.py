@@ -230,7 +230,7 @@ class Cleaner:
         import pyarrow.compute as pc
 
         try:
-            return column.cast(pa.float64())
+            return pc.utf8_trim_whitespace(column).cast(pa.float64())
         except pa.ArrowInvalid:
             written = pc.match_substring_regex(column, r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$")
             wrong = np.flatnonzero(~pc.fill_null(written, True).to_numpy(zero_copy_only=False))

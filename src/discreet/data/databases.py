@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from discreet.data import sources
 from discreet.errors import DataError, MissingExtra
@@ -58,8 +59,6 @@ def _columns(connection: Any, query: str) -> dict[str, str]:
 def _stream(connection: Any, query: str, what: str, advice: str) -> Iterator[pa.RecordBatch]:
     def batches() -> Iterator[pa.RecordBatch]:
         with _explained(what, advice):
-            # Types such as UUID arrive as themselves instead of as text.
-            connection.execute("SET arrow_lossless_conversion = true")
             reader = _reader(connection.sql(query))
             while True:
                 try:
@@ -77,6 +76,25 @@ def _reader(found: Any) -> pa.RecordBatchReader:
     # The second name is that of older versions.
     reader = found.to_arrow_reader if hasattr(found, "to_arrow_reader") else found.fetch_record_batch
     return reader(sources.BATCH)
+
+
+def _cast(name: str, kind: str, is_id: bool) -> str:
+    """A column in a type that Arrow has: DuckDB's sums and counts are 128 bits wide."""
+    quoted = _quoted(name)
+    if kind not in ("HUGEINT", "UHUGEINT"):
+        return quoted
+    return f"CAST({quoted} AS {'BIGINT' if is_id else 'DOUBLE'}) AS {quoted}"
+
+
+def _with_uuids(batch: pa.RecordBatch, kinds: dict[str, str]) -> pa.RecordBatch:
+    """UUIDs as themselves: DuckDB hands them over as text."""
+    import pyarrow as pa
+
+    for at, name in enumerate(batch.schema.names):
+        if kinds[name] == "UUID" and not isinstance(batch.schema.types[at], pa.BaseExtensionType):
+            cells = [None if cell is None else UUID(cell) for cell in batch.column(at).to_pylist()]
+            batch = batch.set_column(at, name, pa.array(cells, pa.uuid()))
+    return batch
 
 
 def text_files(paths: list[str], kind: str) -> sources.Table:
@@ -112,7 +130,7 @@ def text_files(paths: list[str], kind: str) -> sources.Table:
         query = f"SELECT {', '.join(map(_quoted, names))} FROM {reader}({listed}{options}{given})"
         return _stream(connection, query, what, advice)
 
-    return sources.Table(what, list(found), stream, untyped_ids=kind != "json")
+    return sources.Table(what, list(found), stream, untyped_ids=kind != "json", close=connection.close)
 
 
 def select(statement: str, connection: Any) -> sources.Table:
@@ -123,7 +141,7 @@ def select(statement: str, connection: Any) -> sources.Table:
     if connection is None:
         database = _connect()
     elif module.startswith(("duckdb", "_duckdb")):
-        database = connection.cursor()
+        database = connection  # the caller's, with her temporary tables and views
     elif isinstance(connection, str | os.PathLike):
         if not os.path.exists(connection):
             raise DataError(
@@ -140,31 +158,31 @@ def select(statement: str, connection: Any) -> sources.Table:
     advice = "Correct the SELECT; column and file names are checked by running it in DuckDB"
     with _explained("the SELECT", advice):
         found = _columns(database, body)
-    huge = [name for name, kind in found.items() if kind in ("HUGEINT", "UHUGEINT")]
 
     def stream(names: list[str]) -> Iterator[pa.RecordBatch]:
-        # DuckDB's sums and counts are 128 bits wide, which Arrow lacks.
-        asked = []
-        for at, name in enumerate(map(_quoted, names)):
-            kind = "BIGINT" if at < 2 else "DOUBLE"
-            asked.append(f"{name}::{kind} AS {name}" if names[at] in huge else name)
-        return _stream(database, f"SELECT {', '.join(asked)} FROM ({body}) AS t", "the SELECT", advice)
+        asked = [_cast(name, found[name], at < 2) for at, name in enumerate(names)]
+        batches = _stream(database, f"SELECT {', '.join(asked)} FROM ({body}) AS t", "the SELECT", advice)
+        return (_with_uuids(batch, found) for batch in batches)
 
-    return sources.Table("a SELECT by DuckDB", list(found), stream)
+    return sources.Table(
+        "a SELECT by DuckDB", list(found), stream, close=database.close if database is not connection else lambda: None
+    )
 
 
 def relation(source: Any, what: str) -> sources.Table:
     """A DuckDB relation."""
     advice = "Run the relation by itself to see what is wrong with it"
+    found = dict(zip(source.columns, map(str, source.types), strict=True))
 
     def stream(names: list[str]) -> Iterator[pa.RecordBatch]:
         def batches() -> Iterator[pa.RecordBatch]:
             with _explained(what, advice):
-                yield from _reader(source.select(*names))
+                asked = [_cast(name, found[name], at < 2) for at, name in enumerate(names)]
+                yield from _reader(source.project(", ".join(asked)))
 
-        return sources.sliced(batches())
+        return (_with_uuids(batch, found) for batch in sources.sliced(batches()))
 
-    return sources.Table(what, list(source.columns), stream)
+    return sources.Table(what, list(found), stream)
 
 
 def _from_sqlalchemy(statement: str, connection: Any) -> sources.Table:

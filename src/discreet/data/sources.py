@@ -94,6 +94,8 @@ def from_files(sources: Sequence[str | os.PathLike[str]]) -> Table:
         for path in found:
             if os.path.isdir(path):
                 raise DataError(f"source: {path!r} is a folder; give a glob such as {path + '/*.parquet'!r}")
+            if not os.path.getsize(path):
+                raise DataError(f"source: {path!r} is an empty file; fetch or write it again")
         paths += found
     formats = {_format(path) for path in paths}
     if len(formats) > 1:

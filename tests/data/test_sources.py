@@ -1,0 +1,233 @@
+"""Every source gives the same Interactions for the same data."""
+
+import gzip
+import json
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import scipy.sparse
+import sqlalchemy as sa
+import zstandard
+
+import discreet
+from discreet.data import sources
+
+N_USERS, N_ITEMS = 40, 25
+rng = np.random.default_rng(20)
+cells = rng.permutation(N_USERS * N_ITEMS)[:300]
+cells = np.concatenate([cells, np.setdiff1d(np.arange(N_USERS) * N_ITEMS, cells)])  # every user has a row
+ROWS = [(int(c // N_ITEMS), int(c % N_ITEMS), float(v)) for c, v in zip(cells, rng.integers(1, 11, len(cells)) / 2)]
+COLUMNS = {"userId": [r[0] for r in ROWS], "movieId": [r[1] for r in ROWS], "rating": [r[2] for r in ROWS]}
+PUBLIC: dict[str, Any] = {"items": list(range(N_ITEMS)), "value_range": (0.5, 5)}
+
+
+def csv_text(separator: str = ",") -> str:
+    lines = [separator.join(COLUMNS), *(separator.join(map(str, row)) for row in ROWS)]
+    return "\n".join(lines) + "\n"
+
+
+def json_lines() -> str:
+    return "".join(json.dumps(dict(zip(COLUMNS, row, strict=True))) + "\n" for row in ROWS)
+
+
+def written(path: Path, text: str) -> str:
+    data = text.encode()
+    if path.suffix == ".gz":
+        data = gzip.compress(data)
+    if path.suffix == ".zst":
+        data = zstandard.ZstdCompressor().compress(data)
+    path.write_bytes(data)
+    return str(path)
+
+
+def globbed(folder: Path) -> str:
+    table = pa.table(COLUMNS)
+    for part in range(3):
+        pq.write_table(table.slice(part * 120, 120), folder / f"part-{part}.parquet")
+    return str(folder / "part-*.parquet")
+
+
+def parquet(folder: Path) -> str:
+    pq.write_table(pa.table(COLUMNS), folder / "ratings.parquet")
+    return str(folder / "ratings.parquet")
+
+
+def duckdb_file(folder: Path) -> str:
+    path = str(folder / "ratings.duckdb")
+    with duckdb.connect(path) as connection:
+        frame = pa.table(COLUMNS)
+        connection.register("frame", frame)
+        connection.execute("CREATE TABLE ratings AS SELECT * FROM frame")
+    return path
+
+
+def sqlite_url(folder: Path) -> str:
+    connection = sqlite3.connect(folder / "ratings.db")
+    connection.execute('CREATE TABLE ratings ("userId" INTEGER, "movieId" INTEGER, rating REAL)')
+    connection.executemany("INSERT INTO ratings VALUES (?, ?, ?)", ROWS)
+    connection.commit()
+    connection.close()
+    return f"sqlite:///{folder / 'ratings.db'}"
+
+
+def sparse(kind: Any) -> Any:
+    return kind((COLUMNS["rating"], (COLUMNS["userId"], COLUMNS["movieId"])), shape=(N_USERS, N_ITEMS))
+
+
+SELECT = 'SELECT "userId", "movieId", rating FROM ratings'
+SOURCES = {
+    "csv": lambda folder: written(folder / "r.csv", csv_text()),
+    "csv path": lambda folder: Path(written(folder / "r.csv", csv_text())),
+    "csv with semicolons": lambda folder: written(folder / "r.csv", csv_text(";")),
+    "csv.gz": lambda folder: written(folder / "r.csv.gz", csv_text()),
+    "csv.zst": lambda folder: written(folder / "r.csv.zst", csv_text()),
+    "tsv": lambda folder: written(folder / "r.tsv", csv_text("\t")),
+    "tsv.gz": lambda folder: written(folder / "r.tsv.gz", csv_text("\t")),
+    "json lines": lambda folder: written(folder / "r.jsonl", json_lines()),
+    "json.gz": lambda folder: written(folder / "r.json.gz", json_lines()),
+    "json.zst": lambda folder: written(folder / "r.json.zst", json_lines()),
+    "parquet": parquet,
+    "glob of parquet": globbed,
+    "list of paths": lambda folder: sorted(Path(globbed(folder)).parent.glob("part-*.parquet")),
+    "SELECT over a file": lambda folder: f"SELECT * FROM '{parquet(folder)}'",
+    "SELECT with a comment": lambda folder: f"-- ratings\nWITH t AS (FROM '{parquet(folder)}') SELECT * FROM t;",
+    "pandas": lambda folder: pd.DataFrame(COLUMNS),
+    "pandas categories": lambda folder: pd.DataFrame(COLUMNS).astype({"movieId": "category"}),
+    "polars": lambda folder: pl.DataFrame(COLUMNS),
+    "polars lazy": lambda folder: pl.DataFrame(COLUMNS).lazy(),
+    "arrow table": lambda folder: pa.table(COLUMNS),
+    "arrow batch": lambda folder: pa.RecordBatch.from_pydict(COLUMNS),
+    "arrow reader": lambda folder: pa.table(COLUMNS).to_reader(max_chunksize=50),
+    "duckdb relation": lambda folder: duckdb.connect(duckdb_file(folder)).table("ratings"),
+    "scipy csr array": lambda folder: sparse(scipy.sparse.csr_array),
+    "scipy coo matrix": lambda folder: sparse(scipy.sparse.coo_matrix),
+    "scipy csc array": lambda folder: sparse(scipy.sparse.csc_array),
+    "tuples": lambda folder: ROWS,
+    "lists": lambda folder: [list(row) for row in ROWS],
+    "generator of tuples": lambda folder: (row for row in ROWS),
+    "dictionaries": lambda folder: [dict(zip(COLUMNS, row, strict=True)) for row in ROWS],
+}
+
+
+@pytest.fixture(scope="module")
+def expected() -> discreet.Interactions:
+    """The same data, put together independently of the reader."""
+    matrix = sparse(scipy.sparse.csr_array)
+    matrix.sort_indices()
+    return discreet.Interactions(
+        users=discreet.data.ids.Ids(np.arange(N_USERS)),
+        catalogue=discreet.Catalogue(np.arange(N_ITEMS)),
+        indptr=matrix.indptr.astype(np.int64),
+        indices=matrix.indices.astype(np.uint8),
+        values=matrix.data.astype(np.float32),
+        value_range=(0.5, 5.0),
+    )
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_every_source_gives_the_same(kind: str, tmp_path: Path, expected: discreet.Interactions) -> None:
+    ratings = discreet.read(SOURCES[kind](tmp_path), **PUBLIC)
+    assert ratings == expected
+    assert ratings.indices.dtype == np.uint8
+    assert ratings.indptr.dtype == np.int64
+    assert ratings.values.dtype == np.float32
+    assert ratings.users.to_list() == list(range(N_USERS))
+
+
+def connections(folder: Path) -> Iterator[tuple[str, Any]]:
+    url = sqlite_url(folder)
+    database = duckdb_file(folder)
+    yield "SQLite URL", url
+    yield "SQLAlchemy engine", sa.create_engine(url, poolclass=sa.NullPool)
+    yield "DuckDB file", database
+    yield "DuckDB path", Path(database)
+
+
+def test_every_connection_gives_the_same(tmp_path: Path, expected: discreet.Interactions) -> None:
+    for kind, connection in connections(tmp_path):
+        assert discreet.read(SELECT, connection=connection, **PUBLIC) == expected, kind
+    with duckdb.connect() as connection:
+        connection.register("ratings", pa.table(COLUMNS))
+        assert discreet.read(SELECT, connection=connection, **PUBLIC) == expected
+    engine = sa.create_engine(f"sqlite:///{tmp_path / 'ratings.db'}", poolclass=sa.NullPool)
+    with engine.connect() as connection:
+        assert discreet.read(SELECT, connection=connection, **PUBLIC) == expected
+        assert not connection.closed  # it is the caller's
+
+
+def test_postgresql_gives_the_same(postgres_url: str, expected: discreet.Interactions) -> None:
+    engine = sa.create_engine(postgres_url)
+    with engine.begin() as connection:
+        connection.execute(sa.text('CREATE TABLE ratings ("userId" bigint, "movieId" integer, rating numeric(3, 1))'))
+        insert = sa.text("INSERT INTO ratings VALUES (:u, :i, :v)")
+        connection.execute(insert, [dict(zip("uiv", row, strict=True)) for row in ROWS])
+    engine.dispose()
+    assert discreet.read(SELECT, connection=postgres_url, **PUBLIC) == expected
+
+
+def test_postgresql_types_come_back(postgres_url: str) -> None:
+    engine = sa.create_engine(postgres_url)
+    with engine.begin() as connection:
+        connection.execute(sa.text("CREATE TABLE seen (person uuid, film text, stars int, rated_at timestamptz)"))
+        connection.execute(
+            sa.text(
+                "INSERT INTO seen VALUES ('00000000-0000-0000-0000-000000000002', 'å', 3, '2020-01-01T00:00:00Z'), "
+                "('00000000-0000-0000-0000-000000000001', 'b', 5, '2021-01-01T00:00:00Z'), "
+                "('00000000-0000-0000-0000-000000000002', 'å', 4, '2019-01-01T00:00:00Z')"
+            )
+        )
+    engine.dispose()
+    ratings = discreet.read("SELECT * FROM seen", connection=postgres_url)
+    assert [str(user)[-1] for user in ratings.users] == ["1", "2"]
+    assert type(ratings.users[0]).__name__ == "UUID"
+    assert ratings.history(ratings.users[1]) == {"å": 3.0}  # the latest, though it is not the last row
+
+
+@pytest.mark.parametrize(
+    "statement", ["SELEC userId FROM ratings", "SELECT nothing FROM ratings", "SELECT * FROM none"]
+)
+def test_postgresql_errors_are_explained(postgres_url: str, statement: str) -> None:
+    with pytest.raises(discreet.errors.DataError, match="Correct the SELECT"):
+        discreet.read(statement, connection=postgres_url)
+
+
+def spark_session() -> Any:
+    sql = pytest.importorskip("pyspark.sql", reason="pyspark is not installed: pip install 'discreet[spark]'")
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java, which is not installed")
+    return sql.SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+
+
+@pytest.mark.filterwarnings("ignore")  # pyspark's own
+def test_spark_gives_the_same(expected: discreet.Interactions) -> None:
+    session = spark_session()
+    try:
+        frame = session.createDataFrame(ROWS, list(COLUMNS))
+        assert discreet.read(frame, **PUBLIC) == expected
+    finally:
+        session.stop()
+
+
+def test_row_order_does_not_matter() -> None:
+    shuffled = [ROWS[at] for at in np.random.default_rng(1).permutation(len(ROWS))]
+    assert discreet.read(shuffled, **PUBLIC) == discreet.read(ROWS, **PUBLIC)
+
+
+def test_small_batches_give_the_same(monkeypatch: pytest.MonkeyPatch, expected: discreet.Interactions) -> None:
+    """Rows of one user in many batches, and merges of the numbering in between."""
+    monkeypatch.setattr(sources, "BATCH", 7)
+    monkeypatch.setattr("discreet.data.ids.MERGE_AT", 10)
+    monkeypatch.setattr("discreet.data.assembly.BLOCK", 20)
+    monkeypatch.setattr("discreet.data.assembly.PAGE", 8)
+    assert discreet.read(ROWS, **PUBLIC) == expected
+    assert discreet.read(pa.table(COLUMNS), **PUBLIC) == expected
