@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 START_SECONDS = 60
+SETTINGS = ("-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=200")
 
 
 class Unavailable(Exception):
@@ -65,8 +66,7 @@ def server() -> Iterator[Path]:
             process = subprocess.Popen(
                 # Durability is the ledger's business, not that of a server that lives for a minute; fsync
                 # stays off. Connections are many because tests of concurrency open many.
-                [postgres, "-D", home / "data", "-k", home, "-c", "listen_addresses="]
-                + ["-c", "fsync=off", "-c", "max_connections=200"],
+                [postgres, "-D", home / "data", "-k", home, *SETTINGS],
                 user=owner,
                 cwd=home,
                 stdout=log,

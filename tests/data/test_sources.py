@@ -26,7 +26,7 @@ N_USERS, N_ITEMS = 40, 25
 rng = np.random.default_rng(20)
 cells = rng.permutation(N_USERS * N_ITEMS)[:300]
 cells = np.concatenate([cells, np.setdiff1d(np.arange(N_USERS) * N_ITEMS, cells)])  # every user has a row
-ROWS = [(int(c // N_ITEMS), int(c % N_ITEMS), float(v)) for c, v in zip(cells, rng.integers(1, 11, len(cells)) / 2)]
+ROWS = [(int(cell // N_ITEMS), int(cell % N_ITEMS), float(rng.integers(1, 11)) / 2) for cell in cells]
 COLUMNS = {"userId": [r[0] for r in ROWS], "movieId": [r[1] for r in ROWS], "rating": [r[2] for r in ROWS]}
 PUBLIC: dict[str, Any] = {"items": list(range(N_ITEMS)), "value_range": (0.5, 5)}
 

@@ -2,6 +2,8 @@
 
 import typer
 
+from discreet.cli import datasets
+
 app = typer.Typer(
     name="discreet",
     help="Recommenders with a provable privacy guarantee.",
@@ -9,6 +11,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+app.add_typer(datasets.app, name="datasets")
 
 
 def main() -> None:

@@ -72,6 +72,12 @@ class Columns:
         """The columns to read, in the order of the roles."""
         return [name for name in (self.user, self.item, self.value, self.time) if name is not None]
 
+    @property
+    def plainly_named(self) -> bool:
+        """Whether the columns have the very names that this library gives them, which leaves no doubt."""
+        plain_names = ("user", "item", "rating", "value", "timestamp", "time")
+        return all(name in plain_names for name in self.names)
+
     def __str__(self) -> str:
         value = "no value (every row counts 1)" if self.value is None else f"{self.value!r} as value"
         time = "" if self.time is None else f", {self.time!r} as time"

@@ -43,6 +43,10 @@ def _connect(database: str = ":memory:") -> Any:
     return connection
 
 
+def _nothing() -> None:
+    """Leave open what is the caller's."""
+
+
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
@@ -154,6 +158,7 @@ def select(statement: str, connection: Any) -> sources.Table:
             "connection: a SQLAlchemy URL, engine or connection, a DuckDB connection or the path of a DuckDB "
             f"database is needed, not {type(connection).__name__}"
         )
+    close = _nothing if database is connection else database.close
     body = statement.strip().rstrip(";")
     advice = "Correct the SELECT; column and file names are checked by running it in DuckDB"
     with _explained("the SELECT", advice):
@@ -164,9 +169,7 @@ def select(statement: str, connection: Any) -> sources.Table:
         batches = _stream(database, f"SELECT {', '.join(asked)} FROM ({body}) AS t", "the SELECT", advice)
         return (_with_uuids(batch, found) for batch in batches)
 
-    return sources.Table(
-        "a SELECT by DuckDB", list(found), stream, close=database.close if database is not connection else lambda: None
-    )
+    return sources.Table("a SELECT by DuckDB", list(found), stream, close=close)
 
 
 def relation(source: Any, what: str) -> sources.Table:

@@ -17,7 +17,7 @@ import numpy as np
 
 from discreet.data import archives, formats
 from discreet.data.archives import Download
-from discreet.data.catalogue import Catalogue
+from discreet.data.catalogue import Catalogue, observed_items_are_public
 from discreet.data.interactions import Interactions
 from discreet.data.movielens_like import movielens_like
 from discreet.data.readers import read
@@ -122,16 +122,25 @@ CATALOG: dict[str, DataSet] = {
 }  # fmt: skip
 
 
+def known(name: str) -> bool:
+    """Whether a name is that of a data set, with or without the "ml-" of MovieLens."""
+    return name in CATALOG or f"ml-{name}" in CATALOG
+
+
+def find(name: str) -> DataSet:
+    """A data set by its name, with or without the "ml-" of MovieLens."""
+    if not known(name):
+        raise DataError(f"name: there is no data set {name!r}; there are {', '.join(CATALOG)}")
+    return CATALOG[name if name in CATALOG else f"ml-{name}"]
+
+
 def load(name: str, source: Path_ = None) -> Interactions:
-    """Load a data set by its name in `CATALOG`, or without the "ml-" of MovieLens."""
-    key = name if name in CATALOG else f"ml-{name}"
-    if key not in CATALOG:
-        raise DataError(f"there is no data set {name!r}; there are {', '.join(CATALOG)}")
+    """Load a data set by its name, with or without the "ml-" of MovieLens."""
+    key = find(name).name
     if key.startswith("ml-"):
         return movielens(key, source=source)
-    return {"jester": jester, "restaurant": restaurant, "netflix": netflix, "yahoo-music": yahoo_music}[key](
-        source=source
-    )
+    loaders = {"jester": jester, "restaurant": restaurant, "netflix": netflix, "yahoo-music": yahoo_music}
+    return loaders[key](source=source)
 
 
 def movielens(size: str = "1m", *, source: Path_ = None, items: str = "rated") -> Interactions:
@@ -144,9 +153,11 @@ def movielens(size: str = "1m", *, source: Path_ = None, items: str = "rated") -
             in the archive.
     """
     name = size if size.startswith("ml-") else f"ml-{size}"
-    if name not in CATALOG or items not in ("rated", "all"):
+    if name not in CATALOG:
         sizes = ", ".join(key.removeprefix("ml-") for key in CATALOG if key.startswith("ml-"))
-        raise DataError(f"size: one of {sizes} is needed, not {size!r} (and items= 'rated' or 'all', not {items!r})")
+        raise DataError(f"size: one of {sizes} is needed, not {size!r}")
+    if items not in ("rated", "all"):
+        raise DataError(f"items: 'rated' or 'all' is needed, not {items!r}")
     data = CATALOG[name]
     path = _locate(data, source)
     if path.suffix == ".parquet":
@@ -269,25 +280,30 @@ def _locate(data: DataSet, source: Path_) -> Path:
     if found is not None:
         return found
     if not data.downloads:
-        raise DataError(
-            f"{data.title} cannot be downloaded. If you have its original archive, pass its path as source=, or "
-            f"put it into the folder named by {archives.ENVIRONMENT}"
-        )
+        raise cannot_download(data)
     return archives.download(data.downloads[0])
+
+
+def cannot_download(data: DataSet) -> DataError:
+    """The error for data that nobody may hand out."""
+    return DataError(
+        f"{data.title} cannot be downloaded. If you have its original archive, pass its path as source=, or put it "
+        f"into the folder named by {archives.ENVIRONMENT}"
+    )
 
 
 def _read(source: Any, data: DataSet, catalogue: pa.Table | None, items: str = "rated") -> Interactions:
     """Read ratings over a table of items; keep those that are rated."""
-    from discreet.data.catalogue import observed_items_are_public
-
-    given = observed_items_are_public if catalogue is None else Catalogue.read(catalogue, item="item")
-    if isinstance(given, Catalogue):
-        given.origin = "all those of the published data set"
+    given: Any = observed_items_are_public
+    if catalogue is not None:
+        whole = Catalogue.read(catalogue, item="item")
+        given = Catalogue(whole.ids, whole.columns, origin="all those of the published data set")
     timed = {"time": "timestamp"} if "timestamp" in _names(source) else {"time": None}
     ratings = read(source, user="user", item="item", value="rating", items=given, value_range=data.value_range, **timed)
     if items == "rated":
         ratings = ratings.of_items(np.unique(ratings.indices))
-        ratings.catalogue.origin = PUBLISHED
+        rated = Catalogue(ratings.items, ratings.catalogue.columns, origin=PUBLISHED)
+        ratings = replace(ratings, catalogue=rated)
     report = replace(ratings.report, source=data.title, library=None)
     return replace(ratings, report=report)
 

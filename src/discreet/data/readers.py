@@ -95,8 +95,9 @@ def read(
     table = sources.open_table(source, connection)
     try:
         columns = choose(table.names, user=user, item=item, value=value, time=time)
-        if columns.guessed and list(table.names) != list(sources.ROLES[: len(table.names)]):
-            log.warning("discreet.read: taking %s; name the columns to be sure", columns)
+        if columns.guessed:
+            level = logging.INFO if columns.plainly_named else logging.WARNING
+            log.log(level, "discreet.read: taking %s; name the columns to be sure", columns)
         given = isinstance(items, ObservedItems) or items is None
         catalogue = None if given else Catalogue.read(items, item=columns.item)
         cleaner = Cleaner(on_invalid, bounds, columns.value is not None, columns.time is not None)

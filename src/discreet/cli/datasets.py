@@ -1,0 +1,95 @@
+"""`discreet datasets`: what there is, where it is, and what is in it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from discreet.errors import DiscreetError
+
+app = typer.Typer(help="Data sets of the papers: list, fetch, describe.", no_args_is_help=True)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Name = Annotated[str, typer.Argument(help="A name that `discreet datasets list` shows.")]
+
+
+def _fail(error: DiscreetError) -> typer.Exit:
+    typer.echo(f"discreet: {error}", err=True)
+    return typer.Exit(1)
+
+
+@app.command("list")
+def list_(as_json: Json = False) -> None:
+    """Show the data sets there are, and which of them are at hand."""
+    from discreet.data.datasets import CATALOG
+
+    rows = [
+        {
+            "name": data.name,
+            "title": data.title,
+            "interactions": data.interactions,
+            "users": data.users,
+            "items": data.items,
+            "value_range": list(data.value_range),
+            "path": None if (path := data.where()) is None else str(path),
+            "downloads": [source.url for source in data.downloads],
+            "licence": data.licence,
+        }
+        for data in CATALOG.values()
+    ]
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("name", "title", "interactions", "users", "items", "where", box=None)
+    for row in rows:
+        where = row["path"] or ("can be fetched" if row["downloads"] else "bring your own file")
+        counts = [f"{row[key]:,}" for key in ("interactions", "users", "items")]
+        table.add_row(str(row["name"]), str(row["title"]), *counts, str(where))
+    Console().print(table)
+
+
+@app.command()
+def fetch(name: Name, as_json: Json = False) -> None:
+    """Download a data set into DISCREET_DATA, or the platform's cache, unless it is at hand."""
+    from discreet.data import archives, datasets
+
+    try:
+        data = datasets.find(name)
+        archives.tell_licence(data.name, data.licence)
+        found = data.where()
+        if found is None and not data.downloads:
+            raise datasets.cannot_download(data)
+        paths = [found] if found is not None else [archives.download(source) for source in data.downloads]
+    except DiscreetError as error:
+        raise _fail(error) from None
+    if as_json:
+        typer.echo(
+            json.dumps({"name": data.name, "paths": [str(path) for path in paths], "was_at_hand": found is not None})
+        )
+    else:
+        for path in paths:
+            typer.echo(f"{data.title} is in {path}")
+
+
+@app.command()
+def describe(
+    name: Annotated[str, typer.Argument(help="A name that `discreet datasets list` shows, or the path of a table.")],
+    source: Annotated[Path | None, typer.Option(help="The original archive or its folder, if you have it.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Load a data set, or any table, and show what is in it: exact numbers, for its owner."""
+    from discreet.data import datasets, read
+
+    try:
+        is_table = source is None and not datasets.known(name) and (Path(name).suffix or "*" in name)
+        ratings = read(name) if is_table else datasets.load(name, source)
+    except DiscreetError as error:
+        raise _fail(error) from None
+    described: dict[str, Any] = ratings.describe()
+    typer.echo(json.dumps(described, indent=2, default=str) if as_json else str(described))
