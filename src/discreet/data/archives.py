@@ -8,6 +8,7 @@ import shutil
 import tarfile
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -145,7 +146,7 @@ def opened(source: str | os.PathLike[str], *wanted: str) -> Iterator[Path]:
                     _untar(archive, folder, wanted)
             else:
                 raise DataError(f"source: {str(path)!r} is not a whole zip or tar archive; fetch it again")
-        except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError) as error:
+        except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, OSError) as error:
             raise DataError(f"source: {str(path)!r} is damaged ({error}); fetch it again") from None
         yield folder
 

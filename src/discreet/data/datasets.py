@@ -21,6 +21,7 @@ from discreet.data.catalogue import Catalogue, observed_items_are_public
 from discreet.data.interactions import Interactions
 from discreet.data.movielens_like import movielens_like
 from discreet.data.readers import read
+from discreet.data.sources import Table
 from discreet.data.synthetic import one_bit, rank_one, synthetic_low_rank
 from discreet.errors import DataError
 
@@ -251,7 +252,7 @@ def netflix(*, source: Path_ = None) -> Interactions:
         titles = archives.find(folder, "movie_titles.txt", "movie_titles.csv")
         films = None if titles is None else formats.netflix_titles(titles)
         batches = formats.netflix_batches(_texts(files), "the training set")
-        return _read(_stream(batches, timed="date"), data, films)
+        return _read(_table(batches, data.title), data, films)
 
 
 def yahoo_music(*, source: Path_ = None) -> Interactions:
@@ -265,7 +266,7 @@ def yahoo_music(*, source: Path_ = None) -> Interactions:
     with archives.opened(path.parent if path.suffix == ".txt" else path, ".txt") as folder:
         name = path.name if path.suffix == ".txt" else "trainIdx*.txt"
         files = [archives.need(folder, name)]
-        return _read(_stream(formats.yahoo_batches(_texts(files), files[0].name), timed="seconds"), data, None)
+        return _read(_table(formats.yahoo_batches(_texts(files), files[0].name), data.title), data, None)
 
 
 def _locate(data: DataSet, source: Path_) -> Path:
@@ -311,8 +312,7 @@ def _read(source: Any, data: DataSet, catalogue: pa.Table | None, items: str = "
 def _names(source: Any) -> list[str]:
     if isinstance(source, str):
         return ["timestamp"] if "timestamp" in source else []
-    names: list[str] = source.schema.names
-    return names
+    return list(source.names if isinstance(source, Table) else source.schema.names)
 
 
 def _parquet(path: Path) -> pa.Table:
@@ -343,12 +343,9 @@ def _texts(files: list[Path]) -> Iterator[bytes]:
             yield b"\n"  # the next file's header must start a line
 
 
-def _stream(batches: Iterator[pa.RecordBatch], timed: str) -> pa.RecordBatchReader:
-    import pyarrow as pa
-
-    time = pa.date32() if timed == "date" else pa.int64()
-    schema = pa.schema([("user", pa.int64()), ("item", pa.int64()), ("rating", pa.float32()), ("timestamp", time)])
-    return pa.RecordBatchReader.from_batches(schema, batches)
+def _table(batches: Iterator[pa.RecordBatch], what: str) -> Table:
+    names = ["user", "item", "rating", "timestamp"]
+    return Table(what, names, lambda wanted: (batch.select(wanted) for batch in batches))
 
 
 def _sql(path: Path) -> str:

@@ -117,11 +117,12 @@ def pieces(path: Path) -> Iterator[bytes]:
 def blocks(text: Iterable[bytes], header: re.Pattern[bytes], what: str) -> Iterator[tuple[bytes, Any, Any]]:
     """Take apart text in which a header line comes before each block of lines.
 
+    The header's first group is a number; a second one, if there is one, says how many lines are to follow.
+
     Yields:
-        The lines without headers, and for these the headers' first groups as numbers and how many lines
-        each has.
+        The lines without headers, and for these the headers' numbers and how many lines each has.
     """
-    owner, rest = -1, b""
+    owner, rest, missing = -1, b"", 0
     for piece in chain(text, [None]):
         whole = rest + (piece or b"")
         cut = len(whole) if piece is None else whole.rfind(b"\n") + 1
@@ -138,8 +139,21 @@ def blocks(text: Iterable[bytes], header: re.Pattern[bytes], what: str) -> Itera
         owners = np.array([owner, *(int(head.group(1)) for head in heads)])
         if counts[0] and owner < 0:
             raise DataError(f"source: {what} begins without a header line; is it the original file?")
+        if header.groups > 1:
+            told = [missing, *(int(head.group(2)) for head in heads)]
+            short = np.array(told) - counts
+            missing = int(short[-1])
+            wrong = np.flatnonzero(short[:-1])
+            if len(wrong):
+                at = int(wrong[0])
+                raise DataError(
+                    f"source: {what} is damaged: for {owners[at]} it tells of {abs(int(short[at]))} lines "
+                    f"{'more' if short[at] > 0 else 'fewer'} than there are; fetch it again"
+                )
         owner = int(owners[-1])
         yield header.sub(b"", whole), owners, counts
+    if missing:
+        raise DataError(f"source: {what} ends {missing} lines too early; fetch it again")
 
 
 def netflix_batches(text: Iterable[bytes], what: str) -> Iterator[pa.RecordBatch]:
@@ -160,7 +174,7 @@ def yahoo_batches(text: Iterable[bytes], what: str) -> Iterator[pa.RecordBatch]:
     import pyarrow.compute as pc
 
     kinds = {"item": pa.int64(), "rating": pa.float32(), "day": pa.int64(), "clock": pa.time32("s")}
-    for body, users, counts in blocks(text, re.compile(rb"(?m)^(\d+)\|\d+\r?\n"), what):
+    for body, users, counts in blocks(text, re.compile(rb"(?m)^(\d+)\|(\d+)\r?\n"), what):
         table = _parsed(body, kinds, "\t", what)
         if table is not None:
             seconds = pc.add(pc.multiply(table["day"], 86_400), table["clock"].cast(pa.int32()).cast(pa.int64()))

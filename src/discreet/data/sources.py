@@ -45,14 +45,15 @@ class Table:
 
 def open_table(source: Any, connection: Any = None) -> Table:
     """Recognise a source."""
+    if isinstance(source, Table):  # one of our own, such as the files of a data set
+        return source
     if connection is not None or (isinstance(source, str) and SELECT.match(source)):
         if not isinstance(source, str):
             raise DataError(f"source: with connection= a SELECT statement is needed, not {type(source).__name__}")
         return databases.select(source, connection)
-    if isinstance(source, str | os.PathLike):
-        return from_files([source])
-    if isinstance(source, list | tuple) and source and all(isinstance(s, str | os.PathLike) for s in source):
-        return from_files(source)
+    paths = source if isinstance(source, list | tuple) else [source]
+    if paths and all(isinstance(path, str | os.PathLike) for path in paths):
+        return from_files(paths)
     module = type(source).__module__.split(".")[0]
     if module == "scipy":
         return from_sparse(source)
@@ -218,6 +219,16 @@ def batch_of(columns: dict[str, Sequence[Any]], kinds: dict[str, pa.DataType]) -
     return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
 
 
+def _from_reader(reader: pa.RecordBatchReader, names: list[str]) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    try:
+        for batch in reader:
+            yield batch.select(names)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DataError(f"source: the Arrow stream broke off: {error}") from None
+
+
 def from_frame(source: Any) -> Table:
     """A data frame of any library, an Arrow stream, a DuckDB relation, a Spark DataFrame."""
     import narwhals as nw
@@ -238,9 +249,7 @@ def from_frame(source: Any) -> Table:
                 "frame, an Arrow table, a scipy sparse matrix or a list of (user, item, value)"
             ) from None
         reader = pa.RecordBatchReader.from_stream(source)
-        return Table(
-            what, reader.schema.names, lambda names: sliced(b.select(names) for b in reader), library="pyarrow"
-        )
+        return Table(what, reader.schema.names, lambda names: sliced(_from_reader(reader, names)), library="pyarrow")
     names = frame.collect_schema().names() if isinstance(frame, nw.LazyFrame) else frame.columns
 
     def stream(wanted: list[str]) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,75 @@
+"""`discreet datasets`, as a person would run it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from discreet.cli import app
+from discreet.data import archives
+from discreet.data.datasets import CATALOG
+
+run = CliRunner().invoke
+CSV = "userId,movieId,rating\nann,x,4\nbob,y,2\nann,y,5\n"
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DISCREET_DATA", str(tmp_path))
+    monkeypatch.setattr(archives, "_told", set())
+
+
+def test_list(tmp_path: Path) -> None:
+    (tmp_path / "ml-1m.zip").touch()
+    result = run(app, ["datasets", "list", "--json"])
+    assert result.exit_code == 0
+    rows = {row["name"]: row for row in json.loads(result.stdout)}
+    assert set(rows) == set(CATALOG)
+    assert rows["ml-1m"]["path"] == str(tmp_path / "ml-1m.zip")
+    assert rows["ml-10m"]["path"] is None
+    assert rows["ml-10m"]["interactions"] == 10_000_054
+    assert rows["netflix"]["downloads"] == []
+    text = run(app, ["datasets", "list"]).stdout
+    assert all(word in text for word in ("ml-100k", "netflix", "1,000,209"))
+
+
+def test_fetch_what_is_at_hand(tmp_path: Path) -> None:
+    (tmp_path / "ml-1m.zip").touch()
+    result = run(app, ["datasets", "fetch", "1m", "--json"])
+    assert result.exit_code == 0
+    assert json.loads(result.stdout) == {"name": "ml-1m", "paths": [str(tmp_path / "ml-1m.zip")], "was_at_hand": True}
+    assert str(tmp_path / "ml-1m.zip") in run(app, ["datasets", "fetch", "ml-1m"]).stdout.replace("\n", "")
+
+
+@pytest.mark.parametrize(("name", "said"), [("netflix", "cannot be downloaded"), ("lastfm", "there is no data set")])
+def test_fetch_what_cannot_be(name: str, said: str) -> None:
+    result = run(app, ["datasets", "fetch", name])
+    assert result.exit_code == 1
+    assert said in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_describe_a_table(tmp_path: Path) -> None:
+    (tmp_path / "r.csv").write_text(CSV)
+    result = run(app, ["datasets", "describe", str(tmp_path / "r.csv"), "--json"])
+    assert result.exit_code == 0
+    described = json.loads(result.stdout)
+    assert (described["interactions"], described["users"], described["items"]) == (3, 2, 2)
+    assert "'movieId' as item" in described["columns"]
+    assert "owner's eyes" in run(app, ["datasets", "describe", str(tmp_path / "r.csv")]).stdout
+
+
+def test_describe_a_data_set_from_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "trainIdx1.txt").write_text("7|1\n3\t90\t5\t00:00:01\n")
+    result = run(app, ["datasets", "describe", "yahoo-music", "--source", str(tmp_path), "--json"])
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["public value_range"] == "0 to 100"
+
+
+@pytest.mark.parametrize("name", ["none.csv", "lastfm", "netflix"])
+def test_describe_what_is_not_there(name: str) -> None:
+    result = run(app, ["datasets", "describe", name])
+    assert result.exit_code == 1
+    assert result.stderr.startswith(("discreet: ", "netflix: "))
+    assert "Traceback" not in result.output
