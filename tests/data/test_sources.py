@@ -226,7 +226,7 @@ def test_row_order_does_not_matter() -> None:
 def test_small_batches_give_the_same(monkeypatch: pytest.MonkeyPatch, expected: discreet.Interactions) -> None:
     """Rows of one user in many batches, and merges of the numbering in between."""
     monkeypatch.setattr(sources, "BATCH", 7)
-    monkeypatch.setattr("discreet.data.ids.MERGE_AT", 10)
+    monkeypatch.setattr("discreet.data.numbering.MERGE_AT", 10)
     monkeypatch.setattr("discreet.data.assembly.BLOCK", 20)
     monkeypatch.setattr("discreet.data.assembly.PAGE", 8)
     assert discreet.read(ROWS, **PUBLIC) == expected

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.data.ids import Ids, Numbering, Numbers, smallest_unsigned
+from discreet.data.ids import Ids, smallest_unsigned
+from discreet.data.numbering import Numbering, Numbers
 from discreet.errors import DataError
 
 if TYPE_CHECKING:
@@ -62,10 +63,21 @@ class Rows:
 
 @dataclass
 class _Chunk:
-    counts: Array  # rows of each local user, who follow one another
+    counts: Array  # rows of each local user, who follow one another; some have none
     items: Array
     values: NDArray[np.float32] | None  # None: all ones
     times: Array | None
+
+    def take(self, name: str) -> Array:
+        """A column, which is then gone from here."""
+        column: Array = getattr(self, name)
+        setattr(self, name, np.empty(0, column.dtype))
+        return column
+
+    def owners(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The users who have rows here, by their final numbers, and how many."""
+        busy = np.flatnonzero(self.counts)
+        return numbers[busy], self.counts[busy].astype(np.int64)
 
 
 def counting_argsort(codes: NDArray[np.int32], n: int) -> tuple[Array, Array]:
@@ -128,7 +140,8 @@ class Assembler:
         unknown = self._drop_unknown(items, item_numbers, on_unknown) if (item_numbers.final < 0).any() else 0
         totals = np.zeros(len(users), dtype=np.int64)
         for at, chunk in enumerate(self._chunks):
-            totals[user_numbers[at]] += chunk.counts
+            who, counts = chunk.owners(user_numbers[at])
+            totals[who] += counts
         present = totals > 0
         if not present.all():  # users of whom no row is left: their counts are zero, so none is written to
             user_numbers = user_numbers.renumbered(np.cumsum(present) - 1)
@@ -162,48 +175,51 @@ class Assembler:
         return dropped
 
     def _scatter(
-        self,
-        indptr: NDArray[np.int64],
-        n_items: int,
-        user_numbers: Numbers,
-        item_numbers: Numbers,
+        self, indptr: NDArray[np.int64], n_items: int, user_numbers: Numbers, item_numbers: Numbers
     ) -> tuple[Array, NDArray[np.float32], Array | None]:
-        """Copy every chunk to where its users' rows are, in order of arrival, and let go of it."""
+        """Copy every row to its user, a column at a time, and let go of what has been copied."""
         length, kind = int(indptr[-1]), smallest_unsigned(n_items)
-        timed = next((chunk.times.dtype for chunk in self._chunks if chunk.times is not None), None)
         indices = self._allocate("indices", length, kind)
         values = self._allocate("values", length, np.float32)
-        times = None if timed is None else self._allocate("times", length, timed)
-        free = indptr[:-1].copy()  # the next free place of each user
+        self._fill(indices, indptr, user_numbers, lambda at, chunk: item_numbers[at].astype(kind)[chunk.take("items")])
+        if not self._chunks or self._chunks[0].values is None:
+            values[:] = 1.0
+        else:
+            self._fill(values, indptr, user_numbers, lambda at, chunk: chunk.take("values"))
+        if not self._chunks or self._chunks[0].times is None:
+            return indices, values, None
+        times = self._allocate("times", length, self._chunks[0].times.dtype)
+        self._fill(times, indptr, user_numbers, lambda at, chunk: chunk.take("times"))
+        return indices, values, times
 
-        def put(chunk: _Chunk, numbers: NDArray[np.int64], shift: NDArray[np.int64]) -> None:
-            place: Any
-            if (shift == shift[:1]).all():
-                place = slice(int(shift[0]), int(shift[0]) + len(chunk.items))
+    def _fill(
+        self, target: Array, indptr: NDArray[np.int64], user_numbers: Numbers, column: Callable[[int, _Chunk], Array]
+    ) -> None:
+        """Copy one column of all chunks; the rows of a user stay in order of arrival."""
+
+        def put(at: int, chunk: _Chunk, counts: NDArray[np.int64], shift: NDArray[np.int64]) -> None:
+            if (shift == shift[0]).all():
+                target[int(shift[0]) : int(shift[0] + counts.sum())] = column(at, chunk)
             else:
-                place = np.repeat(shift, chunk.counts)
+                place = np.repeat(shift, counts)
                 place += np.arange(len(place))
-            indices[place] = numbers.astype(kind)[chunk.items]
-            values[place] = 1.0 if chunk.values is None else chunk.values
-            if times is not None:
-                times[place] = chunk.times
+                target[place] = column(at, chunk)
 
+        free = indptr[:-1].copy()  # the next free place of each user
         # Places are given out in order of arrival; the copying, to places all different, runs in threads.
         with ThreadPoolExecutor(_workers()) as pool:
             running: deque[Future[None]] = deque()
-            self._chunks.reverse()
-            for at in range(len(self._chunks)):
-                chunk, who = self._chunks.pop(), user_numbers[at]
-                if not len(chunk.items):
+            for at, chunk in enumerate(self._chunks):
+                who, counts = chunk.owners(user_numbers[at])
+                if not len(who):
                     continue
-                shift = free[who] - (np.cumsum(chunk.counts, dtype=np.int64) - chunk.counts)
-                free[who] += chunk.counts
-                running.append(pool.submit(put, chunk, item_numbers[at], shift))
+                shift = free[who] - (np.cumsum(counts) - counts)
+                free[who] += counts
+                running.append(pool.submit(put, at, chunk, counts, shift))
                 if len(running) > _workers():
                     running.popleft().result()
             for job in running:
                 job.result()
-        return indices, values, times
 
 
 def _release() -> None:

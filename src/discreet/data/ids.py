@@ -19,8 +19,6 @@ from discreet.errors import DataError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MERGE_AT = 1 << 17  # ids waiting to be merged into the numbering before it is worth a pass over all
-
 
 def smallest_unsigned(n: int) -> np.dtype[Any]:
     """The smallest unsigned integer type that holds the numbers 0..n-1."""
@@ -225,100 +223,3 @@ class Ids(Sequence[Any]):
             return objects
         array: NDArray[Any] = self._array.to_numpy(zero_copy_only=False)
         return array
-
-
-class Numbers:
-    """The final number of each local number of each batch; -1 for ids outside the catalogue."""
-
-    def __init__(self, final: NDArray[np.int64], maps: list[NDArray[np.int32]]) -> None:
-        self.final, self._maps = final, maps
-
-    def __getitem__(self, batch: int) -> NDArray[np.int64]:
-        return self.final[self._maps[batch]]
-
-    def renumbered(self, numbers: NDArray[np.int64]) -> Numbers:
-        """The same after one more step: number n becomes numbers[n]."""
-        return Numbers(numbers[self.final], self._maps)
-
-
-class Numbering:
-    """Numbers ids while they stream by in batches.
-
-    Each batch gets local numbers at once; `finish` gives the map from each batch's local numbers to the final
-    ones. Final numbers follow sorted order, so they do not depend on the order of the rows.
-    """
-
-    def __init__(self, what: str, *, untyped: bool = False) -> None:
-        self._what = what
-        self._untyped = untyped  # the ids come from text without types: see `typed`
-        self._known: pa.Array | None = None  # distinct ids in order of appearance
-        self._waiting: list[pa.Array] = []
-        self._maps: list[NDArray[np.int32]] = []
-        self._type: pa.DataType | None = None
-
-    def add(self, ids: pa.Array) -> tuple[NDArray[np.int32], int]:
-        """Number one batch, which has no missing id; return its local numbers and how many there are."""
-        if self._type is None:
-            self._type = ids.type
-        elif ids.type != self._type:
-            ids = self._same_type(ids)
-        encoded = storage(ids).dictionary_encode()
-        self._waiting.append(encoded.dictionary)
-        if sum(map(len, self._waiting)) >= max(MERGE_AT, 0 if self._known is None else len(self._known)):
-            self._merge()
-        return encoded.indices.to_numpy(), len(encoded.dictionary)
-
-    def _same_type(self, ids: pa.Array) -> pa.Array:
-        import pyarrow as pa
-
-        try:
-            return ids.cast(self._type)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
-            raise DataError(
-                f"{self._what}: ids change from {self._type} to {ids.type} within the table; "
-                "convert the column to one type, for instance string"
-            ) from None
-
-    def _merge(self) -> None:
-        """Take the waiting ids into the known ones. Known ids keep their numbers: they come first."""
-        import pyarrow as pa
-
-        known = [] if self._known is None else [self._known]
-        start = sum(map(len, known))
-        lengths = [len(part) for part in self._waiting]
-        merged = pa.concat_arrays(known + self._waiting).dictionary_encode()
-        numbers = merged.indices.to_numpy()[start:]
-        # Copies, so that the large array behind the slices can go.
-        self._maps += [part.copy() for part in np.split(numbers, np.cumsum(lengths)[:-1])]
-        self._known = merged.dictionary
-        self._waiting = []
-
-    def finish(self, catalogue: Ids | None = None) -> tuple[Ids, Numbers]:
-        """Return the ids (those of the catalogue, if there is one) and the final numbers of each batch."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        if self._waiting:
-            self._merge()
-        if self._known is None or self._type is None:
-            empty = Ids(pa.array([], pa.int64())) if catalogue is None else catalogue
-            return empty, Numbers(np.empty(0, np.int64), [])
-        known = self._distinct()
-        if catalogue is not None:
-            return catalogue, Numbers(catalogue.numbers(known, self._what), self._maps)
-        order = pc.array_sort_indices(storage(known)).to_numpy()
-        final = np.empty(len(order), dtype=np.int64)
-        final[order] = np.arange(len(order))
-        return Ids(known.take(pa.array(order))), Numbers(final, self._maps)
-
-    def _distinct(self) -> pa.Array:
-        import pyarrow as pa
-
-        if isinstance(self._type, pa.BaseExtensionType):
-            return self._type.wrap_array(self._known)
-        return typed(self._known) if self._untyped else self._known
-
-    def example_outside(self, ids: Ids) -> Any:
-        """An id seen here that is not among `ids`, for an error message."""
-        known = self._distinct()
-        return known[int(np.flatnonzero(ids.numbers(known) < 0)[0])].as_py()
