@@ -8,28 +8,37 @@ is reported is never below the true one.
 """
 
 import math
+import sys
 from collections import Counter
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar
 
+import numpy as np
+
 from discreet.errors import PrivacyError
 from discreet.privacy.sampling import TV_PER_DRAW
 
 UNIT = 1 << 100  # mu^2 is counted in units of 2^-100, rounded up
 MAX_DRAWS = 1 << 40  # noise draws in one release; `Cost.tv` allows for that many in each
+MAX_EPSILON = 200.0  # of a budget: beyond it there is nothing left to protect
+MAX_MU = 1 << 20  # of one release, likewise
 
 _SAFETY = 1e-9  # relative, and
 _SAFETY_EPSILON = 4e-12  # absolute: dp_accounting's root is good to 1e-12; tests compare with 60 digits
 _TV_SHARE = 1e-12  # of delta, kept for the sampler's distance from its ideal law
+_PLD_ERROR = 1e-12  # of delta: several times what the Fourier transforms of the PLD accountant were seen to lose
 
 
 def positive(name: str, value: Any, *, zero: bool = False) -> float:
     """A finite positive number, or a PrivacyError that names the argument."""
     if isinstance(value, bool) or not hasattr(value, "__float__"):
         raise PrivacyError(f"{name} must be a number, not {type(value).__name__}")
-    number = float(value)
+    try:
+        number = float(value)
+    except (OverflowError, TypeError, ValueError):
+        number = math.nan
     if not math.isfinite(number) or number < 0 or (number == 0 and not zero):
         raise PrivacyError(f"{name} must be a finite number {'>= 0' if zero else '> 0'}, not {number:g}")
     return number
@@ -53,23 +62,28 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     delta = -math.exp(upper) * math.expm1(min(lower - upper, 0.0))
     # The difference of two nearly equal numbers: their rounding errors may be all there is.
     error = (abs(upper) + abs(lower) + epsilon + 1) * 1e-15 * math.exp(upper)
-    return min(delta * (1 + _SAFETY) + 16 * error, 1.0)
+    return min(delta * (1 + _SAFETY) + 16 * error + sys.float_info.min, 1.0)
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """The smallest epsilon of mu-Gaussian DP at delta, rounded up."""
     import dp_accounting
 
-    epsilon = float(dp_accounting.get_epsilon_gaussian(1 / mu, delta)) if mu else 0.0
-    return epsilon * (1 + _SAFETY) + _SAFETY_EPSILON if epsilon else 0.0
+    if gaussian_delta(mu, 0.0) <= delta:
+        return 0.0
+    with np.errstate(all="ignore"):  # its bracketing meets logarithms of zero
+        epsilon = float(dp_accounting.get_epsilon_gaussian(1 / mu, delta, tol=1e-15))
+    return epsilon * (1 + _SAFETY) + _SAFETY_EPSILON
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """The largest mu whose reported epsilon at delta is at most `epsilon`."""
+    """The largest mu, within 1e-9 or so, whose reported epsilon at delta is at most `epsilon`."""
     import dp_accounting
 
-    aim = max(epsilon - _SAFETY_EPSILON, 0.0) / (1 + _SAFETY)
-    mu, step = 1 / float(dp_accounting.get_sigma_gaussian(aim, delta)), 1e-14
+    # A hair below, so that the last digits of the root-finder never decide whether a budget was kept.
+    aim = max(epsilon * (1 - _SAFETY) - 2 * _SAFETY_EPSILON, 0.0) / (1 + _SAFETY)
+    with np.errstate(all="ignore"):
+        mu, step = 1 / float(dp_accounting.get_sigma_gaussian(aim, delta)), 1e-14
     while gaussian_epsilon(mu, delta) > epsilon:
         mu, step = mu * (1 - step), step * 2
     return mu
@@ -87,13 +101,20 @@ class PureEvent:
     epsilon: float
 
     def __post_init__(self) -> None:
-        positive("epsilon", self.epsilon)
+        object.__setattr__(self, "epsilon", positive("epsilon", self.epsilon))
 
     def dp_event(self, renyi: bool) -> Any:
         """The dp_accounting event."""
         from dp_accounting import dp_event as dp
 
         return dp.ZCDpEvent(self.epsilon**2 / 2) if renyi else dp.DiscreteLaplaceDpEvent(self.epsilon, 1)
+
+    @property
+    def mu(self) -> float:
+        """The Gaussian-DP parameter that epsilon-DP implies: 2 z at the probability e^epsilon / (1 + e^epsilon)."""
+        from scipy.special import expit, ndtri
+
+        return -2 * float(ndtri(expit(-min(self.epsilon, 700.0)))) * (1 + _SAFETY) + 1e-14
 
 
 @dataclass(frozen=True)
@@ -162,7 +183,10 @@ class Cost:
     @classmethod
     def of_gaussian(cls, sensitivity: float, std: float) -> "Cost":
         """Gaussian noise of the given standard deviation on a statistic of the given L2 sensitivity."""
-        return cls(math.ceil(Fraction(sensitivity) ** 2 / Fraction(std) ** 2 * UNIT), 1)
+        ratio = Fraction(sensitivity) / Fraction(std)
+        if ratio > MAX_MU:
+            raise PrivacyError(f"noise: a std of {std:g} at a sensitivity of {sensitivity:g} is as good as none")
+        return cls(math.ceil(ratio**2 * UNIT), 1)
 
     @classmethod
     def of_mu(cls, mu: float) -> "Cost":
@@ -208,8 +232,11 @@ class Cost:
 
     @property
     def tv(self) -> float:
-        """Total variation between the noise that is drawn and its ideal law, over all releases."""
-        return self.releases * MAX_DRAWS * TV_PER_DRAW
+        """Total variation between the noise that is drawn and its ideal law, over all releases and runs."""
+        others = sum(
+            n << (20 if isinstance(event, Selection) else 0) for event, n in self.events if event.kind != "pure"
+        )
+        return (self.releases + others) * MAX_DRAWS * TV_PER_DRAW
 
     @property
     def pure(self) -> float:
@@ -217,7 +244,44 @@ class Cost:
         if self.gaussian or not all(isinstance(event, PureEvent) for event, _ in self.events):
             return math.inf
         total = sum(Fraction(event.epsilon) * n for event, n in self.events if isinstance(event, PureEvent))
-        return math.nextafter(float(total), math.inf) if total else 0.0
+        return float(total) if Fraction(float(total)) >= total else math.nextafter(float(total), math.inf)
+
+    @property
+    def filter(self) -> int | None:
+        """The Gaussian-DP cost of the whole, in the unit of `gaussian`; None if some events have none.
+
+        Unlike (epsilon, delta) totals this may be compared with a budget even if the noise of later releases was chosen
+        in the light of earlier results: docs/proofs/composition.md.
+        """
+        if not all(isinstance(event, PureEvent) for event, _ in self.events):
+            return None
+        return self.gaussian + sum(Cost.of_mu(e.mu).gaussian * n for e, n in self.events if isinstance(e, PureEvent))
+
+    def renyi(self, order: float) -> float:
+        """The Renyi divergence at an order; at an order fixed in advance it may be filtered on like `filter`."""
+        pure = [(event.epsilon, n) for event, n in self.events if isinstance(event, PureEvent)]
+        rest = Cost(self.gaussian, self.releases, tuple((e, n) for e, n in self.events if not isinstance(e, PureEvent)))
+        total = 0.0
+        if rest:
+            accountant = _accountant(rest, renyi=True)
+            total = float(accountant.rdp[list(accountant.orders).index(order)])
+        for epsilon, count in pure:  # of one randomised-response bit, which dominates every epsilon-DP release
+            log_sum = epsilon * order + math.log1p(math.exp(epsilon * (1 - 2 * order)))
+            total += count * (log_sum - epsilon - math.log1p(math.exp(-epsilon))) / (order - 1)
+        return total * (1 + _SAFETY)
+
+    @property
+    def samples(self) -> bool:
+        """Whether it relies on Poisson sampling of users, which is accounted for add-remove adjacency only."""
+        runs = [event.run for event, _ in self.events if isinstance(event, Selection)]
+        return any(isinstance(event, SampledGaussian) for event, _ in self.events) or any(run.samples for run in runs)
+
+    @property
+    def sound(self) -> bool:
+        """Whether it is the cost of something: no part of it is negative."""
+        runs = [event.run for event, _ in self.events if isinstance(event, Selection)]
+        counts = [count for _, count in self.events]
+        return min(self.gaussian, self.releases, *counts, 0) == 0 and all(run.sound for run in runs)
 
     def epsilon(self, delta: float) -> float:
         """The epsilon that holds at `delta`, rounded up; infinite if there is none."""
@@ -227,7 +291,9 @@ class Cost:
         # The sampler's distance from its ideal law costs (1 + e^epsilon) tv of delta: a part is kept for that.
         share = delta * (1 - _TV_SHARE)
         if self.events:
-            epsilon = float(_accountant(self).get_epsilon(share)) * (1 + _SAFETY)
+            exact = share > 2 * _PLD_ERROR  # else the Renyi accountant, which is looser but has no such error
+            accountant = _accountant(self, renyi=not exact)
+            epsilon = float(accountant.get_epsilon(share - _PLD_ERROR if exact else share)) * (1 + _SAFETY)
         else:
             epsilon = gaussian_epsilon(self._gaussian_mu, share)
         if self.tv and (epsilon > 700 or (1 + math.exp(epsilon)) * self.tv > delta * _TV_SHARE):
@@ -240,7 +306,7 @@ class Cost:
         if epsilon >= self.pure:
             return 0.0
         if self.events:
-            delta = float(_accountant(self).get_delta(epsilon)) * (1 + _SAFETY)
+            delta = float(_accountant(self, renyi=False).get_delta(epsilon)) * (1 + _SAFETY) + _PLD_ERROR
         else:
             delta = gaussian_delta(self._gaussian_mu, epsilon)
         return min(delta + (1 + math.exp(min(epsilon, 700))) * self.tv, 1.0)
@@ -257,7 +323,7 @@ class Cost:
         """Plain values; mu^2 as a string, since JSON numbers are not exact."""
         events = []
         for event, count in self.events:
-            run = {"run": event.run.to_json()} if isinstance(event, Selection) else {}
+            run = {"run": event.run.to_json(), "shape": str(event.shape)} if isinstance(event, Selection) else {}
             events.append({"kind": event.kind, **asdict(event), **run, "count": count})
         return {"gaussian": str(self.gaussian), "releases": self.releases, "events": events}
 
@@ -270,7 +336,7 @@ class Cost:
             if event["kind"] not in _EVENTS:
                 raise PrivacyError(f"event of unknown kind {event['kind']!r}: its cost cannot be known")
             if "run" in fields:
-                fields["run"] = cls.from_json(fields["run"])
+                fields.update(run=cls.from_json(fields["run"]), shape=float(fields["shape"]))
             total += cls.of(_EVENTS[event["kind"]](**fields), int(event["count"]))
         return total
 
@@ -278,22 +344,37 @@ class Cost:
 @lru_cache(maxsize=64)
 def largest_gaussian(epsilon: float, delta: float) -> int:
     """The largest `Cost.gaussian` whose reported epsilon at delta is at most `epsilon`."""
+    if epsilon > MAX_EPSILON:
+        raise PrivacyError(f"epsilon: a budget of {epsilon:g} protects nothing; the most is {MAX_EPSILON:g}")
     largest = math.floor(Fraction(gaussian_mu(epsilon, delta * (1 - _TV_SHARE))) ** 2 * UNIT)
-    while Cost(largest, 1).epsilon(delta) > epsilon:
-        largest -= largest >> 52
+    step = 1 + (largest >> 52)
+    while largest and Cost(largest, 1 << 20).epsilon(delta) > epsilon:
+        largest, step = max(largest - step, 0), step * 2
     return largest
 
 
 @lru_cache(maxsize=64)
-def _accountant(cost: Cost) -> Any:
-    """An accountant that has composed the cost: PLD where it can, Renyi where there is a private selection.
+def renyi_budget(epsilon: float, delta: float) -> tuple[float, float]:
+    """The order at which a Renyi filter lets most Gaussian noise through, and the divergence that it admits there."""
+    from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
+
+    def bound(order: float) -> float:  # Canonne, Kamath and Steinke (2020), Proposition 12
+        return epsilon - math.log1p(-1 / order) + (math.log(delta) + math.log(order)) / (order - 1)
+
+    order = max(DEFAULT_RDP_ORDERS, key=lambda order: bound(order) / order)
+    return order, bound(order)
+
+
+@lru_cache(maxsize=64)
+def _accountant(cost: Cost, renyi: bool) -> Any:
+    """An accountant that has composed the cost: PLD, or Renyi if asked for or where there is a private selection.
 
     The relation is add-remove in name only: sensitivities are declared for the adjacency in force, so that each event
     is a plain shift by one sensitivity.
     """
     import dp_accounting as dp
 
-    if any(isinstance(event, Selection) for event, _ in cost.events):
+    if renyi or any(isinstance(event, Selection) for event, _ in cost.events):
         return dp.rdp.RdpAccountant().compose(cost.dp_event(renyi=True))
     # A grid of losses that is fine against the whole: small budgets need a finer one.
     size = cost._gaussian_mu + sum(getattr(event, "epsilon", 1.0) * count for event, count in cost.events)

@@ -3,7 +3,7 @@
 import json
 import math
 from dataclasses import dataclass, field, replace
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import total_ordering
 from typing import Any, Literal
@@ -32,13 +32,17 @@ SPENDABLE = 1 - 2.0**-40
 """Share of the largest mu^2 that calibration uses, so that parts of it still fit together after rounding up."""
 
 
-def round_up(value: float, digits: int = 4) -> str:
+def round_up(value: float, digits: int = 4, rounding: str = ROUND_CEILING) -> str:
     """A number for people, rounded up to so many digits."""
     if not math.isfinite(value):
         return "infinity"
-    rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(Decimal(repr(value)))
-    text = f"{float(rounded):.{digits}g}"
-    return text if Decimal(text) >= rounded else f"{float(rounded)!r}"
+    rounded = Context(prec=digits, rounding=rounding).create_decimal(Decimal(repr(float(value))))
+    return f"{float(rounded):.{digits}g}"
+
+
+def round_down(value: float, digits: int = 4) -> str:
+    """A number for people, rounded down to so many digits."""
+    return round_up(value, digits, ROUND_FLOOR)
 
 
 @total_ordering
@@ -140,9 +144,9 @@ class Guarantee:
             return f"NOT PRIVATE: no finite epsilon holds at delta = {round_up(self.delta)} (state it at a larger one)."
         ratio = round_up(math.exp(min(self.epsilon, 700)), 3)
         return (
-            f"{self.unit.capitalize()}-level {name} with {numbers} ({self.adjacency}): {seen}, would be almost as "
-            f"likely had {_UNITS[self.unit]} {_CHANGES[self.adjacency]}, no outcome being more than {ratio} times as "
-            f"likely with it as without it, or the other way round, apart from a probability of {round_up(self.delta)}."
+            f"{self.unit.capitalize()}-level {name} with {numbers} ({self.adjacency}): had {_UNITS[self.unit]} "
+            f"{_CHANGES[self.adjacency]}, no outcome in {seen} would have been more than {ratio} times as likely, or "
+            f"as unlikely, as it is, apart from a probability of {round_up(self.delta)}."
         )
 
     def to_json(self) -> dict[str, Any]:

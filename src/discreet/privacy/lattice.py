@@ -54,7 +54,7 @@ class Grid:
 
     def cells(self, length: float) -> float:
         """A length in grid cells; exact, since the step is a power of two."""
-        return math.ldexp(length, -self.exponent)
+        return length * 2.0**-self.exponent
 
     def __mul__(self, other: "Grid") -> "Grid":
         return Grid(self.exponent + other.exponent)
@@ -130,12 +130,17 @@ def truncate(
     power = 2 if norm == "l2" else 1
     limit = _limit(bound, grid)
     values = np.asarray(rows, np.float64)
-    ends = np.arange(0, values.size + 1, values.shape[-1]) if indptr is None else np.asarray(indptr, np.int64)
+    if values.ndim == 0:
+        raise PrivacyError("rows: one row per user is needed, not a single number")
+    rows_of_width = np.arange(math.prod(values.shape[:-1]) + 1) * values.shape[-1]
+    ends = rows_of_width if indptr is None else np.asarray(indptr, np.int64)
+    if ends[0] != 0 or ends[-1] != values.size or (np.diff(ends) < 0).any():
+        raise PrivacyError("indptr: must rise from 0 to the number of entries, as in a CSR matrix")
     counts, largest = np.diff(ends), math.floor(Fraction(limit) ** power)
     with np.errstate(over="ignore", invalid="ignore"):
         cells = np.where(np.isfinite(values), values, 0.0).ravel() / grid.step
         length = _row_sums(np.abs(cells) ** power, ends) ** (1 / power)
-        factor = np.repeat(np.where(length > limit, limit / length, 1.0), counts)
+        factor = np.repeat(limit / np.maximum(length, limit), counts)
         integers = np.trunc(np.nan_to_num(cells * factor, posinf=0.0, neginf=0.0)).astype(np.int64)
         # The scaling rounds by about 2^-52: a row that this left too long is shortened by 2^-40. (A row that were too
         # long even then, which docs/proofs/grid.md excludes, would count as zero: the bound holds in any case.)
@@ -174,8 +179,8 @@ def exact_matmul(left: npt.ArrayLike, right: npt.ArrayLike, *, left_bound: int, 
     total = np.zeros((a.shape[1], b.shape[1]), np.int64)
     rows = min(_EXACT // product, 1 << 16)
     for start in range(0, len(a), rows):
-        part_a = np.clip(a[start : start + rows], -left_bound, left_bound).astype(np.float64)
-        part_b = np.clip(b[start : start + rows], -right_bound, right_bound).astype(np.float64)
+        part_a = _whole(a[start : start + rows], left_bound)
+        part_b = _whole(b[start : start + rows], right_bound)
         total += (part_a.T @ part_b).astype(np.int64)
     return total
 
@@ -183,11 +188,20 @@ def exact_matmul(left: npt.ArrayLike, right: npt.ArrayLike, *, left_bound: int, 
 def exact_scatter(index: npt.ArrayLike, values: npt.ArrayLike, *, size: int, bound: int = MAX_BOUND) -> Integers:
     """Sums of integers by index, exactly: element j of the result is the sum of the values whose index is j.
 
-    Float64 where the public bound on their size shows that it is exact, else int64; entries beyond the bound are cut.
+    Float64 where the public bound on their size shows that it is exact, else int64. Entries beyond the bound are cut,
+    those whose index is not in 0 .. size - 1 are left out.
     """
-    where, integers = np.asarray(index), np.clip(np.asarray(values, np.int64), -bound, bound)
+    where = np.asarray(index)
+    inside = (where >= 0) & (where < size)
+    where, integers = where[inside], _whole(np.asarray(values)[inside], bound)
     if integers.size * bound < _EXACT:
         return np.bincount(where, integers, minlength=size).astype(np.int64)
     total = np.zeros(size, np.int64)
-    np.add.at(total, where, integers)
+    np.add.at(total, where, integers.astype(np.int64))
     return total
+
+
+def _whole(values: npt.NDArray[Any], bound: int) -> Floats:
+    """Integers of at most this size, in float64; anything else (which no caller should have) is cut to one."""
+    whole: Floats = np.trunc(np.clip(np.nan_to_num(values, nan=0.0), -bound, bound)).astype(np.float64)
+    return whole

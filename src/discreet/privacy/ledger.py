@@ -6,20 +6,21 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy.typing as npt
 
 from discreet.errors import BudgetExceeded, PrivacyError
 from discreet.privacy.accounting import (
     MAX_DRAWS,
+    UNIT,
     Cost,
     PureEvent,
-    SampledGaussian,
     largest_gaussian,
     positive,
+    renyi_budget,
 )
-from discreet.privacy.guarantee import Adjacency, Guarantee, Notion, Unit, round_up
+from discreet.privacy.guarantee import Adjacency, Guarantee, Notion, Unit, round_down, round_up
 from discreet.privacy.keystream import NoiseSource, SystemNoise
 from discreet.privacy.lattice import GridArray
 from discreet.privacy.noise import Gaussian, Noise
@@ -27,12 +28,15 @@ from discreet.privacy.plan import Plan
 from discreet.privacy.statement import Statement
 from discreet.privacy.store import Entry, State, Store, Transaction
 
+Filter = Literal["gaussian", "renyi"]
+
 _DEFAULTS: dict[str, Any] = {
     "epsilon": None,
     "delta": 0.0,
     "unit": "user",
     "adjacency": "add-remove",
     "notion": "joint-dp",
+    "filter": "gaussian",
 }
 
 
@@ -78,6 +82,9 @@ class Ledger:
         unit: whose data neighbouring data sets differ in ("user" or "entry").
         adjacency: how they differ ("add-remove", "replace", "flip").
         notion: what the guarantee covers ("joint-dp" or "dp").
+        filter: how releases of any kind are weighed against the budget: "gaussian" is exact for Gaussian noise and dear
+            for other kinds, "renyi" takes any kind, Poisson sampling and private selection included, and is a little
+            looser for Gaussian noise.
         name: which of several ledgers in one database.
         noise_source: where the noise comes from; anything but the default is for tests.
 
@@ -93,10 +100,12 @@ class Ledger:
         unit: Unit | None = None,
         adjacency: Adjacency | None = None,
         notion: Notion | None = None,
+        filter: Filter | None = None,
         name: str = "default",
         noise_source: NoiseSource | None = None,
     ) -> None:
-        wanted = {"epsilon": epsilon, "delta": delta, "unit": unit, "adjacency": adjacency, "notion": notion}
+        wanted: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "unit": unit, "adjacency": adjacency}
+        wanted |= {"notion": notion, "filter": filter}
         given = {key: value for key, value in wanted.items() if value is not None}
         if epsilon is not None:
             given["epsilon"] = positive("epsilon", epsilon)
@@ -105,7 +114,11 @@ class Ledger:
         settings = {**_DEFAULTS, **given}
         # Checks delta, unit, adjacency and notion before anything is written.
         Guarantee(Cost(), settings["delta"], settings["unit"], settings["adjacency"], settings["notion"])
+        if settings["filter"] not in ("gaussian", "renyi"):
+            raise PrivacyError(f"filter: must be 'gaussian' or 'renyi', not {settings['filter']!r}")
         self._source = noise_source if noise_source is not None else SystemNoise()
+        if epsilon is not None and settings["delta"]:
+            largest_gaussian(given["epsilon"], settings["delta"])  # also refuses an epsilon that is beyond all reason
         self._store = Store(url, name)
         with self._store.transaction() as transaction:
             if transaction.state.seq == 0:
@@ -113,7 +126,7 @@ class Ledger:
                     raise PrivacyError("delta: a new ledger with a budget needs one, e.g. delta=1e-6")
                 transaction.append("open", {"settings": settings, "name": name})
             else:
-                settings = transaction.entries()[0].body["settings"]
+                settings = transaction.entries(first=True)[0].body["settings"]
         for key, value in given.items():
             if settings[key] != value:
                 raise PrivacyError(f"{key}: this ledger was opened with {settings[key]!r}, not {value!r}, and keeps it")
@@ -122,6 +135,7 @@ class Ledger:
         self.unit: Unit = settings["unit"]
         self.adjacency: Adjacency = settings["adjacency"]
         self.notion: Notion = settings["notion"]
+        self.filter: Filter = settings["filter"]
 
     # -- what has been spent
 
@@ -155,40 +169,47 @@ class Ledger:
         """Everything that was released or charged, in order."""
         return [entry for entry in self.entries if entry.kind in ("release", "charge")]
 
-    def _fits(self, total: Cost) -> bool:
-        if self.epsilon is None:
+    def _fits(self, spent: Cost, cost: Cost) -> bool:
+        """Whether a cost may be added: to an adaptive sequence, or as a first and only plan fixed in advance."""
+        if self.epsilon is None or self._filter_admits(spent + cost):
             return True
-        if not total.events:
-            return self.delta > 0 and total.gaussian <= largest_gaussian(self.epsilon, self.delta)
-        return total.epsilon(self.delta) <= self.epsilon
+        return not spent and cost.epsilon(self.delta) <= self.epsilon
+
+    def _filter_admits(self, total: Cost) -> bool:
+        """Whether a total keeps the budget even if each release was chosen in the light of all earlier results."""
+        if self.epsilon is None or total.pure <= self.epsilon or self.delta == 0:
+            return self.epsilon is None or total.pure <= self.epsilon
+        if self.filter == "renyi":
+            order, bound = renyi_budget(self.epsilon, self.delta)
+            return total.renyi(order) <= bound
+        return total.filter is not None and total.filter <= largest_gaussian(self.epsilon, self.delta)
 
     def _room(self, spent: Cost) -> Cost:
         """The largest Gaussian cost (or pure one, at delta 0) that still fits beside what is spent."""
-        assert self.epsilon is not None
-        if self.delta == 0:
-            rest = self.epsilon - spent.pure
+        if self.epsilon is None or self.delta == 0:
+            rest = (self.epsilon or 0.0) - spent.pure
             return Cost.of(PureEvent(rest)) if rest > 0 else Cost()
-        most = largest_gaussian(self.epsilon, self.delta)
-        if not spent.events:
-            return Cost(max(most - spent.gaussian, 0), 1)
-        low, high = 0, most
-        while high - low > most >> 20:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self._fits(spent + Cost(middle, 1)) else (low, middle)
-        return Cost(low, 1)
+        if self.filter == "renyi":
+            order, bound = renyi_budget(self.epsilon, self.delta)
+            return Cost(max(math.floor((bound - spent.renyi(order)) * (1 - 1e-6) * 2 / order * UNIT), 0), 1)
+        used = spent.filter
+        return Cost() if used is None else Cost(max(largest_gaussian(self.epsilon, self.delta) - used, 0), 1)
 
     def _require(self, state: State, cost: Cost, what: str) -> None:
         """Raise, before anything is written, unless a cost makes sense here and fits."""
-        sampled = any(isinstance(event, SampledGaussian) for event, _ in cost.events)
-        if sampled and self.adjacency != "add-remove":
+        if not cost.sound or not cost:
+            raise PrivacyError(f"{what}: a cost must be positive")
+        if cost.samples and self.adjacency != "add-remove":
             raise PrivacyError(f"adjacency: Poisson sampling is accounted for 'add-remove', not {self.adjacency!r}")
         if self.epsilon is not None and self.delta == 0 and math.isinf(cost.pure):
             raise PrivacyError(f"delta: {what} needs delta > 0 (Gaussian noise has no pure epsilon); this ledger has 0")
-        if not self._fits(state.cost + cost):
-            asked, left = self.guarantee(cost), self.guarantee(self._room(state.cost))
+        if not self._fits(state.cost, cost):
+            asked, left = cost.epsilon(self.delta), self.guarantee(self._room(state.cost)).epsilon
+            hint = " (to mix kinds of noise, declare them together as a plan, or open the ledger with filter='renyi')"
             raise BudgetExceeded(
-                f"{what} asks for epsilon = {round_up(asked.epsilon)} at delta = {round_up(self.delta)}, but of the "
-                f"ledger's {self.epsilon:g} the largest that still fits is epsilon = {left.epsilon:.6g}; nothing was spent"
+                f"{what} asks for epsilon = {round_up(asked)} at delta = {round_up(self.delta)}, but of the ledger's "
+                f"{self.epsilon:g} the largest that still fits is epsilon = {round_down(left)}; nothing was spent"
+                f"{hint if (state.cost + cost).mu is None else ''}"
             )
 
     def expect(self, *, unit: Unit, adjacency: Adjacency) -> None:
@@ -227,6 +248,10 @@ class Ledger:
         mechanism = noise if isinstance(noise, Noise) else Gaussian(positive("noise", noise))
         cost = mechanism.cost(sensitivity)
         mechanism.check(on_grid)
+        if on_grid.grid.cells(float(sensitivity)) < 1:
+            raise PrivacyError(
+                f"sensitivity: {sensitivity:g} is less than one cell of the statistic's grid; which is it?"
+            )
         if on_grid.values.size > MAX_DRAWS:
             raise PrivacyError("statistic: more than 2^40 elements; release it in parts")
         body = {
@@ -260,7 +285,7 @@ class Ledger:
         state = self._state()
         total = state.cost + plan.cost
         after = self.guarantee(total, insecure=state.insecure)
-        return Preview(plan, self.guarantee(plan.cost), after, self._fits(total))
+        return Preview(plan, self.guarantee(plan.cost), after, self._fits(state.cost, plan.cost))
 
     @contextmanager
     def reserve(self, plan: Plan) -> Iterator["Reservation"]:
@@ -269,14 +294,16 @@ class Ledger:
             with ledger.reserve(plan) as door:
                 public = door.release(statistic, sensitivity, noise, "counts")
 
-        What the plan did not use is returned at the end. If the process dies, the whole plan stays charged until
-        `close` is called.
+        What the plan did not use is returned at the end (unless it fits only because it was fixed in advance, as a mix
+        of kinds of noise may). If the process dies, the whole plan stays charged until `close` is called.
         """
         with self._store.transaction() as transaction:
             self._require(transaction.state, plan.cost, "the plan")
             reservation = Reservation(self, plan, uuid.uuid4().hex)
             lines = [{"label": x.label, "cost": x.cost.to_json(), "count": x.count} for x in plan.lines]
-            body = {"reservation": reservation.id, "lines": lines, "cost": plan.cost.to_json()}
+            # A plan that fits only because it was fixed in advance must stay charged as a whole.
+            firm = not self._filter_admits(transaction.state.cost + plan.cost)
+            body = {"reservation": reservation.id, "lines": lines, "cost": plan.cost.to_json(), "firm": firm}
             transaction.append("reserve", body)
         try:
             yield reservation
@@ -290,13 +317,13 @@ class Ledger:
         recorded before its noise is drawn, what is returned has never been seen by anyone.
         """
         with self._store.transaction() as transaction:
-            entries = [e for e in transaction.entries() if e.body.get("reservation") == reservation]
+            entries = transaction.entries(reservation)
             if not entries:
                 raise PrivacyError(f"reservation: this ledger has none with the id {reservation!r}")
             if all(entry.kind != "close" for entry in entries):
                 used = Counter(entry.label for entry in entries if entry.kind == "release")
                 unused = Cost()
-                for line in entries[0].body["lines"]:
+                for line in [] if entries[0].body["firm"] else entries[0].body["lines"]:
                     unused += Cost.from_json(line["cost"]) * (line["count"] - used[line["label"]])
                 transaction.append("close", {"reservation": reservation, "cost": unused.to_json()})
 
@@ -341,7 +368,6 @@ class Reservation:
 
     def __init__(self, ledger: Ledger, plan: Plan, identifier: str) -> None:
         self._ledger, self.plan, self.id = ledger, plan, identifier
-        self._used: Counter[str] = Counter()
 
     def release(
         self, statistic: npt.ArrayLike | GridArray, sensitivity: float, noise: Noise | float, label: str
@@ -351,14 +377,13 @@ class Reservation:
 
     def take(self, transaction: Transaction, label: str, cost: Cost) -> None:
         """Use one of the planned releases, or raise."""
-        line = self.plan[label]
-        if transaction.count("close", self.id):
+        line, entries = self.plan[label], transaction.entries(self.id)
+        if any(entry.kind == "close" for entry in entries):
             raise PrivacyError("reservation: it is closed, and what it had left was returned")
-        if self._used[label] >= line.count:
+        if sum(entry.kind == "release" and entry.label == label for entry in entries) >= line.count:
             raise PrivacyError(f"label: the plan has {line.count} release(s) of {label!r}, and they are used up")
         if not cost.within(line.cost):
             raise PrivacyError(f"noise: {label!r} would cost more than the plan set aside for it")
-        self._used[label] += 1
 
 
 def _label(label: str) -> str:

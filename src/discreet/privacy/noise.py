@@ -8,7 +8,7 @@ Laplace noise, the number of bits for randomised response.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Decimal, localcontext
+from decimal import Decimal
 from fractions import Fraction
 from functools import partial
 from typing import Any, ClassVar
@@ -51,8 +51,10 @@ def _sensitivity(value: Any) -> float:
 
 def _scale(name: str, scale: float, grid: Grid) -> float:
     cells = grid.cells(positive(name, scale))
-    if cells > sampling.MAX_SCALE:
-        raise PrivacyError(f"{name}: {scale:g} is more than 2^30 cells of the statistic's grid; choose a coarser grid")
+    if not 2.0**-20 <= cells <= sampling.MAX_SCALE:
+        raise PrivacyError(
+            f"{name}: {scale:g} is {cells:.3g} cells of the statistic's grid, not in [2^-20, 2^30]: choose another"
+        )
     return cells
 
 
@@ -70,7 +72,7 @@ class Gaussian:
     symmetric: bool = False
 
     def __post_init__(self) -> None:
-        positive("noise.std", self.std)
+        object.__setattr__(self, "std", positive("noise.std", self.std))
 
     @classmethod
     def for_mu(cls, mu: float, *, sensitivity: float, symmetric: bool = False) -> "Gaussian":
@@ -120,7 +122,7 @@ class Laplace:
     scale: float
 
     def __post_init__(self) -> None:
-        positive("noise.scale", self.scale)
+        object.__setattr__(self, "scale", positive("noise.scale", self.scale))
 
     def grid(self) -> Grid:
         """The grid that suits this noise."""
@@ -157,19 +159,18 @@ class RandomizedResponse:
 
     def __post_init__(self) -> None:
         if self.epsilon is not None:
-            positive("noise.epsilon", self.epsilon)
+            object.__setattr__(self, "epsilon", positive("noise.epsilon", self.epsilon))
             if self.flip_one is not None or self.flip_zero is not None:
                 raise PrivacyError("noise: give either epsilon, or flip_one and flip_zero")
         else:
-            probability("noise.flip_one", self.flip_one)
-            probability("noise.flip_zero", self.flip_zero)
+            object.__setattr__(self, "flip_one", probability("noise.flip_one", self.flip_one))
+            object.__setattr__(self, "flip_zero", probability("noise.flip_zero", self.flip_zero))
 
     def _flips(self, digits: int) -> tuple[Decimal, Decimal]:
         """The two flip probabilities, of a 1 and of a 0."""
         if self.flip_one is not None and self.flip_zero is not None:
             return Decimal(self.flip_one), Decimal(self.flip_zero)
-        with localcontext() as context:
-            context.prec = digits + 5
+        with sampling.precision(digits + 5):
             flip = 1 / (1 + Decimal(self.epsilon or 0).exp())
         return flip, flip
 
@@ -178,8 +179,7 @@ class RandomizedResponse:
         """The epsilon of one bit, rounded up."""
         if self.epsilon is not None:
             return self.epsilon
-        with localcontext() as context:
-            context.prec = 50
+        with sampling.precision(50):
             one, zero = self._flips(50)
             ratios = ((1 - one) / zero, zero / (1 - one), one / (1 - zero), (1 - zero) / one)
             epsilon = float(max(ratios).ln())
@@ -207,8 +207,8 @@ class RandomizedResponse:
         stream, flips = Stream(source.fresh_key()), np.empty((2, bits.size), np.int64)
         for k in (0, 1):
             sampling.bernoulli(lambda digits, k=k: self._flips(digits)[k], stream, flips[k])  # type: ignore[misc]
-        result = bits ^ (np.where(bits, flips[0], flips[1]) > 0)
-        return result.astype(np.int8).reshape(statistic.values.shape)
+        result: npt.NDArray[np.int8] = (bits ^ (np.where(bits, flips[0], flips[1]) > 0)).astype(np.int8)
+        return result.reshape(statistic.values.shape)
 
 
 Noise = Gaussian | Laplace | RandomizedResponse

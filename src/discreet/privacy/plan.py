@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 from discreet.errors import PrivacyError
 from discreet.privacy.accounting import Cost, positive
@@ -16,6 +17,10 @@ class Planned:
     label: str
     cost: Cost
     count: int = 1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.count, int) or self.count < 1 or not self.cost.sound:
+            raise PrivacyError(f"plan: {self.label!r} needs a count of 1 or more and a cost")
 
     @property
     def total(self) -> Cost:
@@ -48,9 +53,12 @@ class Plan:
             raise PrivacyError(f"shares: must sum to 1, not {total:.12g}")
         if any(count != int(count) or count < 1 for _, count in pairs.values()):
             raise PrivacyError("shares: a count must be a whole number >= 1")
-        budget = Cost.of_mu(mu).gaussian
-        costs = {label: Cost(int(budget * (share / total)) // int(count), 1) for label, (share, count) in pairs.items()}
-        return cls(tuple(Planned(label, costs[label], int(pairs[label][1])) for label in pairs))
+        whole = Fraction(Cost.of_mu(mu).gaussian) / sum(Fraction(share) for share, _ in pairs.values())
+        lines = (
+            (label, math.floor(whole * Fraction(share) / int(count)), int(count))
+            for label, (share, count) in pairs.items()
+        )
+        return cls(tuple(Planned(label, Cost(part, 1), count) for label, part, count in lines))
 
     @property
     def cost(self) -> Cost:

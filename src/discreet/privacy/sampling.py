@@ -1,17 +1,18 @@
 """Exact integer noise: round(sigma Z), the two-sided geometric law, and biased coins, many at a time.
 
-The sampler is a ziggurat (Marsaglia and Tsang) in which nothing is approximated. A point is thrown on a stack
-of equal-area rectangles that covers the region under the density f. Its coordinates are uniform reals of which
-the first bits are drawn at once, for a whole block, in float64; every comparison has a proved error band, and
-the few points that fall into a band (about one in ten million) get more bits and are decided again in
-arithmetic of growing precision. What comes out is the integer part of a real number with exactly the wanted
-law. The only departure is that the normal law is cut at 24 standard deviations: its total variation from the
-ideal law is below 2^-419 a draw (`TV_PER_DRAW`). docs/proofs/sampler.md has the proof.
+The sampler is a ziggurat (Marsaglia and Tsang) in which nothing is approximated. A point is thrown on a stack of
+equal-area rectangles that covers the region under the density f. Its coordinates are uniform reals of which the first
+bits are drawn at once, for a whole block, in float64; every comparison has a proved error band, and the few points that
+fall into a band (about one in ten million; for the geometric law also its tail, one in ten thousand) get more bits and
+are decided again in arithmetic of growing precision. What comes out is the integer part of a real number with exactly
+the wanted law. The only departure is that the normal law is cut at 24 standard deviations: its total variation from
+the ideal law is below 2^-419 a draw (`TV_PER_DRAW`). docs/proofs/sampler.md has the proof.
 """
 
 import math
 from collections.abc import Callable
-from decimal import Decimal, localcontext
+from contextlib import AbstractContextManager
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_EVEN, Context, Decimal, localcontext
 from fractions import Fraction
 from functools import cache
 from typing import NamedTuple
@@ -34,6 +35,11 @@ _LAYERS = 1 << 10
 _MANTISSA = 52  # bits of the abscissa drawn at once; with the layer and the sign they fill a 64-bit word
 _MARGIN = 1e-9  # by which the tables stay on the safe side of the curve, against 1e-12 of rounding
 _BAND = 1e-10  # half-width of the band in which float64 does not decide whether a point is under the curve
+
+
+def precision(digits: int) -> AbstractContextManager[Context]:
+    """Decimal arithmetic of so many digits, whatever the caller's own settings are."""
+    return localcontext(Context(prec=digits, rounding=ROUND_HALF_EVEN, Emin=MIN_EMIN, Emax=MAX_EMAX))
 
 
 class _Density(NamedTuple):
@@ -133,8 +139,7 @@ def _under_curve(zig: _Ziggurat, layer: int, across: _Uniform, up: _Uniform) -> 
     while True:
         across.refine(4 * digits)
         up.refine(4 * digits)
-        with localcontext() as context:
-            context.prec = digits + 10
+        with precision(digits + 10):
             area = zig.exact_area()
             widths = [Decimal(w) for w in zig.width[: layer + 1].tolist()]
             height = sum((area / w for w in widths[:-1]), Decimal(0)) + up.decimal() * area / widths[-1]
@@ -248,7 +253,8 @@ def two_sided_geometric(scale: float, stream: Stream, out: Integers) -> None:
 
 def bernoulli(probability: Probability, stream: Stream, out: Integers) -> None:
     """Fill `out` with independent coins, 1 with exactly the given probability."""
-    threshold = int(probability(60) * (1 << 64))
+    with precision(80):
+        threshold = int(probability(60) * (1 << 64))
 
     def toss(part: Integers) -> None:
         words = stream.words(part.size)
@@ -265,8 +271,7 @@ def _below(uniform: _Uniform, probability: Probability) -> bool:
     digits = 60
     while True:
         uniform.refine(4 * digits)
-        with localcontext() as context:
-            context.prec = digits + 10
+        with precision(digits + 10):
             gap = probability(digits + 10) - uniform.decimal()
             if abs(gap) > Decimal(10) ** (2 - digits):
                 return gap > 0

@@ -13,6 +13,7 @@ from typing import Any
 from discreet.errors import PrivacyError
 from discreet.privacy.accounting import Cost
 from discreet.privacy.guarantee import Guarantee
+from discreet.privacy.noise import noise_from_json
 from discreet.privacy.store import Entry, canonical
 
 FORMAT = 1
@@ -28,6 +29,12 @@ NOT_COVERED = (
     "Inputs declared public below, if they were in fact taken from the data.",
     "Time, memory and power used by the computation, and access to the machine itself.",
     "Facts about people in general that the data teach: those would be learned without any one person too.",
+)
+
+
+MIXED = (
+    "Not all noise is Gaussian. The epsilon stated is that of releases whose noise was fixed in advance; if later ones "
+    "were chosen in the light of earlier results, what is proved is the ledger's whole budget."
 )
 
 
@@ -66,13 +73,15 @@ class Statement:
             public_inputs: what was assumed to be public, and why.
             notes: anything else that a reader must know.
         """
+        if guarantee.mu is None and len(events) > 1:
+            notes = [*notes, MIXED]
         content = {
             "format": FORMAT,
             "title": title,
             "issued": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "sentence": str(guarantee),
             "guarantee": guarantee.to_json(),
-            "releases": [{"seq": event.seq, "kind": event.kind, **event.body} for event in events],
+            "releases": [{"seq": event.seq, "kind": event.kind, **_public(event.body)} for event in events],
             "public_inputs": dict(public_inputs),
             "covered": COVERED[guarantee.notion],
             "not_covered": list(NOT_COVERED),
@@ -127,9 +136,11 @@ class Statement:
         if digest != _digest(content):
             raise PrivacyError("certificate: its digest does not match, so it was changed after it was issued")
         statement = cls(certificate)
-        released = sum((Cost.from_json(release["cost"]) for release in certificate["releases"]), Cost())
+        released = sum((_recomputed(release) for release in certificate["releases"]), Cost())
         if not released.within(statement.guarantee.cost):
             raise PrivacyError("certificate: its releases cost more than its guarantee admits")
+        if statement.guarantee.holds and any(release.get("secure") is False for release in certificate["releases"]):
+            raise PrivacyError("certificate: its noise came from an insecure source, but it claims to hold")
         if str(statement.guarantee) != certificate["sentence"]:
             raise PrivacyError("certificate: its sentence is not the one that its guarantee gives")
         return statement
@@ -161,7 +172,26 @@ class Statement:
             raise PrivacyError("certificate: the signature is not one of this key for this certificate") from None
 
     def _signed(self) -> bytes:
-        return f"discreet certificate {self.digest}".encode()
+        content = {key: value for key, value in self.certificate.items() if key not in ("digest", "signature")}
+        return f"discreet certificate {_digest(content)}".encode()
+
+
+def _public(body: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a ledger entry others may see: not when it happened, since running times depend on the data."""
+    return {key: value for key, value in body.items() if key not in ("time", "reservation")}
+
+
+def _recomputed(release: Mapping[str, Any]) -> Cost:
+    """What a release costs by its own noise and sensitivity; raises if it says otherwise."""
+    try:
+        stated = Cost.from_json(release["cost"])
+        if release["kind"] == "release" and noise_from_json(release["noise"]).cost(release["sensitivity"]) != stated:
+            raise PrivacyError(f"certificate: {release['label']!r} does not cost what its noise and sensitivity give")
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, PrivacyError):
+            raise
+        raise PrivacyError(f"certificate: a release is malformed ({error})") from None
+    return stated
 
 
 def _digest(content: Mapping[str, Any]) -> str:

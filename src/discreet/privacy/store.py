@@ -8,14 +8,15 @@ import hashlib
 import json
 import os
 import threading
+import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.pool import StaticPool
+from sqlalchemy.pool import NullPool, StaticPool
 
 from discreet.errors import MissingExtra, PrivacyError
 from discreet.privacy.accounting import Cost
@@ -127,19 +128,12 @@ class Transaction:
         self._connection.execute(update.values(state=canonical(self.state.to_json())))
         return entry
 
-    def count(self, kind: str, reservation: str) -> int:
-        """How many entries of a kind belong to a reservation."""
-        query = sa.select(sa.func.count()).select_from(_entries)
-        found = query.where(
-            _entries.c.name == self._name, _entries.c.kind == kind, _entries.c.reservation == reservation
-        )
-        return int(self._connection.execute(found).scalar_one())
-
-    def entries(self) -> list[Entry]:
-        """The whole log, in order."""
+    def entries(self, reservation: str | None = None, first: bool = False) -> list[Entry]:
+        """The log, in order: all of it, what belongs to a reservation, or its first entry."""
         columns = (_entries.c.seq, _entries.c.kind, _entries.c.body, _entries.c.digest)
         query = sa.select(*columns).where(_entries.c.name == self._name).order_by(_entries.c.seq)
-        rows = self._connection.execute(query).all()
+        query = query.where(_entries.c.reservation == reservation) if reservation else query
+        rows = self._connection.execute(query.limit(1) if first else query).all()
         return [Entry(row.seq, row.kind, json.loads(row.body), row.digest) for row in rows]
 
 
@@ -148,9 +142,11 @@ class Store:
 
     def __init__(self, url: str | None, name: str) -> None:
         self.name = name
-        self._process = os.getpid() if url in (None, "sqlite://") else None
-        self._lock = threading.RLock()  # one connection serves all threads of an in-memory store
         self._engine = _engine(url or "sqlite://")
+        memory = isinstance(self._engine.pool, StaticPool)
+        self._process = os.getpid() if memory else None
+        self._lock = threading.RLock() if memory else nullcontext()  # its one connection serves all threads
+        weakref.finalize(self, self._engine.dispose)
         with self._begin() as connection:
             _metadata.create_all(connection)
 
@@ -187,18 +183,22 @@ def _engine(url: str) -> sa.Engine:
     kind = parsed.get_backend_name()
     if kind == "postgresql":
         try:
-            return sa.create_engine(parsed.set(drivername="postgresql+psycopg"))
+            return sa.create_engine(
+                parsed.set(drivername="postgresql+psycopg"), poolclass=NullPool, isolation_level="READ COMMITTED"
+            )
         except ImportError:
             raise MissingExtra("a ledger in PostgreSQL", "postgres") from None
     if kind != "sqlite":
         raise PrivacyError(f"url: ledgers are kept in sqlite:/// or postgresql://, not {kind}")
-    memory = {} if parsed.database else {"poolclass": StaticPool}
-    engine = sa.create_engine(parsed, connect_args={"timeout": 600, "check_same_thread": False}, **memory)
+    # A connection per transaction, so that none is shared with a forked process; in memory, one for all threads.
+    memory = not parsed.database or ":memory:" in parsed.database or "mode=memory" in url
+    pool = StaticPool if memory else NullPool
+    engine = sa.create_engine(parsed, connect_args={"timeout": 600, "check_same_thread": False}, poolclass=pool)
 
     @sa.event.listens_for(engine, "connect")
     def connected(connection: Any, _: Any) -> None:
         connection.isolation_level = None  # the driver must not begin transactions on its own
-        connection.execute("pragma synchronous = full")
+        connection.execute("pragma synchronous = extra")  # also the folder that holds the journal is on disk
 
     @sa.event.listens_for(engine, "begin")
     def begun(connection: sa.Connection) -> None:

@@ -1,0 +1,175 @@
+"""The guarantee as a value: order, composition, words, JSON; and plans."""
+
+import json
+import math
+from dataclasses import FrozenInstanceError
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from discreet import Guarantee, Plan, account
+from discreet.errors import PrivacyError
+from discreet.privacy import Cost, Planned, PureEvent
+from discreet.privacy.guarantee import round_up
+
+G = account(epsilon=1, delta=1e-5)
+
+
+def test_it_is_frozen_and_complete() -> None:
+    assert (G.delta, G.unit, G.adjacency, G.notion, G.holds, G.why_not) == (
+        1e-5,
+        "user",
+        "add-remove",
+        "joint-dp",
+        True,
+        "",
+    )
+    assert G.mu == pytest.approx(0.268051, abs=5e-7)
+    with pytest.raises(FrozenInstanceError):
+        G.delta = 0.5  # type: ignore[misc]
+    assert G.epsilon_at(1e-5) == G.epsilon
+    assert G.epsilon_at(1e-9) > G.epsilon > G.epsilon_at(1e-3)
+    assert G.delta_at(G.epsilon) <= 1e-5 * (1 + 1e-6)
+    assert G.at(1e-9).epsilon == G.epsilon_at(1e-9)
+
+
+def test_the_sentence_says_everything() -> None:
+    sentence = str(G)
+    for part in (
+        "User-level",
+        "joint differential privacy",
+        "epsilon = 1 ",
+        "delta = 1e-05",
+        "add-remove",
+        "entire history",
+        "2.72",
+    ):
+        assert part in sentence
+    assert sentence.count(".") == sentence.count("2.72") + 1  # one sentence
+    entry = account(mu=1, delta=1e-6, unit="entry", adjacency="flip", notion="dp")
+    assert "one single entry" in str(entry)
+    assert "joint" not in str(entry)
+    assert str(G.void("seeded noise")).startswith("NOT PRIVATE: seeded noise")
+    assert str(account(mu=1, delta=0)).startswith("NOT PRIVATE: no finite epsilon")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1.0, "1"), (0.83412, "0.8342"), (1e-5, "1e-05"), (123456.0, "1.235e+05"), (math.inf, "infinity")],
+)
+def test_numbers_for_people_are_rounded_up(value: float, text: str) -> None:
+    assert round_up(value) == text
+
+
+@settings(max_examples=200, derandomize=True)
+@given(st.floats(1e-300, 1e300))
+def test_rounding_up_never_rounds_down(value: float) -> None:
+    assert float(round_up(value)) >= value
+
+
+def test_order() -> None:
+    stronger = account(epsilon=0.5, delta=1e-5)
+    assert stronger < G
+    assert stronger < G
+    assert stronger <= G
+    assert not stronger >= G
+    assert account(epsilon=1, delta=1e-5) == G
+    assert account(mu=G.mu, delta=1e-9) <= G  # the same releases, stated at another delta
+    dp = account(epsilon=1, delta=1e-5, notion="dp")
+    assert dp.implies(G)  # everything that is published covers what others see
+    assert not G.implies(dp)
+    assert G.implies(G.void("broken"))
+    assert not G.void("broken").implies(G)
+    assert G.void("a").implies(G.void("b"))
+
+
+def test_composition() -> None:
+    twice = G + G
+    assert twice.mu == pytest.approx(G.mu * math.sqrt(2))
+    assert twice.epsilon < 2
+    assert (G + account(mu=1, delta=1e-4)).delta == 1e-4
+    assert (G + account(mu=1, delta=1e-5, notion="dp")).notion == "joint-dp"
+    void = G + G.void("seeded") + G.void("seeded")
+    assert (void.holds, void.why_not) == (False, "seeded")
+
+
+@pytest.mark.parametrize(
+    "other", [account(mu=1, delta=1e-5, unit="entry"), account(mu=1, delta=1e-5, adjacency="replace")]
+)
+def test_different_units_or_adjacencies_never_meet_silently(other: Guarantee) -> None:
+    for meet in (lambda: G + other, lambda: other >= G):
+        with pytest.raises(PrivacyError, match=r"unit|adjacency"):
+            meet()
+
+
+def test_json_round_trip() -> None:
+    mixed = Guarantee(Cost.of_mu(0.2) + Cost.of(PureEvent(0.1), 3), 1e-6, unit="entry", adjacency="flip", notion="dp")
+    for guarantee in (G, mixed, G.void("why"), account(mu=1, delta=0)):
+        assert Guarantee.from_json(json.dumps(guarantee.to_json())) == guarantee
+        assert Guarantee.from_json(guarantee.to_json()) == guarantee
+
+
+def test_json_that_was_edited_is_refused() -> None:
+    data = G.to_json()
+    with pytest.raises(PrivacyError, match="releases give"):
+        Guarantee.from_json({**data, "epsilon": 0.5})
+    with pytest.raises(PrivacyError, match="malformed"):
+        Guarantee.from_json({key: value for key, value in data.items() if key != "unit"})
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"unit": "household"}, "unit"),
+        ({"adjacency": "swap"}, "adjacency"),
+        ({"notion": "local"}, "notion"),
+        ({"adjacency": "flip"}, "flip"),
+        ({"holds": False}, "why_not"),
+        ({"why_not": "because"}, "why_not"),
+        ({"delta": 1.0}, "delta"),
+    ],
+)
+def test_bad_guarantees(fields: dict[str, object], named: str) -> None:
+    with pytest.raises(PrivacyError, match=named):
+        Guarantee(**{"cost": Cost.of_mu(1), "delta": 1e-6, **fields})  # type: ignore[arg-type]
+
+
+# -- plans
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(
+    shares=st.lists(st.tuples(st.floats(0.01, 1), st.integers(1, 20)), min_size=1, max_size=6),
+    epsilon=st.floats(0.01, 50),
+    sensitivity=st.floats(1e-3, 1e3),
+)
+def test_shares_of_a_plan_never_cost_more_than_the_whole(
+    shares: list[tuple[float, int]], epsilon: float, sensitivity: float
+) -> None:
+    whole = account(epsilon=epsilon, delta=1e-6)
+    total = math.fsum(share for share, _ in shares)
+    plan = Plan.gaussian(whole.mu, {f"r{i}": (share / total, n) for i, (share, n) in enumerate(shares)})  # type: ignore[arg-type]
+    assert plan.cost.gaussian <= Cost.of_mu(whole.mu).gaussian  # type: ignore[arg-type]
+    assert plan.cost.gaussian >= whole.cost.gaussian * (1 - 1e-9)
+    for line in plan.lines:
+        noise = plan.noise(line.label, sensitivity=sensitivity)
+        assert noise.cost(sensitivity).within(line.cost)
+        assert noise.cost(sensitivity).gaussian >= line.cost.gaussian * (1 - 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (lambda: Plan.gaussian(1.0, {"a": 0.5, "b": 0.4}), "sum to 1"),
+        (lambda: Plan.gaussian(1.0, {"a": 1.5, "b": -0.5}), "shares"),
+        (lambda: Plan.gaussian(1.0, {"a": (1.0, 0)}), "count"),
+        (lambda: Plan.gaussian(0.0, {"a": 1.0}), "mu"),
+        (lambda: Plan(()), "at least one"),
+        (lambda: Plan((Planned("a", Cost.of_mu(1)), Planned("a", Cost.of_mu(1)))), "label"),
+        (lambda: Plan.gaussian(1.0, {"a": 1.0})["b"], "not in the plan"),
+    ],
+)
+def test_bad_plans(make: object, named: str) -> None:
+    with pytest.raises(PrivacyError, match=named):
+        make()  # type: ignore[operator]

@@ -1,0 +1,187 @@
+"""Contributions on a grid: exact norms, exact sums, no error that depends on data."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from discreet.errors import PrivacyError
+from discreet.privacy import Grid, GridArray, exact_matmul, exact_scatter, truncate
+
+any_float = st.floats(allow_nan=True, allow_infinity=True, width=64)
+ordinary = st.floats(-1e3, 1e3)
+
+
+def norms(integers: np.ndarray, norm: str) -> list[int]:
+    """Exact norms (squared for l2) in Python integers."""
+    power = 2 if norm == "l2" else 1
+    return [sum(abs(int(v)) ** power for v in row) for row in integers]
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(
+    rows=hnp.arrays(np.float64, st.tuples(st.integers(0, 6), st.integers(1, 8)), elements=any_float | ordinary),
+    bound=st.floats(0.01, 100),
+    exponent=st.integers(-22, -8),
+    norm=st.sampled_from(["l2", "l1"]),
+)
+def test_no_contribution_exceeds_its_bound(rows: np.ndarray, bound: float, exponent: int, norm: str) -> None:
+    grid = Grid(exponent)
+    integers = truncate(rows, bound=bound, grid=grid, norm=norm)
+    limit = Fraction(bound) / Fraction(grid.step)
+    assert all(value <= limit ** (2 if norm == "l2" else 1) for value in norms(integers, norm))
+    finite = np.where(np.isfinite(rows), rows, 0)
+    assert (np.abs(integers) * grid.step <= np.abs(finite) * (1 + 1e-15)).all()
+    # the ragged form gives the same
+    indptr = np.arange(0, rows.size + 1, rows.shape[1])
+    assert (
+        truncate(rows.ravel(), bound=bound, grid=grid, norm=norm, indptr=indptr).reshape(rows.shape) == integers
+    ).all()
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(rows=hnp.arrays(np.float64, (4, 5), elements=ordinary), scale=st.floats(1e-3, 1e3))
+def test_short_rows_keep_their_value_up_to_one_cell(rows: np.ndarray, scale: float) -> None:
+    rows = rows * (scale / 1e3)
+    bound = max(float(np.sqrt((rows**2).sum(axis=1)).max()) * (1 + 1e-12), 1e-3)
+    grid = Grid.for_std(bound)
+    integers = truncate(rows, bound=bound, grid=grid)
+    assert (np.abs(rows - integers * grid.step) < grid.step * 1.001).all()
+
+
+def test_the_bound_is_reached() -> None:
+    """Add-remove: a user at the bound moves the sum by 99.99% of it at least; replace: opposite users by twice that."""
+    grid, bound = Grid.for_std(3.0), 1.7
+    user = np.array([[3.0, -4.0, 12.0]])
+    cells = truncate(user, bound=bound, grid=grid) * grid.step
+    assert 0.9999 * bound < math.sqrt((cells**2).sum()) <= bound
+    other = truncate(-user, bound=bound, grid=grid) * grid.step
+    assert 1.9998 * bound < math.sqrt(((cells - other) ** 2).sum()) <= 2 * bound
+    one = truncate(user, bound=bound, grid=grid, norm="l1") * grid.step
+    assert 0.9999 * bound < np.abs(one).sum() <= bound
+
+
+def test_whole_numbers_at_the_bound_are_kept() -> None:
+    assert truncate([[1.0, 0.0], [0.0, -1.0]], bound=1, grid=Grid()).tolist() == [[1, 0], [0, -1]]
+    assert truncate([[3.0, 4.0]], bound=5, grid=Grid()).tolist() == [[3, 4]]
+    assert truncate([[3.0, 4.0]], bound=4.999, grid=Grid()).tolist() == [[2, 3]]
+
+
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(st.integers(0, 2**32 - 1))
+def test_rows_at_the_very_edge_are_shortened_not_dropped(seed: int) -> None:
+    """Rows whose float norm rounds to the bound or an ulp above it."""
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((200, 3))
+    rows /= np.sqrt((rows**2).sum(axis=1, keepdims=True))
+    grid = Grid(-26)
+    integers = truncate(rows, bound=1.0, grid=grid)
+    lengths = norms(integers, "l2")
+    assert max(lengths) <= 2**52
+    assert min(lengths) > 2**52 * (1 - 1e-6)
+
+
+def test_scaling_that_rounds_up_is_caught() -> None:
+    """Whole multiples of a 3-4-5 triangle just over the bound: scaling alone would leave them a cell too long."""
+    rows = np.array([[3.0 * k, 4.0 * k] for k in range(1, 4000)])
+    for bound in (5.0 * 7, 5.0 * 1000 - 1e-9, 5.0 * 3999):
+        integers = truncate(rows, bound=bound, grid=Grid())
+        assert max(norms(integers, "l2")) <= Fraction(bound) ** 2
+
+
+def test_empty_and_ragged_rows() -> None:
+    assert truncate(np.zeros((3, 0)), bound=1, grid=Grid(-8)).shape == (3, 0)
+    assert truncate(np.zeros((0, 3)), bound=1, grid=Grid(-8)).shape == (0, 3)
+    assert truncate(np.zeros(0), bound=1, grid=Grid(-8), indptr=[0]).shape == (0,)
+    values = np.array([1.0, np.nan, 3.0, np.inf, 1e300])
+    integers = truncate(values, bound=1, grid=Grid(-8), indptr=[0, 0, 2, 4, 4, 5])
+    assert integers.tolist()[:4] == [256, 0, 256, 0]
+    assert truncate(np.ones((2, 3, 4)), bound=1, grid=Grid(-8)).shape == (2, 3, 4)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(
+    rows=st.integers(0, 200),
+    p=st.integers(1, 4),
+    q=st.integers(1, 4),
+    bits=st.integers(1, 15),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_matrix_products_are_exact(rows: int, p: int, q: int, bits: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    a, b = (rng.integers(-(2**bits), 2**bits, (rows, k), endpoint=True) for k in (p, q))
+    expected = [[sum(int(x) * int(y) for x, y in zip(u, v, strict=True)) for v in b.T] for u in a.T]
+    assert exact_matmul(a, b, left_bound=2**bits, right_bound=2**bits).tolist() == expected
+    order = rng.permutation(rows)
+    assert exact_matmul(a[order], b[order], left_bound=2**bits, right_bound=2**bits).tolist() == expected
+
+
+def test_matrix_products_beyond_the_float_range_are_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many rows at the bound: sums far above 2^53, in blocks that each stay below it."""
+    n, bound = 200_000, 1 << 15
+    ones = np.full((n, 1), bound)
+    assert exact_matmul(ones, ones, left_bound=bound, right_bound=1 << 16)[0, 0] == n * bound * bound
+    monkeypatch.setattr("discreet.privacy.lattice._EXACT", 1 << 33)  # blocks of 8 rows
+    assert exact_matmul(ones[:1001], ones[:1001], left_bound=bound, right_bound=bound)[0, 0] == 1001 * bound * bound
+    assert exact_matmul([[7]], [[9]], left_bound=2, right_bound=3).tolist() == [[6]]  # cut to the declared bounds
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(-(2**30), 2**30)), max_size=50), st.booleans())
+def test_scatter_sums_are_exact(pairs: list[tuple[int, int]], large: bool) -> None:
+    index, values = [p[0] for p in pairs], [p[1] for p in pairs]
+    with pytest.MonkeyPatch.context() as patch:
+        if large:
+            patch.setattr("discreet.privacy.lattice._EXACT", 1)
+        result = exact_scatter(np.array(index, int), np.array(values, int), size=6)
+    assert result.dtype == np.int64
+    assert result.tolist() == [sum(v for i, v in pairs if i == j) for j in range(6)]
+
+
+def test_values_that_no_caller_should_have_do_no_harm() -> None:
+    assert exact_matmul([[0.5], [1.7], [np.nan], [np.inf]], np.ones((4, 1)), left_bound=9, right_bound=1).tolist() == [
+        [10]
+    ]
+    for exact in (1 << 53, 1):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("discreet.privacy.lattice._EXACT", exact)
+            assert exact_scatter([0, 5, -1, 2, 2], [1, 7, 7, 2, np.nan], size=3).tolist() == [1, 0, 2]
+
+
+def test_grids() -> None:
+    for std in (1e-9, 0.3, 1.0, 1.999, 2.0, 1e9):
+        assert 2**20 <= Grid.for_std(std).cells(std) < 2**21
+    assert (Grid(-3) * Grid(5)).step == 4
+    assert Grid().step == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (lambda: Grid(0.5), "exponent"),  # type: ignore[arg-type]
+        (lambda: Grid(2000), "exponent"),
+        (lambda: Grid.for_std(0), "std"),
+        (lambda: truncate([[1.0]], bound=0, grid=Grid()), "bound"),
+        (lambda: truncate([[1.0]], bound=math.inf, grid=Grid()), "bound"),
+        (lambda: truncate([[1.0]], bound=1, grid=Grid(-31)), "coarser"),
+        (lambda: truncate([[1.0]], bound=1, grid=Grid(1)), "finer"),
+        (lambda: truncate(1.0, bound=1, grid=Grid()), "row"),
+        (lambda: truncate(np.ones(13), bound=20, grid=Grid(), indptr=[1, 7, 13]), "indptr"),
+        (lambda: truncate(np.ones(13), bound=20, grid=Grid(), indptr=[0, 7, 12]), "indptr"),
+        (lambda: truncate(np.ones(13), bound=20, grid=Grid(), indptr=[0, 14, 13]), "indptr"),
+        (lambda: truncate([[1.0]], bound=1, grid=Grid(), norm="max"), "norm"),  # type: ignore[arg-type]
+        (lambda: exact_matmul([[1]], [[1]], left_bound=1 << 16, right_bound=1 << 16), "overflow"),
+        (lambda: exact_matmul([[1]], [[1]], left_bound=0, right_bound=1), "left_bound"),
+        (lambda: GridArray(np.zeros(3), Grid()), "int64"),
+        (lambda: GridArray([1, 2], Grid()), "int64"),  # type: ignore[arg-type]
+        (lambda: GridArray.of([1.0, 2.0]), "integers"),
+        (lambda: GridArray.of(np.array([1], np.uint64)), "uint64"),
+    ],
+)
+def test_bad_public_arguments(call: object, named: str) -> None:
+    with pytest.raises(PrivacyError, match=named):
+        call()  # type: ignore[operator]

@@ -1,0 +1,471 @@
+"""The one door: order of events, budgets, reservations, records that survive and cannot be edited."""
+
+import json
+import math
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from discreet import Gaussian, Laplace, Ledger, Plan, RandomizedResponse, account
+from discreet.errors import BudgetExceeded, MissingExtra, PrivacyError, Unbounded
+from discreet.privacy import Cost, Grid, GridArray, InsecureSeededNoise, Planned, PureEvent, SampledGaussian, Selection
+
+COUNTS = np.array([5, 3, 0])
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str | None:
+    """Every kind of ledger there is."""
+    if request.param == "memory":
+        return None
+    return f"sqlite:///{tmp_path}/ledger.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+
+
+def budget(url: str | None = None, **options: object) -> Ledger:
+    return Ledger(url, **{"epsilon": 1, "delta": 1e-6, **options})  # type: ignore[arg-type]
+
+
+def test_a_release_is_recorded_and_charged(url: str | None) -> None:
+    ledger = budget(url)
+    assert (ledger.spent.epsilon, ledger.events) == (0, [])
+    public = ledger.release(COUNTS, sensitivity=1, noise=Gaussian(8.0), label="clicks per item")
+    assert public.shape == (3,)
+    assert ledger.spent.mu == 1 / 8
+    (event,) = ledger.events
+    assert (event.label, event.body["sensitivity"], event.body["shape"]) == ("clicks per item", 1, [3])
+    assert event.body["noise"] == {"kind": "gaussian", "std": 8.0, "symmetric": False}
+    assert event.cost == Cost.of_gaussian(1, 8)
+    assert ledger.remaining is not None
+    assert ledger.remaining.mu == pytest.approx(math.sqrt(account(epsilon=1, delta=1e-6).mu ** 2 - 1 / 64))  # type: ignore[operator]
+    assert "spent epsilon=0.5" in repr(ledger)
+    ledger.verify()
+
+
+def test_a_number_is_the_std_of_gaussian_noise() -> None:
+    ledger = budget()
+    ledger.release(GridArray(COUNTS << 20, Grid(-20)), 1.0, 8.0, "counts")
+    assert ledger.spent.mu == 1 / 8
+
+
+def test_the_order_is_check_record_draw() -> None:
+    steps: list[str] = []
+
+    class Watching(InsecureSeededNoise):
+        def fresh_key(self) -> bytes:
+            steps.append(f"draw after {len(ledger.events)} records")
+            return super().fresh_key()
+
+    ledger = budget(noise_source=Watching(0))
+    ledger.release(COUNTS, 1, Gaussian(8.0), "one")
+    with pytest.raises(PrivacyError):
+        ledger.release(COUNTS, 0, Gaussian(8.0), "two")
+    assert steps == ["draw after 1 records"]
+
+
+@pytest.mark.parametrize(
+    ("statistic", "sensitivity", "noise", "label", "named"),
+    [
+        (COUNTS * 1.0, 1, 8.0, "x", "statistic"),
+        (["a"], 1, 8.0, "x", "statistic"),
+        (COUNTS, 0, 8.0, "x", "sensitivity"),
+        (COUNTS, math.inf, 8.0, "x", "sensitivity"),
+        (COUNTS, math.nan, Laplace(1.0), "x", "sensitivity"),
+        (COUNTS, 1, 0.0, "x", "noise"),
+        (COUNTS, 1, math.inf, "x", "noise"),
+        (COUNTS, 1, "lots", "x", "noise"),
+        (COUNTS, 1, Gaussian(8.0), "", "label"),
+        (COUNTS, 1, Gaussian(8.0), 7, "label"),
+        (COUNTS, 1, Gaussian(8.0, symmetric=True), "x", "statistic"),
+        (GridArray(COUNTS, Grid(-60)), 1, Gaussian(8.0), "x", "grid"),
+        (COUNTS, 1e10, Gaussian(8.0), "x", "as good as none"),
+        (COUNTS, 0.5, Gaussian(8.0), "x", "sensitivity"),
+        (COUNTS, 1, 10**400, "x", "noise"),
+        (np.broadcast_to(np.int64(0), (1 << 41,)), 1, Gaussian(8.0), "x", "2\\^40"),
+    ],
+)
+def test_bad_releases_name_the_argument_and_leave_no_trace(
+    statistic: object, sensitivity: float, noise: float, label: str, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if named == "2\\^40":  # as a GridArray, so that nothing copies 16 TiB
+        statistic = GridArray(statistic, Grid())  # type: ignore[arg-type]
+    ledger = budget()
+    with pytest.raises(PrivacyError, match=named):
+        ledger.release(statistic, sensitivity, noise, label)  # type: ignore[arg-type]
+    assert [entry.kind for entry in ledger.entries] == ["open"]
+
+
+def test_unbounded_is_its_own_error() -> None:
+    with pytest.raises(Unbounded):
+        budget().release(COUNTS, math.inf, 8.0, "x")
+
+
+# -- budgets
+
+
+def test_the_budget_stops_what_does_not_fit_and_says_what_would(url: str | None) -> None:
+    ledger = budget(url)
+    ledger.release(COUNTS, 1, Gaussian(6.0), "first")
+    left = ledger.remaining
+    assert left is not None
+    with pytest.raises(
+        BudgetExceeded, match=rf"'second' asks for epsilon = 1\.\d+ .* epsilon = {left.epsilon:.2g}\d*; nothing"
+    ) as caught:
+        ledger.release(COUNTS, 1, Gaussian(3.9), "second")
+    assert "delta = 1e-06" in str(caught.value)
+    assert len(ledger.events) == 1
+    ledger.release(COUNTS, 1, Gaussian.for_mu(left.mu * (1 - 1e-12), sensitivity=1), "all that is left")  # type: ignore[operator]
+    assert ledger.spent.epsilon <= 1
+    assert ledger.remaining.epsilon < 1e-3  # type: ignore[union-attr]
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(st.lists(st.floats(1.0, 60.0), min_size=1, max_size=30), st.floats(0.05, 20))
+def test_no_sequence_overspends_and_no_refusal_would_have_fitted(stds: list[float], epsilon: float) -> None:
+    ledger = Ledger(epsilon=epsilon, delta=1e-6)
+    spent = Cost()
+    for std in stds:
+        cost = Cost.of_gaussian(1, std)
+        try:
+            ledger.release(0, 1, std, "x")
+            spent += cost
+        except BudgetExceeded:
+            assert (spent + cost).epsilon(1e-6) > epsilon * (1 - 1e-8)
+        assert ledger.spent.cost.gaussian == spent.gaussian
+        assert ledger.spent.epsilon <= epsilon
+
+
+def test_a_fit_of_the_whole_budget_fits(url: str | None) -> None:
+    ledger = budget(url)
+    plan = Plan.gaussian(account(epsilon=1, delta=1e-6).mu, {"a": 0.1, "b": (0.9, 7)})  # type: ignore[arg-type]
+    fine = GridArray(COUNTS << 20, Grid(-20))
+    with ledger.reserve(plan) as door:
+        for _ in range(7):
+            door.release(fine, 0.3, plan.noise("b", sensitivity=0.3), "b")
+        door.release(COUNTS, 2.0, plan.noise("a", sensitivity=2.0), "a")
+    assert 1 - 1e-6 < ledger.spent.epsilon <= 1
+
+
+@pytest.mark.parametrize("filter", ["gaussian", "renyi"])
+def test_mixed_budgets(filter: str) -> None:
+    ledger = Ledger(epsilon=4, delta=1e-6, filter=filter)  # type: ignore[arg-type]
+    ledger.release([1, 0, 1], 1, RandomizedResponse(epsilon=0.5), "bits")
+    ledger.release([1, 0, 1], 1, Laplace(4.0), "counts")
+    ledger.release([1, 0, 1], 1, Gaussian(8.0), "more counts")
+    assert ledger.spent.mu is None
+    assert 0.75 < ledger.spent.epsilon < 0.5 + 0.25 + account(noise_multiplier=8, delta=1e-6).epsilon
+    left = ledger.remaining
+    assert left is not None
+    with pytest.raises(BudgetExceeded, match="as a plan"):
+        ledger.charge(left.cost + Cost.of_mu(0.1), "too much")
+    ledger.charge(left.cost, "the rest")
+    assert 2 < ledger.spent.epsilon <= 4
+    assert ledger.remaining.epsilon < 0.03  # type: ignore[union-attr]
+    assert "fixed in advance" in str(ledger.statement())
+
+
+def test_a_mixed_plan_fixed_in_advance_is_priced_tightly_and_stays_charged() -> None:
+    """By dp_accounting's PLD; what it did not use is not returned, since that would be an adaptive choice."""
+    cost = Cost.of(PureEvent(0.2), 20) + Cost.of_mu(0.3)
+    plan = Plan((Planned("bits", Cost.of(PureEvent(0.2)), 20), Planned("counts", Cost.of_mu(0.3))))
+    ledger = Ledger(epsilon=cost.epsilon(1e-6) * 1.0001, delta=1e-6)
+    assert not ledger._filter_admits(cost)
+    assert ledger.preview(plan).fits
+    with ledger.reserve(plan) as door:
+        door.release([1, 0], 1, RandomizedResponse(epsilon=0.2), "bits")
+    assert ledger.spent.cost.gaussian == cost.gaussian
+    assert dict(ledger.spent.cost.events) == dict(cost.events)
+    for more in (Cost.of_mu(1e-3), Cost.of(PureEvent(1e-3))):
+        with pytest.raises(BudgetExceeded):
+            ledger.charge(more, "more")
+
+
+def test_choosing_the_noise_by_earlier_results_cannot_beat_the_filter() -> None:
+    """Two continuations of one first release, each of which alone composes to the budget: an adaptive choice does not.
+
+    Taking the pure one when the first loss is large, the Gaussian one else, doubles delta; so not both are admitted.
+    """
+    first, gaussian, pure = Cost.of_mu(0.01184), Cost.of_mu(0.2364), Cost.of(PureEvent(0.9606))
+    for second in (gaussian, pure):
+        assert (first + second).epsilon(1e-6) == pytest.approx(1.0, rel=0.01)
+    ledger = Ledger(epsilon=1.01, delta=1e-6)
+    ledger.charge(first, "first")
+    with pytest.raises(BudgetExceeded):
+        ledger.charge(pure, "pure")
+    ledger.charge(gaussian, "gaussian")
+
+
+def test_pure_budgets() -> None:
+    ledger = Ledger(epsilon=1, delta=0)
+    ledger.release(COUNTS, 1, Laplace(2.0), "half")
+    assert ledger.spent.epsilon == pytest.approx(0.5)
+    assert ledger.remaining.epsilon == pytest.approx(0.5)  # type: ignore[union-attr]
+    with pytest.raises(PrivacyError, match="delta"):
+        ledger.release(COUNTS, 1, Gaussian(100.0), "gaussian")
+    with pytest.raises(BudgetExceeded):
+        ledger.release(COUNTS, 1, Laplace(1.5), "too much")
+    ledger.release(COUNTS, 1, Laplace(2.0000001), "the other half")
+    with pytest.raises(BudgetExceeded, match="epsilon = "):
+        ledger.release(COUNTS, 1, Laplace(2.0), "a third half")
+    assert Ledger(epsilon=1, delta=0).remaining.epsilon == pytest.approx(1)  # type: ignore[union-attr]
+
+
+def test_a_pure_budget_that_is_exactly_spent() -> None:
+    ledger = Ledger(epsilon=1, delta=0)
+    ledger.charge(Cost.of(PureEvent(1.0)), "all")
+    assert ledger.remaining.epsilon == 0  # type: ignore[union-attr]
+
+
+def test_without_a_budget_everything_is_recorded_and_nothing_refused() -> None:
+    ledger = Ledger()
+    ledger.release(COUNTS, 1, Gaussian(0.01), "loud")
+    assert ledger.remaining is None
+    assert ledger.spent.mu == 100
+    assert "no budget" in repr(ledger)
+    assert Ledger(delta=1e-5).spent.delta == 1e-5
+
+
+def test_charges_that_arise_elsewhere() -> None:
+    ledger = budget(epsilon=3, filter="renyi")
+    ledger.charge(Cost.of(SampledGaussian(0.5, 0.01), 100), "sampled steps")
+    ledger.charge(Cost.of(Selection(Cost.of_mu(0.05), 3.0, 1.0)), "tuning")
+    assert [event.label for event in ledger.events] == ["sampled steps", "tuning"]
+    assert 0 < ledger.spent.epsilon <= 3
+    sampled = Cost.of(SampledGaussian(0.5, 0.01))
+    for cost in (sampled, Cost.of(Selection(sampled, 3.0, math.inf))):
+        with pytest.raises(PrivacyError, match="add-remove"):
+            budget(adjacency="replace").charge(cost, "x")
+    exact = budget()
+    exact.charge(Cost.of_mu(0.01), "first")
+    with pytest.raises(BudgetExceeded, match="renyi"):
+        exact.charge(sampled, "sampled")
+    assert budget().remaining is not None
+    only = budget()
+    only.charge(sampled, "a first charge is a plan of its own")
+    assert only.remaining.epsilon == 0  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "cost", [Cost(), Cost(-5, 1), Cost(5, -1), Cost.of(PureEvent(1.0), -1), Cost.of(Selection(Cost(-1), 2.0, 1.0))]
+)
+def test_costs_that_are_none_or_negative_are_refused(cost: Cost) -> None:
+    ledger = budget()
+    with pytest.raises(PrivacyError, match="positive"):
+        ledger.charge(cost, "x")
+    assert ledger.events == []
+
+
+def test_unit_and_adjacency_are_checked_for_models() -> None:
+    ledger = budget()
+    ledger.expect(unit="user", adjacency="add-remove")
+    with pytest.raises(PrivacyError, match="unit"):
+        ledger.expect(unit="entry", adjacency="add-remove")
+    with pytest.raises(PrivacyError, match="adjacency"):
+        ledger.expect(unit="user", adjacency="replace")
+
+
+# -- plans and reservations
+
+
+def plan_of(mu: float = 0.2) -> Plan:
+    return Plan.gaussian(mu, {"counts": 0.25, "steps": (0.75, 3)})
+
+
+def test_preview_costs_nothing() -> None:
+    ledger = budget()
+    preview = ledger.preview(plan_of())
+    assert preview.fits
+    assert preview.cost.mu == pytest.approx(0.2)
+    assert "75.0%" in str(preview)
+    assert "DOES NOT FIT" not in str(preview)
+    assert not ledger.preview(plan_of(2.0)).fits
+    assert "DOES NOT FIT" in str(ledger.preview(plan_of(2.0)))
+    assert ledger.spent.epsilon == 0
+    assert "-" in str(ledger.preview(Plan((Planned("bits", Cost.of(PureEvent(0.1))),))))
+
+
+def test_a_plan_is_set_aside_before_data_is_touched(url: str | None) -> None:
+    ledger = budget(url)
+    with pytest.raises(BudgetExceeded, match="the plan"), ledger.reserve(plan_of(2.0)):
+        pytest.fail("data would be touched here")
+    plan = plan_of()
+    with ledger.reserve(plan) as door:
+        assert ledger.spent.mu == pytest.approx(0.2)
+        assert ledger.open_reservations() == [door.id]
+        door.release(COUNTS, 1, plan.noise("counts", sensitivity=1), "counts")
+        door.release(COUNTS, 1, plan.noise("steps", sensitivity=1), "steps")
+        assert ledger.spent.mu == pytest.approx(0.2)
+    assert ledger.open_reservations() == []
+    assert ledger.spent.mu == pytest.approx(0.2 * math.sqrt(0.5))  # two steps were returned
+    assert [event.label for event in ledger.events] == ["counts", "steps"]
+    ledger.verify()
+
+
+def test_what_a_plan_did_not_declare_is_refused() -> None:
+    ledger, plan = budget(), plan_of()
+    with ledger.reserve(plan) as door:
+        with pytest.raises(PrivacyError, match="not in the plan"):
+            door.release(COUNTS, 1, Gaussian(100.0), "surprise")
+        with pytest.raises(PrivacyError, match="set aside"):
+            door.release(COUNTS, 1, Gaussian(1.0), "counts")
+        with pytest.raises(PrivacyError, match="set aside"):
+            door.release(COUNTS, 1, Laplace(1000.0), "counts")
+        door.release(COUNTS, 1, Gaussian(100.0), "counts")
+        with pytest.raises(PrivacyError, match="used up"):
+            door.release(COUNTS, 1, Gaussian(100.0), "counts")
+        assert len(ledger.events) == 1
+    with pytest.raises(PrivacyError, match="closed"):
+        door.release(COUNTS, 1, Gaussian(100.0), "steps")
+
+
+def test_a_fit_that_fails_returns_what_it_did_not_release() -> None:
+    ledger, plan = budget(), plan_of()
+    with pytest.raises(RuntimeError, match="out of memory"), ledger.reserve(plan) as door:
+        door.release(COUNTS, 1, plan.noise("counts", sensitivity=1), "counts")
+        raise RuntimeError("out of memory")
+    assert ledger.spent.mu == pytest.approx(0.1)
+
+
+def test_a_reservation_cannot_be_used_up_twice_by_forking(
+    tmp_path: Path, in_fork: Callable[[Callable[[], str]], str]
+) -> None:
+    ledger = budget(f"sqlite:///{tmp_path}/ledger.db")
+    plan = Plan.gaussian(0.2, {"all": 1.0})
+
+    def child() -> str:
+        return str(door.release(COUNTS, 1, plan.noise("all", sensitivity=1), "all").shape)
+
+    with ledger.reserve(plan) as door:
+        assert in_fork(child) == "(3,)"
+        with pytest.raises(PrivacyError, match="used up"):
+            door.release(COUNTS, 1, plan.noise("all", sensitivity=1), "all")
+    assert ledger.spent.mu == pytest.approx(0.2)
+
+
+def test_closing_twice_changes_nothing_and_an_unknown_reservation_is_an_error() -> None:
+    ledger = budget()
+    with ledger.reserve(plan_of()) as door:
+        pass
+    entries = ledger.entries
+    ledger.close(door.id)
+    assert ledger.entries == entries
+    with pytest.raises(PrivacyError, match="reservation"):
+        ledger.close("nonsense")
+
+
+# -- records
+
+
+def test_a_ledger_outlives_its_process(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    budget(url).release(COUNTS, 1, Gaussian(8.0), "monday")
+    for again in (Ledger(url), budget(url)):
+        assert again.epsilon == 1
+        assert again.spent.mu == 1 / 8
+    for wrong in ({"epsilon": 2}, {"delta": 1e-5}, {"unit": "entry"}, {"adjacency": "replace"}, {"notion": "dp"}):
+        with pytest.raises(PrivacyError, match=next(iter(wrong))):
+            Ledger(url, **wrong)  # type: ignore[arg-type]
+    other = Ledger(url, name="other", epsilon=5, delta=1e-7)
+    assert other.spent.epsilon == 0
+
+
+def test_settings_are_checked_before_anything_is_written(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    for wrong in (
+        {"epsilon": -1},
+        {"epsilon": math.nan},
+        {"delta": 1.0},
+        {"delta": -1},
+        {"unit": "x"},
+        {"adjacency": "flip"},
+        {"filter": "x"},
+        {"epsilon": 201},
+    ):
+        with pytest.raises(PrivacyError):
+            Ledger(url, **{"epsilon": 1, "delta": 1e-6, **wrong})  # type: ignore[arg-type]
+    assert not (tmp_path / "ledger.db").exists()
+    with pytest.raises(PrivacyError, match="delta"):
+        Ledger(url, epsilon=1)
+    with pytest.raises(PrivacyError, match="delta"):
+        Ledger(epsilon=1)
+    assert Ledger(url, epsilon=1, delta=1e-6).events == []
+
+
+@pytest.mark.parametrize("bad", ["ledger.db", "mysql://localhost/x"])
+def test_bad_urls(bad: str) -> None:
+    with pytest.raises(PrivacyError, match="url"):
+        Ledger(bad)
+
+
+def test_postgresql_without_its_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_driver(*_: object, **__: object) -> None:
+        raise ImportError("psycopg")
+
+    monkeypatch.setattr(sa, "create_engine", no_driver)
+    with pytest.raises(MissingExtra, match=r"discreet\[postgres\]"):
+        Ledger("postgresql://localhost/x")
+
+
+def test_export_is_json_and_complete() -> None:
+    ledger = budget()
+    ledger.release(COUNTS, 1, Gaussian(8.0), "x")
+    data = json.loads(json.dumps(ledger.to_json(), allow_nan=False))
+    assert [entry["kind"] for entry in data["entries"]] == ["open", "release"]
+    assert data["spent"]["mu"] == 1 / 8
+
+
+@pytest.mark.parametrize(
+    "tamper",
+    [
+        "update discreet_ledger_entry set body = replace(body, '8.0', '80.0') where seq = 2",
+        "delete from discreet_ledger_entry where seq = 2",
+        "delete from discreet_ledger_entry where seq = 3",
+        """update discreet_ledger set state = replace(state, '"seq":3', '"seq":4')""",
+    ],
+)
+def test_an_edited_record_is_found(tamper: str, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    ledger = budget(url)
+    ledger.release(COUNTS, 1, Gaussian(8.0), "one")
+    ledger.release(COUNTS, 1, Gaussian(80.0), "two")
+    ledger.verify()
+    with sa.create_engine(url).begin() as connection:
+        assert connection.exec_driver_sql(tamper).rowcount == 1
+    with pytest.raises(PrivacyError, match="ledger"):
+        Ledger(url).verify()
+
+
+def test_a_copy_of_a_ledger_could_spend_twice_so_there_is_none() -> None:
+    with pytest.raises(PrivacyError, match="pickled"):
+        pickle.dumps(budget())
+
+
+@pytest.mark.parametrize("url", [None, "sqlite://", "sqlite:///:memory:"])
+def test_a_ledger_in_memory_does_not_cross_a_fork(url: str | None, in_fork: Callable[[Callable[[], str]], str]) -> None:
+    ledger = budget(url)
+
+    def child() -> str:
+        try:
+            ledger.release(COUNTS, 1, 8.0, "again")
+        except PrivacyError as error:
+            return str(error)
+        return "released"
+
+    assert "forked" in in_fork(child)
+
+
+def test_seeded_noise_stamps_everything_it_touches(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    first = budget(url, noise_source=InsecureSeededNoise(1)).release(COUNTS, 1, 8.0, "x")
+    second = budget(url, name="b", noise_source=InsecureSeededNoise(1)).release(COUNTS, 1, 8.0, "x")
+    assert (first == second).all()
+    reopened = Ledger(url)
+    assert not reopened.spent.holds
+    assert str(reopened.spent).startswith("NOT PRIVATE")
+    assert "NOT PRIVATE" in str(reopened.statement())
+    assert not reopened.preview(plan_of(0.01)).after.holds

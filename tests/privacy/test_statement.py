@@ -1,0 +1,169 @@
+"""Statements: what they say, what changes in them are found, who signed them."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from discreet import Gaussian, Laplace, Ledger, Statement
+from discreet.errors import PrivacyError
+from discreet.privacy import Cost, InsecureSeededNoise, PureEvent
+from discreet.privacy.statement import _digest
+
+
+def ledger_with_two_releases() -> Ledger:
+    ledger = Ledger(epsilon=1, delta=1e-6)
+    ledger.release(np.array([5, 3]), 1, Gaussian(10.0), "clicks <b>per item</b>")
+    ledger.release(np.eye(2, dtype=int), 1, Gaussian(10.0, symmetric=True), "pairs")
+    return ledger
+
+
+@pytest.fixture(scope="module")
+def statement() -> Statement:
+    public = {"catalogue": "given by the caller", "value range": "1 to 5"}
+    return ledger_with_two_releases().statement(title="Shop & co", public_inputs=public)
+
+
+def test_markdown_says_what_a_reader_needs(statement: Statement) -> None:
+    text = str(statement)
+    parts = ["# Shop & co", str(statement.guarantee), "| pairs | 2×2 | 1 | gaussian std 10, symmetric | 50.0% |"]
+    parts += ["AES-256-CTR", "catalogue: given by the caller", "## Not covered", "tuning", "Metrics"]
+    for part in [*parts, statement.digest, "dp-accounting", "NumPy".lower()]:
+        assert part in text
+
+
+def test_html_is_a_page_with_a_chart_and_escapes_labels(statement: Statement) -> None:
+    page = statement.html()
+    assert page.startswith("<!doctype html>")
+    assert "clicks &lt;b&gt;per item&lt;/b&gt;" in page
+    assert "Shop &amp; co" in page
+    assert page.count("<svg") == 2
+    assert 'width="80.0"' in page  # half of the budget each
+    assert 'class="holds"' in page
+    assert statement._repr_html_() == page
+    assert statement._repr_markdown_() == str(statement)
+
+
+def test_the_certificate_is_complete_and_carries_no_times_of_releases(statement: Statement) -> None:
+    data = json.loads(statement.json())
+    for key in (
+        "format",
+        "versions",
+        "guarantee",
+        "releases",
+        "public_inputs",
+        "covered",
+        "not_covered",
+        "digest",
+        "issued",
+    ):
+        assert key in data
+    assert {"unit", "adjacency", "notion", "epsilon", "delta", "mu", "holds"} <= set(data["guarantee"])
+    for release in data["releases"]:
+        assert {"label", "sensitivity", "noise", "source", "secure", "cost"} <= set(release)
+        assert "time" not in release
+
+
+def test_round_trip(statement: Statement) -> None:
+    again = Statement.parse(statement.json())
+    assert str(again) == str(statement)
+    assert again.guarantee == statement.guarantee
+    assert Statement.parse(statement.json(indent=None).encode()).digest == statement.digest
+
+
+def forged(statement: Statement, change: Callable[[dict[str, Any]], object]) -> str:
+    """A certificate changed by someone who also recomputed its digest."""
+    data = json.loads(statement.json())
+    change(data)
+    data["digest"] = _digest({key: value for key, value in data.items() if key != "digest"})
+    return json.dumps(data)
+
+
+def test_a_changed_certificate_is_refused(statement: Statement) -> None:
+    data = json.loads(statement.json())
+    data["public_inputs"]["catalogue"] = "observed"
+    with pytest.raises(PrivacyError, match="digest"):
+        Statement.parse(json.dumps(data))
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda c: c["guarantee"].update(epsilon=0.1), "releases give"),
+        (lambda c: c.update(sentence="Perfectly private."), "sentence"),
+        (lambda c: c["guarantee"]["cost"].update(gaussian="1"), "releases give"),
+        (lambda c: c["releases"][0]["noise"].update(std=100.0), "does not cost"),
+        (lambda c: c["releases"][0].update(sensitivity=0.1), "does not cost"),
+        (lambda c: c["releases"].append(c["releases"][0]), "cost more"),
+        (lambda c: c["releases"][0].update(secure=False), "insecure"),
+        (lambda c: c["releases"][0].pop("cost"), "malformed"),
+        (lambda c: c["releases"][0].pop("noise"), "malformed"),
+        (lambda c: c["releases"][0]["noise"].update(kind="hope"), "kind"),
+        (lambda c: c.update(format=2), "format"),
+        (lambda c: c["guarantee"].pop("unit"), "malformed"),
+    ],
+)
+def test_a_forgery_that_contradicts_itself_is_refused(statement: Statement, change: Any, named: str) -> None:
+    with pytest.raises(PrivacyError, match=named):
+        Statement.parse(forged(statement, change))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", "{}", '{"digest": "x"}'])
+def test_what_is_not_a_certificate_is_refused(text: str) -> None:
+    with pytest.raises(PrivacyError, match="not a certificate"):
+        Statement.parse(text)
+
+
+def test_signatures(statement: Statement) -> None:
+    key, other = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
+    signed = statement.sign(key)
+    signed.verify(key.public_key())
+    Statement.parse(signed.json()).verify(key.public_key())
+    with pytest.raises(PrivacyError, match="signature"):
+        signed.verify(other.public_key())
+    with pytest.raises(PrivacyError, match="not signed"):
+        statement.verify(key.public_key())
+    edited = Statement({**signed.certificate, "sentence": "Perfectly private."})  # digest and signature as they were
+    with pytest.raises(PrivacyError, match="signature"):
+        edited.verify(key.public_key())
+    broken = Statement({**signed.certificate, "signature": {"value": "zz"}})
+    with pytest.raises(PrivacyError, match="signature"):
+        broken.verify(key.public_key())
+
+
+def test_statements_of_every_kind_of_ledger() -> None:
+    empty = Ledger().statement()
+    assert "none drawn" in str(empty)
+    assert Statement.parse(empty.json()).guarantee.epsilon == 0
+    mixed = Ledger(epsilon=9, delta=1e-6)
+    mixed.release(np.array([5, 3]), 1, Gaussian(10.0), "counts")
+    mixed.release(np.array([5, 3]), 1, Laplace(10.0), "more")
+    mixed.charge(Cost.of(PureEvent(0.1)), "bits flipped by users")
+    text = str(mixed.statement())
+    assert "100.0% of mu²" in text
+    assert "50.0% of epsilon" in text
+    assert "charged elsewhere" in text
+    assert "fixed in advance" in text
+    assert "fixed in advance" in mixed.statement().html()
+    assert Statement.parse(mixed.statement().json()).guarantee == mixed.spent
+    seeded = Ledger(epsilon=1, delta=1e-6, noise_source=InsecureSeededNoise(0))
+    seeded.release([1], 1, 10.0, "x")
+    assert 'class="void"' in seeded.statement().html()
+    assert not Statement.parse(seeded.statement().json()).guarantee.holds
+    dp = Ledger(epsilon=1, delta=1e-6, notion="dp")
+    dp.release([1], 1, 10.0, "x")
+    assert "for each person" not in str(dp.statement())
+
+
+def test_statements_with_open_reservations_state_what_is_charged() -> None:
+    from discreet import Plan
+
+    ledger = Ledger(epsilon=1, delta=1e-6)
+    plan = Plan.gaussian(0.2, {"a": (1.0, 4)})
+    with ledger.reserve(plan) as door:
+        door.release([1], 1, plan.noise("a", sensitivity=1), "a")
+        statement = ledger.statement()
+    assert Statement.parse(statement.json()).guarantee.mu == pytest.approx(0.2)
