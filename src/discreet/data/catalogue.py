@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from discreet.data.columns import guess
 from discreet.data.frames import to_library
-from discreet.data.ids import Ids, typed
+from discreet.data.ids import Ids, storage, typed
 from discreet.errors import DataError, NotPublic
 
 if TYPE_CHECKING:
@@ -58,13 +58,18 @@ class Catalogue:
             item: The column of the ids; by default `item`, or one with a usual name such as movieId or id.
 
         Returns:
-            The items in the order given, with the other columns (titles, genres, ...) beside them.
+            The items in the order given (a set: sorted), with the other columns (titles, genres, ...) beside them.
         """
+        import pyarrow.compute as pc
+
         from discreet.data.sources import open_table
 
         if isinstance(items, Catalogue):
             return items
         tabular = hasattr(items, "columns") or hasattr(items, "column_names")
+        if isinstance(items, set | frozenset):  # whose order is nobody's choice
+            ids = Ids(items, "items")
+            return cls(Ids(ids.to_arrow().take(pc.array_sort_indices(storage(ids.to_arrow())))))
         if not (tabular or isinstance(items, str | os.PathLike)):
             return cls(items)
         table = open_table(items)

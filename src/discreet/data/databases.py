@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -60,7 +60,7 @@ def _columns(connection: Any, query: str) -> dict[str, str]:
     return {row[0]: row[1] for row in connection.execute(f"DESCRIBE {query}").fetchall()}
 
 
-def _stream(connection: Any, query: str, what: str, advice: str) -> Iterator[pa.RecordBatch]:
+def _stream(connection: Any, query: str, what: str, advice: str) -> Generator[pa.RecordBatch, None, None]:
     def batches() -> Iterator[pa.RecordBatch]:
         with _explained(what, advice):
             reader = _reader(connection.sql(query))
@@ -119,7 +119,7 @@ def text_files(paths: list[str], kind: str) -> sources.Table:
     with _explained(what, advice):
         found = _columns(connection, f"SELECT * FROM {reader}({listed}{options})")
 
-    def stream(names: list[str]) -> Iterator[pa.RecordBatch]:
+    def stream(names: list[str]) -> Generator[pa.RecordBatch, None, None]:
         # Text has no types: ids are taken as they are written, see `ids.typed`. JSON tells numbers from
         # strings, but the guess of a date, a UUID or a float from a sample must not change an id either.
         kinds = {name: found[name] for name in names}
@@ -164,7 +164,7 @@ def select(statement: str, connection: Any) -> sources.Table:
     with _explained("the SELECT", advice):
         found = _columns(database, body)
 
-    def stream(names: list[str]) -> Iterator[pa.RecordBatch]:
+    def stream(names: list[str]) -> Generator[pa.RecordBatch, None, None]:
         asked = [_cast(name, found[name], at < 2) for at, name in enumerate(names)]
         batches = _stream(database, f"SELECT {', '.join(asked)} FROM ({body}) AS t", "the SELECT", advice)
         return (_with_uuids(batch, found) for batch in batches)
@@ -177,7 +177,7 @@ def relation(source: Any, what: str) -> sources.Table:
     advice = "Run the relation by itself to see what is wrong with it"
     found = dict(zip(source.columns, map(str, source.types), strict=True))
 
-    def stream(names: list[str]) -> Iterator[pa.RecordBatch]:
+    def stream(names: list[str]) -> Generator[pa.RecordBatch, None, None]:
         def batches() -> Iterator[pa.RecordBatch]:
             with _explained(what, advice):
                 asked = [_cast(name, found[name], at < 2) for at, name in enumerate(names)]
@@ -229,7 +229,7 @@ def _from_sqlalchemy(statement: str, connection: Any) -> sources.Table:
         close()
         raise DataError("source: the statement gives no rows; a SELECT is needed")
 
-    def stream(wanted: list[str]) -> Iterator[pa.RecordBatch]:
+    def stream(wanted: list[str]) -> Generator[pa.RecordBatch, None, None]:
         at = [names.index(name) for name in wanted]
         kinds: dict[str, Any] = {}
         with explained():

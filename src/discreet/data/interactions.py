@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from discreet.data.catalogue import Catalogue, observed_items_are_public
 from discreet.data.columns import check_range, inner_range
+from discreet.data.description import Description, describe
 from discreet.data.frames import to_library
 from discreet.data.ids import Ids, smallest_unsigned
 from discreet.errors import DataError, NotPublic
@@ -47,25 +47,6 @@ class ByItem:
     values: NDArray[np.float32]
 
 
-class Description(dict[str, Any]):
-    """Exact numbers about private data, for the owner's eyes. Prints as a table."""
-
-    def __str__(self) -> str:
-        width = max(map(len, self), default=0)
-        lines = [f"{name:<{width}}  {_shown(value)}" for name, value in self.items()]
-        return "\n".join(["For the owner's eyes: exact numbers about private data.", *lines])
-
-    __repr__ = __str__
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_shown(part)}" for name, part in value.items())
-    if isinstance(value, float):
-        return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Interactions:
     """A table of users, items and values, checked and numbered; each (user, item) pair at most once.
@@ -96,6 +77,19 @@ class Interactions:
     implicit: bool = False
     report: Report = field(default_factory=Report)
     time_type: Any = None
+
+    def __post_init__(self) -> None:
+        lengths = {len(array) for array in (self.indices, self.values, self.times) if array is not None}
+        if len(lengths) != 1 or len(self.indptr) != self.n_users + 1 or int(self.indptr[-1]) not in lengths:
+            raise DataError(
+                f"indptr, indices, values: arrays of {len(self.indptr)}, {len(self.indices)} and {len(self.values)} "
+                f"entries do not fit {self.n_users} users; make Interactions with discreet.read"
+            )
+        for name in ("indptr", "indices", "values", "times"):  # shared by all parts of a table, so never written to
+            if getattr(self, name) is not None:
+                view = getattr(self, name).view()
+                view.flags.writeable = False
+                object.__setattr__(self, name, view)
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -235,11 +229,19 @@ class Interactions:
             "rating": pa.array(self.values),
         }
         if self.times is not None:
-            times = pa.array(self.times)
-            if self.time_type is not None and pa.types.is_date32(self.time_type):
-                times = times.cast(pa.int32())
-            columns["timestamp"] = times if self.time_type is None else times.cast(self.time_type)
+            columns["timestamp"] = self.moments(slice(None))
         return pa.table(columns)
+
+    def moments(self, at: Any) -> pa.Array:
+        """Times in the type they had in the source, at some positions."""
+        import pyarrow as pa
+
+        if self.times is None:
+            raise DataError("this table has no times")
+        times = pa.array(self.times[at])
+        if self.time_type is None:
+            return times
+        return times.cast(pa.int32() if pa.types.is_date32(self.time_type) else times.type).cast(self.time_type)
 
     def to_frame(self, library: str | None = None) -> Any:
         """A data frame with the columns user, item, rating and, where there are times, timestamp.
@@ -326,31 +328,7 @@ class Interactions:
 
     def describe(self) -> Description:
         """Counts and distributions, for the owner: exact numbers about private data, not to be published."""
-        per_user = np.diff(self.indptr)
-        per_item = np.bincount(self.indices, minlength=self.n_items)
-        cells = self.n_users * self.n_items
-        described: dict[str, Any] = {
-            "interactions": len(self),
-            "users": self.n_users,
-            "items": self.n_items,
-            "items with interactions": int((per_item > 0).sum()),
-            "density": len(self) / cells if cells else 0.0,
-            "per user": _spread(per_user),
-            "per item": _spread(per_item),
-            "values": _spread(self.values) | {"std": float(self.values.std(dtype=np.float64)) if len(self) else 0.0},
-        }
-        if self.times is not None and len(self):
-            times = self.to_arrow().column("timestamp")
-            at = int(self.times.argmin()), int(self.times.argmax())
-            described["times"] = {"from": str(times[at[0]]), "to": str(times[at[1]])}
-        described |= {f"public {name}": text for name, text in self.public_inputs.items()}
-        described["source"] = self.report.source
-        if self.report.columns:
-            described["columns"] = self.report.columns + (" (guessed)" if self.report.guessed else "")
-        for name in ("rows", "dropped", "clipped", "unknown", "repeated"):
-            if getattr(self.report, name):
-                described[f"{name} when read"] = getattr(self.report, name)
-        return Description(described)
+        return describe(self)
 
     # On disk
 
@@ -366,11 +344,3 @@ class Interactions:
         from discreet.data.storage import load
 
         return load(folder)
-
-
-def _spread(numbers: Array) -> dict[str, float]:
-    if not len(numbers):
-        return {}
-    low, high = float(numbers.min()), float(numbers.max())
-    mean, median = float(numbers.mean(dtype=np.float64)), float(np.median(numbers))
-    return {"min": low, "median": median, "mean": mean, "max": high}

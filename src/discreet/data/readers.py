@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -126,8 +126,9 @@ def _rows(
     table: sources.Table, columns: Columns, cleaner: Cleaner, assembler: Assembler, finish: Callable[[], Rows]
 ) -> Rows:
     """Stream the table through the cleaner into compressed rows."""
-    with Bar(f"reading {table.what}", table.rows) as bar:
-        for batch in table.stream(columns.names):
+    # Closed before the connection is, if a row is refused: the next batch may be on its way in a thread.
+    with Bar(f"reading {table.what}", table.rows) as bar, closing(table.stream(columns.names)) as batches:
+        for batch in batches:
             cells = cleaner(batch)
             if len(cells[0]):
                 assembler.add(*cells)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -36,7 +36,7 @@ class Table:
 
     what: str  # for people
     names: Sequence[str]
-    stream: Callable[[list[str]], Iterator[pa.RecordBatch]]
+    stream: Callable[[list[str]], Generator[pa.RecordBatch, None, None]]  # of these columns
     rows: int | None = None  # where it is known beforehand
     untyped_ids: bool = False  # a text file: ids arrive as they are written
     library: str | None = None  # the data frame library of the source, if it is one
@@ -67,14 +67,14 @@ def open_table(source: Any, connection: Any = None) -> Table:
     return from_frame(source)
 
 
-def sliced(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def sliced(batches: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
     """Cut large batches, so that whatever follows needs little memory at a time; leave out empty ones."""
     for batch in batches:
         for start in range(0, batch.num_rows, BATCH):
             yield batch.slice(start, BATCH)
 
 
-def prefetched(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def prefetched(batches: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
     """Decode the next batch while the last one is being indexed."""
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(next, batches, None)
@@ -129,7 +129,7 @@ def _from_parquet(paths: list[str]) -> Table:
         except (pa.ArrowInvalid, OSError) as error:
             raise DataError(f"source: {path!r} is not a whole parquet file ({error}); fetch it again") from None
 
-    def stream(names: list[str]) -> Iterator[pa.RecordBatch]:
+    def stream(names: list[str]) -> Generator[pa.RecordBatch, None, None]:
         for path in paths:
             file = opened(path)
             lost = [name for name in names if name not in file.schema_arrow.names]
@@ -163,7 +163,7 @@ def from_sparse(matrix: Any) -> Table:
         raise DataError(f"source: a two-dimensional sparse matrix is needed, not {type(matrix).__name__}")
     entries = matrix.tocoo()
 
-    def stream(names: list[str]) -> Iterator[pa.RecordBatch]:
+    def stream(names: list[str]) -> Generator[pa.RecordBatch, None, None]:
         columns = {"user": entries.row, "item": entries.col, "value": entries.data}
         whole = [pa.array(columns[name].astype(np.int64) if name != "value" else entries.data) for name in names]
         yield from sliced([pa.RecordBatch.from_arrays(whole, names=names)])
@@ -191,7 +191,7 @@ def from_tuples(rows: Iterable[Any]) -> Table:
             raise DataError(f"source: row {at} is {row!r}, but the first row has {len(names)} cells ({names})")
         return found
 
-    def stream(wanted: list[str]) -> Iterator[pa.RecordBatch]:
+    def stream(wanted: list[str]) -> Generator[pa.RecordBatch, None, None]:
         everything = (cells(row, at) for at, row in enumerate(chain([first], remaining), start=1))
         kinds: dict[str, pa.DataType] = {}
         while block := list(islice(everything, BATCH)):
@@ -252,7 +252,7 @@ def from_frame(source: Any) -> Table:
         return Table(what, reader.schema.names, lambda names: sliced(_from_reader(reader, names)), library="pyarrow")
     names = frame.collect_schema().names() if isinstance(frame, nw.LazyFrame) else frame.columns
 
-    def stream(wanted: list[str]) -> Iterator[pa.RecordBatch]:
+    def stream(wanted: list[str]) -> Generator[pa.RecordBatch, None, None]:
         chosen = frame.select(wanted)
         if isinstance(chosen, nw.LazyFrame):
             try:
