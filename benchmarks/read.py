@@ -122,7 +122,10 @@ def main() -> None:
     arguments = parser.parse_args()
     beside = arguments.pandas or arguments.rows <= 10_000_000
     with tempfile.TemporaryDirectory() as name:
+        start = time.perf_counter()
         small, files = write(Path(name), arguments.rows)
+        print(f"{arguments.rows:,} rows generated and written in {time.perf_counter() - start:.0f} s", end="")
+        print(" (at most 60)" if beside else "")
         for order, path in files.items():
             runs: dict[str, list[dict[str, float]]] = {"pandas": [], "discreet": []}
             for _ in range(arguments.repeats):

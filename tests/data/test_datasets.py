@@ -94,6 +94,18 @@ def test_movielens_100k(tmp_path: Path) -> None:
     assert every.n_items == 3
 
 
+def test_movielens_folds(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {"u.data": U_DATA, "u.item": U_ITEM, "u1.test": U_DATA.splitlines(keepends=True)[1]}
+    archive = zipped(tmp_path / "ml-100k.zip", **files)
+    train, valid, test = discreet.datasets.movielens_folds("u1", source=archive)
+    assert (len(train), len(valid), len(test)) == (2, 0, 1)
+    assert test.history(186) == {302: 3.0}
+    with pytest.raises(DataError, match=r"u2\.test is not there"):
+        discreet.datasets.movielens_folds("u2", source=archive)
+    with pytest.raises(DataError, match="one of u1"):
+        discreet.datasets.movielens_folds("u9")
+
+
 def test_movielens_1m(tmp_path: Path) -> None:
     archive = zipped(tmp_path / "a.zip", **{"ml-1m__ratings.dat": RATINGS_DAT, "ml-1m__movies.dat": MOVIES_1M})
     ratings = discreet.datasets.movielens("1m", source=archive)
@@ -460,6 +472,17 @@ def test_movielens_titles_on_real_data() -> None:
     ratings = discreet.datasets.movielens("1m")
     assert ratings.catalogue.column("title")[0] == "Toy Story (1995)"
     assert discreet.datasets.movielens("1m", items="all").n_items == 3_883
+
+
+@pytest.mark.parametrize(("name", "size"), [("u1", 20_000), ("u5", 20_000), ("ua", 9_430), ("ub", 9_430)])
+def test_folds_on_real_data(name: str, size: int) -> None:
+    table = pq.read_table(real("ml-100k.parquet"))
+    train, valid, test = discreet.datasets.movielens_folds(name)
+    assert (len(train), len(valid), len(test)) == (100_000 - size, 0, size)
+    marked = table["fold"].to_numpy() == int(name[1]) if name[1].isdigit() else table[f"{name}_test"].to_numpy() == 1
+    cells = table["user"].to_numpy().astype(int) * 2000 + table["item"].to_numpy()
+    found = test.to_arrow()
+    assert set(found["user"].to_numpy() * 2000 + found["item"].to_numpy().astype(int)) == set(cells[marked])
 
 
 def test_the_format_of_movielens_10m_on_real_data(tmp_path: Path) -> None:

@@ -57,14 +57,14 @@ def list_(as_json: Json = False) -> None:
 @app.command()
 def fetch(name: Name, as_json: Json = False) -> None:
     """Download a data set into DISCREET_DATA, or the platform's cache, unless it is at hand."""
-    from discreet.data import archives, datasets
+    from discreet.data import archives, published
 
     try:
-        data = datasets.find(name)
+        data = published.find(name)
         archives.tell_licence(data.name, data.licence)
         found = data.where()
         if found is None and not data.downloads:
-            raise datasets.cannot_download(data)
+            raise published.cannot_download(data)
         paths = [found] if found is not None else [archives.download(source) for source in data.downloads]
     except DiscreetError as error:
         raise _fail(error) from None

@@ -58,7 +58,9 @@ class Close:
             wider = np.zeros(min(max(end - start, 2 * len(self._seen)), WIDEST), dtype=bool)
             wider[self._low - start : self._low - start + len(self._seen)] = self._seen
             self._low, self._seen = start, wider
-        local = (ids - ids.dtype.type(low)).astype(np.int32)
+        # In 64 bits, where nothing overflows: the difference of two 8-bit integers may have 9.
+        wide = np.uint64 if ids.dtype == np.uint64 else np.int64
+        local = np.subtract(ids, wide(low), dtype=wide).astype(np.int32)
         self._seen[low - self._low : stop - self._low][local] = True
         self._spans.append((low, stop))
         return local, stop - low
