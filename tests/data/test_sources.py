@@ -4,7 +4,6 @@ import gzip
 import json
 import shutil
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -134,45 +133,70 @@ def expected() -> discreet.Interactions:
     )
 
 
-@pytest.mark.parametrize("kind", SOURCES)
-def test_every_source_gives_the_same(kind: str, tmp_path: Path, expected: discreet.Interactions) -> None:
-    ratings = discreet.read(SOURCES[kind](tmp_path), **PUBLIC)
-    assert ratings == expected
-    assert ratings.indices.dtype == np.uint8
-    assert ratings.indptr.dtype == np.int64
-    assert ratings.values.dtype == np.float32
-    assert ratings.users.to_list() == list(range(N_USERS))
+def in_sqlite(folder: Path, request: pytest.FixtureRequest) -> tuple[str, Any]:
+    return SELECT, sqlite_url(folder)
 
 
-def connections(folder: Path) -> Iterator[tuple[str, Any]]:
-    url = sqlite_url(folder)
-    database = duckdb_file(folder)
-    yield "SQLite URL", url
-    yield "SQLAlchemy engine", sa.create_engine(url, poolclass=sa.NullPool)
-    yield "DuckDB file", database
-    yield "DuckDB path", Path(database)
+def in_an_engine(folder: Path, request: pytest.FixtureRequest) -> tuple[str, Any]:
+    return SELECT, sa.create_engine(sqlite_url(folder), poolclass=sa.NullPool)
 
 
-def test_every_connection_gives_the_same(tmp_path: Path, expected: discreet.Interactions) -> None:
-    for kind, connection in connections(tmp_path):
-        assert discreet.read(SELECT, connection=connection, **PUBLIC) == expected, kind
-    with duckdb.connect() as connection:
-        connection.register("ratings", pa.table(COLUMNS))
-        assert discreet.read(SELECT, connection=connection, **PUBLIC) == expected
-    engine = sa.create_engine(f"sqlite:///{tmp_path / 'ratings.db'}", poolclass=sa.NullPool)
-    with engine.connect() as connection:
-        assert discreet.read(SELECT, connection=connection, **PUBLIC) == expected
-        assert not connection.closed  # it is the caller's
+def in_a_connection(folder: Path, request: pytest.FixtureRequest) -> tuple[str, Any]:
+    connection = sa.create_engine(sqlite_url(folder), poolclass=sa.NullPool).connect()
+    request.addfinalizer(connection.close)
+    return SELECT, connection
 
 
-def test_postgresql_gives_the_same(postgres_url: str, expected: discreet.Interactions) -> None:
-    engine = sa.create_engine(postgres_url)
+def in_a_duckdb_file(folder: Path, request: pytest.FixtureRequest) -> tuple[str, Any]:
+    return SELECT, duckdb_file(folder)
+
+
+def in_a_duckdb_connection(folder: Path, request: pytest.FixtureRequest) -> tuple[str, Any]:
+    connection = duckdb.connect()
+    request.addfinalizer(connection.close)
+    connection.register("ratings", pa.table(COLUMNS))
+    return SELECT, connection
+
+
+def in_postgresql(folder: Path, request: pytest.FixtureRequest) -> tuple[str, Any]:
+    url = request.getfixturevalue("postgres_url")
+    engine = sa.create_engine(url)
     with engine.begin() as connection:
         connection.execute(sa.text('CREATE TABLE ratings ("userId" bigint, "movieId" integer, rating numeric(3, 1))'))
         insert = sa.text("INSERT INTO ratings VALUES (:u, :i, :v)")
         connection.execute(insert, [dict(zip("uiv", row, strict=True)) for row in ROWS])
     engine.dispose()
-    assert discreet.read(SELECT, connection=postgres_url, **PUBLIC) == expected
+    return SELECT, url
+
+
+def in_spark(folder: Path, request: pytest.FixtureRequest) -> tuple[Any, None]:
+    sql = pytest.importorskip("pyspark.sql", reason="pyspark is not installed: pip install 'discreet[spark]'")
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java, which is not installed")
+    session = sql.SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+    request.addfinalizer(session.stop)
+    return session.createDataFrame(ROWS, list(COLUMNS)), None
+
+
+DATABASES = [
+    in_sqlite, in_an_engine, in_a_connection, in_a_duckdb_file, in_a_duckdb_connection, in_postgresql,
+    pytest.param(in_spark, marks=pytest.mark.filterwarnings("ignore")),  # pyspark's own warnings
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [*SOURCES, *DATABASES])
+def test_every_source_gives_the_same(
+    kind: Any, tmp_path: Path, request: pytest.FixtureRequest, expected: discreet.Interactions
+) -> None:
+    source, connection = (SOURCES[kind](tmp_path), None) if kind in SOURCES else kind(tmp_path, request)
+    ratings = discreet.read(source, connection=connection, **PUBLIC)
+    assert ratings == expected
+    assert ratings.indices.dtype == np.uint8
+    assert ratings.indptr.dtype == np.int64
+    assert ratings.values.dtype == np.float32
+    assert ratings.users.to_list() == list(range(N_USERS))
+    if isinstance(connection, sa.Connection):
+        assert not connection.closed  # it is the caller's
 
 
 def test_postgresql_types_come_back(postgres_url: str) -> None:
@@ -199,23 +223,6 @@ def test_postgresql_types_come_back(postgres_url: str) -> None:
 def test_postgresql_errors_are_explained(postgres_url: str, statement: str) -> None:
     with pytest.raises(discreet.errors.DataError, match="Correct the SELECT"):
         discreet.read(statement, connection=postgres_url)
-
-
-def spark_session() -> Any:
-    sql = pytest.importorskip("pyspark.sql", reason="pyspark is not installed: pip install 'discreet[spark]'")
-    if shutil.which("java") is None:
-        pytest.skip("Spark needs Java, which is not installed")
-    return sql.SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-
-
-@pytest.mark.filterwarnings("ignore")  # pyspark's own
-def test_spark_gives_the_same(expected: discreet.Interactions) -> None:
-    session = spark_session()
-    try:
-        frame = session.createDataFrame(ROWS, list(COLUMNS))
-        assert discreet.read(frame, **PUBLIC) == expected
-    finally:
-        session.stop()
 
 
 def test_row_order_does_not_matter() -> None:
