@@ -370,6 +370,8 @@ def test_a_ledger_outlives_its_process(tmp_path: Path) -> None:
     for wrong in ({"epsilon": 2}, {"delta": 1e-5}, {"unit": "entry"}, {"adjacency": "replace"}, {"notion": "dp"}):
         with pytest.raises(PrivacyError, match=next(iter(wrong))):
             Ledger(url, **wrong)  # type: ignore[arg-type]
+    with pytest.raises(PrivacyError, match="no ledger called 'other'"):
+        Ledger(url, name="other", create=False)
     other = Ledger(url, name="other", epsilon=5, delta=1e-7)
     assert other.spent.epsilon == 0
 

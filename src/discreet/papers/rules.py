@@ -23,7 +23,10 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 
     # At the optimum the order is near 1 + sqrt(log(1 / delta) / rho).
     guess = 0.5 * math.log(math.log(1 / delta) / rho)
-    return max(float(minimize_scalar(bound, bounds=(guess - 5, guess + 5), method="bounded", options={"xatol": 1e-10}).fun), 0.0)
+    return max(
+        float(minimize_scalar(bound, bounds=(guess - 5, guess + 5), method="bounded", options={"xatol": 1e-10}).fun),
+        0.0,
+    )
 
 
 def dpals_epsilon(rho_squared: float, delta: float) -> float:

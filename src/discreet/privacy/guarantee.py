@@ -24,9 +24,9 @@ _CHANGES = {
 _NOTIONS = {
     "joint-dp": (
         "joint differential privacy",
-        "whatever is published, or shown to everybody but that person",
+        "what is published, or shown to everybody but that person,",
     ),
-    "dp": ("differential privacy", "whatever is published"),
+    "dp": ("differential privacy", "what is published"),
 }
 SPENDABLE = 1 - 2.0**-40
 """Share of the largest mu^2 that calibration uses, so that parts of it still fit together after rounding up."""
@@ -142,7 +142,7 @@ class Guarantee:
             return f"NOT PRIVATE: {self.why_not} (the noise, were it sound, would give {numbers})."
         if math.isinf(self.epsilon):
             return f"NOT PRIVATE: no finite epsilon holds at delta = {round_up(self.delta)} (state it at a larger one)."
-        ratio = round_up(math.exp(min(self.epsilon, 700)), 3)
+        ratio = round_up(math.exp(self.epsilon), 3) if self.epsilon < 700 else "e^700"
         return (
             f"{self.unit.capitalize()}-level {name} with {numbers} ({self.adjacency}): had {_UNITS[self.unit]} "
             f"{_CHANGES[self.adjacency]}, no outcome in {seen} would have been more than {ratio} times as likely, or "

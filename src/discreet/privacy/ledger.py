@@ -86,6 +86,7 @@ class Ledger:
             for other kinds, "renyi" takes any kind, Poisson sampling and private selection included, and is a little
             looser for Gaussian noise.
         name: which of several ledgers in one database.
+        create: whether to begin a new ledger where there is none; else that is an error.
         noise_source: where the noise comes from; anything but the default is for tests.
 
     A ledger that exists is opened with its own settings: give them again, or leave them out.
@@ -102,6 +103,7 @@ class Ledger:
         notion: Notion | None = None,
         filter: Filter | None = None,
         name: str = "default",
+        create: bool = True,
         noise_source: NoiseSource | None = None,
     ) -> None:
         wanted: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "unit": unit, "adjacency": adjacency}
@@ -122,6 +124,8 @@ class Ledger:
         self._store = Store(url, name)
         with self._store.transaction() as transaction:
             if transaction.state.seq == 0:
+                if not create:
+                    raise PrivacyError(f"name: there is no ledger called {name!r} in this database")
                 if epsilon is not None and delta is None:
                     raise PrivacyError("delta: a new ledger with a budget needs one, e.g. delta=1e-6")
                 transaction.append("open", {"settings": settings, "name": name})

@@ -1,0 +1,109 @@
+"""`discreet doctor`: is everything here that is needed, and does the noise work on this machine?"""
+
+import os
+import platform
+import shutil
+from collections.abc import Callable
+from importlib import metadata, util
+from typing import Any
+
+import typer
+
+from discreet.cli.common import Json, pairs, show
+
+PACKAGES = ("discreet", "numpy", "scipy", "cryptography", "dp-accounting", "sqlalchemy", "duckdb", "pyarrow")
+EXTRAS = {
+    "postgres": "psycopg",
+    "plot": "matplotlib",
+    "spark": "pyspark",
+    "gpu": "torch",
+    "serve": "starlette",
+    "ann": "usearch",
+}
+
+
+def keystream_known_answer() -> bool:
+    """The counter-mode test vector of NIST SP 800-38A, section F.5.5, for the cipher behind all noise."""
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    key = bytes.fromhex("603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914dff4")
+    counter = bytes.fromhex("f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff")
+    encryptor = Cipher(algorithms.AES(key), modes.CTR(counter)).encryptor()
+    return (
+        encryptor.update(bytes.fromhex("6bc1bee22e409f96e93d7e117393172a")).hex() == "601ec313775789a5b7a7f504bbf3d228"
+    )
+
+
+def noise_has_its_law() -> bool:
+    """A million draws of each kind against their standard deviations; wrong once in 10^9 if all is well."""
+    import numpy as np
+
+    from discreet.privacy import Gaussian, GridArray, Laplace, SystemNoise
+
+    zeros, n = GridArray(np.zeros(10**6, np.int64), Gaussian(1.0).grid()), 10**6
+    normal = Gaussian(1.0).add(zeros, SystemNoise())
+    laplace = Laplace(1.0).add(zeros, SystemNoise())
+    checks = (
+        abs(normal.mean()) < 6.2 / n**0.5,
+        abs((normal**2).mean() - 1) < 6.2 * (2 / n) ** 0.5,
+        abs((laplace**2).mean() - 2) < 6.2 * (20 / n) ** 0.5,
+    )
+    return all(bool(check) for check in checks)
+
+
+def accountant_known_answer() -> bool:
+    """The noise of epsilon 1 at delta 1e-5, known to 60 digits."""
+    from discreet.privacy.accounting import gaussian_mu
+
+    return abs(gaussian_mu(1.0, 1e-5) - 0.26805112323) < 1e-8
+
+
+CHECKS: dict[str, Callable[[], bool]] = {
+    "keystream (AES-256-CTR known answer)": keystream_known_answer,
+    "noise (a million draws of each law)": noise_has_its_law,
+    "accountant (known answer)": accountant_known_answer,
+}
+
+
+def _blas() -> str:
+    import numpy as np
+
+    config: Any = np.show_config(mode="dicts")
+    blas = config.get("Build Dependencies", {}).get("blas", {})
+    return f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip()
+
+
+def doctor(as_json: Json = False) -> None:
+    """Check versions, optional parts, and that noise and accounting work on this machine.
+
+    Example: discreet doctor
+    """
+    from discreet.data.archives import folders
+
+    results = {name: check() for name, check in CHECKS.items()}
+    versions = {name: metadata.version(name) for name in PACKAGES}
+    extras = {name: util.find_spec(module) is not None for name, module in EXTRAS.items()}
+    machine = {
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "cores": os.cpu_count(),
+        "blas": _blas(),
+        "gpu": shutil.which("nvidia-smi") is not None,
+        "java": shutil.which("java") is not None,
+        "data": ", ".join(map(str, folders())),
+    }
+    words = {True: "[green]ok[/green]", False: "[red]FAILED[/red]"}
+    optional = {name: "installed" if there else f"pip install 'discreet\\[{name}]'" for name, there in extras.items()}
+    said = {name: ("yes" if value else "no") if isinstance(value, bool) else value for name, value in machine.items()}
+    show(
+        {"ok": all(results.values()), "checks": results, "versions": versions, "extras": extras, "machine": machine},
+        as_json,
+        pairs({name: words[good] for name, good in results.items()}),
+        "",
+        pairs({**versions, **said}),
+        "",
+        "optional parts:",
+        pairs(optional),
+    )
+    if not all(results.values()):
+        raise typer.Exit(1)

@@ -1,0 +1,113 @@
+"""`discreet ledger`: read and check a privacy ledger."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from discreet.cli.common import Json, pairs, show
+from discreet.errors import PrivacyError
+
+app = typer.Typer(help="Read and check a privacy ledger.", no_args_is_help=True)
+
+Where = Annotated[str, typer.Argument(help="A file (ledger.db), or sqlite:///… or postgresql://…")]
+Name = Annotated[str, typer.Option(help="Which ledger of the database.")]
+
+
+def _open(where: str, name: str) -> Any:
+    """A ledger that exists; looking at one must not create it."""
+    from discreet.privacy import Ledger
+
+    url = where if "://" in where else f"sqlite:///{where}"
+    if url.startswith("sqlite:///") and not Path(url.removeprefix("sqlite:///")).is_file():
+        raise PrivacyError(f"ledger: there is no file {url.removeprefix('sqlite:///')!r}")
+    return Ledger(url, name=name, create=False)
+
+
+@app.command("show")
+def show_(where: Where, name: Name = "default", as_json: Json = False) -> None:
+    """Show what was spent, on what, and what is left.
+
+    Example: discreet ledger show ledger.db
+    """
+    from rich.table import Table
+
+    from discreet.privacy.guarantee import round_down, round_up
+
+    ledger = _open(where, name)
+    spent, left = ledger.spent, ledger.remaining
+    table = Table("#", "what", "sensitivity", "noise", "mu", "when", box=None)
+    events = ledger.events
+    for event in events:
+        noise = event.body.get("noise", {"kind": "charged"})
+        size = next((f" {value:.6g}" for value in noise.values() if isinstance(value, float)), "")
+        mu = event.cost.mu
+        row = (
+            event.label,
+            f"{event.body.get('sensitivity', '-')}",
+            noise["kind"] + size,
+            "-" if mu is None else f"{mu:.6g}",
+        )
+        table.add_row(str(event.seq), *row, event.body["time"][:19])
+    rows = {
+        "budget": "none" if ledger.epsilon is None else f"epsilon {ledger.epsilon:g}",
+        "delta": round_up(ledger.delta),
+        "spent": f"epsilon {round_up(spent.epsilon)}",
+        "left": "-" if left is None else f"epsilon {round_down(left.epsilon)}",
+        "open reservations": ", ".join(ledger.open_reservations()) or "none",
+    }
+    data = {
+        "epsilon": ledger.epsilon,
+        "delta": ledger.delta,
+        "spent": spent.to_json(),
+        "remaining": None if left is None else left.to_json(),
+        "events": [{"seq": event.seq, "kind": event.kind, **event.body} for event in events],
+        "open_reservations": ledger.open_reservations(),
+    }
+    show(data, as_json, pairs(rows), "", table if events else "Nothing has been released.", "", str(spent))
+
+
+@app.command()
+def export(
+    where: Where,
+    name: Name = "default",
+    statement: Annotated[bool, typer.Option("--statement", help="The privacy statement instead of the log.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Print the whole log as JSON, or the privacy statement (markdown; with --json the certificate).
+
+    Example: discreet ledger export ledger.db > ledger.json
+    """
+    ledger = _open(where, name)
+    if not statement:
+        show(ledger.to_json(), True)
+    elif as_json:
+        typer.echo(ledger.statement().json())
+    else:
+        typer.echo(str(ledger.statement()))
+
+
+@app.command()
+def verify(where: Where, name: Name = "default", as_json: Json = False) -> None:
+    """Check that no entry was changed or removed, and that the total is the sum of the entries.
+
+    Example: discreet ledger verify ledger.db
+    """
+    ledger = _open(where, name)
+    ledger.verify()
+    count = len(ledger.entries)
+    show(
+        {"valid": True, "entries": count}, as_json, f"The ledger is intact: {count} entries, each chained to the last."
+    )
+
+
+@app.command()
+def close(where: Where, reservation: str, name: Name = "default", as_json: Json = False) -> None:
+    """Return what a reservation had left, after its process was killed.
+
+    Example: discreet ledger close ledger.db 5f2c…
+    """
+    ledger = _open(where, name)
+    ledger.close(reservation)
+    spent = ledger.spent
+    show({"spent": spent.to_json()}, as_json, f"Closed. Spent now: epsilon {spent.epsilon:.6g}.")

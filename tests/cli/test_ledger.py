@@ -1,0 +1,61 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from discreet import Gaussian, Ledger, Plan, Statement
+from tests.cli.test_account import run
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    file = tmp_path / "ledger.db"
+    ledger = Ledger(f"sqlite:///{file}", epsilon=1, delta=1e-6)
+    ledger.release([3, 4], 1, Gaussian(10.0), "clicks per item")
+    return str(file)
+
+
+def test_show(path: str) -> None:
+    text = run("ledger", "show", path)
+    for part in ("epsilon 1", "clicks per item", "gaussian 10", "open reservations"):
+        assert part in text
+    data = json.loads(run("ledger", "show", f"sqlite:///{path}", "--json"))
+    assert data["spent"]["mu"] == pytest.approx(0.1)
+    assert len(data["events"]) == 1
+    empty = Path(path).with_name("empty.db")
+    Ledger(f"sqlite:///{empty}")
+    assert "Nothing has been released" in run("ledger", "show", str(empty))
+
+
+def test_export(path: str) -> None:
+    assert len(json.loads(run("ledger", "export", path))["entries"]) == 2
+    assert run("ledger", "export", path, "--statement").startswith("# Privacy ledger")
+    assert Statement.parse(run("ledger", "export", path, "--statement", "--json")).guarantee.mu == pytest.approx(0.1)
+
+
+def test_verify(path: str) -> None:
+    assert "intact: 2 entries" in run("ledger", "verify", path)
+    assert json.loads(run("ledger", "verify", path, "--json")) == {"valid": True, "entries": 2}
+    import sqlite3
+
+    connection = sqlite3.connect(path)
+    connection.execute("update discreet_ledger_entry set body = replace(body, '10.0', '99.0') where seq = 2")
+    connection.commit()
+    connection.close()
+    assert "changed" in run("ledger", "verify", path, code=1)
+
+
+def test_close(path: str) -> None:
+    ledger = Ledger(f"sqlite:///{path}")
+    left_open = ledger.reserve(Plan.gaussian(0.1, {"a": 1.0}))
+    door = left_open.__enter__()  # as a killed process leaves it
+    assert door.id in run("ledger", "show", path).replace("\n", "")
+    assert "Closed" in run("ledger", "close", path, door.id)
+    assert ledger.spent.mu == pytest.approx(0.1)
+    assert "none with the id" in run("ledger", "close", path, "nonsense", code=1)
+
+
+def test_looking_never_creates(tmp_path: Path, path: str) -> None:
+    assert "no file" in run("ledger", "show", str(tmp_path / "other.db"), code=1)
+    assert not (tmp_path / "other.db").exists()
+    assert "no ledger called" in run("ledger", "show", path, "--name", "other", code=1)

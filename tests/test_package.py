@@ -1,0 +1,60 @@
+"""The package as a whole: quick to import, no extras, everything public documented."""
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+import discreet
+from discreet import errors
+
+HEAVY = (
+    "numpy",
+    "scipy",
+    "pandas",
+    "polars",
+    "pyarrow",
+    "duckdb",
+    "dp_accounting",
+    "sqlalchemy",
+    "torch",
+    "pyspark",
+    "matplotlib",
+)
+
+
+def test_import_is_quick_and_loads_nothing_heavy() -> None:
+    code = (
+        "import time, sys; t = time.perf_counter(); import discreet; d = time.perf_counter() - t; "
+        f"print(d, [m for m in {HEAVY} if m in sys.modules])"
+    )
+    runs = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        for _ in range(3)
+    ]
+    seconds, loaded = min(float(run.split(" ", 1)[0]) for run in runs), runs[0].split(" ", 1)[1].strip()
+    assert loaded == "[]"
+    assert seconds < 1
+
+
+def test_every_public_name_exists_and_is_documented() -> None:
+    assert set(discreet.__all__) <= set(dir(discreet))
+    for name in discreet.__all__:
+        thing = getattr(discreet, name)
+        assert inspect.ismodule(thing) or not callable(thing) or inspect.getdoc(thing), name
+    for module in (discreet.privacy, errors):
+        for name in module.__all__:
+            assert inspect.getdoc(getattr(module, name)), f"{module.__name__}.{name}"
+
+
+def test_unknown_names_are_attribute_errors() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        discreet.nonsense  # noqa: B018
+
+
+def test_a_missing_extra_is_named() -> None:
+    error = errors.MissingExtra("a plot", "plot")
+    assert error.extra == "plot"
+    assert "pip install 'discreet[plot]'" in str(error)
+    assert isinstance(error, ImportError)
