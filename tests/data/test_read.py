@@ -133,6 +133,28 @@ def test_ids_in_text_are_integers_only_if_all_are_written_so(tmp_path: Path, wri
     assert discreet.read(tmp_path / "r.csv").users.to_list() == sorted(read)
 
 
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_what_a_sample_does_not_show(kind: str, tmp_path: Path) -> None:
+    """Whole numbers and integer ids for 50,000 rows, then half a star, a string, and a time."""
+    rows = [(n, n % 100, 1 + n % 5) for n in range(50_000)]
+    if kind == "csv":
+        text = "user,item,rating\n" + "".join(f"{u},{i},{v}\n" for u, i, v in rows) + "50000,zz,4.5\n"
+    else:
+        text = "".join(f'{{"user": {u}, "item": {i}, "rating": {v}}}\n' for u, i, v in rows)
+        text += '{"user": 50000, "item": 7, "rating": 4.5}\n'
+    (tmp_path / f"r.{kind}").write_text(text)
+    ratings = discreet.read(tmp_path / f"r.{kind}")
+    assert ratings.history(50_000) == ({"zz": 4.5} if kind == "csv" else {7: 4.5})
+    assert len(ratings) == 50_001
+
+
+def test_numbers_in_a_catalogue_of_text_are_numbers(tmp_path: Path) -> None:
+    (tmp_path / "m.csv").write_text("year,movieId,title\n1999,07,A\n2001,8,B\n")
+    catalogue = discreet.Catalogue.read(tmp_path / "m.csv")
+    assert catalogue.ids.to_list() == ["07", "8"]
+    assert catalogue.column("year") == [1999, 2001]
+
+
 def test_strings_in_json_stay_strings(tmp_path: Path) -> None:
     ids = ["2024-01-01", "00000000-0000-0000-0000-000000000002", "12"]
     (tmp_path / "r.jsonl").write_text("".join(f'{{"user": "{one}", "item": 1, "rating": 2}}\n' for one in ids))
@@ -493,6 +515,10 @@ def test_connections_that_cannot_be(tmp_path: Path) -> None:
         discreet.read(ROWS, connection="sqlite://")
     with pytest.raises(DataError, match="gives no rows"):
         discreet.read("CREATE TABLE t (a int)", connection="sqlite://")
+
+
+def test_a_select_with_a_comment_at_its_end() -> None:
+    assert len(discreet.read("SELECT 1 AS user, 2 AS item -- that is all")) == 1
 
 
 def test_sums_and_counts_by_duckdb_are_wide_integers() -> None:

@@ -217,6 +217,18 @@ def test_postgresql_types_come_back(postgres_url: str) -> None:
     assert ratings.history(ratings.users[1]) == {"å": 3.0}  # the latest, though it is not the last row
 
 
+def test_statements_reach_postgresql_as_they_are(postgres_url: str) -> None:
+    """Casts, colons and percent signs are SQL, not parameters; the caller's connection stays as it is."""
+    engine = sa.create_engine(postgres_url)
+    statement = "SELECT 'a:b :c' AS user, '7'::int AS item, 2.5 AS rating WHERE 'axb' LIKE '%x%' AND 10 % 3 = 1"
+    with engine.connect() as connection:
+        before = dict(connection.get_execution_options())
+        ratings = discreet.read(statement, connection=connection)
+        assert dict(connection.get_execution_options()) == before
+    engine.dispose()
+    assert ratings.history("a:b :c") == {7: 2.5}
+
+
 @pytest.mark.parametrize(
     "statement", ["SELEC userId FROM ratings", "SELECT nothing FROM ratings", "SELECT * FROM none"]
 )

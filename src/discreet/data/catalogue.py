@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.data.columns import guess
+from discreet.data.columns import Wanted, guess
 from discreet.data.frames import to_library
 from discreet.data.ids import Ids, storage, typed
 from discreet.errors import DataError, NotPublic
@@ -77,7 +77,7 @@ class Catalogue:
         column = item if item in names else guess("item", names) or ("id" if "id" in names else None)
         if column is None:
             raise DataError(f"items: none of the columns {names} looks like the item; name it with item=")
-        whole = _whole(table.stream([column, *(name for name in names if name != column)]))
+        whole = _whole(table.stream(Wanted(names, (column,))))
         if not whole.num_rows:
             raise DataError(f"items: {table.what} has no rows; a catalogue needs at least one item")
         ids = whole.column(column).combine_chunks()

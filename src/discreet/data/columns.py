@@ -58,6 +58,15 @@ def guess(role: str, names: Sequence[str]) -> str | None:
 
 
 @dataclass(frozen=True)
+class Wanted:
+    """What to read of a table: which columns, and which of them are ids or the value."""
+
+    names: list[str]
+    ids: tuple[str, ...]
+    value: str | None = None
+
+
+@dataclass(frozen=True)
 class Columns:
     """The name of the column behind each role; `value` None means that every row counts 1."""
 
@@ -68,15 +77,16 @@ class Columns:
     guessed: tuple[str, ...] = ()
 
     @property
-    def names(self) -> list[str]:
+    def wanted(self) -> Wanted:
         """The columns to read, in the order of the roles."""
-        return [name for name in (self.user, self.item, self.value, self.time) if name is not None]
+        names = [name for name in (self.user, self.item, self.value, self.time) if name is not None]
+        return Wanted(names, (self.user, self.item), self.value)
 
     @property
     def plainly_named(self) -> bool:
         """Whether the columns have the very names that this library gives them, which leaves no doubt."""
         plain_names = ("user", "item", "rating", "value", "timestamp", "time")
-        return all(name in plain_names for name in self.names)
+        return all(name in plain_names for name in self.wanted.names)
 
     def __str__(self) -> str:
         value = "no value (every row counts 1)" if self.value is None else f"{self.value!r} as value"

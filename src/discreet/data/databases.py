@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from discreet.data import sources
+from discreet.data.columns import Wanted
 from discreet.errors import DataError, MissingExtra
 
 if TYPE_CHECKING:
@@ -119,19 +120,18 @@ def text_files(paths: list[str], kind: str) -> sources.Table:
     with _explained(what, advice):
         found = _columns(connection, f"SELECT * FROM {reader}({listed}{options})")
 
-    def stream(names: list[str]) -> Generator[pa.RecordBatch, None, None]:
+    def stream(wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:
         # Text has no types: ids are taken as they are written, see `ids.typed`. JSON tells numbers from
         # strings, but the guess of a date, a UUID or a float from a sample must not change an id either.
-        kinds = {name: found[name] for name in names}
-        for name in names[:2]:
+        kinds = {name: found[name] for name in wanted.names}
+        for name in wanted.ids:
             if kind != "json" or kinds[name] not in EXACT_INTEGERS:
                 kinds[name] = "VARCHAR"
-        if kind == "json":
-            given = ", columns = {" + ", ".join(f"{_text(n)}: {_text(t)}" for n, t in kinds.items()) + "}"
-        else:
-            ids = {name: kinds[name] for name in names[:2]}
-            given = ", types = {" + ", ".join(f"{_text(n)}: {_text(t)}" for n, t in ids.items()) + "}"
-        query = f"SELECT {', '.join(map(_quoted, names))} FROM {reader}({listed}{options}{given})"
+        if wanted.value is not None and found[wanted.value] in EXACT_INTEGERS:
+            kinds[wanted.value] = "DOUBLE"  # a sample of whole numbers does not mean that all are whole
+        listing = ", ".join(f"{_text(name)}: {_text(of)}" for name, of in kinds.items())
+        given = f", {'columns' if kind == 'json' else 'types'} = {{{listing}}}"
+        query = f"SELECT {', '.join(map(_quoted, wanted.names))} FROM {reader}({listed}{options}{given})"
         return _stream(connection, query, what, advice)
 
     return sources.Table(what, list(found), stream, untyped_ids=kind != "json", close=connection.close)
@@ -139,12 +139,12 @@ def text_files(paths: list[str], kind: str) -> sources.Table:
 
 def select(statement: str, connection: Any) -> sources.Table:
     """A SELECT, run by DuckDB (over files, a database file, a connection) or through SQLAlchemy."""
-    module = type(connection).__module__.split(".")[0]
+    module = type(connection).__module__.split(".")[0].lstrip("_")
     if module == "sqlalchemy" or (isinstance(connection, str) and "://" in connection):
         return _from_sqlalchemy(statement, connection)
     if connection is None:
         database = _connect()
-    elif module.startswith(("duckdb", "_duckdb")):
+    elif module == "duckdb":
         database = connection  # the caller's, with her temporary tables and views
     elif isinstance(connection, str | os.PathLike):
         if not os.path.exists(connection):
@@ -164,9 +164,9 @@ def select(statement: str, connection: Any) -> sources.Table:
     with _explained("the SELECT", advice):
         found = _columns(database, body)
 
-    def stream(names: list[str]) -> Generator[pa.RecordBatch, None, None]:
-        asked = [_cast(name, found[name], at < 2) for at, name in enumerate(names)]
-        batches = _stream(database, f"SELECT {', '.join(asked)} FROM ({body}) AS t", "the SELECT", advice)
+    def stream(wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:
+        asked = [_cast(name, found[name], name in wanted.ids) for name in wanted.names]
+        batches = _stream(database, f"SELECT {', '.join(asked)} FROM ({body}\n) AS t", "the SELECT", advice)
         return (_with_uuids(batch, found) for batch in batches)
 
     return sources.Table("a SELECT by DuckDB", list(found), stream, close=close)
@@ -177,10 +177,10 @@ def relation(source: Any, what: str) -> sources.Table:
     advice = "Run the relation by itself to see what is wrong with it"
     found = dict(zip(source.columns, map(str, source.types), strict=True))
 
-    def stream(names: list[str]) -> Generator[pa.RecordBatch, None, None]:
+    def stream(wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:
         def batches() -> Iterator[pa.RecordBatch]:
             with _explained(what, advice):
-                asked = [_cast(name, found[name], at < 2) for at, name in enumerate(names)]
+                asked = [_cast(name, found[name], name in wanted.ids) for name in wanted.names]
                 yield from _reader(source.project(", ".join(asked)))
 
         return (_with_uuids(batch, found) for batch in sources.sliced(batches()))
@@ -220,7 +220,8 @@ def _from_sqlalchemy(statement: str, connection: Any) -> sources.Table:
 
         try:
             options = {"stream_results": True, "max_row_buffer": ROWS_AT_A_TIME}
-            result = opened.execution_options(**options).execute(sa.text(statement))
+            # A colon in the statement is a colon, not a parameter.
+            result = opened.execute(sa.text(statement.replace(":", r"\:")), execution_options=options)
             names = list(result.keys()) if result.returns_rows else []
         except BaseException:
             close()
@@ -229,12 +230,12 @@ def _from_sqlalchemy(statement: str, connection: Any) -> sources.Table:
         close()
         raise DataError("source: the statement gives no rows; a SELECT is needed")
 
-    def stream(wanted: list[str]) -> Generator[pa.RecordBatch, None, None]:
-        at = [names.index(name) for name in wanted]
+    def stream(wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:
+        at = {name: names.index(name) for name in wanted.names}
         kinds: dict[str, Any] = {}
         with explained():
             for rows in result.partitions(ROWS_AT_A_TIME):
                 columns = list(zip(*rows, strict=True))
-                yield sources.batch_of({name: columns[i] for name, i in zip(wanted, at, strict=True)}, kinds)
+                yield sources.batch_of({name: columns[place] for name, place in at.items()}, kinds)
 
     return sources.Table("a SELECT by SQLAlchemy", names, stream, close=close)

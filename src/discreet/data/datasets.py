@@ -281,7 +281,7 @@ def _texts(files: list[Path]) -> Iterator[bytes]:
 
 def _table(batches: Iterator[pa.RecordBatch], what: str) -> Table:
     names = ["user", "item", "rating", "timestamp"]
-    return Table(what, names, lambda wanted: (batch.select(wanted) for batch in batches))
+    return Table(what, names, lambda wanted: (batch.select(wanted.names) for batch in batches))
 
 
 def _sql(path: Path) -> str:

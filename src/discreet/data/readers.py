@@ -98,8 +98,8 @@ def read(
         if columns.guessed:
             level = logging.INFO if columns.plainly_named else logging.WARNING
             log.log(level, "discreet.read: taking %s; name the columns to be sure", columns)
-        given = isinstance(items, ObservedItems) or items is None
-        catalogue = None if given else Catalogue.read(items, item=columns.item)
+        observed = items is None or isinstance(items, ObservedItems)
+        catalogue = None if observed else Catalogue.read(items, item=columns.item)
         cleaner = Cleaner(on_invalid, bounds, columns.value is not None, columns.time is not None)
         with _workspace(cache) as (allocate, folder):
             assembler = Assembler(allocate, untyped_ids=table.untyped_ids)
@@ -127,7 +127,7 @@ def _rows(
 ) -> Rows:
     """Stream the table through the cleaner into compressed rows."""
     # Closed before the connection is, if a row is refused: the next batch may be on its way in a thread.
-    with Bar(f"reading {table.what}", table.rows) as bar, closing(table.stream(columns.names)) as batches:
+    with Bar(f"reading {table.what}", table.rows) as bar, closing(table.stream(columns.wanted)) as batches:
         for batch in batches:
             cells = cleaner(batch)
             if len(cells[0]):

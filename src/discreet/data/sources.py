@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet.data import databases
+from discreet.data.columns import Wanted
 from discreet.errors import DataError, MissingExtra
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class Table:
 
     what: str  # for people
     names: Sequence[str]
-    stream: Callable[[list[str]], Generator[pa.RecordBatch, None, None]]  # of these columns
+    stream: Callable[[Wanted], Generator[pa.RecordBatch, None, None]]
     rows: int | None = None  # where it is known beforehand
     untyped_ids: bool = False  # a text file: ids arrive as they are written
     library: str | None = None  # the data frame library of the source, if it is one
@@ -129,7 +130,7 @@ def _from_parquet(paths: list[str]) -> Table:
         except (pa.ArrowInvalid, OSError) as error:
             raise DataError(f"source: {path!r} is not a whole parquet file ({error}); fetch it again") from None
 
-    def stream(names: list[str]) -> Generator[pa.RecordBatch, None, None]:
+    def stream(names: list[str]) -> Iterator[pa.RecordBatch]:
         for path in paths:
             file = opened(path)
             lost = [name for name in names if name not in file.schema_arrow.names]
@@ -145,7 +146,7 @@ def _from_parquet(paths: list[str]) -> Table:
     return Table(
         what=_shown(paths),
         names=files[0].schema_arrow.names,
-        stream=lambda names: prefetched(stream(names)),
+        stream=lambda wanted: prefetched(stream(wanted.names)),
         rows=sum(file.metadata.num_rows for file in files),
     )
 
@@ -163,10 +164,10 @@ def from_sparse(matrix: Any) -> Table:
         raise DataError(f"source: a two-dimensional sparse matrix is needed, not {type(matrix).__name__}")
     entries = matrix.tocoo()
 
-    def stream(names: list[str]) -> Generator[pa.RecordBatch, None, None]:
+    def stream(wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:
         columns = {"user": entries.row, "item": entries.col, "value": entries.data}
-        whole = [pa.array(columns[name].astype(np.int64) if name != "value" else entries.data) for name in names]
-        yield from sliced([pa.RecordBatch.from_arrays(whole, names=names)])
+        whole = [pa.array(columns[name].astype(np.int64) if name != "value" else entries.data) for name in wanted.names]
+        yield from sliced([pa.RecordBatch.from_arrays(whole, names=wanted.names)])
 
     return Table(f"a sparse matrix of shape {matrix.shape}", ROLES[:3], stream, rows=entries.nnz)
 
@@ -191,12 +192,12 @@ def from_tuples(rows: Iterable[Any]) -> Table:
             raise DataError(f"source: row {at} is {row!r}, but the first row has {len(names)} cells ({names})")
         return found
 
-    def stream(wanted: list[str]) -> Generator[pa.RecordBatch, None, None]:
+    def stream(wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:
         everything = (cells(row, at) for at, row in enumerate(chain([first], remaining), start=1))
         kinds: dict[str, pa.DataType] = {}
         while block := list(islice(everything, BATCH)):
             columns = dict(zip(names, zip(*block, strict=True), strict=True))
-            yield batch_of({name: columns[name] for name in wanted}, kinds)
+            yield batch_of({name: columns[name] for name in wanted.names}, kinds)
 
     known = len(rows) if isinstance(rows, Sequence) else None
     return Table("a list of rows", names, stream, rows=known)
@@ -234,7 +235,7 @@ def from_frame(source: Any) -> Table:
     import narwhals as nw
     import pyarrow as pa
 
-    library = type(source).__module__.split(".")[0]
+    library = type(source).__module__.split(".")[0].lstrip("_")  # some versions of DuckDB say _duckdb
     what = f"a {library} {type(source).__name__}"
     if library == "duckdb":
         return databases.relation(source, what)
@@ -249,11 +250,13 @@ def from_frame(source: Any) -> Table:
                 "frame, an Arrow table, a scipy sparse matrix or a list of (user, item, value)"
             ) from None
         reader = pa.RecordBatchReader.from_stream(source)
-        return Table(what, reader.schema.names, lambda names: sliced(_from_reader(reader, names)), library="pyarrow")
+        return Table(
+            what, reader.schema.names, lambda wanted: sliced(_from_reader(reader, wanted.names)), library="pyarrow"
+        )
     names = frame.collect_schema().names() if isinstance(frame, nw.LazyFrame) else frame.columns
 
-    def stream(wanted: list[str]) -> Generator[pa.RecordBatch, None, None]:
-        chosen = frame.select(wanted)
+    def stream(wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:
+        chosen = frame.select(wanted.names)
         if isinstance(chosen, nw.LazyFrame):
             try:
                 chosen = chosen.collect("pyarrow")
