@@ -40,7 +40,8 @@ def in_memory(name: str, length: int, dtype: Any) -> Array:
     size = length * np.dtype(dtype).itemsize
     if size < PAGE:
         return np.empty(length, dtype=dtype)
-    return np.frombuffer(mmap.mmap(-1, size), dtype=dtype)
+    private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}  # else Windows
+    return np.frombuffer(mmap.mmap(-1, size, **private), dtype=dtype)
 
 
 def _workers() -> int:

@@ -67,7 +67,8 @@ def read(
         user: The column of the user; by default one with a usual name. A guess is logged and is in `.report`.
         item: The column of the item; likewise.
         value: The column of the value (rating, plays, ...); likewise. None, or a table without such a column:
-            implicit feedback, every row counts 1 and `value_range` is (0, 1).
+            implicit feedback, every row counts 1 and `value_range` is (0, 1). To count how often a pair occurs,
+            pass on_duplicate="sum" with a `value_range` for the counts.
         time: The column of the time; likewise. None: do without.
         items: The catalogue, a public input: ids, or a data frame or file with titles and other columns, or
             `discreet.observed_items_are_public`. Without it no private model can be fitted.
@@ -95,6 +96,11 @@ def read(
     table = sources.open_table(source, connection)
     try:
         columns = choose(table.names, user=user, item=item, value=value, time=time)
+        if columns.value is None and on_duplicate != "sum" and bounds not in (None, (0.0, 1.0)):
+            raise DataError(
+                f"value_range={value_range}: there is no column of values, so every row counts 1 and the range is "
+                "(0, 1). Name the column with value=, leave out value_range=, or count with on_duplicate='sum'"
+            )
         if columns.guessed:
             level = logging.INFO if columns.plainly_named else logging.WARNING
             log.log(level, "discreet.read: taking %s; name the columns to be sure", columns)
@@ -110,10 +116,12 @@ def read(
                 table.what, str(columns), columns.guessed, cleaner.rows, cleaner.dropped, cleaner.clipped,
                 rows.unknown, rows.repeated, table.library,
             )  # fmt: skip
-            ratings = _interactions(rows, columns, catalogue, cleaner, report)
+            # Counted rows are values; rows that count 1 however often they occur are not.
+            implicit = columns.value is None and on_duplicate != "sum"
+            ratings = _interactions(rows, catalogue, cleaner, report, implicit)
             if items is observed_items_are_public:
                 ratings = ratings.with_public(items=items)
-            if on_duplicate == "sum" and bounds is not None and columns.value is not None:
+            if on_duplicate == "sum" and bounds is not None:
                 ratings = _sums_in_range(ratings, on_invalid)
             if folder is not None:
                 _write(ratings, folder)
@@ -145,9 +153,8 @@ def _rows(
 
 
 def _interactions(
-    rows: Rows, columns: Columns, catalogue: Catalogue | None, cleaner: Cleaner, report: Report
+    rows: Rows, catalogue: Catalogue | None, cleaner: Cleaner, report: Report, implicit: bool
 ) -> Interactions:
-    implicit = columns.value is None
     return Interactions(
         users=rows.users,
         catalogue=Catalogue(rows.items, origin=None) if catalogue is None else catalogue,
@@ -155,7 +162,7 @@ def _interactions(
         indices=rows.indices,
         values=rows.values,
         times=rows.times,
-        value_range=(cleaner.value_range or (0.0, 1.0)) if implicit else cleaner.value_range,
+        value_range=(0.0, 1.0) if implicit else cleaner.value_range,
         implicit=implicit,
         report=report,
         time_type=cleaner.time_type,
