@@ -18,9 +18,9 @@ if TYPE_CHECKING:
         Ledger,
         Plan,
         RandomizedResponse,
-        Statement,
         account,
     )
+    from discreet.statement import Statement
 
 __version__ = "0.1.0.dev0"
 
@@ -33,7 +33,7 @@ _HOME = {
     "Ledger": "discreet.privacy",
     "Plan": "discreet.privacy",
     "RandomizedResponse": "discreet.privacy",
-    "Statement": "discreet.privacy",
+    "Statement": "discreet.statement",
     "account": "discreet.privacy",
     "datasets": "discreet.data",
     "observed_items_are_public": "discreet.data",

@@ -1,7 +1,12 @@
-"""How a privacy certificate looks to people: a markdown page and an HTML page. Computes nothing that matters."""
+"""How certificates and previews look to people: text, markdown, HTML. Computes nothing that a guarantee rests on."""
 
 import html
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from discreet.numbers import round_up
+
+if TYPE_CHECKING:
+    from discreet.privacy.ledger import Preview
 
 
 def rows(certificate: dict[str, Any]) -> list[dict[str, Any]]:
@@ -54,6 +59,18 @@ def markdown(certificate: dict[str, Any]) -> str:
         lines += [f"## {name}", "", *content, ""] if content else []
     used = ", ".join(f"{name} {number}" for name, number in c["versions"].items())
     return "\n".join([*lines, f"Issued {c['issued']} with {used}. Digest `{c['digest']}`.", ""])
+
+
+def preview(preview: "Preview") -> str:
+    """What a plan would cost, as a table."""
+    lines = [f"{'release':<28}{'times':>6}{'share of mu^2':>15}"]
+    total = preview.plan.cost.gaussian or 1
+    for line in preview.plan.lines:
+        share = f"{line.total.gaussian / total:.1%}" if line.total.gaussian else "-"
+        lines.append(f"{line.label:<28}{line.count:>6}{share:>15}")
+    cost, after = round_up(preview.cost.epsilon), round_up(preview.after.epsilon)
+    lines.append(f"costs epsilon = {cost}, ledger then at {after}, at delta = {round_up(preview.cost.delta)}")
+    return "\n".join(lines if preview.fits else [*lines, "DOES NOT FIT in what the ledger has left"])
 
 
 def page(certificate: dict[str, Any], *, body: str = "") -> str:

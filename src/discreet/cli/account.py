@@ -25,8 +25,8 @@ def account(
 
     Example: discreet account --epsilon 1 --delta 1e-5 --releases 4
     """
+    from discreet.numbers import round_up
     from discreet.privacy import account as compute
-    from discreet.privacy.guarantee import round_up
 
     guarantee = compute(
         epsilon=epsilon,

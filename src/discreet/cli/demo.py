@@ -60,7 +60,7 @@ def _bars(labels: list[str], private: "Floats", exact: "Floats") -> str:
         f'<path d="M{160 + true * scale:.1f} {22 * i + 1}v20" stroke="#b3261e" stroke-width="2"/>'
         for i, (label, value, true) in enumerate(zip(labels, private, exact, strict=True))
     )
-    style = 'font="14px system-ui" fill="currentColor" role="img" aria-label="released popularity of the top items"'
+    style = 'font-size="12" fill="currentColor" role="img" aria-label="released popularity of the top items"'
     return f'<svg viewBox="0 0 600 {22 * len(labels) + 4}" {style}>{rows}</svg>'
 
 

@@ -32,7 +32,7 @@ def show_(where: Where, name: Name = "default", as_json: Json = False) -> None:
     """
     from rich.table import Table
 
-    from discreet.privacy.guarantee import round_down, round_up
+    from discreet.numbers import round_down, round_up
 
     ledger = _open(where, name)
     spent, left = ledger.spent, ledger.remaining

@@ -8,7 +8,8 @@ import math
 from collections.abc import Callable
 from typing import Literal
 
-from discreet.privacy.accounting import gaussian_mu, positive, probability
+from discreet.numbers import positive, probability
+from discreet.privacy.accounting import gaussian_mu
 
 Rule = Literal["exact", "zcdp", "dpals-appendix", "dpals-theorem-1"]
 

@@ -1,8 +1,8 @@
 """The trust base: everything that decides whether a guarantee is true.
 
-Read it in this order: `guarantee` (what is promised), `accounting` (what releases cost together), `lattice`
-(statistics on a grid), `noise` with `sampling` and `keystream` (what is added to them), `plan`, `ledger` with
-`store` (the one door and its record), `statement` (what people get to read).
+Read it in this order: `guarantee` (what is promised), `accounting` (what releases cost together), `lattice` (statistics
+on a grid), `noise` with `sampling` and `keystream` (what is added to them), `plan`, `ledger` with `store` (the one door
+and its record). What people get to read of it is in `discreet.statement`.
 """
 
 from discreet.privacy.accounting import Cost, PureEvent, SampledGaussian, Selection
@@ -12,31 +12,7 @@ from discreet.privacy.lattice import Grid, GridArray, exact_matmul, exact_scatte
 from discreet.privacy.ledger import Ledger, Preview, Reservation
 from discreet.privacy.noise import Gaussian, Laplace, Noise, RandomizedResponse
 from discreet.privacy.plan import Plan, Planned
-from discreet.privacy.statement import Statement
 
-__all__ = [
-    "Cost",
-    "Gaussian",
-    "Grid",
-    "GridArray",
-    "Guarantee",
-    "InsecureSeededNoise",
-    "Laplace",
-    "Ledger",
-    "Noise",
-    "NoiseSource",
-    "Plan",
-    "Planned",
-    "Preview",
-    "PureEvent",
-    "RandomizedResponse",
-    "Reservation",
-    "SampledGaussian",
-    "Selection",
-    "Statement",
-    "SystemNoise",
-    "account",
-    "exact_matmul",
-    "exact_scatter",
-    "truncate",
-]
+__all__ = ["Cost", "Guarantee", "Ledger", "Plan", "Planned", "Preview", "PureEvent", "Reservation", "SampledGaussian"]
+__all__ += ["Gaussian", "InsecureSeededNoise", "Laplace", "Noise", "NoiseSource", "RandomizedResponse", "Selection"]
+__all__ += ["Grid", "GridArray", "SystemNoise", "account", "exact_matmul", "exact_scatter", "truncate"]

@@ -10,6 +10,7 @@ is reported is never below the true one.
 import math
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -18,6 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from discreet.errors import PrivacyError
+from discreet.numbers import positive, probability
 from discreet.privacy.sampling import TV_PER_DRAW
 
 UNIT = 1 << 100  # mu^2 is counted in units of 2^-100, rounded up
@@ -29,27 +31,6 @@ _SAFETY = 1e-9  # relative, and
 _SAFETY_EPSILON = 4e-12  # absolute: dp_accounting's root is good to 1e-12; tests compare with 60 digits
 _TV_SHARE = 1e-12  # of delta, kept for the sampler's distance from its ideal law
 _PLD_ERROR = 1e-12  # of delta: several times what the Fourier transforms of the PLD accountant were seen to lose
-
-
-def positive(name: str, value: Any, *, zero: bool = False) -> float:
-    """A finite positive number, or a PrivacyError that names the argument."""
-    if isinstance(value, bool) or not hasattr(value, "__float__"):
-        raise PrivacyError(f"{name} must be a number, not {type(value).__name__}")
-    try:
-        number = float(value)
-    except (OverflowError, TypeError, ValueError):
-        number = math.nan
-    if not math.isfinite(number) or number < 0 or (number == 0 and not zero):
-        raise PrivacyError(f"{name} must be a finite number {'>= 0' if zero else '> 0'}, not {number:g}")
-    return number
-
-
-def probability(name: str, value: Any, *, zero: bool = False) -> float:
-    """A number in (0, 1), or a PrivacyError that names the argument."""
-    number = positive(name, value, zero=zero)
-    if number >= 1:
-        raise PrivacyError(f"{name} must be below 1, not {number:g}")
-    return number
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
@@ -270,18 +251,22 @@ class Cost:
             total += count * (log_sum - epsilon - math.log1p(math.exp(-epsilon))) / (order - 1)
         return total * (1 + _SAFETY)
 
+    def parts(self) -> Iterator["Cost"]:
+        """This cost, and those of the runs that its selections select from."""
+        yield self
+        for event, _ in self.events:
+            if isinstance(event, Selection):
+                yield from event.run.parts()
+
     @property
     def samples(self) -> bool:
         """Whether it relies on Poisson sampling of users, which is accounted for add-remove adjacency only."""
-        runs = [event.run for event, _ in self.events if isinstance(event, Selection)]
-        return any(isinstance(event, SampledGaussian) for event, _ in self.events) or any(run.samples for run in runs)
+        return any(isinstance(event, SampledGaussian) for part in self.parts() for event, _ in part.events)
 
     @property
     def sound(self) -> bool:
         """Whether it is the cost of something: no part of it is negative."""
-        runs = [event.run for event, _ in self.events if isinstance(event, Selection)]
-        counts = [count for _, count in self.events]
-        return min(self.gaussian, self.releases, *counts, 0) == 0 and all(run.sound for run in runs)
+        return all(min(p.gaussian, p.releases, *(n for _, n in p.events), 0) == 0 for p in self.parts())
 
     def epsilon(self, delta: float) -> float:
         """The epsilon that holds at `delta`, rounded up; infinite if there is none."""

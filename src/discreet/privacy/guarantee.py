@@ -3,13 +3,13 @@
 import json
 import math
 from dataclasses import dataclass, field, replace
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import total_ordering
 from typing import Any, Literal
 
 from discreet.errors import PrivacyError
-from discreet.privacy.accounting import Cost, largest_gaussian, positive, probability
+from discreet.numbers import positive, probability, round_up
+from discreet.privacy.accounting import Cost, largest_gaussian
 
 Unit = Literal["user", "entry"]
 Adjacency = Literal["add-remove", "replace", "flip"]
@@ -30,19 +30,6 @@ _NOTIONS = {
 }
 SPENDABLE = 1 - 2.0**-40
 """Share of the largest mu^2 that calibration uses, so that parts of it still fit together after rounding up."""
-
-
-def round_up(value: float, digits: int = 4, rounding: str = ROUND_CEILING) -> str:
-    """A number for people, rounded up to so many digits."""
-    if not math.isfinite(value):
-        return "infinity"
-    rounded = Context(prec=digits, rounding=rounding).create_decimal(Decimal(repr(float(value))))
-    return f"{float(rounded):.{digits}g}"
-
-
-def round_down(value: float, digits: int = 4) -> str:
-    """A number for people, rounded down to so many digits."""
-    return round_up(value, digits, ROUND_FLOOR)
 
 
 @total_ordering

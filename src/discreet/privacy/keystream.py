@@ -56,13 +56,10 @@ class Stream:
 
 
 class NoiseSource(Protocol):
-    """Where the bits of a ledger's noise come from."""
+    """Where the bits of a ledger's noise come from; unless they are secure, every guarantee says NOT PRIVATE."""
 
     name: str
-    """What the certificate says about the source."""
-
     secure: bool
-    """Whether the bits are secret. If not, every guarantee says NOT PRIVATE."""
 
     def fresh_key(self) -> bytes:
         """A key for one release; never the same twice."""

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from discreet.errors import PrivacyError
-from discreet.privacy.accounting import positive
+from discreet.numbers import positive
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

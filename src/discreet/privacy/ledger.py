@@ -6,38 +6,28 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy.typing as npt
 
 from discreet.errors import BudgetExceeded, PrivacyError
-from discreet.privacy.accounting import (
-    MAX_DRAWS,
-    UNIT,
-    Cost,
-    PureEvent,
-    largest_gaussian,
-    positive,
-    renyi_budget,
-)
-from discreet.privacy.guarantee import Adjacency, Guarantee, Notion, Unit, round_down, round_up
+from discreet.numbers import positive, round_down, round_up
+from discreet.privacy.accounting import MAX_DRAWS, UNIT, Cost, PureEvent, largest_gaussian, renyi_budget
+from discreet.privacy.guarantee import Adjacency, Guarantee, Notion, Unit
 from discreet.privacy.keystream import NoiseSource, SystemNoise
 from discreet.privacy.lattice import GridArray
 from discreet.privacy.noise import Gaussian, Noise
 from discreet.privacy.plan import Plan
-from discreet.privacy.statement import Statement
 from discreet.privacy.store import Entry, State, Store, Transaction
 
-Filter = Literal["gaussian", "renyi"]
+if TYPE_CHECKING:
+    from discreet.statement import Statement
 
-_DEFAULTS: dict[str, Any] = {
-    "epsilon": None,
-    "delta": 0.0,
-    "unit": "user",
-    "adjacency": "add-remove",
-    "notion": "joint-dp",
-    "filter": "gaussian",
-}
+Filter = Literal["gaussian", "renyi"]
+_NOTHING: Mapping[str, str] = {}
+
+_DEFAULTS: dict[str, Any] = {"epsilon": None, "delta": 0.0, "unit": "user", "adjacency": "add-remove"}
+_DEFAULTS |= {"notion": "joint-dp", "filter": "gaussian"}
 
 
 @dataclass(frozen=True)
@@ -50,16 +40,9 @@ class Preview:
     fits: bool
 
     def __str__(self) -> str:
-        lines = [f"{'release':<28}{'times':>6}{'share of mu^2':>15}"]
-        total = self.plan.cost.gaussian or 1
-        for line in self.plan.lines:
-            share = f"{line.total.gaussian / total:.1%}" if line.total.gaussian else "-"
-            lines.append(f"{line.label:<28}{line.count:>6}{share:>15}")
-        at = f"at delta = {round_up(self.cost.delta)}"
-        lines.append(
-            f"costs epsilon = {round_up(self.cost.epsilon)}, ledger then at {round_up(self.after.epsilon)}, {at}"
-        )
-        return "\n".join(lines if self.fits else [*lines, "DOES NOT FIT in what the ledger has left"])
+        from discreet import render
+
+        return render.preview(self)
 
 
 class Ledger:
@@ -317,8 +300,8 @@ class Ledger:
     def close(self, reservation: str) -> None:
         """Return what a reservation has not released; it can release nothing from then on.
 
-        Done at the end of `reserve`; call it for a reservation whose process was killed. Since each release is
-        recorded before its noise is drawn, what is returned has never been seen by anyone.
+        Call it for one whose process was killed. Each release is recorded before its noise is drawn, so what is
+        returned has never been seen by anyone.
         """
         with self._store.transaction() as transaction:
             entries = transaction.entries(reservation)
@@ -339,8 +322,12 @@ class Ledger:
 
     # -- for people and for files
 
-    def statement(self, *, title: str = "Privacy ledger", public_inputs: Mapping[str, str] | None = None) -> Statement:
+    def statement(
+        self, *, title: str = "Privacy ledger", public_inputs: Mapping[str, str] | None = None
+    ) -> "Statement":
         """The privacy statement of everything this ledger has released."""
+        from discreet.statement import Statement
+
         return Statement.of(title=title, guarantee=self.spent, events=self.events, public_inputs=public_inputs or {})
 
     def to_json(self) -> dict[str, Any]:

@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from discreet.errors import PrivacyError, Unbounded
+from discreet.numbers import positive, probability
 from discreet.privacy import sampling
-from discreet.privacy.accounting import Cost, PureEvent, positive, probability
+from discreet.privacy.accounting import Cost, PureEvent
 from discreet.privacy.keystream import NoiseSource, Stream
 from discreet.privacy.lattice import Grid, GridArray
 
@@ -52,9 +53,7 @@ def _sensitivity(value: Any) -> float:
 def _scale(name: str, scale: float, grid: Grid) -> float:
     cells = grid.cells(positive(name, scale))
     if not 2.0**-20 <= cells <= sampling.MAX_SCALE:
-        raise PrivacyError(
-            f"{name}: {scale:g} is {cells:.3g} cells of the statistic's grid, not in [2^-20, 2^30]: choose another"
-        )
+        raise PrivacyError(f"{name}: {scale:g} is {cells:.3g} cells of the grid, not in [2^-20, 2^30]: choose another")
     return cells
 
 
@@ -77,8 +76,13 @@ class Gaussian:
     @classmethod
     def for_mu(cls, mu: float, *, sensitivity: float, symmetric: bool = False) -> "Gaussian":
         """The least noise that makes a release of this sensitivity mu-Gaussian DP."""
-        std = _sensitivity(sensitivity) / positive("mu", mu)
-        while Cost.of_gaussian(sensitivity, std).gaussian > Cost.of_mu(mu).gaussian:
+        return cls.for_cost(Cost.of_mu(mu), sensitivity=sensitivity, symmetric=symmetric)
+
+    @classmethod
+    def for_cost(cls, cost: Cost, *, sensitivity: float, symmetric: bool = False) -> "Gaussian":
+        """The least noise that a Gaussian cost pays for."""
+        std = _sensitivity(sensitivity) / (cost.mu or math.nan)
+        while Cost.of_gaussian(sensitivity, std).gaussian > cost.gaussian:
             std = math.nextafter(std, math.inf)
         return cls(std, symmetric)
 
@@ -95,9 +99,7 @@ class Gaussian:
         _scale("noise.std", self.std, statistic.grid)
         shape = statistic.values.shape
         if self.symmetric and (len(shape) < 2 or shape[-1] != shape[-2]):
-            raise PrivacyError(
-                f"statistic: symmetric noise needs square matrices on the last two axes, not shape {shape}"
-            )
+            raise PrivacyError(f"statistic: symmetric noise needs square matrices, not arrays of shape {shape}")
 
     def add(self, statistic: GridArray, source: NoiseSource) -> npt.NDArray[Any]:
         """The public array, in the statistic's own units."""

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from discreet.errors import PrivacyError
-from discreet.privacy.accounting import Cost, positive
+from discreet.numbers import positive
+from discreet.privacy.accounting import Cost
 from discreet.privacy.noise import Gaussian
 
 
@@ -73,8 +74,4 @@ class Plan:
 
     def noise(self, label: str, *, sensitivity: float, symmetric: bool = False) -> Gaussian:
         """The least Gaussian noise that this line of the plan pays for."""
-        cost = self[label].cost
-        noise = Gaussian.for_mu(math.sqrt(cost.gaussian / 2**100), sensitivity=sensitivity, symmetric=symmetric)
-        while noise.cost(sensitivity).gaussian > cost.gaussian:
-            noise = Gaussian(math.nextafter(noise.std, math.inf), symmetric)
-        return noise
+        return Gaussian.for_cost(self[label].cost, sensitivity=sensitivity, symmetric=symmetric)

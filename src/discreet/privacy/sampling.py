@@ -52,20 +52,8 @@ class _Density(NamedTuple):
     tail: bool  # f is exponential: beyond the base rectangle it starts again
 
 
-_NORMAL = _Density(
-    log=lambda x: -0.5 * x * x,
-    exact=lambda x: (-x * x / 2).exp(),
-    inverse_log=lambda value: math.sqrt(max(-2 * value, 0.0)),
-    floor=False,
-    tail=False,
-)
-_EXPONENTIAL = _Density(
-    log=lambda x: -x,
-    exact=lambda x: (-x).exp(),
-    inverse_log=lambda value: max(-value, 0.0),
-    floor=True,
-    tail=True,
-)
+_NORMAL = _Density(lambda x: -x * x / 2, lambda x: (-x * x / 2).exp(), lambda y: max(-2 * y, 0.0) ** 0.5, False, False)
+_EXPONENTIAL = _Density(lambda x: -x, lambda x: (-x).exp(), lambda y: max(-y, 0.0), True, True)
 
 
 class _Ziggurat(NamedTuple):
@@ -234,21 +222,20 @@ def _fill(zig: _Ziggurat, scale: float, stream: Stream, out: Integers) -> None:
         out[redo] = again
 
 
-def _check_scale(scale: float) -> None:
+def _sample(density: _Density, scale: float, stream: Stream, out: Integers) -> None:
     if not 0 < scale <= MAX_SCALE:
         raise PrivacyError(f"noise: a scale of {scale:g} grid cells is outside (0, 2^30]; choose another grid")
+    _blocks(lambda part: _fill(_build(density), scale, stream, part), out)
 
 
 def gaussian(sigma: float, stream: Stream, out: Integers) -> None:
     """Fill `out` with independent draws of round(sigma Z), Z standard normal; sigma counts grid cells."""
-    _check_scale(sigma)
-    _blocks(lambda part: _fill(_build(_NORMAL), sigma, stream, part), out)
+    _sample(_NORMAL, sigma, stream, out)
 
 
 def two_sided_geometric(scale: float, stream: Stream, out: Integers) -> None:
     """Fill `out` with independent draws of the law proportional to exp(-|k| / scale): exactly, no cut."""
-    _check_scale(scale)
-    _blocks(lambda part: _fill(_build(_EXPONENTIAL), scale, stream, part), out)
+    _sample(_EXPONENTIAL, scale, stream, out)
 
 
 def bernoulli(probability: Probability, stream: Stream, out: Integers) -> None:

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from discreet import Gaussian, Laplace, Ledger, Statement
 from discreet.errors import PrivacyError
 from discreet.privacy import Cost, InsecureSeededNoise, PureEvent
-from discreet.privacy.statement import _digest
+from discreet.statement import _digest
 
 
 def ledger_with_two_releases() -> Ledger:

@@ -1,0 +1,41 @@
+"""Public numbers: checked on the way in, with errors that name the argument; rounded on the way out."""
+
+import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from typing import Any
+
+from discreet.errors import PrivacyError
+
+
+def positive(name: str, value: Any, *, zero: bool = False) -> float:
+    """A finite positive number, or a PrivacyError that names the argument."""
+    if isinstance(value, bool) or not hasattr(value, "__float__"):
+        raise PrivacyError(f"{name} must be a number, not {type(value).__name__}")
+    try:
+        number = float(value)
+    except (OverflowError, TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number) or number < 0 or (number == 0 and not zero):
+        raise PrivacyError(f"{name} must be a finite number {'>= 0' if zero else '> 0'}, not {number:g}")
+    return number
+
+
+def probability(name: str, value: Any, *, zero: bool = False) -> float:
+    """A number in (0, 1), or a PrivacyError that names the argument."""
+    number = positive(name, value, zero=zero)
+    if number >= 1:
+        raise PrivacyError(f"{name} must be below 1, not {number:g}")
+    return number
+
+
+def round_up(value: float, digits: int = 4, rounding: str = ROUND_CEILING) -> str:
+    """A number for people, rounded up to so many digits."""
+    if not math.isfinite(value):
+        return "infinity"
+    rounded = Context(prec=digits, rounding=rounding).create_decimal(Decimal(repr(float(value))))
+    return f"{float(rounded):.{digits}g}"
+
+
+def round_down(value: float, digits: int = 4) -> str:
+    """A number for people, rounded down to so many digits."""
+    return round_up(value, digits, ROUND_FLOOR)
