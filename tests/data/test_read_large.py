@@ -1,8 +1,12 @@
 """Tables of many batches: order of arrival, both kinds of numbering, memory on disk, progress."""
 
+import datetime as dt
 import io
+import sqlite3
 import subprocess
 import sys
+import uuid
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import discreet
-from discreet.data import numbering, progress, sources
+from discreet.data import assembly, numbering, progress, sources
+from discreet.data.ids import Ids
 
 ROWS = 700_000
 
@@ -165,3 +170,81 @@ def test_a_refused_row_ends_the_read_cleanly(tmp_path: Path, frame: pd.DataFrame
     for name in ("r.parquet", "r.csv"):
         with pytest.raises(discreet.errors.DataError, match="row 11"):
             discreet.read(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("later", "passes"), [("5", False), (2.5, False), (7, True), (2**63, False), (dt.date(2020, 1, 1), False)]
+)
+def test_ids_that_change_their_type_midway(later: Any, passes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "BATCH", 2)
+    rows = [(5, "x", 1.0), (6, "x", 1.0), (later, "x", 1.0)]
+    if passes:
+        assert len(discreet.read(rows)) == 3
+    else:
+        with pytest.raises(discreet.errors.DataError, match=r"ids change from int64|64 bits"):
+            discreet.read(rows)
+
+
+def test_values_that_change_their_type_midway(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Arrow would cut 4.5 to 4 to make it fit a column that began with integers."""
+    monkeypatch.setattr(sources, "BATCH", 2)
+    monkeypatch.setattr("discreet.data.databases.ROWS_AT_A_TIME", 2)
+    rows: list[Any] = [
+        (1, "x", 4, 1),
+        (2, "x", 3, 2),
+        (3, "x", 4.5, 3),
+        (4, "x", True, 4),
+        (5, "x", Decimal("2.25"), 5),
+    ]
+    assert discreet.read(rows).values.tolist() == [4.0, 3.0, 4.5, 1.0, 2.25]
+    connection = sqlite3.connect(tmp_path / "r.db")
+    connection.execute("CREATE TABLE r (user, item, rating, time)")
+    connection.executemany("INSERT INTO r VALUES (?, ?, ?, ?)", rows[:3])
+    connection.commit()
+    connection.close()
+    ratings = discreet.read("SELECT * FROM r", connection=f"sqlite:///{tmp_path / 'r.db'}")
+    assert ratings.values.tolist() == [4.0, 3.0, 4.5]
+    late = [(1, "x", 1.0, 1), (2, "x", 1.0, 2), (3, "x", 1.0, 2.5)]
+    with pytest.raises(discreet.errors.DataError, match="time: numbers, dates or timestamps"):
+        discreet.read(late)
+
+
+def test_integers_of_two_widths_midway() -> None:
+    batches = [pa.table({"user": pa.array([1, 2], kind), "item": ["x", "y"]}) for kind in (pa.int64(), pa.int16())]
+    wide = sources.Table("two", ["user", "item"], lambda wanted: (b for t in batches for b in t.to_batches()))
+    assert discreet.read(wide).users.to_list() == [1, 2]
+
+
+def test_stable_order_with_keys_that_leave_no_room_for_positions() -> None:
+    key = np.random.default_rng(0).integers(0, 50, 1000).astype(np.uint64)
+    expected = np.argsort(key, kind="stable")
+    for bound in (50, 2**62):
+        assert np.array_equal(assembly._stable_order(key, bound), expected)
+
+
+@pytest.mark.parametrize("ids", [[3, 1], ["b", "a"], [uuid.UUID(int=3), uuid.UUID(int=1)], [dt.date(2020, 1, 1)]])
+def test_ids_as_arrays_and_lists(ids: list[Any]) -> None:
+    kept = Ids(ids)
+    assert [str(one) for one in kept.to_numpy()] == [str(one) for one in ids]
+    assert kept.to_list() == ids
+    assert kept == Ids(ids)
+    assert kept != Ids(ids[:-1])
+    assert ids[0] in kept
+    assert "none" not in kept
+    assert "ids of type" in repr(kept)
+
+
+def test_catalogues_as_a_person_sees_them() -> None:
+    catalogue = discreet.Catalogue(["x", "y"], pa.table({"title": ["A", "B"]}))
+    assert repr(catalogue) == "Catalogue of 2 items with title (given)"
+    assert "x" in catalogue
+    assert repr(discreet.read([("a", "x", 1.0)]).catalogue) == "Catalogue of 1 items (not declared public)"
+    with pytest.raises(discreet.errors.DataError, match="1 rows of columns for 2 items"):
+        discreet.Catalogue(["x", "y"], pa.table({"title": ["A"]}))
+
+
+def test_a_frame_library_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    ratings = discreet.read([("a", "x", 1.0)])
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(discreet.errors.DataError, match="pip install polars"):
+        ratings.to_frame("polars")

@@ -232,10 +232,9 @@ def _from_sqlalchemy(statement: str, connection: Any) -> sources.Table:
 
     def stream(wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:
         at = {name: names.index(name) for name in wanted.names}
-        kinds: dict[str, Any] = {}
         with explained():
             for rows in result.partitions(ROWS_AT_A_TIME):
                 columns = list(zip(*rows, strict=True))
-                yield sources.batch_of({name: columns[place] for name, place in at.items()}, kinds)
+                yield sources.batch_of({name: columns[place] for name, place in at.items()})
 
     return sources.Table("a SELECT by SQLAlchemy", names, stream, close=close)

@@ -28,10 +28,9 @@ GENRES_100K = (
 def movielens_select(ratings: Path) -> str:
     """A SELECT for u.data (tabs), ratings.dat (`::`) or ratings.csv (a header and commas)."""
     kinds = "{'user': 'BIGINT', 'item': 'BIGINT', 'rating': 'FLOAT', 'timestamp': 'BIGINT'}"
-    options = {
-        ".csv": "delim = ',', header = true",
-        ".dat": "delim = '::', header = false",
-    }.get(ratings.suffix, r"delim = '\t', header = false")
+    options = {".csv": "delim = ',', header = true", ".dat": "delim = '::', header = false"}.get(
+        ratings.suffix, r"delim = '\t', header = false"
+    )
     path = str(ratings).replace("'", "''")
     return f"SELECT * FROM read_csv('{path}', {options}, columns = {kinds}, quote = '', auto_detect = false)"
 

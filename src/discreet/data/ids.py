@@ -77,6 +77,8 @@ def plain(array: pa.Array, what: str) -> pa.Array:
         return array.cast(pa.large_string())
     if pa.types.is_binary(kind) or str(kind) == "binary_view":
         return array.cast(pa.large_binary())
+    if pa.types.is_decimal(kind):  # the precision is that of the longest number in sight
+        return array.cast(pa.decimal128(38, kind.scale))
     if pa.types.is_floating(kind):
         return pc.if_else(pc.is_nan(array), pa.scalar(None, kind), array)
     return array

@@ -36,13 +36,7 @@ def movielens_like(
     return_truth: Literal[True],
 ) -> tuple[Interactions, Truth]: ...  # fmt: skip
 def movielens_like(
-    n_users: int,
-    n_items: int,
-    n_ratings: int,
-    random_state: int = 0,
-    *,
-    rank: int = 10,
-    return_truth: bool = False,
+    n_users: int, n_items: int, n_ratings: int, random_state: int = 0, *, rank: int = 10, return_truth: bool = False
 ) -> Interactions | tuple[Interactions, Truth]:
     """Half-star ratings with the skew of MovieLens 10M, whose size is 69878, 10677, 10_000_000.
 

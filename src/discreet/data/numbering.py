@@ -7,6 +7,7 @@ together, which most ids do, are their own local numbers less the smallest; othe
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -113,13 +114,15 @@ class Numbering:
     def _same_type(self, ids: pa.Array) -> pa.Array:
         import pyarrow as pa
 
-        try:
-            return ids.cast(self._type)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
-            raise DataError(
-                f"{self._what}: ids change from {self._type} to {ids.type} within the table; "
-                "convert the column to one type, for instance string"
-            ) from None
+        # 5 and "5" are two ids, in one batch or in two.
+        alike = any(kind(ids.type) and kind(self._type) for kind in (pa.types.is_integer, pa.types.is_temporal))
+        with contextlib.suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            if alike:
+                return ids.cast(self._type)
+        raise DataError(
+            f"{self._what}: ids change from {self._type} to {ids.type} within the table; "
+            "convert the column to one type, for instance string"
+        )
 
     def _leave_table(self) -> None:
         """Go over from the table of close integers to hashing."""

@@ -194,30 +194,22 @@ def from_tuples(rows: Iterable[Any]) -> Table:
 
     def stream(wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:
         everything = (cells(row, at) for at, row in enumerate(chain([first], remaining), start=1))
-        kinds: dict[str, pa.DataType] = {}
         while block := list(islice(everything, BATCH)):
             columns = dict(zip(names, zip(*block, strict=True), strict=True))
-            yield batch_of({name: columns[name] for name in wanted.names}, kinds)
+            yield batch_of({name: columns[name] for name in wanted.names})
 
     known = len(rows) if isinstance(rows, Sequence) else None
     return Table("a list of rows", names, stream, rows=known)
 
 
-def batch_of(columns: dict[str, Sequence[Any]], kinds: dict[str, pa.DataType]) -> pa.RecordBatch:
-    """One batch of Python values; a column keeps the type of its first batch where that is possible."""
+def batch_of(columns: dict[str, Sequence[Any]]) -> pa.RecordBatch:
+    """One batch of Python values, in the types that these have."""
     import pyarrow as pa
 
     from discreet.data.ids import to_array
 
-    arrays = {}
-    for name, cells in columns.items():
-        try:
-            arrays[name] = pa.array(cells, type=kinds[name], from_pandas=True)
-        except (KeyError, pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError):
-            arrays[name] = to_array(cells, name)
-        if not pa.types.is_null(arrays[name].type):
-            kinds[name] = arrays[name].type
-    return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+    # Arrow would make 4.5 fit a column of integers by cutting it, so no type is prescribed.
+    return pa.RecordBatch.from_pydict({name: to_array(cells, name) for name, cells in columns.items()})
 
 
 def _from_reader(reader: pa.RecordBatchReader, names: list[str]) -> Iterator[pa.RecordBatch]:

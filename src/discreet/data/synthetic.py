@@ -103,12 +103,7 @@ def rank_one(
     return_truth: Literal[True],
 ) -> tuple[Interactions, Truth]: ...  # fmt: skip
 def rank_one(
-    n_users: int = 500_000,
-    n_items: int = 400,
-    *,
-    per_user: int = 80,
-    random_state: int = 0,
-    return_truth: bool = False,
+    n_users: int = 500_000, n_items: int = 400, *, per_user: int = 80, random_state: int = 0, return_truth: bool = False
 ) -> Interactions | tuple[Interactions, Truth]:
     """The synthetic data of Frank-Wolfe (2018): Y = u v^T with largest absolute entry 1.
 
