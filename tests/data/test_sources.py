@@ -217,6 +217,23 @@ def test_postgresql_types_come_back(postgres_url: str) -> None:
     assert ratings.history(ratings.users[1]) == {"å": 3.0}  # the latest, though it is not the last row
 
 
+def test_ratings_and_catalogue_of_one_database(postgres_url: str) -> None:
+    engine = sa.create_engine(postgres_url)
+    with engine.begin() as connection:
+        connection.execute(sa.text("CREATE TABLE films (id int, title text)"))
+        connection.execute(sa.text("INSERT INTO films VALUES (7, 'A'), (3, 'B'), (5, 'C')"))
+    engine.dispose()
+    ratings = discreet.read(
+        "SELECT 'ann' AS user, 3 AS item, 4 AS rating",
+        connection=postgres_url,
+        items="SELECT * FROM films",
+        value_range=(1, 5),
+    )
+    ratings.require_public()
+    assert ratings.items.to_list() == [7, 3, 5]
+    assert ratings.catalogue.column("title") == ["A", "B", "C"]
+
+
 def test_statements_reach_postgresql_as_they_are(postgres_url: str) -> None:
     """Casts, colons and percent signs are SQL, not parameters; the caller's connection stays as it is."""
     engine = sa.create_engine(postgres_url)

@@ -50,12 +50,13 @@ class Catalogue:
             raise DataError(f"items: {self._columns.num_rows} rows of columns for {len(self.ids)} items")
 
     @classmethod
-    def read(cls, items: Any, *, item: str | None = None) -> Catalogue:
-        """Read a catalogue from ids, a data frame, or a file with one row for each item.
+    def read(cls, items: Any, *, item: str | None = None, connection: Any = None) -> Catalogue:
+        """Read a catalogue from ids, or from a data frame, file or SELECT with one row for each item.
 
         Args:
-            items: A list, array or series of ids; a data frame or Arrow table; the path of a file.
+            items: A list, array or series of ids; a data frame or Arrow table; the path of a file; a SELECT.
             item: The column of the ids; by default `item`, or one with a usual name such as movieId or id.
+            connection: Where a SELECT runs, as in `discreet.read`.
 
         Returns:
             The items in the order given (a set: sorted), with the other columns (titles, genres, ...) beside them.
@@ -72,12 +73,15 @@ class Catalogue:
             return cls(Ids(ids.to_arrow().take(pc.array_sort_indices(storage(ids.to_arrow())))))
         if not (tabular or isinstance(items, str | os.PathLike)):
             return cls(items)
-        table = open_table(items)
-        names = list(table.names)
-        column = item if item in names else guess("item", names) or ("id" if "id" in names else None)
-        if column is None:
-            raise DataError(f"items: none of the columns {names} looks like the item; name it with item=")
-        whole = _whole(table.stream(Wanted(names, (column,))))
+        table = open_table(items, connection)
+        try:
+            names = list(table.names)
+            column = item if item in names else guess("item", names) or ("id" if "id" in names else None)
+            if column is None:
+                raise DataError(f"items: none of the columns {names} looks like the item; name it with item=")
+            whole = _whole(table.stream(Wanted(names, (column,))))
+        finally:
+            table.close()
         if not whole.num_rows:
             raise DataError(f"items: {table.what} has no rows; a catalogue needs at least one item")
         ids = whole.column(column).combine_chunks()

@@ -70,8 +70,8 @@ def read(
             implicit feedback, every row counts 1 and `value_range` is (0, 1). To count how often a pair occurs,
             pass on_duplicate="sum" with a `value_range` for the counts.
         time: The column of the time; likewise. None: do without.
-        items: The catalogue, a public input: ids, or a data frame or file with titles and other columns, or
-            `discreet.observed_items_are_public`. Without it no private model can be fitted.
+        items: The catalogue, a public input: ids, or a data frame, file or SELECT with titles and other columns,
+            or `discreet.observed_items_are_public`. Without it no private model can be fitted.
         value_range: The lowest and highest possible value, a public input. Without it no private model can be
             fitted.
         connection: Where a SELECT runs: a SQLAlchemy URL, engine or connection (PostgreSQL, SQLite, ...), a
@@ -105,7 +105,9 @@ def read(
             level = logging.INFO if columns.plainly_named else logging.WARNING
             log.log(level, "discreet.read: taking %s; name the columns to be sure", columns)
         observed = items is None or isinstance(items, ObservedItems)
-        catalogue = None if observed else Catalogue.read(items, item=columns.item)
+        is_select = isinstance(items, str) and sources.SELECT.match(items)
+        where = connection if is_select else None
+        catalogue = None if observed else Catalogue.read(items, item=columns.item, connection=where)
         cleaner = Cleaner(on_invalid, bounds, columns.value is not None, columns.time is not None)
         with _workspace(cache) as (allocate, folder):
             assembler = Assembler(allocate, untyped_ids=table.untyped_ids)
