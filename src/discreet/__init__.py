@@ -11,15 +11,7 @@ from discreet import errors
 
 if TYPE_CHECKING:
     from discreet.data import Catalogue, Interactions, datasets, observed_items_are_public, read, splits
-    from discreet.privacy import (
-        Gaussian,
-        Guarantee,
-        Laplace,
-        Ledger,
-        Plan,
-        RandomizedResponse,
-        account,
-    )
+    from discreet.privacy import Gaussian, Guarantee, Laplace, Ledger, Plan, RandomizedResponse, account
     from discreet.statement import Statement
 
 __version__ = "0.1.0.dev0"

@@ -7,16 +7,16 @@ from typing import Any
 from discreet.errors import PrivacyError
 
 
-def positive(name: str, value: Any, *, zero: bool = False) -> float:
-    """A finite positive number, or a PrivacyError that names the argument."""
+def positive(name: str, value: Any, *, zero: bool = False, error: type[PrivacyError] = PrivacyError) -> float:
+    """A finite positive number, or an error that names the argument."""
     if isinstance(value, bool) or not hasattr(value, "__float__"):
-        raise PrivacyError(f"{name} must be a number, not {type(value).__name__}")
+        raise error(f"{name} must be a number, not {type(value).__name__}")
     try:
         number = float(value)
     except (OverflowError, TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number) or number < 0 or (number == 0 and not zero):
-        raise PrivacyError(f"{name} must be a finite number {'>= 0' if zero else '> 0'}, not {number:g}")
+        raise error(f"{name} must be a finite number {'>= 0' if zero else '> 0'}, not {number:g}")
     return number
 
 

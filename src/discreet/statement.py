@@ -152,11 +152,7 @@ class Statement:
             private_key: an `Ed25519PrivateKey` of the package cryptography.
         """
         public = private_key.public_key().public_bytes_raw().hex()
-        signature = {
-            "algorithm": "Ed25519",
-            "public_key": public,
-            "value": private_key.sign(self._signed()).hex(),
-        }
+        signature = {"algorithm": "Ed25519", "public_key": public, "value": private_key.sign(self._signed()).hex()}
         return Statement({**self.certificate, "signature": signature})
 
     def verify(self, public_key: Any) -> None:

@@ -367,3 +367,20 @@ def test_epsilon_zero_is_only_stated_where_it_is_true() -> None:
         delta = float(exact_delta(mu, 0.0))
         assert gaussian_epsilon(mu, delta * (1 - 1e-12)) > 0
         assert gaussian_epsilon(mu, delta * 1.01) == 0
+
+
+def test_calibration_does_not_trust_the_root_finder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were a root a little off, on the dangerous side, the noise would still be enough."""
+    import dp_accounting
+
+    from discreet.privacy import accounting
+
+    right = gaussian_mu(1.0, 1e-6)
+    root = dp_accounting.get_sigma_gaussian
+    monkeypatch.setattr(dp_accounting, "get_sigma_gaussian", lambda *a, **k: root(*a, **k) * (1 - 1e-7))
+    assert gaussian_mu(1.0, 1e-6) == pytest.approx(right, rel=1e-6)
+    assert gaussian_epsilon(gaussian_mu(1.0, 1e-6), 1e-6) <= 1
+    monkeypatch.setattr(accounting, "gaussian_mu", lambda *_: right * (1 + 1e-7))
+    largest = largest_gaussian.__wrapped__(1.0, 1e-6)
+    assert largest == pytest.approx(Cost.of_mu(right).gaussian, rel=1e-6)
+    assert Cost(largest, 1).epsilon(1e-6) <= 1

@@ -31,7 +31,6 @@ def test_it_is_frozen_and_complete() -> None:
     assert G.epsilon_at(1e-5) == G.epsilon
     assert G.epsilon_at(1e-9) > G.epsilon > G.epsilon_at(1e-3)
     assert G.delta_at(G.epsilon) <= 1e-5 * (1 + 1e-6)
-    assert G.at(1e-9).epsilon == G.epsilon_at(1e-9)
 
 
 def test_the_sentence_says_everything() -> None:
@@ -167,6 +166,9 @@ def test_shares_of_a_plan_never_cost_more_than_the_whole(
         (lambda: Plan.gaussian(0.0, {"a": 1.0}), "mu"),
         (lambda: Plan(()), "at least one"),
         (lambda: Plan((Planned("a", Cost.of_mu(1)), Planned("a", Cost.of_mu(1)))), "label"),
+        (lambda: Planned("a", Cost.of_mu(1), -1), "count of 1 or more"),
+        (lambda: Planned("a", Cost.of_mu(1), 1.5), "count of 1 or more"),  # type: ignore[arg-type]
+        (lambda: Planned("a", Cost(-5, 1)), "count of 1 or more"),
         (lambda: Plan.gaussian(1.0, {"a": 1.0})["b"], "not in the plan"),
     ],
 )

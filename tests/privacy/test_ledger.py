@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -448,7 +449,9 @@ def test_a_copy_of_a_ledger_could_spend_twice_so_there_is_none() -> None:
 
 
 @pytest.mark.parametrize("url", [None, "sqlite://", "sqlite:///:memory:"])
-def test_a_ledger_in_memory_does_not_cross_a_fork(url: str | None, in_fork: Callable[[Callable[[], str]], str]) -> None:
+def test_a_ledger_in_memory_does_not_cross_a_fork(
+    url: str | None, in_fork: Callable[[Callable[[], str]], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     ledger = budget(url)
 
     def child() -> str:
@@ -459,6 +462,8 @@ def test_a_ledger_in_memory_does_not_cross_a_fork(url: str | None, in_fork: Call
         return "released"
 
     assert "forked" in in_fork(child)
+    monkeypatch.setattr(os, "getpid", lambda: 1)  # as a child would see it
+    assert "forked" in child()
 
 
 def test_seeded_noise_stamps_everything_it_touches(tmp_path: Path) -> None:

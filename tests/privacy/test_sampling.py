@@ -247,7 +247,7 @@ def test_keys_after_fork_in_workers_and_after_unpickling() -> None:
     assert len(keys) == 10
 
 
-def test_a_stream_dies_with_its_process_and_cannot_be_copied() -> None:
+def test_a_stream_dies_with_its_process_and_cannot_be_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     mine = Stream(SystemNoise().fresh_key())
     read, write = os.pipe()
     child = os.fork()
@@ -262,6 +262,9 @@ def test_a_stream_dies_with_its_process_and_cannot_be_copied() -> None:
     assert os.read(read, 10) == b"refused"
     with pytest.raises(PrivacyError, match="copied"):
         pickle.dumps(mine)
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    with pytest.raises(PrivacyError, match="forked"):
+        mine.words(1)
 
 
 def test_seeded_noise_repeats_and_says_that_it_is_insecure() -> None:

@@ -84,12 +84,6 @@ class PureEvent:
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", positive("epsilon", self.epsilon))
 
-    def dp_event(self, renyi: bool) -> Any:
-        """The dp_accounting event."""
-        from dp_accounting import dp_event as dp
-
-        return dp.ZCDpEvent(self.epsilon**2 / 2) if renyi else dp.DiscreteLaplaceDpEvent(self.epsilon, 1)
-
     @property
     def mu(self) -> float:
         """The Gaussian-DP parameter that epsilon-DP implies: 2 z at the probability e^epsilon / (1 + e^epsilon)."""
@@ -110,12 +104,6 @@ class SampledGaussian:
         positive("mu", self.mu)
         probability("probability", self.probability)
 
-    def dp_event(self, renyi: bool) -> Any:
-        """The dp_accounting event."""
-        from dp_accounting import dp_event as dp
-
-        return dp.PoissonSampledDpEvent(self.probability, dp.GaussianDpEvent(1 / self.mu))
-
 
 @dataclass(frozen=True)
 class Selection:
@@ -135,12 +123,6 @@ class Selection:
             raise PrivacyError("mean must be at least 1: a search runs at least once")
         if math.isnan(self.shape) or self.shape < 0:
             raise PrivacyError(f"shape must be >= 0 (infinity for Poisson), not {self.shape:g}")
-
-    def dp_event(self, renyi: bool) -> Any:
-        """The dp_accounting event."""
-        from dp_accounting import dp_event as dp
-
-        return dp.RepeatAndSelectDpEvent(self.run.dp_event(renyi=True), self.mean, self.shape)
 
 
 Event = PureEvent | SampledGaussian | Selection
@@ -300,9 +282,15 @@ class Cost:
         """The same releases as one dp_accounting event."""
         from dp_accounting import dp_event as dp
 
+        def one(event: Event) -> Any:
+            if isinstance(event, PureEvent):
+                return dp.ZCDpEvent(event.epsilon**2 / 2) if renyi else dp.DiscreteLaplaceDpEvent(event.epsilon, 1)
+            if isinstance(event, SampledGaussian):
+                return dp.PoissonSampledDpEvent(event.probability, dp.GaussianDpEvent(1 / event.mu))
+            return dp.RepeatAndSelectDpEvent(event.run.dp_event(renyi=True), event.mean, event.shape)
+
         parts = [dp.GaussianDpEvent(1 / self._gaussian_mu)] if self.gaussian else []
-        parts += [dp.SelfComposedDpEvent(event.dp_event(renyi), count) for event, count in self.events]
-        return dp.ComposedDpEvent(parts)
+        return dp.ComposedDpEvent(parts + [dp.SelfComposedDpEvent(one(event), count) for event, count in self.events])
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; mu^2 as a string, since JSON numbers are not exact."""

@@ -22,10 +22,7 @@ _CHANGES = {
     "flip": "been the opposite",
 }
 _NOTIONS = {
-    "joint-dp": (
-        "joint differential privacy",
-        "what is published, or shown to everybody but that person,",
-    ),
+    "joint-dp": ("joint differential privacy", "what is published, or shown to everybody but that person,"),
     "dp": ("differential privacy", "what is published"),
 }
 SPENDABLE = 1 - 2.0**-40
@@ -84,10 +81,6 @@ class Guarantee:
         """The same numbers with the word that they do not hold, and why."""
         return replace(self, holds=False, why_not=why_not)
 
-    def at(self, delta: float) -> "Guarantee":
-        """The same guarantee, stated at another delta."""
-        return replace(self, delta=delta)
-
     # -- order and composition
 
     def _must_match(self, other: "Guarantee", what: str) -> None:
@@ -103,8 +96,7 @@ class Guarantee:
             return not other.holds and self.notion == other.notion
         return not other.holds or self.epsilon_at(other.delta) <= other.epsilon
 
-    def __le__(self, other: "Guarantee") -> bool:
-        return self.implies(other)
+    __le__ = implies
 
     def __add__(self, other: "Guarantee") -> "Guarantee":
         """Both together, stated at the larger delta. Units and adjacencies must agree."""
@@ -177,7 +169,7 @@ def account(
     adjacency: Adjacency = "add-remove",
     notion: Notion = "joint-dp",
 ) -> Guarantee:
-    """The guarantee of Gaussian releases, from any one of its parameters; needs no data.
+    """The guarantee of Gaussian releases together, from any one of its parameters; needs no data.
 
     Args:
         epsilon: the wanted epsilon: gives the largest mu that meets it at `delta`.
@@ -189,9 +181,6 @@ def account(
         unit: whose data a neighbouring data set differs in.
         adjacency: how it differs.
         notion: what is covered.
-
-    Returns:
-        The guarantee of all releases together.
 
     Example:
         >>> round(account(epsilon=1, delta=1e-5).mu, 6)

@@ -1,11 +1,9 @@
 """Statistics on a public grid: integers only cross the door.
 
-A user's contribution is scaled to its norm bound, truncated toward zero on a grid of step 2^e, and its norm is
-checked in exact integer arithmetic. Sums of such contributions are exact, hence the same for any order, thread
-count, machine or cluster, and their sensitivity is the bound, not the bound plus rounding errors.
-
-Nothing here raises because of a value in the data: what is not finite counts as zero, what is too long is
-shortened. Only public arguments (bounds, grids, shapes) can be wrong.
+A user's contribution is scaled to its norm bound, truncated toward zero on a grid of step 2^e, and its norm is checked
+in exact integer arithmetic. Sums of such contributions are exact, hence the same for any order, thread count or
+machine, and their sensitivity is the bound, not the bound plus rounding errors. Nothing here raises because of a value
+in the data: what is not finite counts as zero, what is too long is shortened. Only public arguments can be wrong.
 """
 
 import math
@@ -22,12 +20,8 @@ from discreet.numbers import positive
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-CELLS = 20
-"""A noise standard deviation is about 2^20 grid cells."""
-
-MAX_BOUND = 1 << 30
-"""Largest contribution of a user in grid cells: sums of 2^32 users then stay below 2^63."""
-
+CELLS = 20  # a noise standard deviation is about 2^20 grid cells
+MAX_BOUND = 1 << 30  # largest contribution of a user in grid cells: sums of 2^32 users then stay below 2^63
 _MAX_ROWS = 1 << 32
 _EXACT = 1 << 53  # integers up to here are exact in float64
 
@@ -122,8 +116,7 @@ def truncate(
         norm: "l2" for Gaussian noise, "l1" for Laplace noise.
         indptr: where each ragged row starts and ends, as in a CSR matrix.
 
-    Returns:
-        int64 of the shape of `rows`, in grid cells.
+    Returns int64 of the shape of `rows`, in grid cells.
     """
     if norm not in ("l2", "l1"):
         raise PrivacyError(f"norm: must be 'l2' or 'l1', not {norm!r}")
@@ -162,13 +155,8 @@ def exact_matmul(left: npt.ArrayLike, right: npt.ArrayLike, *, left_bound: int, 
     """left^T right for integer matrices with one row per user, exactly.
 
     A float64 matrix product of integers is exact, in whatever order it adds, as long as every partial sum stays below
-    2^53. Blocks of rows are chosen so that it does, and the blocks are added in int64.
-
-    Args:
-        left: users x p integers.
-        right: users x q integers.
-        left_bound: a public bound on the size of the entries of `left`; entries beyond it are cut.
-        right_bound: likewise for `right`.
+    2^53. Blocks of rows are chosen so that it does, and the blocks are added in int64. The bounds are public bounds on
+    the size of the entries, which are cut to them.
     """
     product = int(left_bound) * int(right_bound)
     if left_bound < 1 or right_bound < 1 or product * _MAX_ROWS > 1 << 63:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from discreet.statement import Statement
 
 Filter = Literal["gaussian", "renyi"]
-_NOTHING: Mapping[str, str] = {}
+_NONE: Mapping[str, str] = {}
 
 _DEFAULTS: dict[str, Any] = {"epsilon": None, "delta": 0.0, "unit": "user", "adjacency": "add-remove"}
 _DEFAULTS |= {"notion": "joint-dp", "filter": "gaussian"}
@@ -49,11 +49,9 @@ class Ledger:
     """A privacy budget, a durable record of what was spent from it, and the only place that draws noise.
 
     Example:
-        >>> import numpy as np
         >>> from discreet import Gaussian, Ledger
         >>> ledger = Ledger(epsilon=1, delta=1e-6)
-        >>> counts = np.array([120, 45, 3])
-        >>> public = ledger.release(counts, sensitivity=1, noise=Gaussian(5.0), label="clicks per item")
+        >>> public = ledger.release([120, 45, 3], sensitivity=1, noise=Gaussian(5.0), label="clicks per item")
         >>> ledger.spent.epsilon <= 1
         True
 
@@ -89,16 +87,10 @@ class Ledger:
         create: bool = True,
         noise_source: NoiseSource | None = None,
     ) -> None:
-        wanted: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "unit": unit, "adjacency": adjacency}
-        wanted |= {"notion": notion, "filter": filter}
-        given = {key: value for key, value in wanted.items() if value is not None}
-        if epsilon is not None:
-            given["epsilon"] = positive("epsilon", epsilon)
-            if delta is None and url is None:
-                raise PrivacyError("delta: a budget needs one; choose a constant well below 1 / the number of users")
+        asked = (None if epsilon is None else positive("epsilon", epsilon), delta, unit, adjacency, notion, filter)
+        given = {key: value for key, value in zip(_DEFAULTS, asked, strict=True) if value is not None}
         settings = {**_DEFAULTS, **given}
-        # Checks delta, unit, adjacency and notion before anything is written.
-        Guarantee(Cost(), settings["delta"], settings["unit"], settings["adjacency"], settings["notion"])
+        Guarantee(Cost(), *(settings[key] for key in ("delta", "unit", "adjacency", "notion")))  # checks them
         if settings["filter"] not in ("gaussian", "renyi"):
             raise PrivacyError(f"filter: must be 'gaussian' or 'renyi', not {settings['filter']!r}")
         self._source = noise_source if noise_source is not None else SystemNoise()
@@ -110,7 +102,7 @@ class Ledger:
                 if not create:
                     raise PrivacyError(f"name: there is no ledger called {name!r} in this database")
                 if epsilon is not None and delta is None:
-                    raise PrivacyError("delta: a new ledger with a budget needs one, e.g. delta=1e-6")
+                    raise PrivacyError("delta: a budget needs one, a constant well below 1 / the number of users")
                 transaction.append("open", {"settings": settings, "name": name})
             else:
                 settings = transaction.entries(first=True)[0].body["settings"]
@@ -149,7 +141,8 @@ class Ledger:
     @property
     def entries(self) -> list[Entry]:
         """The whole log: openings, reservations, releases, charges."""
-        return self._store.entries()
+        with self._store.transaction() as transaction:
+            return transaction.entries()
 
     @property
     def events(self) -> list[Entry]:
@@ -164,8 +157,10 @@ class Ledger:
 
     def _filter_admits(self, total: Cost) -> bool:
         """Whether a total keeps the budget even if each release was chosen in the light of all earlier results."""
-        if self.epsilon is None or total.pure <= self.epsilon or self.delta == 0:
-            return self.epsilon is None or total.pure <= self.epsilon
+        if self.epsilon is None or total.pure <= self.epsilon:
+            return True
+        if self.delta == 0:
+            return False
         if self.filter == "renyi":
             order, bound = renyi_budget(self.epsilon, self.delta)
             return total.renyi(order) <= bound
@@ -218,27 +213,19 @@ class Ledger:
             noise: `Gaussian`, `Laplace` or `RandomizedResponse`; a number is the std of Gaussian noise.
             label: what it is, for the record; public.
 
-        Returns:
-            The noisy statistic in its own units. Whatever is computed from it costs nothing more.
+        Returns the noisy statistic in its own units. Whatever is computed from it costs nothing more.
         """
         return self._release(statistic, sensitivity, noise, label, None)
 
     def _release(
-        self,
-        statistic: Any,
-        sensitivity: float,
-        noise: Noise | float,
-        label: str,
-        reserved: "Reservation | None",
+        self, statistic: Any, sensitivity: float, noise: Noise | float, label: str, reserved: "Reservation | None"
     ) -> npt.NDArray[Any]:
         on_grid = GridArray.of(statistic)
         mechanism = noise if isinstance(noise, Noise) else Gaussian(positive("noise", noise))
         cost = mechanism.cost(sensitivity)
         mechanism.check(on_grid)
         if on_grid.grid.cells(float(sensitivity)) < 1:
-            raise PrivacyError(
-                f"sensitivity: {sensitivity:g} is less than one cell of the statistic's grid; which is it?"
-            )
+            raise PrivacyError(f"sensitivity: {sensitivity:g} is below a cell of the statistic's grid: use a finer one")
         if on_grid.values.size > MAX_DRAWS:
             raise PrivacyError("statistic: more than 2^40 elements; release it in parts")
         body = {
@@ -322,13 +309,11 @@ class Ledger:
 
     # -- for people and for files
 
-    def statement(
-        self, *, title: str = "Privacy ledger", public_inputs: Mapping[str, str] | None = None
-    ) -> "Statement":
+    def statement(self, *, title: str = "Privacy ledger", public_inputs: Mapping[str, str] = _NONE) -> "Statement":
         """The privacy statement of everything this ledger has released."""
         from discreet.statement import Statement
 
-        return Statement.of(title=title, guarantee=self.spent, events=self.events, public_inputs=public_inputs or {})
+        return Statement.of(title=title, guarantee=self.spent, events=self.events, public_inputs=public_inputs)
 
     def to_json(self) -> dict[str, Any]:
         """The whole log with its digests: what an outsider needs to check it."""

@@ -43,11 +43,7 @@ def _plus(values: Integers, grid: Grid, sampler: Sampler, source: NoiseSource) -
     return result.reshape(values.shape)
 
 
-def _sensitivity(value: Any) -> float:
-    try:
-        return positive("sensitivity", value)
-    except PrivacyError as error:
-        raise Unbounded(f"{error}: it bounds what one user can change, and without it there is no guarantee") from None
+_sensitivity = partial(positive, "sensitivity", error=Unbounded)  # without one there is no guarantee
 
 
 def _scale(name: str, scale: float, grid: Grid) -> float:
@@ -61,9 +57,9 @@ def _scale(name: str, scale: float, grid: Grid) -> float:
 class Gaussian:
     """round(std Z) on the grid: exactly (sensitivity / std)-Gaussian DP, since rounding is post-processing.
 
-    With `symmetric`, the statistic is a symmetric matrix (or a stack of them, on the last two axes), of which
-    the upper triangle is read: the diagonal gets `std`, the rest std / sqrt 2, mirrored. The sensitivity is
-    then that of the full matrix in the Frobenius norm.
+    With `symmetric`, the statistic is a symmetric matrix (or a stack of them, on the last two axes), of which the upper
+    triangle is read: the diagonal gets `std`, the rest std / sqrt 2, mirrored. The sensitivity is then that of the full
+    matrix in the Frobenius norm.
     """
 
     kind: ClassVar[str] = "gaussian"
@@ -150,8 +146,8 @@ class Laplace:
 class RandomizedResponse:
     """Each bit (1 if positive, else 0) is flipped by an exact coin: with `epsilon`, at 1 / (1 + e^epsilon).
 
-    Or with `flip_one` and `flip_zero`, the probabilities that a 1 and a 0 are flipped; the epsilon is then the
-    largest of the four log ratios. The sensitivity is the number of bits that may differ between neighbours.
+    Or with `flip_one` and `flip_zero`, the probabilities that a 1 and a 0 are flipped; the epsilon is then the largest
+    of the four log ratios. The sensitivity is the number of bits that may differ between neighbours.
     """
 
     kind: ClassVar[str] = "randomized-response"

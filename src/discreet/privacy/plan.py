@@ -67,9 +67,8 @@ class Plan:
         return sum((line.total for line in self.lines), Cost())
 
     def __getitem__(self, label: str) -> Planned:
-        for line in self.lines:
-            if line.label == label:
-                return line
+        if found := [line for line in self.lines if line.label == label]:
+            return found[0]
         raise PrivacyError(f"label: {label!r} is not in the plan, which has {', '.join(x.label for x in self.lines)}")
 
     def noise(self, label: str, *, sensitivity: float, symmetric: bool = False) -> Gaussian:

@@ -11,7 +11,7 @@ import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
@@ -90,12 +90,7 @@ class State:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
-        return {
-            "seq": self.seq,
-            "digest": self.digest,
-            "cost": self.cost.to_json(),
-            "insecure": self.insecure,
-        }
+        return {**asdict(self), "cost": self.cost.to_json()}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "State":
@@ -168,11 +163,6 @@ class Store:
             )
         with self._begin() as connection:
             yield Transaction(connection, self.name)
-
-    def entries(self) -> list[Entry]:
-        """The whole log, in order."""
-        with self.transaction() as transaction:
-            return transaction.entries()
 
 
 def _engine(url: str) -> sa.Engine:
