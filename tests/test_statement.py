@@ -10,8 +10,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from discreet import Gaussian, Laplace, Ledger, Statement
 from discreet.errors import PrivacyError
-from discreet.privacy import Cost, InsecureSeededNoise, PureEvent
+from discreet.privacy import Cost, PureEvent
 from discreet.statement import _digest
+from discreet.testing import InsecureSeededNoise
 
 
 def ledger_with_two_releases() -> Ledger:
@@ -78,8 +79,11 @@ def forged(statement: Statement, change: Callable[[dict[str, Any]], object]) -> 
     """A certificate changed by someone who also recomputed its digest."""
     data = json.loads(statement.json())
     change(data)
-    data["digest"] = _digest({key: value for key, value in data.items() if key != "digest"})
+    data["digest"] = _digest(data)
     return json.dumps(data)
+
+
+NEGATIVE = {"kind": "charge", "label": "refund", "cost": Cost(-(1 << 90), 0).to_json()}
 
 
 def test_a_changed_certificate_is_refused(statement: Statement) -> None:
@@ -99,8 +103,18 @@ def test_a_changed_certificate_is_refused(statement: Statement) -> None:
         (lambda c: c["releases"][0].update(sensitivity=0.1), "does not cost"),
         (lambda c: c["releases"].append(c["releases"][0]), "cost more"),
         (lambda c: c["releases"][0].update(secure=False), "insecure"),
+        (lambda c: c["releases"][0].update(secure=0), "insecure"),
+        (lambda c: c["releases"][0].pop("secure"), "malformed"),
+        (lambda c: c["releases"][0].update(kind="gift"), "neither"),
+        (lambda c: c["releases"].append(NEGATIVE), "neither"),
         (lambda c: c["releases"][0].pop("cost"), "malformed"),
         (lambda c: c["releases"][0].pop("noise"), "malformed"),
+        (lambda c: c["releases"][0]["cost"].update(gaussian="x"), "malformed"),
+        (lambda c: c["releases"][0].update(sensitivity="x"), "number|finite"),
+        (lambda c: c.pop("releases"), "malformed"),
+        (lambda c: c.update(releases=5), "malformed"),
+        (lambda c: c.pop("guarantee"), "malformed"),
+        (lambda c: c.pop("versions"), "malformed"),
         (lambda c: c["releases"][0]["noise"].update(kind="hope"), "kind"),
         (lambda c: c.update(format=2), "format"),
         (lambda c: c["guarantee"].pop("unit"), "malformed"),
@@ -146,8 +160,12 @@ def test_statements_of_every_kind_of_ledger() -> None:
     assert "100.0% of mu²" in text
     assert "50.0% of epsilon" in text
     assert "charged elsewhere" in text
-    assert "fixed in advance" in text
+    assert "what is proved is the ledger's budget, epsilon = 9 at delta = 1e-06" in text
     assert "fixed in advance" in mixed.statement().html()
+    free = Ledger(delta=1e-6)
+    for _ in range(2):
+        free.release([1], 1, 10.0, "x")
+    assert "what is proved is nothing, since the ledger had no budget" in str(free.statement())
     assert Statement.parse(mixed.statement().json()).guarantee == mixed.spent
     seeded = Ledger(epsilon=1, delta=1e-6, noise_source=InsecureSeededNoise(0))
     seeded.release([1], 1, 10.0, "x")
@@ -166,4 +184,11 @@ def test_statements_with_open_reservations_state_what_is_charged() -> None:
     with ledger.reserve(plan) as door:
         door.release([1], 1, plan.noise("a", sensitivity=1), "a")
         statement = ledger.statement()
+        door.release([1], 1, plan.noise("a", sensitivity=1), "a")
     assert Statement.parse(statement.json()).guarantee.mu == pytest.approx(0.2)
+    assert "fixed in advance" not in str(ledger.statement())  # it was: by the plan
+
+
+def test_html_escapes_everything(statement: Statement) -> None:
+    nasty = Statement.parse(forged(statement, lambda c: c["releases"][0].update(shape=["<script>"], source="<b>")))
+    assert "<script>" not in nasty.html()

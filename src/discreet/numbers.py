@@ -2,6 +2,7 @@
 
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
 from typing import Any
 
 from discreet.errors import PrivacyError
@@ -26,6 +27,11 @@ def probability(name: str, value: Any, *, zero: bool = False) -> float:
     if number >= 1:
         raise PrivacyError(f"{name} must be below 1, not {number:g}")
     return number
+
+
+def decimal(value: float) -> Fraction:
+    """The number that a float prints as: 0.1 is a tenth, so that ten of them make 1."""
+    return Fraction(repr(float(value)))
 
 
 def round_up(value: float, digits: int = 4, rounding: str = ROUND_CEILING) -> str:

@@ -82,7 +82,7 @@ def page(certificate: dict[str, Any], *, body: str = "") -> str:
     """
     c, text = certificate, html.escape
     cells = "".join(
-        f"<tr><td>{text(row['label'])}<td>{row['shape']}<td>{row['sensitivity']}<td>{text(row['noise'])}<td>"
+        f"<tr><td>{text(row['label'])}<td>{text(row['shape'])}<td>{row['sensitivity']}<td>{text(row['noise'])}<td>"
         f'<svg width="160" height="14" role="img" aria-label="{row["share"]}">'
         f'<rect width="{160 * row["part"]:.1f}" height="14" rx="2"/></svg> {row["share"]}</tr>'
         for row in rows(c)
@@ -101,7 +101,7 @@ def page(certificate: dict[str, Any], *, body: str = "") -> str:
         f'<p class="{state}">{text(c["sentence"])}</p>{body}<h2>What was released</h2><div class="wide"><table>'
         f"<tr><th>release<th>shape<th>sensitivity<th>noise<th>share of the budget</tr>{cells}</table></div>"
         f"<p>Noise: {text(sources(c))}.</p><h2>Covered</h2><p>{text(c['covered'])}</p>{bullets}"
-        f"<footer>Issued {text(c['issued'])}. Digest <code>{c['digest']}</code></footer></main></html>"
+        f"<footer>Issued {text(c['issued'])}. Digest <code>{text(c['digest'])}</code></footer></main></html>"
     )
 
 

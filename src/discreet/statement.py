@@ -11,6 +11,7 @@ from importlib.metadata import version
 from typing import Any
 
 from discreet.errors import PrivacyError
+from discreet.numbers import round_up
 from discreet.privacy.accounting import Cost
 from discreet.privacy.guarantee import Guarantee
 from discreet.privacy.noise import noise_from_json
@@ -32,10 +33,18 @@ NOT_COVERED = (
 )
 
 
-MIXED = (
-    "Not all noise is Gaussian. The epsilon stated is that of releases whose noise was fixed in advance; if later ones "
-    "were chosen in the light of earlier results, what is proved is the ledger's whole budget."
-)
+def _adaptive(events: Sequence[Entry], budget: Mapping[str, Any] | None) -> list[str]:
+    """What a reader must know of releases that no single plan fixed in advance."""
+    plans = {event.body.get("reservation") for event in events}
+    if len(events) < 2 or (len(plans) == 1 and None not in plans):
+        return []
+    proved = "nothing, since the ledger had no budget"
+    if budget:
+        proved = f"the ledger's budget, epsilon = {round_up(budget['epsilon'])} at delta = {round_up(budget['delta'])}"
+    return [
+        "The epsilon stated is that of a list of releases fixed in advance. If what to release, or whether to go on, "
+        f"was decided in the light of earlier results, what is proved is {proved}."
+    ]
 
 
 @cache
@@ -57,11 +66,12 @@ class Statement:
     @classmethod
     def of(
         cls,
-        *,
         title: str,
         guarantee: Guarantee,
         events: Sequence[Entry],
+        *,
         public_inputs: Mapping[str, str],
+        budget: Mapping[str, Any] | None = None,
         notes: Sequence[str] = (),
     ) -> "Statement":
         """Write the certificate of a list of ledger events.
@@ -71,10 +81,9 @@ class Statement:
             guarantee: of all events together.
             events: from `Ledger.events`.
             public_inputs: what was assumed to be public, and why.
+            budget: epsilon, delta and filter of the ledger, where it has a budget.
             notes: anything else that a reader must know.
         """
-        if guarantee.mu is None and len(events) > 1:
-            notes = [*notes, MIXED]
         content = {
             "format": FORMAT,
             "title": title,
@@ -85,7 +94,8 @@ class Statement:
             "public_inputs": dict(public_inputs),
             "covered": COVERED[guarantee.notion],
             "not_covered": list(NOT_COVERED),
-            "notes": list(notes),
+            "budget": dict(budget) if budget else None,
+            "notes": [*notes, *_adaptive(events, budget)],
             "versions": _versions(),
         }
         return cls({**content, "digest": _digest(content)})
@@ -126,24 +136,30 @@ class Statement:
     def parse(cls, text: str | bytes) -> "Statement":
         """Read a certificate; refuses one that was changed, or whose epsilon its releases do not give."""
         try:
-            certificate = json.loads(text)
-            content = {key: value for key, value in certificate.items() if key not in ("digest", "signature")}
-            digest, known = certificate["digest"], content["format"]
-        except (ValueError, KeyError, AttributeError, TypeError):
-            raise PrivacyError("certificate: not a certificate of discreet (broken JSON or fields missing)") from None
-        if known != FORMAT:
-            raise PrivacyError(f"certificate: format {known!r} is not known to this version, which reads {FORMAT}")
-        if digest != _digest(content):
-            raise PrivacyError("certificate: its digest does not match, so it was changed after it was issued")
-        statement = cls(certificate)
-        released = sum((_recomputed(release) for release in certificate["releases"]), Cost())
-        if not released.within(statement.guarantee.cost):
-            raise PrivacyError("certificate: its releases cost more than its guarantee admits")
-        if statement.guarantee.holds and any(release.get("secure") is False for release in certificate["releases"]):
-            raise PrivacyError("certificate: its noise came from an insecure source, but it claims to hold")
-        if str(statement.guarantee) != certificate["sentence"]:
-            raise PrivacyError("certificate: its sentence is not the one that its guarantee gives")
+            statement = cls(json.loads(text))
+            statement._check()
+            str(statement), statement.html()  # every field that people read is there
+        except PrivacyError:
+            raise
+        except (ValueError, LookupError, AttributeError, TypeError, ArithmeticError):
+            raise PrivacyError("certificate: not a certificate of discreet (broken, incomplete or malformed)") from None
         return statement
+
+    def _check(self) -> None:
+        """Raise unless the certificate agrees with itself."""
+        certificate, guarantee = self.certificate, self.guarantee
+        if certificate["format"] != FORMAT:
+            raise PrivacyError(f"certificate: its format is {certificate['format']!r}; this version reads {FORMAT}")
+        if self.digest != _digest(certificate):
+            raise PrivacyError("certificate: its digest does not match, so it was changed after it was issued")
+        released = sum((_recomputed(release) for release in certificate["releases"]), Cost())
+        if not released.within(guarantee.cost):
+            raise PrivacyError("certificate: its releases cost more than its guarantee admits")
+        secure = all(release["secure"] is True for release in certificate["releases"] if release["kind"] == "release")
+        if guarantee.holds and not secure:
+            raise PrivacyError("certificate: its noise came from an insecure source, but it claims to hold")
+        if str(guarantee) != certificate["sentence"]:
+            raise PrivacyError("certificate: its sentence is not the one that its guarantee gives")
 
     def sign(self, private_key: Any) -> "Statement":
         """The same statement with the issuer's signature.
@@ -168,8 +184,7 @@ class Statement:
             raise PrivacyError("certificate: the signature is not one of this key for this certificate") from None
 
     def _signed(self) -> bytes:
-        content = {key: value for key, value in self.certificate.items() if key not in ("digest", "signature")}
-        return f"discreet certificate {_digest(content)}".encode()
+        return f"discreet certificate {_digest(self.certificate)}".encode()
 
 
 def _public(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -179,16 +194,14 @@ def _public(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def _recomputed(release: Mapping[str, Any]) -> Cost:
     """What a release costs by its own noise and sensitivity; raises if it says otherwise."""
-    try:
-        stated = Cost.from_json(release["cost"])
-        if release["kind"] == "release" and noise_from_json(release["noise"]).cost(release["sensitivity"]) != stated:
-            raise PrivacyError(f"certificate: {release['label']!r} does not cost what its noise and sensitivity give")
-    except (KeyError, TypeError, ValueError) as error:
-        if isinstance(error, PrivacyError):
-            raise
-        raise PrivacyError(f"certificate: a release is malformed ({error})") from None
+    stated = Cost.from_json(release["cost"])
+    if release["kind"] not in ("release", "charge") or not stated.sound:
+        raise PrivacyError(f"certificate: {release['label']!r} is neither a release nor a charge")
+    if release["kind"] == "release" and noise_from_json(release["noise"]).cost(release["sensitivity"]) != stated:
+        raise PrivacyError(f"certificate: {release['label']!r} does not cost what its noise and sensitivity give")
     return stated
 
 
 def _digest(content: Mapping[str, Any]) -> str:
-    return hashlib.sha256(canonical(content).encode()).hexdigest()
+    signed = {key: value for key, value in content.items() if key not in ("digest", "signature")}
+    return hashlib.sha256(canonical(signed).encode()).hexdigest()

@@ -7,7 +7,7 @@ import pytest
 import discreet
 from discreet import Gaussian, Ledger
 from discreet.cli.demo import popularity
-from discreet.privacy import InsecureSeededNoise
+from discreet.testing import InsecureSeededNoise
 from tests.cli.test_account import run
 
 

@@ -222,8 +222,8 @@ def test_small_mixed_budgets_are_not_swamped_by_discretisation() -> None:
     assert cost.epsilon(1e-14) < 0.05  # below what the PLD accountant resolves: the Renyi one, looser
 
 
-@pytest.mark.parametrize(("bit", "count"), [(0.01, 2000), (0.002, 20000)])
-@pytest.mark.parametrize("delta", [1e-6, 1e-8, 1e-10, 1e-11, 1e-12, 1e-14])
+@pytest.mark.parametrize(("bit", "count"), [(0.01, 2000), (0.002, 20_000), (0.001, 100_000)])
+@pytest.mark.parametrize("delta", [1e-6, 1e-8, 1e-10, 1e-11, 3e-12, 1e-12, 1e-14])
 def test_many_pure_events_are_never_understated(bit: float, count: int, delta: float) -> None:
     """The PLD accountant loses about 1e-13 of delta to its Fourier transforms: that is allowed for."""
     with mpmath.workdps(40):
@@ -312,6 +312,9 @@ def test_the_sampler_is_charged_to_delta() -> None:
         (lambda: Cost.from_json({"gaussian": "0", "releases": 0, "events": [{"kind": "magic", "count": 1}]}), "magic"),
         (lambda: Cost.of_mu(1).epsilon(1.0), "delta"),
         (lambda: Cost.of_gaussian(1, 1e-9), "as good as none"),
+        (lambda: Cost.of(PureEvent(1.0), 0.9), "whole"),
+        (lambda: Cost(1.5), "whole"),
+        (lambda: Cost(True), "whole"),
         (lambda: account(epsilon=500, delta=1e-6), "protects nothing"),
         (lambda: Cost.of_mu(1).delta(-1), "epsilon"),
     ],
@@ -360,6 +363,23 @@ def test_renyi_divergences() -> None:
     order, bound = renyi_budget(1.0, 1e-6)
     most = Cost.of_mu(math.sqrt(2 * bound / order))
     assert 0.85 < most.epsilon(1e-6) <= 1
+
+
+def test_repeated_events_are_one_event() -> None:
+    five = Cost(events=((PureEvent(1.0), 1),) * 5)
+    assert five == Cost.of(PureEvent(1.0), 5)
+    assert five.pure == 5
+    assert not Cost.of(PureEvent(1.0), 0)
+
+
+@pytest.mark.parametrize("epsilon", [1e-12, 4.236429660495418e-10, 1e-8, 1e-6, 1e-4, 0.01, 1.0, 20.0])
+@pytest.mark.parametrize("order", [1.5, 8.0, 32.0, 1024.0])
+def test_renyi_divergence_of_small_pure_events(epsilon: float, order: float) -> None:
+    with mpmath.workdps(60):
+        e, a = mpmath.mpf(epsilon), mpmath.mpf(order)
+        true = mpmath.log((mpmath.exp(a * e) + mpmath.exp((1 - a) * e)) / (1 + mpmath.exp(e))) / (a - 1)
+    ours = Cost.of(PureEvent(epsilon), 7).renyi(order) / 7
+    assert true <= ours <= float(true) * 1.02
 
 
 def test_epsilon_zero_is_only_stated_where_it_is_true() -> None:

@@ -13,7 +13,8 @@ import pytest
 from scipy import stats
 
 from discreet import Gaussian, Ledger, account
-from discreet.privacy import Grid, GridArray, InsecureSeededNoise
+from discreet.privacy import Grid, GridArray
+from discreet.testing import InsecureSeededNoise
 
 STD, DELTA, DRAWS = 4.0, 1e-5, 20_000_000
 CONFIDENCE = 1e-9

@@ -51,6 +51,7 @@ def test_the_sentence_says_everything() -> None:
     assert "joint" not in str(entry)
     assert str(G.void("seeded noise")).startswith("NOT PRIVATE: seeded noise")
     assert str(account(mu=1, delta=0)).startswith("NOT PRIVATE: no finite epsilon")
+    assert "e^1000 times" in str(Guarantee(Cost.of(PureEvent(1000.0)), 0))
 
 
 @pytest.mark.parametrize(
@@ -169,6 +170,7 @@ def test_shares_of_a_plan_never_cost_more_than_the_whole(
         (lambda: Planned("a", Cost.of_mu(1), -1), "count of 1 or more"),
         (lambda: Planned("a", Cost.of_mu(1), 1.5), "count of 1 or more"),  # type: ignore[arg-type]
         (lambda: Planned("a", Cost(-5, 1)), "count of 1 or more"),
+        (lambda: Plan((Planned("a", Cost.of(PureEvent(1.0))),)).noise("a", sensitivity=1), "mu"),
         (lambda: Plan.gaussian(1.0, {"a": 1.0})["b"], "not in the plan"),
     ],
 )

@@ -146,6 +146,9 @@ def test_values_that_no_caller_should_have_do_no_harm() -> None:
     assert exact_matmul([[0.5], [1.7], [np.nan], [np.inf]], np.ones((4, 1)), left_bound=9, right_bound=1).tolist() == [
         [10]
     ]
+    single = np.array([[16777219.0]], np.float32)  # 16777220 in float32: cut to the bound exactly
+    assert exact_matmul(single, [[1]], left_bound=16777219, right_bound=1).tolist() == [[16777219]]
+    assert exact_matmul(np.array([[7]], np.uint8), [[1]], left_bound=9, right_bound=1).tolist() == [[7]]
     for exact in (1 << 53, 1):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("discreet.privacy.lattice._EXACT", exact)
@@ -173,6 +176,7 @@ def test_grids() -> None:
         (lambda: truncate(np.ones(13), bound=20, grid=Grid(), indptr=[1, 7, 13]), "indptr"),
         (lambda: truncate(np.ones(13), bound=20, grid=Grid(), indptr=[0, 7, 12]), "indptr"),
         (lambda: truncate(np.ones(13), bound=20, grid=Grid(), indptr=[0, 14, 13]), "indptr"),
+        (lambda: truncate(np.ones(13), bound=20, grid=Grid(), indptr=[]), "indptr"),
         (lambda: truncate([[1.0]], bound=1, grid=Grid(), norm="max"), "norm"),  # type: ignore[arg-type]
         (lambda: exact_matmul([[1]], [[1]], left_bound=1 << 16, right_bound=1 << 16), "overflow"),
         (lambda: exact_matmul([[1]], [[1]], left_bound=0, right_bound=1), "left_bound"),

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from discreet import Gaussian, Laplace, Ledger, Plan, RandomizedResponse, account
 from discreet.errors import BudgetExceeded, MissingExtra, PrivacyError, Unbounded
-from discreet.privacy import Cost, Grid, GridArray, InsecureSeededNoise, Planned, PureEvent, SampledGaussian, Selection
+from discreet.privacy import Cost, Grid, GridArray, Planned, PureEvent, SampledGaussian, Selection
+from discreet.testing import InsecureSeededNoise
 
 COUNTS = np.array([5, 3, 0])
 
@@ -216,6 +217,20 @@ def test_pure_budgets() -> None:
     assert Ledger(epsilon=1, delta=0).remaining.epsilon == pytest.approx(1)  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize(
+    ("epsilon", "scale", "times"), [(1, 10.0, 10), (0.3, 10.0, 3), (0.7, 10.0, 7), (1.1, 10.0, 11)]
+)
+@pytest.mark.parametrize("delta", [0, 1e-6])
+def test_tenths_add_up(epsilon: float, scale: float, times: int, delta: float) -> None:
+    """A float stands for the number it prints as: ten releases of 0.1 make 1, and no eleventh fits."""
+    ledger = Ledger(epsilon=epsilon, delta=delta)
+    for _ in range(times):
+        ledger.release(COUNTS, 1, Laplace(scale), "a tenth")
+    assert ledger.spent.cost.pure == epsilon
+    with pytest.raises(BudgetExceeded):
+        ledger.release(COUNTS, 1, Laplace(1000.0), "more")
+
+
 def test_a_pure_budget_that_is_exactly_spent() -> None:
     ledger = Ledger(epsilon=1, delta=0)
     ledger.charge(Cost.of(PureEvent(1.0)), "all")
@@ -348,6 +363,25 @@ def test_a_reservation_cannot_be_used_up_twice_by_forking(
     assert ledger.spent.mu == pytest.approx(0.2)
 
 
+def test_a_reservation_is_what_the_record_says(tmp_path: Path) -> None:
+    """Nothing is released by one made by hand, one whose plan was swapped, or one whose ledger is gone."""
+    from discreet.privacy import Reservation
+
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    ledger, loud = budget(url), Plan.gaussian(3.0, {"a": 1.0})
+    with pytest.raises(PrivacyError, match="none with the id"):
+        Reservation(ledger, loud, "made up").release([1], 1, Gaussian(0.4), "a")
+    with ledger.reserve(Plan.gaussian(0.1, {"a": 1.0})) as door:
+        door.plan = loud
+        with pytest.raises(PrivacyError, match="set aside"):
+            door.release([1], 1, Gaussian(0.4), "a")
+    with pytest.raises(PrivacyError, match="none with the id"), ledger.reserve(Plan.gaussian(0.1, {"a": 1.0})) as door:
+        (tmp_path / "ledger.db").unlink()
+        budget(url)
+        door.release([1], 1, Gaussian(100.0), "a")
+    assert budget(url).events == []
+
+
 def test_closing_twice_changes_nothing_and_an_unknown_reservation_is_an_error() -> None:
     ledger = budget()
     with ledger.reserve(plan_of()) as door:
@@ -388,6 +422,7 @@ def test_settings_are_checked_before_anything_is_written(tmp_path: Path) -> None
         {"adjacency": "flip"},
         {"filter": "x"},
         {"epsilon": 201},
+        {"epsilon": 0.01, "delta": 1e-9, "filter": "renyi"},
     ):
         with pytest.raises(PrivacyError):
             Ledger(url, **{"epsilon": 1, "delta": 1e-6, **wrong})  # type: ignore[arg-type]
@@ -464,6 +499,15 @@ def test_a_ledger_in_memory_does_not_cross_a_fork(
     assert "forked" in in_fork(child)
     monkeypatch.setattr(os, "getpid", lambda: 1)  # as a child would see it
     assert "forked" in child()
+
+
+def test_a_source_that_is_not_plainly_secure_is_insecure() -> None:
+    class Vague(InsecureSeededNoise):
+        secure = 0  # type: ignore[assignment]
+
+    ledger = budget(noise_source=Vague(0))
+    ledger.release(COUNTS, 1, 8.0, "x")
+    assert not ledger.spent.holds
 
 
 def test_seeded_noise_stamps_everything_it_touches(tmp_path: Path) -> None:

@@ -7,17 +7,9 @@ import pytest
 from scipy import stats
 
 from discreet.errors import PrivacyError, Unbounded
-from discreet.privacy import (
-    Cost,
-    Gaussian,
-    Grid,
-    GridArray,
-    InsecureSeededNoise,
-    Laplace,
-    PureEvent,
-    RandomizedResponse,
-)
+from discreet.privacy import Cost, Gaussian, Grid, GridArray, Laplace, PureEvent, RandomizedResponse
 from discreet.privacy.noise import noise_from_json
+from discreet.testing import InsecureSeededNoise
 
 N = 1_000_000
 

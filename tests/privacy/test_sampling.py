@@ -12,9 +12,10 @@ import pytest
 from scipy import stats
 
 from discreet.errors import PrivacyError
-from discreet.privacy import InsecureSeededNoise, SystemNoise, sampling
+from discreet.privacy import SystemNoise, sampling
 from discreet.privacy.keystream import Stream
 from discreet.privacy.sampling import TV_PER_DRAW, bernoulli, gaussian, two_sided_geometric
+from discreet.testing import InsecureSeededNoise
 
 DRAWS = 10_000_000
 FALSE_ALARM = 1e-9  # of each test; the seeds are fixed, so they either pass for ever or find a fault

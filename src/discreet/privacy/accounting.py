@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from discreet.errors import PrivacyError
-from discreet.numbers import positive, probability
+from discreet.numbers import decimal, positive, probability
 from discreet.privacy.sampling import TV_PER_DRAW
 
 UNIT = 1 << 100  # mu^2 is counted in units of 2^-100, rounded up
@@ -30,7 +30,6 @@ MAX_MU = 1 << 20  # of one release, likewise
 _SAFETY = 1e-9  # relative, and
 _SAFETY_EPSILON = 4e-12  # absolute: dp_accounting's root is good to 1e-12; tests compare with 60 digits
 _TV_SHARE = 1e-12  # of delta, kept for the sampler's distance from its ideal law
-_PLD_ERROR = 1e-12  # of delta: several times what the Fourier transforms of the PLD accountant were seen to lose
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
@@ -161,11 +160,17 @@ class Cost:
         """A release that is not Gaussian, `count` times."""
         return cls(events=((event, count),))
 
+    def __post_init__(self) -> None:
+        counts: Counter[Event] = Counter()
+        for event, count in self.events:
+            counts[event] += count
+        if not all(type(n) is int for n in (self.gaussian, self.releases, *counts.values())):
+            raise PrivacyError("cost: amounts and counts must be whole numbers")
+        events = sorted(((event, count) for event, count in counts.items() if count), key=repr)
+        object.__setattr__(self, "events", tuple(events))
+
     def __add__(self, other: "Cost") -> "Cost":
-        counts = Counter(dict(self.events))
-        counts.update(dict(other.events))
-        events = tuple(sorted(((e, n) for e, n in counts.items() if n), key=repr))
-        return Cost(self.gaussian + other.gaussian, self.releases + other.releases, events)
+        return Cost(self.gaussian + other.gaussian, self.releases + other.releases, self.events + other.events)
 
     def __mul__(self, count: int) -> "Cost":
         return Cost(self.gaussian * count, self.releases * count, tuple((e, n * count) for e, n in self.events))
@@ -202,12 +207,17 @@ class Cost:
         return (self.releases + others) * MAX_DRAWS * TV_PER_DRAW
 
     @property
+    def _pld_error(self) -> float:
+        """Of delta: several times what the Fourier transforms of the PLD accountant were seen to lose."""
+        return 1e-12 + 2.0**-52 * sum(count for _, count in self.events)
+
+    @property
     def pure(self) -> float:
         """Epsilon at delta 0: the sum over pure events; infinite with any other."""
         if self.gaussian or not all(isinstance(event, PureEvent) for event, _ in self.events):
             return math.inf
-        total = sum(Fraction(event.epsilon) * n for event, n in self.events if isinstance(event, PureEvent))
-        return float(total) if Fraction(float(total)) >= total else math.nextafter(float(total), math.inf)
+        total = sum(decimal(event.epsilon) * n for event, n in self.events if isinstance(event, PureEvent))
+        return float(total) if decimal(float(total)) >= total else math.nextafter(float(total), math.inf)
 
     @property
     def filter(self) -> int | None:
@@ -230,7 +240,8 @@ class Cost:
             total = float(accountant.rdp[list(accountant.orders).index(order)])
         for epsilon, count in pure:  # of one randomised-response bit, which dominates every epsilon-DP release
             log_sum = epsilon * order + math.log1p(math.exp(epsilon * (1 - 2 * order)))
-            total += count * (log_sum - epsilon - math.log1p(math.exp(-epsilon))) / (order - 1)
+            exact = (log_sum - epsilon - math.log1p(math.exp(-epsilon))) / (order - 1)
+            total += count * (exact if epsilon * order > 0.01 else order * epsilon**2 / 2)  # else digits would cancel
         return total * (1 + _SAFETY)
 
     def parts(self) -> Iterator["Cost"]:
@@ -258,9 +269,9 @@ class Cost:
         # The sampler's distance from its ideal law costs (1 + e^epsilon) tv of delta: a part is kept for that.
         share = delta * (1 - _TV_SHARE)
         if self.events:
-            exact = share > 2 * _PLD_ERROR  # else the Renyi accountant, which is looser but has no such error
+            exact = share > 2 * self._pld_error  # else the Renyi accountant, which is looser but has no such error
             accountant = _accountant(self, renyi=not exact)
-            epsilon = float(accountant.get_epsilon(share - _PLD_ERROR if exact else share)) * (1 + _SAFETY)
+            epsilon = float(accountant.get_epsilon(share - self._pld_error if exact else share)) * (1 + _SAFETY)
         else:
             epsilon = gaussian_epsilon(self._gaussian_mu, share)
         if self.tv and (epsilon > 700 or (1 + math.exp(epsilon)) * self.tv > delta * _TV_SHARE):
@@ -273,7 +284,7 @@ class Cost:
         if epsilon >= self.pure:
             return 0.0
         if self.events:
-            delta = float(_accountant(self, renyi=False).get_delta(epsilon)) * (1 + _SAFETY) + _PLD_ERROR
+            delta = float(_accountant(self, renyi=False).get_delta(epsilon)) * (1 + _SAFETY) + self._pld_error
         else:
             delta = gaussian_delta(self._gaussian_mu, epsilon)
         return min(delta + (1 + math.exp(min(epsilon, 700))) * self.tv, 1.0)
@@ -332,9 +343,12 @@ def renyi_budget(epsilon: float, delta: float) -> tuple[float, float]:
     from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
 
     def bound(order: float) -> float:  # Canonne, Kamath and Steinke (2020), Proposition 12
-        return epsilon - math.log1p(-1 / order) + (math.log(delta) + math.log(order)) / (order - 1)
+        log_delta = math.log(delta) + math.log1p(-_TV_SHARE)
+        return epsilon - math.log1p(-1 / order) + (log_delta + math.log(order)) / (order - 1)
 
     order = max(DEFAULT_RDP_ORDERS, key=lambda order: bound(order) / order)
+    if bound(order) <= 0:
+        raise PrivacyError(f"filter: 'renyi' admits nothing at epsilon = {epsilon:g} and delta = {delta:g}")
     return order, bound(order)
 
 

@@ -121,7 +121,7 @@ class Guarantee:
             return f"NOT PRIVATE: {self.why_not} (the noise, were it sound, would give {numbers})."
         if math.isinf(self.epsilon):
             return f"NOT PRIVATE: no finite epsilon holds at delta = {round_up(self.delta)} (state it at a larger one)."
-        ratio = round_up(math.exp(self.epsilon), 3) if self.epsilon < 700 else "e^700"
+        ratio = round_up(math.exp(self.epsilon), 3) if self.epsilon < 700 else f"e^{round_up(self.epsilon)}"
         return (
             f"{self.unit.capitalize()}-level {name} with {numbers} ({self.adjacency}): had {_UNITS[self.unit]} "
             f"{_CHANGES[self.adjacency]}, no outcome in {seen} would have been more than {ratio} times as likely, or "

@@ -5,8 +5,6 @@ nothing to re-key after a fork, in a worker process or after unpickling, and thr
 time read the keystreams of different keys.
 """
 
-import hashlib
-import itertools
 import os
 from typing import Protocol
 
@@ -63,7 +61,6 @@ class NoiseSource(Protocol):
 
     def fresh_key(self) -> bytes:
         """A key for one release; never the same twice."""
-        ...
 
 
 class SystemNoise:
@@ -75,21 +72,3 @@ class SystemNoise:
     def fresh_key(self) -> bytes:
         """32 bytes from the operating system."""
         return os.urandom(32)
-
-
-class InsecureSeededNoise:
-    """Reproducible noise, FOR TESTS ONLY: whoever knows the seed can subtract the noise.
-
-    A ledger that uses it, and every model and statement that comes from that ledger, says NOT PRIVATE.
-    """
-
-    name = "INSECURE seeded noise for tests"
-    secure = False
-
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
-        self._count = itertools.count()
-
-    def fresh_key(self) -> bytes:
-        """The next key of the sequence that the seed determines."""
-        return hashlib.sha256(f"{self.seed}/{next(self._count)}".encode()).digest()

@@ -127,7 +127,7 @@ def truncate(
         raise PrivacyError("rows: one row per user is needed, not a single number")
     rows_of_width = np.arange(math.prod(values.shape[:-1]) + 1) * values.shape[-1]
     ends = rows_of_width if indptr is None else np.asarray(indptr, np.int64)
-    if ends[0] != 0 or ends[-1] != values.size or (np.diff(ends) < 0).any():
+    if not ends.size or ends[0] != 0 or ends[-1] != values.size or (np.diff(ends) < 0).any():
         raise PrivacyError("indptr: must rise from 0 to the number of entries, as in a CSR matrix")
     counts, largest = np.diff(ends), math.floor(Fraction(limit) ** power)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -191,5 +191,6 @@ def exact_scatter(index: npt.ArrayLike, values: npt.ArrayLike, *, size: int, bou
 
 def _whole(values: npt.NDArray[Any], bound: int) -> Floats:
     """Integers of at most this size, in float64; anything else (which no caller should have) is cut to one."""
-    whole: Floats = np.trunc(np.clip(np.nan_to_num(values, nan=0.0), -bound, bound)).astype(np.float64)
+    exact = np.nan_to_num(values.astype(np.float64 if values.dtype.kind == "f" else np.int64))
+    whole: Floats = np.trunc(np.clip(exact, -bound, bound)).astype(np.float64)
     return whole

@@ -63,9 +63,8 @@ class Ledger:
         unit: whose data neighbouring data sets differ in ("user" or "entry").
         adjacency: how they differ ("add-remove", "replace", "flip").
         notion: what the guarantee covers ("joint-dp" or "dp").
-        filter: how releases of any kind are weighed against the budget: "gaussian" is exact for Gaussian noise and dear
-            for other kinds, "renyi" takes any kind, Poisson sampling and private selection included, and is a little
-            looser for Gaussian noise.
+        filter: how releases are weighed against the budget: "gaussian" is exact for Gaussian noise and dear for other
+            kinds, "renyi" takes any kind, sampling and private selection included, and is a little looser.
         name: which of several ledgers in one database.
         create: whether to begin a new ledger where there is none; else that is an error.
         noise_source: where the noise comes from; anything but the default is for tests.
@@ -94,8 +93,9 @@ class Ledger:
         if settings["filter"] not in ("gaussian", "renyi"):
             raise PrivacyError(f"filter: must be 'gaussian' or 'renyi', not {settings['filter']!r}")
         self._source = noise_source if noise_source is not None else SystemNoise()
-        if epsilon is not None and settings["delta"]:
-            largest_gaussian(given["epsilon"], settings["delta"])  # also refuses an epsilon that is beyond all reason
+        if epsilon is not None and settings["delta"]:  # refuses budgets that are beyond all reason
+            limit = largest_gaussian if settings["filter"] == "gaussian" else renyi_budget
+            limit(given["epsilon"], settings["delta"])
         self._store = Store(url, name)
         with self._store.transaction() as transaction:
             if transaction.state.seq == 0:
@@ -236,7 +236,7 @@ class Ledger:
             "shape": list(on_grid.values.shape),
             "grid": on_grid.grid.exponent,
             "source": self._source.name,
-            "secure": self._source.secure,
+            "secure": self._source.secure is True,
         }
         with self._store.transaction() as transaction:
             if reserved is None:
@@ -257,8 +257,7 @@ class Ledger:
     def preview(self, plan: Plan) -> Preview:
         """What a plan would cost; touches no data and spends nothing."""
         state = self._state()
-        total = state.cost + plan.cost
-        after = self.guarantee(total, insecure=state.insecure)
+        after = self.guarantee(state.cost + plan.cost, insecure=state.insecure)
         return Preview(plan, self.guarantee(plan.cost), after, self._fits(state.cost, plan.cost))
 
     @contextmanager
@@ -291,13 +290,11 @@ class Ledger:
         returned has never been seen by anyone.
         """
         with self._store.transaction() as transaction:
-            entries = transaction.entries(reservation)
-            if not entries:
-                raise PrivacyError(f"reservation: this ledger has none with the id {reservation!r}")
+            opening, entries = _opening(transaction, reservation)
             if all(entry.kind != "close" for entry in entries):
                 used = Counter(entry.label for entry in entries if entry.kind == "release")
                 unused = Cost()
-                for line in [] if entries[0].body["firm"] else entries[0].body["lines"]:
+                for line in [] if opening.body["firm"] else opening.body["lines"]:
                     unused += Cost.from_json(line["cost"]) * (line["count"] - used[line["label"]])
                 transaction.append("close", {"reservation": reservation, "cost": unused.to_json()})
 
@@ -313,12 +310,12 @@ class Ledger:
         """The privacy statement of everything this ledger has released."""
         from discreet.statement import Statement
 
-        return Statement.of(title=title, guarantee=self.spent, events=self.events, public_inputs=public_inputs)
+        budget = {"epsilon": self.epsilon, "delta": self.delta, "filter": self.filter} if self.epsilon else None
+        return Statement.of(title, self.spent, self.events, public_inputs=public_inputs, budget=budget)
 
     def to_json(self) -> dict[str, Any]:
         """The whole log with its digests: what an outsider needs to check it."""
-        entries = [asdict(entry) for entry in self.entries]
-        return {"format": 1, "entries": entries, "spent": self.spent.to_json()}
+        return {"format": 1, "entries": [asdict(e) for e in self.entries], "spent": self.spent.to_json()}
 
     def verify(self) -> None:
         """Recompute the hash chain and the total from the log; raise if anything was changed afterwards."""
@@ -353,13 +350,24 @@ class Reservation:
 
     def take(self, transaction: Transaction, label: str, cost: Cost) -> None:
         """Use one of the planned releases, or raise."""
-        line, entries = self.plan[label], transaction.entries(self.id)
+        opening, entries = _opening(transaction, self.id)
+        lines = {line["label"]: line for line in opening.body["lines"]}
+        if label not in lines:
+            raise PrivacyError(f"label: {label!r} is not in the plan, which has {', '.join(lines)}")
         if any(entry.kind == "close" for entry in entries):
             raise PrivacyError("reservation: it is closed, and what it had left was returned")
-        if sum(entry.kind == "release" and entry.label == label for entry in entries) >= line.count:
-            raise PrivacyError(f"label: the plan has {line.count} release(s) of {label!r}, and they are used up")
-        if not cost.within(line.cost):
+        if sum(entry.kind == "release" and entry.label == label for entry in entries) >= lines[label]["count"]:
+            raise PrivacyError(f"label: the plan's releases of {label!r} are used up")
+        if not cost.within(Cost.from_json(lines[label]["cost"])):
             raise PrivacyError(f"noise: {label!r} would cost more than the plan set aside for it")
+
+
+def _opening(transaction: Transaction, reservation: str) -> tuple[Entry, list[Entry]]:
+    """The entry that made a reservation, and all that belong to it: what counts is the record, not an object."""
+    entries = transaction.entries(reservation)
+    if not entries or entries[0].kind != "reserve":
+        raise PrivacyError(f"reservation: this ledger has none with the id {reservation!r}")
+    return entries[0], entries
 
 
 def _label(label: str) -> str:

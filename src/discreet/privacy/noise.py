@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from discreet.errors import PrivacyError, Unbounded
-from discreet.numbers import positive, probability
+from discreet.numbers import decimal, positive, probability
 from discreet.privacy import sampling
 from discreet.privacy.accounting import Cost, PureEvent
 from discreet.privacy.keystream import NoiseSource, Stream
@@ -77,7 +77,7 @@ class Gaussian:
     @classmethod
     def for_cost(cls, cost: Cost, *, sensitivity: float, symmetric: bool = False) -> "Gaussian":
         """The least noise that a Gaussian cost pays for."""
-        std = _sensitivity(sensitivity) / (cost.mu or math.nan)
+        std = _sensitivity(sensitivity) / positive("mu", cost.mu)
         while Cost.of_gaussian(sensitivity, std).gaussian > cost.gaussian:
             std = math.nextafter(std, math.inf)
         return cls(std, symmetric)
@@ -130,7 +130,7 @@ class Laplace:
         """What a release costs."""
         ratio = Fraction(_sensitivity(sensitivity)) / Fraction(self.scale)
         epsilon = float(ratio)
-        return Cost.of(PureEvent(epsilon if Fraction(epsilon) >= ratio else math.nextafter(epsilon, math.inf)))
+        return Cost.of(PureEvent(epsilon if decimal(epsilon) >= ratio else math.nextafter(epsilon, math.inf)))
 
     def check(self, statistic: GridArray) -> None:
         """Raise if this noise cannot be put on a statistic of this grid."""
@@ -169,7 +169,7 @@ class RandomizedResponse:
         if self.flip_one is not None and self.flip_zero is not None:
             return Decimal(self.flip_one), Decimal(self.flip_zero)
         with sampling.precision(digits + 5):
-            flip = 1 / (1 + Decimal(self.epsilon or 0).exp())
+            flip = 1 / (1 + Decimal(repr(self.epsilon)).exp())
         return flip, flip
 
     @property

@@ -85,7 +85,7 @@ class State:
         charged = {"reserve": self.cost + change, "charge": self.cost + change, "close": self.cost - change}
         if entry.kind == "release" and not entry.body.get("reservation"):
             charged["release"] = self.cost + change
-        insecure = self.insecure or entry.body.get("secure") is False
+        insecure = self.insecure or entry.body.get("secure", True) is not True
         return State(entry.seq, entry.digest, charged.get(entry.kind, self.cost), insecure)
 
     def to_json(self) -> dict[str, Any]:

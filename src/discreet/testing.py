@@ -1,0 +1,22 @@
+"""What tests of models and mechanisms need, ours and our users'."""
+
+import hashlib
+import itertools
+
+
+class InsecureSeededNoise:
+    """Reproducible noise, FOR TESTS ONLY: whoever knows the seed can subtract the noise.
+
+    A ledger that uses it, and every model and statement that comes from that ledger, says NOT PRIVATE.
+    """
+
+    name = "INSECURE seeded noise for tests"
+    secure = False
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self._count = itertools.count()
+
+    def fresh_key(self) -> bytes:
+        """The next key of the sequence that the seed determines."""
+        return hashlib.sha256(f"{self.seed}/{next(self._count)}".encode()).digest()
