@@ -472,7 +472,7 @@ def test_an_edited_record_is_found(tamper: str, tmp_path: Path) -> None:
     ledger.release(COUNTS, 1, Gaussian(8.0), "one")
     ledger.release(COUNTS, 1, Gaussian(80.0), "two")
     ledger.verify()
-    with sa.create_engine(url).begin() as connection:
+    with sa.create_engine(url, poolclass=sa.NullPool).begin() as connection:
         assert connection.exec_driver_sql(tamper).rowcount == 1
     with pytest.raises(PrivacyError, match="ledger"):
         Ledger(url).verify()
