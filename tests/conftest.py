@@ -3,10 +3,18 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from tests import postgres
+
+
+def missing(what: str, reason: str) -> NoReturn:
+    """Skip a test for want of something, by name and with the reason; on CI, where everything must run, fail."""
+    if os.environ.get("CI"):
+        pytest.fail(f"CI must test {what}, but: {reason}")
+    pytest.skip(f"{what} is not available: {reason}")
 
 
 @pytest.fixture(scope="session")
@@ -16,9 +24,7 @@ def postgres_server() -> Iterator[Path]:
         with postgres.server() as home:
             yield home
     except postgres.Unavailable as reason:
-        if os.environ.get("CI"):
-            pytest.fail(f"CI must test PostgreSQL, but: {reason}")
-        pytest.skip(f"PostgreSQL is not available: {reason}")
+        missing("PostgreSQL", str(reason))
 
 
 @pytest.fixture

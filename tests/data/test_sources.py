@@ -20,6 +20,7 @@ import zstandard
 
 import discreet
 from discreet.data import sources
+from tests.conftest import missing
 
 N_USERS, N_ITEMS = 40, 25
 rng = np.random.default_rng(20)
@@ -170,9 +171,12 @@ def in_postgresql(folder: Path, request: pytest.FixtureRequest) -> tuple[str, An
 
 
 def in_spark(folder: Path, request: pytest.FixtureRequest) -> tuple[Any, None]:
-    sql = pytest.importorskip("pyspark.sql", reason="pyspark is not installed: pip install 'discreet[spark]'")
+    try:
+        from pyspark import sql
+    except ImportError:
+        missing("Spark", "pyspark is not installed: pip install 'discreet[spark]'")
     if shutil.which("java") is None:
-        pytest.skip("Spark needs Java, which is not installed")
+        missing("Spark", "Java is not installed")
     session = sql.SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
     request.addfinalizer(session.stop)
     return session.createDataFrame(ROWS, list(COLUMNS)), None
