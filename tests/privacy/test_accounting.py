@@ -181,7 +181,7 @@ MIXED = Cost.of_mu(0.3) + Cost.of(PureEvent(0.2), 4) + Cost.of(SampledGaussian(0
 
 def test_mixed_costs_agree_with_a_second_accountant() -> None:
     """prv_accountant works from the same mechanisms with other algorithms and brackets the truth."""
-    prv = pytest.importorskip("prv_accountant")
+    import prv_accountant as prv
     sampled = prv.PoissonSubsampledGaussianMechanism(sampling_probability=0.05, noise_multiplier=1 / 0.8)
     gaussian = prv.GaussianMechanism(noise_multiplier=1 / 0.3)
     pure = prv.LaplaceMechanism(mu=0.2)

@@ -8,17 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from discreet.errors import DiscreetError
+from discreet.cli.common import Json
 
 app = typer.Typer(help="Data sets of the papers: list, fetch, describe.", no_args_is_help=True)
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Name = Annotated[str, typer.Argument(help="A name that `discreet datasets list` shows.")]
-
-
-def _fail(error: DiscreetError) -> typer.Exit:
-    typer.echo(f"discreet: {error}", err=True)
-    return typer.Exit(1)
 
 
 @app.command("list")
@@ -59,15 +53,12 @@ def fetch(name: Name, as_json: Json = False) -> None:
     """Download a data set into DISCREET_DATA, or the platform's cache, unless it is at hand."""
     from discreet.data import archives, published
 
-    try:
-        data = published.find(name)
-        archives.tell_licence(data.name, data.licence)
-        found = data.where()
-        if found is None and not data.downloads:
-            raise published.cannot_download(data)
-        paths = [found] if found is not None else [archives.download(source) for source in data.downloads]
-    except DiscreetError as error:
-        raise _fail(error) from None
+    data = published.find(name)
+    archives.tell_licence(data.name, data.licence)
+    found = data.where()
+    if found is None and not data.downloads:
+        raise published.cannot_download(data)
+    paths = [found] if found is not None else [archives.download(source) for source in data.downloads]
     if as_json:
         typer.echo(
             json.dumps({"name": data.name, "paths": [str(path) for path in paths], "was_at_hand": found is not None})
@@ -86,10 +77,7 @@ def describe(
     """Load a data set, or any table, and show what is in it: exact numbers, for its owner."""
     from discreet.data import datasets, read
 
-    try:
-        is_table = source is None and not datasets.known(name) and (Path(name).suffix or "*" in name)
-        ratings = read(name) if is_table else datasets.load(name, source)
-    except DiscreetError as error:
-        raise _fail(error) from None
+    is_table = source is None and not datasets.known(name) and (Path(name).suffix or "*" in name)
+    ratings = read(name) if is_table else datasets.load(name, source)
     described: dict[str, Any] = ratings.describe()
     typer.echo(json.dumps(described, indent=2, default=str) if as_json else str(described))
