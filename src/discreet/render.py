@@ -3,10 +3,10 @@
 import html
 from typing import TYPE_CHECKING, Any
 
-from discreet.numbers import round_up
+from discreet.numbers import round_down, round_up
 
 if TYPE_CHECKING:
-    from discreet.privacy.ledger import Preview
+    from discreet.privacy.ledger import Ledger, Preview
 
 
 def rows(certificate: dict[str, Any]) -> list[dict[str, Any]]:
@@ -71,6 +71,22 @@ def preview(preview: "Preview") -> str:
     cost, after = round_up(preview.cost.epsilon), round_up(preview.after.epsilon)
     lines.append(f"costs epsilon = {cost}, ledger then at {after}, at delta = {round_up(preview.cost.delta)}")
     return "\n".join(lines if preview.fits else [*lines, "DOES NOT FIT in what the ledger has left"])
+
+
+def ledger(ledger: "Ledger") -> str:
+    """A ledger as a table: its budget, what was released at what cost, what is left."""
+    events, spent, left = ledger.events, ledger.spent, ledger.remaining
+    lines = [f"{'#':>4}  {'released':<32}{'shape':>12}{'sensitivity':>13}  {'noise':<28}{'mu':>10}"] if events else []
+    for row, event in zip(rows({"releases": [event.body for event in events]}), events, strict=True):
+        mu = "-" if event.cost.mu is None else f"{event.cost.mu:.4g}"
+        cells = f"{row['label'][:31]:<32}{row['shape']:>12}{row['sensitivity']:>13}  {row['noise'][:27]:<28}{mu:>10}"
+        lines.append(f"{event.seq:>4}  {cells}")
+    lines += [""] if events else ["Nothing has been released."]
+    budget = "none" if ledger.epsilon is None else f"epsilon = {ledger.epsilon:g}"
+    lines.append(f"budget {budget}, at delta = {round_up(ledger.delta)}; spent epsilon = {round_up(spent.epsilon)}")
+    lines += [] if left is None else [f"the largest further release that fits: epsilon = {round_down(left.epsilon)}"]
+    waiting = ledger.open_reservations()
+    return "\n".join([*lines, *([f"open reservations: {', '.join(waiting)}"] if waiting else [])])
 
 
 def page(certificate: dict[str, Any], *, body: str = "") -> str:

@@ -27,7 +27,7 @@ COVERED = {
 NOT_COVERED = (
     "What is shown to a person herself: her own recommendations are computed from her own history.",
     "Metrics computed without noise on private data, and choices made by looking at them (tuning by hand).",
-    "Inputs declared public below, if they were in fact taken from the data.",
+    "Inputs declared public, if they were in fact taken from the data.",
     "Time, memory and power used by the computation, and access to the machine itself.",
     "Facts about people in general that the data teach: those would be learned without any one person too.",
 )

@@ -17,7 +17,7 @@ def path(tmp_path: Path) -> str:
 
 def test_show(path: str) -> None:
     text = run("ledger", "show", path)
-    for part in ("epsilon 1", "clicks per item", "gaussian 10", "open reservations"):
+    for part in ("epsilon = 1", "clicks per item", "gaussian std 10", "further release that fits"):
         assert part in text
     data = json.loads(run("ledger", "show", f"sqlite:///{path}", "--json"))
     assert data["spent"]["mu"] == pytest.approx(0.1)

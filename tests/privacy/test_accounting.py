@@ -179,9 +179,11 @@ def test_gaussian_costs_add_exactly_in_any_order(releases: list[tuple[float, flo
 MIXED = Cost.of_mu(0.3) + Cost.of(PureEvent(0.2), 4) + Cost.of(SampledGaussian(0.8, 0.05), 50)
 
 
+@pytest.mark.filterwarnings("ignore:dtype=float128")  # of its own, with some versions of SciPy
 def test_mixed_costs_agree_with_a_second_accountant() -> None:
     """prv_accountant works from the same mechanisms with other algorithms and brackets the truth."""
     import prv_accountant as prv
+
     sampled = prv.PoissonSubsampledGaussianMechanism(sampling_probability=0.05, noise_multiplier=1 / 0.8)
     gaussian = prv.GaussianMechanism(noise_multiplier=1 / 0.3)
     pure = prv.LaplaceMechanism(mu=0.2)

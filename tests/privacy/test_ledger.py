@@ -449,6 +449,27 @@ def test_postgresql_without_its_driver_names_the_extra(monkeypatch: pytest.Monke
         Ledger("postgresql://localhost/x")
 
 
+def test_a_table_for_people() -> None:
+    ledger = budget(epsilon=4)
+    assert "Nothing has been released" in str(ledger)
+    ledger.release(COUNTS, 1, Gaussian(8.0), "clicks per item")
+    ledger.release(COUNTS, 1, Laplace(8.0), "plays")
+    with ledger.reserve(plan_of()) as door:
+        text = str(ledger)
+    for part in (
+        "clicks per item",
+        "gaussian std 8",
+        "0.125",
+        "plays",
+        "budget epsilon = 4",
+        f"open reservations: {door.id}",
+    ):
+        assert part in text
+    free = Ledger()
+    free.release(COUNTS, 1, Gaussian(8.0), "x")
+    assert "budget none" in str(free)
+
+
 def test_export_is_json_and_complete() -> None:
     ledger = budget()
     ledger.release(COUNTS, 1, Gaussian(8.0), "x")

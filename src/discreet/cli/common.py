@@ -31,9 +31,9 @@ def show(data: Any, as_json: bool, *tables: Any) -> None:
         return
     from rich.console import Console
 
-    console = Console(soft_wrap=True)
-    for table in tables:
-        console.print(table, highlight=False)
+    console = Console()
+    for table in tables:  # sentences are wrapped by the terminal, so that they can be copied
+        console.print(table, highlight=False, soft_wrap=isinstance(table, str))
 
 
 def pairs(rows: Mapping[str, object]) -> Any:

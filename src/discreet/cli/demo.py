@@ -76,6 +76,7 @@ def demo(
     Example: discreet demo --epsilon 0.5
     """
     import numpy as np
+    from rich.markdown import Markdown
     from rich.table import Table
 
     import discreet
@@ -119,14 +120,4 @@ def demo(
         "quality": {name: {"top_found": a, "interactions_held": b} for name, (a, b) in qualities.items()},
         "report": str(report),
     }
-    show(
-        result,
-        as_json,
-        people,
-        "",
-        table,
-        "",
-        str(ledger.spent),
-        "",
-        f"The privacy statement and a plot are in {report}.",
-    )
+    show(result, as_json, people, "", table, "", Markdown(str(statement)), "", f"The same with a plot is in {report}.")

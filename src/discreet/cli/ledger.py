@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from discreet.cli.common import Json, pairs, show
+from discreet.cli.common import Json, show
 from discreet.errors import PrivacyError
 
 app = typer.Typer(help="Read and check a privacy ledger.", no_args_is_help=True)
@@ -30,41 +30,17 @@ def show_(where: Where, name: Name = "default", as_json: Json = False) -> None:
 
     Example: discreet ledger show ledger.db
     """
-    from rich.table import Table
-
-    from discreet.numbers import round_down, round_up
-
     ledger = _open(where, name)
     spent, left = ledger.spent, ledger.remaining
-    table = Table("#", "what", "sensitivity", "noise", "mu", "when", box=None)
-    events = ledger.events
-    for event in events:
-        noise = event.body.get("noise", {"kind": "charged"})
-        size = next((f" {value:.6g}" for value in noise.values() if isinstance(value, float)), "")
-        mu = event.cost.mu
-        row = (
-            event.label,
-            f"{event.body.get('sensitivity', '-')}",
-            noise["kind"] + size,
-            "-" if mu is None else f"{mu:.6g}",
-        )
-        table.add_row(str(event.seq), *row, event.body["time"][:19])
-    rows = {
-        "budget": "none" if ledger.epsilon is None else f"epsilon {ledger.epsilon:g}",
-        "delta": round_up(ledger.delta),
-        "spent": f"epsilon {round_up(spent.epsilon)}",
-        "left": "-" if left is None else f"epsilon {round_down(left.epsilon)}",
-        "open reservations": ", ".join(ledger.open_reservations()) or "none",
-    }
     data = {
         "epsilon": ledger.epsilon,
         "delta": ledger.delta,
         "spent": spent.to_json(),
         "remaining": None if left is None else left.to_json(),
-        "events": [{"seq": event.seq, "kind": event.kind, **event.body} for event in events],
+        "events": [{"seq": event.seq, "kind": event.kind, **event.body} for event in ledger.events],
         "open_reservations": ledger.open_reservations(),
     }
-    show(data, as_json, pairs(rows), "", table if events else "Nothing has been released.", "", str(spent))
+    show(data, as_json, str(ledger), "", str(spent))
 
 
 @app.command()

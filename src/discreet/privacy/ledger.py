@@ -116,8 +116,6 @@ class Ledger:
         self.notion: Notion = settings["notion"]
         self.filter: Filter = settings["filter"]
 
-    # -- what has been spent
-
     def _state(self) -> State:
         with self._store.transaction() as transaction:
             return transaction.state
@@ -199,8 +197,6 @@ class Ledger:
         for name, value in (("unit", unit), ("adjacency", adjacency)):
             if getattr(self, name) != value:
                 raise PrivacyError(f"{name}: the model's is {value!r}, but this ledger's is {getattr(self, name)!r}")
-
-    # -- spending
 
     def release(
         self, statistic: npt.ArrayLike | GridArray, sensitivity: float, noise: Noise | float, label: str
@@ -304,8 +300,6 @@ class Ledger:
         closed = {entry.body["reservation"] for entry in entries if entry.kind == "close"}
         return [e.body["reservation"] for e in entries if e.kind == "reserve" and e.body["reservation"] not in closed]
 
-    # -- for people and for files
-
     def statement(self, *, title: str = "Privacy ledger", public_inputs: Mapping[str, str] = _NONE) -> "Statement":
         """The privacy statement of everything this ledger has released."""
         from discreet.statement import Statement
@@ -331,6 +325,11 @@ class Ledger:
     def __repr__(self) -> str:
         budget = "no budget" if self.epsilon is None else f"epsilon={self.epsilon:g}"
         return f"Ledger({budget}, delta={self.delta:g}, spent epsilon={round_up(self.spent.epsilon)})"
+
+    def __str__(self) -> str:
+        from discreet import render
+
+        return render.ledger(self)
 
     def __reduce__(self) -> str:
         raise PrivacyError("ledger: a ledger cannot be copied or pickled; open it again by its URL")
