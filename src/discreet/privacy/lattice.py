@@ -191,6 +191,7 @@ def exact_scatter(index: npt.ArrayLike, values: npt.ArrayLike, *, size: int, bou
 
 def _whole(values: npt.NDArray[Any], bound: int) -> Floats:
     """Integers of at most this size, in float64; anything else (which no caller should have) is cut to one."""
-    exact = np.nan_to_num(values.astype(np.float64 if values.dtype.kind == "f" else np.int64))
-    whole: Floats = np.trunc(np.clip(exact, -bound, bound)).astype(np.float64)
+    floats = values.dtype.kind == "f"
+    exact = np.trunc(np.nan_to_num(values.astype(np.float64))) if floats else values.astype(np.int64, copy=False)
+    whole: Floats = np.clip(exact, -bound, bound).astype(np.float64, copy=False)
     return whole
