@@ -30,7 +30,11 @@ def statement() -> Statement:
 
 def test_markdown_says_what_a_reader_needs(statement: Statement) -> None:
     text = str(statement)
-    parts = ["# Shop & co", str(statement.guarantee), "| pairs | 2×2 | 1 | gaussian std 10, symmetric | 50.0% |"]
+    parts = [
+        "# Shop & co",
+        str(statement.guarantee),
+        "| pairs | 2×2 | 1 | gaussian std 10, symmetric | 0.3969 | 50.0% |",
+    ]
     parts += ["AES-256-CTR", "catalogue: given by the caller", "## Not covered", "tuning", "Metrics"]
     for part in [*parts, statement.digest, "dp-accounting", "NumPy".lower()]:
         assert part in text
@@ -42,7 +46,7 @@ def test_html_is_a_page_with_a_chart_and_escapes_labels(statement: Statement) ->
     assert "clicks &lt;b&gt;per item&lt;/b&gt;" in page
     assert "Shop &amp; co" in page
     assert page.count("<svg") == 2
-    assert 'width="80.0"' in page  # half of the budget each
+    assert 'width="60.0"' in page  # half of the budget each
     assert 'class="holds"' in page
     assert statement._repr_html_() == page
     assert statement._repr_markdown_() == str(statement)
@@ -135,6 +139,10 @@ def test_signatures(statement: Statement) -> None:
     key, other = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
     signed = statement.sign(key)
     signed.verify(key.public_key())
+    public = key.public_key().public_bytes_raw().hex()
+    assert "not signed" in str(statement)
+    for face in (str(signed), signed.html()):
+        assert f"signed with the Ed25519 key {public}" in face
     Statement.parse(signed.json()).verify(key.public_key())
     with pytest.raises(PrivacyError, match="signature"):
         signed.verify(other.public_key())
@@ -157,8 +165,11 @@ def test_statements_of_every_kind_of_ledger() -> None:
     mixed.release(np.array([5, 3]), 1, Laplace(10.0), "more")
     mixed.charge(Cost.of(PureEvent(0.1)), "bits flipped by users")
     text = str(mixed.statement())
-    assert "100.0% of mu²" in text
-    assert "50.0% of epsilon" in text
+    assert "| counts | 2 | 1 | gaussian std 10 | 0.3969 | - |" in text  # of different kinds: no shares
+    pure = Ledger(epsilon=9, delta=0)
+    pure.release(np.array([5, 3]), 1, Laplace(10.0), "more")
+    pure.charge(Cost.of(PureEvent(0.3)), "bits flipped by users")
+    assert "| 0.3 | 75.0% |" in str(pure.statement())
     assert "charged elsewhere" in text
     assert "what is proved is the ledger's budget, epsilon = 9 at delta = 1e-06" in text
     assert "fixed in advance" in mixed.statement().html()
@@ -187,6 +198,12 @@ def test_statements_with_open_reservations_state_what_is_charged() -> None:
         door.release([1], 1, plan.noise("a", sensitivity=1), "a")
     assert Statement.parse(statement.json()).guarantee.mu == pytest.approx(0.2)
     assert "fixed in advance" not in str(ledger.statement())  # it was: by the plan
+
+
+def test_markdown_escapes_what_would_break_it() -> None:
+    ledger = Ledger(epsilon=1, delta=1e-6)
+    ledger.release([1], 1, 10.0, "a | b\n<script>")
+    assert "| a \\| b &lt;script&gt; |" in str(ledger.statement())
 
 
 def test_html_escapes_everything(statement: Statement) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from discreet import errors
 
 if TYPE_CHECKING:
+    from discreet import privacy, testing
     from discreet.data import Catalogue, Interactions, datasets, observed_items_are_public, read, splits
     from discreet.privacy import Gaussian, Guarantee, Laplace, Ledger, Plan, RandomizedResponse, account
     from discreet.statement import Statement
@@ -32,7 +33,7 @@ _HOME = {
     "read": "discreet.data",
     "splits": "discreet.data",
 }
-_MODULES = ("privacy",)
+_MODULES = ("privacy", "testing")
 
 __all__ = [
     "Catalogue",
@@ -48,21 +49,25 @@ __all__ = [
     "datasets",
     "errors",
     "observed_items_are_public",
+    "privacy",
     "read",
     "splits",
+    "testing",
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Import a public name from its home on first use."""
-    if name in _HOME:
-        value = getattr(import_module(_HOME[name]), name)
-    elif name in _MODULES:
-        value = import_module(f"discreet.{name}")
-    else:
-        raise AttributeError(f"module 'discreet' has no attribute {name!r}")
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # so that type checkers see the names above, and no others
+
+    def __getattr__(name: str) -> Any:
+        """Import a public name from its home on first use."""
+        if name in _HOME:
+            value = getattr(import_module(_HOME[name]), name)
+        elif name in _MODULES:
+            value = import_module(f"discreet.{name}")
+        else:
+            raise AttributeError(f"module 'discreet' has no attribute {name!r}")
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

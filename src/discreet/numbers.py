@@ -1,6 +1,7 @@
 """Public numbers: checked on the way in, with errors that name the argument; rounded on the way out."""
 
 import math
+import operator
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from typing import Any
@@ -10,11 +11,13 @@ from discreet.errors import PrivacyError
 
 def positive(name: str, value: Any, *, zero: bool = False, error: type[PrivacyError] = PrivacyError) -> float:
     """A finite positive number, or an error that names the argument."""
-    if isinstance(value, bool) or not hasattr(value, "__float__"):
+    if type(value).__name__ in ("bool", "bool_") or not hasattr(value, "__float__"):
         raise error(f"{name} must be a number, not {type(value).__name__}")
     try:
         number = float(value)
-    except (OverflowError, TypeError, ValueError):
+    except OverflowError:
+        number = math.inf
+    except (TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number) or number < 0 or (number == 0 and not zero):
         raise error(f"{name} must be a finite number {'>= 0' if zero else '> 0'}, not {number:g}")
@@ -27,6 +30,19 @@ def probability(name: str, value: Any, *, zero: bool = False) -> float:
     if number >= 1:
         raise PrivacyError(f"{name} must be below 1, not {number:g}")
     return number
+
+
+def whole(name: str, value: Any, least: int, most: int | None = None) -> int:
+    """A whole number (NumPy's too) from `least` to `most`, or a PrivacyError that names the argument."""
+    try:
+        number = operator.index(value)
+        if type(value).__name__ not in ("bool", "bool_") and least <= number <= (number if most is None else most):
+            return number
+    except TypeError:
+        pass
+    raise PrivacyError(
+        f"{name} must be a whole number {f'>= {least}' if most is None else f'from {least} to {most}'}, not {value!r}"
+    )
 
 
 def decimal(value: float) -> Fraction:

@@ -1,37 +1,88 @@
 """How certificates and previews look to people: text, markdown, HTML. Computes nothing that a guarantee rests on."""
 
 import html
+import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from discreet.numbers import round_down, round_up
+from discreet.privacy.accounting import Cost
 
 if TYPE_CHECKING:
+    from discreet.privacy.guarantee import Guarantee
     from discreet.privacy.ledger import Ledger, Preview
 
 
-def rows(certificate: dict[str, Any]) -> list[dict[str, Any]]:
-    """The releases as people read them; the share is of mu^2, or of epsilon where noise is not Gaussian."""
-    releases = certificate["releases"]
-    squares = [int(r["cost"]["gaussian"]) for r in releases]
-    pure = [sum(e.get("epsilon", 0.0) * e["count"] for e in r["cost"]["events"]) for r in releases]
-    mixed = any(squares) and any(pure)
+_UNITS = {"user": "one person's entire history", "entry": "one single entry of one person's history"}
+_CHANGES = {
+    "add-remove": "been left out of the data (or added to it)",
+    "replace": "been replaced by any other",
+    "flip": "been the opposite",
+}
+_NOTIONS = {
+    "joint-dp": ("joint differential privacy", "what is published, or shown to everybody but that person,"),
+    "dp": ("differential privacy", "what is published"),
+}
+
+
+def sentence(guarantee: "Guarantee") -> str:
+    """A guarantee as one sentence that a lawyer can read."""
+    g = guarantee
+    name, seen = _NOTIONS[g.notion]
+    numbers = f"epsilon = {round_up(g.epsilon)} and delta = {round_up(g.delta)}"
+    if not g.holds:
+        return f"NOT PRIVATE: {g.why_not} (the noise, were it sound, would give {numbers})."
+    if math.isinf(g.epsilon):
+        return f"NOT PRIVATE: no finite epsilon holds at delta = {round_up(g.delta)} (state it at a larger one)."
+    ratio = round_up(math.exp(g.epsilon), 3) if g.epsilon < 700 else f"e^{round_up(g.epsilon)}"
+    return (
+        f"{g.unit.capitalize()}-level {name} with {numbers} ({g.adjacency}): had {_UNITS[g.unit]} "
+        f"{_CHANGES[g.adjacency]}, no outcome in {seen} would have been more than {ratio} times as likely, or "
+        f"as unlikely, as it is, apart from a probability of {round_up(g.delta)}."
+    )
+
+
+def rows(releases: Sequence[Mapping[str, Any]], delta: float) -> list[dict[str, Any]]:
+    """The releases as people read them: with the epsilon of each alone, and its share where all are of one kind."""
+    costs = [Cost.from_json(release["cost"]) for release in releases]
+    total = sum(costs, Cost())
     table = []
-    for release, square, epsilon in zip(releases, squares, pure, strict=True):
-        part = square / sum(squares) if square else epsilon / (sum(pure) or 1)
+    for release, cost in zip(releases, costs, strict=True):
         noise = dict(release.get("noise", {"kind": "charged elsewhere"}))
         kind = noise.pop("kind")
         settings = ", ".join(f"{key} {value:.6g}" for key, value in noise.items() if isinstance(value, float))
+        part = None
+        if not total.events:
+            part = cost.gaussian / total.gaussian
+        elif math.isfinite(total.pure):
+            part = cost.pure / total.pure
         table.append(
             {
                 "label": release["label"],
                 "shape": "×".join(map(str, release.get("shape", []))) or "1",
                 "sensitivity": f"{release['sensitivity']:.6g}" if "sensitivity" in release else "-",
                 "noise": f"{kind} {settings}".strip() + (", symmetric" if noise.get("symmetric") else ""),
-                "part": part,
-                "share": f"{part:.1%}" + ((" of mu²" if square else " of epsilon") if mixed else ""),
+                "epsilon": round_up(cost.epsilon(delta)),
+                "part": part or 0.0,
+                "share": "-" if part is None else f"{part:.1%}",
             }
         )
     return table
+
+
+_COLUMNS = {
+    "label": "release",
+    "shape": "shape",
+    "sensitivity": "sensitivity",
+    "noise": "noise",
+    "epsilon": "epsilon alone",
+    "share": "share of what was spent",
+}
+
+
+def _footer(certificate: Mapping[str, Any]) -> str:
+    key = certificate.get("signature", {}).get("public_key")
+    return f"Digest {certificate['digest']}" + (f", signed with the Ed25519 key {key}" if key else ", not signed")
 
 
 def sources(certificate: dict[str, Any]) -> str:
@@ -43,9 +94,13 @@ def sources(certificate: dict[str, Any]) -> str:
 def markdown(certificate: dict[str, Any]) -> str:
     """The certificate as a markdown page."""
     c = certificate
-    columns = ("label", "shape", "sensitivity", "noise", "share")
-    table = ["| release | shape | sensitivity | noise | share of the budget |", "|---|---|---|---|---|"]
-    table += ["| " + " | ".join(row[column] for column in columns) + " |" for row in rows(c)]
+
+    def cell(text: str) -> str:
+        return html.escape(" ".join(text.split()), quote=False).replace("|", "\\|")
+
+    table = ["| " + " | ".join(_COLUMNS.values()) + " |", "|---" * len(_COLUMNS) + "|"]
+    released = rows(c["releases"], c["guarantee"]["delta"])
+    table += ["| " + " | ".join(cell(row[column]) for column in _COLUMNS) + " |" for row in released]
     public = [f"- {name}: {why}" for name, why in c["public_inputs"].items()] or ["- nothing"]
     sections = {
         "What was released": [*table, "", f"Noise: {sources(c)}."],
@@ -58,7 +113,7 @@ def markdown(certificate: dict[str, Any]) -> str:
     for name, content in sections.items():
         lines += [f"## {name}", "", *content, ""] if content else []
     used = ", ".join(f"{name} {number}" for name, number in c["versions"].items())
-    return "\n".join([*lines, f"Issued {c['issued']} with {used}. Digest `{c['digest']}`.", ""])
+    return "\n".join([*lines, f"Issued {c['issued']} with {used}. {_footer(c)}.", ""])
 
 
 def preview(preview: "Preview") -> str:
@@ -77,7 +132,7 @@ def ledger(ledger: "Ledger") -> str:
     """A ledger as a table: its budget, what was released at what cost, what is left."""
     events, spent, left = ledger.events, ledger.spent, ledger.remaining
     lines = [f"{'#':>4}  {'released':<32}{'shape':>12}{'sensitivity':>13}  {'noise':<28}{'mu':>10}"] if events else []
-    for row, event in zip(rows({"releases": [event.body for event in events]}), events, strict=True):
+    for row, event in zip(rows([event.body for event in events], ledger.delta), events, strict=True):
         mu = "-" if event.cost.mu is None else f"{event.cost.mu:.4g}"
         cells = f"{row['label'][:31]:<32}{row['shape']:>12}{row['sensitivity']:>13}  {row['noise'][:27]:<28}{mu:>10}"
         lines.append(f"{event.seq:>4}  {cells}")
@@ -98,11 +153,13 @@ def page(certificate: dict[str, Any], *, body: str = "") -> str:
     """
     c, text = certificate, html.escape
     cells = "".join(
-        f"<tr><td>{text(row['label'])}<td>{text(row['shape'])}<td>{row['sensitivity']}<td>{text(row['noise'])}<td>"
-        f'<svg width="160" height="14" role="img" aria-label="{row["share"]}">'
-        f'<rect width="{160 * row["part"]:.1f}" height="14" rx="2"/></svg> {row["share"]}</tr>'
-        for row in rows(c)
+        "<tr>"
+        + "".join(f"<td>{text(row[column])}" for column in _COLUMNS if column != "share")
+        + f'<td><svg width="120" height="14" role="img" aria-label="{row["share"]}">'
+        + f'<rect width="{120 * row["part"]:.1f}" height="14" rx="2"/></svg> {row["share"]}</tr>'
+        for row in rows(c["releases"], c["guarantee"]["delta"])
     )
+    heads = "".join(f"<th>{head}" for head in _COLUMNS.values())
     public = [f"{name}: {why}" for name, why in c["public_inputs"].items()] or ["nothing"]
     lists = {"Assumed to be public": public, "Not covered": c["not_covered"], "Notes": c["notes"]}
     bullets = "".join(
@@ -115,9 +172,9 @@ def page(certificate: dict[str, Any], *, body: str = "") -> str:
         f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>{text(c['title'])}</title><style>{_CSS}</style><main><h1>{text(c['title'])}</h1>"
         f'<p class="{state}">{text(c["sentence"])}</p>{body}<h2>What was released</h2><div class="wide"><table>'
-        f"<tr><th>release<th>shape<th>sensitivity<th>noise<th>share of the budget</tr>{cells}</table></div>"
+        f"<tr>{heads}</tr>{cells}</table></div>"
         f"<p>Noise: {text(sources(c))}.</p><h2>Covered</h2><p>{text(c['covered'])}</p>{bullets}"
-        f"<footer>Issued {text(c['issued'])}. Digest <code>{text(c['digest'])}</code></footer></main></html>"
+        f"<footer>Issued {text(c['issued'])}. {text(_footer(c))}.</footer></main></html>"
     )
 
 

@@ -44,3 +44,7 @@ def test_errors_are_one_sentence(arguments: list[str], named: str) -> None:
 def test_every_command_has_help_with_an_example() -> None:
     for command in (["account"], ["doctor"], ["demo"], ["ledger", "show"], ["ledger", "export"], ["ledger", "verify"]):
         assert "Example" in run(*command, "--help")
+
+
+def test_version() -> None:
+    assert run("--version").startswith("discreet 0.")

@@ -40,3 +40,8 @@ def test_the_release_costs_what_it_says() -> None:
     assert ledger.spent.cost == Gaussian(8.0).cost(1.0)
     with pytest.raises(discreet.errors.BudgetExceeded):
         popularity(data, ledger, 2.0)
+
+
+def test_a_report_that_cannot_be_written_is_found_out_first(tmp_path: Path) -> None:
+    assert "--report" in run("demo", "--report", str(tmp_path / "nowhere" / "x.html"), code=2)
+    assert "--report" in run("demo", "--report", str(tmp_path), code=2)

@@ -23,7 +23,7 @@ def test_show(path: str) -> None:
     assert data["spent"]["mu"] == pytest.approx(0.1)
     assert len(data["events"]) == 1
     empty = Path(path).with_name("empty.db")
-    Ledger(f"sqlite:///{empty}")
+    Ledger(f"sqlite:///{empty}", create=True)
     assert "Nothing has been released" in run("ledger", "show", str(empty))
 
 
@@ -53,6 +53,24 @@ def test_close(path: str) -> None:
     assert "Closed" in run("ledger", "close", path, door.id)
     assert ledger.spent.mu == pytest.approx(0.1)
     assert "none with the id" in run("ledger", "close", path, "nonsense", code=1)
+
+
+def test_labels_are_shown_as_they_are(path: str) -> None:
+    Ledger(f"sqlite:///{path}").release([3], 1, Gaussian(30.0), "counts [/b] [bold]x[/bold]")
+    assert "counts [/b] [bold]x[/bold]" in run("ledger", "show", path)
+
+
+def test_what_is_not_a_ledger_is_one_sentence(tmp_path: Path) -> None:
+    text, other = tmp_path / "notes.txt", tmp_path / "other.db"
+    text.write_text("no database " * 100)
+    assert "cannot be opened" in run("ledger", "show", str(text), code=1)
+    import sqlite3
+
+    sqlite3.connect(other).close()
+    assert "no ledger" in run("ledger", "show", str(other), code=1)
+    connection = sqlite3.connect(other)
+    assert connection.execute("select count(*) from sqlite_master").fetchone() == (0,)
+    connection.close()
 
 
 def test_looking_never_creates(tmp_path: Path, path: str) -> None:

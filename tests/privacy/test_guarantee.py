@@ -84,6 +84,12 @@ def test_order() -> None:
     assert G.void("a").implies(G.void("b"))
 
 
+def test_only_guarantees_compare() -> None:
+    for compare in (lambda: G < 1, lambda: G <= 1, lambda: G > 1, lambda: G >= 1):  # type: ignore[operator]
+        with pytest.raises(TypeError):
+            compare()
+
+
 def test_composition() -> None:
     twice = G + G
     assert twice.mu == pytest.approx(G.mu * math.sqrt(2))
@@ -167,9 +173,10 @@ def test_shares_of_a_plan_never_cost_more_than_the_whole(
         (lambda: Plan.gaussian(0.0, {"a": 1.0}), "mu"),
         (lambda: Plan(()), "at least one"),
         (lambda: Plan((Planned("a", Cost.of_mu(1)), Planned("a", Cost.of_mu(1)))), "label"),
-        (lambda: Planned("a", Cost.of_mu(1), -1), "count of 1 or more"),
-        (lambda: Planned("a", Cost.of_mu(1), 1.5), "count of 1 or more"),  # type: ignore[arg-type]
-        (lambda: Planned("a", Cost(-5, 1)), "count of 1 or more"),
+        (lambda: Planned("a", Cost.of_mu(1), -1), "count"),
+        (lambda: Planned("a", Cost.of_mu(1), 1.5), "count"),  # type: ignore[arg-type]
+        (lambda: Planned("a", Cost(-5, 1)), "cost"),
+        (lambda: Planned("a", 0.5), "cost"),  # type: ignore[arg-type]
         (lambda: Plan((Planned("a", Cost.of(PureEvent(1.0))),)).noise("a", sensitivity=1), "mu"),
         (lambda: Plan.gaussian(1.0, {"a": 1.0})["b"], "not in the plan"),
     ],

@@ -155,6 +155,11 @@ def test_values_that_no_caller_should_have_do_no_harm() -> None:
             assert exact_scatter([0, 5, -1, 2, 2], [1, 7, 7, 2, np.nan], size=3).tolist() == [1, 0, 2]
 
 
+def test_sums_of_nothing() -> None:
+    assert exact_scatter([], [], size=3).tolist() == [0, 0, 0]
+    assert exact_matmul(np.zeros((0, 2)), np.zeros((0, 3)), left_bound=1, right_bound=1).shape == (2, 3)
+
+
 def test_grids() -> None:
     for std in (1e-9, 0.3, 1.0, 1.999, 2.0, 1e9):
         assert 2**20 <= Grid.for_std(std).cells(std) < 2**21
@@ -173,6 +178,9 @@ def test_grids() -> None:
         (lambda: truncate([[1.0]], bound=1, grid=Grid(-31)), "coarser"),
         (lambda: truncate([[1.0]], bound=1, grid=Grid(1)), "finer"),
         (lambda: truncate(1.0, bound=1, grid=Grid()), "row"),
+        (lambda: truncate([[1.0]], bound=1, grid=-20), "grid"),  # type: ignore[arg-type]
+        (lambda: GridArray(np.zeros(3, np.int64), -3), "statistic"),  # type: ignore[arg-type]
+        (lambda: exact_scatter([1, 2], [1], size=3), "values"),
         (lambda: truncate(np.ones(13), bound=20, grid=Grid(), indptr=[1, 7, 13]), "indptr"),
         (lambda: truncate(np.ones(13), bound=20, grid=Grid(), indptr=[0, 7, 12]), "indptr"),
         (lambda: truncate(np.ones(13), bound=20, grid=Grid(), indptr=[0, 14, 13]), "indptr"),

@@ -88,6 +88,7 @@ def test_the_order_is_check_record_draw() -> None:
         (COUNTS, 1e10, Gaussian(8.0), "x", "as good as none"),
         (COUNTS, 0.5, Gaussian(8.0), "x", "sensitivity"),
         (COUNTS, 1, 10**400, "x", "noise"),
+        (np.zeros((0, 3), int), 1, 8.0, "x", "empty"),
         (np.broadcast_to(np.int64(0), (1 << 41,)), 1, Gaussian(8.0), "x", "2\\^40"),
     ],
 )
@@ -273,7 +274,14 @@ def test_costs_that_are_none_or_negative_are_refused(cost: Cost) -> None:
     ledger = budget()
     with pytest.raises(PrivacyError, match="positive"):
         ledger.charge(cost, "x")
+    with pytest.raises(PrivacyError, match="positive"):
+        ledger.charge(0.5, "x")  # type: ignore[arg-type]
     assert ledger.events == []
+
+
+def test_what_a_refusal_says() -> None:
+    with pytest.raises(BudgetExceeded, match=r"largest that still fits is epsilon = 1; nothing was spent$"):
+        budget().release(COUNTS, 1, Laplace(0.5), "alone")
 
 
 def test_unit_and_adjacency_are_checked_for_models() -> None:
@@ -407,6 +415,8 @@ def test_a_ledger_outlives_its_process(tmp_path: Path) -> None:
             Ledger(url, **wrong)  # type: ignore[arg-type]
     with pytest.raises(PrivacyError, match="no ledger called 'other'"):
         Ledger(url, name="other", create=False)
+    with pytest.raises(PrivacyError, match="create=True"):
+        Ledger(url, name="typo")
     other = Ledger(url, name="other", epsilon=5, delta=1e-7)
     assert other.spent.epsilon == 0
 
@@ -432,6 +442,40 @@ def test_settings_are_checked_before_anything_is_written(tmp_path: Path) -> None
     with pytest.raises(PrivacyError, match="delta"):
         Ledger(epsilon=1)
     assert Ledger(url, epsilon=1, delta=1e-6).events == []
+
+
+def test_a_wrong_path_is_an_error_and_not_an_unlimited_budget(tmp_path: Path) -> None:
+    for reopened in (f"sqlite:///{tmp_path}/typo.db", f"sqlite:///file:{tmp_path}/typo.db?uri=true"):
+        for create in (None, False):
+            with pytest.raises(PrivacyError, match="no file"):
+                Ledger(reopened, create=create)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(PrivacyError, match="cannot be opened"):
+        budget(f"sqlite:///{tmp_path}/nowhere/ledger.db")
+    free = Ledger(f"sqlite:///{tmp_path}/free.db", create=True)
+    assert free.epsilon is None
+    for name in ("", None):
+        with pytest.raises(PrivacyError, match="name"):
+            Ledger(name=name)  # type: ignore[arg-type]
+
+
+def test_numbers_of_every_type() -> None:
+    from decimal import Decimal
+    from fractions import Fraction
+
+    for one, tiny in (
+        (np.float64(1), np.float32(1e-6)),
+        (Fraction(1), Decimal("1e-6")),
+        (np.array(1.0), np.array(1e-6)),
+    ):
+        ledger = Ledger(epsilon=one, delta=tiny)  # type: ignore[arg-type]
+        ledger.release(COUNTS, one, Gaussian(np.int64(9), symmetric=np.bool_(False)), "x")  # type: ignore[arg-type]
+        assert json.dumps(ledger.to_json())
+        assert Plan.gaussian(0.1, {"a": (1.0, np.int64(2))}).lines[0].count == 2  # type: ignore[dict-item]
+    for wrong in (np.True_, True, "1", None, 10**400, np.array([1.0, 2.0])):
+        with pytest.raises(PrivacyError, match="sensitivity"):
+            ledger.release(COUNTS, wrong, 9.0, "x")  # type: ignore[arg-type]
+    assert account(mu=0.1, delta=1e-6, releases=np.int64(4)).mu == pytest.approx(0.2)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("bad", ["ledger.db", "mysql://localhost/x"])

@@ -1,7 +1,10 @@
 """The command `discreet`: one module per sub-command."""
 
+from typing import Annotated
+
 import typer
 
+from discreet import __version__
 from discreet.cli import account, datasets, demo, doctor, ledger
 from discreet.cli.common import Group
 
@@ -18,6 +21,21 @@ app.command("account")(account.account)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(datasets.app, name="datasets")
 app.command("doctor")(doctor.doctor)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"discreet {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ class Group(TyperGroup):
         """Run a sub-command."""
         try:
             return super().invoke(ctx)
-        except DiscreetError as error:
+        except (DiscreetError, OSError) as error:
             typer.echo(f"discreet: {error}", err=True)
             raise typer.Exit(1) from None
 
@@ -33,7 +33,8 @@ def show(data: Any, as_json: bool, *tables: Any) -> None:
 
     console = Console()
     for table in tables:  # sentences are wrapped by the terminal, so that they can be copied
-        console.print(table, highlight=False, soft_wrap=isinstance(table, str))
+        words = isinstance(table, str)  # shown as they are: a label may hold brackets
+        console.print(table, highlight=False, soft_wrap=words, markup=not words)
 
 
 def pairs(rows: Mapping[str, object]) -> Any:

@@ -75,6 +75,8 @@ def demo(
 
     Example: discreet demo --epsilon 0.5
     """
+    if not report.parent.is_dir() or report.is_dir():
+        raise typer.BadParameter(f"{report} is not a file that can be written", param_hint="--report")
     import numpy as np
     from rich.markdown import Markdown
     from rich.table import Table

@@ -14,6 +14,7 @@ from discreet.cli.common import Json, pairs, show
 PACKAGES = ("discreet", "numpy", "scipy", "cryptography", "dp-accounting", "sqlalchemy", "duckdb", "pyarrow")
 EXTRAS = {
     "postgres": "psycopg",
+    "excel": "xlrd",
     "plot": "matplotlib",
     "spark": "pyspark",
     "gpu": "torch",

@@ -4,32 +4,19 @@ import json
 import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import total_ordering
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from discreet.errors import PrivacyError
-from discreet.numbers import positive, probability, round_up
+from discreet.numbers import positive, probability, whole
 from discreet.privacy.accounting import Cost, largest_gaussian
 
 Unit = Literal["user", "entry"]
 Adjacency = Literal["add-remove", "replace", "flip"]
 Notion = Literal["joint-dp", "dp"]
 
-_UNITS = {"user": "one person's entire history", "entry": "one single entry of one person's history"}
-_CHANGES = {
-    "add-remove": "been left out of the data (or added to it)",
-    "replace": "been replaced by any other",
-    "flip": "been the opposite",
-}
-_NOTIONS = {
-    "joint-dp": ("joint differential privacy", "what is published, or shown to everybody but that person,"),
-    "dp": ("differential privacy", "what is published"),
-}
-SPENDABLE = 1 - 2.0**-40
-"""Share of the largest mu^2 that calibration uses, so that parts of it still fit together after rounding up."""
+SPENDABLE = 1 - 2.0**-40  # share of the largest mu^2 that calibration uses: its parts still fit after rounding up
 
 
-@total_ordering
 @dataclass(frozen=True)
 class Guarantee:
     """A differential-privacy guarantee: frozen, comparable, and one plain sentence as a string.
@@ -55,9 +42,9 @@ class Guarantee:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "delta", probability("delta", self.delta, zero=True))
-        for name, known in (("unit", _UNITS), ("adjacency", _CHANGES), ("notion", _NOTIONS)):
-            if getattr(self, name) not in known:
-                raise PrivacyError(f"{name}: must be one of {', '.join(known)}, not {getattr(self, name)!r}")
+        for name, known in (("unit", Unit), ("adjacency", Adjacency), ("notion", Notion)):
+            if getattr(self, name) not in get_args(known):
+                raise PrivacyError(f"{name}: must be one of {', '.join(get_args(known))}, not {getattr(self, name)!r}")
         if self.adjacency == "flip" and self.unit != "entry":
             raise PrivacyError("adjacency: 'flip' changes one bit, so the unit must be 'entry'")
         if self.holds == bool(self.why_not):
@@ -81,8 +68,6 @@ class Guarantee:
         """The same numbers with the word that they do not hold, and why."""
         return replace(self, holds=False, why_not=why_not)
 
-    # -- order and composition
-
     def _must_match(self, other: "Guarantee", what: str) -> None:
         for name in ("unit", "adjacency"):
             mine, theirs = getattr(self, name), getattr(other, name)
@@ -96,7 +81,14 @@ class Guarantee:
             return not other.holds and self.notion == other.notion
         return not other.holds or self.epsilon_at(other.delta) <= other.epsilon
 
-    __le__ = implies
+    def __le__(self, other: object) -> bool:
+        return self.implies(other) if isinstance(other, Guarantee) else NotImplemented
+
+    def __lt__(self, other: object) -> bool:
+        return self <= other and not other <= self if isinstance(other, Guarantee) else NotImplemented
+
+    def __ge__(self, other: object) -> bool:
+        return other.implies(self) if isinstance(other, Guarantee) else NotImplemented
 
     def __add__(self, other: "Guarantee") -> "Guarantee":
         """Both together, stated at the larger delta. Units and adjacencies must agree."""
@@ -112,21 +104,10 @@ class Guarantee:
             why_not="; ".join(dict.fromkeys(reasons)),
         )
 
-    # -- for people and for files
-
     def __str__(self) -> str:
-        name, seen = _NOTIONS[self.notion]
-        numbers = f"epsilon = {round_up(self.epsilon)} and delta = {round_up(self.delta)}"
-        if not self.holds:
-            return f"NOT PRIVATE: {self.why_not} (the noise, were it sound, would give {numbers})."
-        if math.isinf(self.epsilon):
-            return f"NOT PRIVATE: no finite epsilon holds at delta = {round_up(self.delta)} (state it at a larger one)."
-        ratio = round_up(math.exp(self.epsilon), 3) if self.epsilon < 700 else f"e^{round_up(self.epsilon)}"
-        return (
-            f"{self.unit.capitalize()}-level {name} with {numbers} ({self.adjacency}): had {_UNITS[self.unit]} "
-            f"{_CHANGES[self.adjacency]}, no outcome in {seen} would have been more than {ratio} times as likely, or "
-            f"as unlikely, as it is, apart from a probability of {round_up(self.delta)}."
-        )
+        from discreet import render
+
+        return render.sentence(self)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, with everything needed to compute the guarantee again."""
@@ -191,8 +172,7 @@ def account(
     if len(names) != 1:
         raise PrivacyError(f"account: give exactly one of {', '.join(given)}, not {' and '.join(names) or 'none'}")
     value = positive(names[0], given[names[0]])
-    if not isinstance(releases, int) or releases < 1:
-        raise PrivacyError(f"releases: must be a whole number >= 1, not {releases!r}")
+    releases = whole("releases", releases, 1)
     probability("delta", delta, zero=names[0] != "epsilon")
     if names == ["epsilon"]:
         total = Cost(math.floor(largest_gaussian(value, delta) * Fraction(SPENDABLE)), releases)

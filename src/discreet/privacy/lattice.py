@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from discreet.errors import PrivacyError
-from discreet.numbers import positive
+from discreet.numbers import positive, whole
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -33,8 +33,7 @@ class Grid:
     exponent: int = 0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.exponent, int) or not -1000 <= self.exponent <= 1000:
-            raise PrivacyError(f"grid: exponent must be an integer from -1000 to 1000, not {self.exponent!r}")
+        object.__setattr__(self, "exponent", whole("exponent", self.exponent, -1000, 1000))
 
     @classmethod
     def for_std(cls, std: float) -> "Grid":
@@ -62,7 +61,7 @@ class GridArray:
     grid: Grid
 
     def __post_init__(self) -> None:
-        if not isinstance(self.values, np.ndarray) or self.values.dtype != np.int64:
+        if not isinstance(self.grid, Grid) or not isinstance(self.values, np.ndarray) or self.values.dtype != np.int64:
             kind = getattr(self.values, "dtype", type(self.values).__name__)
             raise PrivacyError(
                 f"statistic: must be an int64 array of grid cells, not {kind}; see discreet.privacy.truncate"
@@ -85,6 +84,8 @@ class GridArray:
 
 
 def _limit(bound: float, grid: Grid) -> float:
+    if not isinstance(grid, Grid):
+        raise PrivacyError(f"grid: must be a Grid, e.g. noise.grid(), not {grid!r}")
     cells = grid.cells(positive("bound", bound))
     if not 1 <= cells <= MAX_BOUND:
         advice = "coarser" if cells > 1 else "finer"
@@ -179,7 +180,9 @@ def exact_scatter(index: npt.ArrayLike, values: npt.ArrayLike, *, size: int, bou
     Float64 where the public bound on their size shows that it is exact, else int64. Entries beyond the bound are cut,
     those whose index is not in 0 .. size - 1 are left out.
     """
-    where = np.asarray(index)
+    where = np.asarray(index, None if np.size(index) else np.int64)
+    if where.shape != np.shape(values):
+        raise PrivacyError(f"values: there are {np.size(values)} of them, but {where.size} in index")
     inside = (where >= 0) & (where < size)
     where, integers = where[inside], _whole(np.asarray(values)[inside], bound)
     if integers.size * bound < _EXACT:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy.typing as npt
 
-from discreet.errors import BudgetExceeded, PrivacyError
+from discreet.errors import BudgetExceeded, PrivacyError, Unbounded
 from discreet.numbers import positive, round_down, round_up
 from discreet.privacy.accounting import MAX_DRAWS, UNIT, Cost, PureEvent, largest_gaussian, renyi_budget
 from discreet.privacy.guarantee import Adjacency, Guarantee, Notion, Unit
@@ -18,7 +18,7 @@ from discreet.privacy.keystream import NoiseSource, SystemNoise
 from discreet.privacy.lattice import GridArray
 from discreet.privacy.noise import Gaussian, Noise
 from discreet.privacy.plan import Plan
-from discreet.privacy.store import Entry, State, Store, Transaction
+from discreet.privacy.store import BEGIN, Entry, State, Store, Transaction
 
 if TYPE_CHECKING:
     from discreet.statement import Statement
@@ -66,7 +66,8 @@ class Ledger:
         filter: how releases are weighed against the budget: "gaussian" is exact for Gaussian noise and dear for other
             kinds, "renyi" takes any kind, sampling and private selection included, and is a little looser.
         name: which of several ledgers in one database.
-        create: whether to begin a new ledger where there is none; else that is an error.
+        create: whether to begin a new ledger where there is none; by default if any setting is given, so that a wrong
+            path is an error and not an unlimited budget.
         noise_source: where the noise comes from; anything but the default is for tests.
 
     A ledger that exists is opened with its own settings: give them again, or leave them out.
@@ -83,10 +84,11 @@ class Ledger:
         notion: Notion | None = None,
         filter: Filter | None = None,
         name: str = "default",
-        create: bool = True,
+        create: bool | None = None,
         noise_source: NoiseSource | None = None,
     ) -> None:
-        asked = (None if epsilon is None else positive("epsilon", epsilon), delta, unit, adjacency, notion, filter)
+        limits = (None if epsilon is None else positive("epsilon", epsilon), delta if delta is None else float(delta))
+        asked = (*limits, unit, adjacency, notion, filter)
         given = {key: value for key, value in zip(_DEFAULTS, asked, strict=True) if value is not None}
         settings = {**_DEFAULTS, **given}
         Guarantee(Cost(), *(settings[key] for key in ("delta", "unit", "adjacency", "notion")))  # checks them
@@ -96,11 +98,14 @@ class Ledger:
         if epsilon is not None and settings["delta"]:  # refuses budgets that are beyond all reason
             limit = largest_gaussian if settings["filter"] == "gaussian" else renyi_budget
             limit(given["epsilon"], settings["delta"])
-        self._store = Store(url, name)
+        if not isinstance(name, str) or not name:
+            raise PrivacyError(f"name: must be a word, not {name!r}")
+        create = bool(given) or url is None if create is None else create
+        self._store = Store(url, name, create)
         with self._store.transaction() as transaction:
             if transaction.state.seq == 0:
                 if not create:
-                    raise PrivacyError(f"name: there is no ledger called {name!r} in this database")
+                    raise PrivacyError(f"name: there is no ledger called {name!r} here; {BEGIN}")
                 if epsilon is not None and delta is None:
                     raise PrivacyError("delta: a budget needs one, a constant well below 1 / the number of users")
                 transaction.append("open", {"settings": settings, "name": name})
@@ -177,19 +182,19 @@ class Ledger:
 
     def _require(self, state: State, cost: Cost, what: str) -> None:
         """Raise, before anything is written, unless a cost makes sense here and fits."""
-        if not cost.sound or not cost:
-            raise PrivacyError(f"{what}: a cost must be positive")
+        if not isinstance(cost, Cost) or not cost.sound or not cost:
+            raise PrivacyError(f"{what}: a positive Cost is needed, e.g. Cost.of_mu(0.1)")
         if cost.samples and self.adjacency != "add-remove":
             raise PrivacyError(f"adjacency: Poisson sampling is accounted for 'add-remove', not {self.adjacency!r}")
         if self.epsilon is not None and self.delta == 0 and math.isinf(cost.pure):
             raise PrivacyError(f"delta: {what} needs delta > 0 (Gaussian noise has no pure epsilon); this ledger has 0")
         if not self._fits(state.cost, cost):
-            asked, left = cost.epsilon(self.delta), self.guarantee(self._room(state.cost)).epsilon
+            asked, left = cost.epsilon(self.delta), self._room(state.cost).epsilon(self.delta) * (1 + 1e-8)
             hint = " (to mix kinds of noise, declare them together as a plan, or open the ledger with filter='renyi')"
             raise BudgetExceeded(
                 f"{what} asks for epsilon = {round_up(asked)} at delta = {round_up(self.delta)}, but of the ledger's "
                 f"{self.epsilon:g} the largest that still fits is epsilon = {round_down(left)}; nothing was spent"
-                f"{hint if (state.cost + cost).mu is None else ''}"
+                f"{hint if state.cost and (state.cost + cost).mu is None else ''}"
             )
 
     def expect(self, *, unit: Unit, adjacency: Adjacency) -> None:
@@ -218,15 +223,16 @@ class Ledger:
     ) -> npt.NDArray[Any]:
         on_grid = GridArray.of(statistic)
         mechanism = noise if isinstance(noise, Noise) else Gaussian(positive("noise", noise))
+        sensitivity = positive("sensitivity", sensitivity, error=Unbounded)
         cost = mechanism.cost(sensitivity)
         mechanism.check(on_grid)
-        if on_grid.grid.cells(float(sensitivity)) < 1:
+        if on_grid.grid.cells(sensitivity) < 1:
             raise PrivacyError(f"sensitivity: {sensitivity:g} is below a cell of the statistic's grid: use a finer one")
-        if on_grid.values.size > MAX_DRAWS:
-            raise PrivacyError("statistic: more than 2^40 elements; release it in parts")
+        if not 1 <= on_grid.values.size <= MAX_DRAWS:
+            raise PrivacyError("statistic: it is empty, or has more than 2^40 elements: release it in parts")
         body = {
             "label": _label(label),
-            "sensitivity": float(sensitivity),
+            "sensitivity": sensitivity,
             "noise": {"kind": mechanism.kind, **asdict(mechanism)},
             "cost": cost.to_json(),
             "shape": list(on_grid.values.shape),

@@ -68,6 +68,7 @@ class Gaussian:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "std", positive("noise.std", self.std))
+        object.__setattr__(self, "symmetric", bool(self.symmetric))
 
     @classmethod
     def for_mu(cls, mu: float, *, sensitivity: float, symmetric: bool = False) -> "Gaussian":

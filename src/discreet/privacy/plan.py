@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from discreet.errors import PrivacyError
-from discreet.numbers import positive
+from discreet.numbers import positive, whole
 from discreet.privacy.accounting import Cost
 from discreet.privacy.noise import Gaussian
 
@@ -20,8 +20,9 @@ class Planned:
     count: int = 1
 
     def __post_init__(self) -> None:
-        if not isinstance(self.count, int) or self.count < 1 or not self.cost.sound:
-            raise PrivacyError(f"plan: {self.label!r} needs a count of 1 or more and a cost")
+        object.__setattr__(self, "count", whole("count", self.count, 1))
+        if not isinstance(self.cost, Cost) or not self.cost.sound or not self.cost:
+            raise PrivacyError(f"cost: {self.label!r} needs a positive one, e.g. Cost.of_mu(0.1)")
 
     @property
     def total(self) -> Cost:
@@ -49,17 +50,15 @@ class Plan:
             shares: label -> share of mu^2, or (share, count) for a share that `count` equal releases divide.
         """
         pairs = {label: share if isinstance(share, tuple) else (share, 1) for label, share in shares.items()}
+        pairs = {label: (share, whole("count", count, 1)) for label, (share, count) in pairs.items()}
         total = math.fsum(positive(f"shares[{label!r}]", share) for label, (share, _) in pairs.items())
         if not math.isclose(total, 1, rel_tol=1e-12):
             raise PrivacyError(f"shares: must sum to 1, not {total:.12g}")
-        if any(count != int(count) or count < 1 for _, count in pairs.values()):
-            raise PrivacyError("shares: a count must be a whole number >= 1")
-        whole = Fraction(Cost.of_mu(mu).gaussian) / sum(Fraction(share) for share, _ in pairs.values())
-        lines = (
-            (label, math.floor(whole * Fraction(share) / int(count)), int(count))
-            for label, (share, count) in pairs.items()
-        )
-        return cls(tuple(Planned(label, Cost(part, 1), count) for label, part, count in lines))
+        budget = Fraction(Cost.of_mu(mu).gaussian) / sum(Fraction(share) for share, _ in pairs.values())
+        costs = {
+            label: Cost(math.floor(budget * Fraction(share) / count), 1) for label, (share, count) in pairs.items()
+        }
+        return cls(tuple(Planned(label, costs[label], count) for label, (_, count) in pairs.items()))
 
     @property
     def cost(self) -> Cost:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,6 +21,8 @@ from sqlalchemy.pool import NullPool, StaticPool
 
 from discreet.errors import MissingExtra, PrivacyError
 from discreet.privacy.accounting import Cost
+
+BEGIN = "give epsilon and delta to begin a ledger, or create=True for one without a budget"
 
 _metadata = sa.MetaData()
 _state = sa.Table(
@@ -135,15 +138,21 @@ class Transaction:
 class Store:
     """The log called `name` in a database; without a URL in memory, for this process only."""
 
-    def __init__(self, url: str | None, name: str) -> None:
+    def __init__(self, url: str | None, name: str, create: bool) -> None:
         self.name = name
-        self._engine = _engine(url or "sqlite://")
+        self._engine = _engine(url or "sqlite://", create)
         memory = isinstance(self._engine.pool, StaticPool)
         self._process = os.getpid() if memory else None
         self._lock = threading.RLock() if memory else nullcontext()  # its one connection serves all threads
         weakref.finalize(self, self._engine.dispose)
-        with self._begin() as connection:
-            _metadata.create_all(connection)
+        try:
+            with self._begin() as connection:
+                if create:
+                    _metadata.create_all(connection)
+                elif not sa.inspect(connection).has_table(_state.name):
+                    raise PrivacyError(f"url: there is no ledger in this database; {BEGIN}")
+        except sa.exc.DBAPIError as error:
+            raise PrivacyError(f"url: the database cannot be opened ({error.orig})") from None
 
     @contextmanager
     def _begin(self) -> Iterator[sa.Connection]:
@@ -165,7 +174,7 @@ class Store:
             yield Transaction(connection, self.name)
 
 
-def _engine(url: str) -> sa.Engine:
+def _engine(url: str, create: bool) -> sa.Engine:
     try:
         parsed = sa.make_url(url)
     except sa.exc.ArgumentError:
@@ -183,6 +192,8 @@ def _engine(url: str) -> sa.Engine:
     # A connection per transaction, so that none is shared with a forked process; in memory, one for all threads.
     memory = not parsed.database or ":memory:" in parsed.database or "mode=memory" in url
     pool = StaticPool if memory else NullPool
+    if not create and not memory and not Path(str(parsed.database).removeprefix("file:").partition("?")[0]).is_file():
+        raise PrivacyError(f"url: there is no file {parsed.database!r}; {BEGIN}")
     engine = sa.create_engine(parsed, connect_args={"timeout": 600, "check_same_thread": False}, poolclass=pool)
 
     @sa.event.listens_for(engine, "connect")
