@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from discreet.data.columns import Wanted, guess
 from discreet.data.frames import to_library
-from discreet.data.ids import Ids, storage, typed
+from discreet.data.ids import Ids, decoded, storage, typed
 from discreet.errors import DataError, NotPublic
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     import pyarrow as pa
 
     if isinstance(column.type, pa.DictionaryType):
-        column = column.cast(column.type.value_type)
+        column = pa.chunked_array([decoded(chunk) for chunk in column.chunks] or [pa.array([], pa.large_string())])
     text = pa.types.is_string(column.type) or str(column.type) == "string_view"
     return column.cast(pa.large_string()) if text else column
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import re
 from collections.abc import Sequence
@@ -41,6 +42,7 @@ USUAL_NAMES: dict[str, tuple[str, ...]] = {
     "time": ("timestamp", "time", "ts", "datetime", "date", "createdat", "ratedat", "unixreviewtime"),
 }  # fmt: skip
 REQUIRED = ("user", "item")
+MISSING = ("", "NA", "N/A", "NULL", "null", "None", r"\N")  # how text says that there is no value
 
 
 def _key(name: str) -> str:
@@ -109,6 +111,11 @@ def choose(names: Sequence[str], **given: str | Guess | None) -> Columns:
         else:
             chosen[role] = name
         if role in REQUIRED and chosen[role] is None:
+            if len(names) == 1 and re.search(r"[,;\t|]", names[0]):
+                raise DataError(
+                    f"{role}: there is a single column, {listed}, because a line has a different number of columns "
+                    "than the others, or the separator is another; correct the file, or name the separator"
+                )
             raise DataError(
                 f"{role}: no column has a usual name for it; pass {role}=, one of {listed}. (If these are not "
                 "names but data, the file has no header line: read it with a SELECT that names its columns)"
@@ -122,7 +129,8 @@ def choose(names: Sequence[str], **given: str | Guess | None) -> Columns:
 def check_range(value_range: Any) -> tuple[float, float]:
     """Check a public value range and return it as two floats."""
     try:
-        low, high = (float(bound) for bound in value_range)
+        bounds = [value_range] if isinstance(value_range, str | bytes) else value_range  # "15" is no pair
+        low, high = (float(bound) for bound in bounds)
     except (TypeError, ValueError):
         raise DataError(f"value_range: two numbers (lowest, highest) are needed, not {value_range!r}") from None
     if not (np.isfinite(low) and np.isfinite(high) and low < high):
@@ -245,16 +253,24 @@ class Cleaner:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        try:
-            return pc.utf8_trim_whitespace(column).cast(pa.float64())
-        except pa.ArrowInvalid:
-            written = pc.match_substring_regex(column, r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$")
-            wrong = np.flatnonzero(~pc.fill_null(written, True).to_numpy(zero_copy_only=False))
-            at = int(wrong[0]) if len(wrong) else 0
-            raise DataError(
-                f"value: row {self.rows + at + 1} holds {column[at].as_py()!r}, which is not a number; correct "
-                "it, or name another column with value="
-            ) from None
+        with contextlib.suppress(pa.ArrowInvalid):
+            return column.cast(pa.float64())
+        column = pc.utf8_trim_whitespace(column)
+        missing = pc.is_in(column, value_set=pa.array(MISSING, column.type))
+        column = pc.if_else(missing, pa.scalar(None, column.type), column)
+        with contextlib.suppress(pa.ArrowInvalid):
+            return column.cast(pa.float64())
+        written = pc.match_substring_regex(column, r"^[-+]?((\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|(?i)(nan|inf(inity)?))$")
+        wrong = np.flatnonzero(~pc.fill_null(written, True).to_numpy(zero_copy_only=False))
+        at = int(wrong[0]) if len(wrong) else 0
+        cell = column[at].as_py()
+        advice = "; correct it, or name another column with value="
+        if re.fullmatch(r"[-+]?\d+,\d+", str(cell)):
+            advice = (
+                'because it has a decimal comma; read it with a SELECT, discreet.read("SELECT * FROM '
+                "read_csv('ratings.csv', delim = ';', decimal_separator = ',')\")"
+            )
+        raise DataError(f"value: row {self.rows + at + 1} holds {cell!r}, which is not a number{advice}")
 
     def _times(self, column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """Times as integers in the column's own unit, or floats, and where they are missing."""

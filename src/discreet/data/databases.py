@@ -1,8 +1,9 @@
-"""What is read by a database: text files and SELECTs by DuckDB, SELECTs by any SQLAlchemy URL."""
+"""SELECTs, run by DuckDB or through any SQLAlchemy URL; `texts` has DuckDB read files as well."""
 
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -17,26 +18,36 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ROWS_AT_A_TIME = 50_000  # Python objects are large; a batch of them is therefore smaller
-EXACT_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
+# Where the reason ends in an error of DuckDB, and its advice begins: options that `read` does not take.
+ADVICE = re.compile(r"\n\s*\n|\n\s*(Possible|Potential|The search space|Consider|LINE \d|Candidate|\* )")
+SQLITE = b"SQLite format 3\0"
 
 
 @contextmanager
-def _explained(what: str, advice: str) -> Iterator[None]:
+def explained(what: str, advice: str) -> Iterator[None]:
     """Turn an error of DuckDB into one of ours that says what to do."""
     import duckdb
 
     try:
         yield
     except duckdb.Error as error:
-        raise DataError(f"source: {what} cannot be read: {error}. {advice}") from None
+        raise DataError(f"source: {what} cannot be read: {reason(error)}. {advice}") from None
 
 
-def _connect(database: str = ":memory:") -> Any:
+def reason(error: BaseException) -> str:
+    """What an error of DuckDB says is wrong, on one line, without its advice."""
+    said = ADVICE.split(str(error).strip(), maxsplit=1)[0]
+    said = re.sub(r"^(Invalid Error: )?([A-Z][A-Za-z-]* )+Error: ", "", said)
+    return re.sub(r"\.?\s*\n\s*", "; ", said).strip().rstrip(".;")
+
+
+def connect(database: str = ":memory:") -> Any:
+    """Open a database: nothing is downloaded, nothing is written, our variables are not tables."""
     import duckdb
 
     inside = database == ":memory:"
-    with _explained(database, "Give the path of a DuckDB database"):
-        connection = duckdb.connect(database, read_only=not inside)
+    with explained(database, "Give the path of a DuckDB database"):
+        connection = duckdb.connect(database, read_only=not inside, config={"autoinstall_known_extensions": "false"})
     # What does not fit in memory goes to the system's temporary folder, not the caller's working folder.
     connection.execute("SET temp_directory = ?", [os.path.join(tempfile.gettempdir(), "discreet-duckdb")])
     connection.execute("SET python_enable_replacements = false")  # our local variables are not tables
@@ -48,22 +59,26 @@ def _nothing() -> None:
     """Leave open what is the caller's."""
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """A name in SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
-def _text(value: str) -> str:
+def literal(value: str) -> str:
+    """A text in SQL."""
     return "'" + value.replace("'", "''") + "'"
 
 
-def _columns(connection: Any, query: str) -> dict[str, str]:
+def columns_of(connection: Any, query: str) -> dict[str, str]:
     """Names and types of what a query gives."""
     return {row[0]: row[1] for row in connection.execute(f"DESCRIBE {query}").fetchall()}
 
 
-def _stream(connection: Any, query: str, what: str, advice: str) -> Generator[pa.RecordBatch, None, None]:
+def streamed(connection: Any, query: str, what: str, advice: str) -> Generator[pa.RecordBatch, None, None]:
+    """What a query gives, a batch at a time."""
+
     def batches() -> Iterator[pa.RecordBatch]:
-        with _explained(what, advice):
+        with explained(what, advice):
             reader = _reader(connection.sql(query))
             while True:
                 try:
@@ -71,7 +86,7 @@ def _stream(connection: Any, query: str, what: str, advice: str) -> Generator[pa
                 except StopIteration:
                     return
                 except OSError as error:  # how Arrow reports an error in the middle of DuckDB's stream
-                    raise DataError(f"source: {what} cannot be read: {error}. {advice}") from None
+                    raise DataError(f"source: {what} cannot be read: {reason(error)}. {advice}") from None
                 yield batch
 
     return sources.prefetched(sources.sliced(batches()))
@@ -85,10 +100,10 @@ def _reader(found: Any) -> pa.RecordBatchReader:
 
 def _cast(name: str, kind: str, is_id: bool) -> str:
     """A column in a type that Arrow has: DuckDB's sums and counts are 128 bits wide."""
-    quoted = _quoted(name)
+    column = quoted(name)
     if kind not in ("HUGEINT", "UHUGEINT"):
-        return quoted
-    return f"CAST({quoted} AS {'BIGINT' if is_id else 'DOUBLE'}) AS {quoted}"
+        return column
+    return f"CAST({column} AS {'BIGINT' if is_id else 'DOUBLE'}) AS {column}"
 
 
 def _with_uuids(batch: pa.RecordBatch, kinds: dict[str, str]) -> pa.RecordBatch:
@@ -102,39 +117,29 @@ def _with_uuids(batch: pa.RecordBatch, kinds: dict[str, str]) -> pa.RecordBatch:
     return batch
 
 
-def text_files(paths: list[str], kind: str) -> sources.Table:
-    """Files of text with a header line (csv, tsv), or of one json object a line; plain, .gz or .zst."""
-    connection = _connect()
-    listed = "[" + ", ".join(map(_text, paths)) + "]"
-    what = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more files"
-    advice = (
-        "Check that the file is whole, in UTF-8, and that every line has the columns of the first; for other "
-        "encodings, separators or files without a header line read it with a SELECT from read_csv(...)"
-        if kind != "json"
-        else "Check that the file is whole, with one JSON object a line of the same keys"
-    )
-    if kind == "json":
-        reader, options = "read_json", ""
-    else:
-        reader, options = "read_csv", ", header = true" + (r", delim = '\t'" if kind == "tsv" else "")
-    with _explained(what, advice):
-        found = _columns(connection, f"SELECT * FROM {reader}({listed}{options})")
+def _refuse_sqlite(path: str | os.PathLike[str]) -> None:
+    """DuckDB would download an extension for a file of SQLite."""
+    if not os.path.isfile(path):
+        return
+    with open(path, "rb") as file:
+        is_sqlite = file.read(len(SQLITE)) == SQLITE
+    if is_sqlite:
+        name = os.fspath(path)
+        raise DataError(f"connection: {name!r} is a database of SQLite; use connection={'sqlite:///' + name!r}")
 
-    def stream(wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:
-        # Text has no types: ids are taken as they are written, see `ids.typed`. JSON tells numbers from
-        # strings, but the guess of a date, a UUID or a float from a sample must not change an id either.
-        kinds = {name: found[name] for name in wanted.names}
-        for name in wanted.ids:
-            if kind != "json" or kinds[name] not in EXACT_INTEGERS:
-                kinds[name] = "VARCHAR"
-        if wanted.value is not None and found[wanted.value] in EXACT_INTEGERS:
-            kinds[wanted.value] = "DOUBLE"  # a sample of whole numbers does not mean that all are whole
-        listing = ", ".join(f"{_text(name)}: {_text(of)}" for name, of in kinds.items())
-        given = f", {'columns' if kind == 'json' else 'types'} = {{{listing}}}"
-        query = f"SELECT {', '.join(map(_quoted, wanted.names))} FROM {reader}({listed}{options}{given})"
-        return _stream(connection, query, what, advice)
 
-    return sources.Table(what, list(found), stream, untyped_ids=kind != "json", close=connection.close)
+def _single_select(database: Any, statement: str) -> str:
+    """The one SELECT that a statement is; nothing else may run."""
+    import duckdb
+
+    statements = database.extract_statements(statement)
+    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+        found = ", then ".join(one.type.name for one in statements) or "nothing"
+        raise DataError(f"source: a single SELECT is needed, but the text holds {found}; leave the others out")
+    body: str = statement.strip()
+    while body.endswith(";"):
+        body = body[:-1].rstrip()
+    return body
 
 
 def select(statement: str, connection: Any) -> sources.Table:
@@ -143,7 +148,7 @@ def select(statement: str, connection: Any) -> sources.Table:
     if module == "sqlalchemy" or (isinstance(connection, str) and "://" in connection):
         return _from_sqlalchemy(statement, connection)
     if connection is None:
-        database = _connect()
+        database = connect()
     elif module == "duckdb":
         database = connection  # the caller's, with her temporary tables and views
     elif isinstance(connection, str | os.PathLike):
@@ -152,21 +157,26 @@ def select(statement: str, connection: Any) -> sources.Table:
                 f"connection: there is no DuckDB database {os.fspath(connection)!r}; for other databases give a "
                 "SQLAlchemy URL such as 'postgresql+psycopg://user@host/name' or 'sqlite:///file.db'"
             )
-        database = _connect(os.fspath(connection))
+        _refuse_sqlite(connection)
+        database = connect(os.fspath(connection))
     else:
         raise DataError(
             "connection: a SQLAlchemy URL, engine or connection, a DuckDB connection or the path of a DuckDB "
             f"database is needed, not {type(connection).__name__}"
         )
     close = _nothing if database is connection else database.close
-    body = statement.strip().rstrip(";")
     advice = "Correct the SELECT; column and file names are checked by running it in DuckDB"
-    with _explained("the SELECT", advice):
-        found = _columns(database, body)
+    try:
+        with explained("the SELECT", advice):
+            body = _single_select(database, statement)
+            found = columns_of(database, body)
+    except BaseException:
+        close()
+        raise
 
     def stream(wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:
         asked = [_cast(name, found[name], name in wanted.ids) for name in wanted.names]
-        batches = _stream(database, f"SELECT {', '.join(asked)} FROM ({body}\n) AS t", "the SELECT", advice)
+        batches = streamed(database, f"SELECT {', '.join(asked)} FROM ({body}\n) AS t", "the SELECT", advice)
         return (_with_uuids(batch, found) for batch in batches)
 
     return sources.Table("a SELECT by DuckDB", list(found), stream, close=close)
@@ -179,7 +189,7 @@ def relation(source: Any, what: str) -> sources.Table:
 
     def stream(wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:
         def batches() -> Iterator[pa.RecordBatch]:
-            with _explained(what, advice):
+            with explained(what, advice):
                 asked = [_cast(name, found[name], name in wanted.ids) for name in wanted.names]
                 yield from _reader(source.project(", ".join(asked)))
 
@@ -188,13 +198,25 @@ def relation(source: Any, what: str) -> sources.Table:
     return sources.Table(what, list(found), stream)
 
 
+def _require_sqlite_file(url: Any) -> None:
+    """SQLite would create the file."""
+    path = url.database
+    if url.get_backend_name() != "sqlite" or not path or path.startswith((":memory:", "file:")):
+        return
+    if not os.path.exists(path):
+        raise DataError(
+            f"connection: there is no file {path!r}; relative paths start in {os.getcwd()!r}, absolute ones are "
+            "written with four slashes, sqlite:////..."
+        )
+
+
 def _from_sqlalchemy(statement: str, connection: Any) -> sources.Table:
     import sqlalchemy as sa
 
     advice = "Correct the SELECT or the connection"
 
     @contextmanager
-    def explained() -> Iterator[None]:
+    def sql_explained() -> Iterator[None]:
         try:
             yield
         except sa.exc.NoSuchModuleError as error:
@@ -207,8 +229,10 @@ def _from_sqlalchemy(statement: str, connection: Any) -> sources.Table:
             reason = str(getattr(error, "orig", None) or error).strip()
             raise DataError(f"source: the SELECT failed: {reason}. {advice}") from None
 
-    with explained():
+    with sql_explained():
         ours = not isinstance(connection, sa.Connection)
+        if isinstance(connection, str):
+            _require_sqlite_file(sa.make_url(connection))
         engine = sa.create_engine(connection) if isinstance(connection, str) else connection
         opened = engine.connect() if ours else connection
 
@@ -232,7 +256,7 @@ def _from_sqlalchemy(statement: str, connection: Any) -> sources.Table:
 
     def stream(wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:
         at = {name: names.index(name) for name in wanted.names}
-        with explained():
+        with sql_explained():
             for rows in result.partitions(ROWS_AT_A_TIME):
                 columns = list(zip(*rows, strict=True))
                 yield sources.batch_of({name: columns[place] for name, place in at.items()})

@@ -69,7 +69,7 @@ def plain(array: pa.Array, what: str) -> pa.Array:
 
     kind = array.type
     if isinstance(kind, pa.DictionaryType):
-        array = array.dictionary_decode()
+        array = decoded(array)
         kind = array.type
     if isinstance(kind, pa.ListType | pa.LargeListType | pa.StructType | pa.MapType):
         raise DataError(f"{what}: an id must be a single value, not {kind}")
@@ -84,8 +84,20 @@ def plain(array: pa.Array, what: str) -> pa.Array:
     return array
 
 
+def decoded(array: pa.DictionaryArray) -> pa.Array:
+    """A dictionary array spelt out; Arrow cannot do that itself where the dictionary is one of views."""
+    import pyarrow as pa
+
+    views = {"string_view": pa.large_string(), "binary_view": pa.large_binary()}
+    values = array.dictionary
+    values = values.cast(views.get(str(values.type), values.type))
+    return pa.DictionaryArray.from_arrays(array.indices, values).dictionary_decode()
+
+
 def typed(array: pa.Array) -> pa.Array:
     """Give ids read from text their type: integers if every one is written as an integer is, else strings.
+
+    Blanks around an id, as after the commas of "1, 2", are not part of it.
 
     "007" is not how an integer is written, so it stays a string, and so does every id beside it: reading
     never merges two ids into one, and does not depend on which rows happen to come first.
@@ -93,6 +105,7 @@ def typed(array: pa.Array) -> pa.Array:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    array = _stripped(array)
     written = pc.match_substring_regex(array, r"^(0|-?[1-9][0-9]{0,18})$")
     if len(array) and pc.all(written).as_py():
         try:
@@ -100,6 +113,22 @@ def typed(array: pa.Array) -> pa.Array:
         except pa.ArrowInvalid:  # beyond 64 bits
             pass
     return array
+
+
+def _stripped(array: pa.Array) -> pa.Array:
+    import pyarrow.compute as pc
+
+    stripped = pc.utf8_trim(array, " \t")
+    if stripped.equals(array):
+        return array
+    if pc.count_distinct(stripped).as_py() < pc.count_distinct(array).as_py():
+        counts = pc.value_counts(pc.utf8_trim(pc.unique(array), " \t"))
+        merged = counts.field("values").filter(pc.greater(counts.field("counts"), 1))[0].as_py()
+        raise DataError(
+            f"the id {merged!r} is written with and without blanks around it, which may or may not be one id; remove "
+            "the blanks, or read the file with a SELECT that says so: trim(column) AS item"
+        )
+    return stripped
 
 
 def storage(array: pa.Array) -> pa.Array:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discreet.data import databases
+from discreet.data import databases, texts
 from discreet.data.columns import Wanted
 from discreet.errors import DataError, MissingExtra
 
@@ -103,7 +103,7 @@ def from_files(sources: Sequence[str | os.PathLike[str]]) -> Table:
     if len(formats) > 1:
         raise DataError(f"source: files of one format are needed, not {' and '.join(sorted(formats))}")
     kind = formats.pop()
-    return _from_parquet(paths) if kind == "parquet" else databases.text_files(paths, kind)
+    return _from_parquet(paths) if kind == "parquet" else texts.text_files(paths, kind)
 
 
 def _format(path: str) -> str:
@@ -162,7 +162,12 @@ def from_sparse(matrix: Any) -> Table:
 
     if not issparse(matrix) or len(matrix.shape) != 2:
         raise DataError(f"source: a two-dimensional sparse matrix is needed, not {type(matrix).__name__}")
-    entries = matrix.tocoo()
+    if matrix.dtype.kind not in "biuf" or matrix.dtype.itemsize > 8:
+        raise DataError(
+            f"source: a sparse matrix of numbers is needed, not of {matrix.dtype}; give matrix.astype(float)"
+        )
+    entries = matrix.tocoo(copy=True)
+    entries.sum_duplicates()  # what entries that repeat mean in such a matrix
 
     def stream(wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:
         columns = {"user": entries.row, "item": entries.col, "value": entries.data}
@@ -222,6 +227,35 @@ def _from_reader(reader: pa.RecordBatchReader, names: list[str]) -> Iterator[pa.
         raise DataError(f"source: the Arrow stream broke off: {error}") from None
 
 
+def _require_names(names: Any) -> None:
+    listed = list(names) if isinstance(names, Iterable) else []
+    for name in listed:
+        if not isinstance(name, str):
+            raise DataError(
+                f"source: the names of columns must be text, not {name!r}; name them: "
+                "frame.set_axis(['user', 'item', 'rating'], axis=1)"
+            )
+        if listed.count(name) > 1:
+            raise DataError(f"source: more than one column is called {name!r}; rename or remove the others")
+
+
+def _reader(frame: Any) -> pa.RecordBatchReader:
+    """A frame as an Arrow stream; a column that Arrow cannot take is named."""
+    import pyarrow as pa
+
+    try:
+        return pa.RecordBatchReader.from_stream(frame)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
+        names = list(frame.columns)
+        if len(names) > 1:
+            for name in names:
+                _reader(frame.select([name]))
+        raise DataError(
+            f"source: column {names[0]!r} holds more than one type, or an unknown one ({error.args[0]}); make it one, "
+            f"for instance frame[{names[0]!r}].astype(str)"
+        ) from None
+
+
 def from_frame(source: Any) -> Table:
     """A data frame of any library, an Arrow stream, a DuckDB relation, a Spark DataFrame."""
     import narwhals as nw
@@ -233,6 +267,12 @@ def from_frame(source: Any) -> Table:
         return databases.relation(source, what)
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
+    if type(source).__name__ == "Series" or isinstance(source, pa.Array | pa.ChunkedArray):
+        raise DataError(
+            f"source: a {type(source).__name__} is a single column; give a table with columns user and item"
+        )
+    if type(source).__name__ != "LazyFrame":  # whose names are the result of a query
+        _require_names(getattr(source, "column_names", None) or getattr(source, "columns", ()))
     try:
         frame = nw.from_native(source)
     except TypeError:
@@ -245,7 +285,10 @@ def from_frame(source: Any) -> Table:
         return Table(
             what, reader.schema.names, lambda wanted: sliced(_from_reader(reader, wanted.names)), library="pyarrow"
         )
-    names = frame.collect_schema().names() if isinstance(frame, nw.LazyFrame) else frame.columns
+    try:
+        names = frame.collect_schema().names() if isinstance(frame, nw.LazyFrame) else frame.columns
+    except nw.exceptions.NarwhalsError as error:
+        raise DataError(f"source: {what} cannot be read: {str(error).splitlines()[0]}. Correct its query") from None
 
     def stream(wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:
         chosen = frame.select(wanted.names)
@@ -254,7 +297,7 @@ def from_frame(source: Any) -> Table:
                 chosen = chosen.collect("pyarrow")
             except ImportError as error:
                 raise MissingExtra(f"reading {what} ({error})", "spark") from None
-        yield from sliced(pa.RecordBatchReader.from_stream(chosen))
+        yield from sliced(_reader(chosen))
 
     rows = None if isinstance(frame, nw.LazyFrame) else len(frame)
     kept = library if library in ("pandas", "polars", "pyarrow") else None
