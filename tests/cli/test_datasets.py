@@ -34,6 +34,24 @@ def test_list(tmp_path: Path) -> None:
     assert all(word in text for word in ("ml-100k", "netflix", "1,000,209"))
 
 
+def test_a_list_on_a_narrow_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / ("a-long-folder-" * 6 + "[bold]")
+    home.mkdir()
+    (home / "ml-1m.zip").touch()
+    monkeypatch.setenv("DISCREET_DATA", str(home))
+    monkeypatch.setenv("COLUMNS", "80")
+    text = run(app, ["datasets", "list"]).stdout
+    assert max(map(len, text.splitlines())) <= 80
+    assert "…" not in text
+    assert all(f" {name} " in text for name in CATALOG)
+    assert str(home / "ml-1m.zip") in "".join(text.split())
+
+
+@pytest.mark.parametrize("command", ["list", "fetch", "describe"])
+def test_help_has_an_example(command: str) -> None:
+    assert f"Example: discreet datasets {command}" in run(app, ["datasets", command, "--help"]).stdout
+
+
 def test_fetch_what_is_at_hand(tmp_path: Path) -> None:
     (tmp_path / "ml-1m.zip").touch()
     result = run(app, ["datasets", "fetch", "1m", "--json"])

@@ -502,3 +502,23 @@ def test_the_format_of_movielens_10m_on_real_data(tmp_path: Path) -> None:
     assert np.array_equal(ratings.times, columns[3])  # type: ignore[arg-type]
     titles = dict(zip(films["item"].to_pylist(), films["title"].to_pylist(), strict=True))
     assert ratings.catalogue.column("title") == [titles[item] for item in ratings.items]
+
+
+@pytest.mark.parametrize("size", [1, None, "", "2m", ("1m",)])
+def test_a_size_that_there_is_not(size: Any) -> None:
+    with pytest.raises(DataError, match="size: one of 100k"):
+        discreet.datasets.movielens(size)
+
+
+def test_parts_of_jester_that_are_not_at_hand(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    home = tmp_path / "home" / "jester"
+    home.mkdir(parents=True)
+    sheet = jester_xls(home / "jester-data-1.xls", [jester_row({1: 1.0})])
+    discreet.datasets.jester()
+    assert "only 1 of its 3 parts is at hand" in caplog.text
+    caplog.clear()
+    discreet.datasets.jester(source=sheet)  # the caller's choice
+    discreet.datasets.jester(parts=(1,))
+    assert "parts" not in caplog.text
+    with pytest.raises(DataError, match=r"parts: some of \(1, 2, 3\)"):
+        discreet.datasets.jester(parts=(4,))

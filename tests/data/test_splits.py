@@ -178,3 +178,47 @@ def test_other_arguments_that_cannot_be(whole: Interactions) -> None:
         splits.leave_k_out(whole, 0)
     with pytest.raises(DataError, match="target"):
         splits.held_out_users(whole, valid=1, test=1, target=1.5)
+
+
+ODD = discreet.read([(u, i, 1.0, 10 * u + i) for u in range(8) for i in range(6)])
+DATED = discreet.read([(u, u, 1.0, dt.datetime(1998, 1, 1 + u)) for u in range(8)])
+
+
+@pytest.mark.parametrize(
+    "at",
+    ["1998-01-01", dt.datetime(1998, 1, 1), np.datetime64("1998-01-01"), ("a", "b"), float("nan"), [1, 2, 3], [2, 1]],
+)
+def test_a_time_of_another_kind(at: Any) -> None:
+    with pytest.raises(DataError, match=r"^at: "):
+        splits.by_time(ODD, at=at)
+
+
+def test_times_in_other_forms() -> None:
+    assert splits.by_time(ODD, at=[30, 50]) == splits.by_time(ODD, at=(np.int64(30), 50.0))
+    moments: list[Any] = [
+        "1998-01-04", dt.date(1998, 1, 4), dt.datetime(1998, 1, 4), np.datetime64("1998-01-04"),
+        np.datetime64("1998-01-04T00:00:00"), np.datetime64("1998-01-04T00:00:00.000000000"),
+    ]  # fmt: skip
+    for moment in moments:
+        assert len(splits.by_time(DATED, at=moment).test) == 5
+    with pytest.raises(DataError, match=r"^at: "):
+        splits.by_time(DATED, at="yesterday")
+
+
+@pytest.mark.parametrize(
+    ("split", "given"),
+    [
+        (splits.held_out_users, {"valid": 0.1, "test": 1}),
+        (splits.held_out_users, {"valid": 1, "test": "1"}),
+        (splits.held_out_users, {"valid": 1, "test": 1, "target": "0.2"}),
+        (splits.held_out_users, {"valid": 1, "test": 1, "min_interactions": 2.5}),
+        (splits.holdout, {"test": "x"}),
+        (splits.holdout, {"valid": None}),
+        (splits.by_time, {"test": "x"}),
+        (splits.leave_k_out, {"k": 1.5}),
+        (splits.leave_k_out, {"k": 1, "valid": "1"}),
+    ],
+)
+def test_sizes_of_another_type(split: Any, given: dict[str, Any]) -> None:
+    with pytest.raises(DataError, match=r"needed, not|fractions are needed"):
+        split(ODD, **given)

@@ -168,3 +168,9 @@ def test_movielens_like_of_any_size(size: tuple[int, int, int]) -> None:
 def test_arguments_that_cannot_be(make: object) -> None:
     with pytest.raises(DataError):
         make()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("rank", [0, -1])
+def test_a_taste_has_at_least_one_dimension(rank: int) -> None:
+    with pytest.raises(DataError, match="rank: at least 1"):
+        movielens_like(30, 20, 100, rank=rank)

@@ -17,7 +17,10 @@ Name = Annotated[str, typer.Argument(help="A name that `discreet datasets list` 
 
 @app.command("list")
 def list_(as_json: Json = False) -> None:
-    """Show the data sets there are, and which of them are at hand."""
+    """Show the data sets there are, and which of them are at hand.
+
+    Example: discreet datasets list
+    """
     from discreet.data.datasets import CATALOG
 
     rows = [
@@ -39,18 +42,26 @@ def list_(as_json: Json = False) -> None:
         return
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table("name", "title", "interactions", "users", "items", "where", box=None)
+    table = Table(box=None)
+    table.add_column("name", no_wrap=True)
+    for heading in ("interactions", "users", "items"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("where", overflow="fold")  # a path is never cut
     for row in rows:
         where = row["path"] or ("can be fetched" if row["downloads"] else "bring your own file")
         counts = [f"{row[key]:,}" for key in ("interactions", "users", "items")]
-        table.add_row(str(row["name"]), str(row["title"]), *counts, str(where))
+        table.add_row(str(row["name"]), *counts, Text(str(where)))
     Console().print(table)
 
 
 @app.command()
 def fetch(name: Name, as_json: Json = False) -> None:
-    """Download a data set into DISCREET_DATA, or the platform's cache, unless it is at hand."""
+    """Download a data set into DISCREET_DATA, or the platform's cache, unless it is at hand.
+
+    Example: discreet datasets fetch 1m
+    """
     from discreet.data import archives, published
 
     data = published.find(name)
@@ -74,7 +85,10 @@ def describe(
     source: Annotated[Path | None, typer.Option(help="The original archive or its folder, if you have it.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Load a data set, or any table, and show what is in it: exact numbers, for its owner."""
+    """Load a data set, or any table, and show what is in it: exact numbers, for its owner.
+
+    Example: discreet datasets describe ratings.csv
+    """
     from discreet.data import datasets, read
 
     is_table = source is None and not datasets.known(name) and (Path(name).suffix or "*" in name)

@@ -7,6 +7,7 @@ a checkout), either the original archive or a parquet table of the same name; a 
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,6 +29,8 @@ from discreet.errors import DataError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+log = logging.getLogger("discreet")
 
 __all__ = [
     "CATALOG",
@@ -70,7 +73,7 @@ def movielens(size: str = "1m", *, source: Path_ = None, items: str = "rated") -
         items: "rated" for the films with at least one rating, as the papers count them; "all" for all films
             in the archive.
     """
-    name = size if size.startswith("ml-") else f"ml-{size}"
+    name = f"ml-{str(size).removeprefix('ml-')}"
     if name not in CATALOG:
         sizes = ", ".join(key.removeprefix("ml-") for key in CATALOG if key.startswith("ml-"))
         raise DataError(f"size: one of {sizes} is needed, not {size!r}")
@@ -125,9 +128,12 @@ def jester(*, source: Path_ = None, parts: tuple[int, ...] | None = None) -> Int
     """
     data = CATALOG["jester"]
     chosen = parts or (1, 2, 3)
+    if not set(chosen) <= {1, 2, 3}:
+        raise DataError(f"parts: some of (1, 2, 3) are needed, not {parts!r}")
     path = Path(source) if source is not None else archives.at_hand("jester-1.parquet", "jester")
     archives.tell_licence(data.name, data.licence)
-    if path is not None and path.suffix == ".parquet" and chosen in ((1,), (1, 2, 3)):
+    if path is not None and path.suffix == ".parquet" and (parts is None or chosen == (1,)):
+        _tell_parts(1 if parts is None and source is None else 3)
         jokes = path.with_name("jester-jokes.parquet")
         return _read(_parquet(path), data, _parquet(jokes) if jokes.exists() else None)
     found: list[Path] = [path] if path is not None else []
@@ -135,10 +141,18 @@ def jester(*, source: Path_ = None, parts: tuple[int, ...] | None = None) -> Int
         local = [archives.at_hand(data.downloads[part - 1].file) for part in chosen]
         some = [file for file in local if file is not None]
         found = some if some and parts is None else [archives.download(data.downloads[part - 1]) for part in chosen]
-    return _jester_files(found, data, chosen)
+    return _jester_files(found, data, chosen, whole=parts is None and source is None)
 
 
-def _jester_files(paths: list[Path], data: DataSet, parts: tuple[int, ...]) -> Interactions:
+def _tell_parts(n: int) -> None:
+    if n < 3:
+        log.warning(
+            "jester: only %d of its 3 parts %s at hand, and loaded; pass parts=(1, 2, 3) to download all",
+            n, "is" if n == 1 else "are",
+        )  # fmt: skip
+
+
+def _jester_files(paths: list[Path], data: DataSet, parts: tuple[int, ...], *, whole: bool) -> Interactions:
     import pyarrow as pa
 
     tables: list[pa.Table] = []
@@ -154,6 +168,7 @@ def _jester_files(paths: list[Path], data: DataSet, parts: tuple[int, ...]) -> I
                 texts[int(page.stem.removeprefix("init"))] = formats.joke_text(page.read_text("latin-1"))
     if not tables:
         raise DataError("source: there is no jester-data-1.xls, -2.xls or -3.xls in it; give the original archive")
+    _tell_parts(len(tables) if whole else 3)
     jokes = pa.table({"item": list(range(1, 101))})
     if texts:
         jokes = jokes.append_column("text", pa.array([texts.get(joke) for joke in range(1, 101)], pa.large_string()))

@@ -41,16 +41,17 @@ def movielens_like(
     """Half-star ratings with the skew of MovieLens 10M, whose size is 69878, 10677, 10_000_000.
 
     Every user has at least 20 ratings (fewer where n_ratings does not suffice) and, at MovieLens' mean of 143,
-    a median near 70. The most popular fifth of the items holds over 85% of the ratings. People who rate more
-    reach further into the tail, so user and item counts are negatively correlated over the ratings. People
-    choose what suits their taste, and rate by user bias, item bias, a low-rank taste and noise.
+    a median near 70. At the size of MovieLens 10M the most popular fifth of the items holds over 85% of the
+    ratings; where users rate a larger part of the catalogue, it holds less. People who rate more reach further
+    into the tail, so user and item counts are negatively correlated over the ratings. People choose what suits
+    their taste, and rate by user bias, item bias, a low-rank taste and noise.
 
     Args:
         n_users: Users, with ids 1..n_users.
         n_items: Items, with ids 1..n_items; not all of them need be rated.
         n_ratings: Ratings, exactly.
         random_state: Seed.
-        rank: Rank of the taste.
+        rank: Rank of the taste, at least 1.
         return_truth: Return `(interactions, Truth)`.
 
     Returns:
@@ -60,6 +61,8 @@ def movielens_like(
         raise DataError(f"n_ratings: 1 to n_users x n_items = {n_users * n_items} are possible, not {n_ratings}")
     if n_ratings < n_users:
         raise DataError(f"n_ratings: every user has at least one rating, so {n_ratings} are too few for {n_users}")
+    if rank < 1:
+        raise DataError(f"rank: at least 1 is needed, not {rank}")
     rng = np.random.default_rng(random_state)
     truth, popularity, taste, centres = _opinions(n_users, n_items, rank, rng)
     counts = _activity(n_users, n_items, n_ratings, rng)

@@ -7,6 +7,7 @@ part has its own users.
 
 from __future__ import annotations
 
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,6 +84,7 @@ def leave_k_out(
     Returns:
         `(train, valid, test)`.
     """
+    _require_counts(k=k, valid=valid)
     if k < 0 or valid < 0 or k + valid < 1:
         raise DataError(f"k: at least one interaction must be left out, not k={k} and valid={valid}")
     if by == "time":
@@ -101,7 +103,7 @@ def leave_k_out(
     return _parts(ratings, labels)
 
 
-def by_time(ratings: Interactions, *, valid: float = 0.0, test: float = 0.1, at: tuple[Any, Any] | Any = None) -> Parts:
+def by_time(ratings: Interactions, *, valid: float = 0.0, test: float = 0.1, at: Any = None) -> Parts:
     """Divide by time: train on the past, test on the future.
 
     Args:
@@ -117,8 +119,8 @@ def by_time(ratings: Interactions, *, valid: float = 0.0, test: float = 0.1, at:
     """
     times = _times(ratings)
     if at is not None:
-        begins = [_moment(ratings, moment) for moment in (at if isinstance(at, tuple) else (at, at))]
-        if len(begins) != 2 or begins[0] > begins[1]:
+        begins = [_moment(ratings, moment) for moment in (at if isinstance(at, tuple | list) else (at, at))]
+        if len(begins) != 2 or not begins[0] <= begins[1]:
             raise DataError(f"at: a time, or (validation begins, test begins) in this order is needed, not {at!r}")
     else:
         n_valid, n_test = _sizes(len(ratings), valid, test)
@@ -158,8 +160,9 @@ def held_out_users(
     Returns:
         `(train, (valid query, valid target), (test query, test target))`.
     """
-    if not 0 < target < 1:
-        raise DataError(f"target: a fraction between 0 and 1 is needed, not {target}")
+    _require_counts(valid=valid, test=test, min_interactions=min_interactions)
+    if not (isinstance(target, Real) and 0 < target < 1):
+        raise DataError(f"target: a fraction between 0 and 1 is needed, not {target!r}")
     eligible = np.flatnonzero(np.diff(ratings.indptr) >= max(min_interactions, 1))
     if valid < 0 or test < 0 or valid + test >= len(eligible):
         raise DataError(
@@ -188,10 +191,17 @@ def _query_target(part: Interactions, target: float, rng: np.random.Generator) -
     return QueryTarget(part.where(~wanted), part.where(wanted))
 
 
+def _require_counts(**counts: Any) -> None:
+    for name, count in counts.items():
+        if not isinstance(count, Integral) or isinstance(count, bool):
+            raise DataError(f"{name}: a whole number is needed, not {count!r}")
+
+
 def _sizes(n: int, valid: float, test: float) -> tuple[int, int]:
-    if not (0 <= valid < 1 and 0 <= test < 1 and 0 < valid + test < 1):
+    numbers = isinstance(valid, Real) and isinstance(test, Real)
+    if not (numbers and 0 <= valid < 1 and 0 <= test < 1 and 0 < valid + test < 1):
         raise DataError(
-            f"valid={valid} and test={test}: fractions are needed, not both 0, that leave something to train on"
+            f"valid={valid!r} and test={test!r}: fractions are needed, not both 0, that leave something to train on"
         )
     n_valid = round(n * valid)
     return n_valid, round(n * (valid + test)) - n_valid
@@ -223,10 +233,17 @@ def _moment(ratings: Interactions, moment: Any) -> Any:
     import pyarrow as pa
 
     kind = ratings.time_type
-    if kind is None or isinstance(moment, int | float | np.number) or not pa.types.is_temporal(kind):
+    if isinstance(moment, Real):
         return moment
+    if kind is None or not pa.types.is_temporal(kind):
+        raise DataError(
+            f"at: the times of this table are numbers, so {moment!r} says nothing about them. Give a number; if they "
+            "are seconds since 1970, datetime(1998, 1, 1, tzinfo=timezone.utc).timestamp()"
+        )
     try:
-        scalar = pa.scalar(moment).cast(kind)
+        scalar = (pa.array(np.array([moment]))[0] if isinstance(moment, np.datetime64) else pa.scalar(moment)).cast(
+            kind
+        )
         return (scalar.cast(pa.int32()) if pa.types.is_date32(kind) else scalar.cast(pa.int64())).as_py()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise DataError(f"at: {moment!r} is not a time of this table's kind, {kind}: {error}") from None
