@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from discreet import errors
 
 if TYPE_CHECKING:
-    from discreet import privacy, testing
-    from discreet.data import Catalogue, Interactions, datasets, observed_items_are_public, read, splits
+    from discreet import datasets, privacy, splits, testing
+    from discreet.data import Catalogue, Interactions, observed_items_are_public, read
     from discreet.privacy import Gaussian, Guarantee, Laplace, Ledger, Plan, RandomizedResponse, account
     from discreet.statement import Statement
 
@@ -28,12 +28,10 @@ _HOME = {
     "RandomizedResponse": "discreet.privacy",
     "Statement": "discreet.statement",
     "account": "discreet.privacy",
-    "datasets": "discreet.data",
     "observed_items_are_public": "discreet.data",
     "read": "discreet.data",
-    "splits": "discreet.data",
 }
-_MODULES = ("privacy", "testing")
+_MODULES = ("datasets", "privacy", "splits", "testing")
 
 __all__ = [
     "Catalogue",
