@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -26,3 +27,11 @@ def run_in_fork(work: Callable[[], str]) -> str:
 def in_fork() -> Callable[[Callable[[], str]], str]:
     """Run a function in a forked child process."""
     return run_in_fork
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str | None:
+    """Every kind of ledger there is."""
+    if request.param == "memory":
+        return None
+    return f"sqlite:///{tmp_path}/ledger.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
