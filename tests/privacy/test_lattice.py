@@ -180,7 +180,9 @@ def test_grids() -> None:
         (lambda: truncate(1.0, bound=1, grid=Grid()), "row"),
         (lambda: truncate([[1.0]], bound=1, grid=-20), "grid"),  # type: ignore[arg-type]
         (lambda: GridArray(np.zeros(3, np.int64), -3), "statistic"),  # type: ignore[arg-type]
-        (lambda: exact_scatter([1, 2], [1], size=3), "values"),
+        (lambda: exact_scatter([1, 2], [1], size=3), "one for each index$"),
+        (lambda: exact_matmul([[1], [2]], [[1]], left_bound=2, right_bound=2), "each user$"),
+        (lambda: exact_matmul([1, 2], [1, 2], left_bound=2, right_bound=2), "each user$"),
         (lambda: truncate(np.ones(13), bound=20, grid=Grid(), indptr=[1, 7, 13]), "indptr"),
         (lambda: truncate(np.ones(13), bound=20, grid=Grid(), indptr=[0, 7, 12]), "indptr"),
         (lambda: truncate(np.ones(13), bound=20, grid=Grid(), indptr=[0, 14, 13]), "indptr"),

@@ -146,6 +146,7 @@ def test_settings_are_checked_before_anything_is_written(tmp_path: Path) -> None
     for wrong in (
         {"epsilon": -1},
         {"epsilon": math.nan},
+        {"delta": "small"},
         {"delta": 1.0},
         {"delta": -1},
         {"unit": "x"},

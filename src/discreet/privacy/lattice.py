@@ -63,9 +63,7 @@ class GridArray:
     def __post_init__(self) -> None:
         if not isinstance(self.grid, Grid) or not isinstance(self.values, np.ndarray) or self.values.dtype != np.int64:
             kind = getattr(self.values, "dtype", type(self.values).__name__)
-            raise PrivacyError(
-                f"statistic: must be an int64 array of grid cells, not {kind}; see discreet.privacy.truncate"
-            )
+            raise PrivacyError(f"statistic: must be int64 cells of a Grid, not {kind}; see discreet.privacy.truncate")
 
     @classmethod
     def of(cls, statistic: Any) -> "GridArray":
@@ -88,10 +86,9 @@ def _limit(bound: float, grid: Grid) -> float:
         raise PrivacyError(f"grid: must be a Grid, e.g. noise.grid(), not {grid!r}")
     cells = grid.cells(positive("bound", bound))
     if not 1 <= cells <= MAX_BOUND:
-        advice = "coarser" if cells > 1 else "finer"
         raise PrivacyError(
             f"bound: {bound:g} is {cells:.3g} cells of a grid of step 2^{grid.exponent}, outside [1, 2^30] "
-            f"(above it sums could overflow): choose a {advice} grid"
+            f"(above it sums could overflow): choose a {'coarser' if cells > 1 else 'finer'} grid"
         )
     return cells
 
@@ -165,6 +162,8 @@ def exact_matmul(left: npt.ArrayLike, right: npt.ArrayLike, *, left_bound: int, 
             f"left_bound x right_bound: {product} is outside [1, 2^31], so sums could overflow: use a coarser grid"
         )
     a, b = np.asarray(left), np.asarray(right)
+    if a.ndim != 2 or b.ndim != 2 or len(a) != len(b):
+        raise PrivacyError("left, right: must be matrices with one row for each user")  # how many there are is private
     total = np.zeros((a.shape[1], b.shape[1]), np.int64)
     rows = min(_EXACT // product, 1 << 16)
     for start in range(0, len(a), rows):
@@ -182,7 +181,7 @@ def exact_scatter(index: npt.ArrayLike, values: npt.ArrayLike, *, size: int, bou
     """
     where = np.asarray(index, None if np.size(index) else np.int64)
     if where.shape != np.shape(values):
-        raise PrivacyError(f"values: there are {np.size(values)} of them, but {where.size} in index")
+        raise PrivacyError("values: there must be one for each index")  # how many there are is private
     inside = (where >= 0) & (where < size)
     where, integers = where[inside], _whole(np.asarray(values)[inside], bound)
     if integers.size * bound < _EXACT:

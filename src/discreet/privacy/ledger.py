@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy.typing as npt
 
 from discreet.errors import BudgetExceeded, PrivacyError, Unbounded
-from discreet.numbers import positive, round_down, round_up
+from discreet.numbers import positive, probability, round_down, round_up
 from discreet.privacy.accounting import MAX_DRAWS, UNIT, Cost, PureEvent, largest_gaussian, renyi_budget
 from discreet.privacy.guarantee import Adjacency, Guarantee, Notion, Unit
 from discreet.privacy.keystream import NoiseSource, SystemNoise
@@ -87,8 +87,9 @@ class Ledger:
         create: bool | None = None,
         noise_source: NoiseSource | None = None,
     ) -> None:
-        limits = (None if epsilon is None else positive("epsilon", epsilon), delta if delta is None else float(delta))
-        asked = (*limits, unit, adjacency, notion, filter)
+        budget = None if epsilon is None else positive("epsilon", epsilon)
+        at = None if delta is None else probability("delta", delta, zero=True)
+        asked = (budget, at, unit, adjacency, notion, filter)
         given = {key: value for key, value in zip(_DEFAULTS, asked, strict=True) if value is not None}
         settings = {**_DEFAULTS, **given}
         Guarantee(Cost(), *(settings[key] for key in ("delta", "unit", "adjacency", "notion")))  # checks them
