@@ -1,0 +1,28 @@
+"""How good a model is, in the owner's exact numbers or in noisy ones that may be published.
+
+The package can be called: `discreet.evaluate(model, test, history=train, metrics=["rmse", "recall@20"])["rmse"]`. See
+`evaluate` for the arguments, `METRICS` for the formulas, `Evaluation` for what comes back.
+"""
+
+import inspect
+import sys
+from types import ModuleType
+from typing import cast
+
+from discreet.evaluate.metrics import METRICS, Metric
+from discreet.evaluate.private import plan
+from discreet.evaluate.result import Bucket, Evaluation, Score
+from discreet.evaluate.run import evaluate
+
+__all__ = ["METRICS", "Bucket", "Evaluation", "Metric", "Score", "evaluate", "module", "plan"]
+
+
+class CallableModule(ModuleType):
+    """A module that is a function too, so that one name serves for the call and for what belongs to it."""
+
+    __call__ = staticmethod(evaluate)
+    __signature__ = inspect.signature(evaluate)  # else inspect takes `model` for self
+
+
+sys.modules[__name__].__class__ = CallableModule
+module = cast(CallableModule, sys.modules[__name__])  # what type checkers should know as discreet.evaluate

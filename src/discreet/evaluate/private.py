@@ -1,0 +1,203 @@
+"""Evaluation through the ledger: means over users of bounded values, with Gaussian noise on their sums.
+
+**Released**: for each metric the sum over users of (value - 1/2), and how many users there are, as one vector.
+**Sensitivity**: `sensitivity`, the L2 norm of one user's part (add-remove) or the largest distance of two (replace).
+The proof is docs/proofs/evaluation.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+
+import numpy as np
+
+from discreet.errors import PrivacyError
+from discreet.evaluate.collect import Collected, Model, Task, collect
+from discreet.evaluate.metrics import Floats, Integers, Metric, parse
+from discreet.evaluate.result import Evaluation, Score
+from discreet.numbers import positive
+from discreet.privacy import Gaussian, Grid, GridArray, Guarantee, Ledger, Plan, account, truncate
+from discreet.privacy.guarantee import Adjacency
+
+_ROOM = 1 + 2.0**-30  # between the longest row and the bound: no row is ever shortened to fit
+_REFUSED = {
+    "coverage": "it is not a mean over users: which items anybody was shown can hang on a single person",
+    "novelty": "popularity is counted over everybody, so one person moves the value of all others",
+}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The vector that is released: one coordinate for each metric, then one for each group of users counted.
+
+    With `relevant=`, users who have a target and users who have a relevant one are two groups; else they are one.
+
+    Attributes:
+        groups: For each metric the number of its group of users.
+        adjacency: Of the ledger.
+    """
+
+    groups: tuple[int, ...]
+    adjacency: Adjacency
+
+    @classmethod
+    def of(cls, metrics: Sequence[Metric], relevant: float | None, adjacency: Adjacency) -> Layout:
+        """The layout for some metrics."""
+        apart = relevant is not None and len({metric.is_ranking for metric in metrics}) == 2
+        return cls(tuple(int(apart and metric.is_ranking) for metric in metrics), adjacency)
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """What a user counts in each group: chosen for the least noise in the worst case."""
+        sizes = [self.groups.count(group) for group in range(max(self.groups) + 1)]
+        if self.adjacency == "replace":
+            return tuple(math.sqrt(3 * size) / 2 for size in sizes)
+        return tuple((len(self.groups) / len(sizes)) ** 0.25 / 2 for _ in sizes)
+
+    @property
+    def sensitivity(self) -> float:
+        """The L2 sensitivity, with room for rounding; also a bound on the norm of a user's row."""
+        exact = len(self.groups) / 4 + math.fsum(weight**2 for weight in self.weights)
+        return math.sqrt(exact) * _ROOM
+
+    def weights_on(self, grid: Grid) -> Integers:
+        """The weights in cells of the grid, rounded down."""
+        return np.floor([grid.cells(weight) for weight in self.weights]).astype(np.int64)
+
+
+def label(metrics: Sequence[Metric]) -> str:
+    """How the release is called in the ledger."""
+    return f"evaluation: {', '.join(map(str, metrics))}"
+
+
+def plan(metrics: str | Iterable[str], *, epsilon: float, delta: float) -> Plan:
+    """The plan of a private evaluation, for `ledger.preview`; needs no data.
+
+    Args:
+        metrics: Their names.
+        epsilon: What the evaluation may cost.
+        delta: At which delta.
+    """
+    asked = parse(metrics)
+    for metric in asked:
+        if metric.name in _REFUSED:
+            raise PrivacyError(f"metrics: {metric} cannot be private: {_REFUSED[metric.name]}")
+    mu = account(epsilon=positive("epsilon", epsilon), delta=delta).mu
+    assert mu is not None
+    return Plan.gaussian(mu, {label(asked): 1.0})
+
+
+def release(task: Task, *, ledger: Ledger, epsilon: float, delta: float, confidence: float | None) -> Evaluation:
+    """Compute, bound, add up, and pass through the door.
+
+    Args:
+        task: With `private` set and all public arguments checked.
+        ledger: Whose budget is spent.
+        epsilon: What this may cost.
+        delta: At which delta.
+        confidence: The level of the noise intervals, or None.
+    """
+    metrics, layout = task.metrics, Layout.of(task.metrics, task.relevant, ledger.adjacency)
+    planned = plan(map(str, metrics), epsilon=epsilon, delta=delta)
+    noise = planned.noise(label(metrics), sensitivity=layout.sensitivity)
+    if not layout.weights_on(noise.grid()).all():
+        raise PrivacyError("epsilon: with so little of it the noise would drown any number of people; give more")
+    with ledger.reserve(planned) as door:
+        sums = statistic(task, collect(task), layout, noise)
+        public = door.release(GridArray(sums, noise.grid()), layout.sensitivity, noise, label(metrics))
+    mine = [event for event in ledger.events if event.body.get("reservation") == door.id]
+    insecure = any(event.body["secure"] is not True for event in mine)
+    guarantee = replace(ledger.guarantee(planned.cost, insecure=insecure), delta=delta)
+    scores = read(public, task, layout, noise, confidence)
+    return Evaluation(scores, confidence=confidence, guarantee=guarantee, noise_std=noise.std)
+
+
+def contributions(task: Task, collected: Collected, layout: Layout, grid: Grid) -> Integers:
+    """Each user's row, in cells of the grid."""
+    values = np.zeros((collected.n_users, len(task.metrics)))
+    counted = np.zeros((collected.n_users, len(layout.weights)))
+    for column, metric in enumerate(task.metrics):
+        above, below = collected.sums[metric, None]
+        there = below > 0
+        mean = above[there] / below[there] / metric.bound(task.max_error)
+        values[there, column] = np.clip(mean, 0, 1) - 0.5
+        counted[there, layout.groups[column]] = 1
+    # To the nearest cell, which is unbiased; 1/2 is a whole number of cells (or less than one, which goes to 0), so
+    # nothing gets beyond it. `truncate` finds whole cells and rows within the bound, and leaves them as they are.
+    values = np.rint(values / grid.step) * grid.step
+    weights = layout.weights_on(grid) * grid.step
+    return truncate(np.hstack([values, counted * weights]), bound=layout.sensitivity, grid=grid)
+
+
+def statistic(task: Task, collected: Collected, layout: Layout, noise: Gaussian) -> Integers:
+    """The exact sum of all users' rows, in cells of the noise's grid."""
+    total: Integers = contributions(task, collected, layout, noise.grid()).sum(axis=0, dtype=np.int64)
+    return total
+
+
+def read(public: Floats, task: Task, layout: Layout, noise: Gaussian, confidence: float | None) -> dict[str, Score]:
+    """Values and noise intervals from what was released: post-processing."""
+    weights = layout.weights_on(noise.grid()) * noise.grid().step
+    users = public[len(task.metrics) :] / weights
+    scores = {}
+    for column, metric in enumerate(task.metrics):
+        group = layout.groups[column]
+        ends = ratio(float(public[column]), float(users[group]), noise.std, float(weights[group]), confidence)
+        value, low, high = metric.finish((np.array(ends) + 0.5) * metric.bound(task.max_error)).tolist()
+        scores[str(metric)] = Score(value, low, high, max(round(float(users[group])), 0))
+    return scores
+
+
+def ratio(
+    total: float, users: float, std: float, weight: float, confidence: float | None
+) -> tuple[float, float, float]:
+    """The mean total / users, within [-1/2, 1/2], and its noise interval (Fieller 1954).
+
+    `total` has noise of `std`, `users` of `std / weight`. For the true mean c, total - c users is Gaussian with mean 0
+    and std sqrt(1 + (c / weight)^2) times `std`: the interval is the set of c for which it is not unlikely. Exact, not
+    an approximation. Where there are too few users to tell, it is the whole range, and the mean may be NaN.
+    """
+    mean = min(max(total / users, -0.5), 0.5) if users > 0 else math.nan
+    if confidence is None:
+        return mean, math.nan, math.nan
+    reach = NormalDist().inv_cdf((1 + confidence) / 2) * std
+    leading = users**2 - (reach / weight) ** 2
+    if users <= 0 or leading <= 0:
+        return mean, -0.5, 0.5
+    middle = total * users / leading
+    half = reach * math.sqrt(max(leading + (total / weight) ** 2, 0.0)) / leading
+    low, high = (min(max(end, -0.5), 0.5) for end in (middle - half, middle + half))
+    return mean, low, high
+
+
+def require_private_model(model: Model, ledger: Ledger, public_model: bool) -> None:
+    """Raise unless what the model has learned is public or protected in the terms of the ledger.
+
+    If it is not, one person moves the model and with it everybody's errors, and no bound on her own part helps.
+    """
+    if ledger.unit != "user" or ledger.adjacency not in ("add-remove", "replace"):
+        raise PrivacyError(
+            f"ledger: its unit is {ledger.unit!r} and its adjacency {ledger.adjacency!r}, but the bound of a private "
+            "evaluation is proved for users, by add-remove or replace: use a ledger with unit='user'"
+        )
+    if public_model:
+        return
+    guarantee = getattr(model, "guarantee_", None)
+    if not isinstance(guarantee, Guarantee) or not guarantee.holds:
+        raise PrivacyError(
+            "model: it is not private, so one person moves it, and with it everybody's errors, and noise on their sums "
+            "does not hide her. Evaluate a private model; or, if this one was learned from public data alone, say so "
+            "with public_model=True"
+        )
+    ledger.expect(unit=guarantee.unit, adjacency=guarantee.adjacency)
+
+
+def error_bound(task: Task, max_error: float | None) -> float:
+    """The public bound on an error: the one given, and at most the width of the range of values."""
+    task.test.require_public()
+    assert task.test.value_range is not None
+    low, high = task.test.value_range
+    return min(math.inf if max_error is None else positive("max_error", max_error), high - low)
