@@ -169,6 +169,24 @@ def test_values_are_means_over_users() -> None:
 
 
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
+def test_two_groups_of_users(adjacency: Any) -> None:
+    """All users have a target, half of them a relevant one: each metric is a mean over its own group."""
+    items = list(range(4))
+    model = Scorer({user: np.array([4.0, 3.0, 2.0, 1.0]) for user in range(4000)}, Ids(items))
+    history = table([(user, 3, 1) for user in range(4000)], items)
+    test = table([(user, user % 2, 5 - 4 * (user % 2)) for user in range(4000)], items)  # 5 for item 0, 1 for item 1
+    ledger = Ledger(epsilon=1, delta=1e-6, adjacency=adjacency)
+    result = spend((model, test, history), ["mae", "recall@1"], relevant=4, ledger=ledger)
+    assert result.guarantee_ is not None
+    assert result.guarantee_.adjacency == adjacency
+    assert result["mae"] == pytest.approx((1 + 2) / 2, abs=0.1)
+    assert result["recall@1"] == pytest.approx(1, abs=0.05)
+    assert result.scores["mae"].users == pytest.approx(4000, abs=100)
+    assert result.scores["recall@1"].users == pytest.approx(2000, abs=100)
+    assert ledger.events[0].body["shape"] == [4]
+
+
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
 def test_noise_intervals_cover_as_often_as_they_say(adjacency: Any) -> None:
     case = random_case(120, 12, 9)
     metrics = ["rmse", "recall@3", "accuracy"]
