@@ -40,7 +40,11 @@ unit: $(VENV)/.dev  ## the tests alone
 	$(BIN)/python -m pytest -m 'not slow' -n auto --dist loadfile --cov=discreet --cov-report=
 	$(BIN)/python -m coverage report --include='src/discreet/privacy/*,src/discreet/numbers.py,src/discreet/statement.py,src/discreet/render.py' --fail-under=100 --show-missing
 
-bench: $(VENV)/.dev  ## speed, as ratios measured side by side
+$(VENV)/.bench: pyproject.toml $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --editable '.[dev,bench]'
+	@touch $@
+
+bench: $(VENV)/.bench  ## speed, as ratios measured side by side
 	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
 
 audit: $(VENV)/.dev  ## the slow statistical tests of the guarantee

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 from discreet import errors
 
 if TYPE_CHECKING:
-    from discreet import datasets, privacy, splits, testing
+    from discreet import datasets, evaluate, privacy, splits, testing
+    from discreet.completion.als import ALS
+    from discreet.completion.baselines import MeanRating, Popularity
+    from discreet.completion.saving import load
     from discreet.data import Catalogue, Interactions, observed_items_are_public, read
     from discreet.privacy import Gaussian, Guarantee, Laplace, Ledger, Plan, RandomizedResponse, account
     from discreet.statement import Statement
@@ -18,34 +21,43 @@ if TYPE_CHECKING:
 __version__ = "0.1.0.dev0"
 
 _HOME = {
+    "ALS": "discreet.completion.als",
     "Catalogue": "discreet.data",
     "Gaussian": "discreet.privacy",
     "Guarantee": "discreet.privacy",
     "Interactions": "discreet.data",
     "Laplace": "discreet.privacy",
     "Ledger": "discreet.privacy",
+    "MeanRating": "discreet.completion.baselines",
     "Plan": "discreet.privacy",
+    "Popularity": "discreet.completion.baselines",
     "RandomizedResponse": "discreet.privacy",
     "Statement": "discreet.statement",
     "account": "discreet.privacy",
+    "load": "discreet.completion.saving",
     "observed_items_are_public": "discreet.data",
     "read": "discreet.data",
 }
-_MODULES = ("datasets", "privacy", "splits", "testing")
+_MODULES = ("datasets", "evaluate", "privacy", "splits", "testing")
 
 __all__ = [
+    "ALS",
     "Catalogue",
     "Gaussian",
     "Guarantee",
     "Interactions",
     "Laplace",
     "Ledger",
+    "MeanRating",
     "Plan",
+    "Popularity",
     "RandomizedResponse",
     "Statement",
     "account",
     "datasets",
     "errors",
+    "evaluate",
+    "load",
     "observed_items_are_public",
     "privacy",
     "read",

@@ -30,6 +30,8 @@ def sentence(guarantee: "Guarantee") -> str:
     g = guarantee
     name, seen = _NOTIONS[g.notion]
     numbers = f"epsilon = {round_up(g.epsilon)} and delta = {round_up(g.delta)}"
+    if not g.holds and math.isinf(g.epsilon):
+        return f"NOT PRIVATE: {g.why_not}."
     if not g.holds:
         return f"NOT PRIVATE: {g.why_not} (the noise, were it sound, would give {numbers})."
     if math.isinf(g.epsilon):

@@ -27,7 +27,7 @@ class Guarantee:
         unit: whose data one step to a neighbouring data set changes: a "user" or one "entry".
         adjacency: how it changes: "add-remove", "replace" or "flip" (of one bit).
         notion: "joint-dp" covers all that everybody else sees; "dp" covers all outputs.
-        holds: False if there is no guarantee at all, whatever the numbers say.
+        holds: False if there is no guarantee at all, whatever the numbers say; without any noise, epsilon is infinite.
         why_not: the reason then.
     """
 
@@ -49,7 +49,7 @@ class Guarantee:
             raise PrivacyError("adjacency: 'flip' changes one bit, so the unit must be 'entry'")
         if self.holds == bool(self.why_not):
             raise PrivacyError("why_not: give the reason when the guarantee does not hold, and only then")
-        object.__setattr__(self, "epsilon", self.cost.epsilon(self.delta))
+        object.__setattr__(self, "epsilon", self.cost.epsilon(self.delta) if self.holds or self.cost else math.inf)
 
     @property
     def mu(self) -> float | None:

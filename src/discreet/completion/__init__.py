@@ -1,0 +1,8 @@
+"""The models: one package or module for each family of algorithms, one interface for all (`base`)."""
+
+# Every class that a saved model can be of. `load` makes no others.
+MODELS = {
+    "ALS": "discreet.completion.als:ALS",
+    "MeanRating": "discreet.completion.baselines:MeanRating",
+    "Popularity": "discreet.completion.baselines:Popularity",
+}

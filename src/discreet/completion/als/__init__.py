@@ -1,0 +1,5 @@
+"""Alternating least squares."""
+
+from discreet.completion.als.plain import ALS
+
+__all__ = ["ALS"]

@@ -1,0 +1,312 @@
+"""The interface that every model shares.
+
+A model learns public things: a vector and a bias for each item, and how a user is folded in. What it knows of a user
+it computes from her own history, whenever it is asked, and forgets: no model stores anything about users.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import cached_property
+from os import PathLike
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from discreet.completion.ridge import Ridge
+from discreet.data.catalogue import Catalogue
+from discreet.data.ids import Ids
+from discreet.data.interactions import Interactions
+from discreet.errors import DataError, NotFitted, PrivacyError
+from discreet.numbers import whole
+from discreet.privacy.accounting import Cost
+from discreet.privacy.guarantee import Guarantee
+from discreet.recommend import serving
+from discreet.recommend.histories import OnUnknown, Reader
+from discreet.recommend.results import BatchRecommendations, Explanation, Recommendations
+from discreet.statement import Statement
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from discreet.privacy.ledger import Ledger
+    from discreet.recommend.vectors import AnnIndex
+
+Array = NDArray[Any]
+
+NOT_PRIVATE = "it was trained without noise, so whoever holds it may learn what single people did"
+
+
+class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """What every model can do. Subclasses learn (`_learn`) and say how a user is folded in (`_ridge`).
+
+    Attributes:
+        guarantee_: What was promised to the people in the data.
+        items_: The item ids.
+        catalogue_: The items with all that is publicly known about them.
+        item_factors_: One vector for each item, (items, rank).
+        item_bias_: One number for each item, in the unit of the ratings.
+        popularity_: What items are ranked by where there is no history and no bias to go by.
+        value_range_: The lowest and the highest value.
+        implicit_: Whether there were no values, so that every interaction counts 1.
+    """
+
+    _ARRAYS: ClassVar[tuple[str, ...]] = ("item_factors_", "item_bias_", "popularity_")
+    _VALUES: ClassVar[tuple[str, ...]] = ("value_range_", "implicit_", "global_mean_")
+
+    n_jobs: int | None = -1
+    catalogue_: Catalogue
+    item_factors_: Array
+    item_bias_: Array
+    popularity_: Array
+    value_range_: tuple[float, float]
+    implicit_: bool
+    global_mean_: float
+    guarantee_: Guarantee
+
+    # What a model must say
+
+    def _learn(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:
+        """Learn from checked data: all learned attributes by name, and the statement."""
+        raise NotImplementedError
+
+    def _ridge(self) -> Ridge:
+        """How a user is folded in, from the learned attributes."""
+        raise NotImplementedError
+
+    def _check_parameters(self) -> None:
+        """Raise if a parameter is wrong. Called before any data is touched."""
+
+    # Learning
+
+    def fit(self, ratings: Any, *, ledger: Ledger | None = None) -> Self:
+        """Learn from a table of who liked what.
+
+        Args:
+            ratings: Interactions, or anything that `discreet.read` takes.
+            ledger: Where a private model records what it spends; by default a ledger of its own.
+
+        Returns:
+            The model itself. If anything fails, it is what it was before.
+        """
+        self._check_parameters()
+        if not isinstance(ratings, Interactions):
+            from discreet.data.readers import read
+
+            ratings = read(ratings)
+        if not ratings.n_items:
+            raise DataError("ratings: the catalogue has no items")
+        learned, statement = self._learn(ratings, ledger)
+        self._set(learned, ratings.catalogue, statement)
+        return self
+
+    def _set(self, learned: dict[str, Any], catalogue: Catalogue, statement: Statement) -> None:
+        """Take on what was learned, all at once."""
+        for name in [name for name in vars(self) if name.endswith("_") or name == "_folding"]:
+            delattr(self, name)
+        for name, value in learned.items():
+            if isinstance(value, np.ndarray):
+                value.flags.writeable = False
+            setattr(self, name, value)
+        self.catalogue_ = catalogue
+        self._statement = statement
+        self.guarantee_ = statement.guarantee
+
+    def __getattr__(self, name: str) -> Any:
+        if name in (*self._ARRAYS, *self._VALUES, "catalogue_", "guarantee_", "_statement"):
+            raise NotFitted(f"{type(self).__name__} has not been fitted, so it has no {name}; call fit(ratings) first")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    @property
+    def items_(self) -> Ids:
+        """The item ids, in their own type."""
+        return self.catalogue_.ids
+
+    @cached_property
+    def _folding(self) -> Ridge:
+        return self._ridge()
+
+    # Serving
+
+    def _reader(self, on_unknown: OnUnknown) -> Reader:
+        return Reader(self.catalogue_, self.value_range_, self.implicit_, on_unknown)
+
+    def _fold_in(self, histories: Interactions) -> tuple[Array, Array]:
+        """Users' offsets and vectors, to go with `_folding`."""
+        return self._folding.fold_in(histories, self.n_jobs)
+
+    def _cold(self) -> tuple[Array, str]:
+        """Scores for someone without a history, and what they are."""
+        base = self._folding.base
+        if np.ptp(base) > 0 or not np.ptp(self.popularity_) > 0:
+            return base, "no history: ranked by " + ("popularity" if self.implicit_ else "average rating")
+        return self.popularity_.astype(base.dtype), "no history: ranked by popularity"
+
+    def recommend(
+        self,
+        history: Any,
+        n: int = 10,
+        *,
+        exclude_seen: bool = True,
+        allow: Any = None,
+        deny: Any = None,
+        on_unknown: OnUnknown = "raise",
+    ) -> Any:
+        """The n best items for one history, or for each of many.
+
+        Args:
+            history: One history: a mapping {item: rating}, a list of liked items, a data frame without users. Or
+                many: Interactions, a data frame with users, a list of mappings.
+            n: How many items. If fewer may be recommended, the list is shorter.
+            exclude_seen: Leave out what is in the history.
+            allow: Recommend only these items.
+            deny: Never recommend these items. All filters hold at once.
+            on_unknown: What to do about items that the model does not know: "raise", "warn" or "ignore" them.
+
+        Returns:
+            `Recommendations` for one history, `BatchRecommendations` for many.
+        """
+        histories, single = self._reader(on_unknown).read(history)
+        options = serving.Options(n, exclude_seen, allow, deny, on_unknown)
+        batch = serving.recommend(self, histories, options, serving.library_of(history))
+        return batch._at(0) if single else batch
+
+    def recommend_blocks(self, history: Any, n: int = 10, **options: Any) -> Iterator[BatchRecommendations]:
+        """Like `recommend` for many, some thousand users at a time: for more users than fit in memory."""
+        on_unknown = options.get("on_unknown", "raise")
+        histories, _ = self._reader(on_unknown).read(history)
+        chosen = serving.Options(
+            n, **{"exclude_seen": True, "allow": None, "deny": None, **options, "on_unknown": on_unknown}
+        )
+        return serving.blocks(self, histories, chosen, serving.library_of(history))
+
+    def recommend_to_parquet(self, path: str | PathLike[str], history: Any, n: int = 10, **options: Any) -> None:
+        """Like `recommend` for many, written to a parquet file with the columns user, item, score, rank."""
+        serving.to_parquet(path, self.recommend_blocks(history, n, **options))
+
+    def predict(self, history: Any, targets: Any, *, on_unknown: OnUnknown = "raise") -> Array:
+        """The value each target would get: a rating within the value range, or a score for implicit feedback.
+
+        Args:
+            history: As for `recommend`.
+            targets: For one history a list of items; for many, pairs (user, item): a list of tuples, a data frame
+                with users and items, or Interactions.
+            on_unknown: What to do about unknown items and users without a history: "raise"; or "warn", "ignore": an
+                unknown item gets the user's own mean (0 for implicit feedback), an unknown user what a user without
+                history gets.
+
+        Returns:
+            An array aligned with the targets (for Interactions: with their `values`).
+        """
+        return serving.predict(self, history, targets, on_unknown)
+
+    def embed(self, history: Any, *, on_unknown: OnUnknown = "raise") -> Array:
+        """The user's vector, to go with `item_factors_`; for many users one row each. It is private to that user."""
+        histories, single = self._reader(on_unknown).read(history)
+        vectors = self._fold_in(histories)[1]
+        return vectors[0] if single else vectors
+
+    def similar_items(self, item: Any, n: int = 10, *, metric: Literal["cosine", "dot"] = "cosine") -> Recommendations:
+        """The items whose vectors are most like that of an item, by cosine or by inner product."""
+        return serving.similar_items(self, item, n, metric)
+
+    def explain(self, history: Any, item: Any, *, on_unknown: OnUnknown = "raise") -> Explanation:
+        """What each item of one history adds to the score of an item; the contributions add up to it."""
+        return serving.explain(self, history, item, on_unknown)
+
+    def export_vectors(self, format: str = "numpy", path: str | PathLike[str] | None = None) -> Any:
+        """Item vectors for another search engine: inner products with `query_vector` order items as scores do.
+
+        Args:
+            format: "numpy" (ids, vectors), "arrow", or, written to `path`, "parquet" or "npz".
+            path: Where to write.
+        """
+        from discreet.recommend.vectors import export
+
+        return export(self.catalogue_, self._search_vectors(), format, path)
+
+    def query_vector(self, history: Any, *, on_unknown: OnUnknown = "raise") -> Array:
+        """The vector, or vectors, to search `export_vectors` with. It is private to that user."""
+        vectors = np.atleast_2d(self.embed(history, on_unknown=on_unknown))
+        queries = np.column_stack([vectors, np.ones(len(vectors), vectors.dtype)])
+        return queries if self._reader(on_unknown).read(history)[1] is False else queries[0]
+
+    def ann_index(self, *, connectivity: int = 32, expansion: int = 128) -> AnnIndex:
+        """An approximate index of the items (extra `ann`), to search with `query_vector`."""
+        from discreet.recommend.vectors import AnnIndex
+
+        return AnnIndex.build(self.catalogue_, self._search_vectors(), connectivity, expansion)
+
+    def _search_vectors(self) -> Array:
+        return np.column_stack([self.item_factors_, self.item_bias_.astype(self.item_factors_.dtype)])
+
+    # The guarantee, and keeping a model
+
+    def statement(self) -> Statement:
+        """The privacy statement: print it, or take its `.json()` or `.html()`."""
+        return self._statement
+
+    def save(self, folder: str | PathLike[str]) -> None:
+        """Write the model to a folder: model.json, factors.safetensors, items.parquet. `discreet.load` reads it."""
+        from discreet.completion.saving import save
+
+        save(self, folder)
+
+    @classmethod
+    def _restored(
+        cls,
+        params: dict[str, Any],
+        arrays: dict[str, Array],
+        values: dict[str, Any],
+        catalogue: Catalogue,
+        statement: Statement,
+    ) -> Self:
+        """A model from what was saved of it; raises if that does not fit together."""
+        model = cls(**params)
+        model._check_parameters()
+        model._set({**arrays, **values}, catalogue, statement)
+        model._check_learned()
+        return model
+
+    def _check_learned(self) -> None:
+        """Raise unless the learned attributes fit together."""
+        m = len(self.catalogue_)
+        factors, bias, popularity = self.item_factors_, self.item_bias_, self.popularity_
+        if factors.ndim != 2 or len(factors) != m or bias.shape != (m,) or popularity.shape != (m,):
+            raise DataError(f"arrays of shapes {factors.shape}, {bias.shape}, {popularity.shape} do not fit {m} items")
+        low, high = self.value_range_
+        if not (math.isfinite(low) and math.isfinite(high) and low <= high and math.isfinite(self.global_mean_)):
+            raise DataError("value_range_, global_mean_: finite numbers are needed")
+
+
+class NotPrivateModel(Model):
+    """A model without a guarantee, and it says so: a baseline to measure private ones against."""
+
+    def _learn(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:
+        if ledger is not None:
+            raise PrivacyError(f"ledger: {type(self).__name__} is not private and records nothing; leave it out")
+        if not len(ratings):
+            raise DataError("ratings: there is not one interaction to learn from")
+        low, high = ratings.value_range or (float(ratings.values.min()), float(ratings.values.max()))
+        learned = {
+            "value_range_": (low, high),
+            "implicit_": ratings.implicit,
+            "global_mean_": float(ratings.values.mean(dtype=np.float64)),
+            "popularity_": np.bincount(ratings.indices, minlength=ratings.n_items).astype(np.float32),
+            **self._learn_exactly(ratings),
+        }
+        guarantee = Guarantee(Cost(), 0.0, holds=False, why_not=NOT_PRIVATE)
+        title = f"{type(self).__name__}: a recommender without a privacy guarantee"
+        return learned, Statement.of(title, guarantee, [], public_inputs=ratings.public_inputs)
+
+    def _learn_exactly(self, ratings: Interactions) -> dict[str, Any]:
+        """Factors, bias and whatever else the model needs."""
+        raise NotImplementedError
+
+
+def check_whole(name: str, value: Any, least: int) -> None:
+    """Raise unless a parameter is a whole number of at least `least`."""
+    whole(name, value, least)

@@ -1,0 +1,115 @@
+"""The local side of every model: one user, her own history, and public item columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.data.interactions import Interactions
+from discreet.linalg.rows import Rows, Solver, padded, solve_rows
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """s = scale * count^exponent / normaliser for a row of `count` targets."""
+
+    scale: float
+    exponent: float = 0.0
+    normaliser: float = 1.0
+
+    def __call__(self, counts: Array, dtype: Any = np.float32) -> Array:
+        """The s of each row."""
+        weights = np.maximum(counts, 1).astype(np.float64) ** self.exponent
+        return (self.scale * weights / self.normaliser).astype(dtype)
+
+
+@dataclass(frozen=True)
+class Ridge:
+    """A ridge regression that a user, or an item, runs on what is known of the other side.
+
+    The offset a_i and the vector z_i of row i make this as small as possible:
+
+        sum over j in row i of (y_ij - base_j - a_i - x_j . z_i)^2 + z_i^T G z_i + s_i |z_i|^2 + offset_penalty a_i^2
+
+    Attributes:
+        columns: x_j, one row for each item.
+        base: What is expected before anything is known of the user.
+        penalty: s_i, from the number of her ratings.
+        gram: G, or None.
+        offset_penalty: The weight of the offset a_i squared; None: there is no offset.
+    """
+
+    columns: Array
+    base: Array
+    penalty: Penalty
+    gram: Array | None = None
+    offset_penalty: float | None = None
+
+    @cached_property
+    def _prepared(self) -> tuple[Array, Array | None]:
+        """Columns and G as the kernel takes them: a constant column for the offset first, zeros for padding last."""
+        if self.offset_penalty is None:
+            return padded(self.columns, self.columns.dtype), self.gram
+        ones = np.ones((len(self.columns), 1), self.columns.dtype)
+        gram = None if self.gram is None else np.pad(self.gram, (1, 0))
+        return padded(np.hstack([ones, self.columns]), self.columns.dtype), gram
+
+    def _weights(self, counts: Array) -> tuple[Array, Array | None]:
+        """s_i, and how a row's constant column is scaled so that s_i is the penalty of its offset too."""
+        kind = self.columns.dtype
+        if self.offset_penalty is None:
+            return self.penalty(counts, kind), None
+        if not self.columns.shape[1]:
+            return np.full(len(counts), self.offset_penalty, kind), None
+        scale = self.penalty(counts, kind)
+        return scale, np.sqrt(scale / kind.type(self.offset_penalty))
+
+    def solve(
+        self,
+        indptr: Array,
+        indices: Array,
+        values: Array,
+        *,
+        solver: Solver = "exact",
+        start: tuple[Array, Array] | None = None,
+        n_jobs: int | None = 1,
+    ) -> tuple[Array, Array]:
+        """The offsets (rows,) and vectors (rows, k) of a table's rows."""
+        kind = self.columns.dtype
+        targets = values.astype(kind) - self.base[indices].astype(kind)
+        columns, gram = self._prepared
+        scale, first = self._weights(np.diff(indptr))
+        unit = np.ones(len(scale), kind) if first is None else first
+        has_offset = self.offset_penalty is not None
+        begin = None
+        if start is not None:
+            begin = np.column_stack([start[0] / unit, start[1]]) if has_offset else start[1]
+        rows = Rows(indptr, indices, targets, columns, scale, gram, first)
+        z = solve_rows(rows, solver=solver, start=begin, n_jobs=n_jobs)
+        return (z[:, 0] * unit, z[:, 1:]) if has_offset else (np.zeros(len(z), kind), z)
+
+    def fold_in(self, histories: Interactions, n_jobs: int | None) -> tuple[Array, Array]:
+        """Users' offsets and vectors, from their own histories."""
+        return self.solve(histories.indptr, histories.indices, histories.values, n_jobs=n_jobs)
+
+    def contributions(self, indices: Array, values: Array, item: int) -> Array:
+        """What each rating adds to the score of an item: they and `base` add up to it.
+
+        With the offset as a column of ones in front, the score is base_j + x_j . A^-1 X^T t, a sum over the ratings t.
+        """
+        columns, gram = self._prepared
+        X = columns[indices].astype(np.float64)
+        targets = values.astype(np.float64) - self.base[indices]
+        scale = np.full(X.shape[1], self.penalty(np.array([len(indices)]), np.float64)[0])
+        if self.offset_penalty is not None:
+            scale[0] = self.offset_penalty
+        A = X.T @ X + np.diag(scale) + (0 if gram is None else gram)
+        weights = np.linalg.lstsq(A, columns[item].astype(np.float64), rcond=None)[0]
+        added: Array = (X @ weights) * targets
+        return added

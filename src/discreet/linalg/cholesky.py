@@ -1,0 +1,64 @@
+"""Many small symmetric positive definite systems.
+
+LAPACK's `posv`, called for each matrix in turn, takes half to a third of the time of NumPy's batched solvers (an LU; a
+Cholesky with no triangular solve behind it), and of a panelled or a vectorised Cholesky written in NumPy. SciPy
+publishes it as a C function (`scipy.linalg.cython_lapack`); called through ctypes it runs outside the interpreter
+lock, which SciPy's own Python wrapper holds, and that nearly halves the time on two threads.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+def solve_spd(A: Array, b: Array) -> Array:
+    """Solve A[i] x[i] = b[i] for each i. A (batch, k, k) is overwritten, and b (batch, k) becomes the solution.
+
+    A matrix that is not positive definite in this precision, a singular one for instance, gets the solution of least
+    norm in place of an error or NaN.
+    """
+    if not (
+        A.flags.c_contiguous and b.flags.c_contiguous and A.dtype == b.dtype and A.shape == (*b.shape, b.shape[-1])
+    ):
+        raise ValueError(f"A, b: contiguous arrays (batch, k, k) and (batch, k) are needed, not {A.shape}, {b.shape}")
+    posv, k = _posv(A.dtype.char), A.shape[1]
+    diagonals = np.diagonal(A, axis1=1, axis2=2).copy()
+    triangle, size, one, info = ctypes.c_char(b"L"), ctypes.c_int(k), ctypes.c_int(1), ctypes.c_int()
+    uplo, n, nrhs, status = (ctypes.addressof(word) for word in (triangle, size, one, info))
+    matrix, vector = A.ctypes.data, b.ctypes.data
+    for i in range(len(A) if k else 0):
+        # In LAPACK's order of memory "lower" is our upper triangle; what is below the diagonal stays as it was.
+        posv(uplo, n, nrhs, matrix + i * A.strides[0], n, vector + i * b.strides[0], n, status)
+        if info.value:
+            below = np.tril(A[i], -1)
+            b[i] = least_norm(below + below.T + np.diag(diagonals[i]), b[i])
+    return b
+
+
+def least_norm(A: Array, b: Array) -> Array:
+    """The solution of least norm of a symmetric system that may be singular."""
+    values, vectors = np.linalg.eigh(A)
+    floor = max(values[-1], 0) * len(A) * np.finfo(A.dtype).eps
+    kept = values > floor
+    solution: Array = vectors[:, kept] @ ((b @ vectors[:, kept]) / values[kept])
+    return solution
+
+
+@cache
+def _posv(kind: str) -> Callable[..., None]:
+    """LAPACK's sposv or dposv: (uplo, n, nrhs, a, lda, b, ldb, info), all by address."""
+    import scipy.linalg.cython_lapack
+
+    capsule = scipy.linalg.cython_lapack.__pyx_capi__[{"f": "sposv", "d": "dposv"}[kind]]
+    python = ctypes.pythonapi
+    name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", python))
+    pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", python))
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 8)(pointer(capsule, name(capsule)))

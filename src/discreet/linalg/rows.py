@@ -1,0 +1,197 @@
+"""Ridge regressions of many users, or many items, at once.
+
+Row i of a sparse table has a few targets t, each with a vector x of known columns (the factors of the other side). Its
+own vector is z_i = (X_i^T X_i + G + s_i I)^-1 X_i^T t_i. Rows of about the same length are solved together, as one
+padded block: gather, Gram matrices, solve. A row with fewer targets than columns is solved in the dual, by a system
+of the size of its targets. Blocks are the same for any number of threads, and so is every bit of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.linalg.arrays import NUMPY, Arrays
+from discreet.linalg.threads import over_blocks
+
+Array = NDArray[Any]
+Solver = Literal["exact", "cg"]
+
+BLOCK_BYTES = 1 << 23  # of gathered columns, or of Gram matrices: enough work to make a call from Python cheap
+LONGEST = 4096  # targets that are gathered at once; longer rows are summed in parts
+GRAM_PAYS = 48  # columns up to which conjugate gradients are quicker on Gram matrices than on gathered columns
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows that are solved together: their numbers and where their targets are, padded to one length."""
+
+    rows: Array
+    starts: Array
+    counts: Array
+    length: int
+
+
+def blocks(indptr: Array, n_columns: int, itemsize: int) -> Iterator[Block]:
+    """Cut rows, sorted by length, into blocks whose padding is small; rows without targets are in none."""
+    counts = np.diff(indptr)
+    order = np.argsort(counts, kind="stable")
+    ordered = counts[order]
+    at = int(np.searchsorted(ordered, 0, side="right"))
+    while at < len(order):
+        shortest = int(ordered[at])
+        longest = shortest + shortest // 16
+        fit = max(1, BLOCK_BYTES // (max(longest, n_columns) * n_columns * itemsize))
+        end = min(at + fit, int(np.searchsorted(ordered, longest, side="right")))
+        rows = order[at:end]
+        yield Block(rows, indptr[rows], ordered[at:end], int(ordered[end - 1]))
+        at = end
+
+
+def padded(columns: Array, dtype: Any) -> Array:
+    """Columns with the row of zeros behind them that `Rows` pads with."""
+    out = np.zeros((len(columns) + 1, columns.shape[1]), dtype)
+    out[:-1] = columns
+    return out
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The regressions of one half-step: a sparse table of targets, the columns of the other side, and the penalty.
+
+    Attributes:
+        indptr: Row i's targets are at indptr[i]:indptr[i + 1].
+        indices: Which column vector belongs to each target.
+        targets: Aligned with `indices`, of the type of `columns`.
+        columns: The other side's vectors, with a row of zeros behind them (`padded`); where `arrays` keeps them.
+        scale: The s_i of each row, not negative.
+        gram: The G of all rows, where `arrays` keeps it, or None.
+        first: What each row multiplies the first column by, or None: so a constant column can be penalised by a weight
+            of its own.
+        arrays: NumPy or torch.
+    """
+
+    indptr: Array
+    indices: Array
+    targets: Array
+    columns: Any
+    scale: Array
+    gram: Any = None
+    first: Array | None = None
+    arrays: Arrays = NUMPY
+
+    def gather(self, block: Block, first: int, last: int) -> tuple[Any, Any]:
+        """Columns (rows, length, k) and targets (rows, length) at places first..last, zero where a row has none."""
+        place = np.arange(first, last)
+        at = block.starts[:, None] + place
+        padding = None
+        if last > block.counts[0]:
+            padding = place >= block.counts[:, None]
+            at[padding] = block.starts[0]  # any place that exists
+        index, targets = self.indices[at].astype(np.intp), self.targets[at]
+        if padding is not None:
+            index[padding], targets[padding] = len(self.columns) - 1, 0
+        X = self.arrays.gather(self.columns, index)
+        if self.first is not None:
+            X[:, :, 0] *= self.arrays.put(self.first[block.rows, None])
+        return X, self.arrays.put(targets)
+
+    def normal_equations(self, block: Block) -> tuple[Any, Any]:
+        """X^T X (rows, k, k) and X^T t (rows, k), without the penalty."""
+        X, t = self.gather(block, 0, min(block.length, LONGEST))
+        A, b = self.arrays.gram(X.swapaxes(1, 2), X), (t[:, None, :] @ X)[:, 0]
+        for first in range(LONGEST, block.length, LONGEST):
+            X, t = self.gather(block, first, min(block.length, first + LONGEST))
+            A += X.swapaxes(1, 2) @ X
+            b += (t[:, None, :] @ X)[:, 0]
+        return A, b
+
+
+def solve_rows(
+    rows: Rows, *, solver: Solver = "exact", start: Array | None = None, cg_steps: int = 3, n_jobs: int | None = 1
+) -> Array:
+    """Solve every row's regression; a row without targets gets zeros.
+
+    Args:
+        rows: The regressions.
+        solver: "exact" (Cholesky), or "cg": `cg_steps` steps of conjugate gradients from `start`.
+        start: Vectors for conjugate gradients to start from; by default zeros.
+        cg_steps: How many steps.
+        n_jobs: Threads, in scikit-learn's meaning.
+    """
+    k = rows.columns.shape[1]
+    z = np.zeros((len(rows.indptr) - 1, k), rows.targets.dtype)
+    if k == 0:
+        return z
+    if start is not None:
+        known = np.diff(rows.indptr) > 0
+        z[known] = start[known]
+
+    def work(block: Block) -> None:
+        if solver == "cg":
+            solved = _conjugate_gradients(rows, block, rows.arrays.put(z[block.rows]), cg_steps)
+        elif rows.gram is None and block.length < k:
+            solved = _dual(rows, block)
+        else:
+            solved = _primal(rows, block)
+        z[block.rows] = rows.arrays.get(solved)
+
+    for _ in over_blocks(work, blocks(rows.indptr, k, z.itemsize), n_jobs):
+        pass
+    return z
+
+
+def _primal(rows: Rows, block: Block) -> Any:
+    A, b = rows.normal_equations(block)
+    if rows.gram is not None:
+        A += rows.gram
+    rows.arrays.add_to_diagonal(A, rows.arrays.put(rows.scale[block.rows]))
+    return rows.arrays.solve_spd(A, b)
+
+
+def _dual(rows: Rows, block: Block) -> Any:
+    """Solve by z = X^T (X X^T + s I)^-1 t. What is padded has a system of its own, s alone, and the solution zero."""
+    X, t = rows.gather(block, 0, block.length)
+    K = rows.arrays.gram(X, X.swapaxes(1, 2))
+    rows.arrays.add_to_diagonal(K, rows.arrays.put(rows.scale[block.rows]))
+    return (rows.arrays.solve_spd(K, t)[:, None, :] @ X)[:, 0]
+
+
+def _conjugate_gradients(rows: Rows, block: Block, z: Any, steps: int) -> Any:
+    """Some steps of conjugate gradients on the normal equations, from z."""
+    times, b = _system(rows, block)
+    residual = b - times(z)
+    direction, squared = residual, _dots(residual, residual)
+    for _ in range(steps):  # a row that is solved has no direction left, and stays where it is
+        image = times(direction)
+        step = rows.arrays.divide(squared, _dots(direction, image))
+        z = z + step * direction
+        residual = residual - step * image
+        before, squared = squared, _dots(residual, residual)
+        direction = residual + rows.arrays.divide(squared, before) * direction
+    return z
+
+
+def _system(rows: Rows, block: Block) -> tuple[Any, Any]:
+    """How to multiply by a block's matrices, penalty included, and their right-hand sides."""
+    scale = rows.arrays.put(rows.scale[block.rows])[:, None]
+    by_gram = rows.columns.shape[1] <= GRAM_PAYS or block.length > LONGEST
+    X, b = rows.normal_equations(block) if by_gram else rows.gather(block, 0, block.length)
+    if not by_gram:
+        b = (b[:, None, :] @ X)[:, 0]
+
+    def times(p: Any) -> Any:
+        inner = p[:, :, None] if by_gram else X.swapaxes(1, 2) @ (X @ p[:, :, None])
+        product = (X @ inner if by_gram else inner)[:, :, 0] + scale * p
+        return product if rows.gram is None else product + p @ rows.gram
+
+    return times, b
+
+
+def _dots(a: Any, b: Any) -> Any:
+    """Inner products, row by row, as a column."""
+    return (a[:, None, :] @ b[:, :, None])[:, 0]

@@ -1,0 +1,186 @@
+"""What recommending and explaining give back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.data.catalogue import Catalogue
+from discreet.data.frames import to_library
+from discreet.data.ids import Ids
+from discreet.errors import DataError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Array = NDArray[Any]
+
+
+def _titles(catalogue: Catalogue, numbers: Array) -> list[Any] | None:
+    """What people call the items, if the catalogue says."""
+    name = next((name for name in catalogue.names if name.lower() in ("title", "name")), None)
+    if name is None:
+        return None
+    cells: list[Any] = catalogue.columns.column(name).take(np.asarray(numbers, np.int64)).to_pylist()
+    return cells
+
+
+def _text(headings: Sequence[str], rows: Sequence[Sequence[str]], note: str) -> str:
+    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in (headings, *rows)]
+    return "\n".join([line.rstrip() for line in lines] + ([f"({note})"] if note else []))
+
+
+@dataclass(frozen=True, repr=False)
+class Recommendations:
+    """Items and scores for one history, best first. Iterating gives (item, score) pairs.
+
+    Attributes:
+        items: Ids, in the caller's type.
+        scores: Aligned with `items`.
+        titles: What the catalogue calls them, if it says.
+        note: What a reader must know: that there was no history to go by, for instance. Empty if nothing.
+    """
+
+    items: list[Any]
+    scores: NDArray[np.floating[Any]]
+    titles: list[Any] | None = None
+    note: str = ""
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[tuple[Any, float]]:
+        return iter(zip(self.items, self.scores.tolist(), strict=True))
+
+    def to_frame(self, library: str | None = None) -> Any:
+        """A table with the columns item, score, rank: of "pandas", "polars" or, by default, Arrow."""
+        import pyarrow as pa
+
+        ranks = np.arange(1, len(self) + 1, dtype=np.int32)
+        return to_library(pa.table({"item": pa.array(self.items), "score": self.scores, "rank": ranks}), library)
+
+    def __repr__(self) -> str:
+        names = self.titles if self.titles is not None else [""] * len(self)
+        rows = [
+            (str(rank), str(item), f"{score:.4g}", "" if title is None else str(title))
+            for rank, (item, score, title) in enumerate(zip(self.items, self.scores, names, strict=True), 1)
+        ]
+        return _text(("rank", "item", "score", "title" if self.titles is not None else ""), rows, self.note)
+
+
+@dataclass(frozen=True, repr=False)
+class BatchRecommendations:
+    """Items and scores for many users: user u's are at indptr[u]:indptr[u + 1], best first.
+
+    Attributes:
+        users: Whose they are, in the order of the histories.
+        catalogue: The model's items.
+        indptr: Offsets; a user with fewer candidates than asked for has a shorter list.
+        numbers: Item numbers, positions in the model's `items_`.
+        scores: Aligned with `numbers`.
+        cold: Which users had no history to go by, and got `note` instead.
+        note: What such users got.
+        library: The data frame library of the caller.
+    """
+
+    users: Ids
+    catalogue: Catalogue
+    indptr: NDArray[np.int64]
+    numbers: Array
+    scores: NDArray[np.floating[Any]]
+    cold: NDArray[np.bool_]
+    note: str = ""
+    library: str | None = field(default=None)
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+    def __iter__(self) -> Iterator[tuple[Any, Recommendations]]:
+        return ((user, self._at(at)) for at, user in enumerate(self.users))
+
+    def __getitem__(self, user: Any) -> Recommendations:
+        """One user's recommendations, by her id."""
+        try:
+            return self._at(self.users.number(user))
+        except KeyError:
+            raise DataError(f"user: {user!r} is not among those recommended to") from None
+
+    def _at(self, at: int) -> Recommendations:
+        row = slice(int(self.indptr[at]), int(self.indptr[at + 1]))
+        numbers = self.numbers[row]
+        items = self.catalogue.ids.take(numbers).to_pylist()
+        note = self.note if self.cold[at] else ""
+        return Recommendations(items, self.scores[row], _titles(self.catalogue, numbers), note)
+
+    @property
+    def items(self) -> pa.Array:
+        """Item ids, aligned with `numbers`."""
+        return self.catalogue.ids.take(self.numbers)
+
+    def to_arrow(self) -> pa.Table:
+        """A long table with the columns user, item, score, rank."""
+        import pyarrow as pa
+
+        counts = np.diff(self.indptr)
+        ranks = np.arange(len(self.numbers)) - np.repeat(self.indptr[:-1] - self.indptr[0], counts) + 1
+        return pa.table(
+            {
+                "user": self.users.take(np.repeat(np.arange(len(self.users)), counts)),
+                "item": self.items,
+                "score": self.scores,
+                "rank": ranks.astype(np.int32),
+            }
+        )
+
+    def to_frame(self, library: str | None = None) -> Any:
+        """The long table in a data frame library: "pandas", "polars", "pyarrow"; by default that of the histories."""
+        return to_library(self.to_arrow(), library or self.library)
+
+    def __repr__(self) -> str:
+        cold = int(self.cold.sum())
+        beside = f"; {cold:,} without a history: {self.note}" if cold else ""
+        return f"BatchRecommendations({len(self.numbers):,} for {len(self):,} users{beside})"
+
+
+@dataclass(frozen=True, repr=False)
+class Explanation:
+    """Why an item was recommended: what each item of the history adds to its score.
+
+    Attributes:
+        item: What is explained.
+        score: baseline + the sum of the contributions.
+        baseline: The score without any history.
+        items: Of the history, the one that moves the score most first.
+        ratings: Aligned with `items`.
+        contributions: Aligned with `items`.
+        titles: What the catalogue calls the items, if it says.
+    """
+
+    item: Any
+    score: float
+    baseline: float
+    items: list[Any]
+    ratings: NDArray[np.floating[Any]]
+    contributions: NDArray[np.floating[Any]]
+    titles: list[Any] | None = None
+
+    def to_frame(self, library: str | None = None) -> Any:
+        """A table with the columns item, rating, contribution."""
+        import pyarrow as pa
+
+        cells = {"item": pa.array(self.items), "rating": self.ratings, "contribution": self.contributions}
+        return to_library(pa.table(cells), library)
+
+    def __repr__(self) -> str:
+        names = self.titles if self.titles is not None else [""] * len(self.items)
+        rows = [("", "", f"{self.baseline:+.4f}", "without any history")]
+        rows += [
+            (str(item), f"{rating:g}", f"{part:+.4f}", "" if title is None else str(title))
+            for item, rating, part, title in zip(self.items, self.ratings, self.contributions, names, strict=True)
+        ]
+        return _text(("item", "rating", "adds", ""), rows, f"score of {self.item!r}: {self.score:.4f}")

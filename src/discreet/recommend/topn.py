@@ -1,0 +1,77 @@
+"""The n best items of many users, in bounded memory: blocks of scores, filtered and partly sorted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.data.interactions import Interactions
+from discreet.linalg.threads import over_blocks
+from discreet.linalg.topk import top_k
+
+Array = NDArray[Any]
+
+SCORE_BYTES = 1 << 22  # of scores at a time and thread
+FEWEST, MOST = 8, 1024  # users whose scores are computed at once
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """Scores of users for the items that may be recommended: users' vectors times columns, plus a base.
+
+    Attributes:
+        columns: (items, k), of the candidates alone.
+        base: The score of each candidate before anything is known of the user.
+        cold: The scores of each candidate for a user without a history.
+        candidates: Their item numbers, increasing.
+        position: For each item of the catalogue its place among the candidates, or -1.
+    """
+
+    columns: Array
+    base: Array
+    cold: Array
+    candidates: Array
+    position: Array
+
+    @classmethod
+    def of(cls, columns: Array, base: Array, cold: Array, allowed: NDArray[np.bool_] | None) -> Scorer:
+        """All items, or those where `allowed` is true."""
+        everything = np.arange(len(base))
+        if allowed is None or allowed.all():
+            return cls(columns, base, cold, everything, everything)
+        candidates = np.flatnonzero(allowed)
+        position = np.full(len(base), -1)
+        position[candidates] = np.arange(len(candidates))
+        return cls(columns[candidates], base[candidates], cold[candidates], candidates, position)
+
+    def scores(self, vectors: Array, rows: slice, histories: Interactions, exclude_seen: bool) -> Array:
+        """Scores (users, candidates) of some users, minus infinity for what they have seen."""
+        scores = vectors[rows] @ self.columns.T
+        scores += self.base
+        counts = np.diff(histories.indptr[rows.start : rows.stop + 1])
+        scores[counts == 0] = self.cold
+        if exclude_seen:
+            seen = self.position[histories.indices[histories.indptr[rows.start] : histories.indptr[rows.stop]]]
+            owner = np.repeat(np.arange(len(counts)), counts)
+            scores[owner[seen >= 0], seen[seen >= 0]] = -np.inf
+        return scores
+
+
+def best(
+    scorer: Scorer, vectors: Array, histories: Interactions, *, n: int, exclude_seen: bool, n_jobs: int | None
+) -> Iterator[tuple[Array, Array]]:
+    """Item numbers and scores (users, n) of blocks of users, in their order; number -1 where a list is shorter."""
+    wide = max(1, len(scorer.candidates) * vectors.itemsize)
+    height = int(np.clip(SCORE_BYTES // wide, FEWEST, MOST))
+
+    def work(start: int) -> tuple[Array, Array]:
+        rows = slice(start, min(start + height, len(vectors)))
+        places, scores = top_k(scorer.scores(vectors, rows, histories, exclude_seen), n)
+        numbers = np.where(places < 0, -1, scorer.candidates[places]) if len(scorer.candidates) else places
+        return numbers, scores
+
+    return over_blocks(work, range(0, len(vectors), height), n_jobs)

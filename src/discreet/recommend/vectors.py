@@ -1,0 +1,73 @@
+"""Item vectors for other search engines, and a ready-made approximate index."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.data.catalogue import Catalogue
+from discreet.errors import DataError, MissingExtra
+
+Array = NDArray[Any]
+FORMATS = ("numpy", "arrow", "parquet", "npz")
+
+
+def export(catalogue: Catalogue, vectors: Array, format: str, path: str | PathLike[str] | None) -> Any:
+    """Vectors and ids, in memory ("numpy", "arrow") or as a file ("parquet", "npz")."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    if format not in FORMATS:
+        raise DataError(f"format: one of {', '.join(FORMATS)} is needed, not {format!r}")
+    if (path is None) != (format in ("numpy", "arrow")):
+        raise DataError(
+            f"path: format={format!r} " + ("writes a file, so say where" if path is None else "writes none")
+        )
+    if format == "numpy":
+        return catalogue.ids.to_numpy(), vectors
+    if format == "npz":
+        ids = catalogue.ids.to_numpy()
+        np.savez(Path(str(path)), item=ids.astype(str) if ids.dtype == object else ids, vector=vectors)
+        return None
+    cells = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), vectors.shape[1])
+    table = pa.table({"item": catalogue.ids.to_arrow(), "vector": cells})
+    if format == "arrow":
+        return table
+    parquet.write_table(table, str(path))
+    return None
+
+
+@dataclass(frozen=True)
+class AnnIndex:
+    """An approximate nearest-neighbour index (usearch, HNSW) over item vectors; largest inner product first."""
+
+    catalogue: Catalogue
+    index: Any
+
+    @classmethod
+    def build(cls, catalogue: Catalogue, vectors: Array, connectivity: int, expansion: int) -> AnnIndex:
+        """Index all items."""
+        try:
+            from usearch.index import Index
+        except ModuleNotFoundError:
+            raise MissingExtra("An approximate index", "ann") from None
+        # Largest inner product is nearest direction once every vector has been made equally long by one more number.
+        squares = (vectors**2).sum(axis=1)
+        longer = np.sqrt(np.maximum(squares.max(initial=0.0) - squares, 0))
+        index = Index(
+            ndim=vectors.shape[1] + 1, metric="cos", dtype="f32", connectivity=connectivity, expansion_search=expansion
+        )
+        index.add(np.arange(len(vectors)), np.column_stack([vectors, longer]).astype(np.float32))
+        return cls(catalogue, index)
+
+    def search(self, queries: Array, n: int = 10) -> Array:
+        """Item numbers (queries, n) of about the largest inner products with each query vector."""
+        queries = np.atleast_2d(queries)
+        longer = np.column_stack([queries, np.zeros(len(queries))]).astype(np.float32)
+        found: Array = np.atleast_2d(self.index.search(longer, min(n, len(self.catalogue))).keys)
+        return found.astype(np.int64)
