@@ -1,4 +1,4 @@
-"""What tests of models and mechanisms need, ours and our users'."""
+"""Noise that can be repeated, for tests."""
 
 import hashlib
 import itertools

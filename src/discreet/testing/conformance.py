@@ -1,0 +1,452 @@
+"""The tests that every model must pass, ours and our users'. All models, one interface, no exceptions.
+
+    class TestMine(discreet.testing.ModelConformance):
+        def model(self):
+            return Mine(epsilon=1, delta=1e-6)
+
+Any test runner that collects methods named test_* runs it; it needs none to be imported.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import subprocess
+import sys
+import tempfile
+import tracemalloc
+import uuid
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from discreet.completion.base import Model
+from discreet.completion.saving import load
+from discreet.data.interactions import Interactions
+from discreet.data.movielens_like import movielens_like
+from discreet.data.readers import read
+from discreet.errors import DataError, DiscreetError, NotFitted, UnknownItem
+from discreet.privacy.guarantee import Guarantee
+from discreet.recommend.results import BatchRecommendations, Recommendations
+from discreet.statement import Statement
+
+_FRESH = """
+import json, sys, discreet
+model = discreet.load(sys.argv[1])
+found = model.recommend(json.loads(sys.argv[2]), n=7)
+print(json.dumps([found.items, [float(score).hex() for score in found.scores], str(model.guarantee_)]))
+"""
+
+
+@contextmanager
+def raises(kind: type[BaseException], *words: str) -> Iterator[None]:
+    """Assert that the block raises an error whose message has these words."""
+    try:
+        yield
+    except kind as error:
+        for word in words:
+            assert word in str(error), f"{str(error)!r} does not say {word!r}"
+    else:
+        raise AssertionError(f"{kind.__name__} was expected")
+
+
+class ModelConformance:
+    """Subclass it in a test module and say how the model is made (`model`).
+
+    Attributes:
+        personal: Whether recommendations depend on the history; a popularity list's do not.
+        n_users: In the small data sets; a private model needs more people to learn anything.
+        n_items_large: In the catalogue of the test of memory.
+        implicit: Whether the model learns from implicit feedback.
+        explicit: Whether the model learns from ratings.
+    """
+
+    personal = True
+    n_users = 150
+    n_items_large = 20_000
+    implicit = True
+    explicit = True
+
+    def model(self, **params: Any) -> Model:
+        """A new, unfitted model."""
+        raise NotImplementedError
+
+    def fit(self, model: Model, ratings: Interactions) -> Model:
+        """Fit it; override to pass a ledger with noise that can be repeated."""
+        return model.fit(ratings)
+
+    # Data
+
+    def ratings(self, *, strings: bool = False) -> Interactions:
+        """Generated ratings in the range 1 to 5, or the same as implicit feedback for models that take no ratings."""
+        made = movielens_like(self.n_users, 40, 20 * self.n_users, random_state=1).rescale(1, 5)
+        if strings:
+            frame = made.to_arrow()
+            rows = zip(*(frame.column(name).to_pylist() for name in ("user", "item", "rating")), strict=True)
+            named = [(f"user {user}", f"film {item}", rating) for user, item, rating in rows]
+            items = [f"film {item}" for item in made.items]
+            made = read(named, items=items, value_range=(1, 5))
+        return made if self.explicit else made.to_implicit()
+
+    def checkerboard(self, *, implicit: bool) -> Interactions:
+        """Users like items of their own parity and no others; the pairs (u, u mod 20) are missing."""
+        rows = [
+            (user, item, 5.0 if (user + item) % 2 == 0 else 1.0)
+            for user in range(self.n_users)
+            for item in range(20)
+            if item != user % 20 and (not implicit or (user + item) % 2 == 0)
+        ]
+        if implicit:
+            return read([row[:2] for row in rows], items=list(range(20)))
+        return read(rows, items=list(range(20)), value_range=(1, 5))
+
+    def fitted(self, *, strings: bool = False) -> tuple[Model, Interactions]:
+        """A model fitted to `ratings()`."""
+        ratings = self.ratings(strings=strings)
+        return self.fit(self.model(), ratings), ratings
+
+    def history(self, ratings: Interactions, at: int = 0) -> dict[Any, float]:
+        """The history of a user."""
+        return ratings.history(ratings.users[at])
+
+    # Known answers
+
+    def test_completes_an_implicit_checkerboard(self) -> None:
+        if not (self.personal and self.implicit):
+            return
+        board = self.checkerboard(implicit=True)
+        model = self.fit(self.model(), board)
+        for user in (0, 1, 38, 39):
+            best = model.recommend(board.history(user), n=1)
+            assert best.items == [user % 20], f"user {user} was recommended {best.items}"
+
+    def test_completes_a_checkerboard_of_ratings(self) -> None:
+        if not (self.personal and self.explicit):
+            return
+        board = self.checkerboard(implicit=False)
+        model = self.fit(self.model(), board)
+        for user in (0, 1, 38, 39):
+            history = board.history(user)
+            del history[(user + 1) % 20]
+            liked, disliked = model.predict(history, [user % 20, (user + 1) % 20])
+            assert liked > 3.5, f"user {user}: {liked}"
+            assert disliked < 2.5, f"user {user}: {disliked}"
+
+    # Parameters, fitting
+
+    def test_parameters_are_stored_and_cloned(self) -> None:
+        model = self.model()
+        copy = clone(model)
+        assert repr(copy.get_params()) == repr(model.get_params())
+        assert all(vars(model)[name] is value for name, value in model.get_params().items())
+        json.dumps(model.get_params())
+
+    def test_fit_returns_the_model_and_a_clone_is_unfitted(self) -> None:
+        ratings = self.ratings()
+        model = self.model()
+        assert self.fit(model, ratings) is model
+        with raises(NotFitted, "fit"):
+            clone(model).recommend({})
+
+    def test_an_unfitted_model_says_so(self) -> None:
+        model = self.model()
+        calls = {
+            "recommend": lambda: model.recommend({}),
+            "predict": lambda: model.predict({}, []),
+            "embed": lambda: model.embed({}),
+            "similar_items": lambda: model.similar_items(1),
+            "explain": lambda: model.explain({}, 1),
+            "statement": model.statement,
+            "save": lambda: model.save("no such folder/model"),
+            "item_factors_": lambda: model.item_factors_,
+            "guarantee_": lambda: model.guarantee_,
+        }
+        for call in calls.values():
+            with raises(NotFitted, "fit"):
+                call()
+
+    def test_a_failed_fit_changes_nothing(self) -> None:
+        model, ratings = self.fitted()
+        before = model.recommend(self.history(ratings))
+        with raises(DiscreetError):
+            model.fit([])
+        after = model.recommend(self.history(ratings))
+        assert before.items == after.items
+        assert np.array_equal(before.scores, after.scores)
+
+    def test_the_result_is_the_same_for_any_number_of_threads(self) -> None:
+        if "n_jobs" not in self.model().get_params():
+            return
+        ratings = self.ratings()
+        models = [self.fit(self.model().set_params(n_jobs=n_jobs), ratings) for n_jobs in (1, 2, 5)]
+        for name in models[0]._ARRAYS:
+            assert all(np.array_equal(getattr(models[0], name), getattr(model, name)) for model in models), name
+        batches = [model.recommend(ratings, n=5) for model in models]
+        assert all(np.array_equal(batches[0].scores, batch.scores) for batch in batches)
+        assert all(np.array_equal(batches[0].numbers, batch.numbers) for batch in batches)
+
+    def test_the_order_of_the_rows_does_not_matter(self) -> None:
+        ratings = self.ratings()
+        table = ratings.to_arrow()
+        shuffled = table.take(np.random.default_rng(0).permutation(len(table)))
+        kept = {"items": ratings.catalogue, "value": None if ratings.implicit else "rating"}
+        again = read(shuffled, **kept, value_range=None if ratings.implicit else ratings.value_range)
+        one, other = self.fit(self.model(), ratings), self.fit(self.model(), again)
+        assert all(np.array_equal(getattr(one, name), getattr(other, name)) for name in one._ARRAYS)
+
+    # What it has learned
+
+    def test_learned_attributes(self) -> None:
+        model, ratings = self.fitted()
+        m = ratings.n_items
+        assert model.items_ == ratings.items
+        assert model.item_factors_.shape[0] == m
+        assert model.item_factors_.ndim == 2
+        assert model.item_bias_.shape == (m,)
+        for name in model._ARRAYS:
+            assert np.isfinite(getattr(model, name)).all(), f"{name} is not finite"
+
+    def test_nothing_about_users_is_kept(self) -> None:
+        model, ratings = self.fitted()
+        known = {*model.get_params(), *model._ARRAYS, *model._VALUES, "catalogue_", "guarantee_", "_statement"}
+        model.recommend(ratings)
+        model.recommend(self.history(ratings))
+        for name, value in vars(model).items():
+            if name not in known:
+                held = [part for part in gc.get_referents(value) if isinstance(part, np.ndarray)]
+                assert all(ratings.n_users not in array.shape for array in held), f"{name} holds something of users"
+        assert all(ratings.n_users not in getattr(model, name).shape for name in model._ARRAYS)
+
+    def test_it_carries_its_guarantee(self) -> None:
+        model, _ = self.fitted()
+        assert isinstance(model.guarantee_, Guarantee)
+        statement = model.statement()
+        assert Statement.parse(statement.json()).guarantee == model.guarantee_
+        assert str(model.guarantee_) in str(statement)
+        if not model.guarantee_.holds:
+            assert str(model.guarantee_).startswith("NOT PRIVATE")
+
+    # Serving
+
+    def test_one_history_in_every_form(self) -> None:
+        model, ratings = self.fitted()
+        history = self.history(ratings)
+        expected = model.recommend(history, n=5)
+        assert isinstance(expected, Recommendations)
+        assert len(expected) == 5
+        assert list(expected.scores) == sorted(expected.scores, reverse=True)
+        table = ratings.for_users([ratings.users[0]]).to_arrow().drop_columns(["user"])
+        for form in (dict(reversed(history.items())), table):
+            assert model.recommend(form, n=5).items == expected.items
+        batch = model.recommend(ratings.for_users([ratings.users[0]]), n=5)
+        assert isinstance(batch, BatchRecommendations)
+        assert batch[ratings.users[0]].items == expected.items
+        liked = model.recommend(list(history), n=5)
+        assert len(liked) == 5
+        assert not set(liked.items) & set(history)
+
+    def test_batch_and_single_agree(self) -> None:
+        model, ratings = self.fitted()
+        batch = model.recommend(ratings, n=6)
+        assert len(batch) == ratings.n_users
+        for at in (0, 7, ratings.n_users - 1):
+            one = model.recommend(self.history(ratings, at), n=6)
+            several = batch[ratings.users[at]]
+            assert one.items == several.items
+            assert np.allclose(one.scores, several.scores, rtol=1e-4, atol=1e-5)
+        blocks = list(model.recommend_blocks(ratings, n=6))
+        assert np.array_equal(np.concatenate([block.scores for block in blocks]), batch.scores)
+        frame = batch.to_frame("pyarrow")
+        assert frame.column_names == ["user", "item", "score", "rank"]
+
+    def test_filters_combine(self) -> None:
+        model, ratings = self.fitted()
+        history = self.history(ratings)
+        everything, seen = ratings.items.to_list(), list(history)
+        unseen = [item for item in everything if item not in history]
+        whole = model.recommend(history, n=len(everything))
+        assert sorted(whole.items) == sorted(unseen)
+        assert sorted(model.recommend(history, n=len(everything), exclude_seen=False).items) == sorted(everything)
+        allow = [*unseen[:4], seen[0]]
+        few = model.recommend(history, n=10, allow=allow, deny=unseen[:1])
+        assert few.items == [item for item in whole.items if item in unseen[1:4]]
+        assert model.recommend(history, n=3, allow=seen).items == []
+        assert model.recommend(history, n=3, deny=everything).items == []
+        assert model.recommend(history, n=2).items == whole.items[:2]
+
+    def test_predictions_are_the_scores(self) -> None:
+        model, ratings = self.fitted()
+        history = self.history(ratings)
+        found = model.recommend(history, n=8)
+        predicted = model.predict(history, found.items)
+        low, high = model.value_range_
+        expected = found.scores if model.implicit_ else np.clip(found.scores, low, high)
+        assert np.allclose(predicted, expected, rtol=1e-4, atol=1e-5)
+        pairs = [(ratings.users[0], item) for item in found.items]
+        assert np.allclose(model.predict(ratings, pairs), predicted, rtol=1e-4, atol=1e-5)
+        everybody = model.predict(ratings, ratings)
+        assert everybody.shape == (len(ratings),)
+        assert np.isfinite(everybody).all()
+
+    def test_explanations_add_up(self) -> None:
+        model, ratings = self.fitted()
+        history = self.history(ratings, 3)
+        best = model.recommend(history, n=1)
+        why = model.explain(history, best.items[0])
+        assert set(why.items) == set(history)
+        assert np.isclose(why.baseline + why.contributions.sum(), why.score)
+        assert np.isclose(why.score, best.scores[0], rtol=1e-3, atol=1e-4)
+
+    def test_similar_items(self) -> None:
+        model, ratings = self.fitted()
+        item = ratings.items[3]
+        for metric in ("cosine", "dot"):
+            found = model.similar_items(item, n=5, metric=metric)  # type: ignore[arg-type]
+            assert len(found) == 5
+            assert item not in found.items
+            assert np.isfinite(found.scores).all()
+
+    def test_vectors_rank_as_scores_do(self) -> None:
+        model, ratings = self.fitted()
+        history = self.history(ratings)
+        ids, vectors = model.export_vectors("numpy")
+        scores = vectors @ model.query_vector(history)
+        found = model.recommend(history, n=len(ids), exclude_seen=False)
+        by_vector = dict(zip(list(ids), scores, strict=True))
+        ranked = np.array([by_vector[item] for item in found.items])
+        assert (np.diff(ranked) <= 1e-3 * max(1.0, float(np.abs(ranked).max()))).all()
+        assert model.embed(history).shape == (model.item_factors_.shape[1],)
+        assert model.embed(ratings).shape == (ratings.n_users, model.item_factors_.shape[1])
+
+    def test_unknown_items(self) -> None:
+        model, ratings = self.fitted(strings=True)
+        history = self.history(ratings)
+        strange = {**history, "no such film": 3.0}
+        expected = model.recommend(history, n=5)
+        with raises(UnknownItem, "no such film", "on_unknown"):
+            model.recommend(strange)
+        assert model.recommend(strange, n=5, on_unknown="ignore").items == expected.items
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            assert model.recommend(strange, n=5, on_unknown="warn").items == expected.items
+        assert any("no such film" in str(warning.message) for warning in said)
+        with raises(UnknownItem, "allow"):
+            model.recommend(history, allow=["no such film"])
+        with raises(UnknownItem):
+            model.similar_items("no such film")
+        with raises(UnknownItem):
+            model.predict(history, ["no such film"])
+        assert np.isfinite(model.predict(history, ["no such film"], on_unknown="ignore")).all()
+        with raises(DataError, "on_unknown"):
+            model.recommend(history, on_unknown="guess")  # type: ignore[arg-type]
+
+    def test_ids_come_back_in_their_type(self) -> None:
+        model, ratings = self.fitted(strings=True)
+        assert all(isinstance(item, str) for item in model.recommend(self.history(ratings)).items)
+        ids = [uuid.UUID(int=number) for number in range(12)]
+        rows = [(user, ids[(user + step) % 12], 3.0) for user in range(self.n_users) for step in range(5)]
+        given = read([row[:2] for row in rows] if not self.explicit else rows, items=ids, value_range=self._range())
+        found = self.fit(self.model(), given).recommend([ids[0]], n=3)
+        assert all(isinstance(item, uuid.UUID) for item in found.items)
+
+    def _range(self) -> tuple[float, float] | None:
+        return (1.0, 5.0) if self.explicit else None
+
+    def test_empty_and_giant_histories(self) -> None:
+        model, ratings = self.fitted()
+        for nothing in ({}, []):
+            found = model.recommend(nothing, n=5)
+            assert len(found) == 5
+            assert np.isfinite(found.scores).all()
+            assert "no history" in found.note
+            assert found.note in repr(found)
+        assert np.isfinite(model.predict({}, ratings.items.to_list())).all()
+        why = model.explain({}, ratings.items[0])
+        assert why.items == []
+        everything = dict.fromkeys(ratings.items.to_list(), model.value_range_[1])
+        assert model.recommend(everything).items == []
+        found = model.recommend(everything, exclude_seen=False, n=ratings.n_items)
+        assert len(found) == ratings.n_items
+        assert np.isfinite(found.scores).all()
+
+    def test_bad_arguments(self) -> None:
+        model, ratings = self.fitted()
+        history = self.history(ratings)
+        for n in (0, -1, 2.5, "3", None):
+            with raises((DiscreetError, ValueError, TypeError), "n"):  # type: ignore[arg-type]
+                model.recommend(history, n=n)  # type: ignore[arg-type]
+        for odd in ("a film", None, 7, {ratings.items[0]: float("nan")}):
+            with raises(DiscreetError, "history"):
+                model.recommend(odd)
+        with raises(DataError, "metric"):
+            model.similar_items(ratings.items[0], metric="guess")  # type: ignore[arg-type]
+        if not model.implicit_:
+            with raises(DataError, "range"):
+                model.recommend({ratings.items[0]: 1e6})
+
+    def test_constant_data(self) -> None:
+        users = range(self.n_users)
+        for items in ([0], [0, 1]):
+            rows = [(user, item, 3.0) for user in users for item in items]
+            given = read(
+                rows if self.explicit else [row[:2] for row in rows], items=[0, 1, 2], value_range=self._range()
+            )
+            model = self.fit(self.model(), given)
+            found = model.recommend([0], n=3)
+            assert np.isfinite(found.scores).all()
+            assert 0 not in found.items
+
+    # Keeping it
+
+    def test_saved_and_loaded_in_a_fresh_process(self) -> None:
+        model, ratings = self.fitted(strings=True)
+        history = self.history(ratings)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model"
+            model.save(path)
+            assert sorted(file.name for file in path.iterdir()) == [
+                "factors.safetensors",
+                "items.parquet",
+                "model.json",
+            ]
+            again = load(path)
+            assert type(again) is type(model)
+            assert again.get_params() == model.get_params()
+            assert again.guarantee_ == model.guarantee_
+            command = [sys.executable, "-c", _FRESH, str(path), json.dumps(history)]
+            printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        expected = model.recommend(history, n=7)
+        items, scores, sentence = json.loads(printed)
+        assert items == expected.items
+        assert scores == [float(score).hex() for score in expected.scores]
+        assert sentence == str(model.guarantee_)
+
+    def test_memory_of_a_batch_is_bounded(self) -> None:
+        n_items, n_users = self.n_items_large, 2_000
+        rng = np.random.default_rng(0)
+        items = rng.integers(0, n_items, (n_users, 4))
+        rows = [(user, int(item)) for user in range(n_users) for item in set(items[user].tolist())]
+        rated = [(user, item, 1.0 + (user + item) % 5) for user, item in rows]
+        data = read(rated if self.explicit else rows, items=list(range(n_items)), value_range=self._range())
+        model = self.fit(
+            self.model().set_params(**({"n_jobs": 2} if "n_jobs" in self.model().get_params() else {})), data
+        )
+        model.recommend(data.of_users(np.arange(10)), n=10)
+        peak = _peak(lambda: model.recommend(data, n=10))
+        scores = n_users * n_items * 4
+        assert peak < scores / 2, f"{peak / 1e6:.0f} MB, where all scores at once would take {scores / 1e6:.0f} MB"
+
+
+def _peak(work: Any) -> int:
+    """The most memory that Python and NumPy held at once for some work, in bytes."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()

@@ -1,0 +1,69 @@
+"""Every model there is passes the shared suite."""
+
+from typing import Any
+
+import pytest
+
+import discreet
+from discreet.completion import MODELS
+from discreet.completion.base import Model
+from discreet.testing import ModelConformance
+
+
+class TestALS(ModelConformance):
+    def model(self, **params: Any) -> Model:
+        return discreet.ALS(**{"rank": 6, "n_steps": 6, **params})
+
+
+class TestALSWithConjugateGradients(ModelConformance):
+    def model(self, **params: Any) -> Model:
+        return discreet.ALS(**{"rank": 6, "n_steps": 10, "solver": "cg", "dtype": "float64", **params})
+
+
+class TestALSForImplicitFeedback(ModelConformance):
+    explicit = False
+
+    def model(self, **params: Any) -> Model:
+        return discreet.ALS(**{"rank": 6, "n_steps": 6, **params})
+
+
+class TestPopularity(ModelConformance):
+    personal = False
+
+    def model(self, **params: Any) -> Model:
+        return discreet.Popularity(**params)
+
+
+class TestGlobalMean(ModelConformance):
+    personal = False
+
+    def model(self, **params: Any) -> Model:
+        return discreet.MeanRating("global", **params)
+
+
+class TestUserMean(ModelConformance):
+    personal = False
+
+    def model(self, **params: Any) -> Model:
+        return discreet.MeanRating("user", **params)
+
+
+class TestItemMean(ModelConformance):
+    personal = False
+
+    def model(self, **params: Any) -> Model:
+        return discreet.MeanRating("item", **params)
+
+
+class TestBothMeans(ModelConformance):
+    personal = False
+
+    def model(self, **params: Any) -> Model:
+        return discreet.MeanRating("both", **params)
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_no_model_is_left_out(name: str) -> None:
+    tested = {type(suite().model()).__name__ for suite in ModelConformance.__subclasses__()}
+    assert name in tested
+    assert getattr(discreet, name).__name__ == name
