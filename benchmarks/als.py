@@ -27,6 +27,7 @@ import discreet
 
 THREADS = 2
 PENALTY = 5.0
+HEADINGS = ("rank", "solver", "discreet", "implicit", "cmfrec", "implicit/ours", "cmfrec/ours")
 
 
 def ours(data: discreet.Interactions, rank: int, solver: Any, steps: int) -> None:
@@ -84,24 +85,19 @@ def main() -> None:
     data.by_item  # noqa: B018  # made when first asked for
     matrix = data.to_scipy()
     rows, triples = sp.csr_matrix(matrix), sp.coo_matrix(matrix)
-    print(
-        f"{len(data):,} ratings of {data.n_users:,} users and {data.n_items:,} items; seconds per sweep, {THREADS} threads"
-    )
-    print(
-        f"{'rank':>5} {'solver':>7} {'discreet':>9} {'implicit':>9} {'cmfrec':>9} {'implicit/ours':>14} {'cmfrec/ours':>12}"
-    )
+    size = f"{len(data):,} ratings, {data.n_users:,} users, {data.n_items:,} items"
+    print(f"{size}; seconds per sweep, {THREADS} threads")
+    print("".join(f"{heading:>14}" for heading in HEADINGS))
     for rank in options.ranks:
         for solver in options.solvers:
-            # Ours before and after the others: on a shared machine the two differ, and their mean is fair.
+            # Ours before and after the others: on a shared machine the two differ.
             mine = [sweep(partial(ours, data, rank, solver), options.sweeps)]
             first = sweep(partial(theirs_implicit, rows, rank, solver), options.sweeps)
             second = sweep(partial(theirs_cmfrec, triples, rank, solver), 1 if solver == "exact" else options.sweeps)
             mine.append(sweep(partial(ours, data, rank, solver), options.sweeps))
             own = statistics.mean(mine)
-            print(
-                f"{rank:>5} {solver:>7} {own:>9.2f} {first:>9.2f} {second:>9.2f} {first / own:>14.2f} {second / own:>12.2f}",
-                flush=True,
-            )
+            seconds = "".join(f"{figure:>14.2f}" for figure in (own, first, second, first / own, second / own))
+            print(f"{rank:>14}{solver:>14}{seconds}", flush=True)
 
 
 if __name__ == "__main__":
