@@ -33,7 +33,7 @@ def spend(case: tuple[Scorer, Interactions, Interactions], metrics: Any, **optio
     return evaluate(model, test, history=history, metrics=metrics, private=True, **given)
 
 
-def task_of(case: tuple[Scorer, Interactions, Interactions], metrics: Any, relevant: float | None = None) -> Task:
+def task_of(case: tuple[Any, Interactions, Interactions], metrics: Any, relevant: float | None = None) -> Task:
     model, test, history = case
     return Task(model, test, history, parse(metrics), relevant, threshold=3, private=True, max_error=4.0)
 
@@ -94,12 +94,37 @@ def test_replace_with_two_groups_reaches_its_bound() -> None:
 
 
 def test_other_users_rows_do_not_move() -> None:
-    model, test, history = case = random_case(7, 10, 3)
-    whole, _, _ = rows_of(task_of(case, NAMES), "add-remove")
+    """Bit for bit, although who else is in a batch can change a model's answers: here it does, and a lot."""
+
+    class Batched(Scorer):
+        def predict(self, history: Interactions, targets: Interactions, **options: Any) -> Any:
+            return super().predict(history, targets, **options) + history.n_users
+
+        def recommend(self, history: Interactions, n: int = 10, **options: Any) -> Any:
+            return super().recommend(history, max(n - history.n_users + 1, 1), **options)
+
+    plain, test, history = random_case(7, 10, 3)
+    model = Batched(plain.scores, plain.items_)
+    whole, _, _ = rows_of(task_of((model, test, history), NAMES), "add-remove")
+    assert set(model.asked) == {1}
     for gone in range(7):
         rest = [user for user in range(7) if user != gone]
         part, _, _ = rows_of(task_of((model, test.for_users(rest), history.for_users(rest)), NAMES), "add-remove")
         assert np.array_equal(part, whole[rest])
+
+
+def test_other_users_rows_do_not_move_with_a_real_model() -> None:
+    ratings = discreet.datasets.movielens_like(60, 40, 1500, random_state=0)
+    train, _, test = discreet.splits.holdout(ratings, test=0.2, random_state=0)
+    model = discreet.ALS(rank=8).fit(train)
+    metrics = ["rmse", "mae", "recall@5", "ndcg@5"]
+    whole, _, _ = rows_of(task_of((model, test, train), metrics), "add-remove")
+    counted = np.flatnonzero(np.diff(test.indptr))
+    for gone in counted[:3]:
+        rest = np.delete(np.arange(test.n_users), gone)
+        case = (model, test.of_users(rest), train.of_users(rest))
+        part, _, _ = rows_of(task_of(case, metrics), "add-remove")
+        assert np.array_equal(part, whole[counted != gone])
 
 
 def test_hostile_answers_stay_within_the_bound() -> None:
@@ -157,12 +182,12 @@ def exact_means(case: tuple[Scorer, Interactions, Interactions], metrics: list[s
 
 
 def test_values_are_means_over_users() -> None:
-    case = random_case(3000, 12, 8)
+    case = random_case(1000, 12, 8)
     result = spend(case, ["rmse", "mae", "recall@3", "ndcg@3"])
     exact = exact_means(case, ["rmse", "mae", "recall@3", "ndcg@3"])
     assert result.private
     assert result == pytest.approx(exact, rel=0.1)
-    assert all(abs(score.users - 3000) < 100 for score in result.scores.values())
+    assert all(abs(score.users - 1000) < 60 for score in result.scores.values())
     assert isinstance(result.scores["rmse"].users, int)
     unweighted = evaluate(*case[:2], history=case[2], metrics="recall@3", confidence=None)
     assert exact["recall@3"] == pytest.approx(unweighted["recall@3"])  # ranking metrics are means over users anyway
@@ -172,17 +197,17 @@ def test_values_are_means_over_users() -> None:
 def test_two_groups_of_users(adjacency: Any) -> None:
     """All users have a target, half of them a relevant one: each metric is a mean over its own group."""
     items = list(range(4))
-    model = Scorer({user: np.array([4.0, 3.0, 2.0, 1.0]) for user in range(4000)}, Ids(items))
-    history = table([(user, 3, 1) for user in range(4000)], items)
-    test = table([(user, user % 2, 5 - 4 * (user % 2)) for user in range(4000)], items)  # 5 for item 0, 1 for item 1
+    model = Scorer({user: np.array([4.0, 3.0, 2.0, 1.0]) for user in range(1200)}, Ids(items))
+    history = table([(user, 3, 1) for user in range(1200)], items)
+    test = table([(user, user % 2, 5 - 4 * (user % 2)) for user in range(1200)], items)  # 5 for item 0, 1 for item 1
     ledger = Ledger(epsilon=1, delta=1e-6, adjacency=adjacency)
     result = spend((model, test, history), ["mae", "recall@1"], relevant=4, ledger=ledger)
     assert result.guarantee_ is not None
     assert result.guarantee_.adjacency == adjacency
-    assert result["mae"] == pytest.approx((1 + 2) / 2, abs=0.1)
-    assert result["recall@1"] == pytest.approx(1, abs=0.05)
-    assert result.scores["mae"].users == pytest.approx(4000, abs=100)
-    assert result.scores["recall@1"].users == pytest.approx(2000, abs=100)
+    assert result["mae"] == pytest.approx((1 + 2) / 2, abs=0.2)
+    assert result["recall@1"] == pytest.approx(1, abs=0.1)
+    assert result.scores["mae"].users == pytest.approx(1200, abs=100)
+    assert result.scores["recall@1"].users == pytest.approx(600, abs=100)
     assert ledger.events[0].body["shape"] == [4]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -80,6 +81,11 @@ class Task:
         longest = len(self.model.items_)
         return max((longest if m.k is None else min(m.k, longest) for m in self.metrics if m.is_ranking), default=0)
 
+    @cached_property
+    def to_model(self) -> Integers:
+        """The model's number of each item of the test's catalogue; -1 for those that it does not know."""
+        return self.model.items_.numbers(self.test.items.to_arrow(), "items")
+
     def keys(self, metric: Metric) -> list[Key]:
         """The metric over all items and, where it has them, in each bucket."""
         return [(metric, None), *((metric, b) for b in range(self.n_buckets if metric.has_buckets else 0))]
@@ -131,7 +137,7 @@ def paired_users(task: Task) -> tuple[Integers, Integers]:
 def collect(task: Task) -> Collected:
     """Compute every user's part in every metric."""
     asked, known = paired_users(task)
-    blocks = [_block(task, asked[part], known[part]) for part in _parts(len(asked), task.depth)]
+    blocks = [_block(task, asked[part], known[part]) for part in _parts(task, len(asked))]
     whole = Collected(len(asked))
     for metric in task.metrics:
         if metric.name == "coverage":
@@ -144,8 +150,9 @@ def collect(task: Task) -> Collected:
     return whole
 
 
-def _parts(n_users: int, depth: int) -> Iterator[slice]:
-    size = max(1, min(_USERS, _ENTRIES // max(depth, 1)))
+def _parts(task: Task, n_users: int) -> Iterator[slice]:
+    """Blocks of users; of one, for a private release: who else is in a batch can change the last bits of an answer."""
+    size = 1 if task.private else max(1, min(_USERS, _ENTRIES // max(task.depth, 1)))
     return (slice(start, start + size) for start in range(0, n_users, size))
 
 
@@ -227,7 +234,7 @@ def _hits(task: Task, targets: Interactions, indptr: Integers, numbers: Integers
     user = np.repeat(np.arange(n_users), lengths)
     rank = np.arange(len(numbers)) - np.repeat(indptr[:-1], lengths) + 1
     owner = targets.user_numbers().astype(np.int64)
-    wanted = task.model.items_.numbers(targets.items.to_arrow(), "items")[targets.indices]
+    wanted = task.to_model[targets.indices]
     known = np.flatnonzero(wanted >= 0)
     keys = owner[known] * size + wanted[known]
     order = np.argsort(keys)
