@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from discreet import errors
 
 if TYPE_CHECKING:
-    from discreet import datasets, evaluate, privacy, splits, testing
+    from discreet import datasets, privacy, splits, testing
     from discreet.completion.als import ALS
     from discreet.completion.baselines import MeanRating, Popularity
     from discreet.completion.saving import load
     from discreet.data import Catalogue, Interactions, observed_items_are_public, read
+    from discreet.evaluate import module as evaluate
     from discreet.privacy import Gaussian, Guarantee, Laplace, Ledger, Plan, RandomizedResponse, account
     from discreet.statement import Statement
 
