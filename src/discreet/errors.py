@@ -5,6 +5,7 @@ __all__ = [
     "DataError",
     "DiscreetError",
     "MissingExtra",
+    "ModelError",
     "NotFitted",
     "NotPublic",
     "PrivacyError",
@@ -43,6 +44,10 @@ class UnknownItem(DiscreetError, LookupError):
 
 class NotFitted(DiscreetError, AttributeError):
     """The model has not been fitted yet."""
+
+
+class ModelError(DiscreetError, ValueError):
+    """A folder does not hold a whole and unchanged model, or a model cannot be written to it. Nothing was changed."""
 
 
 class MissingExtra(DiscreetError, ImportError):

@@ -1,0 +1,379 @@
+"""A folder holds the old model or the new one, whatever happens to the process that replaces it, and to the disk.
+
+A child that saves is killed at one line after another of the code that touches the folder; every call to the operating
+system is made to fail; savers and readers run at the same time; and the power goes, on a disk that has kept only what
+it was told to keep.
+"""
+
+import os
+import shutil
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from discreet.completion import atomic, saving
+from discreet.completion.saving import load, save
+from discreet.errors import ModelError
+from tests.completion.test_saving import NAMES, REGISTRY, Fake, fitted, same
+
+STEPS = os.path.join("completion", "atomic.py")
+OLD, NEW = fitted(1), fitted(2)
+TRIES = range(1, 1000)  # more than there are lines or calls
+
+
+@pytest.fixture(autouse=True)
+def registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("discreet.completion.MODELS", REGISTRY, raising=False)
+
+
+@cache
+def encoded(model: Fake) -> tuple[bytes, dict[str, bytes]]:
+    return saving._encoded(model)
+
+
+def kill_at(step: int) -> Any:
+    """A trace function that kills the process at the given line."""
+    seen = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal seen
+        if not frame.f_code.co_filename.endswith(STEPS):
+            return None
+        if event == "line":
+            seen += 1
+            if seen == step:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return trace
+
+    return trace
+
+
+def killed(folder: Path, model: Fake, step: int) -> bool:
+    """Whether a child that saves the model died at the given line, before it was done."""
+    content = encoded(model)
+    child = os.fork()
+    if child == 0:
+        try:
+            sys.settrace(kill_at(step))
+            atomic.replace(folder, *content)
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    return os.WIFSIGNALED(status)
+
+
+def tidy(folder: Path) -> bool:
+    return sorted(os.listdir(folder)) == NAMES and os.listdir(folder.parent) == [folder.name]
+
+
+def nothing(folder: Path) -> None:
+    """There is no folder yet."""
+
+
+def empty(folder: Path) -> None:
+    folder.mkdir()
+
+
+def whole(folder: Path) -> None:
+    save(OLD, folder)
+
+
+def committed(folder: Path) -> None:
+    """The old model, whose save died when it had replaced model.json and nothing else."""
+    save(fitted(3), folder)
+    head, parts = encoded(OLD)
+    for name, content in parts.items():
+        (folder / f"{name}.{atomic.digest(content)}").write_bytes(content)
+    (folder / "model.json").write_bytes(head)
+
+
+def same_files(folder: Path, model: Fake) -> bool:
+    head, parts = encoded(model)
+    return all((folder / name).read_bytes() == content for name, content in {**parts, "model.json": head}.items())
+
+
+STARTS = [nothing, empty, whole, committed]
+
+
+@pytest.mark.parametrize(
+    ("start", "new"),
+    [(nothing, NEW), (empty, NEW), (whole, NEW), (committed, NEW), (whole, OLD), (committed, OLD)],
+    ids=["nothing", "empty", "whole", "committed", "whole, again", "committed, again"],
+)
+def test_killed_at_every_line(tmp_path: Path, start: Callable[[Path], None], new: Fake) -> None:
+    template, folder = tmp_path / "template", tmp_path / "home" / "model"
+    start(template)
+    found = {"old": 0, "new": 0, "none": 0}
+    for step in TRIES:
+        shutil.rmtree(folder.parent, ignore_errors=True)
+        folder.parent.mkdir()
+        if template.exists():
+            shutil.copytree(template, folder)
+        if not killed(folder, new, step):
+            break
+        if start in (whole, committed) or (folder / "model.json").exists():
+            again = load(folder)  # always: it never fails
+            found["new" if same(again, new) else "old"] += 1
+            assert same(again, new) or (same(again, OLD) and start in (whole, committed))
+        else:
+            found["none"] += 1
+        atomic.replace(folder, *encoded(OLD))
+        assert same_files(folder, OLD)
+        assert tidy(folder)
+    assert step > 50  # lines
+    assert same(load(folder), new)
+    assert tidy(folder)
+    before = "none" if start in (nothing, empty) else "old"
+    assert found["new"] > 10
+    assert new is OLD or found[before] > 10
+
+
+CALLS = ["replace", "fsync", "open", "listdir", "unlink", "mkdir", "stat", "fdopen"]
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, at: int, error: BaseException) -> Callable[[], int]:
+    """Make the call with the given number fail; returns how many there were."""
+    calls = 0
+
+    def wrap(call: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*args: Any, **options: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == at:
+                raise error
+            return call(*args, **options)
+
+        return wrapped
+
+    for name in CALLS:
+        monkeypatch.setattr(atomic.os, name, wrap(getattr(os, name)))
+    monkeypatch.setattr(atomic, "open", wrap(open), raising=False)
+    return lambda: calls
+
+
+@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=["disk", "ctrl-c"])
+def test_a_save_that_fails_leaves_no_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: Callable[[Path], None], error: BaseException
+) -> None:
+    template, folder = tmp_path / "template", tmp_path / "home" / "model"
+    start(template)
+    content, failures = encoded(NEW), 0
+    for at in TRIES:
+        shutil.rmtree(folder.parent, ignore_errors=True)
+        folder.parent.mkdir()
+        if template.exists():
+            shutil.copytree(template, folder)
+        with monkeypatch.context() as patch:
+            made = failing(patch, at, error)
+            try:
+                atomic.replace(folder, *content)
+            except (type(error), ModelError):
+                failures += 1
+            total = made()
+        names = sorted(os.listdir(folder)) if folder.exists() else None
+        if names and "model.json" in names:
+            assert any(same(load(folder), model) for model in ((NEW, OLD) if start in (whole, committed) else (NEW,)))
+            if same(load(folder), OLD):
+                assert names in (NAMES, sorted(os.listdir(template)))
+        else:
+            assert start in (nothing, empty)
+            assert names == (None if start is nothing else [])
+        if total < at:
+            break
+    assert failures > 15
+    assert same(load(folder), NEW)
+    assert tidy(folder)
+
+
+class Disk:
+    """What is left when the power goes: contents that were synced, and names in folders that were synced since."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        self.synced: dict[int, bytes] = {}
+        self.lost: list[dict[str, bytes]] = []
+        for name in os.listdir(folder):
+            self._keep(folder / name)
+        self.names = self._now()
+        self._wrap(monkeypatch)
+
+    def _keep(self, path: Path) -> None:
+        self.synced[path.stat().st_ino] = path.read_bytes()
+
+    def _now(self) -> dict[str, int]:
+        return {name: (self.folder / name).stat().st_ino for name in os.listdir(self.folder)}
+
+    def _cut(self) -> None:
+        """Each change of a name since the last sync may have reached the disk or not: all of them, or none."""
+        for names in (self.names, self._now()):
+            self.lost.append({name: self.synced.get(inode, b"lost") for name, inode in names.items()})
+
+    def _wrap(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        fsync, replace, unlink = os.fsync, os.replace, os.unlink
+
+        def synced(handle: int) -> None:
+            path = Path(os.readlink(f"/proc/self/fd/{handle}"))
+            self._cut()
+            fsync(handle)
+            if path == self.folder:
+                self.names = self._now()
+            elif path.parent == self.folder:
+                self._keep(path)
+            self._cut()
+
+        def moved(source: Path, target: Path) -> None:
+            replace(source, target)
+            self._cut()
+
+        def removed(path: Path) -> None:
+            unlink(path)
+            self._cut()
+
+        monkeypatch.setattr(atomic.os, "fsync", synced)
+        monkeypatch.setattr(atomic.os, "replace", moved)
+        monkeypatch.setattr(atomic.os, "unlink", removed)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="needs to know which file a handle is of")
+@pytest.mark.parametrize("start", [whole, committed])
+def test_the_power_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: Callable[[Path], None]) -> None:
+    folder, after = tmp_path / "model", tmp_path / "after"
+    start(folder)
+    with monkeypatch.context() as patch:
+        disk = Disk(folder, patch)
+        atomic.replace(folder, *encoded(NEW))
+    found = {True: 0, False: 0}
+    for files in disk.lost:
+        shutil.rmtree(after, ignore_errors=True)
+        after.mkdir()
+        for name, content in files.items():
+            (after / name).write_bytes(content)
+        again = load(after)
+        assert same(again, NEW) or same(again, OLD)
+        found[same(again, NEW)] += 1
+    assert min(found.values()) > 5
+
+
+@pytest.mark.parametrize("inside", ["notes.txt", "factors.safetensors", ".hidden", "model.json.bak"])
+def test_folders_of_others_are_left_alone(tmp_path: Path, inside: str) -> None:
+    (tmp_path / inside).write_text("mine")
+    with pytest.raises(ModelError, match="not empty and holds no model"):
+        save(NEW, tmp_path)
+    assert os.listdir(tmp_path) == [inside]
+    assert (tmp_path / inside).read_text() == "mine"
+
+
+@pytest.mark.parametrize("content", ["", "{}", '{"format": "onnx"}', "discreet"])
+def test_a_model_json_of_others_is_left_alone(tmp_path: Path, content: str) -> None:
+    (tmp_path / "model.json").write_text(content)
+    with pytest.raises(ModelError, match="not empty and holds no model"):
+        save(NEW, tmp_path)
+    assert (tmp_path / "model.json").read_text() == content
+
+
+def test_places_that_cannot_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(ModelError, match="is not a folder"):
+        save(NEW, tmp_path / "file")
+    (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(ModelError, match="is not a folder"):
+        save(NEW, tmp_path / "gone")
+    save(OLD, tmp_path / "model")
+    (tmp_path / "model" / "items.parquet").unlink()
+    (tmp_path / "model" / "items.parquet").mkdir()
+    with pytest.raises(ModelError, match="it is a folder, where a file"):
+        save(NEW, tmp_path / "model")
+
+
+def test_a_broken_model_can_be_replaced_and_other_files_stay(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    save(OLD, folder)
+    (folder / "README.md").write_text("mine")
+    (folder / "factors.safetensors").unlink()
+    (folder / "model.json").write_text((folder / "model.json").read_text()[:300])
+    save(NEW, folder)
+    assert same(load(folder), NEW)
+    assert sorted(os.listdir(folder)) == sorted([*NAMES, "README.md"])
+
+
+def test_a_model_json_that_cannot_be_looked_at(tmp_path: Path) -> None:
+    save(OLD, tmp_path / "model")
+    (tmp_path / "model" / "model.json").rename(tmp_path / "elsewhere")
+    (tmp_path / "model" / "model.json").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ModelError, match="symbolic link"):
+        save(NEW, tmp_path / "model")
+
+
+def test_links_in_the_folder_are_replaced_and_not_written_through(tmp_path: Path) -> None:
+    folder, outside = tmp_path / "model", tmp_path / "outside"
+    save(OLD, folder)
+    outside.write_text("mine")
+    (folder / "items.parquet").unlink()
+    (folder / "items.parquet").symlink_to(outside)
+    save(NEW, folder)
+    assert outside.read_text() == "mine"
+    assert same(load(folder), NEW)
+
+
+def test_a_folder_that_cannot_be_written_still_loads(tmp_path: Path) -> None:
+    """Also one whose last save died half-way: loading changes nothing."""
+    folder = tmp_path / "model"
+    committed(folder)
+    before = sorted(os.listdir(folder))
+    assert before != NAMES
+    assert same(load(folder), OLD)
+    assert sorted(os.listdir(folder)) == before
+
+
+def saver(folder: Path, model: Fake, times: int) -> Iterator[int]:
+    """A child that saves a model again and again."""
+    content = encoded(model)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            for _ in range(times):
+                atomic.replace(folder, *content)
+            code = 0
+        finally:
+            os._exit(code)
+    yield child
+    assert os.waitpid(child, 0)[1] == 0
+    yield child
+
+
+@pytest.mark.parametrize("start", [nothing, whole])
+def test_savers_and_readers_at_the_same_time(tmp_path: Path, start: Callable[[Path], None]) -> None:
+    folder = tmp_path / "model"
+    start(folder)
+    models = [OLD, NEW, fitted(3)]
+    savers = [saver(folder, model, 60) for model in models]
+    for process in savers:
+        next(process)
+    for _ in range(150):
+        if start is whole or (folder / "model.json").exists():
+            again = load(folder)
+            assert any(same(again, model) for model in models)
+    for process in savers:
+        next(process)
+    assert any(same(load(folder), model) for model in models)
+    assert tidy(folder)
+
+
+def test_threads_that_save_at_the_same_time(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    threads = [threading.Thread(target=save, args=(model, folder)) for model in (OLD, NEW) * 4]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert any(same(load(folder), model) for model in (OLD, NEW))
+    assert tidy(folder)
