@@ -36,19 +36,29 @@ class Block:
     length: int
 
 
+def padded_lengths(counts: Array) -> Array:
+    """The length that a row of some number of targets is padded to: one of 16 between a power of two and the next.
+
+    It depends on nothing but the row's own count. So a row is solved by the same operations on the same numbers whoever
+    is solved beside it, and to the same bits.
+    """
+    step = 1 << np.maximum(np.frexp(np.maximum(counts, 1))[1] - 5, 0).astype(np.int64)
+    return -(-counts // step) * step
+
+
 def blocks(indptr: Array, n_columns: int, itemsize: int) -> Iterator[Block]:
-    """Cut rows, sorted by length, into blocks whose padding is small; rows without targets are in none."""
+    """Cut rows into blocks of one padded length, small enough for the cache; rows without targets are in none."""
     counts = np.diff(indptr)
-    order = np.argsort(counts, kind="stable")
-    ordered = counts[order]
+    lengths = padded_lengths(counts)
+    order = np.argsort(lengths, kind="stable")
+    ordered = lengths[order]
     at = int(np.searchsorted(ordered, 0, side="right"))
     while at < len(order):
-        shortest = int(ordered[at])
-        longest = shortest + shortest // 16
-        fit = max(1, BLOCK_BYTES // (max(longest, n_columns) * n_columns * itemsize))
-        end = min(at + fit, int(np.searchsorted(ordered, longest, side="right")))
+        length = int(ordered[at])
+        fit = max(1, BLOCK_BYTES // (max(length, n_columns) * n_columns * itemsize))
+        end = min(at + fit, int(np.searchsorted(ordered, length, side="right")))
         rows = order[at:end]
-        yield Block(rows, indptr[rows], ordered[at:end], int(ordered[end - 1]))
+        yield Block(rows, indptr[rows], counts[rows], length)
         at = end
 
 
@@ -89,7 +99,7 @@ class Rows:
         place = np.arange(first, last)
         at = block.starts[:, None] + place
         padding = None
-        if last > block.counts[0]:
+        if last > block.counts.min():
             padding = place >= block.counts[:, None]
             at[padding] = block.starts[0]  # any place that exists
         index, targets = self.indices[at].astype(np.intp), self.targets[at]
