@@ -21,7 +21,7 @@ import pytest
 from discreet.completion import atomic, saving
 from discreet.completion.saving import load, save
 from discreet.errors import ModelError
-from tests.completion.test_saving import NAMES, REGISTRY, Fake, fitted, same
+from tests.completion.models import NAMES, REGISTRY, Fake, fitted, same
 
 STEPS = os.path.join("completion", "atomic.py")
 OLD, NEW = fitted(1), fitted(2)
