@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.errors import MissingExtra
-from discreet.linalg.cholesky import solve_spd
+from discreet.linalg.cholesky import least_pivots, solve_spd
 
 
 class Arrays(Protocol):
@@ -115,7 +115,8 @@ class TorchArrays(Arrays):
     def solve_spd(self, A: Any, b: Any) -> Any:
         factor, info = self._torch.linalg.cholesky_ex(A)
         x = self._torch.cholesky_solve(b[..., None], factor)[..., 0]
-        failed = info.nonzero()[:, 0]
+        pivots, diagonals = (self._torch.diagonal(M, dim1=1, dim2=2) for M in (factor, A))
+        failed = ((info != 0) | ~(pivots > least_pivots(diagonals)).all(dim=1)).nonzero()[:, 0]
         if len(failed):  # rare: singular in this precision
             x[failed] = (self._torch.linalg.pinv(A[failed], hermitian=True) @ b[failed][..., None])[..., 0]
         return x

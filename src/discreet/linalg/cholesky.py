@@ -22,25 +22,34 @@ Array = NDArray[Any]
 def solve_spd(A: Array, b: Array) -> Array:
     """Solve A[i] x[i] = b[i] for each i. A (batch, k, k) is overwritten, and b (batch, k) becomes the solution.
 
-    A matrix that is not positive definite in this precision, a singular one for instance, gets the solution of least
-    norm in place of an error or NaN.
+    A matrix that is singular, or so nearly that this precision cannot tell, gets the solution of least norm in place
+    of an error, NaN or noise.
     """
     if not (
         A.flags.c_contiguous and b.flags.c_contiguous and A.dtype == b.dtype and A.shape == (*b.shape, b.shape[-1])
     ):
         raise ValueError(f"A, b: contiguous arrays (batch, k, k) and (batch, k) are needed, not {A.shape}, {b.shape}")
-    posv, k = _posv(A.dtype.char), A.shape[1]
-    diagonals = np.diagonal(A, axis1=1, axis2=2).copy()
-    triangle, size, one, info = ctypes.c_char(b"L"), ctypes.c_int(k), ctypes.c_int(1), ctypes.c_int()
-    uplo, n, nrhs, status = (ctypes.addressof(word) for word in (triangle, size, one, info))
-    matrix, vector = A.ctypes.data, b.ctypes.data
-    for i in range(len(A) if k else 0):
+    if not b.size:
+        return b
+    posv, diagonals, sides = _posv(A.dtype.char), np.diagonal(A, axis1=1, axis2=2).copy(), b.copy()
+    status = np.zeros(len(A), np.intc)
+    triangle, size, one = ctypes.c_char(b"L"), ctypes.c_int(b.shape[1]), ctypes.c_int(1)
+    uplo, n, nrhs = (ctypes.addressof(word) for word in (triangle, size, one))
+    addresses = (range(x.ctypes.data, x.ctypes.data + x.nbytes, x.strides[0]) for x in (A, b, status))
+    for matrix, vector, info in zip(*addresses, strict=True):
         # In LAPACK's order of memory "lower" is our upper triangle; what is below the diagonal stays as it was.
-        posv(uplo, n, nrhs, matrix + i * A.strides[0], n, vector + i * b.strides[0], n, status)
-        if info.value:
-            below = np.tril(A[i], -1)
-            b[i] = least_norm(below + below.T + np.diag(diagonals[i]), b[i])
+        posv(uplo, n, nrhs, matrix, n, vector, n, info)
+    pivots = np.diagonal(A, axis1=1, axis2=2)
+    for i in np.flatnonzero((status != 0) | ~(pivots > least_pivots(diagonals)).all(axis=1)):
+        below = np.tril(A[i], -1)
+        b[i] = least_norm(below + below.T + np.diag(diagonals[i]), sides[i])
     return b
+
+
+def least_pivots(diagonals: Any) -> Any:
+    """The least pivots (batch, k) that are more than rounding: a pivot's square is what earlier columns leave of it."""
+    k = diagonals.shape[1]
+    return (abs(diagonals) * (k * float(np.finfo(str(diagonals.dtype).removeprefix("torch.")).eps))) ** 0.5
 
 
 def least_norm(A: Array, b: Array) -> Array:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, TypeVar
 
-from discreet.numbers import whole
+from discreet.errors import DataError
 
 Block = TypeVar("Block")
 Result = TypeVar("Result")
@@ -21,61 +23,87 @@ def n_threads(n_jobs: int | None) -> int:
     """How many threads `n_jobs` means, as in scikit-learn: -1 all cores, -2 all but one, None one."""
     if n_jobs is None:
         return 1
-    if n_jobs == 0:
-        raise ValueError("n_jobs: 0 threads do nothing; give a number of threads, or -1 for all cores")
-    if n_jobs > 0:
-        return whole("n_jobs", n_jobs, 1)
+    if isinstance(n_jobs, bool) or not hasattr(n_jobs, "__index__") or not n_jobs:
+        raise DataError(
+            f"n_jobs: a number of threads is needed, -1 for all cores, or None for a single thread, not {n_jobs!r}"
+        )
+    jobs = operator.index(n_jobs)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, cores + 1 + n_jobs)
+    return jobs if jobs > 0 else max(1, cores + 1 + jobs)
 
 
 @cache
-def _controller() -> Any:
-    import scipy.linalg  # noqa: F401  # it has a BLAS of its own, which must be held too
+def _libraries() -> list[Any]:
+    """The BLAS libraries of this process, each of which has threads of its own."""
+    import scipy.linalg  # noqa: F401  # its BLAS is not that of NumPy
     from threadpoolctl import ThreadpoolController
 
-    return ThreadpoolController()
+    return [library for library in ThreadpoolController().lib_controllers if library.user_api == "blas"]
+
+
+def _set_threads(library: Any, threads: int) -> None:
+    """Set a library's number of threads, from any thread: threadpoolctl 3.7 obeys only the thread that came first."""
+    release = getattr(library, "clear_controlling_thread", lambda force: None)
+    release(force=True)
+    library.set_num_threads(threads)
+    release(force=True)
+
+
+def _is_per_thread(library: Any) -> bool:
+    """Whether each thread of ours has a number of its own; else there is one for the process."""
+    return bool(library.internal_api == "openblas" and library.threading_layer == "openmp")
+
+
+def _hold_this_thread() -> None:
+    for library in filter(_is_per_thread, _libraries()):
+        _set_threads(library, 1)
 
 
 _lock = threading.Lock()
 _holders = 0
-_limit: Any = None
+_before: list[int] = []
 
 
 @contextmanager
 def single_threaded_blas() -> Iterator[None]:
     """Hold BLAS at one thread; the last of several holders, in whatever threads, gives back what there was."""
-    global _holders, _limit  # noqa: PLW0603  # the number of BLAS threads is a property of the process
+    global _holders, _before  # noqa: PLW0603  # the number of BLAS threads is a property of the process
     with _lock:
         if _holders == 0:
-            _limit = _controller().limit(limits=1, user_api="blas")
+            _before = [library.get_num_threads() for library in _libraries()]
         _holders += 1
+        for library in _libraries():
+            _set_threads(library, 1)
     try:
         yield
     finally:
         with _lock:
             _holders -= 1
-            if _holders == 0:
-                _limit.restore_original_limits()
+            for library, threads in zip(_libraries(), _before, strict=True):
+                if _holders == 0 or _is_per_thread(library):
+                    _set_threads(library, threads)
 
 
 def over_blocks(work: Callable[[Block], Result], blocks: Iterable[Block], n_jobs: int | None) -> Iterator[Result]:
     """Yield `work(block)` for each block, in their order, computed on `n_jobs` threads.
 
     A block is always computed by one thread, so results do not depend on how many there are. Only a few results
-    wait at a time, so memory stays bounded however many blocks there are.
+    wait at a time, so memory stays bounded however many blocks there are. BLAS is held at one thread until the last
+    result is taken, or the generator closed.
     """
     threads = n_threads(n_jobs)
+    remaining = iter(blocks)
+    ahead = list(islice(remaining, 4 * threads))
     with single_threaded_blas():
-        if threads == 1:
-            yield from map(work, blocks)
+        if threads == 1 or len(ahead) <= 1:  # one request to a server, for instance, is not worth a thread
+            yield from map(work, chain(ahead, remaining))
             return
-        with ThreadPoolExecutor(threads, thread_name_prefix="discreet") as pool:
-            remaining = iter(blocks)
-            waiting: list[Future[Result]] = [pool.submit(work, block) for block in islice(remaining, 4 * threads)]
+        size = min(threads, len(ahead))
+        with ThreadPoolExecutor(size, thread_name_prefix="discreet", initializer=_hold_this_thread) as pool:
+            waiting = deque(pool.submit(work, block) for block in ahead)
             try:
                 while waiting:
-                    result = waiting.pop(0).result()
+                    result = waiting.popleft().result()
                     waiting.extend(pool.submit(work, block) for block in islice(remaining, 1))
                     yield result
             finally:  # after an error, or when the caller stops early

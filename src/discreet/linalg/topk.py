@@ -9,51 +9,64 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-CHUNK = 32
+CHUNK = 16  # scores whose largest stands for them all
+CROWD = 4  # times k candidates: more than that are thinned out before they are sorted
 
 
 def top_k(scores: Array, k: int) -> tuple[Array, Array]:
     """Columns and scores of each row's k best, best first; of equal scores the earlier column comes first.
 
-    Scores of minus infinity never count: a row with fewer others has -1 in the places that are left.
+    Scores of minus infinity never count: a row with fewer others has -1 in the places that are left. There must be no
+    NaN. The best k are the first k of the best k + 1, whatever k is.
 
-    A row is cut into short chunks. The k best are in the k chunks with the largest maxima, since each of those holds
-    a score that no other chunk beats; so only maxima, and then k chunks, are looked at closely.
+    All scores from a floor upwards are candidates, equal ones included, and they are few: so one comparison of every
+    score, and a sort of few of them, is all there is to do.
     """
     rows, width = scores.shape
     k = min(k, width)
-    if width >= 4 * k * CHUNK:
-        best = _among_chunks(scores, k)
-    elif k < width:
-        best = np.argpartition(scores, width - k, axis=1)[:, width - k :]
-    else:
-        best = np.broadcast_to(np.arange(width), (rows, width))
-    values = np.take_along_axis(scores, best, axis=1)
-    order = np.lexsort((best, -values), axis=1)
-    best, values = np.take_along_axis(best, order, axis=1), np.take_along_axis(values, order, axis=1)
-    _settle_ties(scores, best, values)
-    return np.where(values > -np.inf, best, -1), values
+    if not rows or not k:
+        return np.zeros((rows, k), np.int64), np.zeros((rows, k), scores.dtype)
+    candidates = scores >= _floor(scores, k)[:, None]
+    owner, column, counts = _listed(candidates)
+    crowded = np.flatnonzero(counts > CROWD * k)
+    if len(crowded):
+        candidates[crowded] = _exactly(scores[crowded], k)
+        owner, column, counts = _listed(candidates)
+    place = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
+    shape = rows, max(k, int(counts.max()))
+    best, values = np.full(shape, -1), np.full(shape, -np.inf, scores.dtype)
+    best[owner, place], values[owner, place] = column, scores[owner, column]
+    order = np.argsort(-values, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(best, order, axis=1), np.take_along_axis(values, order, axis=1)
 
 
-def _among_chunks(scores: Array, k: int) -> Array:
+def _listed(chosen: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
+    """Rows and columns of what is chosen, row by row, and how much that is in each row."""
+    row, column = np.divmod(np.flatnonzero(chosen), chosen.shape[1])
+    return row, column, np.bincount(row, minlength=len(chosen))
+
+
+def _floor(scores: Array, k: int) -> Array:
+    """A finite score for each row that at least k scores reach, if as many are finite, and that few others do.
+
+    A row is cut into many short chunks: the k-th largest of their maxima is one. Chunk c has the columns c, c + n, c +
+    2 n, ... for n chunks, so that maxima are taken of long stretches of memory.
+    """
     rows, width = scores.shape
-    whole = width // CHUNK
-    chunks = scores[:, : whole * CHUNK].reshape(rows, whole, CHUNK)
-    top = np.argpartition(chunks.max(axis=2), whole - k, axis=1)[:, whole - k :]
-    columns = (top[:, :, None] * CHUNK + np.arange(CHUNK)).reshape(rows, k * CHUNK)
-    rest = np.broadcast_to(np.arange(whole * CHUNK, width), (rows, width - whole * CHUNK))
-    columns = np.concatenate([columns, rest], axis=1)
-    chosen = np.argpartition(np.take_along_axis(scores, columns, axis=1), columns.shape[1] - k, axis=1)
-    return np.take_along_axis(columns, chosen[:, columns.shape[1] - k :], axis=1)
+    chunks = width // CHUNK
+    if chunks >= max(2 * k, CHUNK):
+        maxima = scores[:, : chunks * CHUNK].reshape(rows, CHUNK, chunks).max(axis=1)
+        rest = scores[:, chunks * CHUNK :]
+        np.maximum(maxima[:, : rest.shape[1]], rest, out=maxima[:, : rest.shape[1]])
+        scores, width = maxima, chunks
+    floor: Array = np.partition(scores, width - k, axis=1)[:, width - k]
+    return np.maximum(floor, np.finfo(scores.dtype).min)
 
 
-def _settle_ties(scores: Array, best: Array, values: Array) -> None:
-    """Where more columns than could be taken have the last score taken, take the earliest of them."""
-    last = values[:, -1:] if values.shape[1] else values
-    if not last.size:
-        return
-    tied = (np.count_nonzero(scores >= last, axis=1) > best.shape[1]) & (last[:, 0] > -np.inf)
-    for row in np.flatnonzero(tied):
-        above = np.flatnonzero(values[row] > last[row])
-        equal = np.flatnonzero(scores[row] == last[row])
-        best[row, len(above) :] = equal[: best.shape[1] - len(above)]
+def _exactly(scores: Array, k: int) -> NDArray[np.bool_]:
+    """Where the k best of each row are, for rows with at least k finite scores."""
+    last = np.partition(scores, -k, axis=1)[:, -k, None]
+    above, equal = scores > last, scores == last
+    wanted = k - np.count_nonzero(above, axis=1)
+    chosen: NDArray[np.bool_] = above | (equal & (np.cumsum(equal, axis=1, dtype=np.int32) <= wanted[:, None]))
+    return chosen
