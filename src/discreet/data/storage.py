@@ -24,7 +24,10 @@ REQUIRED = ("indptr", "indices", "values")
 
 
 def save(ratings: Interactions, folder: str | os.PathLike[str]) -> None:
-    """Write beside the folder, then move into place: a crash leaves the old folder or the new one."""
+    """Write beside the folder, then move into place: a folder is never half written.
+
+    A crash between the two moves leaves the old folder beside its place, under a name that begins with a dot.
+    """
     target = Path(folder)
     if target.exists() and not (target / "interactions.json").is_file():
         raise DataError(f"folder: {str(target)!r} exists and is not one that to_disk wrote; give another")

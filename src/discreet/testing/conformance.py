@@ -259,6 +259,9 @@ class ModelConformance:
             several = batch[ratings.users[at]]
             assert one.items == several.items
             assert np.allclose(one.scores, several.scores, rtol=1e-4, atol=1e-5)
+        together = model.embed(ratings)
+        alone = [model.embed(ratings.of_users(np.array([at])))[0] for at in range(0, ratings.n_users, 10)]
+        assert np.array_equal(together[::10], alone), "a user's vector depends on who is folded in beside her"
         blocks = list(model.recommend_blocks(ratings, n=6))
         assert np.array_equal(np.concatenate([block.scores for block in blocks]), batch.scores)
         frame = batch.to_frame("pyarrow")
