@@ -1,15 +1,25 @@
 """What the sub-commands share: errors as one sentence, and output for people or for machines."""
 
 import json
-from collections.abc import Mapping
-from typing import Annotated, Any
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from discreet.errors import DiscreetError
 
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from discreet.privacy import Guarantee
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+class Misuse(DiscreetError):
+    """The options do not go together, or are incomplete: exit code 2, where other errors are 1."""
 
 
 class Group(TyperGroup):
@@ -20,8 +30,19 @@ class Group(TyperGroup):
         try:
             return super().invoke(ctx)
         except (DiscreetError, OSError) as error:
-            typer.echo(f"discreet: {error}", err=True)
-            raise typer.Exit(1) from None
+            typer.echo(f"discreet: {error}{self._flags(ctx, str(error))}", err=True)
+            raise typer.Exit(2 if isinstance(error, Misuse) else 1) from None
+
+    def _flags(self, ctx: Any, message: str) -> str:
+        """What arguments of the library that a message speaks of are called here."""
+        command = self.get_command(ctx, ctx.invoked_subcommand or "")
+        options = {param.name: max(param.opts, key=len) for param in getattr(command, "params", ())}
+        named = [
+            option
+            for name, option in options.items()
+            if name and option.startswith("--") and re.search(rf"\b{name}{'' if '_' in name else '='}", message)
+        ]
+        return f" (here: {', '.join(named)})" if named else ""
 
 
 def show(data: Any, as_json: bool, *tables: Any) -> None:
@@ -30,10 +51,11 @@ def show(data: Any, as_json: bool, *tables: Any) -> None:
         typer.echo(json.dumps(data, indent=2, allow_nan=False))
         return
     from rich.console import Console
+    from rich.text import Text
 
     console = Console()
     for table in tables:  # sentences are wrapped by the terminal, so that they can be copied
-        words = isinstance(table, str)  # shown as they are: a label may hold brackets
+        words = isinstance(table, str | Text)  # shown as they are: a label may hold brackets
         console.print(table, highlight=False, soft_wrap=words, markup=not words)
 
 
@@ -45,3 +67,28 @@ def pairs(rows: Mapping[str, object]) -> Any:
     for name, value in rows.items():
         table.add_row(f"[bold]{name}[/bold]", str(value))
     return table
+
+
+def grid(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> Any:
+    """A table of rows, whose cells are shown as they are: a title may hold brackets."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*headings, box=None, padding=(0, 2, 0, 0))
+    for row in rows:
+        table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
+    return table
+
+
+def promise(guarantee: "Guarantee") -> "Text":
+    """The guarantee's sentence; that there is none is not to be overlooked."""
+    from rich.text import Text
+
+    return Text(str(guarantee), style="bold" if guarantee.holds else "bold red")
+
+
+def plain(value: Any) -> Any:
+    """An id or a parameter as JSON has it."""
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)

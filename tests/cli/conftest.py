@@ -1,0 +1,53 @@
+"""Files that the tests of the command share."""
+
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from typer.main import get_command
+
+import discreet
+from discreet.cli import app
+from discreet.completion import MODELS
+from tests.cli.fakes import PLACE
+
+
+@pytest.fixture(scope="session")
+def _made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """ratings.csv and .parquet, movies.csv, a saved model, and a division in two."""
+    folder = tmp_path_factory.mktemp("made")
+    ratings = discreet.datasets.movielens_like(200, 50, 4000, random_state=0)
+    train, _, test = discreet.splits.holdout(ratings, test=0.2)
+    for name, part in {"ratings": ratings, "train": train, "test": test}.items():
+        frame: pd.DataFrame = part.to_frame("pandas")
+        frame.to_csv(folder / f"{name}.csv", index=False)
+        frame.to_parquet(folder / f"{name}.parquet")
+    ratings.catalogue.to_frame("pandas").to_csv(folder / "movies.csv", index=False)
+    discreet.ALS(rank=4, n_steps=3).fit(train).save(folder / "model")
+    return folder
+
+
+@pytest.fixture
+def work(_made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with these files in it."""
+    import shutil
+
+    shutil.copytree(_made, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def private_model(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a private model, there for one test."""
+    monkeypatch.setitem(MODELS, "NoisyPopularity", PLACE)
+    return "noisy-popularity"
+
+
+def example(command: str) -> str:
+    """The example in a command's help."""
+    text = get_command(app).commands[command].help  # type: ignore[attr-defined]
+    found = re.search(r"Example: discreet (.*)", text)
+    assert found
+    return found[1]

@@ -1,0 +1,60 @@
+"""A private model as later ones will be: epsilon and delta without a default, a plan, and a ledger for fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import discreet
+from discreet.completion.base import Model
+from discreet.completion.ridge import Penalty, Ridge
+from discreet.data.interactions import Interactions
+from discreet.privacy import Gaussian, GridArray, exact_scatter, truncate
+
+PLACE = "tests.cli.fakes:NoisyPopularity"
+
+
+class NoisyPopularity(Model):
+    """Counts with Gaussian noise."""
+
+    def __init__(self, *, epsilon: float, delta: float, n_jobs: int | None = -1) -> None:
+        self.epsilon, self.delta, self.n_jobs = epsilon, delta, n_jobs
+
+    def plan(self) -> discreet.Plan:
+        mu = discreet.account(epsilon=self.epsilon, delta=self.delta).mu
+        assert mu is not None
+        return discreet.Plan.gaussian(mu, {"item popularity": 1.0})
+
+    def _learn(
+        self, ratings: Interactions, ledger: discreet.Ledger | None
+    ) -> tuple[dict[str, Any], discreet.Statement]:
+        ratings.require_public()
+        mine = discreet.Ledger(epsilon=self.epsilon, delta=self.delta) if ledger is None else ledger
+        before = len(mine.events)
+        plan = self.plan()
+        noise = plan.noise("item popularity", sensitivity=1.0)
+        assert isinstance(noise, Gaussian)
+        counts = np.diff(ratings.indptr)
+        cells = truncate(
+            np.repeat(1 / np.sqrt(np.maximum(counts, 1)), counts), bound=1.0, grid=noise.grid(), indptr=ratings.indptr
+        )
+        sums = exact_scatter(ratings.indices, cells, size=ratings.n_items)
+        with mine.reserve(plan) as door:
+            released = door.release(GridArray(sums, noise.grid()), 1.0, noise, "item popularity")
+        learned = {
+            "item_factors_": np.zeros((ratings.n_items, 0), np.float32),
+            "item_bias_": released.astype(np.float32),
+            "popularity_": released.astype(np.float32),
+            "value_range_": ratings.value_range,
+            "implicit_": True,
+            "global_mean_": 0.0,
+        }
+        events = mine.events[before:]
+        statement = discreet.Statement.of(
+            "Noisy counts", mine.guarantee(plan.cost), events, public_inputs=ratings.public_inputs
+        )
+        return learned, statement
+
+    def _ridge(self) -> Ridge:
+        return Ridge(self.item_factors_, self.item_bias_, Penalty(1.0))

@@ -1,0 +1,158 @@
+"""`discreet evaluate`, as a person would run it."""
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import discreet
+from tests.cli.conftest import example
+from tests.cli.test_account import run
+
+QUICK = ("--set", "rank=2", "--set", "n_steps=2")
+SAVED = ("model", "test.parquet", "--history", "train.parquet")
+
+
+def evaluate(*arguments: str, code: int = 0) -> str:
+    return run("evaluate", *arguments, code=code)
+
+
+def numbers(*arguments: str) -> dict[str, dict[str, Any]]:
+    models: dict[str, dict[str, Any]] = json.loads(evaluate(*arguments, "--json"))["models"]
+    return models
+
+
+def test_the_example_works_when_pasted(work: Path) -> None:
+    assert len(example("evaluate")) < 70
+    text = run(*shlex.split(example("evaluate")))
+    for part in ("owner's eyes", "Tested on 10%", "ALS", "MeanRating", "Popularity", "rmse", "recall@20"):
+        assert part in text
+    table = next(line for line in text.splitlines() if line.startswith("rmse"))
+    assert table.split()[-1] == "-"  # popularity predicts no ratings
+    assert max(len(line) for line in text.splitlines() if "(0." in line) <= 80
+
+
+def test_a_saved_model(work: Path) -> None:
+    wanted = discreet.evaluate(
+        discreet.load("model"),
+        discreet.read("test.parquet"),
+        history=discreet.read("train.parquet"),
+        metrics=["rmse", "recall@20"],
+        relevant=4,
+        buckets=5,
+    )
+    options = ["--metrics", "rmse, recall@20", "--relevant", "4", "--buckets", "5"]
+    found = numbers(*SAVED, *options)["ALS"]
+    assert {name: score["value"] for name, score in found["metrics"].items()} == pytest.approx(dict(wanted))
+    assert (found["metrics"]["rmse"]["low"], found["metrics"]["rmse"]["high"]) == wanted.interval("rmse")
+    assert [bucket["metrics"]["rmse"]["value"] for bucket in found["buckets"]] == [
+        bucket.scores["rmse"].value for bucket in wanted.buckets
+    ]
+    text = evaluate(*SAVED, *options)
+    assert str(wanted) in text
+    assert "owner's eyes" in text
+
+
+def test_csv_and_parquet_are_the_same(work: Path) -> None:
+    assert numbers("model", "test.csv", "--history", "train.csv") == numbers(*SAVED)
+
+
+def test_one_go_is_what_python_gives(work: Path) -> None:
+    train, _, test = discreet.splits.holdout(discreet.read("ratings.csv"), test=0.3, random_state=7)
+    wanted = discreet.evaluate(discreet.ALS(rank=2, n_steps=2).fit(train), test, history=train, metrics=["rmse"])
+    found = numbers("ratings.csv", "--model", "als", *QUICK, "--split", "0.3", "--seed", "7", "--metrics", "rmse")
+    assert found["ALS"]["metrics"]["rmse"]["value"] == pytest.approx(wanted["rmse"])
+    assert set(found) == {"ALS", "MeanRating"}
+
+
+def test_implicit_feedback(work: Path) -> None:
+    found = numbers("ratings.csv", "--model", "als", *QUICK, "--implicit", "--threshold", "4")
+    assert set(found) == {"ALS", "Popularity"}
+    assert set(found["ALS"]["metrics"]) == {"recall@20", "ndcg@100"}
+
+
+def test_a_baseline_by_itself(work: Path) -> None:
+    assert set(numbers("ratings.csv", "--model", "popularity")) == {"Popularity", "MeanRating"}
+    assert "predicts no ratings" in evaluate("ratings.csv", "--model", "popularity", "--metrics", "rmse", code=1)
+
+
+def test_accuracy_has_a_threshold(work: Path) -> None:
+    start = ["ratings.csv", "--model", "mean-rating", "--metrics", "accuracy"]
+    assert 0.5 < numbers(*start, "--threshold", "3")["MeanRating"]["metrics"]["accuracy"]["value"] <= 1
+    assert "(here: --range)" in evaluate(*start, code=1)
+
+
+@pytest.mark.parametrize("arguments", [SAVED, ("ratings.csv", "--model", "als", *QUICK, "--buckets", "3")])
+def test_plots(work: Path, arguments: tuple[str, ...]) -> None:
+    pytest.importorskip("matplotlib")
+    assert "The plot is in p.svg." in evaluate(*arguments, "--plot", "p.svg")
+    assert "<svg" in Path("p.svg").read_text()
+    assert json.loads(evaluate(*arguments, "--plot", "p.png", "--json"))["plot"] == "p.png"
+    assert Path("p.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_buckets_of_the_model_beside_the_table(work: Path) -> None:
+    text = evaluate("ratings.csv", "--model", "als", *QUICK, "--buckets", "3")
+    assert "By popularity of the target, in buckets of equal numbers of items" in text
+    assert text.count("owner's eyes") == 1
+
+
+def test_a_private_model(work: Path, private_model: str) -> None:
+    options = ["--epsilon", "1", "--delta", "1e-6", "--range", "0.5", "5", "--items", "movies.csv"]
+    text = evaluate("ratings.csv", "--model", private_model, *options, "--metrics", "recall@10")
+    assert "NoisyPopularity" in text
+    assert "joint differential privacy with epsilon" in text
+    ledger = discreet.Ledger("sqlite:///l.db", epsilon=2, delta=1e-6)
+    evaluate("ratings.csv", "--model", private_model, *options, "--metrics", "recall@10", "--ledger", "l.db")
+    assert len(ledger.events) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said", "code"),
+    [
+        (["model", "test.csv"], "--history", 2),
+        (["ratings.csv"], "--model: say which", 2),
+        (["ratings.csv", "--model", "als", "--history", "train.csv"], "saved model", 2),
+        (["a", "b", "c", "--model", "als"], "one table and --model", 2),
+        ([*SAVED, "--epsilon", "1"], "saved model", 2),
+        ([*SAVED, "--set", "rank=3"], "saved model", 2),
+        ([*SAVED, "--plot", "x.doc"], "--plot", 2),
+        ([*SAVED, "--plot", "nowhere/x.png"], "can be written", 2),
+        ([*SAVED, "--metrics", "rsme"], "there is no 'rsme'; there are rmse", 1),
+        ([*SAVED, "--metrics", ""], "at least one", 1),
+        ([*SAVED, "--buckets", "0"], "buckets", 1),
+        (["none", "test.csv", "--history", "train.csv"], "no such folder", 1),
+        (["model", "none.csv", "--history", "train.csv"], "none.csv", 1),
+        (["model", "views.csv", "--history", "train.csv"], "--value", 1),
+        (["model", "test.csv", "--history", "few.csv"], "history", 1),
+        (["ratings.csv", "--model", "als", "--split", "2"], "fractions", 1),
+        (["ratings.csv", "--model", "als", "--epsilon", "1"], "ALS is not private: it has no epsilon", 2),
+    ],
+)
+def test_errors_are_one_sentence(work: Path, arguments: list[str], said: str, code: int) -> None:
+    train = pd.read_csv("train.csv")
+    train[["user", "item"]].to_csv("views.csv", index=False)
+    train[train["user"] > 150].to_csv("few.csv", index=False)
+    text = evaluate(*arguments, code=code)
+    assert text.startswith("discreet: ")
+    assert text.count("\n") == 1
+    assert said in text
+
+
+def test_a_plot_needs_its_extra(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert "discreet[plot]" in evaluate(*SAVED, "--plot", "p.png", code=1)
+
+
+def test_a_config_file(work: Path) -> None:
+    Path("e.toml").write_text(
+        'sources = "ratings.csv"\nmodel = "als"\nmetrics = ["rmse", "recall@5"]\nsplit = 0.2\n[set]\nrank = 2\n'
+    )
+    found = numbers("--config", "e.toml")
+    assert set(found["ALS"]["metrics"]) == {"rmse", "recall@5"}
+    assert found == numbers("ratings.csv", "--config", "e.toml", "--set", "rank=2")

@@ -1,0 +1,306 @@
+"""`discreet train`, as a person would run it."""
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import discreet
+from discreet.cli import app, config, models
+from discreet.completion import MODELS
+from tests.cli.conftest import example
+from tests.cli.test_account import run
+
+COMMAND = Path(sys.executable).with_name("discreet")
+QUICK = ("--set", "rank=2", "--set", "n_steps=1")
+
+
+def train(*arguments: str, code: int = 0) -> str:
+    return run("train", *arguments, code=code)
+
+
+def test_the_example_works_when_pasted(work: Path) -> None:
+    assert len(example("train")) < 70  # so that help does not break the line
+    text = run(*shlex.split(example("train")))
+    assert "NOT PRIVATE" in text
+    assert isinstance(discreet.load("model"), discreet.ALS)
+
+
+@pytest.mark.parametrize("name", [*MODELS, "als", "mean-rating", "POPULARITY"])
+def test_every_model_by_any_spelling(work: Path, name: str) -> None:
+    data = json.loads(train("ratings.parquet", "--model", name, "--out", "new/model", "--json"))
+    assert data["model"].lower() == name.lower().replace("-", "")
+    assert (data["private"], data["guarantee"]["holds"]) == (False, False)
+    assert type(discreet.load("new/model")).__name__ == data["model"]
+
+
+def test_the_whole_call(work: Path) -> None:
+    options = ["--items", "movies.csv", "--range", "0.5", "5", "--set", "rank=3", "--set", "solver=cg"]
+    files = ["--statement", "s.html", "--statement", "s.md", "--statement", "s.json"]
+    text = train("ratings.csv", "-m", "als", *options, "-o", "model", *files)
+    for part in ("rank=3", "solver=cg", "50 items, given", "0.5 to 5", "NOT PRIVATE", "s.html, s.md, s.json"):
+        assert part in text
+    assert text.index("rank=3") < text.index("it was trained without noise")
+    model = discreet.load("model")
+    assert model.get_params()["rank"] == 3
+    assert model.recommend({1: 5.0}, n=1).titles is not None
+    assert Path("s.html").read_text().startswith("<!doctype html>")
+    assert Path("s.md").read_text().startswith("# ALS")
+    assert discreet.Statement.parse(Path("s.json").read_text()).digest == model.statement().digest
+
+
+def test_it_is_the_model_that_python_gives(work: Path) -> None:
+    train("ratings.parquet", "--model", "als", *QUICK, "--range", "0.5", "5", "--out", "here")
+    same = discreet.ALS(rank=2, n_steps=1).fit(discreet.read("ratings.parquet", value_range=(0.5, 5)))
+    assert (discreet.load("here").item_factors_ == same.item_factors_).all()
+
+
+def test_no_number_about_people_is_printed(work: Path) -> None:
+    """200 users, 4,000 ratings; only what is declared public may appear."""
+    for options in ([], ["--json"]):
+        text = train("ratings.csv", "--model", "mean-rating", "--out", "model", *options).replace(",", "")
+        assert "200" not in text
+        assert "4000" not in text
+        assert "50 items" not in text  # nobody has declared them
+        assert "3.8" not in text
+
+
+def test_sources(work: Path) -> None:
+    frame = discreet.read("ratings.csv").to_frame("pandas")
+    for name, half in (("a", frame[:2000]), ("b", frame[2000:])):
+        half.rename(columns={"user": "who", "item": "what", "rating": "how"}).to_csv(f"part-{name}.csv", index=False)
+    columns = ["--user", "who", "--item", "what", "--value", "how"]
+    train("part-*.csv", *columns, "--model", "popularity", "--out", "globbed")
+    train("SELECT * FROM 'ratings.csv'", "--model", "popularity", "--out", "selected")
+    import sqlite3
+
+    connection = sqlite3.connect("shop.db")
+    frame.to_sql("ratings", connection, index=False)
+    connection.close()
+    where = ["--connection", "sqlite:///shop.db"]
+    train("SELECT user, item, rating FROM ratings", *where, "--model", "popularity", "--out", "queried")
+    wanted = discreet.Popularity().fit(discreet.read("ratings.csv"))
+    for folder in ("globbed", "selected", "queried"):
+        assert (discreet.load(folder).item_bias_ == wanted.item_bias_).all()
+
+
+def test_a_data_set_by_name(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("discreet.data.datasets.load", lambda name: discreet.read("ratings.csv", items="movies.csv"))
+    train("ml-1m", "--model", "popularity", "--out", "model")
+    assert "leave out --range" in train("1m", "--range", "1", "5", "--model", "als", "--out", "model", code=2)
+
+
+def test_implicit_feedback(work: Path) -> None:
+    train("ratings.csv", "--model", "als", *QUICK, "--implicit", "--threshold", "4", "--out", "model")
+    model = discreet.load("model")
+    assert model.implicit_
+    counted = discreet.read("ratings.csv").to_implicit(4)
+    assert model.popularity_.sum() == len(counted)
+    assert "--implicit too" in train("ratings.csv", "--model", "als", "--threshold", "4", "--out", "model", code=2)
+    discreet.read("ratings.csv").to_frame("pandas")[["user", "item"]].to_csv("views.csv", index=False)
+    told = train("views.csv", "--model", "als", "--implicit", "--threshold", "4", "--out", "model", code=1)
+    assert "no ratings" in told
+
+
+def test_a_model_is_replaced_and_other_folders_are_not(work: Path) -> None:
+    train("ratings.csv", "--model", "popularity", "--out", "model")
+    assert isinstance(discreet.load("model"), discreet.Popularity)
+    Path("photos").mkdir()
+    Path("photos/cat.jpg").touch()
+    for place in ("photos", "movies.csv"):
+        told = train("ratings.csv", "--model", "popularity", "--out", place, code=1)
+        assert told.startswith("discreet: ")
+        assert place in told
+    assert Path("photos/cat.jpg").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said", "code"),
+    [
+        (["--model", "als", "--epsilon", "1"], "ALS is not private: it has no epsilon", 2),
+        (["--model", "als", "--set", "epsilon=1"], "ALS is not private: it has no epsilon", 2),
+        (["--model", "als", "--delta", "1e-6"], "ALS is not private: it has no delta", 2),
+        (["--model", "als", "--ledger", "l.db"], "takes no ledger", 2),
+        (["--model", "als", "--set", "ranks=3"], "no parameter 'ranks'; it has rank, regularization", 2),
+        (["--model", "als", "--set", "rank=many"], "rank needs", 2),
+        (["--model", "als", "--set", "rank"], "name=value", 2),
+        (["--model", "als", "--set", "solver=magic"], "solver", 2),
+        (["--model", "als", "--set", "n_steps=0"], "n_steps", 1),
+        (["--model", "svd"], "there is no 'svd'; there are ALS, MeanRating, Popularity", 2),
+        ([], "--model: say which", 2),
+        (["--model", "als", "--statement", "s.pdf"], ".html or .md or .json", 2),
+        (["--model", "als", "--statement", "nowhere/s.md"], "not a file that can be written", 2),
+        (["--model", "als", "--statement", "model/s.md"], "beside", 2),
+        (["--model", "als", "--items", "movies.csv", "--observed-items-are-public"], "one of them", 2),
+        (["--model", "als", "--range", "2", "5"], "(here: --range, --on-invalid)", 1),
+        (["--model", "als", "--user", "nobody"], "nobody", 1),
+        (["--model", "als", "--connection", "sqlite:///none.db"], "there is no file 'none.db'", 1),
+    ],
+)
+def test_errors_are_one_sentence(work: Path, arguments: list[str], said: str, code: int) -> None:
+    before = discreet.load("model").statement().digest
+    text = train("ratings.csv", "--out", "model", *arguments, code=code)
+    assert text.startswith("discreet: ")
+    assert text.count("\n") == 1
+    assert said in text
+    assert discreet.load("model").statement().digest == before
+
+
+def test_what_is_not_there(work: Path) -> None:
+    for source in ("none.csv", "lastfm", "SELECT * FROM 'none.csv'", "none-*.parquet"):
+        assert train(source, "--model", "als", "--out", "model", code=1).startswith("discreet: ")
+    assert train("--out", "model", code=2)
+    assert train("ratings.csv", "--model", "als", code=2)
+
+
+def test_parameters_have_the_types_of_the_constructor() -> None:
+    settings = ["rank=7", "regularization=3", "biases=false", "random_state=none", "dtype=float64", "n_jobs=2"]
+    made = models.make(discreet.ALS, settings, None, None).get_params()
+    assert [made[name.partition("=")[0]] for name in settings] == [7, 3.0, False, None, "float64", 2]
+    assert type(made["regularization"]) is float
+
+
+class Odd(discreet.Popularity):
+    """Parameters of every kind."""
+
+    def __init__(
+        self, *, pair: tuple[float, float] = (0.0, 1.0), words: list[str] | None = None, any_one=None, n_jobs: int = 1
+    ) -> None:
+        self.pair, self.words, self.any_one, self.n_jobs = pair, words, any_one, n_jobs
+
+
+def test_parameters_of_other_types() -> None:
+    made = models.make(Odd, ["pair=(1, 2.5)", "words=a, b", 'any_one={"a": 1}'], None, None)
+    assert (made.pair, made.words, made.any_one) == ((1.0, 2.5), ["a", "b"], {"a": 1})  # type: ignore[attr-defined]
+    assert models.make(Odd, ["any_one=text"], None, None).any_one == "text"  # type: ignore[attr-defined]
+    with pytest.raises(models.Misuse, match="a list"):
+        models.make(Odd, ["pair=a,b"], None, None)
+
+
+# -- private models, of which there will be more
+
+
+def test_a_private_model(work: Path, private_model: str) -> None:
+    options = ["--items", "movies.csv", "--range", "0.5", "5", "--epsilon", "1", "--delta", "1e-6"]
+    text = train("ratings.csv", "--model", private_model, *options, "--out", "model", "--statement", "s.md")
+    assert "NOT PRIVATE" not in text
+    assert text.index("costs epsilon = 1") < text.index("joint differential privacy")
+    assert "200" not in text.replace(",", "")
+    assert "item popularity" in Path("s.md").read_text()
+    assert discreet.load("model").guarantee_.epsilon <= 1
+    data = json.loads(train("ratings.csv", "-m", private_model, *options, "-o", "model", "--json"))
+    assert data["private"]
+    assert data["guarantee"]["epsilon"] <= 1
+    assert "costs epsilon" in data["plan"]
+
+
+def test_what_a_private_model_needs(work: Path, private_model: str) -> None:
+    start = ["ratings.csv", "--model", private_model, "--out", "model"]
+    assert "give --epsilon and --delta" in train(*start, code=2)
+    start += ["--epsilon", "1", "--delta", "1e-6"]
+    assert "--items, --observed-items-are-public" in train(*start, code=1)
+    start += ["--observed-items-are-public"]
+    assert "(here: --range)" in train(*start, code=1)
+    train(*start, "--range", "0.5", "5")
+    assert "or train a private model: NoisyPopularity" in train(
+        "ratings.csv", "--model", "als", "--epsilon", "1", "--out", "model", code=2
+    )
+
+
+def test_a_ledger(work: Path, private_model: str) -> None:
+    options = ["--items", "movies.csv", "--range", "0.5", "5", "--epsilon", "1", "--delta", "1e-6", "--out", "model"]
+    start = ["ratings.csv", "--model", private_model, *options]
+    assert "discreet.Ledger('sqlite:///ledger.db', epsilon=3" in train(*start, "--ledger", "ledger.db", code=1)
+    assert not Path("ledger.db").exists()
+    ledger = discreet.Ledger("sqlite:///ledger.db", epsilon=1.2, delta=1e-6)
+    assert "item popularity" in train(*start, "--ledger", "ledger.db")
+    assert len(ledger.events) == 1
+    told = train(*start, "--ledger", "sqlite:///ledger.db", code=1)
+    assert "DOES NOT FIT" in told
+    assert "nothing was spent" in told
+    assert "no ledger called" in train(*start, "--ledger", "ledger.db", "--ledger-name", "other", code=1)
+
+
+# -- a file instead of flags
+
+
+def test_a_config_file(work: Path) -> None:
+    Path("train.toml").write_text(
+        'source = "ratings.csv"\nmodel = "als"\nout = "from-file"\nrange = [0.5, 5]\nitems = "movies.csv"\n'
+        'json = true\nobserved_items_are_public = false\nstatement = "s.md"\n[set]\nrank = 3\nbiases = true\n'
+    )
+    data = json.loads(train("--config", "train.toml"))
+    assert (data["out"], data["parameters"]["rank"], data["statement"]) == ("from-file", 3, ["s.md"])
+    assert data["public_inputs"]["value_range"] == "0.5 to 5"
+    data = json.loads(train("--config", "train.toml", "--out", "flag", "--set", "rank=2"))
+    assert (data["out"], data["parameters"]["rank"], data["parameters"]["biases"]) == ("flag", 2, True)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('modle = "als"', "'modle', which is no option; there are source, out, model, set, items, range"),
+        ("model =", "not TOML"),
+        ("config = 'other.toml'", "no option"),
+    ],
+)
+def test_a_config_file_with_a_mistake(work: Path, content: str, said: str) -> None:
+    Path("train.toml").write_text(content)
+    assert said in train("--config", "train.toml", code=2)
+
+
+def test_a_config_file_that_cannot_be_read(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "none.toml" in train("--config", "none.toml", code=1)
+    Path("train.toml").write_bytes(b"\xff\xfe")
+    assert "not TOML" in train("--config", "train.toml", code=2)
+    Path("train.toml").write_text("rang = 3")
+    monkeypatch.setattr(config, "find_spec", lambda name: None)
+    assert "pip install tomli" in train("--config", "train.toml", code=2)
+
+
+# -- the page about all this
+
+
+def test_the_commands_of_the_page_work(work: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "guide" / "command.md").read_text(encoding="utf-8")
+    for name, content in re.findall(r"`(\w+\.toml)`[^`]*```toml\n(.*?)```", page, flags=re.S):
+        Path(name).write_text(content)
+    blocks = "".join(re.findall(r"```console\n(.*?)```", page, flags=re.S)).replace("\\\n", " ")
+    commands = re.findall(r"^\$ discreet (.*)$", blocks, flags=re.M)
+    assert len(commands) > 8
+    for command in commands:
+        run(*shlex.split(command))
+
+
+# -- the installed command
+
+
+@pytest.mark.skipif(not COMMAND.exists(), reason="the command is not installed beside this Python")
+def test_the_installed_command(work: Path) -> None:
+    def call(*arguments: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run([COMMAND, *arguments], capture_output=True, text=True, check=False)
+
+    shutil.rmtree("model")
+    done = call("train", "ratings.csv", "--model", "als", *QUICK, "--out", "model")
+    assert (done.returncode, done.stderr) == (0, "")  # quiet in a pipe
+    assert "NOT PRIVATE" in done.stdout
+    wrong = call("train", "ratings.csv", "--model", "als", "--epsilon", "1", "--out", "model")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert wrong.stderr.startswith("discreet: ALS is not private: it has no epsilon")
+    found = call("recommend", "model", "--history", "1=5,2=4", "--json")
+    assert found.returncode == 0
+    assert len(json.loads(found.stdout)["recommendations"]) == 10
+    tested = call("evaluate", "model", "test.csv", "--history", "train.csv", "--json")
+    assert json.loads(tested.stdout)["models"]["ALS"]["metrics"]["rmse"]["value"] > 0
+
+
+def test_json_is_all_there_is_on_standard_output(work: Path) -> None:
+    result = CliRunner().invoke(app, ["train", "ratings.csv", "--model", "als", *QUICK, "--out", "model", "--json"])
+    json.loads(result.stdout)
+    assert result.stderr == ""
