@@ -74,6 +74,13 @@ def test_implicit_feedback(work: Path) -> None:
     assert set(found["ALS"]["metrics"]) == {"recall@20", "ndcg@100"}
 
 
+def test_a_saved_model_without_ratings_on_a_table_with_them(work: Path) -> None:
+    run("train", "train.csv", "--model", "als", *QUICK, "--implicit", "--out", "implicit")
+    start = ["implicit", "test.csv", "--history", "train.csv"]
+    assert set(numbers(*start)["ALS"]["metrics"]) == {"recall@20", "ndcg@100"}
+    assert "predicts no ratings" in evaluate(*start, "--metrics", "rmse", code=1)
+
+
 def test_a_baseline_by_itself(work: Path) -> None:
     assert set(numbers("ratings.csv", "--model", "popularity")) == {"Popularity", "MeanRating"}
     assert "predicts no ratings" in evaluate("ratings.csv", "--model", "popularity", "--metrics", "rmse", code=1)
@@ -123,6 +130,7 @@ def test_a_private_model(work: Path, private_model: str) -> None:
         ([*SAVED, "--plot", "nowhere/x.png"], "can be written", 2),
         ([*SAVED, "--metrics", "rsme"], "there is no 'rsme'; there are rmse", 1),
         ([*SAVED, "--metrics", ""], "at least one", 1),
+        (["ratings.csv", "--model", "als", "--metrics", ""], "at least one", 1),
         ([*SAVED, "--buckets", "0"], "buckets", 1),
         (["none", "test.csv", "--history", "train.csv"], "no such folder", 1),
         (["model", "none.csv", "--history", "train.csv"], "none.csv", 1),

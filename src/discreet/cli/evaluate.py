@@ -21,7 +21,7 @@ Read = Callable[[str], "Interactions"]
 Results = dict[str, "Evaluation"]
 
 BASELINES = ("MeanRating", "Popularity")
-EXPLICIT = ["rmse", "mae", "recall@20"]
+EXPLICIT, IMPLICIT = ["rmse", "mae", "recall@20"], ["recall@20", "ndcg@100"]
 
 
 def evaluate(
@@ -147,7 +147,14 @@ def _saved(folder: Path, read: Read, paths: tuple[str, str], options: dict[str, 
     test, history = (
         tables.for_model(model, read(path), name) for path, name in zip(paths, ("test", "history"), strict=True)
     )
-    return {type(model).__name__: compute(model, test, history=history, buckets=buckets, **options)}
+    if options["metrics"] is None and model.implicit_:  # also where the test has ratings
+        options = {**options, "metrics": IMPLICIT}
+    asked = _fitting(model, test, options["metrics"])
+    if asked == [] and options["metrics"]:
+        raise _no_ratings(model)
+    return {
+        type(model).__name__: compute(model, test, history=history, buckets=buckets, **{**options, "metrics": asked})
+    }
 
 
 def _tried(
@@ -170,14 +177,16 @@ def _tried(
         chosen = contender is model
         contender.fit(train, ledger=ledger if chosen else None)
         asked = _fitting(contender, ratings, options["metrics"])
-        if asked == [] and chosen:
-            raise DataError(
-                f"metrics: {type(model).__name__} predicts no ratings; ask for lists, recall@20 for instance"
-            )
-        if asked != []:
+        if asked == [] and options["metrics"] and chosen:
+            raise _no_ratings(model)
+        if asked != [] or chosen:
             given = {**options, "metrics": asked, "buckets": buckets if chosen else None}
             results[type(contender).__name__] = compute(contender, test, history=train, **given)
     return results
+
+
+def _no_ratings(model: "Model") -> DataError:
+    return DataError(f"metrics: {type(model).__name__} predicts no ratings here; ask for lists, recall@20 for instance")
 
 
 def _baselines(model: "Model", ratings: "Interactions") -> list["Model"]:
