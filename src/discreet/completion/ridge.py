@@ -78,9 +78,10 @@ class Ridge:
         *,
         solver: Solver = "exact",
         start: tuple[Array, Array] | None = None,
+        residuals: Array | None = None,
         n_jobs: int | None = 1,
     ) -> tuple[Array, Array]:
-        """The offsets (rows,) and vectors (rows, k) of a table's rows."""
+        """The offsets (rows,) and vectors (rows, k) of a table's rows; into `residuals`, what they leave unexplained."""
         kind = self.columns.dtype
         targets = values.astype(kind) - self.base[indices].astype(kind)
         columns, gram = self._prepared
@@ -91,7 +92,7 @@ class Ridge:
         if start is not None:
             begin = np.column_stack([start[0] / unit, start[1]]) if has_offset else start[1]
         rows = Rows(indptr, indices, targets, columns, scale, gram, first)
-        z = solve_rows(rows, solver=solver, start=begin, n_jobs=n_jobs)
+        z = solve_rows(rows, solver=solver, start=begin, residuals=residuals, n_jobs=n_jobs)
         return (z[:, 0] * unit, z[:, 1:]) if has_offset else (np.zeros(len(z), kind), z)
 
     def fold_in(self, histories: Interactions, n_jobs: int | None) -> tuple[Array, Array]:

@@ -43,7 +43,8 @@ def padded_lengths(counts: Array) -> Array:
     is solved beside it, and to the same bits.
     """
     step = 1 << np.maximum(np.frexp(np.maximum(counts, 1))[1] - 5, 0).astype(np.int64)
-    return -(-counts // step) * step
+    lengths: Array = -(-counts // step) * step
+    return lengths
 
 
 def blocks(indptr: Array, n_columns: int, itemsize: int) -> Iterator[Block]:
@@ -122,7 +123,13 @@ class Rows:
 
 
 def solve_rows(
-    rows: Rows, *, solver: Solver = "exact", start: Array | None = None, cg_steps: int = 3, n_jobs: int | None = 1
+    rows: Rows,
+    *,
+    solver: Solver = "exact",
+    start: Array | None = None,
+    cg_steps: int = 3,
+    residuals: Array | None = None,
+    n_jobs: int | None = 1,
 ) -> Array:
     """Solve every row's regression; a row without targets gets zeros.
 
@@ -131,11 +138,14 @@ def solve_rows(
         solver: "exact" (Cholesky), or "cg": `cg_steps` steps of conjugate gradients from `start`.
         start: Vectors for conjugate gradients to start from; by default zeros.
         cg_steps: How many steps.
+        residuals: Where to put t - X z, aligned with the targets, if it is wanted.
         n_jobs: Threads, in scikit-learn's meaning.
     """
     k = rows.columns.shape[1]
     z = np.zeros((len(rows.indptr) - 1, k), rows.targets.dtype)
     if k == 0:
+        if residuals is not None:
+            residuals[:] = rows.targets
         return z
     if start is not None:
         known = np.diff(rows.indptr) > 0
@@ -149,10 +159,22 @@ def solve_rows(
         else:
             solved = _primal(rows, block)
         z[block.rows] = rows.arrays.get(solved)
+        if residuals is not None:
+            _put_residuals(rows, block, solved, residuals)
 
     for _ in over_blocks(work, blocks(rows.indptr, k, z.itemsize), n_jobs):
         pass
     return z
+
+
+def _put_residuals(rows: Rows, block: Block, z: Any, out: Array) -> None:
+    for first in range(0, block.length, LONGEST):
+        last = min(block.length, first + LONGEST)
+        X, t = rows.gather(block, first, last)
+        left = rows.arrays.get(t - (X @ z[:, :, None])[:, :, 0])
+        place = np.arange(first, last)
+        there = place < block.counts[:, None]
+        out[(block.starts[:, None] + place)[there]] = left[there]
 
 
 def _primal(rows: Rows, block: Block) -> Any:

@@ -131,8 +131,9 @@ class _Training:
         self.by_user = (ratings.indptr, ratings.indices, ratings.values.astype(self.kind) - mean)
         self.by_item = (columns.indptr, columns.indices, columns.values.astype(self.kind) - mean)
         usual = IMPLICIT if ratings.implicit else EXPLICIT
-        given = (model.rank, model.regularization, model.global_penalty)
-        rank, self.scale, self.global_penalty = (u if g is None else g for u, g in zip(usual, given, strict=True))
+        rank = usual[0] if model.rank is None else model.rank
+        self.scale = usual[1] if model.regularization is None else model.regularization
+        self.global_penalty = usual[2] if model.global_penalty is None else model.global_penalty
         self.user_penalty = _penalty(self.scale, model.user_exponent, np.diff(ratings.indptr))
         self.item_penalty = _penalty(self.scale, model.item_exponent, np.diff(columns.indptr))
         rng = np.random.default_rng(model.random_state)

@@ -1,0 +1,48 @@
+"""Directions of taste from one noisy second-moment matrix: post-processing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh
+
+from discreet.completion.als.items import Weights
+from discreet.completion.als.settings import LEAST_EIGENVALUE
+from discreet.completion.private import Noisy
+
+Array = NDArray[Any]
+
+
+def leading(matrix: Array, edge: float, n: int, skip: int) -> tuple[Array, Array]:
+    """Eigenvalues above the noise's edge, shrunk as noise of that edge inflates them, and their eigenvectors."""
+    m = len(matrix)
+    values, vectors = eigh(matrix, subset_by_index=[max(m - n - skip, 0), m - 1])
+    values, vectors = values[::-1][skip:], vectors[:, ::-1][:, skip:]
+    kept = values > LEAST_EIGENVALUE * edge
+    values = values[kept]
+    return (values + np.sqrt(values**2 - edge**2)) / 2, vectors[:, kept]
+
+
+def of_co_occurrences(release: Noisy, frequent: Array, weights: Weights, n: int) -> Array:
+    """Item columns (items, directions): what is liked together. The first direction is popularity, and left out."""
+    c = weights.sums[frequent]
+    damped = c / (c + 0.4 * weights.sums.mean())
+    edge = release.std * float(np.sqrt(2 * (damped**4).sum()))
+    values, vectors = leading(damped[:, None] * release.values * damped, edge, n, skip=1)
+    expected = damped * c / np.sqrt(max(weights.n_users, 1.0))
+    columns = np.zeros((len(weights.sums), len(values)))
+    wiener = expected / (expected**2 + 0.05 * np.mean(expected**2))
+    columns[frequent] = vectors * np.sqrt(values) * wiener[:, None]
+    return columns
+
+
+def of_residuals(release: Noisy, frequent: Array, weights: Weights, n: int) -> Array:
+    """Item columns: what users rate higher, or lower, together than their biases say."""
+    edge = release.std * float(np.sqrt(2 * len(frequent)))
+    values, vectors = leading(release.values, edge, n, skip=0)
+    c = weights.sums[frequent]
+    columns = np.zeros((len(weights.sums), len(values)))
+    columns[frequent] = vectors * np.sqrt(values) / np.sqrt(c / c.mean())[:, None]
+    return columns

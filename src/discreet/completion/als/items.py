@@ -1,0 +1,150 @@
+"""The public side of DPALS: what is known of the items, and how surely, from releases alone.
+
+Everything here is computed from noisy sums; nothing here sees a user.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr
+
+from discreet.completion.als.settings import BIAS_SPREAD, COLUMN, NOISE, SLOPE_BIAS, SLOPE_POPULARITY
+from discreet.completion.private import Noisy
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Weights:
+    """How often items occur, in users' weights.
+
+    Attributes:
+        a: What a user weighs an item by, before her weights are scaled to length 1.
+        sums: c_j, the sum of all users' weights of item j, estimated.
+        variance: Of that estimate.
+        n_users: About how many users there are.
+        log_popularity: Of items, with mean 0 and variance 1 over interactions.
+    """
+
+    a: Array
+    sums: Array
+    variance: Array
+    n_users: float
+    log_popularity: Array
+
+    @classmethod
+    def of(cls, a: Array, popularity: Noisy, weights: Noisy, n_users: float) -> Weights:
+        """Combine what both releases say about how often an item occurs, and that it cannot be less than never."""
+        positive = np.maximum(popularity.values, 0)
+        scale = max(float(np.maximum(weights.values, 0).sum()), 1e-9) / max(float((positive * a).sum()), 1e-9)
+        other = scale * popularity.values * a
+        spread = (popularity.std * a * scale) ** 2 + (0.15 * other) ** 2
+        variance = 1 / (1 / weights.std**2 + 1 / spread)
+        mean = variance * (weights.values / weights.std**2 + other / spread)
+        typical = max(float(np.abs(mean).mean()), 1e-9)
+        sums = _positive_part(mean - variance / (2 * typical), variance)  # most items are rarer than the mean
+        log = np.log(sums / a)
+        log = log - np.average(log, weights=sums)
+        log /= max(float(np.sqrt(np.average(log**2, weights=sums))), 1e-9)
+        return cls(a, sums, variance, n_users, np.maximum(log, -3))
+
+    @property
+    def mean_weight(self) -> float:
+        """A typical weight: the sum of squares is 1 for each user."""
+        return self.n_users / float(self.sums.sum())
+
+
+def _positive_part(mean: Array, variance: Array) -> Array:
+    """The mean of a normal law, given that it is positive."""
+    std = np.sqrt(variance)
+    at = mean / std
+    ratio = np.exp(-(at**2) / 2 - 0.5 * np.log(2 * np.pi) - log_ndtr(at))
+    return np.asarray(np.maximum(mean + std * ratio, 1e-3 * std))
+
+
+@dataclass(frozen=True)
+class Items:
+    """A Gaussian law for each item's bias and factors: theta_j = (b_j, v_j), its mean and its covariance.
+
+    Attributes:
+        mean: (items, 1 + columns).
+        covariance: (items, 1 + columns, 1 + columns).
+    """
+
+    mean: Array
+    covariance: Array
+
+    @property
+    def bias(self) -> Array:
+        """b_j."""
+        return self.mean[:, 0]
+
+    @property
+    def factors(self) -> Array:
+        """v_j."""
+        return self.mean[:, 1:]
+
+    @classmethod
+    def from_bias(cls, release: Noisy, weights: Weights) -> Items:
+        """Item biases from the noisy sums s_j of weighted, centred ratings: s_j = c_j b_j + noise.
+
+        Before, b_j is about beta_0 + beta_1 log popularity, with betas fitted to the same sums.
+        """
+        c = weights.sums
+        noise = release.std**2 + NOISE**2 * weights.mean_weight * c + 0.09 * weights.variance
+        design = np.stack([np.ones(len(c)), weights.log_popularity], axis=1) * c[:, None]
+        beta = np.linalg.lstsq(design / np.sqrt(noise)[:, None], release.values / np.sqrt(noise), rcond=None)[0]
+        before = design @ beta / c
+        gain = c * BIAS_SPREAD**2 / (c**2 * BIAS_SPREAD**2 + noise)
+        mean = before + gain * (release.values - c * before)
+        return cls(mean[:, None], (BIAS_SPREAD**2 * (1 - gain * c))[:, None, None])
+
+    def with_column(self, column: Array, variance: Array | float) -> Items:
+        """One more factor, known with some variance."""
+        m, k = self.mean.shape
+        covariance = np.zeros((m, k + 1, k + 1))
+        covariance[:, :k, :k] = self.covariance
+        covariance[:, k, k] = variance
+        return Items(np.column_stack([self.mean, column]), covariance)
+
+    def with_slopes(self, weights: Weights) -> Items:
+        """Two columns on which users differ: how much they follow the common taste, and how much the popular."""
+        centred = self.bias - np.average(self.bias, weights=weights.sums)
+        size = NOISE / np.sqrt(SLOPE_BIAS)
+        spread = 0.06**2 + self.covariance[:, 0, 0] * size**2
+        sloped = self.with_column(centred * size, spread)
+        return sloped.with_column(weights.log_popularity * NOISE / np.sqrt(SLOPE_POPULARITY), 0.1**2)
+
+    def with_directions(self, columns: Array, weights: Weights) -> Items:
+        """Columns of directions, scaled to unit variance over interactions and then to users' coefficients."""
+        items = self
+        for column in columns.T:
+            size = np.sqrt(np.average(column**2, weights=weights.sums))
+            if size > 0:
+                items = items.with_column(column / size * NOISE / np.sqrt(COLUMN), 0.11**2)
+        return items
+
+    def updated(self, step: Noisy, gram: Noisy, weights: Weights, bias_weight: float, clip: float) -> Items:
+        """What an item step's noisy sums B_j add to what is known: a Kalman update.
+
+        B_j = sum over users of om w e (bias_weight, u), where the residual e is (1, u) . (theta_j - its mean now) plus
+        noise. So B_j = H_j (theta_j - mean) + noise, where H_j is about c_j / (sum of c) times the shared Gram matrix
+        of all users' (bias_weight, u).
+        """
+        c = weights.sums
+        k = gram.values.shape[0]
+        values, vectors = np.linalg.eigh(gram.values)
+        K = (vectors * np.maximum(values, 1e-3 * max(values[-1], 1e-12))) @ vectors.T / c.sum()
+        undo = np.ones(k)
+        undo[0] = 1 / bias_weight
+        H = 1.5 * c[:, None, None] * (K * undo)
+        R = 2 * NOISE**2 * weights.mean_weight * clip * c[:, None, None] * K + step.std**2 * np.eye(k)
+        HP = H @ self.covariance
+        gain = np.linalg.solve(HP @ H.swapaxes(1, 2) + R, HP).swapaxes(1, 2)
+        mean = self.mean + (gain @ step.values[:, :, None])[:, :, 0]
+        covariance = self.covariance - gain @ HP
+        return replace(self, mean=mean, covariance=(covariance + covariance.swapaxes(1, 2)) / 2)

@@ -1,0 +1,223 @@
+"""DPALS: private alternating least squares, the flagship."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.completion.als import directions
+from discreet.completion.als.items import Items, Weights
+from discreet.completion.als.settings import (
+    BIAS,
+    GRAM,
+    POPULARITY,
+    SECOND_MOMENT,
+    STEP,
+    USER_BIAS,
+    USERS,
+    WEIGHTS,
+    Settings,
+    settings,
+)
+from discreet.completion.private import Door, Part, PrivateModel, parts
+from discreet.completion.ridge import Penalty, Ridge
+from discreet.data.interactions import Interactions
+from discreet.data.progress import Bar
+from discreet.errors import DataError
+from discreet.numbers import positive, probability, whole
+from discreet.privacy import Plan
+from discreet.privacy.guarantee import Adjacency
+
+Array = NDArray[Any]
+
+GRAM_CLIP = 20.0  # times the clip of an item step
+
+
+class DPALS(PrivateModel):
+    """Private alternating least squares for ratings: user-level joint differential privacy."""
+
+    _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "item_variance_")
+    _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "unit_")
+
+    item_variance_: Array
+    unit_: float
+
+    def __init__(
+        self,
+        *,
+        epsilon: float,
+        delta: float,
+        n_steps: int | None = None,
+        n_users_hint: int | None = None,
+        adjacency: Adjacency = "add-remove",
+        n_jobs: int | None = -1,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.n_steps = n_steps
+        self.n_users_hint = n_users_hint
+        self.adjacency = adjacency
+        self.n_jobs = n_jobs
+
+    def _check_parameters(self) -> None:
+        positive("epsilon", self.epsilon)
+        probability("delta", self.delta)
+        for name in ("n_steps", "n_users_hint"):
+            if getattr(self, name) is not None:
+                whole(name, getattr(self, name), 1)
+
+    def _settings(self, n_items: int) -> Settings:
+        return settings(self._mu(), n_items, self.n_users_hint, self.n_steps)
+
+    def plan(self, n_items: int) -> Plan:
+        """What a fit would release, and what each release costs; needs no data, only the size of the catalogue."""
+        self._check_parameters()
+        return self._settings(whole("n_items", n_items, 1)).plan(self._mu())
+
+    def _learn_privately(self, door: Door, ratings: Interactions) -> dict[str, Any]:
+        if ratings.implicit:
+            raise DataError("ratings: DPALS learns from ratings; for implicit feedback use discreet.DPSVD")
+        assert ratings.value_range is not None
+        low, high = ratings.value_range
+        unit = (high - low) / 4
+        values = (ratings.values.astype(np.float64) - (low + high) / 2) / unit
+        training = _Training(door, self._settings(ratings.n_items), ratings, values)
+        items, weights, mean = training.run()
+        return {
+            "item_factors_": items.factors * unit,
+            "item_bias_": items.bias * unit,
+            "item_variance_": np.diagonal(items.covariance, axis1=1, axis2=2) * unit**2,
+            "popularity_": weights.sums / weights.a,
+            "value_range_": (low, high),
+            "implicit_": False,
+            "global_mean_": float((low + high) / 2 + unit * mean),
+            "unit_": float(unit),
+        }
+
+    def _ridge(self) -> Ridge:
+        return Ridge(
+            self.item_factors_, self.item_bias_ + self.global_mean_, Penalty(self.unit_**2), offset_penalty=USER_BIAS
+        )
+
+
+@dataclass
+class _Training:
+    """One fit. Methods with a `part` are the private side: one user's own data and what is public."""
+
+    door: Door
+    settings: Settings
+    ratings: Interactions
+    values: Array
+
+    def _parts(self) -> Any:
+        return parts(self.ratings, self.values)
+
+    def run(self) -> tuple[Items, Weights, float]:
+        """All releases, in the order of the plan."""
+        s, m = self.settings, self.ratings.n_items
+        with Bar("DPALS", s.n_steps + 2, "steps") as bar:
+            mean, weights = self._start()
+            items = Items.from_bias(self._bias(mean, weights), weights).with_slopes(weights)
+            bar.advance(1)
+            if s.looks_for_directions:
+                items = self._with_directions(items, weights, mean)
+            bar.advance(1)
+            for _ in range(s.n_steps):
+                local = _Local(items, weights, mean, s)
+                k = items.mean.shape[1]
+                gram = self.door.second_moment(GRAM, self._parts(), local.gram_rows, k, bound=GRAM_CLIP * s.step_clip)
+                step = self.door.outer(STEP, self._parts(), local.step, (m, k), bound=s.step_clip)
+                items = items.updated(step, gram, weights, s.bias_weight, s.step_clip)
+                bar.advance(1)
+        return items, weights, mean
+
+    def _start(self) -> tuple[float, Weights]:
+        """Roughly how many users there are, their mean rating, and how often items occur."""
+        m, s = self.ratings.n_items, self.settings
+        users = self.door.rows(USERS, self._parts(), _own_mean, 2, bound=np.sqrt(2.0), aligned=False)
+        n_users = max(float(users.values[0]), 10.0)
+        mean = float(np.clip(2 * users.values[1] / n_users, -2, 2))
+        popularity = self.door.vector(POPULARITY, self._parts(), _equal_weights, m, bound=1.0, aligned=True)
+        a = np.maximum(popularity.values, 0.7 + popularity.std) ** -s.exponent
+        sums = self.door.vector(WEIGHTS, self._parts(), lambda part: own_weights(part, a), m, bound=1.0, aligned=True)
+        return mean, Weights.of(a, popularity, sums, n_users)
+
+    def _bias(self, mean: float, weights: Weights) -> Any:
+        def entries(part: Part) -> Array:
+            own = (part.row_sums(part.values) + USER_BIAS * mean) / (part.counts + USER_BIAS)
+            return own_weights(part, weights.a) * (part.values - own[part.owners()])
+
+        clip = self.settings.bias_clip
+        return self.door.vector(BIAS, self._parts(), entries, self.ratings.n_items, bound=clip, aligned=False)
+
+    def _with_directions(self, items: Items, weights: Weights, mean: float) -> Items:
+        s = self.settings
+        frequent = np.sort(np.argsort(-weights.sums, kind="stable")[: s.n_frequent])
+        place = np.full(self.ratings.n_items, -1)
+        place[frequent] = np.arange(len(frequent))
+        local = _Local(items, weights, mean, s)
+
+        def rows(part: Part) -> Array:
+            entries = local.step(part)[0] if s.residual else own_weights(part, weights.a)
+            dense = np.zeros((len(part.indptr) - 1, len(frequent)))
+            at = place[part.indices]
+            dense[part.owners()[at >= 0], at[at >= 0]] = entries[at >= 0]
+            return dense
+
+        bound = 0.64 if s.residual else 1.0
+        release = self.door.second_moment(SECOND_MOMENT, self._parts(), rows, len(frequent), bound=bound, hollow=True)
+        find = directions.of_residuals if s.residual else directions.of_co_occurrences
+        return items.with_directions(find(release, frequent, weights, s.n_directions), weights)
+
+
+def _own_mean(part: Part) -> Array:
+    """One, and half the user's mean rating, which is between -1 and 1."""
+    means = part.row_sums(part.values) / np.maximum(part.counts, 1)
+    return np.column_stack([np.ones(len(means)), means / 2])
+
+
+def _equal_weights(part: Part) -> Array:
+    return (1 / np.sqrt(np.maximum(part.counts, 1)))[part.owners()]
+
+
+def own_weights(part: Part, a: Array) -> Array:
+    """A user's weights of her items, a_j scaled to length 1."""
+    chosen = a[part.indices]
+    lengths = np.sqrt(part.row_sums(chosen**2))
+    return chosen / lengths[part.owners()]
+
+
+@dataclass(frozen=True)
+class _Local:
+    """The local side of an item step: a user folds herself in, and says what the public model leaves unexplained."""
+
+    items: Items
+    weights: Weights
+    mean: float
+    settings: Settings
+
+    def _solve(self, part: Part) -> tuple[Array, Array, Array]:
+        """Users' (bias_weight, u), residuals, and the weights of their items."""
+        ridge = Ridge(self.items.factors, self.items.bias + self.mean, Penalty(1.0), offset_penalty=USER_BIAS)
+        residuals = np.zeros(len(part.indices))
+        _, vectors = ridge.solve(part.indptr, part.indices, part.values, residuals=residuals)
+        directions_ = np.column_stack([np.full(len(vectors), self.settings.bias_weight), vectors])
+        return directions_, residuals, own_weights(part, self.weights.a)
+
+    def step(self, part: Part) -> tuple[Array, Array]:
+        """The x and a of the user's contribution x a^T, a of length 1."""
+        vectors, residuals, weights = self._solve(part)
+        lengths = np.sqrt((vectors**2).sum(axis=1))
+        return weights * residuals * lengths[part.owners()], vectors / lengths[:, None]
+
+    def gram_rows(self, part: Part) -> Array:
+        """Rows whose outer product is the user's weight in the shared Gram matrix, times a a^T."""
+        vectors, residuals, weights = self._solve(part)
+        lengths = np.sqrt((vectors**2).sum(axis=1))
+        size = np.sqrt(part.row_sums((weights * residuals) ** 2)) * lengths
+        shrink = np.minimum(1, self.settings.step_clip / np.maximum(size, 1e-12))
+        rows: Array = vectors * np.sqrt(shrink * part.row_sums(weights))[:, None]
+        return rows

@@ -1,0 +1,93 @@
+"""The constants of DPALS, from public inputs alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from discreet.privacy import Plan
+
+# Ratings are mapped to [-2, 2] inside, so that these numbers mean the same for every range of values. They were set on
+# MovieLens 1M, Jester and generated data; benchmarks/dpals.py measures what they give.
+NOISE = 0.9  # standard deviation of a rating about a good prediction
+USER_BIAS = 5.5  # weight of a user's offset, squared: NOISE^2 / its variance
+BIAS_SPREAD = 0.4  # standard deviation of item biases about what popularity foretells
+SLOPE_BIAS, SLOPE_POPULARITY, COLUMN = 2.5, 25.0, 200.0  # NOISE^2 / variance of users' coefficients
+LEAST_EIGENVALUE = 1.05  # of the noise's largest, for a direction to be kept
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How DPALS spends a budget, and how much it trusts what.
+
+    Attributes:
+        shares: Label -> share of mu^2, or (share, count).
+        n_steps: Item steps.
+        exponent: Users weigh their items by popularity^-exponent.
+        bias_clip: Bound of a user's contribution to the item biases.
+        step_clip: Bound of a user's contribution to an item step.
+        bias_weight: How strongly an item step looks at biases, against factors.
+        n_directions: How many directions are looked for in the co-occurrences (or residuals).
+        n_frequent: Among how many items.
+        residual: Whether the directions are those of residuals, not of co-occurrences.
+    """
+
+    shares: dict[str, float | tuple[float, int]]
+    n_steps: int
+    exponent: float = 0.3
+    bias_clip: float = 0.9
+    step_clip: float = 0.3
+    bias_weight: float = 0.6
+    n_directions: int = 6
+    n_frequent: int = 1500
+    residual: bool = False
+
+    @property
+    def looks_for_directions(self) -> bool:
+        """Whether a second moment is released."""
+        return SECOND_MOMENT in self.shares
+
+    def plan(self, mu: float) -> Plan:
+        """The releases, with their costs."""
+        return Plan.gaussian(mu, self.shares)
+
+
+USERS, POPULARITY, WEIGHTS, BIAS = "users and their means", "item popularity", "item weights", "item biases"
+SECOND_MOMENT, STEP, GRAM = "second moment", "item step", "shared Gram"
+
+
+def settings(mu: float, n_items: int, n_users_hint: int | None = None, n_steps: int | None = None) -> Settings:
+    """The settings for a budget, by a rule that looks at public inputs only.
+
+    Args:
+        mu: The Gaussian-DP parameter of the whole budget.
+        n_items: The size of the catalogue.
+        n_users_hint: About how many users there are, if that is public; by default 1.6 for each item, at least 5,000.
+        n_steps: How many item steps, if not the rule's number.
+    """
+    n_users = n_users_hint or max(5_000, 1.6 * n_items)
+    # From little budget (epsilon 1) to much (epsilon 10), at delta 1e-5.
+    richness = min(max(math.log(mu / 0.27) / math.log(2.0 / 0.27), 0.0), 1.0)
+    bias, weights = 0.23 - 0.14 * richness, 0.06 + 0.04 * richness
+    shares: dict[str, float | tuple[float, int]] = {USERS: 0.006, POPULARITY: 0.06, WEIGHTS: weights, BIAS: bias}
+    n_frequent = min(n_items, 1500)
+    share = 0.25
+    # The second moment pays if its directions stand out of the noise, whose largest eigenvalue is `edge`. Those of
+    # co-occurrences are some hundredths of the number of users.
+    edge = math.sqrt(2 * n_frequent) / (mu * math.sqrt(share))
+    residual = n_items <= 400
+    pays = edge < (0.016 if not residual else 0.05) * n_users
+    if pays:
+        shares[SECOND_MOMENT] = share
+    steps = n_steps or (2 if residual and pays else 6)
+    rest = 1 - math.fsum(s if isinstance(s, float) else s[0] for s in shares.values())
+    shares[GRAM] = (0.01 * rest, steps)
+    shares[STEP] = (rest - 0.01 * rest, steps)
+    return Settings(
+        shares,
+        steps,
+        bias_weight=1.5 - 0.9 * min(1.0, richness / 0.7),
+        n_frequent=n_frequent,
+        n_directions=10 if residual else 6,
+        residual=residual,
+    )

@@ -1,0 +1,265 @@
+"""What all private models share: a plan, a ledger, and sums of bounded contributions on their way through the door."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.completion.base import Model
+from discreet.data.interactions import Interactions
+from discreet.errors import PrivacyError
+from discreet.linalg.threads import over_blocks
+from discreet.privacy import Gaussian, Grid, GridArray, Ledger, Plan, account, exact_matmul, truncate
+from discreet.privacy.guarantee import Adjacency
+from discreet.privacy.ledger import Preview, Reservation
+from discreet.statement import Statement
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+Array = NDArray[Any]
+
+PART = 1 << 18  # interactions whose contributions are in memory at a time and thread
+UNIT_CELLS = 14  # a unit vector is 2^14 cells long
+MOST_CELLS = 29  # a noise standard deviation, or a bound, is at most 2^29 cells long
+
+
+@dataclass(frozen=True)
+class Noisy:
+    """A released array, and the standard deviation of its noise (off the diagonal of symmetric ones: / sqrt 2)."""
+
+    values: Array
+    std: float
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some users' rows: row i has items indices[indptr[i]:indptr[i + 1]] and values aligned with them."""
+
+    indptr: Array
+    indices: Array
+    values: Array
+
+    @property
+    def counts(self) -> Array:
+        """How many items each user has."""
+        return np.diff(self.indptr)
+
+    def owners(self) -> Array:
+        """The row of each entry."""
+        return np.repeat(np.arange(len(self.indptr) - 1), self.counts)
+
+    def row_sums(self, entries: Array) -> Array:
+        """The sum of each row's entries, in their order: no row's depends on another's."""
+        return np.bincount(self.owners(), entries, minlength=len(self.indptr) - 1)
+
+
+def parts(ratings: Interactions, values: Array) -> Iterator[Part]:
+    """The users' rows, some at a time."""
+    indptr = ratings.indptr
+    first = 0
+    while first < ratings.n_users:
+        last = max(first + 1, int(np.searchsorted(indptr, indptr[first] + PART, side="right")) - 1)
+        begin, end = int(indptr[first]), int(indptr[last])
+        yield Part(indptr[first : last + 1] - begin, ratings.indices[begin:end], values[begin:end])
+        first = last
+
+
+@dataclass(frozen=True)
+class Door:
+    """Releases sums over users, each user's contribution bounded as a whole, under a plan.
+
+    Contributions are computed a part of the users at a time, and may use nothing but the user's own data and what is
+    public. They are shortened to their bound, put on a grid and added up exactly, so that their sum has the declared
+    sensitivity whatever they are: `bound` for add-remove; for replace twice that, or sqrt(2) times where any two
+    contributions have a nonnegative inner product (`aligned`: nonnegative vectors, positive semidefinite matrices).
+    """
+
+    reservation: Reservation
+    adjacency: Adjacency
+    n_jobs: int | None
+
+    def _noise(self, label: str, bound: float, aligned: bool, symmetric: bool = False) -> tuple[float, Gaussian]:
+        apart = 1.0
+        if self.adjacency == "replace":
+            apart = math.nextafter(math.sqrt(2), 2) if aligned else 2.0
+        sensitivity = bound if apart == 1 else math.nextafter(bound * apart, math.inf)
+        return sensitivity, self.reservation.plan.noise(label, sensitivity=sensitivity, symmetric=symmetric)
+
+    def _add_up(self, work: Callable[[Any], Array], blocks: Iterable[Any], shape: tuple[int, ...]) -> Array:
+        total = np.zeros(shape, np.int64)
+        for integers in over_blocks(work, blocks, self.n_jobs):
+            total += integers
+        return total
+
+    def vector(
+        self,
+        label: str,
+        blocks: Iterable[Part],
+        entries: Callable[[Part], Array],
+        size: int,
+        *,
+        bound: float,
+        aligned: bool,
+    ) -> Noisy:
+        """Release the sum over users of sparse vectors: `entries` gives a user's numbers on her own items."""
+        sensitivity, noise = self._noise(label, bound, aligned)
+        grid = fine_grid(noise.std, bound)
+
+        def work(part: Part) -> Array:
+            cells = truncate(entries(part), bound=bound, grid=grid, indptr=part.indptr)
+            # Sums of at most 2^53 in float64 are exact: a part has fewer than 2^22 users of at most 2^30 cells each.
+            return np.bincount(part.indices, cells, minlength=size).astype(np.int64)
+
+        sums = self._add_up(work, blocks, (size,))
+        return Noisy(self.reservation.release(GridArray(sums, grid), sensitivity, noise, label), noise.std)
+
+    def rows(
+        self,
+        label: str,
+        blocks: Iterable[Part],
+        rows: Callable[[Part], Array],
+        size: int,
+        *,
+        bound: float,
+        aligned: bool,
+    ) -> Noisy:
+        """Release the sum over users of short vectors: `rows` gives one row for each user."""
+        sensitivity, noise = self._noise(label, bound, aligned)
+        grid = fine_grid(noise.std, bound)
+
+        def work(part: Part) -> Array:
+            total: Array = truncate(rows(part), bound=bound, grid=grid).sum(axis=0, dtype=np.int64)
+            return total
+
+        sums = self._add_up(work, blocks, (size,))
+        return Noisy(self.reservation.release(GridArray(sums, grid), sensitivity, noise, label), noise.std)
+
+    def outer(
+        self,
+        label: str,
+        blocks: Iterable[Part],
+        factors: Callable[[Part], tuple[Array, Array]],
+        shape: tuple[int, int],
+        *,
+        bound: float,
+    ) -> Noisy:
+        """Release the sum over users of x a^T, x on her own items and a short: |x| at most `bound`, |a| at most 1."""
+        sensitivity, noise = self._noise(label, bound, aligned=False)
+        unit = Grid(-UNIT_CELLS)
+        grid = Grid(fine_grid(noise.std, bound).exponent + UNIT_CELLS)
+
+        def work(part: Part) -> Array:
+            entries, directions = factors(part)
+            left = truncate(entries, bound=bound, grid=grid, indptr=part.indptr)
+            right = truncate(directions, bound=1.0, grid=unit)
+            table = _sparse(part, left.astype(np.float64), shape[0])
+            # |x| |a| is below 2^30 cells: sums over a part's users stay below 2^53, and are exact.
+            product: Array = (table.T @ right.astype(np.float64)).astype(np.int64)
+            return product
+
+        sums = self._add_up(work, blocks, shape)
+        return Noisy(self.reservation.release(GridArray(sums, grid * unit), sensitivity, noise, label), noise.std)
+
+    def second_moment(
+        self,
+        label: str,
+        blocks: Iterable[Part],
+        rows: Callable[[Part], Array],
+        size: int,
+        *,
+        bound: float,
+        hollow: bool = False,
+    ) -> Noisy:
+        """Release the sum over users of x x^T, |x|^2 at most `bound`; `hollow` leaves out the diagonal, as zeros.
+
+        Without its diagonal, x x^T is no longer, but no longer positive semidefinite either.
+        """
+        sensitivity, noise = self._noise(label, bound, aligned=not hollow, symmetric=True)
+        length = math.sqrt(bound)
+        while length * length > bound:
+            length = math.nextafter(length, 0)
+        grid = half_grid(noise.std, length)
+        most = math.floor(grid.cells(length))
+
+        def work(part: Part) -> Array:
+            cells = truncate(rows(part), bound=length, grid=grid)
+            return exact_matmul(cells, cells, left_bound=most, right_bound=most)
+
+        sums = self._add_up(work, blocks, (size, size))
+        if hollow:
+            np.fill_diagonal(sums, 0)
+        return Noisy(self.reservation.release(GridArray(sums, grid * grid), sensitivity, noise, label), noise.std)
+
+
+def fine_grid(std: float, bound: float) -> Grid:
+    """A grid with about 2^29 cells to the noise's standard deviation, or to the bound, whichever is longer."""
+    return Grid(math.frexp(max(std, bound))[1] - MOST_CELLS)
+
+
+def half_grid(std: float, length: float) -> Grid:
+    """The grid of rows whose outer products are on a grid that suits the noise."""
+    return Grid(-((MOST_CELLS - math.frexp(max(std, length * length))[1]) // 2))
+
+
+def _sparse(part: Part, entries: Array, n_items: int) -> csr_array:
+    from scipy.sparse import csr_array
+
+    return csr_array((entries, part.indices.astype(np.int64), part.indptr), shape=(len(part.indptr) - 1, n_items))
+
+
+class PrivateModel(Model):
+    """A model with a guarantee: user-level joint differential privacy.
+
+    It declares its releases (`plan`), reserves their cost in a ledger before it looks at the data, and learns from
+    nothing but what the door gives back.
+    """
+
+    epsilon: float
+    delta: float
+    adjacency: Adjacency
+
+    def plan(self, n_items: int) -> Plan:
+        """What a fit would release, and what each release costs; needs no data, only the size of the catalogue."""
+        raise NotImplementedError
+
+    def _learn_privately(self, door: Door, ratings: Interactions) -> dict[str, Any]:
+        """All learned attributes, from releases alone."""
+        raise NotImplementedError
+
+    def _mu(self) -> float:
+        if self.adjacency not in ("add-remove", "replace"):
+            raise PrivacyError(f"adjacency: 'add-remove' or 'replace' is needed, not {self.adjacency!r}")
+        mu = account(epsilon=self.epsilon, delta=self.delta).mu
+        assert mu is not None
+        return mu
+
+    def preview(self, n_items: int, ledger: Ledger | None = None) -> Preview:
+        """What a fit would cost, and whether it fits in a ledger; spends nothing. Print it.
+
+        Args:
+            n_items: The size of the catalogue.
+            ledger: The ledger that would pay; by default one of the fit's own.
+        """
+        return (ledger or self._own_ledger()).preview(self.plan(n_items))
+
+    def _own_ledger(self) -> Ledger:
+        return Ledger(epsilon=self.epsilon, delta=self.delta, adjacency=self.adjacency)
+
+    def _learn(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:
+        ratings.require_public()
+        plan = self.plan(ratings.n_items)
+        ledger = self._own_ledger() if ledger is None else ledger
+        ledger.expect(unit="user", adjacency=self.adjacency)
+        with ledger.reserve(plan) as reservation:
+            learned = self._learn_privately(Door(reservation, self.adjacency, self.n_jobs), ratings)
+        events = [event for event in ledger.events if event.body.get("reservation") == reservation.id]
+        insecure = any(event.body["secure"] is not True for event in events)
+        guarantee = replace(ledger.guarantee(plan.cost, insecure=insecure), delta=self.delta)
+        title = f"{type(self).__name__}: a private recommender"
+        return learned, Statement.of(title, guarantee, events, public_inputs=ratings.public_inputs)
