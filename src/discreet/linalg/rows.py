@@ -83,6 +83,7 @@ class Rows:
         gram: The G of all rows, where `arrays` keeps it, or None.
         first: What each row multiplies the first column by, or None: so a constant column can be penalised by a weight
             of its own.
+        centre: What each row's vector is pulled to by the penalty, in place of zero; or None.
         arrays: NumPy or torch.
     """
 
@@ -93,6 +94,7 @@ class Rows:
     scale: Array
     gram: Any = None
     first: Array | None = None
+    centre: Array | None = None
     arrays: Arrays = NUMPY
 
     def gather(self, block: Block, first: int, last: int) -> tuple[Any, Any]:
@@ -109,7 +111,10 @@ class Rows:
         X = self.arrays.gather(self.columns, index)
         if self.first is not None:
             X[:, :, 0] *= self.arrays.put(self.first[block.rows, None])
-        return X, self.arrays.put(targets)
+        t = self.arrays.put(targets)
+        if self.centre is not None:  # what is left to explain, and to solve for
+            t = t - (X @ self.arrays.put(self.centre[block.rows])[:, :, None])[:, :, 0]
+        return X, t
 
     def normal_equations(self, block: Block) -> tuple[Any, Any]:
         """X^T X (rows, k, k) and X^T t (rows, k), without the penalty."""
@@ -131,7 +136,7 @@ def solve_rows(
     residuals: Array | None = None,
     n_jobs: int | None = 1,
 ) -> Array:
-    """Solve every row's regression; a row without targets gets zeros.
+    """Solve every row's regression; a row without targets gets its centre, zeros by default.
 
     Args:
         rows: The regressions.
@@ -149,7 +154,7 @@ def solve_rows(
         return z
     if start is not None:
         known = np.diff(rows.indptr) > 0
-        z[known] = start[known]
+        z[known] = start[known] - (0 if rows.centre is None else rows.centre[known])
 
     def work(block: Block) -> None:
         if solver == "cg":
@@ -164,7 +169,24 @@ def solve_rows(
 
     for _ in over_blocks(work, blocks(rows.indptr, k, z.itemsize), n_jobs):
         pass
-    return z
+    return z if rows.centre is None else z + rows.centre
+
+
+def row_means(indptr: Array, indices: Array, columns: Array, *, n_jobs: int | None = 1) -> Array:
+    """The mean of each row's column vectors, zeros for a row without any; `columns` as `padded` gives them."""
+    counts = np.diff(indptr)
+    shares = np.repeat(1 / np.maximum(counts, 1), counts).astype(columns.dtype)
+    rows = Rows(indptr, indices, shares, columns, counts)
+    means = np.zeros((len(counts), columns.shape[1]), columns.dtype)
+
+    def work(block: Block) -> None:
+        for first in range(0, block.length, LONGEST):
+            X, t = rows.gather(block, first, min(block.length, first + LONGEST))
+            means[block.rows] += (t[:, None, :] @ X)[:, 0]
+
+    for _ in over_blocks(work, blocks(indptr, columns.shape[1], columns.itemsize), n_jobs):
+        pass
+    return means
 
 
 def _put_residuals(rows: Rows, block: Block, z: Any, out: Array) -> None:

@@ -27,23 +27,18 @@ def top_k(scores: Array, k: int) -> tuple[Array, Array]:
     if not rows or not k:
         return np.zeros((rows, k), np.int64), np.zeros((rows, k), scores.dtype)
     candidates = scores >= _floor(scores, k)[:, None]
-    owner, column, counts = _listed(candidates)
-    crowded = np.flatnonzero(counts > CROWD * k)
-    if len(crowded):
-        candidates[crowded] = _exactly(scores[crowded], k)
-        owner, column, counts = _listed(candidates)
+    if np.count_nonzero(candidates) > 2 * k * rows:
+        counts = np.count_nonzero(candidates, axis=1)
+        for row in np.flatnonzero(counts > CROWD * k):
+            candidates[row] = _exactly(scores[row], k)
+    owner, column = np.divmod(np.flatnonzero(candidates), width)
+    counts = np.bincount(owner, minlength=rows)
     place = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
     shape = rows, max(k, int(counts.max()))
     best, values = np.full(shape, -1), np.full(shape, -np.inf, scores.dtype)
     best[owner, place], values[owner, place] = column, scores[owner, column]
     order = np.argsort(-values, axis=1, kind="stable")[:, :k]
     return np.take_along_axis(best, order, axis=1), np.take_along_axis(values, order, axis=1)
-
-
-def _listed(chosen: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
-    """Rows and columns of what is chosen, row by row, and how much that is in each row."""
-    row, column = np.divmod(np.flatnonzero(chosen), chosen.shape[1])
-    return row, column, np.bincount(row, minlength=len(chosen))
 
 
 def _floor(scores: Array, k: int) -> Array:
@@ -59,14 +54,13 @@ def _floor(scores: Array, k: int) -> Array:
         rest = scores[:, chunks * CHUNK :]
         np.maximum(maxima[:, : rest.shape[1]], rest, out=maxima[:, : rest.shape[1]])
         scores, width = maxima, chunks
-    floor: Array = np.partition(scores, width - k, axis=1)[:, width - k]
-    return np.maximum(floor, np.finfo(scores.dtype).min)
+    floor: Array = np.maximum(np.partition(scores, width - k, axis=1)[:, width - k], np.finfo(scores.dtype).min)
+    return floor
 
 
 def _exactly(scores: Array, k: int) -> NDArray[np.bool_]:
-    """Where the k best of each row are, for rows with at least k finite scores."""
-    last = np.partition(scores, -k, axis=1)[:, -k, None]
-    above, equal = scores > last, scores == last
-    wanted = k - np.count_nonzero(above, axis=1)
-    chosen: NDArray[np.bool_] = above | (equal & (np.cumsum(equal, axis=1, dtype=np.int32) <= wanted[:, None]))
+    """Where the k best of a row are that has at least k finite scores."""
+    last = np.partition(scores, -k)[-k]
+    chosen: NDArray[np.bool_] = scores > last
+    chosen[np.flatnonzero(scores == last)[: k - np.count_nonzero(chosen)]] = True
     return chosen

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from discreet.data.catalogue import Catalogue
 from discreet.data.columns import guess
-from discreet.data.ids import Ids, smallest_unsigned
+from discreet.data.ids import Ids, smallest_unsigned, to_array
 from discreet.data.interactions import Interactions
 from discreet.data.readers import read
 from discreet.errors import DataError, UnknownItem
@@ -21,6 +22,7 @@ Array = NDArray[Any]
 OnUnknown = Literal["raise", "warn", "ignore"]
 POLICIES = ("raise", "warn", "ignore")
 ONE = Ids([0])
+SHORT = 256  # ids in an array that are quicker looked up one by one
 
 
 @dataclass(frozen=True)
@@ -46,78 +48,88 @@ class Reader:
     def read(self, history: Any) -> tuple[Interactions, bool]:
         """The history or histories, and whether there is only one.
 
-        One history is a mapping {item: rating}, a list of items (which then count as liked: they get the highest
-        rating there is), or a data frame without a column of users. Many are Interactions, a data frame with a
-        column of users, or a list of mappings, whose users are then 0, 1, 2, ...
+        One history is a mapping {item: rating} or a pandas Series of ratings by item, a list of items (which then count
+        as liked: they get the highest rating there is), or a data frame without a column of users. Many are
+        Interactions, a data frame with a column of users, or a list of mappings, whose users are then 0, 1, 2, ...
         """
         if isinstance(history, Interactions):
             return self._moved(history), False
-        if isinstance(history, Mapping):
-            return self._one(list(history), list(history.values())), True
-        if hasattr(history, "columns") or hasattr(history, "column_names"):
+        if is_frame(history):
             return self._frame(history)
-        if isinstance(history, str | bytes) or not isinstance(history, Iterable):
+        if hasattr(history, "index") and hasattr(history, "to_dict"):
+            return self._rows(ONE, [(history.index.tolist(), history.tolist())]), True
+        if isinstance(history, Mapping):
+            return self._rows(ONE, [_pair(history)]), True
+        if isinstance(history, str | bytes) or not isinstance(history, Iterable) or getattr(history, "ndim", 1) != 1:
             raise DataError(
-                f"history: {history!r} is not a history; give {{item: rating}}, a list of items, a data frame, or "
-                "Interactions for many users"
+                f"history: one of type {type(history).__name__} cannot be read; give {{item: rating}}, a list of "
+                "items, a data frame, or Interactions for many users"
             )
-        items = history if isinstance(history, Sequence | np.ndarray | Ids) else list(history)
+        items: Any = history if hasattr(history, "__array__") else list(history)
         if len(items) and isinstance(items[0], Mapping):
-            return self._many(list(items)), False
-        return self._one(items, None), True
+            return self._rows(Ids(range(len(items))), map(_pair, items)), False
+        return self._rows(ONE, [(items, None)]), True
 
-    def _one(self, items: Any, ratings: list[Any] | None) -> Interactions:
+    def _rows(self, users: Ids, rows: Iterable[tuple[Any, list[Any] | None]]) -> Interactions:
+        """A table from the items and ratings (None: liked) of each user."""
+        found = [(np.zeros(0, np.int64), np.zeros(0, np.float32))]
+        found += [self._row(items, ratings) for items, ratings in rows]
+        numbers, values = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+        return self._table(users, np.cumsum([len(row) for row, _ in found]), numbers, values)
+
+    def _row(self, items: Any, ratings: list[Any] | None) -> tuple[Array, Array]:
         numbers = self.known(items, "history")
-        liked = np.full(len(numbers), self.value_range[1], np.float32)
-        values = liked if ratings is None else _as_floats(ratings)
+        values = np.full(len(numbers), self.value_range[1]) if ratings is None else _as_floats(ratings)
         kept = numbers >= 0
         numbers, first = np.unique(numbers[kept], return_index=True)
-        return self._table(ONE, np.array([0, len(numbers)]), numbers, values[kept][first])
+        return numbers, values[kept][first].astype(np.float32)
 
-    def _many(self, histories: Sequence[Mapping[Any, Any]]) -> Interactions:
-        tables = [self._one(list(history), list(history.values())) for history in histories]
-        indptr = np.concatenate([[0], np.cumsum([len(table) for table in tables])])
-        indices = np.concatenate([table.indices for table in tables])
-        return self._table(Ids(range(len(tables))), indptr, indices, np.concatenate([table.values for table in tables]))
-
-    def _frame(self, frame: Any) -> tuple[Interactions, bool]:
-        names = [str(name) for name in getattr(frame, "column_names", None) or frame.columns]
-        if guess("user", names) is not None:
-            return self._moved(read(frame)), False
+    def _frame(self, history: Any) -> tuple[Interactions, bool]:
+        """Read as any table is, so that types, repeated and missing values are dealt with in the same way."""
         import narwhals as nw
+        import pyarrow as pa
 
-        table = nw.from_native(frame, eager_only=True)
-        item = guess("item", names)
+        try:
+            frame = nw.from_native(pa.table(history) if isinstance(history, pa.RecordBatch) else history)
+        except TypeError:
+            raise DataError(f"history: a {type(history).__name__} is not a data frame that can be read") from None
+        table = frame.collect("pyarrow") if isinstance(frame, nw.LazyFrame) else frame
+        names = [str(name) for name in table.columns]
+        user, item = guess("user", names), guess("item", names)
         if item is None:
             raise DataError(f"history: none of its columns {names} looks like the item; name one of them 'item'")
-        value = guess("value", names)
-        ratings = None if value is None else table[value].to_list()
-        return self._one(table[item].to_arrow(), ratings), True
+        if not len(table):
+            users = ONE if user is None else Ids(table[user].to_arrow(), "history")
+            return self._rows(users, [([], None)] if user is None else []), user is None
+        whole = table.with_columns(nw.lit(0).alias("user")) if user is None else table
+        try:
+            ratings = read(nw.to_native(whole))
+        except DataError as error:
+            raise DataError(f"history: {str(error).removeprefix('source: ')}") from None
+        return self._moved(ratings), user is None
 
     def _moved(self, ratings: Interactions) -> Interactions:
         """Interactions over the model's items; those with unknown items are dealt with as `on_unknown` says."""
+        indices, values = ratings.indices, ratings.values
         if ratings.catalogue is not self.catalogue and ratings.items != self.catalogue.ids:
             numbers = self.catalogue.ids.numbers(ratings.items.to_arrow(), "history")
-            moved = numbers[ratings.indices]
-            unknown = moved < 0
+            unknown = numbers[indices] < 0
             if unknown.any():
-                self._tell(ratings.items.take(np.unique(ratings.indices[unknown])[:3]).to_pylist(), "history")
-                ratings, moved = ratings.where(~unknown), moved[~unknown]
+                self._tell(ratings.items.take(np.unique(indices[unknown])[:3]).to_pylist(), "history")
+                ratings = ratings.where(~unknown)
+            moved = numbers[ratings.indices]
             order = np.lexsort((moved, ratings.user_numbers()))
-            indices = moved[order].astype(smallest_unsigned(len(self.catalogue)))
-            times = None if ratings.times is None else ratings.times[order]
-            ratings = replace(
-                ratings, catalogue=self.catalogue, indices=indices, values=ratings.values[order], times=times
-            )
-        return self._table(ratings.users, ratings.indptr, ratings.indices, ratings.values)
+            indices, values = moved[order], ratings.values[order]
+        if ratings.implicit:
+            values = np.full(len(values), self.value_range[1], np.float32)
+        return self._table(ratings.users, ratings.indptr, indices, values)
 
     def _table(self, users: Ids, indptr: Array, indices: Array, values: Array) -> Interactions:
         low, high = self.value_range
         if self.implicit:
             values = np.ones(len(values), np.float32)
         elif len(values) and not (values.min() >= np.float32(low) and values.max() <= np.float32(high)):
-            odd = values[~((values >= np.float32(low)) & (values <= np.float32(high)))][0]
-            raise DataError(f"history: the rating {odd:g} is not in the model's range, {low:g} to {high:g}")
+            raise DataError(f"history: there are ratings outside the model's range, {low:g} to {high:g}; correct them")
         return Interactions(
             users=users,
             catalogue=self.catalogue,
@@ -130,38 +142,72 @@ class Reader:
 
     def known(self, items: Any, argument: str) -> NDArray[np.int64]:
         """The numbers of some items, -1 for unknown ones where `on_unknown` lets them pass."""
-        numbers = self._few(items) if isinstance(items, list) and len(items) <= 64 else None
-        if numbers is None:
-            numbers = self.catalogue.ids.numbers(items, argument)
-        if (numbers < 0).any():
-            at = np.flatnonzero(numbers < 0)[:3]
-            self._tell([items[int(i)] for i in at], argument)
+        if isinstance(items, str | bytes) or not isinstance(items, Iterable):
+            raise DataError(f"{argument}: a list of items is needed, not {items!r}")
+        keys = to_array(items, argument) if hasattr(items, "__array__") else list(items)
+        if isinstance(keys, list) or len(keys) <= SHORT:
+            keys = keys if isinstance(keys, list) else keys.to_pylist()
+            numbers = self._looked_up(keys, argument)
+        else:
+            numbers = self.catalogue.ids.numbers(keys, argument)
+        unknown = np.flatnonzero(numbers < 0)[:3]
+        if len(unknown):
+            self._tell([keys[int(at)] for at in unknown], argument)
         return numbers
 
-    def _few(self, items: list[Any]) -> NDArray[np.int64] | None:
-        """A quick way for short lists, or None if their ids must be looked at more closely (by type, for instance)."""
+    def _looked_up(self, keys: list[Any], argument: str) -> NDArray[np.int64]:
+        """One by one: for few keys far quicker than to hash the catalogue anew."""
+        ids = self.catalogue.ids
         try:
-            return np.array([self.catalogue.ids.number(item) for item in items], np.int64)
-        except (KeyError, TypeError):
-            return None
+            numbers = np.array([ids.number(key) if key in ids else -1 for key in keys], np.int64)
+        except TypeError:  # not even hashable
+            return ids.numbers(keys, argument)
+        unknown = np.flatnonzero(numbers < 0)
+        kind = type(ids[0])
+        if any(type(keys[at]) is not kind for at in unknown):  # the same id in another type, or a type that cannot be
+            numbers[unknown] = ids.numbers([keys[at] for at in unknown], argument)
+        return numbers
 
-    def _tell(self, items: list[Any], argument: str) -> None:
+    def _tell(self, items: Sequence[Any], argument: str) -> None:
         shown = ", ".join(repr(item.as_py() if hasattr(item, "as_py") else item) for item in items)
         if self.on_unknown == "raise":
-            raise UnknownItem(
-                f"{argument}: the model does not know {shown}; leave such items out, or pass on_unknown='ignore' or "
-                "'warn' to have them left out"
+            advice = "give one of the model's items_"
+            if argument != "item":
+                advice = "leave such items out, or pass on_unknown='ignore' or 'warn' to have them left out"
+            raise UnknownItem(f"{argument}: the model does not know {shown}; {advice}")
+        self.warn(f"{argument}: left out items that the model does not know, {shown}")
+
+    def warn(self, message: str) -> None:
+        """Warn the caller, if she wants to be warned: at the line of hers that called the library."""
+        if self.on_unknown != "warn":
+            return
+        level, frame = 1, sys._getframe()
+        while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "discreet":
+            level, frame = level + 1, frame.f_back
+        warnings.warn(message, stacklevel=level)
+
+
+def is_frame(thing: Any) -> bool:
+    """Whether this is a table with named columns. A query is not asked what they are, for that may be costly."""
+    return hasattr(type(thing), "columns") or hasattr(type(thing), "column_names")
+
+
+def _pair(history: Any) -> tuple[list[Any], list[Any]]:
+    if not isinstance(history, Mapping):
+        raise DataError(f"history: a list of histories must hold mappings {{item: rating}} only, not {history!r}")
+    return list(history), list(history.values())
+
+
+def _as_floats(ratings: list[Any]) -> NDArray[np.float64]:
+    for rating in ratings:
+        if isinstance(rating, bool | np.bool_ | str | bytes) or not hasattr(rating, "__float__"):
+            raise DataError(
+                f"history: ratings must be numbers, not {type(rating).__name__}; of items without ratings give a list"
             )
-        if self.on_unknown == "warn":
-            warnings.warn(f"{argument}: left out items that the model does not know, {shown}", stacklevel=4)
-
-
-def _as_floats(ratings: list[Any]) -> NDArray[np.float32]:
     try:
-        values = np.asarray(ratings, np.float32)
-    except (TypeError, ValueError):
-        odd = next((rating for rating in ratings if not isinstance(rating, int | float)), ratings)
-        raise DataError(f"history: ratings must be numbers, not {odd!r}") from None
-    if values.ndim != 1 or not np.isfinite(values).all():
-        raise DataError("history: ratings must be finite numbers")
+        values = np.array([float(rating) for rating in ratings], np.float64)
+    except (OverflowError, TypeError, ValueError):
+        values = np.array([np.nan])
+    if not (np.abs(values) <= np.finfo(np.float32).max).all():
+        raise DataError("history: ratings must be finite numbers; leave out items without a rating")
     return values

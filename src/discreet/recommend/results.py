@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 
-def _titles(catalogue: Catalogue, numbers: Array) -> list[Any] | None:
+def titles(catalogue: Catalogue, numbers: Array) -> list[Any] | None:
     """What people call the items, if the catalogue says."""
     name = next((name for name in catalogue.names if name.lower() in ("title", "name")), None)
     if name is None:
@@ -35,7 +35,7 @@ def _text(headings: Sequence[str], rows: Sequence[Sequence[str]], note: str) -> 
     return "\n".join([line.rstrip() for line in lines] + ([f"({note})"] if note else []))
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Recommendations:
     """Items and scores for one history, best first. Iterating gives (item, score) pairs.
 
@@ -44,12 +44,24 @@ class Recommendations:
         scores: Aligned with `items`.
         titles: What the catalogue calls them, if it says.
         note: What a reader must know: that there was no history to go by, for instance. Empty if nothing.
+        library: The data frame library of the caller.
+        kind: The Arrow type of the ids, also where there are none; None: as Arrow guesses.
     """
 
     items: list[Any]
     scores: NDArray[np.floating[Any]]
     titles: list[Any] | None = None
     note: str = ""
+    library: str | None = None
+    kind: Any = None
+
+    @classmethod
+    def of(
+        cls, catalogue: Catalogue, numbers: Array, scores: Array, note: str, library: str | None = None
+    ) -> Recommendations:
+        """From item numbers."""
+        items = catalogue.ids.take(numbers)
+        return cls(items.to_pylist(), scores, titles(catalogue, numbers), note, library, items.type)
 
     def __len__(self) -> int:
         return len(self.items)
@@ -58,11 +70,12 @@ class Recommendations:
         return iter(zip(self.items, self.scores.tolist(), strict=True))
 
     def to_frame(self, library: str | None = None) -> Any:
-        """A table with the columns item, score, rank: of "pandas", "polars" or, by default, Arrow."""
+        """A table with the columns item, score, rank: of "pandas", "polars" or "pyarrow"; by default the caller's."""
         import pyarrow as pa
 
         ranks = np.arange(1, len(self) + 1, dtype=np.int32)
-        return to_library(pa.table({"item": pa.array(self.items), "score": self.scores, "rank": ranks}), library)
+        table = pa.table({"item": pa.array(self.items, self.kind), "score": self.scores, "rank": ranks})
+        return to_library(table, library or self.library)
 
     def __repr__(self) -> str:
         names = self.titles if self.titles is not None else [""] * len(self)
@@ -73,7 +86,7 @@ class Recommendations:
         return _text(("rank", "item", "score", "title" if self.titles is not None else ""), rows, self.note)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class BatchRecommendations:
     """Items and scores for many users: user u's are at indptr[u]:indptr[u + 1], best first.
 
@@ -95,7 +108,7 @@ class BatchRecommendations:
     scores: NDArray[np.floating[Any]]
     cold: NDArray[np.bool_]
     note: str = ""
-    library: str | None = field(default=None)
+    library: str | None = None
 
     def __len__(self) -> int:
         return len(self.users)
@@ -107,15 +120,13 @@ class BatchRecommendations:
         """One user's recommendations, by her id."""
         try:
             return self._at(self.users.number(user))
-        except KeyError:
+        except (KeyError, TypeError):
             raise DataError(f"user: {user!r} is not among those recommended to") from None
 
     def _at(self, at: int) -> Recommendations:
         row = slice(int(self.indptr[at]), int(self.indptr[at + 1]))
-        numbers = self.numbers[row]
-        items = self.catalogue.ids.take(numbers).to_pylist()
         note = self.note if self.cold[at] else ""
-        return Recommendations(items, self.scores[row], _titles(self.catalogue, numbers), note)
+        return Recommendations.of(self.catalogue, self.numbers[row], self.scores[row], note, self.library)
 
     @property
     def items(self) -> pa.Array:
@@ -127,7 +138,7 @@ class BatchRecommendations:
         import pyarrow as pa
 
         counts = np.diff(self.indptr)
-        ranks = np.arange(len(self.numbers)) - np.repeat(self.indptr[:-1] - self.indptr[0], counts) + 1
+        ranks = np.arange(len(self.numbers)) - np.repeat(self.indptr[:-1], counts) + 1
         return pa.table(
             {
                 "user": self.users.take(np.repeat(np.arange(len(self.users)), counts)),
@@ -147,7 +158,7 @@ class BatchRecommendations:
         return f"BatchRecommendations({len(self.numbers):,} for {len(self):,} users{beside})"
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Explanation:
     """Why an item was recommended: what each item of the history adds to its score.
 
@@ -159,6 +170,8 @@ class Explanation:
         ratings: Aligned with `items`.
         contributions: Aligned with `items`.
         titles: What the catalogue calls the items, if it says.
+        library: The data frame library of the caller.
+        kind: The Arrow type of the ids.
     """
 
     item: Any
@@ -168,13 +181,16 @@ class Explanation:
     ratings: NDArray[np.floating[Any]]
     contributions: NDArray[np.floating[Any]]
     titles: list[Any] | None = None
+    library: str | None = None
+    kind: Any = None
 
     def to_frame(self, library: str | None = None) -> Any:
-        """A table with the columns item, rating, contribution."""
+        """A table with the columns item, rating, contribution; by default of the caller's library."""
         import pyarrow as pa
 
-        cells = {"item": pa.array(self.items), "rating": self.ratings, "contribution": self.contributions}
-        return to_library(pa.table(cells), library)
+        items = pa.array(self.items, self.kind)
+        table = pa.table({"item": items, "rating": self.ratings, "contribution": self.contributions})
+        return to_library(table, library or self.library)
 
     def __repr__(self) -> str:
         names = self.titles if self.titles is not None else [""] * len(self.items)

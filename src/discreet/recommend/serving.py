@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,8 +17,9 @@ from discreet.errors import DataError
 from discreet.linalg.threads import single_threaded_blas
 from discreet.linalg.topk import top_k
 from discreet.numbers import whole
-from discreet.recommend.histories import OnUnknown
-from discreet.recommend.results import BatchRecommendations, Explanation, Recommendations, _titles
+from discreet.recommend.files import whole_file
+from discreet.recommend.histories import OnUnknown, Reader, is_frame
+from discreet.recommend.results import BatchRecommendations, Explanation, Recommendations, titles
 from discreet.recommend.topn import Scorer, best
 
 if TYPE_CHECKING:
@@ -60,7 +58,7 @@ def _allowed(model: Model, options: Options) -> NDArray[np.bool_] | None:
     allowed = np.full(m, options.allow is None)
     for items, name, value in ((options.allow, "allow", True), (options.deny, "deny", False)):
         if items is not None:
-            numbers = reader.known(list(items) if isinstance(items, set | frozenset) else items, name)
+            numbers = reader.known(items, name)
             allowed[numbers[numbers >= 0]] = value
     return allowed
 
@@ -68,22 +66,26 @@ def _allowed(model: Model, options: Options) -> NDArray[np.bool_] | None:
 def blocks(
     model: Model, histories: Interactions, options: Options, library: str | None
 ) -> Iterator[BatchRecommendations]:
-    """Recommendations for some thousand users at a time."""
+    """Recommendations for some thousand users at a time; arguments are checked before the first are asked for."""
     n = whole("n", options.n, 1)
     cold, note = model._cold()
     folding = model._folding
     scorer = Scorer.of(folding.columns, folding.base, cold, _allowed(model, options))
-    for start in range(0, max(histories.n_users, 1), USERS):
+
+    def block(start: int) -> BatchRecommendations:
         part = _slice(histories, start, min(start + USERS, histories.n_users))
         offsets, vectors = model._fold_in(part)
-        parts = list(best(scorer, vectors, part, n=n, exclude_seen=options.exclude_seen, n_jobs=model.n_jobs))
+        parts = best(scorer, vectors, part, n=n, exclude_seen=options.exclude_seen, n_jobs=model.n_jobs)
         numbers, scores = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-        scores = scores + offsets[:, None]  # which do not change the order
+        scores += offsets[:, None]  # which do not change the order
         kept = numbers >= 0
-        indptr = np.concatenate([[0], np.cumsum(kept.sum(axis=1))]).astype(np.int64)
-        yield BatchRecommendations(
-            part.users, model.catalogue_, indptr, numbers[kept], scores[kept], np.diff(part.indptr) == 0, note, library
+        indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(kept, axis=1))])
+        empty = np.diff(part.indptr) == 0
+        return BatchRecommendations(
+            part.users, model.catalogue_, indptr, numbers[kept], scores[kept], empty, note, library
         )
+
+    return map(block, range(0, max(histories.n_users, 1), USERS))
 
 
 def _slice(histories: Interactions, start: int, stop: int) -> Interactions:
@@ -111,16 +113,16 @@ def recommend(
             bar.advance(len(part))
     if len(parts) == 1:
         return parts[0]
-    ends = np.cumsum([0, *(int(part.indptr[-1]) for part in parts)])
+    ends = np.cumsum([0, *(part.indptr[-1] for part in parts)])
     indptr = [part.indptr[:-1] + end for part, end in zip(parts, ends, strict=False)]
     return BatchRecommendations(
         histories.users,
         model.catalogue_,
-        np.concatenate([*indptr, ends[-1:]]).astype(np.int64),
-        np.concatenate([part.numbers for part in parts] or [np.zeros(0, np.int64)]),
-        np.concatenate([part.scores for part in parts] or [np.zeros(0, np.float32)]),
-        np.concatenate([part.cold for part in parts] or [np.zeros(0, bool)]),
-        parts[0].note if parts else "",
+        np.concatenate([*indptr, ends[-1:]]),
+        np.concatenate([part.numbers for part in parts]),
+        np.concatenate([part.scores for part in parts]),
+        np.concatenate([part.cold for part in parts]),
+        parts[0].note,
         library,
     )
 
@@ -129,30 +131,15 @@ def to_parquet(path: str | PathLike[str], parts: Iterator[BatchRecommendations])
     """Write parts to one file, which appears when it is whole."""
     from pyarrow import parquet
 
-    target = Path(path)
-    if target.is_dir() or not target.parent.is_dir():
-        raise DataError(f"path: {str(target)!r} is not a file that can be written")
-    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
-    os.close(handle)
-    writer = None
-    try:
-        with Bar("recommending", None, "users") as bar:
+    with whole_file(path) as temporary, Bar("recommending", None, "users") as bar:
+        first = next(parts)  # there is one, perhaps of no users
+        table = first.to_arrow()
+        with parquet.ParquetWriter(temporary, table.schema) as writer:
+            writer.write_table(table)
+            bar.advance(len(first))
             for part in parts:
-                table = part.to_arrow()
-                writer = writer or parquet.ParquetWriter(temporary, table.schema)
-                writer.write_table(table)
+                writer.write_table(part.to_arrow())
                 bar.advance(len(part))
-        assert writer is not None  # there is at least one part, perhaps of no users
-        writer.close()
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)  # a temporary file is its owner's alone
-        os.replace(temporary, target)
-    except BaseException:
-        if writer is not None:
-            writer.close()
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def predict(model: Model, history: Any, targets: Any, on_unknown: OnUnknown) -> Array:
@@ -160,51 +147,50 @@ def predict(model: Model, history: Any, targets: Any, on_unknown: OnUnknown) -> 
     reader = model._reader(on_unknown)
     histories, single = reader.read(history)
     if single:
-        if isinstance(targets, str | bytes | Mapping | Interactions):
-            raise DataError("targets: with one history, give a list of items")
-        items = reader.known(targets if hasattr(targets, "__getitem__") else list(targets), "targets")
-        users = np.zeros(len(items), np.int64)
-    else:
-        users, items = _pairs(model, histories, targets, on_unknown)
+        listed = _columns(targets, "item")[0] if is_frame(targets) else targets
+        if isinstance(listed, str | bytes | Mapping | Interactions) or not isinstance(listed, Iterable):
+            raise DataError(f"targets: with one history, give a list of items, not {type(targets).__name__}")
+        items = reader.known(listed, "targets")
+        return _predictions(model, histories, np.zeros(len(items), np.int64), items)
+    users, items = _pairs(reader, histories, targets)
+    if (users < 0).any():
+        if on_unknown == "raise":
+            raise DataError(
+                "targets: some of their users have no history; give one for each (it may be empty), or pass "
+                "on_unknown='ignore' to treat them as users without a history"
+            )
+        reader.warn("targets: some of their users have no history, and are treated as users with an empty one")
     return _predictions(model, histories, users, items)
 
 
-def _pairs(model: Model, histories: Interactions, targets: Any, on_unknown: OnUnknown) -> tuple[Array, Array]:
+def _pairs(reader: Reader, histories: Interactions, targets: Any) -> tuple[Array, Array]:
     """User and item numbers of targets, -1 where unknown."""
-    reader = model._reader(on_unknown)
     if isinstance(targets, Interactions):
-        user_ids, item_ids = targets.users.to_arrow(), targets.items.to_arrow()
         used = np.unique(targets.indices)
         items = np.full(targets.n_items, -1, np.int64)
-        items[used] = reader.known(item_ids.take(used), "targets")
-        users = histories.users.numbers(user_ids, "targets")
-        users, items = users[targets.user_numbers()], items[targets.indices]
+        items[used] = reader.known(targets.items.take(used), "targets")
+        users = histories.users.numbers(targets.users.to_arrow(), "targets")
+        return users[targets.user_numbers()], items[targets.indices]
+    if is_frame(targets):
+        user_ids, item_ids = _columns(targets, "user", "item")
     else:
-        user_ids, item_ids = _columns(targets)
-        users, items = histories.users.numbers(user_ids, "targets"), reader.known(item_ids, "targets")
-    if (users < 0).any() and on_unknown == "raise":
-        raise DataError(
-            "targets: some of their users have no history; give one for each (it may be empty), or pass "
-            "on_unknown='ignore' to treat them as users without a history"
-        )
-    return users, items
+        pairs = list(targets) if isinstance(targets, Iterable) else [targets]
+        if not all(isinstance(pair, tuple | list | np.ndarray) and len(pair) == 2 for pair in pairs):
+            raise DataError("targets: with many histories, give pairs (user, item), a data frame or Interactions")
+        user_ids, item_ids = [user for user, _ in pairs], [item for _, item in pairs]
+    return histories.users.numbers(user_ids, "targets"), reader.known(item_ids, "targets")
 
 
-def _columns(targets: Any) -> tuple[Any, Any]:
-    """Users and items of a data frame or of a list of pairs."""
-    if hasattr(targets, "columns") or hasattr(targets, "column_names"):
-        import narwhals as nw
+def _columns(targets: Any, *roles: str) -> list[Any]:
+    """Columns of a data frame, by what they are."""
+    import narwhals as nw
 
-        frame = nw.from_native(targets, eager_only=True)
-        user, item = guess("user", frame.columns), guess("item", frame.columns)
-        if user is None or item is None:
-            raise DataError(f"targets: columns of users and items are needed, not {frame.columns}")
-        return frame[user].to_arrow(), frame[item].to_arrow()
-    try:
-        pairs = [(user, item) for user, item in targets]
-    except (TypeError, ValueError):
-        raise DataError("targets: with many histories, give pairs (user, item), a data frame or Interactions") from None
-    return [user for user, _ in pairs], [item for _, item in pairs]
+    frame = nw.from_native(targets)
+    table = frame.collect("pyarrow") if isinstance(frame, nw.LazyFrame) else frame
+    names = [name for role in roles if (name := guess(role, table.columns)) is not None]
+    if len(names) != len(roles):
+        raise DataError(f"targets: columns named {' and '.join(roles)} are needed; there are {table.columns}")
+    return [table[name].to_arrow() for name in names]
 
 
 def _predictions(model: Model, histories: Interactions, users: Array, items: Array) -> Array:
@@ -240,15 +226,19 @@ def _means(model: Model, histories: Interactions) -> Array:
     return np.append(means, model.global_mean_)
 
 
+def _number(model: Model, item: Any) -> int:
+    return int(model._reader("raise").known([item], "item")[0])
+
+
 def similar_items(model: Model, item: Any, n: int, metric: str) -> Recommendations:
     """Items by the likeness of their vectors; of a model without vectors, by popularity, which the note says."""
     if metric not in ("cosine", "dot"):
         raise DataError(f"metric: 'cosine' or 'dot' is needed, not {metric!r}")
     n = whole("n", n, 1)
-    at = int(model._reader("raise").known([item], "item")[0])
+    at = _number(model, item)
     note, factors = "", model.item_factors_
     if factors.shape[1] == 0 or not factors[at].any():
-        scores = model.popularity_.astype(np.float32)
+        scores = model.popularity_
         why = "this item was" if factors.shape[1] else "items are"
         note = f"{why} given no vector by the model: ranked by popularity"
     else:
@@ -257,12 +247,11 @@ def similar_items(model: Model, item: Any, n: int, metric: str) -> Recommendatio
         if metric == "cosine":
             lengths = np.linalg.norm(factors, axis=1)
             scores = np.divide(scores, lengths * lengths[at], out=np.zeros_like(scores), where=lengths > 0)
-    scores = np.array(scores, np.float32)
+    scores = np.array(scores)
     scores[at] = -np.inf
     numbers, values = (array[0] for array in top_k(scores[None], n))
     numbers, values = numbers[numbers >= 0], values[numbers >= 0]
-    items = model.items_.take(numbers).to_pylist()
-    return Recommendations(items, values, _titles(model.catalogue_, numbers), note)
+    return Recommendations.of(model.catalogue_, numbers, values, note)
 
 
 def explain(model: Model, history: Any, item: Any, on_unknown: OnUnknown) -> Explanation:
@@ -270,17 +259,20 @@ def explain(model: Model, history: Any, item: Any, on_unknown: OnUnknown) -> Exp
     histories, single = model._reader(on_unknown).read(history)
     if not single:
         raise DataError("history: explain takes the history of one user")
-    at = int(model._reader("raise").known([item], "item")[0])
+    at = _number(model, item)
     baseline = float(model._cold()[0][at] if not len(histories) else model._folding.base[at])
     added = model._folding.contributions(histories.indices, histories.values, at)
     order = np.argsort(-np.abs(added), kind="stable")
     numbers = histories.indices[order]
+    items = model.items_.take(numbers)
     return Explanation(
         item=item,
         score=baseline + float(added.sum()),
         baseline=baseline,
-        items=model.items_.take(numbers).to_pylist(),
+        items=items.to_pylist(),
         ratings=histories.values[order],
         contributions=added[order],
-        titles=_titles(model.catalogue_, numbers),
+        titles=titles(model.catalogue_, numbers),
+        library=library_of(history),
+        kind=items.type,
     )

@@ -27,51 +27,53 @@ class Scorer:
         columns: (items, k), of the candidates alone.
         base: The score of each candidate before anything is known of the user.
         cold: The scores of each candidate for a user without a history.
-        candidates: Their item numbers, increasing.
-        position: For each item of the catalogue its place among the candidates, or -1.
+        candidates: Their item numbers, increasing; None: every item.
     """
 
     columns: Array
     base: Array
     cold: Array
-    candidates: Array
-    position: Array
+    candidates: Array | None = None
 
     @classmethod
     def of(cls, columns: Array, base: Array, cold: Array, allowed: NDArray[np.bool_] | None) -> Scorer:
         """All items, or those where `allowed` is true."""
-        everything = np.arange(len(base))
         if allowed is None or allowed.all():
-            return cls(columns, base, cold, everything, everything)
+            return cls(columns, base, cold)
         candidates = np.flatnonzero(allowed)
-        position = np.full(len(base), -1)
-        position[candidates] = np.arange(len(candidates))
-        return cls(columns[candidates], base[candidates], cold[candidates], candidates, position)
+        return cls(columns[candidates], base[candidates], cold[candidates], candidates)
 
     def scores(self, vectors: Array, rows: slice, histories: Interactions, exclude_seen: bool) -> Array:
         """Scores (users, candidates) of some users, minus infinity for what they have seen."""
-        scores = vectors[rows] @ self.columns.T
+        scores: Array = vectors[rows] @ self.columns.T
         scores += self.base
         counts = np.diff(histories.indptr[rows.start : rows.stop + 1])
         scores[counts == 0] = self.cold
         if exclude_seen:
-            seen = self.position[histories.indices[histories.indptr[rows.start] : histories.indptr[rows.stop]]]
+            seen = histories.indices[histories.indptr[rows.start] : histories.indptr[rows.stop]]
             owner = np.repeat(np.arange(len(counts)), counts)
-            scores[owner[seen >= 0], seen[seen >= 0]] = -np.inf
+            if self.candidates is not None:
+                place = np.searchsorted(self.candidates, seen)
+                found = np.append(self.candidates, -1)[place] == seen
+                owner, seen = owner[found], place[found]
+            scores[owner, seen] = -np.inf
         return scores
+
+    def numbers(self, places: Array) -> Array:
+        """The item numbers of places among the candidates; -1 stays."""
+        return places if self.candidates is None else np.append(self.candidates, -1)[places]
 
 
 def best(
     scorer: Scorer, vectors: Array, histories: Interactions, *, n: int, exclude_seen: bool, n_jobs: int | None
 ) -> Iterator[tuple[Array, Array]]:
     """Item numbers and scores (users, n) of blocks of users, in their order; number -1 where a list is shorter."""
-    wide = max(1, len(scorer.candidates) * vectors.itemsize)
+    wide = max(1, len(scorer.base) * vectors.itemsize)
     height = int(np.clip(SCORE_BYTES // wide, FEWEST, MOST))
 
     def work(start: int) -> tuple[Array, Array]:
         rows = slice(start, min(start + height, len(vectors)))
         places, scores = top_k(scorer.scores(vectors, rows, histories, exclude_seen), n)
-        numbers = np.where(places < 0, -1, scorer.candidates[places]) if len(scorer.candidates) else places
-        return numbers, scores
+        return scorer.numbers(places), scores
 
-    return over_blocks(work, range(0, len(vectors), height), n_jobs)
+    return over_blocks(work, range(0, max(len(vectors), 1), height), n_jobs)

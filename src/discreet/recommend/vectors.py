@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,8 @@ from numpy.typing import NDArray
 
 from discreet.data.catalogue import Catalogue
 from discreet.errors import DataError, MissingExtra
+from discreet.numbers import whole
+from discreet.recommend.files import whole_file
 
 Array = NDArray[Any]
 FORMATS = ("numpy", "arrow", "parquet", "npz")
@@ -30,15 +31,17 @@ def export(catalogue: Catalogue, vectors: Array, format: str, path: str | PathLi
         )
     if format == "numpy":
         return catalogue.ids.to_numpy(), vectors
-    if format == "npz":
-        ids = catalogue.ids.to_numpy()
-        np.savez(Path(str(path)), item=ids.astype(str) if ids.dtype == object else ids, vector=vectors)
-        return None
     cells = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), vectors.shape[1])
     table = pa.table({"item": catalogue.ids.to_arrow(), "vector": cells})
-    if format == "arrow":
+    if path is None:
         return table
-    parquet.write_table(table, str(path))
+    with whole_file(path) as temporary:
+        if format == "parquet":
+            parquet.write_table(table, temporary)
+        else:
+            ids = catalogue.ids.to_numpy()
+            with temporary.open("wb") as file:  # by its name, the file would get a suffix
+                np.savez(file, item=ids.astype(str) if ids.dtype == object else ids, vector=vectors)
     return None
 
 
@@ -66,8 +69,19 @@ class AnnIndex:
         return cls(catalogue, index)
 
     def search(self, queries: Array, n: int = 10) -> Array:
-        """Item numbers (queries, n) of about the largest inner products with each query vector."""
+        """Item numbers (queries, n) of about the largest inner products with each query vector; -1 where none is."""
         queries = np.atleast_2d(queries)
+        if queries.ndim != 2 or queries.shape[1] != self.index.ndim - 1:
+            raise DataError(f"queries: vectors of length {self.index.ndim - 1} are needed, as query_vector gives them")
+        n = min(whole("n", n, 1), len(self.catalogue))
         longer = np.column_stack([queries, np.zeros(len(queries))]).astype(np.float32)
-        found: Array = np.atleast_2d(self.index.search(longer, min(n, len(self.catalogue))).keys)
-        return found.astype(np.int64)
+        if not len(longer):
+            return np.zeros((0, n), np.int64)
+        found = self.index.search(longer, n)
+        numbers = np.full((len(longer), n), -1)
+        keys = np.atleast_2d(found.keys)  # of a single query, all that were found
+        for row, count in enumerate(
+            found.counts if hasattr(found, "counts") else [len(found)]
+        ):  # a graph may have places that no search reaches
+            numbers[row, :count] = keys[row, :count]
+        return numbers

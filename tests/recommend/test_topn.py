@@ -1,0 +1,84 @@
+"""Scores in blocks, filtered."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from discreet.data.catalogue import Catalogue
+from discreet.data.ids import Ids
+from discreet.data.interactions import Interactions
+from discreet.recommend import topn
+from discreet.recommend.topn import Scorer, best
+
+
+def table(lists, n_items):
+    indptr = np.concatenate([[0], np.cumsum([len(row) for row in lists])]).astype(np.int64)
+    indices = np.array([item for row in lists for item in row], np.uint16)
+    return Interactions(
+        Ids(range(len(lists))), Catalogue(range(n_items)), indptr, indices, np.ones(len(indices), np.float32)
+    )
+
+
+def problem(n_users=50, n_items=400, k=3, seed=0):
+    rng = np.random.default_rng(seed)
+    lists = [np.flatnonzero(rng.random(n_items) < rng.choice([0, 0.1, 0.9])) for _ in range(n_users)]
+    vectors = rng.standard_normal((n_users, k)).astype(np.float32)
+    columns = rng.standard_normal((n_items, k)).astype(np.float32)
+    base, cold = rng.standard_normal((2, n_items)).astype(np.float32)
+    return table(lists, n_items), vectors, columns, base, cold
+
+
+def expected(histories, vectors, columns, base, cold, allowed, user, n, exclude_seen):
+    seen = histories.indices[histories.indptr[user] : histories.indptr[user + 1]]
+    scores = columns @ vectors[user] + base if len(seen) else cold
+    may = set(range(len(base))) if allowed is None else set(np.flatnonzero(allowed))
+    may -= set(seen.tolist()) if exclude_seen else set()
+    return sorted(may, key=lambda item: (-scores[item], item))[:n]
+
+
+@pytest.mark.parametrize("exclude_seen", [True, False])
+@pytest.mark.parametrize("share", [None, 1.0, 0.5, 0.02, 0.0])
+@pytest.mark.parametrize("n", [1, 7, 1000])
+@pytest.mark.parametrize("n_jobs", [1, 3])
+def test_against_sorting_everything(monkeypatch, exclude_seen, share, n, n_jobs):
+    monkeypatch.setattr(topn, "SCORE_BYTES", 1 << 14)  # several blocks
+    histories, vectors, columns, base, cold = problem()
+    allowed = None if share is None else np.random.default_rng(1).random(400) < share
+    scorer = Scorer.of(columns, base, cold, allowed)
+    parts = list(best(scorer, vectors, histories, n=n, exclude_seen=exclude_seen, n_jobs=n_jobs))
+    numbers = np.concatenate([part[0] for part in parts])
+    assert len(numbers) == 50
+    for user, found in enumerate(numbers):
+        kept = found[found >= 0].tolist()
+        assert kept == expected(histories, vectors, columns, base, cold, allowed, user, n, exclude_seen), user
+        assert (found[len(kept) :] == -1).all()
+
+
+def test_no_users():
+    _, vectors, columns, base, cold = problem()
+    empty = table([], 400)
+    parts = list(best(Scorer.of(columns, base, cold, None), vectors[:0], empty, n=3, exclude_seen=True, n_jobs=2))
+    assert [numbers.shape for numbers, _ in parts] == [(0, 3)]
+
+
+def test_all_items_share_the_columns():
+    _, _, columns, base, cold = problem()
+    for allowed in (None, np.ones(400, bool)):
+        assert Scorer.of(columns, base, cold, allowed).columns is columns
+
+
+def test_memory_is_bounded_by_blocks():
+    """Far below users x items: 40 MB of scores here, if they were all computed at once."""
+    n_users, n_items = 1000, 10_000
+    rng = np.random.default_rng(0)
+    histories = table([rng.choice(n_items, 20, replace=False) for _ in range(n_users)], n_items)
+    vectors, columns = (rng.standard_normal((size, 8)).astype(np.float32) for size in (n_users, n_items))
+    base = np.zeros(n_items, np.float32)
+    scorer = Scorer.of(columns, base, base, None)
+    tracemalloc.start()
+    for _ in best(scorer, vectors, histories, n=20, exclude_seen=True, n_jobs=2):
+        pass
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2 * 3 * topn.SCORE_BYTES  # of two threads
