@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +70,9 @@ def parts(ratings: Interactions, values: Array) -> Iterator[Part]:
         first = last
 
 
+Some = TypeVar("Some", bound=Part)  # some users' rows, with whatever else their contributions need
+
+
 @dataclass(frozen=True)
 class Door:
     """Releases sums over users, each user's contribution bounded as a whole, under a plan.
@@ -100,8 +103,8 @@ class Door:
     def vector(
         self,
         label: str,
-        blocks: Iterable[Part],
-        entries: Callable[[Part], Array],
+        blocks: Iterable[Some],
+        entries: Callable[[Some], Array],
         size: int,
         *,
         bound: float,
@@ -111,7 +114,7 @@ class Door:
         sensitivity, noise = self._noise(label, bound, aligned)
         grid = fine_grid(noise.std, bound)
 
-        def work(part: Part) -> Array:
+        def work(part: Some) -> Array:
             cells = truncate(entries(part), bound=bound, grid=grid, indptr=part.indptr)
             # Sums of at most 2^53 in float64 are exact: a part has fewer than 2^22 users of at most 2^30 cells each.
             return np.bincount(part.indices, cells, minlength=size).astype(np.int64)
@@ -122,8 +125,8 @@ class Door:
     def rows(
         self,
         label: str,
-        blocks: Iterable[Part],
-        rows: Callable[[Part], Array],
+        blocks: Iterable[Some],
+        rows: Callable[[Some], Array],
         size: int,
         *,
         bound: float,
@@ -133,7 +136,7 @@ class Door:
         sensitivity, noise = self._noise(label, bound, aligned)
         grid = fine_grid(noise.std, bound)
 
-        def work(part: Part) -> Array:
+        def work(part: Some) -> Array:
             total: Array = truncate(rows(part), bound=bound, grid=grid).sum(axis=0, dtype=np.int64)
             return total
 
@@ -143,8 +146,8 @@ class Door:
     def outer(
         self,
         label: str,
-        blocks: Iterable[Part],
-        factors: Callable[[Part], tuple[Array, Array]],
+        blocks: Iterable[Some],
+        factors: Callable[[Some], tuple[Array, Array]],
         shape: tuple[int, int],
         *,
         bound: float,
@@ -154,7 +157,7 @@ class Door:
         unit = Grid(-UNIT_CELLS)
         grid = Grid(fine_grid(noise.std, bound).exponent + UNIT_CELLS)
 
-        def work(part: Part) -> Array:
+        def work(part: Some) -> Array:
             entries, directions = factors(part)
             left = truncate(entries, bound=bound, grid=grid, indptr=part.indptr)
             right = truncate(directions, bound=1.0, grid=unit)
@@ -169,8 +172,8 @@ class Door:
     def second_moment(
         self,
         label: str,
-        blocks: Iterable[Part],
-        rows: Callable[[Part], Array],
+        blocks: Iterable[Some],
+        rows: Callable[[Some], Array],
         size: int,
         *,
         bound: float,
@@ -187,7 +190,7 @@ class Door:
         grid = half_grid(noise.std, length)
         most = math.floor(grid.cells(length))
 
-        def work(part: Part) -> Array:
+        def work(part: Some) -> Array:
             cells = truncate(rows(part), bound=length, grid=grid)
             return exact_matmul(cells, cells, left_bound=most, right_bound=most)
 
