@@ -10,6 +10,7 @@ from pyarrow import parquet
 
 from discreet.completion.als import ALS
 from discreet.completion.baselines import Popularity
+from discreet.data.catalogue import Catalogue
 from discreet.errors import DataError, DiscreetError, MissingExtra
 from discreet.recommend.vectors import AnnIndex
 from tests.recommend.conftest import N_ITEMS, make_ratings
@@ -90,9 +91,20 @@ def test_index(model, ids, ratings):
     assert index.search(queries[:0], 3).shape == (0, 3)
 
 
+def test_recall_where_lengths_differ_much():
+    """As they do between popular and other items, at a rank where directions alone say little."""
+    rng = np.random.default_rng(0)
+    lengths = rng.lognormal(0, 0.5, (3000, 1))
+    vectors = (rng.standard_normal((3000, 64)) * lengths).astype(np.float32)
+    queries = (rng.standard_normal((100, 64)) + 0.5).astype(np.float32)
+    found = AnnIndex.build(Catalogue(range(3000)), vectors, 32, 128).search(queries, 20)
+    exact = np.argsort(-queries @ vectors.T, axis=1)[:, :20]
+    assert np.mean([len(set(a) & set(b)) for a, b in zip(found, exact, strict=True)]) / 20 > 0.95
+
+
 def test_places_that_are_not_found_are_not_made_up(als, monkeypatch):
     class Half:
-        ndim = als.export_vectors()[1].shape[1] + 1
+        ndim = als.export_vectors()[1].shape[1]
 
         def search(self, queries, n):
             self.keys = np.zeros((len(queries), n), np.uint64)

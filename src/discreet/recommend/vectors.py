@@ -59,29 +59,26 @@ class AnnIndex:
             from usearch.index import Index
         except ModuleNotFoundError:
             raise MissingExtra("An approximate index", "ann") from None
-        # Largest inner product is nearest direction once every vector has been made equally long by one more number.
-        squares = (vectors**2).sum(axis=1)
-        longer = np.sqrt(np.maximum(squares.max(initial=0.0) - squares, 0))
+        # Inner products are searched as they are. To make vectors equally long by one more number, so that the largest
+        # product becomes the nearest direction, points nearly all of them in that direction, and halves the recall.
         index = Index(
-            ndim=vectors.shape[1] + 1, metric="cos", dtype="f32", connectivity=connectivity, expansion_search=expansion
+            ndim=vectors.shape[1], metric="ip", dtype="f32", connectivity=connectivity, expansion_search=expansion
         )
-        index.add(np.arange(len(vectors)), np.column_stack([vectors, longer]).astype(np.float32))
+        index.add(np.arange(len(vectors)), vectors.astype(np.float32))
         return cls(catalogue, index)
 
     def search(self, queries: Array, n: int = 10) -> Array:
         """Item numbers (queries, n) of about the largest inner products with each query vector; -1 where none is."""
         queries = np.atleast_2d(queries)
-        if queries.ndim != 2 or queries.shape[1] != self.index.ndim - 1:
-            raise DataError(f"queries: vectors of length {self.index.ndim - 1} are needed, as query_vector gives them")
+        if queries.ndim != 2 or queries.shape[1] != self.index.ndim:
+            raise DataError(f"queries: vectors of length {self.index.ndim} are needed, as query_vector gives them")
         n = min(whole("n", n, 1), len(self.catalogue))
-        longer = np.column_stack([queries, np.zeros(len(queries))]).astype(np.float32)
-        if not len(longer):
-            return np.zeros((0, n), np.int64)
-        found = self.index.search(longer, n)
-        numbers = np.full((len(longer), n), -1)
-        keys = np.atleast_2d(found.keys)  # of a single query, all that were found
-        for row, count in enumerate(
-            found.counts if hasattr(found, "counts") else [len(found)]
-        ):  # a graph may have places that no search reaches
+        numbers = np.full((len(queries), n), -1)
+        if not len(queries):
+            return numbers
+        found = self.index.search(queries.astype(np.float32), n)
+        keys = np.atleast_2d(found.keys)
+        counts = getattr(found, "counts", [keys.shape[1]])  # a single query's keys are those that were found
+        for row, count in enumerate(counts):  # a graph may have places that no search reaches
             numbers[row, :count] = keys[row, :count]
         return numbers
