@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from discreet.errors import MissingExtra
 from discreet.linalg import rows as kernels
 from discreet.linalg.arrays import NUMPY, TorchArrays
-from discreet.linalg.rows import Rows, blocks, padded, solve_rows
+from discreet.linalg.rows import Rows, blocks, padded, row_means, solve_rows
 
 
 @pytest.fixture(params=["numpy", "torch"])
@@ -22,7 +22,9 @@ def arrays(request):
         pytest.skip(f"torch is not available: {reason}")  # an extra that CI does not install
 
 
-def problem(counts, k, *, dtype=np.float64, gram=False, first=False, scale=0.5, seed=0, arrays=NUMPY, n_columns=50):
+def problem(
+    counts, k, *, dtype=np.float64, gram=False, first=False, centre=False, scale=0.5, seed=0, arrays=NUMPY, n_columns=50
+):
     """A table with rows of the given lengths, in the types that models use."""
     rng = np.random.default_rng(seed)
     counts = np.asarray(counts)
@@ -37,7 +39,8 @@ def problem(counts, k, *, dtype=np.float64, gram=False, first=False, scale=0.5, 
         (scale * (1 + np.arange(len(counts)) % 3)).astype(dtype),
         arrays.put(root @ root.T) if gram else None,
         (1 + np.arange(len(counts)) % 4).astype(dtype) / 2 if first else None,
-        arrays,
+        rng.standard_normal((len(counts), k)).astype(dtype) if centre else None,
+        arrays=arrays,
     )
 
 
@@ -45,7 +48,7 @@ def oracle(rows):
     """Each row by itself, dense, in double precision."""
     columns = rows.arrays.get(rows.columns).astype(np.float64)
     k = columns.shape[1]
-    out = np.zeros((len(rows.indptr) - 1, k))
+    out = np.zeros((len(rows.indptr) - 1, k)) if rows.centre is None else rows.centre.astype(np.float64)
     for i in range(len(out)):
         at = slice(rows.indptr[i], rows.indptr[i + 1])
         X = columns[rows.indices[at]].copy()
@@ -56,7 +59,7 @@ def oracle(rows):
         A = X.T @ X + rows.scale[i] * np.eye(k)
         if rows.gram is not None:
             A += rows.arrays.get(rows.gram)
-        out[i] = np.linalg.pinv(A, rcond=1e-10, hermitian=True) @ X.T @ rows.targets[at]
+        out[i] += np.linalg.pinv(A, rcond=1e-10, hermitian=True) @ X.T @ (rows.targets[at] - X @ out[i])
     return out
 
 
@@ -97,6 +100,45 @@ def test_long_rows_are_summed_in_parts(arrays, monkeypatch, longest, solver, k):
     monkeypatch.setattr(kernels, "LONGEST", longest)
     rows = problem(LENGTHS, k, first=True, gram=True, arrays=arrays, scale=3)
     np.testing.assert_allclose(solve_rows(rows, solver=solver, cg_steps=400), oracle(rows), atol=1e-6)
+
+
+@pytest.mark.parametrize("k", [3, 60])
+@pytest.mark.parametrize("gram", [False, True])
+@pytest.mark.parametrize("solver", ["exact", "cg"])
+@pytest.mark.parametrize("longest", [7, 4096])
+def test_a_centre_and_what_is_left(arrays, monkeypatch, k, gram, solver, longest):
+    monkeypatch.setattr(kernels, "LONGEST", longest)
+    rows = problem(LENGTHS, k, gram=gram, first=True, centre=True, arrays=arrays, scale=2)
+    left = np.full(len(rows.targets), np.nan)
+    expected = oracle(rows)
+    start = expected + 0.1
+    found = solve_rows(rows, solver=solver, cg_steps=300, start=start, residuals=left, n_jobs=2)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    columns = rows.arrays.get(rows.columns)
+    for i in range(len(LENGTHS)):
+        at = slice(rows.indptr[i], rows.indptr[i + 1])
+        X = columns[rows.indices[at]] * np.append(rows.first[i], np.ones(k - 1))
+        np.testing.assert_allclose(left[at], rows.targets[at] - X @ expected[i], atol=1e-6)
+
+
+def test_what_is_left_without_columns():
+    rows = problem([2, 0, 3], 0)
+    left = np.full(5, np.nan)
+    solve_rows(rows, residuals=left)
+    np.testing.assert_array_equal(left, rows.targets)
+
+
+@pytest.mark.parametrize("k", [0, 1, 5])
+@pytest.mark.parametrize("longest", [7, 4096])
+def test_means_of_rows(monkeypatch, k, longest):
+    monkeypatch.setattr(kernels, "LONGEST", longest)
+    rows = problem(LENGTHS, k)
+    expected = np.zeros((len(LENGTHS), k))
+    for i, count in enumerate(LENGTHS):
+        if count:
+            expected[i] = rows.columns[rows.indices[rows.indptr[i] : rows.indptr[i + 1]]].mean(axis=0)
+    found = row_means(rows.indptr, rows.indices, rows.columns, n_jobs=2)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
 @given(

@@ -56,7 +56,7 @@ def blocks(indptr: Array, n_columns: int, itemsize: int) -> Iterator[Block]:
     at = int(np.searchsorted(ordered, 0, side="right"))
     while at < len(order):
         length = int(ordered[at])
-        fit = max(1, BLOCK_BYTES // (max(length, n_columns) * n_columns * itemsize))
+        fit = max(1, BLOCK_BYTES // (max(length, n_columns) * max(n_columns, 1) * itemsize))
         end = min(at + fit, int(np.searchsorted(ordered, length, side="right")))
         rows = order[at:end]
         yield Block(rows, indptr[rows], counts[rows], length)
