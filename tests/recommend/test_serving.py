@@ -117,7 +117,7 @@ def test_an_empty_history_says_so(model):
 # Many
 
 
-def test_a_batch_has_the_same_bits_as_one_by_one(model, ratings):
+def test_a_batch_is_the_same_as_one_by_one(model, ratings):
     """Folding in is the same to the bit; scores are a matrix product, whose sums may run in another order."""
     batch = model.recommend(ratings, 5)
     assert len(batch) == ratings.n_users
@@ -225,7 +225,7 @@ def test_memory_of_a_batch(ratings):
 
 
 def test_latency_of_one_user():
-    """A server answers hundreds of requests a second on one core; the limit here forgives a busy machine."""
+    """About a millisecond: hundreds of requests a second on one core. The limit forgives tracing, and a busy machine."""
     ratings = discreet.datasets.movielens_like(300, 20_000, 30_000, random_state=0)
     model = ALS(rank=64, n_steps=1).fit(ratings)
     history = dict.fromkeys(ratings.items.to_list()[:4000:200], 4.0)
@@ -235,7 +235,7 @@ def test_latency_of_one_user():
         start = time.process_time()
         model.recommend(history)
         times.append(time.process_time() - start)
-    assert min(times) < 2e-3
+    assert min(times) < 10e-3
 
 
 # Explaining and similar items
