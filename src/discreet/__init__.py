@@ -11,9 +11,10 @@ from discreet import errors
 
 if TYPE_CHECKING:
     from discreet import datasets, privacy, splits, testing
-    from discreet.completion.als import ALS
+    from discreet.completion.als import ALS, DPALS
     from discreet.completion.baselines import MeanRating, Popularity
     from discreet.completion.saving import load
+    from discreet.completion.spectral import DPSVD
     from discreet.data import Catalogue, Interactions, observed_items_are_public, read
     from discreet.evaluate import module as evaluate
     from discreet.privacy import Gaussian, Guarantee, Laplace, Ledger, Plan, RandomizedResponse, account
@@ -24,6 +25,8 @@ __version__ = "0.1.0.dev0"
 _HOME = {
     "ALS": "discreet.completion.als",
     "Catalogue": "discreet.data",
+    "DPALS": "discreet.completion.als",
+    "DPSVD": "discreet.completion.spectral",
     "Gaussian": "discreet.privacy",
     "Guarantee": "discreet.privacy",
     "Interactions": "discreet.data",
@@ -44,6 +47,8 @@ _MODULES = ("datasets", "evaluate", "privacy", "splits", "testing")
 __all__ = [
     "ALS",
     "Catalogue",
+    "DPALS",
+    "DPSVD",
     "Gaussian",
     "Guarantee",
     "Interactions",

@@ -3,6 +3,8 @@
 # Every class that a saved model can be of. `load` makes no others.
 MODELS = {
     "ALS": "discreet.completion.als:ALS",
+    "DPALS": "discreet.completion.als:DPALS",
+    "DPSVD": "discreet.completion.spectral:DPSVD",
     "MeanRating": "discreet.completion.baselines:MeanRating",
     "Popularity": "discreet.completion.baselines:Popularity",
 }

@@ -26,6 +26,7 @@ Array = NDArray[Any]
 
 PART = 1 << 18  # interactions whose contributions are in memory at a time and thread
 UNIT_CELLS = 14  # a unit vector is 2^14 cells long
+STRIPE = 512  # columns of a second moment that one thread adds to
 MOST_CELLS = 29  # a noise standard deviation, or a bound, is at most 2^29 cells long
 
 
@@ -59,12 +60,13 @@ class Part:
         return np.bincount(self.owners(), entries, minlength=len(self.indptr) - 1)
 
 
-def parts(ratings: Interactions, values: Array) -> Iterator[Part]:
-    """The users' rows, some at a time."""
+def parts(ratings: Interactions, values: Array, *, most_users: int | None = None) -> Iterator[Part]:
+    """The users' rows, some at a time: at most `most_users`, for those who make something large of each."""
     indptr = ratings.indptr
     first = 0
     while first < ratings.n_users:
         last = max(first + 1, int(np.searchsorted(indptr, indptr[first] + PART, side="right")) - 1)
+        last = last if most_users is None else min(last, first + most_users)
         begin, end = int(indptr[first]), int(indptr[last])
         yield Part(indptr[first : last + 1] - begin, ratings.indices[begin:end], values[begin:end])
         first = last
@@ -181,20 +183,31 @@ class Door:
     ) -> Noisy:
         """Release the sum over users of x x^T, |x|^2 at most `bound`; `hollow` leaves out the diagonal, as zeros.
 
-        Without its diagonal, x x^T is no longer, but no longer positive semidefinite either.
+        Leaving it out is a projection: it brings no two contributions further apart.
         """
-        sensitivity, noise = self._noise(label, bound, aligned=not hollow, symmetric=True)
+        sensitivity, noise = self._noise(label, bound, aligned=True, symmetric=True)
         length = math.sqrt(bound)
         while length * length > bound:
             length = math.nextafter(length, 0)
         grid = half_grid(noise.std, length)
         most = math.floor(grid.cells(length))
+        sums = np.zeros((size, size), np.int64)
 
         def work(part: Some) -> Array:
-            cells = truncate(rows(part), bound=length, grid=grid)
-            return exact_matmul(cells, cells, left_bound=most, right_bound=most)
+            return truncate(rows(part), bound=length, grid=grid)
 
-        sums = self._add_up(work, blocks, (size, size))
+        # Large matrices: threads share one sum, a stripe of it each, so that there is only one however many they are.
+        stripes = [slice(at, min(at + STRIPE, size)) for at in range(0, size, STRIPE)]
+        for cells in over_blocks(work, blocks, self.n_jobs):
+
+            def add(stripe: slice, cells: Array = cells) -> None:
+                left, right = cells[:, : stripe.stop], cells[:, stripe]
+                sums[: stripe.stop, stripe] += exact_matmul(left, right, left_bound=most, right_bound=most)
+
+            for _ in over_blocks(add, stripes, self.n_jobs):
+                pass
+        for stripe in stripes:  # the lower triangle, which the release does not read, is a copy of the upper one
+            sums[stripe, : stripe.start] = sums[: stripe.start, stripe].T
         if hollow:
             np.fill_diagonal(sums, 0)
         return Noisy(self.reservation.release(GridArray(sums, grid * grid), sensitivity, noise, label), noise.std)

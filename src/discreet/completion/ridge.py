@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.interactions import Interactions
-from discreet.linalg.rows import Rows, Solver, padded, solve_rows
+from discreet.linalg.rows import Rows, Solver, padded, row_means, solve_rows
 
 Array = NDArray[Any]
 
@@ -43,6 +43,7 @@ class Ridge:
         penalty: s_i, from the number of her ratings.
         gram: G, or None.
         offset_penalty: The weight of the offset a_i squared; None: there is no offset.
+        prior: One vector p_j for each item: z_i is pulled to the mean of those of her items, in place of zero; or None.
     """
 
     columns: Array
@@ -50,6 +51,7 @@ class Ridge:
     penalty: Penalty
     gram: Array | None = None
     offset_penalty: float | None = None
+    prior: Array | None = None
 
     @cached_property
     def _prepared(self) -> tuple[Array, Array | None]:
@@ -59,6 +61,13 @@ class Ridge:
         ones = np.ones((len(self.columns), 1), self.columns.dtype)
         gram = None if self.gram is None else np.pad(self.gram, (1, 0))
         return padded(np.hstack([ones, self.columns]), self.columns.dtype), gram
+
+    def _centre(self, indptr: Array, indices: Array) -> Array | None:
+        """What each row's vector is pulled to, with a zero for the offset in front."""
+        if self.prior is None:
+            return None
+        means = row_means(indptr, indices, padded(self.prior, self.columns.dtype))
+        return means if self.offset_penalty is None else np.pad(means, ((0, 0), (1, 0)))
 
     def _weights(self, counts: Array) -> tuple[Array, Array | None]:
         """s_i, and how a row's constant column is scaled so that s_i is the penalty of its offset too."""
@@ -81,7 +90,7 @@ class Ridge:
         residuals: Array | None = None,
         n_jobs: int | None = 1,
     ) -> tuple[Array, Array]:
-        """The offsets (rows,) and vectors (rows, k) of a table's rows; into `residuals`, what they leave unexplained."""
+        """The offsets (rows,) and vectors (rows, k) of a table's rows; `residuals` gets what they leave unexplained."""
         kind = self.columns.dtype
         targets = values.astype(kind) - self.base[indices].astype(kind)
         columns, gram = self._prepared
@@ -91,7 +100,7 @@ class Ridge:
         begin = None
         if start is not None:
             begin = np.column_stack([start[0] / unit, start[1]]) if has_offset else start[1]
-        rows = Rows(indptr, indices, targets, columns, scale, gram, first)
+        rows = Rows(indptr, indices, targets, columns, scale, gram, first, self._centre(indptr, indices))
         z = solve_rows(rows, solver=solver, start=begin, residuals=residuals, n_jobs=n_jobs)
         return (z[:, 0] * unit, z[:, 1:]) if has_offset else (np.zeros(len(z), kind), z)
 
@@ -111,6 +120,10 @@ class Ridge:
         if self.offset_penalty is not None:
             scale[0] = self.offset_penalty
         A = X.T @ X + np.diag(scale) + (0 if gram is None else gram)
-        weights = np.linalg.lstsq(A, columns[item].astype(np.float64), rcond=None)[0]
-        added: Array = (X @ weights) * targets
+        aimed = columns[item].astype(np.float64)
+        weights = X @ np.linalg.lstsq(A, aimed, rcond=None)[0]
+        added: Array = weights * targets
+        if self.prior is not None and len(indices):
+            left = aimed - X.T @ weights  # of the item's own vector, what the ratings do not speak for
+            added += self.prior[indices] @ left[-self.prior.shape[1] :] / len(indices)
         return added

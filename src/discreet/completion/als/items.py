@@ -12,7 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
-from discreet.completion.als.settings import BIAS_SPREAD, COLUMN, NOISE, SLOPE_BIAS, SLOPE_POPULARITY
+from discreet.completion.als.settings import (
+    BIAS_SPREAD,
+    COLUMN,
+    FEATURE,
+    NOISE,
+    OVERLAP,
+    SLOPE_BIAS,
+    SLOPE_POPULARITY,
+    USER_PRIOR,
+)
 from discreet.completion.private import Noisy
 
 Array = NDArray[Any]
@@ -72,11 +81,13 @@ class Items:
 
     Attributes:
         mean: (items, 1 + columns).
-        covariance: (items, 1 + columns, 1 + columns).
+        covariance: (items, 1 + columns, 1 + columns); with `noise`, of theta_j and the ratings' noise together.
+        noise: What the ratings' own noise adds to every item step, estimated; None before the first.
     """
 
     mean: Array
     covariance: Array
+    noise: Array | None = None
 
     @property
     def bias(self) -> Array:
@@ -87,6 +98,13 @@ class Items:
     def factors(self) -> Array:
         """v_j."""
         return self.mean[:, 1:]
+
+    def priors(self, weights: Weights) -> Array:
+        """What each item says of those who chose it: users like what is like what they have."""
+        centred = self.factors - np.average(self.factors, axis=0, weights=weights.sums)
+        size = np.sqrt(np.average(centred**2, axis=0, weights=weights.sums))
+        foretold: Array = USER_PRIOR * centred / np.maximum(size, 1e-9)
+        return foretold
 
     @classmethod
     def from_bias(cls, release: Noisy, weights: Weights) -> Items:
@@ -119,6 +137,14 @@ class Items:
         sloped = self.with_column(centred * size, spread)
         return sloped.with_column(weights.log_popularity * NOISE / np.sqrt(SLOPE_POPULARITY), 0.1**2)
 
+    def with_features(self, features: Array, weights: Weights) -> Items:
+        """Columns of what is publicly known of the items, on which users may differ."""
+        items = self
+        for column in features.T:
+            centred = column - np.average(column, weights=weights.sums)
+            items = items.with_column(centred * NOISE / np.sqrt(FEATURE), 0.05**2)
+        return items
+
     def with_directions(self, columns: Array, weights: Weights) -> Items:
         """Columns of directions, scaled to unit variance over interactions and then to users' coefficients."""
         items = self
@@ -132,19 +158,29 @@ class Items:
         """What an item step's noisy sums B_j add to what is known: a Kalman update.
 
         B_j = sum over users of om w e (bias_weight, u), where the residual e is (1, u) . (theta_j - its mean now) plus
-        noise. So B_j = H_j (theta_j - mean) + noise, where H_j is about c_j / (sum of c) times the shared Gram matrix
-        of all users' (bias_weight, u).
+        the rating's own noise. So B_j = H_j (theta_j - mean) + e_j + fresh noise: H_j is about c_j / (sum of c) times
+        the shared Gram matrix of all users' (bias_weight, u), and e_j, the sum of the ratings' own noise, is the same
+        in every step, so that it is part of what is estimated: the same ratings looked at twice are not twice as many.
         """
         c = weights.sums
-        k = gram.values.shape[0]
+        k = self.mean.shape[1]
         values, vectors = np.linalg.eigh(gram.values)
         K = (vectors * np.maximum(values, 1e-3 * max(values[-1], 1e-12))) @ vectors.T / c.sum()
         undo = np.ones(k)
         undo[0] = 1 / bias_weight
-        H = 1.5 * c[:, None, None] * (K * undo)
-        R = 2 * NOISE**2 * weights.mean_weight * clip * c[:, None, None] * K + step.std**2 * np.eye(k)
-        HP = H @ self.covariance
-        gain = np.linalg.solve(HP @ H.swapaxes(1, 2) + R, HP).swapaxes(1, 2)
-        mean = self.mean + (gain @ step.values[:, :, None])[:, :, 0]
-        covariance = self.covariance - gain @ HP
-        return replace(self, mean=mean, covariance=(covariance + covariance.swapaxes(1, 2)) / 2)
+        H = OVERLAP * c[:, None, None] * (K * undo)
+        known = self
+        if self.noise is None:
+            joint = np.zeros((len(c), 2 * k, 2 * k))
+            joint[:, :k, :k] = self.covariance
+            joint[:, k:, k:] = NOISE**2 * weights.mean_weight * clip * c[:, None, None] * K
+            known = replace(self, covariance=joint, noise=np.zeros((len(c), k)))
+        assert known.noise is not None
+        seen = np.concatenate([H, np.broadcast_to(np.eye(k), H.shape)], axis=2)
+        reach = seen @ known.covariance
+        spread = reach @ seen.swapaxes(1, 2) + step.std**2 * np.eye(k)
+        gain = np.linalg.solve(spread, reach).swapaxes(1, 2)
+        change = (gain @ (step.values - known.noise)[:, :, None])[:, :, 0]
+        covariance = known.covariance - gain @ reach
+        covariance = (covariance + covariance.swapaxes(1, 2)) / 2
+        return Items(known.mean + change[:, :k], covariance, known.noise + change[:, k:])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -9,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.completion.als import directions
+from discreet.completion.als.features import item_features
 from discreet.completion.als.items import Items, Weights
 from discreet.completion.als.settings import (
     BIAS,
@@ -17,6 +20,7 @@ from discreet.completion.als.settings import (
     SECOND_MOMENT,
     STEP,
     USER_BIAS,
+    USER_VECTOR,
     USERS,
     WEIGHTS,
     Settings,
@@ -37,12 +41,44 @@ GRAM_CLIP = 20.0  # times the clip of an item step
 
 
 class DPALS(PrivateModel):
-    """Private alternating least squares for ratings: user-level joint differential privacy."""
+    """Private alternating least squares for ratings: user-level joint differential privacy.
 
-    _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "item_variance_")
+    The model is y_ij = m + a_i + b_j + u_i . v_j. A user's a_i and u_i are found by her own ridge regression,
+
+        sum over her items of (y_ij - m - b_j - a_i - u_i . v_j)^2 + 5.5 a_i^2 + 1.3 |u_i - p_i|^2
+
+    (for ratings mapped to [-2, 2]; p_i is foretold by which items she has), which costs nothing, since only she sees
+    the result. The first columns of v_j are the item's bias and popularity, so that users differ in how far they follow
+    the common taste. Items are learned from noisy sums over users:
+
+    - how many users there are and their mean rating (bound of one user's contribution: sqrt 2);
+    - item popularity and weights: each user's items, weighted so that they have length 1 together (bound 1);
+    - item biases: weighted, centred ratings, scaled to length .9 as a whole;
+    - where the budget allows, a second moment of users' weights, for directions of taste (bound 1), or of their
+      residuals when the catalogue is small (bound .64);
+    - in each step, the residuals of users' regressions times their vectors (bound .3), and one Gram matrix of all
+      users' vectors (bound 6). Steps accumulate: each is a Kalman update of what is known of an item.
+
+    Bounds are L2 norms of a user's whole contribution: the sensitivity for add-remove. docs/proofs/dpals.md has the
+    proof. How the budget is divided follows from epsilon, delta, the size of the catalogue and `n_users_hint` alone;
+    `preview` prints it.
+
+    Args:
+        epsilon: The privacy budget.
+        delta: The delta of the budget, a constant well below 1 / the number of users.
+        n_steps: Item steps; by default 8, or 2 where a small catalogue's residuals are used. They share one budget.
+        n_users_hint: About how many users there are, if that may be known. It decides whether a second moment pays.
+        features: Columns of the catalogue that say something about items (numbers, or text: categories, several of
+            them separated by "|"). They are public, and cost no privacy.
+        adjacency: What neighbouring data sets differ in: one user more or less ("add-remove"), or "replace".
+        n_jobs: Threads, in scikit-learn's meaning. The releases are the same for any number.
+    """
+
+    _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "item_variance_", "item_prior_")
     _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "unit_")
 
     item_variance_: Array
+    item_prior_: Array
     unit_: float
 
     def __init__(
@@ -52,6 +88,7 @@ class DPALS(PrivateModel):
         delta: float,
         n_steps: int | None = None,
         n_users_hint: int | None = None,
+        features: Sequence[str] | None = None,
         adjacency: Adjacency = "add-remove",
         n_jobs: int | None = -1,
     ) -> None:
@@ -59,6 +96,7 @@ class DPALS(PrivateModel):
         self.delta = delta
         self.n_steps = n_steps
         self.n_users_hint = n_users_hint
+        self.features = features
         self.adjacency = adjacency
         self.n_jobs = n_jobs
 
@@ -84,12 +122,14 @@ class DPALS(PrivateModel):
         low, high = ratings.value_range
         unit = (high - low) / 4
         values = (ratings.values.astype(np.float64) - (low + high) / 2) / unit
-        training = _Training(door, self._settings(ratings.n_items), ratings, values)
+        columns = item_features(ratings.catalogue, self.features or ())
+        training = _Training(door, self._settings(ratings.n_items), ratings, values, columns)
         items, weights, mean = training.run()
         return {
             "item_factors_": items.factors * unit,
             "item_bias_": items.bias * unit,
-            "item_variance_": np.diagonal(items.covariance, axis1=1, axis2=2) * unit**2,
+            "item_variance_": np.diagonal(items.covariance, axis1=1, axis2=2)[:, : items.mean.shape[1]] * unit**2,
+            "item_prior_": items.priors(weights),
             "popularity_": weights.sums / weights.a,
             "value_range_": (low, high),
             "implicit_": False,
@@ -99,7 +139,10 @@ class DPALS(PrivateModel):
 
     def _ridge(self) -> Ridge:
         return Ridge(
-            self.item_factors_, self.item_bias_ + self.global_mean_, Penalty(self.unit_**2), offset_penalty=USER_BIAS
+            self.item_factors_,
+            self.item_bias_ + self.global_mean_,
+            Penalty(USER_VECTOR * self.unit_**2),
+            offset_penalty=USER_BIAS,
         )
 
 
@@ -111,6 +154,7 @@ class _Training:
     settings: Settings
     ratings: Interactions
     values: Array
+    features: Array
 
     def _parts(self) -> Any:
         return parts(self.ratings, self.values)
@@ -121,6 +165,7 @@ class _Training:
         with Bar("DPALS", s.n_steps + 2, "steps") as bar:
             mean, weights = self._start()
             items = Items.from_bias(self._bias(mean, weights), weights).with_slopes(weights)
+            items = items.with_features(self.features, weights)
             bar.advance(1)
             if s.looks_for_directions:
                 items = self._with_directions(items, weights, mean)
@@ -137,7 +182,7 @@ class _Training:
     def _start(self) -> tuple[float, Weights]:
         """Roughly how many users there are, their mean rating, and how often items occur."""
         m, s = self.ratings.n_items, self.settings
-        users = self.door.rows(USERS, self._parts(), _own_mean, 2, bound=np.sqrt(2.0), aligned=False)
+        users = self.door.rows(USERS, self._parts(), _own_mean, 2, bound=math.sqrt(2), aligned=True)
         n_users = max(float(users.values[0]), 10.0)
         mean = float(np.clip(2 * users.values[1] / n_users, -2, 2))
         popularity = self.door.vector(POPULARITY, self._parts(), _equal_weights, m, bound=1.0, aligned=True)
@@ -201,7 +246,8 @@ class _Local:
 
     def _solve(self, part: Part) -> tuple[Array, Array, Array]:
         """Users' (bias_weight, u), residuals, and the weights of their items."""
-        ridge = Ridge(self.items.factors, self.items.bias + self.mean, Penalty(1.0), offset_penalty=USER_BIAS)
+        base, prior = self.items.bias + self.mean, self.items.priors(self.weights)
+        ridge = Ridge(self.items.factors, base, Penalty(USER_VECTOR), offset_penalty=USER_BIAS, prior=prior)
         residuals = np.zeros(len(part.indices))
         _, vectors = ridge.solve(part.indptr, part.indices, part.values, residuals=residuals)
         directions_ = np.column_stack([np.full(len(vectors), self.settings.bias_weight), vectors])

@@ -12,7 +12,10 @@ from discreet.privacy import Plan
 NOISE = 0.9  # standard deviation of a rating about a good prediction
 USER_BIAS = 5.5  # weight of a user's offset, squared: NOISE^2 / its variance
 BIAS_SPREAD = 0.4  # standard deviation of item biases about what popularity foretells
-SLOPE_BIAS, SLOPE_POPULARITY, COLUMN = 2.5, 25.0, 200.0  # NOISE^2 / variance of users' coefficients
+SLOPE_BIAS, SLOPE_POPULARITY, COLUMN, FEATURE = 2.5, 25.0, 200.0, 10.0  # NOISE^2 / variance of users' coefficients
+USER_VECTOR = 1.3  # weight of a user's vector, squared, about what her items foretell
+USER_PRIOR = 0.45  # how far a user's vector is foretold by the items she has chosen, in standard deviations
+OVERLAP = 1.5  # how much more an item step sees than the shared Gram matrix says, about
 LEAST_EIGENVALUE = 1.05  # of the noise's largest, for a direction to be kept
 
 
@@ -38,7 +41,7 @@ class Settings:
     bias_clip: float = 0.9
     step_clip: float = 0.3
     bias_weight: float = 0.6
-    n_directions: int = 6
+    n_directions: int = 10
     n_frequent: int = 1500
     residual: bool = False
 
@@ -76,18 +79,13 @@ def settings(mu: float, n_items: int, n_users_hint: int | None = None, n_steps: 
     # co-occurrences are some hundredths of the number of users.
     edge = math.sqrt(2 * n_frequent) / (mu * math.sqrt(share))
     residual = n_items <= 400
-    pays = edge < (0.016 if not residual else 0.05) * n_users
+    pays = edge < (0.018 if not residual else 0.05) * n_users
     if pays:
         shares[SECOND_MOMENT] = share
-    steps = n_steps or (2 if residual and pays else 6)
+    steps = n_steps or (2 if residual and pays else 8)
     rest = 1 - math.fsum(s if isinstance(s, float) else s[0] for s in shares.values())
     shares[GRAM] = (0.01 * rest, steps)
     shares[STEP] = (rest - 0.01 * rest, steps)
     return Settings(
-        shares,
-        steps,
-        bias_weight=1.5 - 0.9 * min(1.0, richness / 0.7),
-        n_frequent=n_frequent,
-        n_directions=10 if residual else 6,
-        residual=residual,
+        shares, steps, bias_weight=1.5 - 0.9 * min(1.0, richness / 0.7), n_frequent=n_frequent, residual=residual
     )
