@@ -46,9 +46,9 @@ _MODULES = ("datasets", "evaluate", "privacy", "splits", "testing")
 
 __all__ = [
     "ALS",
-    "Catalogue",
     "DPALS",
     "DPSVD",
+    "Catalogue",
     "Gaussian",
     "Guarantee",
     "Interactions",
