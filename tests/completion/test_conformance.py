@@ -7,7 +7,7 @@ import pytest
 import discreet
 from discreet.completion import MODELS
 from discreet.completion.base import Model
-from discreet.testing import ModelConformance
+from discreet.testing import InsecureSeededNoise, ModelConformance
 
 
 class TestALS(ModelConformance):
@@ -25,6 +25,17 @@ class TestALSForImplicitFeedback(ModelConformance):
 
     def model(self, **params: Any) -> Model:
         return discreet.ALS(**{"rank": 6, "n_steps": 6, **params})
+
+
+class TestDPSVD(ModelConformance):
+    explicit = False
+    n_users = 1000
+
+    def model(self, **params: Any) -> Model:
+        return discreet.DPSVD(**{"epsilon": 50, "delta": 1e-6, **params})
+
+    def fit(self, model: Model, ratings: discreet.Interactions) -> Model:
+        return model.fit(ratings, ledger=discreet.Ledger(noise_source=InsecureSeededNoise(3), delta=1e-6))
 
 
 class TestPopularity(ModelConformance):

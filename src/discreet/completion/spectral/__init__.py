@@ -1,0 +1,5 @@
+"""Spectral models: eigenvectors of a second-moment matrix."""
+
+from discreet.completion.spectral.private import DPSVD
+
+__all__ = ["DPSVD"]

@@ -1,0 +1,79 @@
+"""The local side of the spectral models: one user projects her own history on public directions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.completion.ridge import Ridge
+from discreet.data.interactions import Interactions
+from discreet.linalg.threads import over_blocks
+
+Array = NDArray[Any]
+
+ENTRIES = 1 << 19  # of histories that one thread projects at a time
+
+
+@dataclass(frozen=True)
+class Projection(Ridge):
+    """A ridge regression of a user's weighted history on orthogonal directions, which is a projection.
+
+    Her history is h, with h_j = weights_j / (their norm over her items) for her items and 0 for the others. With
+    directions q_k of length 1 and variances d_k, the z that makes |h - sum_k sqrt(d_k) z_k q_k|^2 + lam |z|^2 as small
+    as possible has z_k = sqrt(d_k) / (d_k + lam) q_k . h: a sum over her items, for there is no system to solve. Where
+    `columns` holds sqrt(f_k) q_k, f_k = d_k / (d_k + lam), the scores are the same with the vector sum_j h_j columns_j.
+
+    Attributes:
+        weights: How much each item counts in a history; 0: not at all.
+        loadings: What each item of a history adds to the user's vector, (items, k), times its share of the history.
+    """
+
+    weights: Array = field(default_factory=lambda: np.zeros(0))
+    loadings: Array = field(default_factory=lambda: np.zeros((0, 0)))
+
+    def _shares(self, indptr: Array, indices: Array) -> Array:
+        """The h of each user, on her own items: of norm 1, or 0 if none of them counts."""
+        n = len(indptr) - 1
+        owners = np.repeat(np.arange(n), np.diff(indptr))
+        chosen = self.weights[indices].astype(np.float64)
+        # bincount adds up a user's items in their order: her sum does not depend on who is folded in beside her.
+        lengths = np.sqrt(np.bincount(owners, chosen**2, minlength=n))
+        return chosen / np.where(lengths > 0, lengths, 1)[owners]
+
+    def fold_in(self, histories: Interactions, n_jobs: int | None) -> tuple[Array, Array]:
+        """Users' offsets, which are zero, and vectors, from their own histories."""
+        from scipy.sparse import csr_array
+
+        kind = self.columns.dtype
+        vectors = np.zeros((histories.n_users, self.loadings.shape[1]), kind)
+
+        def work(rows: slice) -> None:
+            indptr = histories.indptr[rows.start : rows.stop + 1]
+            indices = histories.indices[indptr[0] : indptr[-1]].astype(np.int64)
+            indptr = indptr - indptr[0]
+            shares = self._shares(indptr, indices).astype(kind)
+            table = csr_array((shares, indices, indptr), shape=(len(indptr) - 1, len(self.loadings)))
+            vectors[rows] = table @ self.loadings  # row by row, entry by entry: no row's sum depends on another's
+
+        for _ in over_blocks(work, _blocks(histories.indptr), n_jobs):
+            pass
+        return np.zeros(histories.n_users, kind), vectors
+
+    def contributions(self, indices: Array, values: Array, item: int) -> Array:
+        """What each item of a history adds to the score of an item: they and `base` add up to it."""
+        shares = self._shares(np.array([0, len(indices)]), indices)
+        added: Array = shares * (self.loadings[indices].astype(np.float64) @ self.columns[item].astype(np.float64))
+        return added
+
+
+def _blocks(indptr: Array) -> Iterator[slice]:
+    """Users, some at a time."""
+    first, n = 0, len(indptr) - 1
+    while first < n:
+        last = max(first + 1, int(np.searchsorted(indptr, indptr[first] + ENTRIES, side="right")) - 1)
+        yield slice(first, last)
+        first = last

@@ -1,0 +1,195 @@
+"""DPSVD: a private recommender for implicit feedback, from one noisy second-moment matrix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.completion.private import Door, Noisy, Part, PrivateModel, parts
+from discreet.completion.ridge import Penalty, Ridge
+from discreet.completion.spectral.local import Projection
+from discreet.completion.spectral.public import COMMON_TASTE, Chosen, Spectrum, item_factors
+from discreet.data.interactions import Interactions
+from discreet.errors import DataError
+from discreet.numbers import positive, probability, whole
+from discreet.privacy import Plan
+from discreet.privacy.guarantee import Adjacency
+
+if TYPE_CHECKING:
+    from discreet.privacy.ledger import Ledger
+    from discreet.statement import Statement
+
+Array = NDArray[Any]
+
+POPULARITY, SECOND_MOMENT = "item popularity", "second moment of histories"
+SHARES = {POPULARITY: 0.1, SECOND_MOMENT: 0.9}  # of mu^2
+CELLS = 1 << 21  # of users' dense rows that are in memory at a time and thread
+
+
+class DPSVD(PrivateModel):
+    """Private recommender for implicit feedback, with user-level joint differential privacy.
+
+    It finds directions of taste, the leading eigenvectors of a noisy second-moment matrix of users' histories, from
+    which the taste that all have in common was removed. A user's own history is then projected on them, on her side:
+    no noise is added to it, and it never leaves.
+
+    Let x_i be the set of items of user i. Two statistics are released, each of which one user can change by at most
+    1 in the L2 norm (add-remove), or sqrt(2) (replace):
+
+    - item popularity, 10% of mu^2: sum over users of 1 / sqrt(|x_i|) on her items, a vector of norm 1;
+    - second moment of histories, 90%: sum over users of r_i r_i^T, r_i of norm at most 1, with symmetric noise. On the
+      N most popular items J, w_i has popularity_j^-0.3 for her items, scaled to length 1; p is the direction of common
+      taste, popularity_j^0.7; and r_i = (w_i - (w_i.p) p) / sqrt(max(1 - (w_i.p)^2, 1/4)).
+
+    J is as many items as the noise allows to tell apart (at most `max_items`); eigenvectors q_k are kept if their
+    eigenvalues stand out of the noise, and shrunk by what noise did to them. With variances d_k, a user's vector is
+    the z that makes
+
+        |h - (h.p) p - sum_k sqrt(d_k) z_k q_k|^2 + lam |z|^2
+
+    as small as possible, h being w_i of whatever history is given when recommending, and the score of an item what
+    this predicts. Items outside J are known by their popularity alone, and compete by that.
+
+    Example:
+        >>> import discreet
+        >>> liked = discreet.datasets.movielens_like(3000, 200, 60_000, random_state=0).to_implicit(4)
+        >>> model = discreet.DPSVD(epsilon=5, delta=1e-6).fit(liked)
+        >>> len(model.recommend([liked.items[0]], n=5))
+        5
+
+    Args:
+        epsilon: The privacy parameter; all of it is spent.
+        delta: The other one: a constant well below 1 / the number of users.
+        max_items: The largest J. Memory grows with its square, time with its cube.
+        adjacency: "add-remove" or "replace".
+        n_jobs: Threads, in scikit-learn's meaning.
+
+    Attributes:
+        popularity_: The released popularity of each item.
+        history_weights_: How much each item counts in a history; 0 for items outside J.
+        n_users_: About how many users there were, which the trace of the second moment tells.
+    """
+
+    _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "history_weights_")
+    _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "n_users_")
+
+    history_weights_: Array
+    n_users_: float
+
+    def __init__(
+        self,
+        *,
+        epsilon: float,
+        delta: float,
+        max_items: int = 4000,
+        adjacency: Adjacency = "add-remove",
+        n_jobs: int | None = -1,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.max_items = max_items
+        self.adjacency = adjacency
+        self.n_jobs = n_jobs
+
+    def _check_parameters(self) -> None:
+        positive("epsilon", self.epsilon)
+        probability("delta", self.delta)
+        whole("max_items", self.max_items, 1)
+
+    def plan(self, n_items: int) -> Plan:
+        """What a fit would release, and what each release costs; needs no data, only the size of the catalogue."""
+        self._check_parameters()
+        whole("n_items", n_items, 1)
+        return Plan.gaussian(self._mu(), SHARES)
+
+    def _learn(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:
+        if not ratings.implicit:  # before anything is reserved
+            raise DataError(
+                "ratings: DPSVD learns from implicit feedback; say which ratings count as liked with "
+                "ratings.to_implicit(threshold), or use a model for ratings"
+            )
+        return super()._learn(ratings, ledger)
+
+    def _learn_privately(self, door: Door, ratings: Interactions) -> dict[str, Any]:
+        popularity = door.vector(
+            POPULARITY, parts(ratings, ratings.values), equal_weights, ratings.n_items, bound=1.0, aligned=True
+        )
+        chosen = Chosen.by(popularity, door._noise(SECOND_MOMENT, 1.0, aligned=True)[1].std, self.max_items)
+        spectrum = Spectrum.of(self._second_moment(door, ratings, chosen), chosen)
+        return {
+            "item_factors_": item_factors(chosen, spectrum).astype(np.float32),
+            "item_bias_": (COMMON_TASTE * chosen.common).astype(np.float32),
+            "popularity_": popularity.values.astype(np.float32),
+            "history_weights_": chosen.weights,
+            "value_range_": (0.0, 1.0),
+            "implicit_": True,
+            "global_mean_": 1.0,
+            "n_users_": spectrum.n_users,
+        }
+
+    def _second_moment(self, door: Door, ratings: Interactions, chosen: Chosen) -> Noisy:
+        n = len(chosen.items)
+        blocks = parts(ratings, ratings.values, most_users=max(CELLS // n, 1))
+        return door.second_moment(SECOND_MOMENT, blocks, Residuals.of(chosen), n, bound=1.0)
+
+    def _ridge(self) -> Ridge:
+        counted = (self.history_weights_ > 0)[:, None]
+        return Projection(
+            self.item_factors_,
+            self.item_bias_,
+            Penalty(1.0),
+            weights=self.history_weights_,
+            loadings=np.where(counted, self.item_factors_, np.float32(0)),
+        )
+
+    def _check_learned(self) -> None:
+        super()._check_learned()
+        weights = self.history_weights_
+        if weights.shape != (len(self.catalogue_),) or not (np.isfinite(weights) & (weights >= 0)).all():
+            raise DataError(f"history_weights_: {len(self.catalogue_)} finite numbers of at least 0 are needed")
+
+
+def equal_weights(part: Part) -> Array:
+    """A user's weights of her items, all the same and together of length 1."""
+    return (1 / np.sqrt(np.maximum(part.counts, 1)))[part.owners()]
+
+
+@dataclass(frozen=True)
+class Residuals:
+    """Users' weighted histories without the common taste: one row of length at most 1 for each user.
+
+    A row is computed from the user's own items and public numbers, and her sums are added up in the order of her
+    items, so that it does not depend, to the last bit, on whose rows are computed beside it.
+
+    Attributes:
+        place: Where each item is among those that are looked at; -1: nowhere.
+        weights: What a user weighs each item by; 0 where `place` is -1.
+        common: The common taste, over the items that are looked at.
+    """
+
+    place: Array
+    weights: Array
+    common: Array
+
+    @classmethod
+    def of(cls, chosen: Chosen) -> Residuals:
+        """For the items that were chosen."""
+        place = np.full(len(chosen.weights), -1)
+        place[chosen.items] = np.arange(len(chosen.items))
+        return cls(place, chosen.weights, chosen.common[chosen.items])
+
+    def __call__(self, part: Part) -> Array:
+        """The rows of some users."""
+        owners, at = part.owners(), self.place[part.indices]
+        own = self.weights[part.indices]
+        lengths = np.sqrt(part.row_sums(own**2))
+        own /= np.where(lengths > 0, lengths, 1)[owners]
+        counted = at >= 0
+        along = part.row_sums(np.where(counted, own * self.common[at], 0))
+        rows = -along[:, None] * self.common
+        rows[owners[counted], at[counted]] += own[counted]
+        rows /= np.sqrt(np.maximum(1 - along**2, 0.25))[:, None]
+        return rows
