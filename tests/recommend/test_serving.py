@@ -225,7 +225,7 @@ def test_memory_of_a_batch(ratings):
 
 
 def test_latency_of_one_user():
-    """About a millisecond: hundreds of requests a second on one core. The limit forgives tracing, and a busy machine."""
+    """About a millisecond: hundreds of requests a second on one core. The limit forgives tracing and a busy machine."""
     ratings = discreet.datasets.movielens_like(300, 20_000, 30_000, random_state=0)
     model = ALS(rank=64, n_steps=1).fit(ratings)
     history = dict.fromkeys(ratings.items.to_list()[:4000:200], 4.0)
