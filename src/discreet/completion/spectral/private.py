@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discreet.completion.private import Door, Noisy, Part, PrivateModel, parts
 from discreet.completion.ridge import Penalty, Ridge
+from discreet.completion.spectral.explore import Exploration
 from discreet.completion.spectral.local import Projection
 from discreet.completion.spectral.public import COMMON_TASTE, Chosen, Spectrum, item_factors
 from discreet.data.interactions import Interactions
@@ -20,6 +22,7 @@ from discreet.privacy.guarantee import Adjacency
 
 if TYPE_CHECKING:
     from discreet.privacy.ledger import Ledger
+    from discreet.recommend.results import Recommendations
     from discreet.statement import Statement
 
 Array = NDArray[Any]
@@ -51,7 +54,8 @@ class DPSVD(PrivateModel):
         |h - (h.p) p - sum_k sqrt(d_k) z_k q_k|^2 + lam |z|^2
 
     as small as possible, h being w_i of whatever history is given when recommending, and the score of an item what
-    this predicts. Items outside J are known by their popularity alone, and compete by that.
+    this predicts. Items outside J are known by their popularity alone, and compete by that, unless `explore` asks for
+    more of them.
 
     Example:
         >>> import discreet
@@ -63,6 +67,8 @@ class DPSVD(PrivateModel):
     Args:
         epsilon: The privacy parameter; all of it is spent.
         delta: The other one: a constant well below 1 / the number of users.
+        explore: About what share of a list of 20 to fill with items outside J, other ones for other histories. It costs
+            no privacy, but places.
         max_items: The largest J. Memory grows with its square, time with its cube.
         adjacency: "add-remove" or "replace".
         n_jobs: Threads, in scikit-learn's meaning.
@@ -70,13 +76,15 @@ class DPSVD(PrivateModel):
     Attributes:
         popularity_: The released popularity of each item.
         history_weights_: How much each item counts in a history; 0 for items outside J.
+        exploration_: Public random vectors that spread the items outside J; of no columns if `explore` is 0.
         n_users_: About how many users there were, which the trace of the second moment tells.
     """
 
-    _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "history_weights_")
+    _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "history_weights_", "exploration_")
     _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "n_users_")
 
     history_weights_: Array
+    exploration_: Array
     n_users_: float
 
     def __init__(
@@ -84,12 +92,14 @@ class DPSVD(PrivateModel):
         *,
         epsilon: float,
         delta: float,
+        explore: float = 0.0,
         max_items: int = 4000,
         adjacency: Adjacency = "add-remove",
         n_jobs: int | None = -1,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
+        self.explore = explore
         self.max_items = max_items
         self.adjacency = adjacency
         self.n_jobs = n_jobs
@@ -98,6 +108,8 @@ class DPSVD(PrivateModel):
         positive("epsilon", self.epsilon)
         probability("delta", self.delta)
         whole("max_items", self.max_items, 1)
+        if not (isinstance(self.explore, int | float) and 0 <= self.explore < 1):
+            raise DataError(f"explore: a share from 0 to below 1 is needed, not {self.explore!r}")
 
     def plan(self, n_items: int) -> Plan:
         """What a fit would release, and what each release costs; needs no data, only the size of the catalogue."""
@@ -119,11 +131,14 @@ class DPSVD(PrivateModel):
         )
         chosen = Chosen.by(popularity, door._noise(SECOND_MOMENT, 1.0, aligned=True)[1].std, self.max_items)
         spectrum = Spectrum.of(self._second_moment(door, ratings, chosen), chosen)
+        exploration = Exploration.of(chosen, spectrum, self.explore)
+        factors = np.hstack([item_factors(chosen, spectrum), exploration.columns()])
         return {
-            "item_factors_": item_factors(chosen, spectrum).astype(np.float32),
+            "item_factors_": factors.astype(np.float32),
             "item_bias_": (COMMON_TASTE * chosen.common).astype(np.float32),
             "popularity_": popularity.values.astype(np.float32),
             "history_weights_": chosen.weights,
+            "exploration_": exploration.vectors.astype(np.float32),
             "value_range_": (0.0, 1.0),
             "implicit_": True,
             "global_mean_": 1.0,
@@ -136,20 +151,27 @@ class DPSVD(PrivateModel):
         return door.second_moment(SECOND_MOMENT, blocks, Residuals.of(chosen), n, bound=1.0)
 
     def _ridge(self) -> Ridge:
-        counted = (self.history_weights_ > 0)[:, None]
+        known = self.item_factors_.shape[1] - self.exploration_.shape[1]
+        loadings = np.hstack([self.item_factors_[:, :known], self.exploration_])
+        loadings[self.history_weights_ == 0] = 0
         return Projection(
-            self.item_factors_,
-            self.item_bias_,
-            Penalty(1.0),
-            weights=self.history_weights_,
-            loadings=np.where(counted, self.item_factors_, np.float32(0)),
+            self.item_factors_, self.item_bias_, Penalty(1.0), weights=self.history_weights_, loadings=loadings
         )
+
+    def similar_items(self, item: Any, n: int = 10, *, metric: Literal["cosine", "dot"] = "cosine") -> Recommendations:
+        """The items whose tastes are most like that of an item, by cosine or by inner product."""
+        view = copy.copy(self)  # popularity is common to all items, and random vectors tell nothing
+        view.item_factors_ = self.item_factors_[:, 1 : self.item_factors_.shape[1] - self.exploration_.shape[1]]
+        return super(DPSVD, view).similar_items(item, n, metric=metric)
 
     def _check_learned(self) -> None:
         super()._check_learned()
         weights = self.history_weights_
         if weights.shape != (len(self.catalogue_),) or not (np.isfinite(weights) & (weights >= 0)).all():
             raise DataError(f"history_weights_: {len(self.catalogue_)} finite numbers of at least 0 are needed")
+        random = self.exploration_
+        if random.ndim != 2 or len(random) != len(weights) or random.shape[1] >= self.item_factors_.shape[1]:
+            raise DataError(f"exploration_: {random.shape} does not fit factors of shape {self.item_factors_.shape}")
 
 
 def equal_weights(part: Part) -> Array:

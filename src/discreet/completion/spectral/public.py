@@ -41,12 +41,14 @@ class Chosen:
         weights: What a user weighs an item by, before her weights are scaled to length 1; 0 for items not looked at.
         common: The common taste p, popularity times weight, of length 1 over the items that are looked at. It goes on
             to the others, so that they can be compared.
+        popularity: Of all items, and at least what the noise could feign.
         total: The sum of all popularities, about the sum over users of sqrt(number of items).
     """
 
     items: Array
     weights: Array
     common: Array
+    popularity: Array
     total: float
 
     @classmethod
@@ -67,7 +69,7 @@ class Chosen:
         common /= np.sqrt((common[items] ** 2).sum())
         chosen = np.zeros(m)
         chosen[items] = weights[items]
-        return cls(items, chosen, common, float(popularity.values.sum()))
+        return cls(items, chosen, common, floored, float(popularity.values.sum()))
 
 
 @dataclass(frozen=True)
@@ -79,12 +81,14 @@ class Spectrum:
         variances: d_k, the mean square of q_k . r over users, r being a user's history without the common taste.
         ridge: lam, the penalty of a user's coefficients.
         n_users: About how many users have any of the items.
+        typical_length: About how many items a user has.
     """
 
     vectors: Array
     variances: Array
     ridge: float
     n_users: float
+    typical_length: float
 
     @classmethod
     def of(cls, release: Noisy, chosen: Chosen) -> Spectrum:
@@ -108,7 +112,7 @@ class Spectrum:
         kept = np.flatnonzero(values > LEAST_EIGENVALUE * edge)[::-1]
         true = (values[kept] + np.sqrt(values[kept] ** 2 - edge**2)) / 2
         cosine2 = 1 - (edge / (2 * true)) ** 2
-        return cls(vectors[:, kept], true * cosine2**2 / n_users, RIDGE / n, n_users)
+        return cls(vectors[:, kept], true * cosine2**2 / n_users, RIDGE / n, n_users, typical_length)
 
     @property
     def shrinkage(self) -> Array:
