@@ -11,7 +11,7 @@ from discreet import errors
 
 if TYPE_CHECKING:
     from discreet import datasets, privacy, splits, testing
-    from discreet.completion.als import ALS, DPALS
+    from discreet.completion.als import ALS, DPALS, PublishedDPALS, private_regressions
     from discreet.completion.baselines import MeanRating, Popularity
     from discreet.completion.saving import load
     from discreet.completion.spectral import DPSVD
@@ -35,11 +35,13 @@ _HOME = {
     "MeanRating": "discreet.completion.baselines",
     "Plan": "discreet.privacy",
     "Popularity": "discreet.completion.baselines",
+    "PublishedDPALS": "discreet.completion.als",
     "RandomizedResponse": "discreet.privacy",
     "Statement": "discreet.statement",
     "account": "discreet.privacy",
     "load": "discreet.completion.saving",
     "observed_items_are_public": "discreet.data",
+    "private_regressions": "discreet.completion.als",
     "read": "discreet.data",
 }
 _MODULES = ("datasets", "evaluate", "privacy", "splits", "testing")
@@ -57,6 +59,7 @@ __all__ = [
     "MeanRating",
     "Plan",
     "Popularity",
+    "PublishedDPALS",
     "RandomizedResponse",
     "Statement",
     "account",
@@ -66,6 +69,7 @@ __all__ = [
     "load",
     "observed_items_are_public",
     "privacy",
+    "private_regressions",
     "read",
     "splits",
     "testing",

@@ -7,4 +7,5 @@ MODELS = {
     "DPSVD": "discreet.completion.spectral:DPSVD",
     "MeanRating": "discreet.completion.baselines:MeanRating",
     "Popularity": "discreet.completion.baselines:Popularity",
+    "PublishedDPALS": "discreet.completion.als:PublishedDPALS",
 }

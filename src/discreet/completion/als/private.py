@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from discreet.completion.als import directions
 from discreet.completion.als.features import item_features
 from discreet.completion.als.items import Items, Weights
+from discreet.completion.als.published import PublishedDPALS
 from discreet.completion.als.settings import (
     BIAS,
     GRAM,
@@ -99,6 +100,11 @@ class DPALS(PrivateModel):
         self.features = features
         self.adjacency = adjacency
         self.n_jobs = n_jobs
+
+    @classmethod
+    def as_published(cls, **parameters: Any) -> PublishedDPALS:
+        """DPALS as it was published in 2021, with its true guarantee: `PublishedDPALS(**parameters)`."""
+        return PublishedDPALS(**parameters)
 
     def _check_parameters(self) -> None:
         positive("epsilon", self.epsilon)

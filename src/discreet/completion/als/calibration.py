@@ -1,0 +1,147 @@
+"""The noise of DPALS as published: which releases there are, how far one person moves them, and three ways to set it.
+
+Noise is measured as in the paper, in multiples of what one item of one user can move: sigma_G for the Gram matrices,
+sigma_g for the right-hand sides, sigma_p for the counts and the mean. The number of items per user, k, is part of the
+sensitivity. docs/proofs/dpals-published.md proves the sensitivities.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from discreet.errors import PrivacyError
+from discreet.papers.dpals_tables import dpals_rho_squared, rho_squared_for
+from discreet.privacy import Cost, Plan, Planned
+from discreet.privacy.guarantee import Adjacency
+
+Calibration = Literal["exact", "published", "experiments", "given"]
+
+COUNTS, RECOUNTS = "item counts of a uniform sample", "item counts of the final sample"
+MEAN, START = "sum of ratings", "second moment for the start"
+STEP, GRAM, GRADIENT = "item step", "global Gram", "item gradient"
+
+UP = 1 + 2.0**-40  # makes up for the rounding of a sensitivity's own arithmetic
+
+ERRORS = {
+    "published": "Theorem 1 charges one Gaussian release for each item of a user where there are two",
+    "experiments": "the rule that reproduces Table 4 charges both releases of an item step",
+}
+ALSO = "the mean is undercharged by a factor of up to k, and the global Gram is not charged at all"
+
+
+@dataclass(frozen=True)
+class Sigmas:
+    """Noise multipliers: sigma_G, sigma_g, sigma_p of the paper, and that of the noisy SVD (in units of Gamma_M^2)."""
+
+    gram: float
+    rhs: float
+    pre: float
+    start: float
+
+    def times(self, factor: float) -> Sigmas:
+        """All of them, scaled."""
+        return Sigmas(self.gram * factor, self.rhs * factor, self.pre * factor, self.start * factor)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """All that decides which releases a fit makes and what each costs at given noise. Public.
+
+    Attributes:
+        k: How many items a user takes part with (or the sum of her squared weights).
+        steps: T.
+        adjacency: Of the guarantee.
+        preprocess: Whether Algorithm 2 runs.
+        center: Whether a mean is released.
+        global_gram: Whether K is released, for lambda_0.
+        svd_start: Whether the start is a noisy SVD.
+        gradients: How many noisy gradients make an item step; 0: it solves a noisy least squares problem.
+    """
+
+    k: int
+    steps: int
+    adjacency: Adjacency
+    preprocess: bool
+    center: bool
+    global_gram: bool
+    svd_start: bool
+    gradients: int
+
+    def releases(self, sigmas: Sigmas) -> dict[str, tuple[float, float, int]]:
+        """Label -> (sensitivity, std, how often), in the units of the paper: Gamma_u = Gamma_M = 1."""
+        root, apart = math.sqrt(self.k), 2.0 if self.adjacency == "replace" else 1.0
+        aligned = math.sqrt(apart)
+        found = {}
+        if self.preprocess:
+            found[COUNTS] = (root * aligned, sigmas.pre, 1)
+            found[RECOUNTS] = (root * aligned, sigmas.pre, 1)
+            if self.center:  # a sum over k ratings moves by k, and gets noise of sqrt(k) sigma_p
+                found[MEAN] = (root * apart, sigmas.pre, 1)
+        if self.svd_start:
+            found[START] = (self.k * aligned, sigmas.start, 1)
+        if self.gradients:
+            found[GRADIENT] = (root * apart, sigmas.rhs, self.steps * self.gradients)
+        else:
+            sensitivity = root * step_sensitivity(sigmas.gram / sigmas.rhs, self.adjacency)
+            found[STEP] = (sensitivity, sigmas.gram, self.steps)
+        if self.global_gram:
+            found[GRAM] = (aligned, sigmas.gram, self.steps)
+        return {label: (sensitivity * UP, std, count) for label, (sensitivity, std, count) in found.items()}
+
+    def mu_squared(self, sigmas: Sigmas) -> float:
+        """The true Gaussian-DP parameter of a fit, squared."""
+        return math.fsum(count * (sensitivity / std) ** 2 for sensitivity, std, count in self.releases(sigmas).values())
+
+    def plan(self, sigmas: Sigmas) -> Plan:
+        """The releases at this noise, with their true costs."""
+        lines = [
+            Planned(label, Cost.of_gaussian(sensitivity, std), count)
+            for label, (sensitivity, std, count) in self.releases(sigmas).items()
+        ]
+        return Plan(tuple(lines))
+
+    def plan_for(self, mu: float, sigmas: Sigmas) -> Plan:
+        """A budget split by what the releases cost relative to each other, so that it is spent to the last bit."""
+        total = self.mu_squared(sigmas)
+        shares: dict[str, float | tuple[float, int]] = {
+            label: (count * (sensitivity / std) ** 2 / total, count)
+            for label, (sensitivity, std, count) in self.releases(sigmas).items()
+        }
+        return Plan.gaussian(mu, shares)
+
+
+def step_sensitivity(ratio: float, adjacency: Adjacency) -> float:
+    """How far one item of a user moves an item step, in units of sigma_G's noise; ratio is sigma_G / sigma_g.
+
+    With a = 1 for the Gram matrix and b = ratio^2 for the right-hand side: sqrt(a + b) for add-remove. For replace, two
+    people with opposite ratings and vectors at an angle are worst: sqrt(2a + 2b + b^2 / 2a), or sqrt(4b) if b > 2a.
+    """
+    b = ratio**2
+    if adjacency == "add-remove":
+        return math.sqrt(1 + b)
+    return math.sqrt(2 + 2 * b + b * b / 2 if b <= 2 else 4 * b)
+
+
+def published(schedule: Schedule, sigmas: Sigmas, epsilon: float, delta: float, rule: Calibration) -> Sigmas:
+    """The least sigma_G and sigma_g, in their ratio, for which a published rule gives epsilon; sigma_p stays.
+
+    The paper finds them by binary search. The rule is a square root and a sum, so they are solved for instead.
+    """
+    if schedule.gradients or schedule.svd_start:
+        raise PrivacyError(
+            f"calibration: the paper has no rule for noisy gradients or a noisy start, so {rule!r} cannot be had with "
+            "them; use 'exact' or 'given'"
+        )
+    target = rho_squared_for(epsilon, delta)
+    pre = sigmas.pre if schedule.preprocess else math.inf
+    fixed = dpals_rho_squared(schedule.k, schedule.steps, math.inf, math.inf, pre)
+    if fixed >= target:
+        raise PrivacyError(
+            f"preprocessing_noise: by the paper's rule {pre:g} costs more than epsilon = {epsilon:g} alone; raise it"
+        )
+    both = dpals_rho_squared(schedule.k, schedule.steps, sigmas.gram, sigmas.rhs, math.inf)
+    charged = both if rule == "experiments" else both / 2
+    factor = math.sqrt(charged / (target - fixed))
+    return replace(sigmas, gram=sigmas.gram * factor, rhs=sigmas.rhs * factor)

@@ -1,0 +1,176 @@
+"""The statistics of an item step: for each item a Gram matrix and a right-hand side, summed over users and released.
+
+A user has one vector u, and for each of her items a weight w_j and a rating y_j. She adds, for her items alone,
+w_j u u^T to the item's Gram matrix and w_j y_j u to its right-hand side. Both are released together, as one stack of
+symmetric matrices that have the right-hand side, suitably scaled, as their last column: then one bound covers both, and
+two people's opposite ratings and opposite vectors cannot be counted twice. Proof: docs/proofs/dpals-published.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.completion.als.calibration import UP, step_sensitivity
+from discreet.completion.als.sampling import Sample
+from discreet.completion.private import MOST_CELLS, Door
+from discreet.errors import DataError
+from discreet.linalg.rows import LONGEST, Block, Rows, blocks, padded
+from discreet.linalg.threads import over_blocks
+from discreet.privacy import Gaussian, Grid, GridArray, truncate
+
+Array = NDArray[Any]
+
+MOST_BYTES = 1 << 31  # of a stack of matrices
+MOST_USERS = 1 << 22  # whose sums are taken in float64 at a time: each adds at most 2^30 cells, so 2^52 in all
+WEIGHT_CELLS = 6  # a weight of 1 is 2^6 cells
+
+
+@dataclass(frozen=True)
+class Moments:
+    """The noisy statistics: Gram matrices (items, r, r) and right-hand sides (items, r)."""
+
+    gram: Array
+    rhs: Array
+
+
+@dataclass(frozen=True)
+class ItemStep:
+    """The public constants of an item step.
+
+    Attributes:
+        label: In the plan.
+        k: The most items of a user, or the most that the squares of her weights add up to.
+        n_items: How many items there are.
+        user_clip: Gamma_u, the bound of a user's vector.
+        entry_clip: The bound of a rating.
+        ratio: sigma_G / sigma_g.
+        weighted: Whether items have weights.
+    """
+
+    label: str
+    k: int
+    n_items: int
+    user_clip: float
+    entry_clip: float
+    ratio: float
+    weighted: bool = False
+
+    def noise(self, door: Door) -> tuple[float, Gaussian]:
+        """The sensitivity of the stack, and the noise that the plan pays for."""
+        one = step_sensitivity(self.ratio, door.adjacency)
+        sensitivity = math.sqrt(self.k) * one * self.user_clip**2 * UP
+        return sensitivity, door.reservation.plan.noise(self.label, sensitivity=sensitivity, symmetric=True)
+
+    @property
+    def weight_grid(self) -> Grid:
+        """The grid of the weights: whole numbers if all are 1."""
+        return Grid(-WEIGHT_CELLS if self.weighted else 0)
+
+    def grid(self, std: float) -> Grid:
+        """The grid of the vectors: weight x vector x vector is at most about 2^29 cells, and so is the noise."""
+        heaviest = math.sqrt(self.k) if self.weighted else 1.0
+        most = max(std, heaviest * self.user_clip**2 * max(1.0, self.ratio))
+        return Grid(-((MOST_CELLS + self.weight_grid.exponent - math.frexp(most)[1]) // 2))
+
+    def target_cells(self, grid: Grid) -> float:
+        """How many cells a rating of `entry_clip` is: it weighs ratio / sqrt 2 as much as a vector of `user_clip`."""
+        return self.ratio / math.sqrt(2) * grid.cells(self.user_clip)
+
+
+def check_size(n_items: int, rank: int) -> None:
+    """Raise if the statistics of an item step are too large to be released at once."""
+    size = n_items * (rank + 1) ** 2 * 8
+    if size > MOST_BYTES:
+        raise DataError(
+            f"rank, item_fraction: {n_items:,} items of rank {rank} make item steps of {size / 2**30:.1f} GiB, and at "
+            f"most {MOST_BYTES >> 30} can be released at once; lower the rank or the fraction of items"
+        )
+
+
+def item_moments(door: Door, step: ItemStep, sample: Sample, users: Array) -> Moments:
+    """Release the statistics of one item step.
+
+    Args:
+        door: Where to.
+        step: The public constants.
+        sample: Users' items, at most k of each without weights, and ratings.
+        users: Users' vectors, each computed from her own data and public numbers.
+    """
+    sensitivity, noise = step.noise(door)
+    grid = step.grid(noise.std)
+    sums = exact_moments(step, grid, sample, users, door.n_jobs)
+    statistic = GridArray(sums, grid * grid * step.weight_grid)
+    released = door.reservation.release(statistic, sensitivity, noise, step.label)
+    r = released.shape[1] - 1
+    unit = step.entry_clip / (step.ratio / math.sqrt(2) * step.user_clip)
+    return Moments(released[:, :r, :r], released[:, :r, r] * unit)
+
+
+def exact_moments(step: ItemStep, grid: Grid, sample: Sample, users: Array, n_jobs: int | None) -> Array:
+    """The stack (items, r + 1, r + 1) before noise, in cells; the last corners are 0."""
+    r = users.shape[1]
+    total = np.zeros((step.n_items, r + 1, r + 1), np.int64)
+    for part in sample.blocks(MOST_USERS):
+        own = users[part.first : part.first + len(part.counts)]
+        cells = truncate(own, bound=step.user_clip, grid=grid).astype(np.float64)
+        weights = _whole_weights(step, part)
+        targets = weights * _whole_targets(step, grid, part.values)
+        _add(total, Sample(part.indptr, part.indices, targets, weights), cells, n_jobs)
+    total[:, r, :r] = total[:, :r, r]
+    return total
+
+
+def _whole_weights(step: ItemStep, part: Sample) -> Array:
+    """Weights in cells; the squares of a user's add up to at most k."""
+    if part.weights is None:
+        place = np.arange(len(part.indices)) - np.repeat(part.indptr[:-1], part.counts)
+        allowed: Array = (place < step.k).astype(np.float64)  # a second line: a sample has no more than k
+        return allowed
+    bound = math.nextafter(math.sqrt(step.k), 0)
+    cells = truncate(np.maximum(part.weights, 0), bound=bound, grid=step.weight_grid, indptr=part.indptr)
+    whole: Array = cells.astype(np.float64)
+    return whole
+
+
+def _whole_targets(step: ItemStep, grid: Grid, values: Array) -> Array:
+    """Ratings in cells, none above the cells of `entry_clip`."""
+    most = step.target_cells(grid)
+    scaled = np.clip(np.nan_to_num(values.astype(np.float64)) / step.entry_clip, -1, 1) * most
+    whole: Array = np.clip(np.trunc(scaled), -math.floor(most), math.floor(most))
+    return whole
+
+
+def _add(total: Array, part: Sample, cells: Array, n_jobs: int | None) -> None:
+    """Add the sums of these users: products of integers whose sums stay below 2^53, so float64 keeps them exact."""
+    from scipy.sparse import csr_array
+
+    shape = (len(part.indptr) - 1, len(total))
+    places = csr_array((np.arange(len(part.indices)), part.indices.astype(np.int64), part.indptr), shape=shape).tocsc()
+    weights, targets, r = part.own_weights()[places.data], part.values[places.data], cells.shape[1]
+    even = bool((weights == 1).all())
+    rows = Rows(places.indptr.astype(np.int64), places.indices, targets, padded(cells, np.float64), cells)
+
+    def work(block: Block) -> None:
+        for first in range(0, block.length, LONGEST):
+            last = min(block.length, first + LONGEST)
+            X, t = rows.gather(block, first, last)
+            left = X if even else X * _aligned(weights, block, first, last)[:, :, None]
+            # An item is in one block, which one thread works on: no two write to the same matrices.
+            total[block.rows, :r, :r] += (left.swapaxes(1, 2) @ X).astype(np.int64)
+            total[block.rows, :r, r] += (t[:, None, :] @ X)[:, 0].astype(np.int64)
+
+    for _ in over_blocks(work, blocks(rows.indptr, r, 8), n_jobs):
+        pass
+
+
+def _aligned(values: Array, block: Block, first: int, last: int) -> Array:
+    """The values at places first..last of each row of a block, zero where a row has none."""
+    place = np.arange(first, last)
+    at = np.minimum(block.starts[:, None] + place, len(values) - 1)
+    found: Array = np.where(place < block.counts[:, None], values[at], 0.0)
+    return found

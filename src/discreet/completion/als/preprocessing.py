@@ -1,0 +1,169 @@
+"""Algorithm 2 of DPALS: noisy counts, frequent items, which items a user trains on, counting again, centring."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.completion.als import sampling
+from discreet.completion.als.calibration import COUNTS, MEAN, RECOUNTS
+from discreet.completion.als.sampling import Sample
+from discreet.completion.private import Door, Part, parts
+from discreet.data.interactions import Interactions
+
+Array = NDArray[Any]
+Sampling = Literal["uniform", "adaptive", "weights"]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What training works on. Public: counts, frequent, mean, bound. Private: the two tables.
+
+    Attributes:
+        popularity: Noisy counts of all items (zeros without Algorithm 2).
+        frequent: The numbers of the items that are trained on, increasing.
+        counts: Their noisy counts in the final sample.
+        mean: What was subtracted from every rating.
+        bound: No centred rating is larger.
+        sample: Each user's items for the item side.
+        own: Each user's items for her own side.
+    """
+
+    popularity: Array
+    frequent: Array
+    counts: Array
+    mean: float
+    bound: float
+    sample: Sample
+    own: Sample
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """The public constants of Algorithm 2; `run` is the algorithm.
+
+    Attributes:
+        k: Items of a user.
+        fraction: beta, the fraction of items to train on.
+        sampling: How the k items are picked: "uniform", "adaptive" (lowest counts), or "weights" (all, with weights).
+        counted: Whether there are counts at all; else Algorithm 1 alone, on a uniform sample.
+        center: Whether to subtract the mean.
+        entry_clip: Gamma_M, or None: the largest that a centred rating can be.
+        all_items: Whether a user folds herself in with all her items, not only the sampled ones.
+        seed: Of the samples; public.
+    """
+
+    k: int
+    fraction: float
+    sampling: Sampling
+    counted: bool
+    center: bool
+    entry_clip: float | None
+    all_items: bool
+    seed: int
+
+    def run(self, door: Door, ratings: Interactions) -> Prepared:
+        """Lines 1 to 7."""
+        m, (low, high) = ratings.n_items, ratings.value_range or (1.0, 1.0)
+        values = ratings.values
+        if self.entry_clip is not None:
+            values = np.clip(values, -self.entry_clip, self.entry_clip)
+            low, high = (float(np.clip(bound, -self.entry_clip, self.entry_clip)) for bound in (low, high))
+        every = [Sample(part.indptr, part.indices, part.values) for part in parts(ratings, values)]
+        popularity = self._counts(door, every, m) if self.counted else np.zeros(m)
+        frequent = most_frequent(popularity, self.fraction)
+        place = np.full(m, -1, np.int32)
+        place[frequent] = np.arange(len(frequent))
+        known = chosen(every, lambda part: place[part.indices] >= 0, place)
+        sample = self._final(known, popularity[frequent])
+        counts = self._recounts(door, sample, len(frequent)) if self.counted else np.zeros(m)
+        mean = 0.0
+        if self.center:
+            whole = chosen(every, self._uniform, np.arange(m, dtype=np.int32)) if self.sampling == "weights" else sample
+            total = popularity if self.sampling == "weights" else counts
+            mean = noisy_mean(door, whole, float(total.sum()), self.k, (low, high))
+        bound = self._bound(mean, low, high)
+        sample, own = (_centred(table, mean, bound) for table in (sample, known if self.all_items else sample))
+        return Prepared(popularity, frequent, counts, mean, bound, sample, own)
+
+    def _uniform(self, part: Part) -> NDArray[np.bool_]:
+        return sampling.uniform(part, self.k, self.seed)
+
+    def _bound(self, mean: float, low: float, high: float) -> float:
+        if self.entry_clip is not None:
+            return self.entry_clip
+        return float(max(high - mean, mean - low)) or 1.0
+
+    def _counts(self, door: Door, every: list[Sample], n_items: int) -> Array:
+        """Line 3: each user counts for k items, picked uniformly."""
+        bound = math.nextafter(math.sqrt(self.k), math.inf)
+        return door.vector(
+            COUNTS, every, lambda part: self._uniform(part).astype(np.float64), n_items, bound=bound, aligned=True
+        ).values
+
+    def _final(self, known: Sample, counts: Array) -> Sample:
+        """Line 5: what a user trains the items with."""
+        blocks = list(known.blocks())
+        same = np.arange(len(counts), dtype=np.int32)
+        if self.sampling == "weights":
+            weights = [sampling.weights(part, self.k, counts) for part in blocks]
+            return Sample(known.indptr, known.indices, known.values, np.concatenate(weights))
+        if self.sampling == "adaptive":
+            return chosen(blocks, lambda part: sampling.lowest(part, self.k, counts), same)
+        return chosen(blocks, self._uniform, same)
+
+    def _recounts(self, door: Door, sample: Sample, n_items: int) -> Array:
+        """Line 6: counts, or sums of weights, of what is trained on."""
+        bound = math.nextafter(math.sqrt(self.k), math.inf)
+        return door.vector(RECOUNTS, sample.blocks(), Sample.own_weights, n_items, bound=bound, aligned=True).values
+
+
+def most_frequent(counts: Array, fraction: float) -> Array:
+    """Line 4: the numbers of the ceil(beta m) items with the largest noisy counts, increasing."""
+    n = n_frequent(len(counts), fraction)
+    return np.sort(np.argsort(-counts, kind="stable")[:n])
+
+
+def n_frequent(n_items: int, fraction: float) -> int:
+    """ceil(beta m), and at least one."""
+    return max(1, min(n_items, math.ceil(fraction * n_items - 1e-9)))
+
+
+def noisy_mean(door: Door, sample: Sample, n_ratings: float, k: int, value_range: tuple[float, float]) -> float:
+    """Line 7: the mean rating. The number of ratings is the sum of the noisy counts, and costs nothing more.
+
+    Ratings are taken from the middle of their range, so a user's k of them add up to at most k (high - low) / 2. The
+    paper charges for sqrt(k) times that, which is too little for a single sum.
+    """
+    low, high = value_range
+    middle, half = (low + high) / 2, (high - low) / 2
+    if half == 0:
+        half = 1.0  # every rating is the same, publicly: any bound will do
+
+    def sums(part: Sample) -> Array:
+        return part.row_sums(np.clip(part.values - middle, -half, half))[:, None]
+
+    total = door.rows(MEAN, sample.blocks(), sums, 1, bound=k * half, aligned=False)
+    return float(np.clip(middle + total.values[0] / max(n_ratings, 1.0), low, high))
+
+
+def chosen(blocks: Any, choose: Any, place: Array) -> Sample:
+    """The entries that `choose` picks of each user's row, with items renumbered by `place`; one table of all."""
+    counts, items, values = [], [], []
+    for part in blocks:
+        mask = choose(part)
+        counts.append(part.row_sums(mask).astype(np.int64))
+        items.append(place[part.indices[mask]])
+        values.append(part.values[mask])
+    indptr = np.concatenate([[0], np.cumsum(np.concatenate([np.zeros(0, np.int64), *counts]))])
+    empty = np.zeros(0, np.float32)
+    return Sample(indptr, np.concatenate([empty.astype(np.int32), *items]), np.concatenate([empty, *values]))
+
+
+def _centred(table: Sample, mean: float, bound: float) -> Sample:
+    values = np.clip(table.values - np.float32(mean), -bound, bound)
+    return Sample(table.indptr, table.indices, values, table.weights)

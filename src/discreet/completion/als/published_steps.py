@@ -1,0 +1,178 @@
+"""The two sides of Algorithm 1 of DPALS, the start, and noisy gradients in the place of the item side (Remark 8)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.completion.als.calibration import GRADIENT, START
+from discreet.completion.als.moments import Moments
+from discreet.completion.als.sampling import Sample
+from discreet.completion.private import PART, UNIT_CELLS, Door, Part, fine_grid
+from discreet.completion.ridge import Penalty, Ridge
+from discreet.linalg.cholesky import solve_spd
+from discreet.linalg.threads import over_blocks, single_threaded_blas
+from discreet.privacy import Grid, GridArray, truncate
+
+Array = NDArray[Any]
+
+BLOCK_BYTES = 1 << 24  # of matrices that are solved at a time and thread
+
+
+def clip(vectors: Array, bound: float) -> Array:
+    """Vectors scaled down to a length of at most `bound`: u min(1, bound / |u|). The paper's max is a misprint."""
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    clipped: Array = vectors * (bound / np.maximum(lengths, bound))
+    return clipped
+
+
+def user_ridge(factors: Array, penalty: Penalty, global_penalty: float) -> Ridge:
+    """The regression of A_user: sum_j (y_j - u . v_j)^2 + lambda_0 sum over all j of (u . v_j)^2 + lambda_i |u|^2."""
+    gram = None
+    if global_penalty:
+        with single_threaded_blas():
+            gram = global_penalty * (factors.T @ factors)
+    return Ridge(factors, np.zeros(len(factors)), penalty, gram)
+
+
+def a_user(ridge: Ridge, rows: Part, user_clip: float | None) -> Array:
+    """A_user, for some users: each solves her own ridge regression exactly, from her own row; clipped for training."""
+    vectors = ridge.solve(rows.indptr, rows.indices, rows.values)[1]
+    return vectors if user_clip is None else clip(vectors, user_clip)
+
+
+def a_item(moments: Moments, penalty: Array, shared: Array | None, n_jobs: int | None) -> Array:
+    """A_item after the noise: v_j = PSD(X_j)^+ b_j with X_j = the noisy Gram + lambda_j I + lambda_0 K, free of charge.
+
+    Cholesky is tried first. Where it fails X_j is not positive definite, and its eigenvalues that are not positive are
+    replaced by 0: `solve_spd` returns the solution of least norm, which is that of the projection's pseudoinverse.
+    """
+    m, r = moments.rhs.shape
+    size = max(1, BLOCK_BYTES // (r * r * 8))
+
+    def work(start: int) -> Array:
+        block = slice(start, start + size)
+        X = np.array(moments.gram[block], np.float64, order="C")
+        X += 0.0 if shared is None else shared
+        np.einsum("ikk->ik", X)[:] += penalty[block, None]
+        return solve_spd(X, np.array(moments.rhs[block], np.float64, order="C"))
+
+    return np.concatenate(list(over_blocks(work, range(0, m, size), n_jobs)))
+
+
+def project_psd(X: Array) -> Array:
+    """The nearest positive semidefinite matrix, negative eigenvalues being replaced by 0: the PSD of `a_item`."""
+    values, vectors = np.linalg.eigh(X)
+    projected: Array = (vectors * np.maximum(values, 0)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+    return projected
+
+
+def a_item_by_gradients(
+    door: Door,
+    factors: Array,
+    sample: Sample,
+    users: Array,
+    *,
+    penalty: Array,
+    shared: Array | None,
+    rates: Array,
+    n_gradients: int,
+    user_clip: float,
+    gradient_clip: float,
+) -> Array:
+    """Remark 8: noisy gradient descent on the items' least squares problems, users' vectors held where they are.
+
+    A user's gradient, w_j (u . v_j - y_j) u for each of her items j, is clipped as a whole to `gradient_clip`.
+
+    Args:
+        door: Where the gradients are released.
+        factors: Item vectors to start from.
+        sample: Users' items, ratings and weights.
+        users: Users' vectors, no longer than `user_clip`.
+        penalty: lambda_j.
+        shared: lambda_0 K, noisy, or None.
+        rates: The step size of each item: public, from earlier releases.
+        n_gradients: How many steps.
+        user_clip: Gamma_u.
+        gradient_clip: The bound of a user's whole gradient.
+    """
+    for _ in range(n_gradients):
+        gradient = partial(own_gradient, factors, users, user_clip)
+        released = _released_gradient(door, sample, gradient, factors.shape, gradient_clip)
+        pull = penalty[:, None] * factors + (0.0 if shared is None else factors @ shared)
+        factors = factors - rates[:, None] * (released + pull)
+    return factors
+
+
+def _released_gradient(
+    door: Door, sample: Sample, gradient: Callable[[Sample], tuple[Array, Array]], shape: tuple[int, ...], bound: float
+) -> Array:
+    """The noisy sum over users of x a^T, |x| at most `bound` and |a| at most 1."""
+    from scipy.sparse import csr_array
+
+    sensitivity = bound * (2.0 if door.adjacency == "replace" else 1.0)
+    noise = door.reservation.plan.noise(GRADIENT, sensitivity=sensitivity)
+    unit = Grid(-UNIT_CELLS)
+    grid = Grid(fine_grid(noise.std, bound).exponent + UNIT_CELLS)
+
+    def work(part: Sample) -> Array:
+        entries, directions = gradient(part)
+        x = truncate(entries, bound=bound, grid=grid, indptr=part.indptr).astype(np.float64)
+        a = truncate(directions, bound=1.0, grid=unit).astype(np.float64)
+        # |x| |a| is below 2^30 cells, and a block has far fewer than 2^23 users: sums stay below 2^53, and are exact.
+        table = csr_array((x, part.indices.astype(np.int64), part.indptr), shape=(len(a), shape[0]))
+        added: Array = (table.T @ a).astype(np.int64)
+        return added
+
+    sums = np.zeros(shape, np.int64)
+    for added in over_blocks(work, sample.blocks(), door.n_jobs):
+        sums += added
+    return door.reservation.release(GridArray(sums, grid * unit), sensitivity, noise, GRADIENT)
+
+
+def own_gradient(factors: Array, users: Array, user_clip: float, part: Sample) -> tuple[Array, Array]:
+    """The x and a of each user's gradient x a^T: x on her own items, a no longer than 1."""
+    own, owners = users[part.first : part.first + len(part.counts)], part.owners()
+    scores = (own[owners] * factors[part.indices]).sum(axis=1)
+    return part.own_weights() * (scores - part.values) * user_clip, own / user_clip
+
+
+def random_start(n_items: int, rank: int, scale: float, seed: int) -> Array:
+    """Item vectors of length about `scale`, from the public seed."""
+    return np.random.default_rng(seed).standard_normal((n_items, rank)) * (scale / math.sqrt(rank))
+
+
+def noisy_svd_start(door: Door, sample: Sample, shape: tuple[int, int], *, k: int, entry_clip: float) -> Array:
+    """Remark 2: the leading eigenvectors of the noisy second moment of users' rows.
+
+    A row of k entries of size Gamma_M moves it by k Gamma_M^2, not by Gamma_M^2 as the paper has it.
+    """
+    n_items, rank = shape
+
+    def rows(part: Sample) -> Array:
+        dense = np.zeros((len(part.counts), n_items))
+        dense[part.owners(), part.indices] = np.clip(part.values, -entry_clip, entry_clip)
+        return dense
+
+    size = max(1, PART // n_items)
+    noisy = door.second_moment(START, sample.blocks(size), rows, n_items, bound=k * entry_clip**2)
+    with single_threaded_blas():
+        vectors = np.linalg.eigh(noisy.values)[1][:, ::-1][:, :rank]
+    start = np.zeros(shape)
+    start[:, : vectors.shape[1]] = vectors
+    return start
+
+
+def normalised(factors: Array) -> Array:
+    """Line 13 of Algorithm 1: V (V^T V)^(-1/2), as far as V has full rank."""
+    with single_threaded_blas():
+        values, vectors = np.linalg.eigh(factors.T @ factors)
+        keep = values > values[-1] * len(values) * np.finfo(np.float64).eps
+        root = np.where(keep, 1 / np.sqrt(np.where(keep, values, 1.0)), 0.0)
+        result: Array = factors @ ((vectors * root) @ vectors.T)
+    return result

@@ -1,0 +1,97 @@
+"""Which of her items a user takes part with, and with what weight: decided from her own row and public numbers alone.
+
+Row numbers, user ids, other people's rows and the cut of a table into parts do not enter: a user who comes or goes, or
+is given another number, leaves the choices of all others as they were, bit for bit. Chance comes from hashing the
+public seed with the content of the row. Two people with the same row make the same choice, which does no harm: what
+protects them is the bound on what a row can contribute, not the luck of the draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.completion.private import Part
+
+Array = NDArray[Any]
+Words = NDArray[np.uint64]
+
+USERS = 1 << 13  # in a block
+
+
+@dataclass(frozen=True)
+class Sample(Part):
+    """Users' rows as an item step sees them: with weights (None: all 1), and the number of the first user."""
+
+    weights: Array | None = None
+    first: int = 0
+
+    def own_weights(self) -> Array:
+        """The weight of each entry."""
+        return np.ones(len(self.indices)) if self.weights is None else self.weights
+
+    def rows(self, first: int, last: int) -> Sample:
+        """Some users, from `first` to before `last`."""
+        begin, end = int(self.indptr[first]), int(self.indptr[last])
+        weights = None if self.weights is None else self.weights[begin:end]
+        indptr = self.indptr[first : last + 1] - begin
+        return Sample(indptr, self.indices[begin:end], self.values[begin:end], weights, self.first + first)
+
+    def blocks(self, users: int = USERS) -> Iterator[Sample]:
+        """All users, some at a time; at least one block, perhaps of nobody."""
+        n = len(self.indptr) - 1
+        return (self.rows(first, min(first + users, n)) for first in range(0, max(n, 1), users))
+
+
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+
+
+def _mixed(words: Words) -> Words:
+    """Words scrambled by the finaliser of SplitMix64 (Steele and others 2014)."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
+
+
+def priorities(part: Part, seed: int) -> Words:
+    """A random-looking word for each entry of each row, from the seed and the row's own items and values."""
+    owners, rows = part.owners(), len(part.indptr) - 1
+    items = _mixed((part.indices.astype(np.uint64) + np.uint64(1)) * _ODD + np.uint64(seed % 2**64))
+    values = np.ascontiguousarray(part.values, np.float64).view(np.uint64)
+    row = np.zeros(rows, np.uint64)
+    np.add.at(row, owners, _mixed(items + values * _ODD))  # modulo 2^64: the same in any order
+    return _mixed(items ^ _mixed(row + _ODD)[owners])
+
+
+def _first(part: Part, order: Array, k: int) -> NDArray[np.bool_]:
+    """Which entries are among the first k of their row, in an order that keeps rows together."""
+    place = np.arange(len(part.indices)) - np.repeat(part.indptr[:-1], part.counts)
+    chosen = np.zeros(len(part.indices), bool)
+    chosen[order[place < k]] = True
+    return chosen
+
+
+def uniform(part: Part, k: int, seed: int) -> NDArray[np.bool_]:
+    """Line 2 of Algorithm 2: k items of each user, all equally likely; all of them if she has no more."""
+    return _first(part, np.lexsort((part.indices, priorities(part, seed), part.owners())), k)
+
+
+def lowest(part: Part, k: int, counts: Array) -> NDArray[np.bool_]:
+    """Line 5 of Algorithm 2: the k items of each user with the lowest noisy counts; of equal counts the first item."""
+    return _first(part, np.lexsort((part.indices, counts[part.indices], part.owners())), k)
+
+
+def weights(part: Part, k: int, counts: Array, exponent: float = 0.25) -> Array:
+    """Adaptive weights (2023): count^-exponent, scaled so that the squares of each user's add up to k.
+
+    Nobody is sampled: heavy users keep all their items, with small weights.
+    """
+    raw = np.maximum(counts[part.indices], 1.0) ** -exponent
+    sums = part.row_sums(raw**2)
+    scale = np.sqrt(np.divide(float(k), sums, out=np.zeros_like(sums), where=sums > 0))
+    scaled: Array = raw * scale[part.owners()]
+    return scaled
