@@ -28,8 +28,13 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 POPULARITY, SECOND_MOMENT = "item popularity", "second moment of histories"
-SHARES = {POPULARITY: 0.1, SECOND_MOMENT: 0.9}  # of mu^2
 CELLS = 1 << 21  # of users' dense rows that are in memory at a time and thread
+
+
+def shares(mu: float) -> dict[str, float | tuple[float, int]]:
+    """What each release gets of mu^2: the more noise there is, the more it takes to find the popular items."""
+    popularity = min(max(0.1 * mu**-0.3, 0.05), 0.15)
+    return {POPULARITY: popularity, SECOND_MOMENT: 1 - popularity}
 
 
 class DPSVD(PrivateModel):
@@ -42,10 +47,10 @@ class DPSVD(PrivateModel):
     Let x_i be the set of items of user i. Two statistics are released, each of which one user can change by at most
     1 in the L2 norm (add-remove), or sqrt(2) (replace):
 
-    - item popularity, 10% of mu^2: sum over users of 1 / sqrt(|x_i|) on her items, a vector of norm 1;
-    - second moment of histories, 90%: sum over users of r_i r_i^T, r_i of norm at most 1, with symmetric noise. On the
-      N most popular items J, w_i has popularity_j^-0.3 for her items, scaled to length 1; p is the direction of common
-      taste, popularity_j^0.7; and r_i = (w_i - (w_i.p) p) / sqrt(max(1 - (w_i.p)^2, 1/4)).
+    - item popularity, 5 to 15% of mu^2: sum over users of 1 / sqrt(|x_i|) on her items, a vector of norm 1;
+    - second moment of histories, all the rest: sum over users of r_i r_i^T, r_i of norm at most 1, with symmetric
+      noise. On the N most popular items J, w_i has popularity_j^-0.3 for her items, scaled to length 1; p is the
+      direction of common taste, popularity_j^0.7; and r_i = (w_i - (w_i.p) p) / sqrt(max(1 - (w_i.p)^2, 1/4)).
 
     J is as many items as the noise allows to tell apart (at most `max_items`); eigenvectors q_k are kept if their
     eigenvalues stand out of the noise, and shrunk by what noise did to them. With variances d_k, a user's vector is
@@ -115,7 +120,8 @@ class DPSVD(PrivateModel):
         """What a fit would release, and what each release costs; needs no data, only the size of the catalogue."""
         self._check_parameters()
         whole("n_items", n_items, 1)
-        return Plan.gaussian(self._mu(), SHARES)
+        mu = self._mu()
+        return Plan.gaussian(mu, shares(mu))
 
     def _learn(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:
         if not ratings.implicit:  # before anything is reserved
