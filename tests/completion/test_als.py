@@ -81,6 +81,21 @@ def test_conjugate_gradients_come_to_the_same(ratings: Interactions) -> None:
     assert reached[1] == pytest.approx(reached[0], rel=0.01)
 
 
+def test_more_steps_of_conjugate_gradients_come_nearer(ratings: Interactions) -> None:
+    given: dict[str, Any] = {"rank": 12, "dtype": "float64", "n_steps": 1, "random_state": 0}
+    exact = ALS(**given).fit(ratings)
+    off = [
+        np.abs(exact.item_factors_ - ALS(**given, solver="cg", cg_steps=n).fit(ratings).item_factors_).max()
+        for n in (1, 30)
+    ]
+    assert off[1] < 1e-8 < off[0]
+
+
+def test_implicit_feedback_has_no_biases(ratings: Interactions) -> None:
+    with pytest.raises(DataError, match="biases"):
+        ALS(biases=True).fit(ratings.to_implicit())
+
+
 def test_precisions_agree(ratings: Interactions) -> None:
     single, double = (ALS(4, dtype=kind, n_steps=5).fit(ratings) for kind in ("float32", "float64"))  # type: ignore[arg-type]
     assert single.item_factors_.dtype == np.float32
@@ -121,6 +136,9 @@ def test_defaults_follow_the_kind_of_data(ratings: Interactions) -> None:
         ("global_penalty", "much"),
         ("solver", "qr"),
         ("dtype", "float16"),
+        ("random_state", "x"),
+        ("random_state", -1),
+        ("n_jobs", "2"),
     ],
 )
 def test_bad_parameters_are_named(ratings: Interactions, name: str, value: Any) -> None:

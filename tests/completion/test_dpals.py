@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import discreet
-from discreet.completion.als.private import DPALS, _Local
+from discreet.completion.als.private import DPALS, FOLDS, _Local
 from discreet.completion.als.settings import GRAM, SECOND_MOMENT, settings
 from discreet.completion.base import Model
 from discreet.completion.private import Part, parts
@@ -128,14 +128,14 @@ def test_a_contribution_is_ones_own(seen: list[_Local]) -> None:
     local = seen[-1]
     values = data.values.astype(np.float64) - 3
     (whole,) = parts(data, values)
-    entries, directions = local.step(whole)
+    entries, directions, _ = local.step(whole)
     grams = local.gram_rows(whole)
     for user in range(0, data.n_users, 7):
         row = slice(int(data.indptr[user]), int(data.indptr[user + 1]))
         alone = Part(np.array([0, row.stop - row.start]), data.indices[row], values[row])
-        own, direction = local.step(alone)
+        own, direction, _ = local.step(alone)
         assert np.array_equal(own, entries[row])
-        assert np.array_equal(direction[0], directions[user])
+        assert np.array_equal(direction, directions[user * FOLDS : (user + 1) * FOLDS])
         assert np.array_equal(local.gram_rows(alone)[0], grams[user])
 
 

@@ -21,6 +21,7 @@ from discreet.data.catalogue import Catalogue
 from discreet.data.ids import Ids
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError, NotFitted, PrivacyError
+from discreet.linalg.threads import n_threads
 from discreet.numbers import whole
 from discreet.privacy.accounting import Cost
 from discreet.privacy.guarantee import Guarantee
@@ -93,6 +94,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             The model itself. If anything fails, it is what it was before.
         """
         self._check_parameters()
+        n_threads(self.n_jobs)
         if not isinstance(ratings, Interactions):
             from discreet.data.readers import read
 
@@ -174,18 +176,35 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         batch = serving.recommend(self, histories, options, serving.library_of(history))
         return batch._at(0) if single else batch
 
-    def recommend_blocks(self, history: Any, n: int = 10, **options: Any) -> Iterator[BatchRecommendations]:
+    def recommend_blocks(
+        self,
+        history: Any,
+        n: int = 10,
+        *,
+        exclude_seen: bool = True,
+        allow: Any = None,
+        deny: Any = None,
+        on_unknown: OnUnknown = "raise",
+    ) -> Iterator[BatchRecommendations]:
         """Like `recommend` for many, some thousand users at a time: for more users than fit in memory."""
-        on_unknown = options.get("on_unknown", "raise")
         histories, _ = self._reader(on_unknown).read(history)
-        chosen = serving.Options(
-            n, **{"exclude_seen": True, "allow": None, "deny": None, **options, "on_unknown": on_unknown}
-        )
-        return serving.blocks(self, histories, chosen, serving.library_of(history))
+        options = serving.Options(n, exclude_seen, allow, deny, on_unknown)
+        return serving.blocks(self, histories, options, serving.library_of(history))
 
-    def recommend_to_parquet(self, path: str | PathLike[str], history: Any, n: int = 10, **options: Any) -> None:
+    def recommend_to_parquet(
+        self,
+        path: str | PathLike[str],
+        history: Any,
+        n: int = 10,
+        *,
+        exclude_seen: bool = True,
+        allow: Any = None,
+        deny: Any = None,
+        on_unknown: OnUnknown = "raise",
+    ) -> None:
         """Like `recommend` for many, written to a parquet file with the columns user, item, score, rank."""
-        serving.to_parquet(path, self.recommend_blocks(history, n, **options))
+        given: dict[str, Any] = {"exclude_seen": exclude_seen, "allow": allow, "deny": deny, "on_unknown": on_unknown}
+        serving.to_parquet(path, self.recommend_blocks(history, n, **given))
 
     def predict(self, history: Any, targets: Any, *, on_unknown: OnUnknown = "raise") -> Array:
         """The value each target would get: a rating within the value range, or a score for implicit feedback.
@@ -230,9 +249,8 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 
     def query_vector(self, history: Any, *, on_unknown: OnUnknown = "raise") -> Array:
         """The vector, or vectors, to search `export_vectors` with. It is private to that user."""
-        vectors = np.atleast_2d(self.embed(history, on_unknown=on_unknown))
-        queries = np.column_stack([vectors, np.ones(len(vectors), vectors.dtype)])
-        return queries if self._reader(on_unknown).read(history)[1] is False else queries[0]
+        vectors = self.embed(history, on_unknown=on_unknown)
+        return np.concatenate([vectors, np.ones_like(vectors, shape=(*vectors.shape[:-1], 1))], axis=-1)
 
     def ann_index(self, *, connectivity: int = 32, expansion: int = 128) -> AnnIndex:
         """An approximate index of the items (extra `ann`), to search with `query_vector`."""
@@ -307,6 +325,7 @@ class NotPrivateModel(Model):
         raise NotImplementedError
 
 
-def check_whole(name: str, value: Any, least: int) -> None:
-    """Raise unless a parameter is a whole number of at least `least`."""
-    whole(name, value, least)
+def check_seed(name: str, value: Any) -> None:
+    """Raise unless a seed is one: None, or a whole number that is not negative."""
+    if value is not None:
+        whole(name, value, 0)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import coo_array
 
 from discreet.completion.base import Model
 from discreet.data.interactions import Interactions
@@ -18,9 +19,6 @@ from discreet.privacy import Gaussian, Grid, GridArray, Ledger, Plan, account, e
 from discreet.privacy.guarantee import Adjacency
 from discreet.privacy.ledger import Preview, Reservation
 from discreet.statement import Statement
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
 
 Array = NDArray[Any]
 
@@ -149,24 +147,28 @@ class Door:
         self,
         label: str,
         blocks: Iterable[Some],
-        factors: Callable[[Some], tuple[Array, Array]],
+        factors: Callable[[Some], tuple[Array, Array, Array]],
         shape: tuple[int, int],
         *,
         bound: float,
     ) -> Noisy:
-        """Release the sum over users of x a^T, x on her own items and a short: |x| at most `bound`, |a| at most 1."""
+        """Release the sum over users of matrices with a row x_j a^T for each of her items.
+
+        `factors` gives the x_j, of length at most `bound` for each user; vectors a, of length at most 1; and for each
+        x_j the number of its a, of which a user may have several.
+        """
         sensitivity, noise = self._noise(label, bound, aligned=False)
         unit = Grid(-UNIT_CELLS)
         grid = Grid(fine_grid(noise.std, bound).exponent + UNIT_CELLS)
 
         def work(part: Some) -> Array:
-            entries, directions = factors(part)
+            entries, directions, which = factors(part)
             left = truncate(entries, bound=bound, grid=grid, indptr=part.indptr)
             right = truncate(directions, bound=1.0, grid=unit)
-            table = _sparse(part, left.astype(np.float64), shape[0])
+            cells = (left.astype(np.float64), (part.indices.astype(np.int64), which))
             # |x| |a| is below 2^30 cells: sums over a part's users stay below 2^53, and are exact.
-            product: Array = (table.T @ right.astype(np.float64)).astype(np.int64)
-            return product
+            product = coo_array(cells, shape=(shape[0], len(right))).tocsr() @ right.astype(np.float64)
+            return np.asarray(product).astype(np.int64)
 
         sums = self._add_up(work, blocks, shape)
         return Noisy(self.reservation.release(GridArray(sums, grid * unit), sensitivity, noise, label), noise.std)
@@ -183,7 +185,8 @@ class Door:
     ) -> Noisy:
         """Release the sum over users of x x^T, |x|^2 at most `bound`; `hollow` leaves out the diagonal, as zeros.
 
-        Leaving it out is a projection: it brings no two contributions further apart.
+        Leaving it out is a projection: it brings no two contributions further apart. A user may have several x, side by
+        side in her row: then the sum of their |x|^2 is at most `bound`, and so is the norm of the sum of x x^T.
         """
         sensitivity, noise = self._noise(label, bound, aligned=True, symmetric=True)
         length = math.sqrt(bound)
@@ -194,7 +197,7 @@ class Door:
         sums = np.zeros((size, size), np.int64)
 
         def work(part: Some) -> Array:
-            return truncate(rows(part), bound=length, grid=grid)
+            return truncate(rows(part), bound=length, grid=grid).reshape(-1, size)
 
         # Large matrices: threads share one sum, a stripe of it each, so that there is only one however many they are.
         stripes = [slice(at, min(at + STRIPE, size)) for at in range(0, size, STRIPE)]
@@ -221,12 +224,6 @@ def fine_grid(std: float, bound: float) -> Grid:
 def half_grid(std: float, length: float) -> Grid:
     """The grid of rows whose outer products are on a grid that suits the noise."""
     return Grid(-((MOST_CELLS - math.frexp(max(std, length * length))[1]) // 2))
-
-
-def _sparse(part: Part, entries: Array, n_items: int) -> csr_array:
-    from scipy.sparse import csr_array
-
-    return csr_array((entries, part.indices.astype(np.int64), part.indptr), shape=(len(part.indptr) - 1, n_items))
 
 
 class PrivateModel(Model):

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from discreet.data.interactions import Interactions
 from discreet.linalg.rows import Rows, Solver, padded, row_means, solve_rows
+from discreet.linalg.threads import single_threaded_blas
 
 Array = NDArray[Any]
 
@@ -86,8 +87,10 @@ class Ridge:
         values: Array,
         *,
         solver: Solver = "exact",
+        cg_steps: int = 3,
         start: tuple[Array, Array] | None = None,
         residuals: Array | None = None,
+        mask: Array | None = None,
         n_jobs: int | None = 1,
     ) -> tuple[Array, Array]:
         """The offsets (rows,) and vectors (rows, k) of a table's rows; `residuals` gets what they leave unexplained."""
@@ -100,8 +103,8 @@ class Ridge:
         begin = None
         if start is not None:
             begin = np.column_stack([start[0] / unit, start[1]]) if has_offset else start[1]
-        rows = Rows(indptr, indices, targets, columns, scale, gram, first, self._centre(indptr, indices))
-        z = solve_rows(rows, solver=solver, start=begin, residuals=residuals, n_jobs=n_jobs)
+        rows = Rows(indptr, indices, targets, columns, scale, gram, first, self._centre(indptr, indices), mask)
+        z = solve_rows(rows, solver=solver, cg_steps=cg_steps, start=begin, residuals=residuals, n_jobs=n_jobs)
         return (z[:, 0] * unit, z[:, 1:]) if has_offset else (np.zeros(len(z), kind), z)
 
     def fold_in(self, histories: Interactions, n_jobs: int | None) -> tuple[Array, Array]:
@@ -121,7 +124,8 @@ class Ridge:
             scale[0] = self.offset_penalty
         A = X.T @ X + np.diag(scale) + (0 if gram is None else gram)
         aimed = columns[item].astype(np.float64)
-        weights = X @ np.linalg.lstsq(A, aimed, rcond=None)[0]
+        with single_threaded_blas():
+            weights = X @ np.linalg.lstsq(A, aimed, rcond=None)[0]
         added: Array = weights * targets
         if self.prior is not None and len(indices):
             left = aimed - X.T @ weights  # of the item's own vector, what the ratings do not speak for

@@ -84,6 +84,7 @@ class Rows:
         first: What each row multiplies the first column by, or None: so a constant column can be penalised by a weight
             of its own.
         centre: What each row's vector is pulled to by the penalty, in place of zero; or None.
+        mask: 1 for the targets that are fitted to, 0 for those that are left out; aligned with them, or None.
         arrays: NumPy or torch.
     """
 
@@ -95,10 +96,14 @@ class Rows:
     gram: Any = None
     first: Array | None = None
     centre: Array | None = None
+    mask: Array | None = None
     arrays: Arrays = NUMPY
 
-    def gather(self, block: Block, first: int, last: int) -> tuple[Any, Any]:
-        """Columns (rows, length, k) and targets (rows, length) at places first..last, zero where a row has none."""
+    def gather(self, block: Block, first: int, last: int, *, everything: bool = False) -> tuple[Any, Any]:
+        """Columns (rows, length, k) and targets (rows, length) at places first..last, zero where a row has none.
+
+        What is masked is zero too, unless `everything` is asked for.
+        """
         place = np.arange(first, last)
         at = block.starts[:, None] + place
         padding = None
@@ -114,6 +119,10 @@ class Rows:
         t = self.arrays.put(targets)
         if self.centre is not None:  # what is left to explain, and to solve for
             t = t - (X @ self.arrays.put(self.centre[block.rows])[:, :, None])[:, :, 0]
+        if self.mask is not None and not everything:
+            chosen = self.arrays.put(self.mask[at])
+            X *= chosen[:, :, None]
+            t = t * chosen
         return X, t
 
     def normal_equations(self, block: Block) -> tuple[Any, Any]:
@@ -192,7 +201,7 @@ def row_means(indptr: Array, indices: Array, columns: Array, *, n_jobs: int | No
 def _put_residuals(rows: Rows, block: Block, z: Any, out: Array) -> None:
     for first in range(0, block.length, LONGEST):
         last = min(block.length, first + LONGEST)
-        X, t = rows.gather(block, first, last)
+        X, t = rows.gather(block, first, last, everything=True)
         left = rows.arrays.get(t - (X @ z[:, :, None])[:, :, 0])
         place = np.arange(first, last)
         there = place < block.counts[:, None]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from discreet.completion.als.items import Weights
-from discreet.completion.als.settings import LEAST_EIGENVALUE
+from discreet.completion.als.settings import COLUMN, LEAST_EIGENVALUE, NOISE
 from discreet.completion.private import Noisy
 
 Array = NDArray[Any]
@@ -35,14 +35,20 @@ def of_co_occurrences(release: Noisy, frequent: Array, weights: Weights, n: int)
     columns = np.zeros((len(weights.sums), len(values)))
     wiener = expected / (expected**2 + 0.05 * np.mean(expected**2))
     columns[frequent] = vectors * np.sqrt(values) * wiener[:, None]
-    return columns
+    size = np.sqrt(np.average(columns**2, axis=0, weights=weights.sums))
+    # What is liked together says how items are alike, but not how much that matters to ratings.
+    scaled: Array = columns / np.maximum(size, 1e-9) * NOISE / np.sqrt(COLUMN)
+    return scaled
 
 
 def of_residuals(release: Noisy, frequent: Array, weights: Weights, n: int) -> Array:
-    """Item columns: what users rate higher, or lower, together than their biases say."""
+    """Item columns: what users rate higher, or lower, together than their biases say.
+
+    If residuals are u . v with users' u of unit variance, the second moment of w e at (j, k) is v_j . v_k times the
+    sum over users of w_j w_k, which is about c_j c_k / (number of users): so much for the scale of v.
+    """
     edge = release.std * float(np.sqrt(2 * len(frequent)))
     values, vectors = leading(release.values, edge, n, skip=0)
-    c = weights.sums[frequent]
     columns = np.zeros((len(weights.sums), len(values)))
-    columns[frequent] = vectors * np.sqrt(values) / np.sqrt(c / c.mean())[:, None]
+    columns[frequent] = vectors * np.sqrt(values * weights.n_users) / weights.sums[frequent, None]
     return columns

@@ -14,7 +14,6 @@ from scipy.special import log_ndtr
 
 from discreet.completion.als.settings import (
     BIAS_SPREAD,
-    COLUMN,
     FEATURE,
     NOISE,
     OVERLAP,
@@ -139,19 +138,16 @@ class Items:
 
     def with_features(self, features: Array, weights: Weights) -> Items:
         """Columns of what is publicly known of the items, on which users may differ."""
-        items = self
-        for column in features.T:
-            centred = column - np.average(column, weights=weights.sums)
-            items = items.with_column(centred * NOISE / np.sqrt(FEATURE), 0.05**2)
-        return items
+        if not features.size:
+            return self
+        centred = features - np.average(features, axis=0, weights=weights.sums)
+        return self.with_columns(centred * NOISE / np.sqrt(FEATURE), 0.05**2)
 
-    def with_directions(self, columns: Array, weights: Weights) -> Items:
-        """Columns of directions, scaled to unit variance over interactions and then to users' coefficients."""
+    def with_columns(self, columns: Array, variance: float) -> Items:
+        """More factors, each known with the same variance."""
         items = self
         for column in columns.T:
-            size = np.sqrt(np.average(column**2, weights=weights.sums))
-            if size > 0:
-                items = items.with_column(column / size * NOISE / np.sqrt(COLUMN), 0.11**2)
+            items = items.with_column(column, variance)
         return items
 
     def updated(self, step: Noisy, gram: Noisy, weights: Weights, bias_weight: float, clip: float) -> Items:

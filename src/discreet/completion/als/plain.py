@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.completion.base import NotPrivateModel
+from discreet.completion.base import NotPrivateModel, check_seed
 from discreet.completion.ridge import Penalty, Ridge
 from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar
@@ -104,6 +104,7 @@ class ALS(NotPrivateModel):
             optional = value is None and name == "global_penalty"
             if not (optional or (isinstance(value, int | float) and 0 <= value < np.inf)):
                 raise DataError(f"{name}: a finite number of at least 0 is needed, not {value!r}")
+        check_seed("random_state", self.random_state)
         if self.solver not in ("exact", "cg"):
             raise DataError(f"solver: 'exact' or 'cg' is needed, not {self.solver!r}")
         if self.dtype not in ("float32", "float64"):
@@ -111,6 +112,8 @@ class ALS(NotPrivateModel):
 
     def _learn_exactly(self, ratings: Interactions) -> dict[str, Any]:
         biases = self.biases if self.biases is not None else not ratings.implicit
+        if biases and ratings.implicit:
+            raise DataError("biases: implicit feedback has no ratings that could be biased; leave biases=True out")
         return _Training(self, ratings, biases).run()
 
     def _ridge(self) -> Ridge:
@@ -171,9 +174,8 @@ class _Training:
         model = self.model
         offset_penalty = model.bias_regularization if self.biases else None
         ridge = Ridge(factors, base, penalty, self._gram(factors), offset_penalty)
-        return ridge.solve(
-            *table, solver=model.solver, start=now if model.solver == "cg" else None, n_jobs=model.n_jobs
-        )
+        start = now if model.solver == "cg" else None
+        return ridge.solve(*table, solver=model.solver, cg_steps=model.cg_steps, start=start, n_jobs=model.n_jobs)
 
 
 def _penalty(scale: float, exponent: float, counts: Array) -> Penalty:

@@ -38,6 +38,7 @@ from discreet.privacy.guarantee import Adjacency
 
 Array = NDArray[Any]
 
+FOLDS = 4
 GRAM_CLIP = 20.0  # times the clip of an item step
 
 
@@ -220,8 +221,9 @@ class _Training:
 
         bound = 0.64 if s.residual else 1.0
         release = self.door.second_moment(SECOND_MOMENT, self._parts(), rows, len(frequent), bound=bound, hollow=True)
-        find = directions.of_residuals if s.residual else directions.of_co_occurrences
-        return items.with_directions(find(release, frequent, weights, s.n_directions), weights)
+        if s.residual:
+            return items.with_columns(directions.of_residuals(release, frequent, weights, s.n_directions), 0.05**2)
+        return items.with_columns(directions.of_co_occurrences(release, frequent, weights, s.n_directions), 0.11**2)
 
 
 def _own_mean(part: Part) -> Array:
@@ -243,7 +245,11 @@ def own_weights(part: Part, a: Array) -> Array:
 
 @dataclass(frozen=True)
 class _Local:
-    """The local side of an item step: a user folds herself in, and says what the public model leaves unexplained."""
+    """The local side of an item step: a user folds herself in, and says what the public model leaves unexplained.
+
+    Her ratings are divided into `FOLDS` by their place in her row. What is said about a rating uses the vector that was
+    fitted to the other folds: else the rating's own noise would be in both, and their product would not average out.
+    """
 
     items: Items
     weights: Weights
@@ -251,25 +257,37 @@ class _Local:
     settings: Settings
 
     def _solve(self, part: Part) -> tuple[Array, Array, Array]:
-        """Users' (bias_weight, u), residuals, and the weights of their items."""
+        """Vectors (bias_weight, u) of (users, folds), residuals of all ratings, and the fold of each."""
         base, prior = self.items.bias + self.mean, self.items.priors(self.weights)
         ridge = Ridge(self.items.factors, base, Penalty(USER_VECTOR), offset_penalty=USER_BIAS, prior=prior)
+        fold = (np.arange(len(part.indices)) - part.indptr[part.owners()]) % FOLDS
         residuals = np.zeros(len(part.indices))
-        _, vectors = ridge.solve(part.indptr, part.indices, part.values, residuals=residuals)
-        directions_ = np.column_stack([np.full(len(vectors), self.settings.bias_weight), vectors])
-        return directions_, residuals, own_weights(part, self.weights.a)
+        vectors = np.empty((len(part.indptr) - 1, FOLDS, self.items.mean.shape[1]))
+        vectors[:, :, 0] = self.settings.bias_weight
+        for f in range(FOLDS):
+            left = np.zeros(len(part.indices))
+            others = (fold != f).astype(np.float64)
+            _, u = ridge.solve(part.indptr, part.indices, part.values, residuals=left, mask=others)
+            vectors[:, f, 1:] = u
+            residuals[fold == f] = left[fold == f]
+        return vectors, residuals, fold
 
-    def step(self, part: Part) -> tuple[Array, Array]:
-        """The x and a of the user's contribution x a^T, a of length 1."""
-        vectors, residuals, weights = self._solve(part)
-        lengths = np.sqrt((vectors**2).sum(axis=1))
-        return weights * residuals * lengths[part.owners()], vectors / lengths[:, None]
+    def step(self, part: Part) -> tuple[Array, Array, Array]:
+        """For each rating x_j, the directions a of length 1, and which of them is whose."""
+        vectors, residuals, fold = self._solve(part)
+        lengths = np.sqrt((vectors**2).sum(axis=2))
+        which = part.owners() * FOLDS + fold
+        entries = own_weights(part, self.weights.a) * residuals * lengths.ravel()[which]
+        return entries, (vectors / lengths[:, :, None]).reshape(-1, vectors.shape[2]), which
 
     def gram_rows(self, part: Part) -> Array:
-        """Rows whose outer product is the user's weight in the shared Gram matrix, times a a^T."""
-        vectors, residuals, weights = self._solve(part)
-        lengths = np.sqrt((vectors**2).sum(axis=1))
-        size = np.sqrt(part.row_sums((weights * residuals) ** 2)) * lengths
+        """Rows, one for each fold, whose outer products add up to the user's part of the shared Gram matrix."""
+        vectors, residuals, fold = self._solve(part)
+        lengths = np.sqrt((vectors**2).sum(axis=2))
+        which = part.owners() * FOLDS + fold
+        weights = own_weights(part, self.weights.a)
+        size = np.sqrt(part.row_sums((weights * residuals * lengths.ravel()[which]) ** 2))
         shrink = np.minimum(1, self.settings.step_clip / np.maximum(size, 1e-12))
-        rows: Array = vectors * np.sqrt(shrink * part.row_sums(weights))[:, None]
-        return rows
+        shares = np.bincount(which, weights, minlength=lengths.size).reshape(lengths.shape) * shrink[:, None]
+        rows: Array = vectors * np.sqrt(shares)[:, :, None]
+        return rows.reshape(len(rows), -1)
