@@ -127,7 +127,7 @@ class DPSVD(PrivateModel):
         if not ratings.implicit:  # before anything is reserved
             raise DataError(
                 "ratings: DPSVD learns from implicit feedback; say which ratings count as liked with "
-                "ratings.to_implicit(threshold), or use a model for ratings"
+                "ratings.to_implicit(threshold), or use discreet.DPALS"
             )
         return super()._learn(ratings, ledger)
 
