@@ -23,7 +23,7 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@ $(VENV)/.core
 
-demo: $(VENV)/.core  ## a private release on generated data, its accuracy, its guarantee and a report
+demo: $(VENV)/.core  ## train a private recommender on generated data: its accuracy, its guarantee, a report
 	$(BIN)/discreet demo
 
 test: lint types unit  ## lint, types and tests
