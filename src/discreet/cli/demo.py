@@ -52,7 +52,8 @@ def _body(errors: dict[str, float], history: dict[Any, float], found: Recommenda
     best = "".join(f"<tr><td>{rank}<td>item {item}<td>{score:.2f}</tr>" for rank, (item, score) in enumerate(found, 1))
     return (
         f"<h2>How good it is</h2><p>Root mean squared error on ratings held out; lower is better. These are exact "
-        f"numbers about (made-up) people, for their owner's eyes.</p><table><tr><th>model<th>test error</tr>{rows}</table>"
+        f"numbers about (made-up) people, for their owner's eyes.</p><table><tr><th>model<th>test error</tr>{rows}"
+        f"</table>"
         f"{_bars(errors)}<h2>Recommendations for someone who rated {html.escape(liked)}</h2>"
         f"<table><tr><th>rank<th>item<th>expected rating</tr>{best}</table>"
     )
