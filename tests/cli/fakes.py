@@ -21,7 +21,7 @@ class NoisyPopularity(Model):
     def __init__(self, *, epsilon: float, delta: float, n_jobs: int | None = -1) -> None:
         self.epsilon, self.delta, self.n_jobs = epsilon, delta, n_jobs
 
-    def plan(self) -> discreet.Plan:
+    def plan(self, n_items: int) -> discreet.Plan:
         mu = discreet.account(epsilon=self.epsilon, delta=self.delta).mu
         assert mu is not None
         return discreet.Plan.gaussian(mu, {"item popularity": 1.0})
@@ -32,7 +32,7 @@ class NoisyPopularity(Model):
         ratings.require_public()
         mine = discreet.Ledger(epsilon=self.epsilon, delta=self.delta) if ledger is None else ledger
         before = len(mine.events)
-        plan = self.plan()
+        plan = self.plan(ratings.n_items)
         noise = plan.noise("item popularity", sensitivity=1.0)
         assert isinstance(noise, Gaussian)
         counts = np.diff(ratings.indptr)

@@ -115,13 +115,13 @@ def ledger(model: type["Model"], url: str | None, name: str) -> "Ledger | None":
 
 
 def preview(model: "Model", ratings: "Interactions", ledger: "Ledger | None") -> str:
-    """What training would spend and on what, where the model can say (`plan`, or `plan(ratings)`); spends nothing."""
+    """What training would spend and on what, where the model can say (`plan(n_items)`); spends nothing."""
     plan = getattr(model, "plan", None)
     if not callable(plan):
         return ""
     from discreet.privacy import Ledger
 
-    made = plan(ratings) if inspect.signature(plan).parameters else plan()
+    made = plan(ratings.n_items)
     chosen = {name: value for name in PRIVATE if (value := getattr(model, name, None)) is not None}
     return str((Ledger(**chosen) if ledger is None else ledger).preview(made))
 
