@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any, TypeVar
 
 import numpy as np
@@ -143,35 +144,45 @@ class Door:
         sums = self._add_up(work, blocks, (size,))
         return Noisy(self.reservation.release(GridArray(sums, grid), sensitivity, noise, label), noise.std)
 
-    def outer(
+    def item_step(
         self,
-        label: str,
+        labels: tuple[str, str],
         blocks: Iterable[Some],
-        factors: Callable[[Some], tuple[Array, Array, Array]],
+        contribution: Callable[[Some], tuple[Array, Array, Array, Array]],
         shape: tuple[int, int],
         *,
-        bound: float,
-    ) -> Noisy:
-        """Release the sum over users of matrices with a row x_j a^T for each of her items.
+        bounds: tuple[float, float],
+    ) -> tuple[Noisy, Noisy]:
+        """Release two sums over users, from one pass: of matrices with a row x_j a^T for each item, and of b b^T.
 
-        `factors` gives the x_j, of length at most `bound` for each user; vectors a, of length at most 1; and for each
-        x_j the number of its a, of which a user may have several.
+        `contribution` gives the x_j, of length at most bounds[0] for each user; vectors a, of length at most 1; for
+        each x_j the number of its a, of which a user may have several; and the b, side by side if there are several,
+        with the sum of their |b|^2 at most bounds[1].
         """
-        sensitivity, noise = self._noise(label, bound, aligned=False)
+        items, k = shape
+        sensitivity, noise = self._noise(labels[0], bounds[0], aligned=False)
+        gram_sensitivity, gram_noise = self._noise(labels[1], bounds[1], aligned=True, symmetric=True)
         unit = Grid(-UNIT_CELLS)
-        grid = Grid(fine_grid(noise.std, bound).exponent + UNIT_CELLS)
+        grid = Grid(fine_grid(noise.std, bounds[0]).exponent + UNIT_CELLS)
+        length = root_below(bounds[1])
+        gram_grid = half_grid(gram_noise.std, length)
+        most = math.floor(gram_grid.cells(length))
 
         def work(part: Some) -> Array:
-            entries, directions, which = factors(part)
-            left = truncate(entries, bound=bound, grid=grid, indptr=part.indptr)
-            right = truncate(directions, bound=1.0, grid=unit)
-            cells = (left.astype(np.float64), (part.indices.astype(np.int64), which))
+            entries, directions, which, rows = contribution(part)
+            left = truncate(entries, bound=bounds[0], grid=grid, indptr=part.indptr).astype(np.float64)
+            right = truncate(directions, bound=1.0, grid=unit).astype(np.float64)
             # |x| |a| is below 2^30 cells: sums over a part's users stay below 2^53, and are exact.
-            product = coo_array(cells, shape=(shape[0], len(right))).tocsr() @ right.astype(np.float64)
-            return np.asarray(product).astype(np.int64)
+            table = coo_array((left, (part.indices.astype(np.int64), which)), shape=(items, len(right))).tocsr()
+            cells = truncate(rows, bound=length, grid=gram_grid).reshape(-1, k)
+            gram = exact_matmul(cells, cells, left_bound=most, right_bound=most)
+            return np.vstack([np.asarray(table @ right).astype(np.int64), gram])
 
-        sums = self._add_up(work, blocks, shape)
-        return Noisy(self.reservation.release(GridArray(sums, grid * unit), sensitivity, noise, label), noise.std)
+        sums = self._add_up(work, blocks, (items + k, k))
+        release = self.reservation.release
+        gram = release(GridArray(sums[items:].copy(), gram_grid * gram_grid), gram_sensitivity, gram_noise, labels[1])
+        step = release(GridArray(sums[:items].copy(), grid * unit), sensitivity, noise, labels[0])
+        return Noisy(step, noise.std), Noisy(gram, gram_noise.std)
 
     def second_moment(
         self,
@@ -189,9 +200,7 @@ class Door:
         side in her row: then the sum of their |x|^2 is at most `bound`, and so is the norm of the sum of x x^T.
         """
         sensitivity, noise = self._noise(label, bound, aligned=True, symmetric=True)
-        length = math.sqrt(bound)
-        while length * length > bound:
-            length = math.nextafter(length, 0)
+        length = root_below(bound)
         grid = half_grid(noise.std, length)
         most = math.floor(grid.cells(length))
         sums = np.zeros((size, size), np.int64)
@@ -214,6 +223,14 @@ class Door:
         if hollow:
             np.fill_diagonal(sums, 0)
         return Noisy(self.reservation.release(GridArray(sums, grid * grid), sensitivity, noise, label), noise.std)
+
+
+def root_below(bound: float) -> float:
+    """A square root, rounded down: its exact square is at most `bound`."""
+    length = math.sqrt(bound)
+    while Fraction(length) ** 2 > Fraction(bound):
+        length = math.nextafter(length, 0)
+    return length
 
 
 def fine_grid(std: float, bound: float) -> Grid:

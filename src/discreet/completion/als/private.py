@@ -180,8 +180,8 @@ class _Training:
             for _ in range(s.n_steps):
                 local = _Local(items, weights, mean, s)
                 k = items.mean.shape[1]
-                gram = self.door.second_moment(GRAM, self._parts(), local.gram_rows, k, bound=GRAM_CLIP * s.step_clip)
-                step = self.door.outer(STEP, self._parts(), local.step, (m, k), bound=s.step_clip)
+                bounds = (s.step_clip, GRAM_CLIP * s.step_clip)
+                step, gram = self.door.item_step((STEP, GRAM), self._parts(), local.step, (m, k), bounds=bounds)
                 items = items.updated(step, gram, weights, s.bias_weight, s.step_clip)
                 bar.advance(1)
         return items, weights, mean
@@ -272,22 +272,19 @@ class _Local:
             residuals[fold == f] = left[fold == f]
         return vectors, residuals, fold
 
-    def step(self, part: Part) -> tuple[Array, Array, Array]:
-        """For each rating x_j, the directions a of length 1, and which of them is whose."""
-        vectors, residuals, fold = self._solve(part)
-        lengths = np.sqrt((vectors**2).sum(axis=2))
-        which = part.owners() * FOLDS + fold
-        entries = own_weights(part, self.weights.a) * residuals * lengths.ravel()[which]
-        return entries, (vectors / lengths[:, :, None]).reshape(-1, vectors.shape[2]), which
+    def step(self, part: Part) -> tuple[Array, Array, Array, Array]:
+        """For each rating x_j; directions a of length 1; which of them is whose; and b, for the shared Gram matrix.
 
-    def gram_rows(self, part: Part) -> Array:
-        """Rows, one for each fold, whose outer products add up to the user's part of the shared Gram matrix."""
+        The b of a fold is her vector (bias_weight, u) times the root of what the fold weighs in the item step.
+        """
         vectors, residuals, fold = self._solve(part)
         lengths = np.sqrt((vectors**2).sum(axis=2))
         which = part.owners() * FOLDS + fold
         weights = own_weights(part, self.weights.a)
-        size = np.sqrt(part.row_sums((weights * residuals * lengths.ravel()[which]) ** 2))
+        entries = weights * residuals * lengths.ravel()[which]
+        size = np.sqrt(part.row_sums(entries**2))
         shrink = np.minimum(1, self.settings.step_clip / np.maximum(size, 1e-12))
         shares = np.bincount(which, weights, minlength=lengths.size).reshape(lengths.shape) * shrink[:, None]
-        rows: Array = vectors * np.sqrt(shares)[:, :, None]
-        return rows.reshape(len(rows), -1)
+        directions_ = (vectors / lengths[:, :, None]).reshape(-1, vectors.shape[2])
+        rows = (vectors * np.sqrt(shares)[:, :, None]).reshape(len(vectors), -1)
+        return entries, directions_, which, rows
