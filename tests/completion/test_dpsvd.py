@@ -1,8 +1,10 @@
 """DPSVD: its bounds, what it spends, that it learns, and that it shows what little is known of."""
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import discreet
@@ -126,6 +128,20 @@ def test_parts_of_few_users_make_up_the_whole() -> None:
     assert max(len(part.counts) for part in found) == 7
     assert np.array_equal(np.concatenate([part.indices for part in found]), data.indices)
     assert np.array_equal(np.concatenate([part.counts for part in found]), np.diff(data.indptr))
+
+
+def test_memory_stays_bounded_where_users_have_few_items() -> None:
+    n_users, n_items = 60_000, 500
+    rows = np.arange(n_users)
+    table = pa.table({"user": rows, "item": rows % n_items})
+    data = discreet.read(table, items=list(range(n_items)))
+    dense = n_users * n_items * 8
+    tracemalloc.start()
+    fitted = model(n_jobs=2).fit(data, ledger=seeded())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert np.count_nonzero(fitted.history_weights_) == n_items
+    assert peak < 2 * dense, f"{peak / 1e6:.0f} MB, where all rows at once would take many times {dense / 1e6:.0f} MB"
 
 
 # What is spent

@@ -45,6 +45,7 @@ class Exploration:
         outside = chosen.weights == 0
         if not share or not outside.any():
             return cls(np.zeros((len(outside), 0)), 0.0, outside)
+        share = min(share, float(np.count_nonzero(outside)) / (2 * LIST))  # a few items cannot fill many places
         rng = np.random.default_rng(0)  # public: it hides nothing
         vectors = rng.standard_normal((len(outside), COLUMNS)) / COLUMNS**0.25
         inside, tail = _simulated(rng, chosen, spectrum)

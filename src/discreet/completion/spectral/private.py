@@ -33,7 +33,7 @@ CELLS = 1 << 21  # of users' dense rows that are in memory at a time and thread
 
 def shares(mu: float) -> dict[str, float | tuple[float, int]]:
     """What each release gets of mu^2: the more noise there is, the more it takes to find the popular items."""
-    popularity = min(max(0.1 * mu**-0.3, 0.05), 0.15)
+    popularity = min(max(0.1 * mu**-0.3, 0.05), 0.5)
     return {POPULARITY: popularity, SECOND_MOMENT: 1 - popularity}
 
 
@@ -47,7 +47,8 @@ class DPSVD(PrivateModel):
     Let x_i be the set of items of user i. Two statistics are released, each of which one user can change by at most
     1 in the L2 norm (add-remove), or sqrt(2) (replace):
 
-    - item popularity, 5 to 15% of mu^2: sum over users of 1 / sqrt(|x_i|) on her items, a vector of norm 1;
+    - item popularity, 15% of mu^2 at epsilon 1, 8% at 10 (delta 1e-5): sum over users of 1 / sqrt(|x_i|) on her items,
+      a vector of norm 1;
     - second moment of histories, all the rest: sum over users of r_i r_i^T, r_i of norm at most 1, with symmetric
       noise. On the N most popular items J, w_i has popularity_j^-0.3 for her items, scaled to length 1; p is the
       direction of common taste, popularity_j^0.7; and r_i = (w_i - (w_i.p) p) / sqrt(max(1 - (w_i.p)^2, 1/4)).

@@ -20,7 +20,6 @@ Array = NDArray[Any]
 EXPONENT = 0.3  # users weigh their items by popularity^-EXPONENT
 LEAST_POPULARITY = 0.8  # of the last item that is looked at, in units of the noise's largest eigenvalue
 FEWEST_ITEMS = 20  # that are looked at, however unpopular
-LEAST_EIGENVALUE = 1.02  # of the noise's largest, for a direction to be kept
 MOST_DIRECTIONS = 512
 RIDGE = 3.0  # times the mean variance of the history along one item
 SHORT_HISTORY = 25.0  # items; the diagonal of shorter histories' second moment says nothing
@@ -109,7 +108,8 @@ class Spectrum:
         matrix += (p @ image) * np.outer(p, p) - np.outer(p, image) - np.outer(image, p)
         values, vectors = eigh(matrix, subset_by_index=[max(n - MOST_DIRECTIONS, 0), n - 1], overwrite_a=True)
         edge = float(noise_edge(release.std, n))
-        kept = np.flatnonzero(values > LEAST_EIGENVALUE * edge)[::-1]
+        # The largest eigenvalue of noise alone is above this once in a hundred times (by the law of Tracy and Widom).
+        kept = np.flatnonzero(values > edge * (1 + n ** (-2 / 3)))[::-1]
         true = (values[kept] + np.sqrt(values[kept] ** 2 - edge**2)) / 2
         cosine2 = 1 - (edge / (2 * true)) ** 2
         return cls(vectors[:, kept], true * cosine2**2 / n_users, RIDGE / n, n_users, typical_length)
