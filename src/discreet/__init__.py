@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from discreet import datasets, privacy, splits, testing
     from discreet.completion.als import ALS, DPALS, PublishedDPALS, private_regressions
     from discreet.completion.baselines import MeanRating, Popularity
+    from discreet.completion.recommender import Recommender
     from discreet.completion.saving import load
     from discreet.completion.spectral import DPSVD
     from discreet.data import Catalogue, Interactions, observed_items_are_public, read
@@ -37,6 +38,7 @@ _HOME = {
     "Popularity": "discreet.completion.baselines",
     "PublishedDPALS": "discreet.completion.als",
     "RandomizedResponse": "discreet.privacy",
+    "Recommender": "discreet.completion.recommender",
     "Statement": "discreet.statement",
     "account": "discreet.privacy",
     "load": "discreet.completion.saving",
@@ -61,6 +63,7 @@ __all__ = [
     "Popularity",
     "PublishedDPALS",
     "RandomizedResponse",
+    "Recommender",
     "Statement",
     "account",
     "datasets",

@@ -121,7 +121,7 @@ def test_a_private_model(work: Path, private_model: str) -> None:
     ("arguments", "said", "code"),
     [
         (["model", "test.csv"], "--history", 2),
-        (["ratings.csv"], "--model: say which", 2),
+        (["ratings.csv"], "give --epsilon and --delta", 2),
         (["ratings.csv", "--model", "als", "--history", "train.csv"], "saved model", 2),
         (["a", "b", "c", "--model", "als"], "one table and --model", 2),
         ([*SAVED, "--epsilon", "1"], "saved model", 2),

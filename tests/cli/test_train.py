@@ -34,10 +34,19 @@ def test_the_example_works_when_pasted(work: Path) -> None:
 
 @pytest.mark.parametrize("name", [*MODELS, "als", "mean-rating", "POPULARITY"])
 def test_every_model_by_any_spelling(work: Path, name: str) -> None:
-    data = json.loads(train("ratings.parquet", "--model", name, "--out", "new/model", "--json"))
+    private = "DP" in name
+    options = ["--items", "movies.csv", *(["--implicit"] if name == "DPSVD" else ["--range", "0.5", "5"])]
+    options += ["--epsilon", "1", "--delta", "1e-6"] if private else []
+    data = json.loads(train("ratings.parquet", "--model", name, *options, "--out", "new/model", "--json"))
     assert data["model"].lower() == name.lower().replace("-", "")
-    assert (data["private"], data["guarantee"]["holds"]) == (False, False)
+    assert (data["private"], data["guarantee"]["holds"]) == (private, private)
     assert type(discreet.load("new/model")).__name__ == data["model"]
+
+
+def test_by_default_the_private_model_for_the_data(work: Path) -> None:
+    options = ["--items", "movies.csv", "--epsilon", "1", "--delta", "1e-6", "--out", "model", "--json"]
+    assert json.loads(train("ratings.csv", "--range", "0.5", "5", *options))["model"] == "DPALS"
+    assert json.loads(train("ratings.csv", "--implicit", *options))["model"] == "DPSVD"
 
 
 def test_the_whole_call(work: Path) -> None:
@@ -132,8 +141,8 @@ def test_a_model_is_replaced_and_other_folders_are_not(work: Path) -> None:
         (["--model", "als", "--set", "rank"], "name=value", 2),
         (["--model", "als", "--set", "solver=magic"], "solver", 2),
         (["--model", "als", "--set", "n_steps=0"], "n_steps", 1),
-        (["--model", "svd"], "there is no 'svd'; there are ALS, MeanRating, Popularity", 2),
-        ([], "--model: say which", 2),
+        (["--model", "svd"], "there is no 'svd'; there are ALS, DPALS, DPSVD", 2),
+        ([], "give --epsilon and --delta", 2),
         (["--model", "als", "--statement", "s.pdf"], ".html or .md or .json", 2),
         (["--model", "als", "--statement", "nowhere/s.md"], "not a file that can be written", 2),
         (["--model", "als", "--statement", "model/s.md"], "beside", 2),
@@ -208,7 +217,7 @@ def test_what_a_private_model_needs(work: Path, private_model: str) -> None:
     start += ["--observed-items-are-public"]
     assert "(here: --range)" in train(*start, code=1)
     train(*start, "--range", "0.5", "5")
-    assert "or train a private model: NoisyPopularity" in train(
+    assert "or train a private model: " in train(
         "ratings.csv", "--model", "als", "--epsilon", "1", "--out", "model", code=2
     )
 

@@ -19,7 +19,12 @@ if TYPE_CHECKING:
     from discreet.data import Interactions
     from discreet.privacy import Ledger
 
-Name = Annotated[str | None, typer.Option("--model", "-m", help="Which model: als, popularity, mean-rating, …")]
+Name = Annotated[
+    str | None,
+    typer.Option(
+        "--model", "-m", help="Which model: dpals, dpsvd, als, …; by default the private one for the kind of data."
+    ),
+]
 Settings = Annotated[
     list[str] | None, typer.Option("--set", help="A parameter of the model, rank=64 for instance; may be repeated.")
 ]
@@ -41,11 +46,12 @@ def find(name: str | None) -> type["Model"]:
     """The class of a model, by its name in any spelling: als, ALS, mean-rating."""
     from discreet.completion import MODELS
 
-    known = {name.lower(): home for name, home in MODELS.items()}
+    known = {
+        name.lower(): home for name, home in {**MODELS, BEST: "discreet.completion.recommender:Recommender"}.items()
+    }
     home = known.get(re.sub(r"[^a-z0-9]", "", (BEST if name is None else name).lower()))
     if home is None:
-        missing = "--model: say which" if name is None else f"--model: there is no {name!r}"
-        raise Misuse(f"{missing}; there are {', '.join(MODELS)}")
+        raise Misuse(f"--model: there is no {name!r}; there are {', '.join(MODELS)}, and {BEST}, which chooses")
     module, _, attribute = home.partition(":")
     found: type[Model] = getattr(import_module(module), attribute)
     return found
@@ -114,6 +120,13 @@ def ledger(model: type["Model"], url: str | None, name: str) -> "Ledger | None":
         raise PrivacyError(f"{error}{begin}") from None
 
 
+def chosen(model: "Model", ratings: "Interactions") -> "Model":
+    """The model itself, or the one that it chooses for these data."""
+    from discreet.completion.recommender import Recommender
+
+    return model.choose(ratings) if isinstance(model, Recommender) else model
+
+
 def preview(model: "Model", ratings: "Interactions", ledger: "Ledger | None") -> str:
     """What training would spend and on what, where the model can say (`plan(n_items)`); spends nothing."""
     plan = getattr(model, "plan", None)
@@ -122,8 +135,8 @@ def preview(model: "Model", ratings: "Interactions", ledger: "Ledger | None") ->
     from discreet.privacy import Ledger
 
     made = plan(ratings.n_items)
-    chosen = {name: value for name in PRIVATE if (value := getattr(model, name, None)) is not None}
-    return str((Ledger(**chosen) if ledger is None else ledger).preview(made))
+    budget = {name: value for name in PRIVATE if (value := getattr(model, name, None)) is not None}
+    return str((Ledger(**budget) if ledger is None else ledger).preview(made))
 
 
 def described(model: "Model") -> str:

@@ -64,6 +64,7 @@ def train(
         on_duplicate, on_invalid, on_unknown,
     )  # fmt: skip
     ratings = tables.forgotten(reading.read(source), implicit, threshold)
+    made = models.chosen(made, ratings)
     costs = models.preview(made, ratings, spending)
     show(None, False, *([] if as_json else _intention(made, ratings, source, costs)))
     made.fit(ratings, ledger=spending)

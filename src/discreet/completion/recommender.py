@@ -1,0 +1,67 @@
+"""The private model that suits the data, without a choice to make."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sklearn.base import BaseEstimator
+
+from discreet.completion.als import DPALS
+from discreet.completion.spectral import DPSVD
+from discreet.data.interactions import Interactions
+from discreet.errors import NotFitted
+from discreet.numbers import positive, probability
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from discreet.privacy.guarantee import Adjacency
+    from discreet.privacy.ledger import Ledger
+
+
+class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """`DPALS` for ratings, `DPSVD` for implicit feedback.
+
+    After `fit` it does all that the model does (`recommend`, `predict`, `statement`, `save`, ...), by passing it on to
+    `model_`, the model that was chosen. Which one depends on whether the data have values, a thing of their form.
+
+    Args:
+        epsilon: The privacy budget.
+        delta: The delta of the budget, a constant well below 1 / the number of users.
+        adjacency: "add-remove" or "replace".
+        n_jobs: Threads, in scikit-learn's meaning.
+    """
+
+    model_: DPALS | DPSVD
+
+    def __init__(
+        self, *, epsilon: float, delta: float, adjacency: Adjacency = "add-remove", n_jobs: int | None = -1
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.adjacency = adjacency
+        self.n_jobs = n_jobs
+
+    def fit(self, ratings: Any, *, ledger: Ledger | None = None) -> Self:
+        """Choose a model and fit it; see `DPALS.fit`."""
+        if not isinstance(ratings, Interactions):
+            from discreet.data.readers import read
+
+            ratings = read(ratings)
+        self.model_ = self.choose(ratings).fit(ratings, ledger=ledger)
+        return self
+
+    def choose(self, ratings: Interactions) -> DPALS | DPSVD:
+        """The model for these data, not yet fitted."""
+        return (DPSVD if ratings.implicit else DPALS)(**self.get_params())
+
+    def _check_parameters(self) -> None:
+        positive("epsilon", self.epsilon)
+        probability("delta", self.delta)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "model_":
+            raise NotFitted("Recommender has not been fitted, so it has no model_; call fit(ratings) first")
+        if name.startswith("__"):
+            raise AttributeError(f"'Recommender' object has no attribute {name!r}")
+        return getattr(self.model_, name)
