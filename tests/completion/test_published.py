@@ -330,6 +330,17 @@ def test_every_variant_spends_its_budget_and_answers(variant: str, adjacency: An
     assert np.isfinite(model.predict(data, data)).all()
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("rows", [[(0, 0, 3.0)], [(0, 0, 1.0), (1, 1, 1.0)], [(0, i, 5.0) for i in range(40)]])
+def test_odd_data(variant: str, rows: list[tuple[int, int, float]]) -> None:
+    """One user, two items, constant ratings, more items than k, items that nobody rated."""
+    data = discreet.read(rows, items=list(range(45)), value_range=(1, 5))
+    model = PublishedDPALS(**{"epsilon": 1, "delta": DELTA, "rank": 4, "max_items": 8, **VARIANTS[variant]}).fit(data)
+    assert np.isfinite(model.item_factors_).all()
+    assert np.isfinite(model.predict({0: 3.0}, list(range(45)))).all()
+    assert len(model.recommend({}, n=5)) == 5
+
+
 def test_items_outside_frequent_get_the_users_mean() -> None:
     data = some()
     model = PublishedDPALS(epsilon=5, delta=DELTA, rank=3, item_fraction=0.2, max_items=8).fit(data)

@@ -82,13 +82,13 @@ class ItemStep:
         return self.ratio / math.sqrt(2) * grid.cells(self.user_clip)
 
 
-def check_size(n_items: int, rank: int) -> None:
-    """Raise if the statistics of an item step are too large to be released at once."""
+def check_size(n_items: int, rank: int, names: str = "rank, item_fraction") -> None:
+    """Raise if so many matrices of this size are too large to be released at once."""
     size = n_items * (rank + 1) ** 2 * 8
     if size > MOST_BYTES:
         raise DataError(
-            f"rank, item_fraction: {n_items:,} items of rank {rank} make item steps of {size / 2**30:.1f} GiB, and at "
-            f"most {MOST_BYTES >> 30} can be released at once; lower the rank or the fraction of items"
+            f"{names}: {n_items:,} x {rank + 1:,} x {rank + 1:,} numbers would be released at once, which is "
+            f"{size / 2**30:.1f} GiB, and at most {MOST_BYTES >> 30} can be; lower one of these"
         )
 
 

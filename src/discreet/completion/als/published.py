@@ -44,6 +44,7 @@ _POSITIVE = (
     "start_scale",
     "learning_rate",
 )
+TYPICAL = 20  # times k, what Z is computed from
 _OPTIONAL = ("entry_clip", "gradient_clip", "typical_count")
 
 
@@ -92,7 +93,8 @@ class PublishedDPALS(PrivateModel):
             her items, weighted by count^(-1/4) so that the squares add up to k (2023).
         user_items: Whether a user's own vector is solved, in training, from "all" her frequent items or from the
             "sampled" ones; by default the latter with adaptive sampling, as in Algorithm 2.
-        typical_count: What Z is computed from, as typical_count^user_exponent; by default k.
+        typical_count: What Z is computed from, as typical_count^user_exponent; by default 20 k. Table 4 does not tell,
+            for the paper's Z is private. Large enough, users' vectors are as long as `user_clip`, well above the noise.
         start: "random", or "svd", the leading eigenvectors of a noisy second moment.
         start_scale: Length of the vectors of a random start, or of the longest of an SVD start.
         item_step: "solve" (A_item), or "gradient", noisy gradient steps (Remark 8).
@@ -244,7 +246,7 @@ class PublishedDPALS(PrivateModel):
         if self.item_step == "solve":
             check_size(trained, self.rank)
         if self.start == "svd":
-            check_size(trained, trained)
+            check_size(1, trained, "start, item_fraction")
         schedule, sigmas = self._schedule(), self.sigmas()
         return schedule.plan_for(self._mu(), sigmas) if self.calibration == "exact" else schedule.plan(sigmas)
 
@@ -296,7 +298,7 @@ class PublishedDPALS(PrivateModel):
         table[data.frequent, : self.rank] = factors
         if own_mean:
             table[frequent == 0, self.rank] = 1
-        count = float(self.typical_count or self.max_items)
+        penalty = self._user_penalty()
         return {
             "item_factors_": table,
             "item_bias_": np.zeros(m, np.float32),
@@ -305,8 +307,12 @@ class PublishedDPALS(PrivateModel):
             "value_range_": ratings.value_range or (1.0, 1.0),
             "implicit_": ratings.implicit,
             "global_mean_": data.mean,
-            "folding_": (self.regularization, self.user_exponent, count**self.user_exponent, self.global_penalty),
+            "folding_": (penalty.scale, penalty.exponent, penalty.normaliser, float(self.global_penalty)),
         }
+
+    def _user_penalty(self) -> Penalty:
+        count = float(self.typical_count or TYPICAL * self.max_items)
+        return Penalty(float(self.regularization), float(self.user_exponent), count**self.user_exponent)
 
     def _ridge(self) -> Ridge:
         scale, exponent, normaliser, global_penalty = self.folding_

@@ -59,30 +59,34 @@ def _mixed(words: Words) -> Words:
 
 def priorities(part: Part, seed: int) -> Words:
     """A random-looking word for each entry of each row, from the seed and the row's own items and values."""
-    owners, rows = part.owners(), len(part.indptr) - 1
     items = _mixed((part.indices.astype(np.uint64) + np.uint64(1)) * _ODD + np.uint64(seed % 2**64))
     values = np.ascontiguousarray(part.values, np.float64).view(np.uint64)
-    row = np.zeros(rows, np.uint64)
-    np.add.at(row, owners, _mixed(items + values * _ODD))  # modulo 2^64: the same in any order
-    return _mixed(items ^ _mixed(row + _ODD)[owners])
+    row, filled = np.zeros(len(part.counts), np.uint64), part.counts > 0
+    if filled.any():  # sums modulo 2^64: the same in any order
+        row[filled] = np.add.reduceat(_mixed(items + values * _ODD), part.indptr[:-1][filled])
+    return _mixed(items ^ np.repeat(_mixed(row + _ODD), part.counts))
 
 
-def _first(part: Part, order: Array, k: int) -> NDArray[np.bool_]:
-    """Which entries are among the first k of their row, in an order that keeps rows together."""
-    place = np.arange(len(part.indices)) - np.repeat(part.indptr[:-1], part.counts)
-    chosen = np.zeros(len(part.indices), bool)
-    chosen[order[place < k]] = True
+def _first(part: Part, keys: Array, k: int) -> NDArray[np.bool_]:
+    """Which entries have the k smallest keys of their row; of equal keys the first item's counts as smaller."""
+    chosen, long = np.ones(len(part.indices), bool), part.counts > k
+    entries = np.flatnonzero(np.repeat(long, part.counts))
+    if len(entries):
+        order = entries[np.lexsort((part.indices[entries], keys[entries], part.owners()[entries]))]
+        counts = part.counts[long]
+        place = np.arange(len(entries)) - np.repeat(np.cumsum(counts) - counts, counts)
+        chosen[order[place >= k]] = False
     return chosen
 
 
 def uniform(part: Part, k: int, seed: int) -> NDArray[np.bool_]:
     """Line 2 of Algorithm 2: k items of each user, all equally likely; all of them if she has no more."""
-    return _first(part, np.lexsort((part.indices, priorities(part, seed), part.owners())), k)
+    return _first(part, priorities(part, seed), k)
 
 
 def lowest(part: Part, k: int, counts: Array) -> NDArray[np.bool_]:
     """Line 5 of Algorithm 2: the k items of each user with the lowest noisy counts; of equal counts the first item."""
-    return _first(part, np.lexsort((part.indices, counts[part.indices], part.owners())), k)
+    return _first(part, counts[part.indices], k)
 
 
 def weights(part: Part, k: int, counts: Array, exponent: float = 0.25) -> Array:
@@ -91,7 +95,7 @@ def weights(part: Part, k: int, counts: Array, exponent: float = 0.25) -> Array:
     Nobody is sampled: heavy users keep all their items, with small weights.
     """
     raw = np.maximum(counts[part.indices], 1.0) ** -exponent
-    sums = part.row_sums(raw**2)
+    sums = part.row_sums(raw**2).astype(np.float64)  # of no entries at all they are integers
     scale = np.sqrt(np.divide(float(k), sums, out=np.zeros_like(sums), where=sums > 0))
     scaled: Array = raw * scale[part.owners()]
     return scaled

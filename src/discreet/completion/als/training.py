@@ -21,7 +21,6 @@ from discreet.completion.als.published_steps import (
     user_ridge,
 )
 from discreet.completion.private import Door
-from discreet.completion.ridge import Penalty
 from discreet.data.progress import Bar
 from discreet.linalg.threads import over_blocks
 
@@ -66,9 +65,7 @@ class Training:
     def _users(self, factors: Array) -> Array:
         """A_user for everybody, some users at a time."""
         model = self.model
-        count = float(model.typical_count or model.max_items)
-        penalty = Penalty(model.regularization, model.user_exponent, count**model.user_exponent)
-        ridge = user_ridge(factors, penalty, model.global_penalty)
+        ridge = user_ridge(factors, model._user_penalty(), model.global_penalty)
         blocks = over_blocks(lambda rows: a_user(ridge, rows, model.user_clip), self.data.own.blocks(), model.n_jobs)
         return np.concatenate(list(blocks))
 
