@@ -272,3 +272,64 @@ def test_the_plan_follows_from_public_inputs() -> None:
     shown = str(model.preview(3706))
     assert "item step" in shown
     assert model.preview(3706).fits
+
+
+def by_hand(indptr: list[int], indices: list[int], values: list[float]) -> Interactions:
+    """A table that no reader made."""
+    users = discreet.read([(f"user {at}", 0, 3.0) for at in range(len(indptr) - 1)], items=[0]).users
+    catalogue = discreet.read([("a", 0, 3.0)], items=list(range(5))).catalogue
+    arrays = (np.array(indptr, np.int64), np.array(indices, np.uint8), np.array(values, np.float32))
+    return Interactions(users, catalogue, *arrays, value_range=(1.0, 5.0))
+
+
+@pytest.mark.parametrize(
+    ("indptr", "indices", "values"),
+    [
+        ([0, 2, 6], [0, 1, 3, 3, 3, 3], [3.0] * 6),  # an item more than once: the bound would not hold
+        ([0, 2, 4], [1, 0, 1, 2], [3.0] * 4),
+        ([0, 1, 2], [0, 1], [3.0, 500.0]),
+        ([0, 1, 2], [0, 1], [3.0, float("nan")]),
+        ([0, 1, 2], [0, 7], [3.0, 3.0]),
+        ([0, 3, 2], [0, 1], [3.0, 3.0]),
+    ],
+)
+def test_a_table_put_together_by_hand_is_checked(indptr: list[int], indices: list[int], values: list[float]) -> None:
+    ledger = discreet.Ledger(epsilon=10, delta=1e-3)
+    with pytest.raises(DataError, match=r"discreet\.read"):
+        DPALS(epsilon=1.0, delta=DELTA).fit(by_hand(indptr, indices, values), ledger=ledger)
+    assert not ledger.events
+
+
+def test_a_sound_table_put_together_by_hand_is_taken() -> None:
+    model = DPALS(epsilon=1.0, delta=DELTA).fit(by_hand([0, 0, 2, 4], [0, 4, 1, 2], [1.0, 5.0, 3.0, 2.0]))
+    assert np.isfinite(model.item_bias_).all()
+
+
+@pytest.mark.parametrize("epsilon", [1e-4, 200.0])
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
+def test_extreme_budgets(epsilon: float, adjacency: Any) -> None:
+    model = DPALS(epsilon=epsilon, delta=DELTA, adjacency=adjacency).fit(world(30, 20))
+    assert np.isfinite(model.predict({0: 5.0}, [1, 2])).all()
+
+
+@pytest.mark.parametrize("given", [{"epsilon": 1e-9}, {"delta": 1e-200}, {"n_steps": 10**12}])
+def test_a_budget_that_drowns_is_refused_first(given: dict[str, Any]) -> None:
+    ledger = discreet.Ledger(epsilon=10, delta=1e-3)
+    with pytest.raises(PrivacyError, match="epsilon"):
+        DPALS(**{"epsilon": 1.0, "delta": DELTA, **given}).fit(world(20, 15), ledger=ledger)
+    assert not ledger.events
+
+
+def test_ranges_beyond_computing_are_refused_first() -> None:
+    ledger = discreet.Ledger(epsilon=10, delta=1e-3)
+    data = world(20, 15).with_public(value_range=(0, 1e35))
+    with pytest.raises(DataError, match="value_range"):
+        DPALS(epsilon=1.0, delta=DELTA).fit(data, ledger=ledger)
+    assert not ledger.events
+
+
+def test_the_statement_names_all_public_inputs() -> None:
+    model = DPALS(epsilon=1.0, delta=DELTA, n_users_hint=50).fit(world(20, 15).for_items(range(10)))
+    public = model.statement().certificate["public_inputs"]
+    assert public["n_users_hint"] == "about 50 users"
+    assert "chosen by the owner" in public["items"]

@@ -14,7 +14,8 @@ from scipy.sparse import coo_array
 
 from discreet.completion.base import Model
 from discreet.data.interactions import Interactions
-from discreet.errors import PrivacyError
+from discreet.errors import DataError, PrivacyError
+from discreet.linalg.addresses import address_dependent
 from discreet.linalg.threads import over_blocks
 from discreet.privacy import Gaussian, Grid, GridArray, Ledger, Plan, account, exact_matmul, truncate
 from discreet.privacy.guarantee import Adjacency
@@ -24,7 +25,8 @@ from discreet.statement import Statement
 Array = NDArray[Any]
 
 PART = 1 << 18  # interactions whose contributions are in memory at a time and thread
-UNIT_CELLS = 14  # a unit vector is 2^14 cells long
+UNIT_CELLS = 14  # a unit vector is at most 2^14 cells long
+MOST_USERS = 1 << 16  # whose contributions are in memory at a time and thread
 STRIPE = 512  # columns of a second moment that one thread adds to
 MOST_CELLS = 29  # a noise standard deviation, or a bound, is at most 2^29 cells long
 
@@ -65,7 +67,7 @@ def parts(ratings: Interactions, values: Array, *, most_users: int | None = None
     first = 0
     while first < ratings.n_users:
         last = max(first + 1, int(np.searchsorted(indptr, indptr[first] + PART, side="right")) - 1)
-        last = last if most_users is None else min(last, first + most_users)
+        last = min(last, first + (most_users or MOST_USERS))
         begin, end = int(indptr[first]), int(indptr[last])
         yield Part(indptr[first : last + 1] - begin, ratings.indices[begin:end], values[begin:end])
         first = last
@@ -162,8 +164,9 @@ class Door:
         items, k = shape
         sensitivity, noise = self._noise(labels[0], bounds[0], aligned=False)
         gram_sensitivity, gram_noise = self._noise(labels[1], bounds[1], aligned=True, symmetric=True)
-        unit = Grid(-UNIT_CELLS)
-        grid = Grid(fine_grid(noise.std, bounds[0]).exponent + UNIT_CELLS)
+        whole = fine_grid(noise.std, bounds[0])
+        unit = Grid(-min(UNIT_CELLS, int(math.log2(max(whole.cells(bounds[0]), 4.0))) // 2))
+        grid = Grid(whole.exponent - unit.exponent)
         length = root_below(bounds[1])
         gram_grid = half_grid(gram_noise.std, length)
         most = math.floor(gram_grid.cells(length))
@@ -243,6 +246,38 @@ def half_grid(std: float, length: float) -> Grid:
     return Grid(-((MOST_CELLS - math.frexp(max(std, length * length))[1]) // 2))
 
 
+def require_sound(ratings: Interactions) -> None:
+    """Raise unless a table is what the proofs assume, and this machine computes as they do. Says nothing of the data.
+
+    Everything that `discreet.read` makes passes; an Interactions put together by hand may not.
+    """
+    ratings.require_public()
+    assert ratings.value_range is not None
+    low, high = (np.float32(end) for end in ratings.value_range)
+    indptr, indices, values = ratings.indptr, ratings.indices, ratings.values
+    ascending = np.diff(indices.astype(np.int64)) > 0
+    starts = indptr[1:-1]
+    ascending[starts[(starts > 0) & (starts < len(indices))] - 1] = True  # from one row to the next it may fall
+    sound = (
+        indptr[0] == 0
+        and (np.diff(indptr) >= 0).all()
+        and ascending.all()
+        and (not len(indices) or (indices.min() >= 0 and indices.max() < ratings.n_items))
+        and bool(((values >= low) & (values <= high)).all())
+    )
+    if not sound:
+        raise DataError(
+            "ratings: each user's items must be in increasing order, each once, with values in the declared range, as "
+            "discreet.read makes them; this table was put together otherwise"
+        )
+    if operations := address_dependent():
+        raise PrivacyError(
+            f"this machine's BLAS gives other bits for other memory addresses ({', '.join(operations)}), so that one "
+            "person's numbers would depend on who comes before her; use another BLAS, or with OpenBLAS another kernel "
+            "(for instance OPENBLAS_CORETYPE=Haswell)"
+        )
+
+
 class PrivateModel(Model):
     """A model with a guarantee: user-level joint differential privacy.
 
@@ -262,11 +297,19 @@ class PrivateModel(Model):
         """All learned attributes, from releases alone."""
         raise NotImplementedError
 
+    def _check_data(self, ratings: Interactions) -> None:
+        """Raise if these data are of the wrong kind, by what is public of them. Called before anything is reserved."""
+
+    def _public_inputs(self) -> dict[str, str]:
+        """What else was assumed to be public, in words for the statement."""
+        return {}
+
     def _mu(self) -> float:
         if self.adjacency not in ("add-remove", "replace"):
             raise PrivacyError(f"adjacency: 'add-remove' or 'replace' is needed, not {self.adjacency!r}")
         mu = account(epsilon=self.epsilon, delta=self.delta).mu
-        assert mu is not None
+        if not mu:
+            raise PrivacyError(f"epsilon, delta: {self.epsilon:g} and {self.delta:g} leave nothing to spend; give more")
         return mu
 
     def preview(self, n_items: int, ledger: Ledger | None = None) -> Preview:
@@ -282,7 +325,8 @@ class PrivateModel(Model):
         return Ledger(epsilon=self.epsilon, delta=self.delta, adjacency=self.adjacency)
 
     def _learn(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:
-        ratings.require_public()
+        require_sound(ratings)
+        self._check_data(ratings)
         plan = self.plan(ratings.n_items)
         ledger = self._own_ledger() if ledger is None else ledger
         ledger.expect(unit="user", adjacency=self.adjacency)
@@ -292,4 +336,5 @@ class PrivateModel(Model):
         insecure = any(event.body["secure"] is not True for event in events)
         guarantee = replace(ledger.guarantee(plan.cost, insecure=insecure), delta=self.delta)
         title = f"{type(self).__name__}: a private recommender"
-        return learned, Statement.of(title, guarantee, events, public_inputs=ratings.public_inputs)
+        public = {**ratings.public_inputs, **self._public_inputs()}
+        return learned, Statement.of(title, guarantee, events, public_inputs=public)

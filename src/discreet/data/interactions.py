@@ -309,7 +309,12 @@ class Interactions:
         renumber[kept] = np.arange(len(kept))
         part = self.where(renumber[self.indices] >= 0)
         indices = renumber[part.indices].astype(smallest_unsigned(len(kept)))
-        return replace(part, catalogue=self.catalogue.take(kept), indices=indices)
+        catalogue = self.catalogue.take(kept)
+        if catalogue.origin is not None and len(kept) < self.n_items:  # the statement must say who chose them
+            catalogue = Catalogue(
+                catalogue.ids, catalogue.columns, origin=f"chosen by the owner from: {catalogue.origin}"
+            )
+        return replace(part, catalogue=catalogue, indices=indices)
 
     def to_implicit(self, threshold: float | None = None) -> Interactions:
         """Forget the values: interactions of at least `threshold` (by default all) count 1, others go."""

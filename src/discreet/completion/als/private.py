@@ -31,7 +31,7 @@ from discreet.completion.private import Door, Part, PrivateModel, parts
 from discreet.completion.ridge import Penalty, Ridge
 from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar
-from discreet.errors import DataError
+from discreet.errors import DataError, PrivacyError
 from discreet.numbers import positive, probability, whole
 from discreet.privacy import Plan
 from discreet.privacy.guarantee import Adjacency
@@ -39,6 +39,8 @@ from discreet.privacy.guarantee import Adjacency
 Array = NDArray[Any]
 
 FOLDS = 4
+LEAST_MU = 2.0**-20  # below it a contribution would be less than a cell of the noise's grid
+DENSE_CELLS = 1 << 21
 GRAM_CLIP = 20.0  # times the clip of an item step
 
 
@@ -120,15 +122,32 @@ class DPALS(PrivateModel):
     def plan(self, n_items: int) -> Plan:
         """What a fit would release, and what each release costs; needs no data, only the size of the catalogue."""
         self._check_parameters()
-        return self._settings(whole("n_items", n_items, 1)).plan(self._mu())
+        plan = self._settings(whole("n_items", n_items, 1)).plan(self._mu())
+        if min(line.cost.mu or 0.0 for line in plan.lines if line.label != GRAM) < LEAST_MU:
+            raise PrivacyError(
+                "epsilon: with so little of it, or so many steps, the noise would drown any number of people"
+            )
+        return plan
 
-    def _learn_privately(self, door: Door, ratings: Interactions) -> dict[str, Any]:
+    def _check_data(self, ratings: Interactions) -> None:
         if ratings.implicit:
             raise DataError("ratings: DPALS learns from ratings; for implicit feedback use discreet.DPSVD")
         assert ratings.value_range is not None
         low, high = ratings.value_range
+        if not 1e-30 < high - low < 1e30:
+            raise DataError(f"value_range: from {low:g} to {high:g} is too narrow or too wide to compute with; rescale")
+        item_features(ratings.catalogue, self.features or ())  # raises if there is no such column
+
+    def _public_inputs(self) -> dict[str, str]:
+        hint = {} if self.n_users_hint is None else {"n_users_hint": f"about {self.n_users_hint:,} users"}
+        return hint | ({"features": ", ".join(self.features)} if self.features else {})
+
+    def _learn_privately(self, door: Door, ratings: Interactions) -> dict[str, Any]:
+        assert ratings.value_range is not None
+        low, high = ratings.value_range
         unit = (high - low) / 4
-        values = (ratings.values.astype(np.float64) - (low + high) / 2) / unit
+        # Rounding may take the mapped ends of the range beyond -2 and 2; the proof needs that nothing is.
+        values = np.clip((ratings.values.astype(np.float64) - (low + high) / 2) / unit, -2, 2)
         columns = item_features(ratings.catalogue, self.features or ())
         training = _Training(door, self._settings(ratings.n_items), ratings, values, columns)
         items, weights, mean = training.run()
@@ -163,8 +182,8 @@ class _Training:
     values: Array
     features: Array
 
-    def _parts(self) -> Any:
-        return parts(self.ratings, self.values)
+    def _parts(self, most_users: int | None = None) -> Any:
+        return parts(self.ratings, self.values, most_users=most_users)
 
     def run(self) -> tuple[Items, Weights, float]:
         """All releases, in the order of the plan."""
@@ -220,7 +239,8 @@ class _Training:
             return dense
 
         bound = 0.64 if s.residual else 1.0
-        release = self.door.second_moment(SECOND_MOMENT, self._parts(), rows, len(frequent), bound=bound, hollow=True)
+        blocks = self._parts(max(1, DENSE_CELLS // len(frequent)))  # dense rows of so many users at a time
+        release = self.door.second_moment(SECOND_MOMENT, blocks, rows, len(frequent), bound=bound, hollow=True)
         if s.residual:
             return items.with_columns(directions.of_residuals(release, frequent, weights, s.n_directions), 0.05**2)
         return items.with_columns(directions.of_co_occurrences(release, frequent, weights, s.n_directions), 0.11**2)

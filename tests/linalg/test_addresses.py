@@ -1,0 +1,38 @@
+"""Whether the bits of a result depend on where its operands are."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import discreet
+from discreet.errors import PrivacyError
+from discreet.linalg import addresses
+
+
+def test_placed_where_it_says() -> None:
+    for at in range(addresses.PLACES):
+        placed = addresses._placed(np.arange(6.0).reshape(2, 3), at)
+        assert placed.ctypes.data % 64 == 8 * at
+        assert np.array_equal(placed, np.arange(6.0).reshape(2, 3))
+
+
+def test_a_kernel_that_peels_is_found() -> None:
+    """An old kernel, which OpenBLAS can be told to use, treats unaligned numbers apart."""
+    code = "from discreet.linalg.addresses import address_dependent; print(*address_dependent())"
+    environment = {**os.environ, "OPENBLAS_CORETYPE": "Sandybridge"}
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    if not found.stdout.strip():
+        pytest.skip("this BLAS is not an OpenBLAS with that kernel, or the kernel does not depend on addresses")
+    assert "solve" in found.stdout
+
+
+def test_no_private_fit_where_bits_depend_on_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("discreet.completion.private.address_dependent", lambda: ("solve",))
+    ledger = discreet.Ledger(epsilon=5, delta=1e-6)
+    data = discreet.datasets.movielens_like(50, 20, 500, random_state=0)
+    with pytest.raises(PrivacyError, match="OPENBLAS_CORETYPE"):
+        discreet.DPALS(epsilon=1, delta=1e-6).fit(data, ledger=ledger)
+    assert not ledger.events
