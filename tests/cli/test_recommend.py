@@ -178,7 +178,7 @@ def test_numbers_in_a_text_file_and_a_model_of_texts(work: Path) -> None:
         (["--users", "train.csv", "--out", "nowhere/x.csv"], "can be written", 2),
         (["--history", "1=5,2"], "'2' has no rating", 1),
         (["--history", "1=good"], "must be a number, not 'good'", 1),
-        (["--history", "1=9"], "not in the model's range", 1),
+        (["--history", "1=9"], "outside the model's range", 1),
         (["--history", "a=5"], "'a' cannot be an item of this model, whose ids are of type int64, such as 1", 1),
         (["--history", "none.csv"], "none.csv", 1),
         (["--history", "train.csv"], "--users", 1),

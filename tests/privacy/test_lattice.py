@@ -35,7 +35,7 @@ def test_no_contribution_exceeds_its_bound(rows: np.ndarray, bound: float, expon
     limit = Fraction(bound) / Fraction(grid.step)
     assert all(value <= limit ** (2 if norm == "l2" else 1) for value in norms(integers, norm))
     finite = np.where(np.isfinite(rows), rows, 0)
-    assert (np.abs(integers) * grid.step <= np.abs(finite) * (1 + 1e-15)).all()
+    assert (np.abs(integers) * grid.step * (1 - 1e-15) <= np.abs(finite)).all()
     # the ragged form gives the same
     indptr = np.arange(0, rows.size + 1, rows.shape[1])
     assert (

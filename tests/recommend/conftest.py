@@ -15,7 +15,6 @@ MODELS = {
     "ALS in double precision": lambda: ALS(rank=4, n_steps=3, dtype="float64"),
     "ALS with a global penalty": lambda: ALS(rank=4, n_steps=3, global_penalty=0.2),
     "implicit ALS": lambda: ALS(rank=4, n_steps=3),
-    "implicit ALS with biases": lambda: ALS(rank=4, n_steps=3, biases=True),
     "MeanRating global": lambda: MeanRating("global"),
     "MeanRating user": lambda: MeanRating("user"),
     "MeanRating item": lambda: MeanRating("item"),
