@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any
 
 import cmfrec
-import implicit
+import implicit.cpu.als
 import numpy as np
 import scipy.sparse as sp
 

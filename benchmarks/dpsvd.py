@@ -1,8 +1,8 @@
 """How good DPSVD is on implicit feedback: recall at several epsilons, beside popularity and non-private ALS.
 
-    python benchmarks/implicit.py                  prints the table; needs MovieLens 1M: `discreet datasets fetch 1m`
-    python benchmarks/implicit.py --explore        also what exploring costs
-    python benchmarks/implicit.py --save           also writes docs/results/implicit.json
+    python benchmarks/dpsvd.py                  prints the table; needs MovieLens 1M: `discreet datasets fetch 1m`
+    python benchmarks/dpsvd.py --explore        also what exploring costs
+    python benchmarks/dpsvd.py --save           also writes docs/results/implicit.json
 
 Ratings of at least 4 in MovieLens 1M, users with at least 5 of them; 600 validation and 600 test users held out whole,
 20% of whose items are to be found among the 20 best (recall divided by at most 20). Delta 1e-5, add-remove, defaults;
@@ -24,7 +24,7 @@ from discreet.testing import InsecureSeededNoise
 
 EPSILONS, SEEDS, DELTA = (1, 5, 10, 20), range(5), 1e-5
 METRICS = ["recall@20", "recall@50", "ndcg@100"]
-COMMAND = "python benchmarks/implicit.py --explore --save"
+COMMAND = "python benchmarks/dpsvd.py --explore --save"
 RESULTS = Path(__file__).parent.parent / "docs" / "results" / "implicit.json"
 
 
