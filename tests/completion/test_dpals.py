@@ -333,3 +333,24 @@ def test_the_statement_names_all_public_inputs() -> None:
     public = model.statement().certificate["public_inputs"]
     assert public["n_users_hint"] == "about 50 users"
     assert "chosen by the owner" in public["items"]
+
+
+def test_a_user_is_folded_in_at_the_minimum_that_the_docstring_names() -> None:
+    data = world(200, 30)
+    model = DPALS(epsilon=20.0, delta=DELTA).fit(data, ledger=seeded(20.0))
+    items = np.array([2, 5, 11, 17])
+    ratings = np.array([5.0, 1.0, 4.0, 2.0])
+    histories, _ = model._reader("raise").read(dict(zip(items.tolist(), ratings.tolist(), strict=True)))
+    (offset,), (vector,) = model._fold_in(histories)
+    foretold = model.item_prior_[items].mean(axis=0)
+
+    def objective(a: float, u: Any) -> float:
+        base = model.global_mean_ + model.item_bias_[items]
+        left = ratings - base - a - model.item_factors_[items] @ u
+        return float((left**2).sum() + 5.5 * a**2 + 1.3 * ((u - foretold) ** 2).sum())  # ratings 1 to 5: the unit is 1
+
+    best, rng = objective(offset, vector), np.random.default_rng(0)
+    for size in (1e-4, 1e-2):
+        for _ in range(20):
+            assert objective(offset + size * rng.standard_normal(), vector) > best
+            assert objective(offset, vector + size * rng.standard_normal(len(vector))) > best

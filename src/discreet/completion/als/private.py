@@ -169,6 +169,7 @@ class DPALS(PrivateModel):
             self.item_bias_ + self.global_mean_,
             Penalty(USER_VECTOR * self.unit_**2),
             offset_penalty=USER_BIAS,
+            prior=self.item_prior_,
         )
 
 
