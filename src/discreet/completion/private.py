@@ -27,6 +27,7 @@ Array = NDArray[Any]
 PART = 1 << 18  # interactions whose contributions are in memory at a time and thread
 UNIT_CELLS = 14  # a unit vector is at most 2^14 cells long
 MOST_USERS = 1 << 16  # whose contributions are in memory at a time and thread
+DENSE_CELLS = 1 << 21  # of users' dense rows that are in memory at a time and thread
 STRIPE = 512  # columns of a second moment that one thread adds to
 MOST_CELLS = 29  # a noise standard deviation, or a bound, is at most 2^29 cells long
 
@@ -71,6 +72,11 @@ def parts(ratings: Interactions, values: Array, *, most_users: int | None = None
         begin, end = int(indptr[first]), int(indptr[last])
         yield Part(indptr[first : last + 1] - begin, ratings.indices[begin:end], values[begin:end])
         first = last
+
+
+def equal_weights(part: Part) -> Array:
+    """A user's weights of her items, all the same and together of length 1."""
+    return (1 / np.sqrt(np.maximum(part.counts, 1)))[part.owners()]
 
 
 Some = TypeVar("Some", bound=Part)  # some users' rows, with whatever else their contributions need
@@ -119,7 +125,7 @@ class Door:
 
         def work(part: Some) -> Array:
             cells = truncate(entries(part), bound=bound, grid=grid, indptr=part.indptr)
-            # Sums of at most 2^53 in float64 are exact: a part has fewer than 2^22 users of at most 2^30 cells each.
+            # Sums of at most 2^53 in float64 are exact: a part has at most 2^16 users, of at most 2^30 cells each.
             return np.bincount(part.indices, cells, minlength=size).astype(np.int64)
 
         sums = self._add_up(work, blocks, (size,))
@@ -146,6 +152,29 @@ class Door:
         sums = self._add_up(work, blocks, (size,))
         return Noisy(self.reservation.release(GridArray(sums, grid), sensitivity, noise, label), noise.std)
 
+    def outer(
+        self,
+        label: str,
+        blocks: Iterable[Some],
+        contribution: Callable[[Some], tuple[Array, Array, Array]],
+        shape: tuple[int, int],
+        *,
+        bound: float,
+    ) -> Noisy:
+        """Release the sum over users of matrices with a row x_j a^T for each of her items j.
+
+        `contribution` gives the x_j, of length at most `bound` for each user; vectors a, of length at most 1; and for
+        each x_j the number of its a, of which a user may have several.
+        """
+        sensitivity, noise = self._noise(label, bound, aligned=False)
+        grids = outer_grids(noise.std, bound)
+
+        def work(part: Some) -> Array:
+            return outer_cells(part, contribution(part), shape[0], bound, grids)
+
+        sums = GridArray(self._add_up(work, blocks, shape), grids[0] * grids[1])
+        return Noisy(self.reservation.release(sums, sensitivity, noise, label), noise.std)
+
     def item_step(
         self,
         labels: tuple[str, str],
@@ -157,34 +186,28 @@ class Door:
     ) -> tuple[Noisy, Noisy]:
         """Release two sums over users, from one pass: of matrices with a row x_j a^T for each item, and of b b^T.
 
-        `contribution` gives the x_j, of length at most bounds[0] for each user; vectors a, of length at most 1; for
-        each x_j the number of its a, of which a user may have several; and the b, side by side if there are several,
+        `contribution` gives what it gives for `outer`, with bounds[0]; and the b, side by side if there are several,
         with the sum of their |b|^2 at most bounds[1].
         """
         items, k = shape
         sensitivity, noise = self._noise(labels[0], bounds[0], aligned=False)
         gram_sensitivity, gram_noise = self._noise(labels[1], bounds[1], aligned=True, symmetric=True)
-        whole = fine_grid(noise.std, bounds[0])
-        unit = Grid(-min(UNIT_CELLS, int(math.log2(max(whole.cells(bounds[0]), 4.0))) // 2))
-        grid = Grid(whole.exponent - unit.exponent)
+        grids = outer_grids(noise.std, bounds[0])
         length = root_below(bounds[1])
         gram_grid = half_grid(gram_noise.std, length)
         most = math.floor(gram_grid.cells(length))
 
         def work(part: Some) -> Array:
-            entries, directions, which, rows = contribution(part)
-            left = truncate(entries, bound=bounds[0], grid=grid, indptr=part.indptr).astype(np.float64)
-            right = truncate(directions, bound=1.0, grid=unit).astype(np.float64)
-            # |x| |a| is below 2^30 cells: sums over a part's users stay below 2^53, and are exact.
-            table = coo_array((left, (part.indices.astype(np.int64), which)), shape=(items, len(right))).tocsr()
+            entries, vectors, which, rows = contribution(part)
+            step = outer_cells(part, (entries, vectors, which), items, bounds[0], grids)
             cells = truncate(rows, bound=length, grid=gram_grid).reshape(-1, k)
             gram = exact_matmul(cells, cells, left_bound=most, right_bound=most)
-            return np.vstack([np.asarray(table @ right).astype(np.int64), gram])
+            return np.vstack([step, gram])
 
         sums = self._add_up(work, blocks, (items + k, k))
         release = self.reservation.release
         gram = release(GridArray(sums[items:].copy(), gram_grid * gram_grid), gram_sensitivity, gram_noise, labels[1])
-        step = release(GridArray(sums[:items].copy(), grid * unit), sensitivity, noise, labels[0])
+        step = release(GridArray(sums[:items].copy(), grids[0] * grids[1]), sensitivity, noise, labels[0])
         return Noisy(step, noise.std), Noisy(gram, gram_noise.std)
 
     def second_moment(
@@ -239,6 +262,28 @@ def root_below(bound: float) -> float:
 def fine_grid(std: float, bound: float) -> Grid:
     """A grid with about 2^29 cells to the noise's standard deviation, or to the bound, whichever is longer."""
     return Grid(math.frexp(max(std, bound))[1] - MOST_CELLS)
+
+
+def outer_grids(std: float, bound: float) -> tuple[Grid, Grid]:
+    """The grids of x, at most `bound` long, and of a, at most 1, whose products are on a grid that suits the noise."""
+    whole = fine_grid(std, bound)
+    unit = Grid(-min(UNIT_CELLS, int(math.log2(max(whole.cells(bound), 4.0))) // 2))
+    return Grid(whole.exponent - unit.exponent), unit
+
+
+def outer_cells(
+    part: Part, contribution: tuple[Array, Array, Array], n_items: int, bound: float, grids: tuple[Grid, Grid]
+) -> Array:
+    """The sum over a part's users of matrices with a row x_j a^T for each item, in cells.
+
+    Rows of different items are orthogonal, so a user's matrix is no longer than her x, whichever a belongs to which.
+    |x| |a| is below 2^30 cells and a part has at most 2^16 users: sums stay below 2^53, and are exact in float64.
+    """
+    entries, vectors, which = contribution
+    x = truncate(entries, bound=bound, grid=grids[0], indptr=part.indptr).astype(np.float64)
+    a = truncate(vectors, bound=1.0, grid=grids[1]).astype(np.float64)
+    table = coo_array((x, (part.indices.astype(np.int64), which)), shape=(n_items, len(a))).tocsr()
+    return np.asarray(table @ a).astype(np.int64)
 
 
 def half_grid(std: float, length: float) -> Grid:

@@ -27,7 +27,7 @@ from discreet.completion.als.settings import (
     Settings,
     settings,
 )
-from discreet.completion.private import Door, Part, PrivateModel, parts
+from discreet.completion.private import DENSE_CELLS, Door, Part, PrivateModel, equal_weights, parts
 from discreet.completion.ridge import Penalty, Ridge
 from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar
@@ -40,7 +40,6 @@ Array = NDArray[Any]
 
 FOLDS = 4
 LEAST_MU = 2.0**-20  # below it a contribution would be less than a cell of the noise's grid
-DENSE_CELLS = 1 << 21
 GRAM_CLIP = 20.0  # times the clip of an item step
 
 
@@ -212,7 +211,7 @@ class _Training:
         users = self.door.rows(USERS, self._parts(), _own_mean, 2, bound=math.sqrt(2), aligned=True)
         n_users = max(float(users.values[0]), 10.0)
         mean = float(np.clip(2 * users.values[1] / n_users, -2, 2))
-        popularity = self.door.vector(POPULARITY, self._parts(), _equal_weights, m, bound=1.0, aligned=True)
+        popularity = self.door.vector(POPULARITY, self._parts(), equal_weights, m, bound=1.0, aligned=True)
         a = np.maximum(popularity.values, 0.7 + popularity.std) ** -s.exponent
         sums = self.door.vector(WEIGHTS, self._parts(), lambda part: own_weights(part, a), m, bound=1.0, aligned=True)
         return mean, Weights.of(a, popularity, sums, n_users)
@@ -251,10 +250,6 @@ def _own_mean(part: Part) -> Array:
     """One, and half the user's mean rating, which is between -1 and 1."""
     means = part.row_sums(part.values) / np.maximum(part.counts, 1)
     return np.column_stack([np.ones(len(means)), means / 2])
-
-
-def _equal_weights(part: Part) -> Array:
-    return (1 / np.sqrt(np.maximum(part.counts, 1)))[part.owners()]
 
 
 def own_weights(part: Part, a: Array) -> Array:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -13,11 +12,10 @@ from numpy.typing import NDArray
 from discreet.completion.als.calibration import GRADIENT, START
 from discreet.completion.als.moments import Moments
 from discreet.completion.als.sampling import Sample
-from discreet.completion.private import PART, UNIT_CELLS, Door, Part, fine_grid
+from discreet.completion.private import PART, Door, Part
 from discreet.completion.ridge import Penalty, Ridge
 from discreet.linalg.cholesky import solve_spd
 from discreet.linalg.threads import over_blocks, single_threaded_blas
-from discreet.privacy import Grid, GridArray, truncate
 
 Array = NDArray[Any]
 
@@ -103,43 +101,17 @@ def a_item_by_gradients(
     """
     for _ in range(n_gradients):
         gradient = partial(own_gradient, factors, users, user_clip)
-        released = _released_gradient(door, sample, gradient, factors.shape, gradient_clip)
+        released = door.outer(GRADIENT, sample.blocks(), gradient, factors.shape, bound=gradient_clip).values
         pull = penalty[:, None] * factors + (0.0 if shared is None else factors @ shared)
         factors = factors - rates[:, None] * (released + pull)
     return factors
 
 
-def _released_gradient(
-    door: Door, sample: Sample, gradient: Callable[[Sample], tuple[Array, Array]], shape: tuple[int, ...], bound: float
-) -> Array:
-    """The noisy sum over users of x a^T, |x| at most `bound` and |a| at most 1."""
-    from scipy.sparse import csr_array
-
-    sensitivity = bound * (2.0 if door.adjacency == "replace" else 1.0)
-    noise = door.reservation.plan.noise(GRADIENT, sensitivity=sensitivity)
-    unit = Grid(-UNIT_CELLS)
-    grid = Grid(fine_grid(noise.std, bound).exponent + UNIT_CELLS)
-
-    def work(part: Sample) -> Array:
-        entries, directions = gradient(part)
-        x = truncate(entries, bound=bound, grid=grid, indptr=part.indptr).astype(np.float64)
-        a = truncate(directions, bound=1.0, grid=unit).astype(np.float64)
-        # |x| |a| is below 2^30 cells, and a block has far fewer than 2^23 users: sums stay below 2^53, and are exact.
-        table = csr_array((x, part.indices.astype(np.int64), part.indptr), shape=(len(a), shape[0]))
-        added: Array = (table.T @ a).astype(np.int64)
-        return added
-
-    sums = np.zeros(shape, np.int64)
-    for added in over_blocks(work, sample.blocks(), door.n_jobs):
-        sums += added
-    return door.reservation.release(GridArray(sums, grid * unit), sensitivity, noise, GRADIENT)
-
-
-def own_gradient(factors: Array, users: Array, user_clip: float, part: Sample) -> tuple[Array, Array]:
-    """The x and a of each user's gradient x a^T: x on her own items, a no longer than 1."""
+def own_gradient(factors: Array, users: Array, user_clip: float, part: Sample) -> tuple[Array, Array, Array]:
+    """The x and a of each user's gradient x a^T, x on her own items and a no longer than 1; and whose each x is."""
     own, owners = users[part.first : part.first + len(part.counts)], part.owners()
     scores = (own[owners] * factors[part.indices]).sum(axis=1)
-    return part.own_weights() * (scores - part.values) * user_clip, own / user_clip
+    return part.own_weights() * (scores - part.values) * user_clip, own / user_clip, owners
 
 
 def random_start(n_items: int, rank: int, scale: float, seed: int) -> Array:

@@ -94,7 +94,7 @@ def weights(part: Part, k: int, counts: Array, exponent: float = 0.25) -> Array:
 
     Nobody is sampled: heavy users keep all their items, with small weights.
     """
-    raw = np.maximum(counts[part.indices], 1.0) ** -exponent
+    raw = (np.maximum(counts, 1.0) ** -exponent)[part.indices]  # of public numbers: no bit depends on who is here
     sums = part.row_sums(raw**2).astype(np.float64)  # of no entries at all they are integers
     scale = np.sqrt(np.divide(float(k), sums, out=np.zeros_like(sums), where=sums > 0))
     scaled: Array = raw * scale[part.owners()]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.completion.private import Door, Noisy, Part, PrivateModel, parts
+from discreet.completion.private import DENSE_CELLS, Door, Noisy, Part, PrivateModel, equal_weights, parts
 from discreet.completion.ridge import Penalty, Ridge
 from discreet.completion.spectral.explore import Exploration
 from discreet.completion.spectral.local import Projection
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 POPULARITY, SECOND_MOMENT = "item popularity", "second moment of histories"
-CELLS = 1 << 21  # of users' dense rows that are in memory at a time and thread
 
 
 def shares(mu: float) -> dict[str, float | tuple[float, int]]:
@@ -154,7 +153,7 @@ class DPSVD(PrivateModel):
 
     def _second_moment(self, door: Door, ratings: Interactions, chosen: Chosen) -> Noisy:
         n = len(chosen.items)
-        blocks = parts(ratings, ratings.values, most_users=max(CELLS // n, 1))
+        blocks = parts(ratings, ratings.values, most_users=max(DENSE_CELLS // n, 1))
         return door.second_moment(SECOND_MOMENT, blocks, Residuals.of(chosen), n, bound=1.0)
 
     def _ridge(self) -> Ridge:
@@ -179,11 +178,6 @@ class DPSVD(PrivateModel):
         random = self.exploration_
         if random.ndim != 2 or len(random) != len(weights) or random.shape[1] >= self.item_factors_.shape[1]:
             raise DataError(f"exploration_: {random.shape} does not fit factors of shape {self.item_factors_.shape}")
-
-
-def equal_weights(part: Part) -> Array:
-    """A user's weights of her items, all the same and together of length 1."""
-    return (1 / np.sqrt(np.maximum(part.counts, 1)))[part.owners()]
 
 
 @dataclass(frozen=True)
