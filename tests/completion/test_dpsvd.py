@@ -103,7 +103,7 @@ def test_sums_are_the_same_however_they_are_cut(monkeypatch: Any) -> None:
     whole = record(monkeypatch, lambda door: model().fit(data, ledger=door), None)
     monkeypatch.setattr(doors, "STRIPE", 7)
     monkeypatch.setattr(doors, "PART", 100)
-    monkeypatch.setattr(spectral, "CELLS", 50 * 3)
+    monkeypatch.setattr(spectral, "DENSE_CELLS", 50 * 3)
     cut = record(monkeypatch, lambda door: model(n_jobs=3).fit(data, ledger=door), None)
     assert all(np.array_equal(one, other) for one, other in zip(whole.statistics, cut.statistics, strict=True))
 
