@@ -76,8 +76,8 @@ def table(n_users: int = 40, n_items: int = 12, seed: int = 0, most: int = 9) ->
 
 def dense(sample: Sample, n_items: int) -> tuple[Any, Any]:
     mask, values = (np.zeros((len(sample.counts), n_items)) for _ in range(2))
-    mask[sample.owners(), sample.indices] = sample.own_weights()
-    values[sample.owners(), sample.indices] = sample.values
+    mask[sample.owners, sample.indices] = sample.own_weights()
+    values[sample.owners, sample.indices] = sample.values
     return mask, values
 
 

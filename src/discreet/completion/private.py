@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,7 +25,7 @@ from discreet.statement import Statement
 
 Array = NDArray[Any]
 
-PART = 1 << 18  # interactions whose contributions are in memory at a time and thread
+PART = 1 << 20  # interactions whose contributions are in memory at a time and thread
 UNIT_CELLS = 14  # a unit vector is at most 2^14 cells long
 MOST_USERS = 1 << 16  # whose contributions are in memory at a time and thread
 DENSE_CELLS = 1 << 21  # of users' dense rows that are in memory at a time and thread
@@ -48,18 +49,19 @@ class Part:
     indices: Array
     values: Array
 
-    @property
+    @cached_property
     def counts(self) -> Array:
         """How many items each user has."""
         return np.diff(self.indptr)
 
+    @cached_property
     def owners(self) -> Array:
         """The row of each entry."""
         return np.repeat(np.arange(len(self.indptr) - 1), self.counts)
 
     def row_sums(self, entries: Array) -> Array:
         """The sum of each row's entries, in their order: no row's depends on another's."""
-        return np.bincount(self.owners(), entries, minlength=len(self.indptr) - 1)
+        return np.bincount(self.owners, entries, minlength=len(self.indptr) - 1)
 
 
 def parts(ratings: Interactions, values: Array, *, most_users: int | None = None) -> Iterator[Part]:
@@ -76,7 +78,7 @@ def parts(ratings: Interactions, values: Array, *, most_users: int | None = None
 
 def equal_weights(part: Part) -> Array:
     """A user's weights of her items, all the same and together of length 1."""
-    return (1 / np.sqrt(np.maximum(part.counts, 1)))[part.owners()]
+    return (1 / np.sqrt(np.maximum(part.counts, 1)))[part.owners]
 
 
 Some = TypeVar("Some", bound=Part)  # some users' rows, with whatever else their contributions need

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.interactions import Interactions
-from discreet.linalg.rows import Rows, Solver, padded, row_means, solve_rows
+from discreet.linalg.rows import Rows, Solver, padded, row_means, solve_left_out, solve_rows
 from discreet.linalg.threads import single_threaded_blas
 
 Array = NDArray[Any]
@@ -90,22 +90,32 @@ class Ridge:
         cg_steps: int = 3,
         start: tuple[Array, Array] | None = None,
         residuals: Array | None = None,
-        mask: Array | None = None,
         n_jobs: int | None = 1,
     ) -> tuple[Array, Array]:
         """The offsets (rows,) and vectors (rows, k) of a table's rows; `residuals` gets what they leave unexplained."""
+        rows, unit = self._rows(indptr, indices, values)
+        has_offset = self.offset_penalty is not None
+        begin = None
+        if start is not None:
+            begin = np.column_stack([start[0] / unit, start[1]]) if has_offset else start[1]
+        z = solve_rows(rows, solver=solver, cg_steps=cg_steps, start=begin, residuals=residuals, n_jobs=n_jobs)
+        return (z[:, 0] * unit, z[:, 1:]) if has_offset else (np.zeros(len(z), z.dtype), z)
+
+    def solve_left_out(self, indptr: Array, indices: Array, values: Array, folds: int) -> tuple[Array, Array]:
+        """For each row and fold of its values the vector (rows, folds, k) of the others; and each value's residual."""
+        rows, _ = self._rows(indptr, indices, values)
+        residuals = np.zeros(len(indices), rows.targets.dtype)
+        z = solve_left_out(rows, folds, residuals)
+        return (z if self.offset_penalty is None else z[:, :, 1:]), residuals
+
+    def _rows(self, indptr: Array, indices: Array, values: Array) -> tuple[Rows, Array]:
+        """The regressions as the kernel takes them; and what each row's offset is to be multiplied by."""
         kind = self.columns.dtype
         targets = values.astype(kind) - self.base[indices].astype(kind)
         columns, gram = self._prepared
         scale, first = self._weights(np.diff(indptr))
         unit = np.ones(len(scale), kind) if first is None else first
-        has_offset = self.offset_penalty is not None
-        begin = None
-        if start is not None:
-            begin = np.column_stack([start[0] / unit, start[1]]) if has_offset else start[1]
-        rows = Rows(indptr, indices, targets, columns, scale, gram, first, self._centre(indptr, indices), mask)
-        z = solve_rows(rows, solver=solver, cg_steps=cg_steps, start=begin, residuals=residuals, n_jobs=n_jobs)
-        return (z[:, 0] * unit, z[:, 1:]) if has_offset else (np.zeros(len(z), kind), z)
+        return Rows(indptr, indices, targets, columns, scale, gram, first, self._centre(indptr, indices)), unit
 
     def fold_in(self, histories: Interactions, n_jobs: int | None) -> tuple[Array, Array]:
         """Users' offsets and vectors, from their own histories."""

@@ -27,6 +27,9 @@ OPERATIONS: dict[str, Callable[[Array, Array, Array], Array]] = {
     "X X^T": lambda X, t, z: X @ X.swapaxes(1, 2),
     "t X": lambda X, t, z: t[:, None, :] @ X,
     "X z": lambda X, t, z: X @ z[:, :, None],
+    "X^T X of a fold": lambda X, t, z: X[:, 1::3].swapaxes(1, 2) @ X[:, 1::3],
+    "t X of a fold": lambda X, t, z: t[:, None, 1::3] @ X[:, 1::3],
+    "X z of a fold": lambda X, t, z: X[:, 1::3] @ z[:, :, None],
 }
 
 

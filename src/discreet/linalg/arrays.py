@@ -7,6 +7,7 @@ one of these.
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -39,6 +40,9 @@ class Arrays(Protocol):
 
     def divide(self, a: Any, b: Any) -> Any:
         """The quotient where b is positive, else zero."""
+
+    def concatenate(self, arrays: Sequence[Any]) -> Any:
+        """One after the other."""
 
 
 class _Memory(threading.local):
@@ -85,6 +89,9 @@ class NumpyArrays(Arrays):
     def divide(self, a: Any, b: Any) -> Any:
         return np.divide(a, b, out=np.zeros_like(a), where=b > 0)
 
+    def concatenate(self, arrays: Sequence[Any]) -> Any:
+        return np.concatenate(arrays)
+
 
 class TorchArrays(Arrays):
     """torch on one device."""
@@ -126,6 +133,9 @@ class TorchArrays(Arrays):
 
     def divide(self, a: Any, b: Any) -> Any:
         return self._torch.where(b > 0, a / b, self._torch.zeros_like(a))
+
+    def concatenate(self, arrays: Sequence[Any]) -> Any:
+        return self._torch.cat(list(arrays))
 
 
 NUMPY = NumpyArrays()

@@ -23,6 +23,7 @@ Solver = Literal["exact", "cg"]
 
 BLOCK_BYTES = 1 << 24  # of gathered columns, or of Gram matrices: enough work to make a call from Python cheap
 LONGEST = 4096  # targets that are gathered at once; longer rows are summed in parts
+FEW_COLUMNS = 16
 GRAM_PAYS = 48  # columns up to which conjugate gradients are quicker on Gram matrices than on gathered columns
 
 
@@ -36,13 +37,13 @@ class Block:
     length: int
 
 
-def padded_lengths(counts: Array) -> Array:
-    """The length that a row of some number of targets is padded to: one of 16 between a power of two and the next.
+def padded_lengths(counts: Array, steps: int = 16) -> Array:
+    """The length that a row of some number of targets is padded to: `steps` of them from a power of two to the next.
 
     It depends on nothing but the row's own count. So a row is solved by the same operations on the same numbers whoever
     is solved beside it, and to the same bits.
     """
-    step = 1 << np.maximum(np.frexp(np.maximum(counts, 1))[1] - 5, 0).astype(np.int64)
+    step = 1 << np.maximum(np.frexp(np.maximum(counts, 1))[1] - steps.bit_length(), 0).astype(np.int64)
     lengths: Array = -(-counts // step) * step
     return lengths
 
@@ -50,7 +51,8 @@ def padded_lengths(counts: Array) -> Array:
 def blocks(indptr: Array, n_columns: int, itemsize: int) -> Iterator[Block]:
     """Cut rows into blocks of one padded length, small enough for the cache; rows without targets are in none."""
     counts = np.diff(indptr)
-    lengths = padded_lengths(counts)
+    # With few columns a call from Python costs more than some padding.
+    lengths = padded_lengths(counts, 4 if n_columns <= FEW_COLUMNS else 16)
     order = np.argsort(lengths, kind="stable")
     ordered = lengths[order]
     at = int(np.searchsorted(ordered, 0, side="right"))
@@ -84,7 +86,6 @@ class Rows:
         first: What each row multiplies the first column by, or None: so a constant column can be penalised by a weight
             of its own.
         centre: What each row's vector is pulled to by the penalty, in place of zero; or None.
-        mask: 1 for the targets that are fitted to, 0 for those that are left out; aligned with them, or None.
         arrays: NumPy or torch.
     """
 
@@ -96,14 +97,10 @@ class Rows:
     gram: Any = None
     first: Array | None = None
     centre: Array | None = None
-    mask: Array | None = None
     arrays: Arrays = NUMPY
 
-    def gather(self, block: Block, first: int, last: int, *, everything: bool = False) -> tuple[Any, Any]:
-        """Columns (rows, length, k) and targets (rows, length) at places first..last, zero where a row has none.
-
-        What is masked is zero too, unless `everything` is asked for.
-        """
+    def gather(self, block: Block, first: int, last: int) -> tuple[Any, Any]:
+        """Columns (rows, length, k) and targets (rows, length) at places first..last, zero where a row has none."""
         place = np.arange(first, last)
         at = block.starts[:, None] + place
         padding = None
@@ -119,10 +116,6 @@ class Rows:
         t = self.arrays.put(targets)
         if self.centre is not None:  # what is left to explain, and to solve for
             t = t - (X @ self.arrays.put(self.centre[block.rows])[:, :, None])[:, :, 0]
-        if self.mask is not None and not everything:
-            chosen = self.arrays.put(self.mask[at])
-            X *= chosen[:, :, None]
-            t = t * chosen
         return X, t
 
     def normal_equations(self, block: Block) -> tuple[Any, Any]:
@@ -131,8 +124,8 @@ class Rows:
         A, b = self.arrays.gram(X.swapaxes(1, 2), X), (t[:, None, :] @ X)[:, 0]
         for first in range(LONGEST, block.length, LONGEST):
             X, t = self.gather(block, first, min(block.length, first + LONGEST))
-            A += X.swapaxes(1, 2) @ X
-            b += (t[:, None, :] @ X)[:, 0]
+            more = _equations(X, t)
+            A, b = A + more[0], b + more[1]
         return A, b
 
 
@@ -181,6 +174,21 @@ def solve_rows(
     return z if rows.centre is None else z + rows.centre
 
 
+def solve_left_out(rows: Rows, folds: int, residuals: Array) -> Array:
+    """For each row and each of some folds of its targets, the vector that is fitted to the other folds.
+
+    A target's fold is its place in the row, modulo `folds`. `residuals` gets t - X z for each target, with the z that
+    was not fitted to it. Each target is looked at once: the Gram matrices of all folds but one are added up.
+
+    Returns (rows, folds, k); a row without targets gets its centre, zeros by default.
+    """
+    k = rows.columns.shape[1]
+    z = np.zeros((len(rows.indptr) - 1, folds, k), rows.targets.dtype)
+    for block in blocks(rows.indptr, k, z.itemsize):
+        z[block.rows] = _left_out(rows, block, folds, residuals)
+    return z if rows.centre is None else z + rows.centre[:, None]
+
+
 def row_means(indptr: Array, indices: Array, columns: Array, *, n_jobs: int | None = 1) -> Array:
     """The mean of each row's column vectors, zeros for a row without any; `columns` as `padded` gives them."""
     counts = np.diff(indptr)
@@ -201,11 +209,15 @@ def row_means(indptr: Array, indices: Array, columns: Array, *, n_jobs: int | No
 def _put_residuals(rows: Rows, block: Block, z: Any, out: Array) -> None:
     for first in range(0, block.length, LONGEST):
         last = min(block.length, first + LONGEST)
-        X, t = rows.gather(block, first, last, everything=True)
-        left = rows.arrays.get(t - (X @ z[:, :, None])[:, :, 0])
-        place = np.arange(first, last)
-        there = place < block.counts[:, None]
-        out[(block.starts[:, None] + place)[there]] = left[there]
+        X, t = rows.gather(block, first, last)
+        _put(rows.arrays.get(t - (X @ z[:, :, None])[:, :, 0]), block, first, last, out)
+
+
+def _put(padded_values: Array, block: Block, first: int, last: int, out: Array) -> None:
+    """Put what was computed for places first..last of padded rows where the targets are."""
+    place = np.arange(first, last)
+    there = place < block.counts[:, None]
+    out[(block.starts[:, None] + place)[there]] = padded_values[there]
 
 
 def _primal(rows: Rows, block: Block) -> Any:
@@ -222,6 +234,35 @@ def _dual(rows: Rows, block: Block) -> Any:
     K = rows.arrays.gram(X, X.swapaxes(1, 2))
     rows.arrays.add_to_diagonal(K, rows.arrays.put(rows.scale[block.rows]))
     return (rows.arrays.solve_spd(K, t)[:, None, :] @ X)[:, 0]
+
+
+def _left_out(rows: Rows, block: Block, folds: int, residuals: Array) -> Array:
+    length, most = -(-block.length // folds) * folds, LONGEST - LONGEST % folds
+    pieces = [(first, min(length, first + most)) for first in range(0, length, most)]
+    sums: list[tuple[Any, Any]] = []
+    for piece in pieces:
+        X, t = rows.gather(block, *piece)
+        own = [_equations(X[:, f::folds], t[:, f::folds]) for f in range(folds)]
+        sums = [(A + C, b + d) for (A, b), (C, d) in zip(sums, own, strict=True)] if sums else own
+    A, b = (sum(more, first) for first, *more in zip(*sums, strict=True))
+    A = A if rows.gram is None else A + rows.gram
+    others, targets = (rows.arrays.concatenate(parts) for parts in zip(*((A - C, b - d) for C, d in sums), strict=True))
+    rows.arrays.add_to_diagonal(others, rows.arrays.put(np.tile(rows.scale[block.rows], folds)))
+    solved = rows.arrays.solve_spd(others, targets).reshape(folds, len(block.rows), -1)
+    for piece in pieces:
+        if len(pieces) > 1:  # else what was gathered is still there
+            X, t = rows.gather(block, *piece)
+        left = np.empty(t.shape, residuals.dtype)
+        for f in range(folds):
+            z = solved[f]
+            left[:, f::folds] = rows.arrays.get(t[:, f::folds] - (X[:, f::folds] @ z[:, :, None])[:, :, 0])
+        _put(left, block, *piece, residuals)
+    return rows.arrays.get(solved).swapaxes(0, 1)
+
+
+def _equations(X: Any, t: Any) -> tuple[Any, Any]:
+    """X^T X and X^T t."""
+    return X.swapaxes(1, 2) @ X, (t[:, None, :] @ X)[:, 0]
 
 
 def _conjugate_gradients(rows: Rows, block: Block, z: Any, steps: int) -> Any:

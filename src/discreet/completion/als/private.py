@@ -219,7 +219,7 @@ class _Training:
     def _bias(self, mean: float, weights: Weights) -> Any:
         def entries(part: Part) -> Array:
             own = (part.row_sums(part.values) + USER_BIAS * mean) / (part.counts + USER_BIAS)
-            return own_weights(part, weights.a) * (part.values - own[part.owners()])
+            return own_weights(part, weights.a) * (part.values - own[part.owners])
 
         clip = self.settings.bias_clip
         return self.door.vector(BIAS, self._parts(), entries, self.ratings.n_items, bound=clip, aligned=False)
@@ -235,7 +235,7 @@ class _Training:
             entries = local.step(part)[0] if s.residual else own_weights(part, weights.a)
             dense = np.zeros((len(part.indptr) - 1, len(frequent)))
             at = place[part.indices]
-            dense[part.owners()[at >= 0], at[at >= 0]] = entries[at >= 0]
+            dense[part.owners[at >= 0], at[at >= 0]] = entries[at >= 0]
             return dense
 
         bound = 0.64 if s.residual else 1.0
@@ -256,7 +256,7 @@ def own_weights(part: Part, a: Array) -> Array:
     """A user's weights of her items, a_j scaled to length 1."""
     chosen = a[part.indices]
     lengths = np.sqrt(part.row_sums(chosen**2))
-    return chosen / lengths[part.owners()]
+    return chosen / lengths[part.owners]
 
 
 @dataclass(frozen=True)
@@ -276,17 +276,10 @@ class _Local:
         """Vectors (bias_weight, u) of (users, folds), residuals of all ratings, and the fold of each."""
         base, prior = self.items.bias + self.mean, self.items.priors(self.weights)
         ridge = Ridge(self.items.factors, base, Penalty(USER_VECTOR), offset_penalty=USER_BIAS, prior=prior)
-        fold = (np.arange(len(part.indices)) - part.indptr[part.owners()]) % FOLDS
-        residuals = np.zeros(len(part.indices))
-        vectors = np.empty((len(part.indptr) - 1, FOLDS, self.items.mean.shape[1]))
-        vectors[:, :, 0] = self.settings.bias_weight
-        for f in range(FOLDS):
-            left = np.zeros(len(part.indices))
-            others = (fold != f).astype(np.float64)
-            _, u = ridge.solve(part.indptr, part.indices, part.values, residuals=left, mask=others)
-            vectors[:, f, 1:] = u
-            residuals[fold == f] = left[fold == f]
-        return vectors, residuals, fold
+        u, residuals = ridge.solve_left_out(part.indptr, part.indices, part.values, FOLDS)
+        bias_weight = np.full((*u.shape[:2], 1), self.settings.bias_weight)
+        fold = (np.arange(len(part.indices)) - part.indptr[part.owners]) % FOLDS
+        return np.concatenate([bias_weight, u], axis=2), residuals, fold
 
     def step(self, part: Part) -> tuple[Array, Array, Array, Array]:
         """For each rating x_j; directions a of length 1; which of them is whose; and b, for the shared Gram matrix.
@@ -295,7 +288,7 @@ class _Local:
         """
         vectors, residuals, fold = self._solve(part)
         lengths = np.sqrt((vectors**2).sum(axis=2))
-        which = part.owners() * FOLDS + fold
+        which = part.owners * FOLDS + fold
         weights = own_weights(part, self.weights.a)
         entries = weights * residuals * lengths.ravel()[which]
         size = np.sqrt(part.row_sums(entries**2))

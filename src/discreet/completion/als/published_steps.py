@@ -109,7 +109,7 @@ def a_item_by_gradients(
 
 def own_gradient(factors: Array, users: Array, user_clip: float, part: Sample) -> tuple[Array, Array, Array]:
     """The x and a of each user's gradient x a^T, x on her own items and a no longer than 1; and whose each x is."""
-    own, owners = users[part.first : part.first + len(part.counts)], part.owners()
+    own, owners = users[part.first : part.first + len(part.counts)], part.owners
     scores = (own[owners] * factors[part.indices]).sum(axis=1)
     return part.own_weights() * (scores - part.values) * user_clip, own / user_clip, owners
 
@@ -128,7 +128,7 @@ def noisy_svd_start(door: Door, sample: Sample, shape: tuple[int, int], *, k: in
 
     def rows(part: Sample) -> Array:
         dense = np.zeros((len(part.counts), n_items))
-        dense[part.owners(), part.indices] = np.clip(part.values, -entry_clip, entry_clip)
+        dense[part.owners, part.indices] = np.clip(part.values, -entry_clip, entry_clip)
         return dense
 
     size = max(1, PART // n_items)

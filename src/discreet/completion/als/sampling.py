@@ -72,7 +72,7 @@ def _first(part: Part, keys: Array, k: int) -> NDArray[np.bool_]:
     chosen, long = np.ones(len(part.indices), bool), part.counts > k
     entries = np.flatnonzero(np.repeat(long, part.counts))
     if len(entries):
-        order = entries[np.lexsort((part.indices[entries], keys[entries], part.owners()[entries]))]
+        order = entries[np.lexsort((part.indices[entries], keys[entries], part.owners[entries]))]
         counts = part.counts[long]
         place = np.arange(len(entries)) - np.repeat(np.cumsum(counts) - counts, counts)
         chosen[order[place >= k]] = False
@@ -97,5 +97,5 @@ def weights(part: Part, k: int, counts: Array, exponent: float = 0.25) -> Array:
     raw = (np.maximum(counts, 1.0) ** -exponent)[part.indices]  # of public numbers: no bit depends on who is here
     sums = part.row_sums(raw**2).astype(np.float64)  # of no entries at all they are integers
     scale = np.sqrt(np.divide(float(k), sums, out=np.zeros_like(sums), where=sums > 0))
-    scaled: Array = raw * scale[part.owners()]
+    scaled: Array = raw * scale[part.owners]
     return scaled

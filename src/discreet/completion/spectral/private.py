@@ -206,7 +206,7 @@ class Residuals:
 
     def __call__(self, part: Part) -> Array:
         """The rows of some users."""
-        owners, at = part.owners(), self.place[part.indices]
+        owners, at = part.owners, self.place[part.indices]
         own = self.weights[part.indices]
         lengths = np.sqrt(part.row_sums(own**2))
         own /= np.where(lengths > 0, lengths, 1)[owners]
