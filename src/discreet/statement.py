@@ -33,10 +33,10 @@ NOT_COVERED = (
 )
 
 
-def _adaptive(events: Sequence[Entry], budget: Mapping[str, Any] | None) -> list[str]:
+def _adaptive(events: Sequence[Entry], budget: Mapping[str, Any] | None, continued: bool) -> list[str]:
     """What a reader must know of releases that no single plan fixed in advance."""
     plans = {event.body.get("reservation") for event in events}
-    if len(events) < 2 or (len(plans) == 1 and None not in plans):
+    if not continued and (len(events) < 2 or (len(plans) == 1 and None not in plans)):
         return []
     proved = "nothing, since the ledger had no budget"
     if budget:
@@ -73,6 +73,7 @@ class Statement:
         public_inputs: Mapping[str, str],
         budget: Mapping[str, Any] | None = None,
         notes: Sequence[str] = (),
+        after: "Statement | None" = None,
     ) -> "Statement":
         """Write the certificate of a list of ledger events.
 
@@ -83,19 +84,24 @@ class Statement:
             public_inputs: what was assumed to be public, and why.
             budget: epsilon, delta and filter of the ledger, where it has a budget.
             notes: anything else that a reader must know.
+            after: the statement of what was released before, if `guarantee` is that of all together.
         """
+        earlier = after.certificate if after else {"releases": [], "public_inputs": {}, "notes": []}
         content = {
             "format": FORMAT,
             "title": title,
             "issued": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "sentence": str(guarantee),
             "guarantee": guarantee.to_json(),
-            "releases": [{"seq": event.seq, "kind": event.kind, **_public(event.body)} for event in events],
-            "public_inputs": dict(public_inputs),
+            "releases": [
+                *earlier["releases"],
+                *({"seq": event.seq, "kind": event.kind, **_public(event.body)} for event in events),
+            ],
+            "public_inputs": {**earlier["public_inputs"], **public_inputs},
             "covered": COVERED[guarantee.notion],
             "not_covered": list(NOT_COVERED),
             "budget": dict(budget) if budget else None,
-            "notes": [*notes, *_adaptive(events, budget)],
+            "notes": [*dict.fromkeys([*earlier["notes"], *notes, *_adaptive(events, budget, after is not None)])],
             "versions": _versions(),
         }
         return cls({**content, "digest": _digest(content)})

@@ -147,6 +147,10 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             return base, "no history: ranked by " + ("popularity" if self.implicit_ else "average rating")
         return self.popularity_.astype(base.dtype), "no history: ranked by popularity"
 
+    def _doubt(self) -> tuple[float, Array] | None:
+        """How cautiously to rank items that are not well known: a factor, and variances (items, 1 + rank); or None."""
+        return None
+
     def recommend(
         self,
         history: Any,

@@ -374,14 +374,26 @@ class PrivateModel(Model):
     def _learn(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:
         require_sound(ratings)
         self._check_data(ratings)
-        plan = self.plan(ratings.n_items)
         ledger = self._own_ledger() if ledger is None else ledger
+        return self._under(self.plan(ratings.n_items), ledger, ratings, self._learn_privately)
+
+    def _under(
+        self,
+        plan: Plan,
+        ledger: Ledger,
+        ratings: Interactions,
+        learn: Callable[[Door, Interactions], dict[str, Any]],
+        after: Statement | None = None,
+    ) -> tuple[dict[str, Any], Statement]:
+        """Learn as planned, paid for by a ledger. The guarantee is that of all, with what was released before."""
         ledger.expect(unit="user", adjacency=self.adjacency)
         with ledger.reserve(plan) as reservation:
-            learned = self._learn_privately(Door(reservation, self.adjacency, self.n_jobs), ratings)
+            learned = learn(Door(reservation, self.adjacency, self.n_jobs), ratings)
         events = [event for event in ledger.events if event.body.get("reservation") == reservation.id]
         insecure = any(event.body["secure"] is not True for event in events)
         guarantee = replace(ledger.guarantee(plan.cost, insecure=insecure), delta=self.delta)
         title = f"{type(self).__name__}: a private recommender"
         public = {**ratings.public_inputs, **self._public_inputs()}
-        return learned, Statement.of(title, guarantee, events, public_inputs=public)
+        if after is not None:
+            guarantee = after.guarantee + guarantee
+        return learned, Statement.of(title, guarantee, events, public_inputs=public, after=after)

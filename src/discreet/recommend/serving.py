@@ -20,7 +20,7 @@ from discreet.numbers import whole
 from discreet.recommend.files import whole_file
 from discreet.recommend.histories import OnUnknown, Reader, is_frame
 from discreet.recommend.results import BatchRecommendations, Explanation, Recommendations, titles
-from discreet.recommend.topn import Scorer, best
+from discreet.recommend.topn import Scorer, best, deviations
 
 if TYPE_CHECKING:
     from discreet.completion.base import Model
@@ -70,7 +70,7 @@ def blocks(
     n = whole("n", options.n, 1)
     cold, note = model._cold()
     folding = model._folding
-    scorer = Scorer.of(folding.columns, folding.base, cold, _allowed(model, options))
+    scorer = Scorer(folding.columns, folding.base, cold, doubt=model._doubt()).among(_allowed(model, options))
 
     def block(start: int) -> BatchRecommendations:
         part = _slice(histories, start, min(start + USERS, histories.n_users))
@@ -261,6 +261,8 @@ def explain(model: Model, history: Any, item: Any, on_unknown: OnUnknown) -> Exp
         raise DataError("history: explain takes the history of one user")
     at = _number(model, item)
     baseline = float(model._cold()[0][at] if not len(histories) else model._folding.base[at])
+    if (doubt := model._doubt()) is not None:
+        baseline -= doubt[0] * float(deviations(model._fold_in(histories)[1], doubt[1][[at]])[0, 0])
     added = model._folding.contributions(histories.indices, histories.values, at)
     order = np.argsort(-np.abs(added), kind="stable")
     numbers = histories.indices[order]

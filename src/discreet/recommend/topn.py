@@ -28,20 +28,22 @@ class Scorer:
         base: The score of each candidate before anything is known of the user.
         cold: The scores of each candidate for a user without a history.
         candidates: Their item numbers, increasing; None: every item.
+        doubt: None; or c and variances (items, 1 + k) of base and columns: c standard deviations are taken from scores.
     """
 
     columns: Array
     base: Array
     cold: Array
     candidates: Array | None = None
+    doubt: tuple[float, Array] | None = None
 
-    @classmethod
-    def of(cls, columns: Array, base: Array, cold: Array, allowed: NDArray[np.bool_] | None) -> Scorer:
-        """All items, or those where `allowed` is true."""
+    def among(self, allowed: NDArray[np.bool_] | None) -> Scorer:
+        """Only the items where `allowed` is true; None: all."""
         if allowed is None or allowed.all():
-            return cls(columns, base, cold)
-        candidates = np.flatnonzero(allowed)
-        return cls(columns[candidates], base[candidates], cold[candidates], candidates)
+            return self
+        at = np.flatnonzero(allowed)
+        doubt = None if self.doubt is None else (self.doubt[0], self.doubt[1][at])
+        return Scorer(self.columns[at], self.base[at], self.cold[at], at, doubt)
 
     def scores(self, vectors: Array, rows: slice, histories: Interactions, exclude_seen: bool) -> Array:
         """Scores (users, candidates) of some users, minus infinity for what they have seen."""
@@ -49,6 +51,9 @@ class Scorer:
         scores += self.base
         counts = np.diff(histories.indptr[rows.start : rows.stop + 1])
         scores[counts == 0] = self.cold
+        if self.doubt is not None:
+            caution, variances = self.doubt
+            scores -= caution * deviations(vectors[rows], variances)
         if exclude_seen:
             seen = histories.indices[histories.indptr[rows.start] : histories.indptr[rows.stop]]
             owner = np.repeat(np.arange(len(counts)), counts)
@@ -62,6 +67,12 @@ class Scorer:
     def numbers(self, places: Array) -> Array:
         """The item numbers of places among the candidates; -1 stays."""
         return places if self.candidates is None else np.append(self.candidates, -1)[places]
+
+
+def deviations(vectors: Array, variances: Array) -> Array:
+    """Standard deviations (users, items) of base + vector . column, if that is how surely base and column are known."""
+    found: Array = np.sqrt(variances[:, 0] + vectors**2 @ variances[:, 1:].T)
+    return found
 
 
 def best(

@@ -5,6 +5,7 @@ Everything here is computed from noisy sums; nothing here sees a user.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +15,8 @@ from scipy.special import log_ndtr
 
 from discreet.completion.als.settings import (
     BIAS_SPREAD,
+    CHANGE,
+    COLUMN_SPREAD,
     FEATURE,
     NOISE,
     OVERLAP,
@@ -45,20 +48,48 @@ class Weights:
     log_popularity: Array
 
     @classmethod
-    def of(cls, a: Array, popularity: Noisy, weights: Noisy, n_users: float) -> Weights:
-        """Combine what both releases say about how often an item occurs, and that it cannot be less than never."""
-        positive = np.maximum(popularity.values, 0)
-        scale = max(float(np.maximum(weights.values, 0).sum()), 1e-9) / max(float((positive * a).sum()), 1e-9)
-        other = scale * popularity.values * a
-        spread = (popularity.std * a * scale) ** 2 + (0.15 * other) ** 2
-        variance = 1 / (1 / weights.std**2 + 1 / spread)
-        mean = variance * (weights.values / weights.std**2 + other / spread)
+    def of(cls, a: Array, popularity: Noisy, release: Noisy, n_users: float) -> Weights:
+        """From the releases of popularity and of weights."""
+        return cls._of(a, popularity.values * a, (popularity.std * a) ** 2, release, n_users)
+
+    def again(self, release: Noisy, n_users: float) -> Weights:
+        """With another release of the weights, perhaps of other users."""
+        return self._of(self.a, self.sums, self.variance, release, n_users)
+
+    @classmethod
+    def _of(cls, a: Array, other: Array, variance: Array, release: Noisy, n_users: float) -> Weights:
+        """Combine what two releases say about how often an item occurs, and that it cannot be less than never."""
+        scale = max(float(np.maximum(release.values, 0).sum()), 1e-9) / max(float(np.maximum(other, 0).sum()), 1e-9)
+        other = scale * other
+        spread = scale**2 * variance + (CHANGE * other) ** 2
+        variance = 1 / (1 / release.std**2 + 1 / spread)
+        mean = variance * (release.values / release.std**2 + other / spread)
         typical = max(float(np.abs(mean).mean()), 1e-9)
         sums = _positive_part(mean - variance / (2 * typical), variance)  # most items are rarer than the mean
         log = np.log(sums / a)
         log = log - np.average(log, weights=sums)
         log /= max(float(np.sqrt(np.average(log**2, weights=sums))), 1e-9)
         return cls(a, sums, variance, n_users, np.maximum(log, -3))
+
+    @classmethod
+    def known(cls, a: Array, sums: Array, variance: Array) -> Weights:
+        """From what a model keeps of them; how many users there are is not known."""
+        return cls(a, sums, variance, math.nan, np.zeros(len(a)))
+
+    def of_items(self, at: Array) -> Weights:
+        """Those of some items, by number; -1: an item of which nothing is known, and that is taken to be rare."""
+        rare, typical = float(self.sums.min(initial=1.0)), float(self.sums.mean()) if len(self.sums) else 1.0
+        known = (
+            np.append(values, other)[at]
+            for values, other in (
+                (self.a, self.a.max(initial=1e-9)),
+                (self.sums, rare),
+                (self.variance, typical**2),
+                (self.log_popularity, -3.0),
+            )
+        )
+        a, sums, variance, log_popularity = known
+        return Weights(a, sums, variance, self.n_users, log_popularity)
 
     @property
     def mean_weight(self) -> float:
@@ -97,6 +128,23 @@ class Items:
     def factors(self) -> Array:
         """v_j."""
         return self.mean[:, 1:]
+
+    @property
+    def variance(self) -> Array:
+        """Of each entry of `mean`."""
+        return np.diagonal(self.covariance, axis1=1, axis2=2)[:, : self.mean.shape[1]]
+
+    @classmethod
+    def known(cls, mean: Array, variance: Array) -> Items:
+        """From what a model keeps: without the covariances."""
+        return cls(mean, variance[:, :, None] * np.eye(mean.shape[1]))
+
+    def of_items(self, at: Array, weights: Weights) -> Items:
+        """Those of some items, by number; -1: an item of which nothing is known, and that is taken to be average."""
+        k = self.mean.shape[1]
+        average = np.average(self.mean, axis=0, weights=weights.sums)
+        unknown = np.diag(np.append(BIAS_SPREAD**2, np.full(k - 1, COLUMN_SPREAD**2)))
+        return Items(np.vstack([self.mean, average])[at], np.concatenate([self.covariance, unknown[None]])[at])
 
     def priors(self, weights: Weights) -> Array:
         """What each item says of those who chose it: users like what is like what they have."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from discreet.completion.als import directions
@@ -16,6 +17,8 @@ from discreet.completion.als.items import Items, Weights
 from discreet.completion.als.published import PublishedDPALS
 from discreet.completion.als.settings import (
     BIAS,
+    BIAS_SPREAD,
+    COLUMN_SPREAD,
     GRAM,
     POPULARITY,
     SECOND_MOMENT,
@@ -27,14 +30,21 @@ from discreet.completion.als.settings import (
     Settings,
     settings,
 )
-from discreet.completion.private import DENSE_CELLS, Door, Part, PrivateModel, equal_weights, parts
+from discreet.completion.private import DENSE_CELLS, Door, Part, PrivateModel, equal_weights, parts, require_sound
 from discreet.completion.ridge import Penalty, Ridge
+from discreet.data.catalogue import Catalogue
+from discreet.data.frames import to_library
 from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar
 from discreet.errors import DataError, PrivacyError
 from discreet.numbers import positive, probability, whole
 from discreet.privacy import Plan
 from discreet.privacy.guarantee import Adjacency
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from discreet.privacy.ledger import Ledger
 
 Array = NDArray[Any]
 
@@ -74,14 +84,17 @@ class DPALS(PrivateModel):
         features: Columns of the catalogue that say something about items (numbers, or text: categories, several of
             them separated by "|"). They are public, and cost no privacy.
         adjacency: What neighbouring data sets differ in: one user more or less ("add-remove"), or "replace".
+        caution: How many standard deviations of what is not known of an item are taken from its score when items are
+            ranked: with 1, of two items that look as good, the one that is better known comes first.
         n_jobs: Threads, in scikit-learn's meaning. The releases are the same for any number.
     """
 
-    _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "item_variance_", "item_prior_")
+    _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "item_variance_", "item_prior_", "item_weights_")
     _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "unit_")
 
     item_variance_: Array
     item_prior_: Array
+    item_weights_: Array
     unit_: float
 
     def __init__(
@@ -93,6 +106,7 @@ class DPALS(PrivateModel):
         n_users_hint: int | None = None,
         features: Sequence[str] | None = None,
         adjacency: Adjacency = "add-remove",
+        caution: float = 0.0,
         n_jobs: int | None = -1,
     ) -> None:
         self.epsilon = epsilon
@@ -101,6 +115,7 @@ class DPALS(PrivateModel):
         self.n_users_hint = n_users_hint
         self.features = features
         self.adjacency = adjacency
+        self.caution = caution
         self.n_jobs = n_jobs
 
     @classmethod
@@ -111,6 +126,7 @@ class DPALS(PrivateModel):
     def _check_parameters(self) -> None:
         positive("epsilon", self.epsilon)
         probability("delta", self.delta)
+        positive("caution", self.caution, zero=True)
         for name in ("n_steps", "n_users_hint"):
             if getattr(self, name) is not None:
                 whole(name, getattr(self, name), 1)
@@ -121,7 +137,10 @@ class DPALS(PrivateModel):
     def plan(self, n_items: int) -> Plan:
         """What a fit would release, and what each release costs; needs no data, only the size of the catalogue."""
         self._check_parameters()
-        plan = self._settings(whole("n_items", n_items, 1)).plan(self._mu())
+        return self._checked(self._settings(whole("n_items", n_items, 1)).plan(self._mu()))
+
+    @staticmethod
+    def _checked(plan: Plan) -> Plan:
         if min(line.cost.mu or 0.0 for line in plan.lines if line.label != GRAM) < LEAST_MU:
             raise PrivacyError(
                 "epsilon: with so little of it, or so many steps, the noise would drown any number of people"
@@ -142,25 +161,121 @@ class DPALS(PrivateModel):
         return hint | ({"features": ", ".join(self.features)} if self.features else {})
 
     def _learn_privately(self, door: Door, ratings: Interactions) -> dict[str, Any]:
-        assert ratings.value_range is not None
-        low, high = ratings.value_range
-        unit = (high - low) / 4
-        # Rounding may take the mapped ends of the range beyond -2 and 2; the proof needs that nothing is.
-        values = np.clip((ratings.values.astype(np.float64) - (low + high) / 2) / unit, -2, 2)
-        columns = item_features(ratings.catalogue, self.features or ())
-        training = _Training(door, self._settings(ratings.n_items), ratings, values, columns)
-        items, weights, mean = training.run()
+        training = _Training.of(door, self._settings(ratings.n_items), ratings)
+        mean, weights, items = training.begin(item_features(ratings.catalogue, self.features or ()))
+        return self._learned(training, mean, weights, items)
+
+    def _learned(self, training: _Training, mean: float, weights: Weights, items: Items) -> dict[str, Any]:
+        """The model after all item steps, in the unit of the ratings."""
+        items = training.steps(mean, weights, items)
+        (low, high), unit = training.value_range, training.unit
         return {
             "item_factors_": items.factors * unit,
             "item_bias_": items.bias * unit,
-            "item_variance_": np.diagonal(items.covariance, axis1=1, axis2=2)[:, : items.mean.shape[1]] * unit**2,
+            "item_variance_": items.variance * unit**2,
             "item_prior_": items.priors(weights),
+            "item_weights_": np.column_stack([weights.a, weights.variance]),
             "popularity_": weights.sums / weights.a,
             "value_range_": (low, high),
             "implicit_": False,
             "global_mean_": float((low + high) / 2 + unit * mean),
             "unit_": float(unit),
         }
+
+    # Going on
+
+    def plan_more(self, n_items: int, *, epsilon: float | None = None, n_steps: int | None = None) -> Plan:
+        """What `fit_more` would release, and what each release costs."""
+        more = self._more(epsilon, n_steps)
+        more._check_parameters()
+        return self._checked(more._settings(whole("n_items", n_items, 1)).continued().plan(more._mu()))
+
+    def _more(self, epsilon: float | None, n_steps: int | None) -> DPALS:
+        """The parameters of a continuation."""
+        given = {"epsilon": self.epsilon if epsilon is None else epsilon, "n_steps": n_steps}
+        return DPALS(**{**self.get_params(deep=False), **given})
+
+    def fit_more(
+        self, ratings: Any, ledger: Ledger | None = None, *, epsilon: float | None = None, n_steps: int | None = None
+    ) -> Self:
+        """Go on learning from where the model is: more item steps, on the same ratings or on new ones.
+
+        What the model knows is public, and so is where it starts: a model of last month is prior knowledge for this
+        month's ratings, and costs nothing once more. Items are found by their ids; new ones start from nothing, and
+        what is not in the catalogue of `ratings` is forgotten. Other ratings of the same people count as new
+        knowledge; the very same ratings again cannot make up for what they do not say, only for noise.
+
+        Args:
+            ratings: Ratings with the same range of values, or anything that `discreet.read` takes.
+            ledger: Where the cost is recorded; by default a ledger of its own. Give the one that `fit` had, if there
+                was one: a budget holds only if all that is spent on it goes through one ledger.
+            epsilon: What this costs, at the model's delta; by default as much as `fit` did. `plan_more` says on what.
+            n_steps: How many steps; by default 8.
+
+        Returns:
+            The model itself; its guarantee is now that of all fits together, for someone who is in all of them. If
+            anything fails, the model is what it was before.
+        """
+        after, more = self.statement(), self._more(epsilon, n_steps)
+        if not isinstance(ratings, Interactions):
+            from discreet.data.readers import read
+
+            ratings = read(ratings)
+        require_sound(ratings)
+        self._check_data(ratings)
+        if ratings.value_range != tuple(self.value_range_):
+            low, high = self.value_range_
+            raise DataError(f"ratings: this model knows values from {low:g} to {high:g}; rescale the ratings to that")
+        plan = self.plan_more(ratings.n_items, epsilon=epsilon, n_steps=n_steps)
+
+        def learn(door: Door, ratings: Interactions) -> dict[str, Any]:
+            training = _Training.of(door, more._settings(ratings.n_items).continued(), ratings)
+            return self._learned(training, *training.go_on(self._known(ratings.catalogue)))
+
+        paying = more._own_ledger() if ledger is None else ledger
+        learned, statement = more._under(plan, paying, ratings, learn, after)
+        self._set(learned, ratings.catalogue, statement)
+        return self
+
+    def _known(self, catalogue: Catalogue) -> tuple[float, Weights, Items]:
+        """What the model knows of these items, in the unit of the training."""
+        at = self.items_.numbers(catalogue.ids.to_arrow())
+        a, variance = self.item_weights_.T
+        low, high = self.value_range_
+        weights = Weights.known(a, self.popularity_ * a, variance)
+        mean = np.column_stack([self.item_bias_, self.item_factors_]) / self.unit_
+        items = Items.known(mean, self.item_variance_ / self.unit_**2)
+        middle = (self.global_mean_ - (low + high) / 2) / self.unit_
+        return middle, weights.of_items(at), items.of_items(at, weights)
+
+    # What is known of the items
+
+    def item_knowledge(self, library: str | None = None) -> Any:
+        """How well the model knows each item: a data frame, the least known items first.
+
+        `uncertainty` is the standard deviation of what is not known of an item's average rating, in the unit of the
+        ratings. `known` is false where more than half of what was unknown of a typical item before training still is:
+        about these items the model says little more than that they are average. All of it is computed from releases,
+        and may be shown to anyone.
+
+        Args:
+            library: "pandas", "polars" or "pyarrow"; by default whichever there is.
+        """
+        uncertainty = np.sqrt(self.item_variance_[:, 0])
+        order = np.argsort(-uncertainty, kind="stable")
+        table = self.catalogue_.take(order).to_arrow()
+        columns = {
+            "popularity": self.popularity_[order],
+            "average": (self.item_bias_ + self.global_mean_)[order],
+            "uncertainty": uncertainty[order],
+            "known": (uncertainty <= BIAS_SPREAD * self.unit_ * math.sqrt(0.5))[order],
+        }
+        for name, values in columns.items():
+            table = table.append_column(name, pa.array(values))
+        return to_library(table, library)
+
+    def _doubt(self) -> tuple[float, Array] | None:
+        return (self.caution, self.item_variance_) if self.caution else None
 
     def _ridge(self) -> Ridge:
         return Ridge(
@@ -180,22 +295,41 @@ class _Training:
     settings: Settings
     ratings: Interactions
     values: Array
-    features: Array
+    value_range: tuple[float, float]
+    unit: float
+
+    @classmethod
+    def of(cls, door: Door, settings: Settings, ratings: Interactions) -> _Training:
+        """Map ratings to [-2, 2]: one such unit is a quarter of their range."""
+        assert ratings.value_range is not None
+        low, high = ratings.value_range
+        unit = (high - low) / 4
+        # Rounding may take the mapped ends of the range beyond -2 and 2; the proof needs that nothing is.
+        values = np.clip((ratings.values.astype(np.float64) - (low + high) / 2) / unit, -2, 2)
+        return cls(door, settings, ratings, values, (low, high), unit)
 
     def _parts(self, most_users: int | None = None) -> Any:
         return parts(self.ratings, self.values, most_users=most_users)
 
-    def run(self) -> tuple[Items, Weights, float]:
-        """All releases, in the order of the plan."""
+    def begin(self, features: Array) -> tuple[float, Weights, Items]:
+        """All releases before the item steps: the mean rating, how often items occur, and what is known of them."""
+        mean, weights = self._start()
+        items = Items.from_bias(self._bias(mean, weights), weights).with_slopes(weights)
+        items = items.with_features(features, weights)
+        if self.settings.looks_for_directions:
+            items = self._with_directions(items, weights, mean)
+        return mean, weights, items
+
+    def go_on(self, known: tuple[float, Weights, Items]) -> tuple[float, Weights, Items]:
+        """The same for a model that exists: how often items occur now."""
+        mean, before, items = known
+        n_users, _ = self._users()
+        return mean, before.again(self._weights(before.a), n_users), items
+
+    def steps(self, mean: float, weights: Weights, items: Items) -> Items:
+        """All item steps."""
         s, m = self.settings, self.ratings.n_items
-        with Bar("DPALS", s.n_steps + 2, "steps") as bar:
-            mean, weights = self._start()
-            items = Items.from_bias(self._bias(mean, weights), weights).with_slopes(weights)
-            items = items.with_features(self.features, weights)
-            bar.advance(1)
-            if s.looks_for_directions:
-                items = self._with_directions(items, weights, mean)
-            bar.advance(1)
+        with Bar("DPALS", s.n_steps, "steps") as bar:
             for _ in range(s.n_steps):
                 local = _Local(items, weights, mean, s)
                 k = items.mean.shape[1]
@@ -203,18 +337,27 @@ class _Training:
                 step, gram = self.door.item_step((STEP, GRAM), self._parts(), local.step, (m, k), bounds=bounds)
                 items = items.updated(step, gram, weights, s.bias_weight, s.step_clip)
                 bar.advance(1)
-        return items, weights, mean
+        return items
 
-    def _start(self) -> tuple[float, Weights]:
-        """Roughly how many users there are, their mean rating, and how often items occur."""
-        m, s = self.ratings.n_items, self.settings
+    def _users(self) -> tuple[float, float]:
+        """Roughly how many users there are, and their mean rating."""
         users = self.door.rows(USERS, self._parts(), _own_mean, 2, bound=math.sqrt(2), aligned=True)
         n_users = max(float(users.values[0]), 10.0)
-        mean = float(np.clip(2 * users.values[1] / n_users, -2, 2))
+        return n_users, float(np.clip(2 * users.values[1] / n_users, -2, 2))
+
+    def _weights(self, a: Array) -> Any:
+        def entries(part: Part) -> Array:
+            return own_weights(part, a)
+
+        return self.door.vector(WEIGHTS, self._parts(), entries, self.ratings.n_items, bound=1.0, aligned=True)
+
+    def _start(self) -> tuple[float, Weights]:
+        """The mean rating, and how often items occur."""
+        n_users, mean = self._users()
+        m, s = self.ratings.n_items, self.settings
         popularity = self.door.vector(POPULARITY, self._parts(), equal_weights, m, bound=1.0, aligned=True)
         a = np.maximum(popularity.values, 0.7 + popularity.std) ** -s.exponent
-        sums = self.door.vector(WEIGHTS, self._parts(), lambda part: own_weights(part, a), m, bound=1.0, aligned=True)
-        return mean, Weights.of(a, popularity, sums, n_users)
+        return mean, Weights.of(a, popularity, self._weights(a), n_users)
 
     def _bias(self, mean: float, weights: Weights) -> Any:
         def entries(part: Part) -> Array:
@@ -241,9 +384,8 @@ class _Training:
         bound = 0.64 if s.residual else 1.0
         blocks = self._parts(max(1, DENSE_CELLS // len(frequent)))  # dense rows of so many users at a time
         release = self.door.second_moment(SECOND_MOMENT, blocks, rows, len(frequent), bound=bound, hollow=True)
-        if s.residual:
-            return items.with_columns(directions.of_residuals(release, frequent, weights, s.n_directions), 0.05**2)
-        return items.with_columns(directions.of_co_occurrences(release, frequent, weights, s.n_directions), 0.11**2)
+        look, spread = (directions.of_residuals, 0.05) if s.residual else (directions.of_co_occurrences, COLUMN_SPREAD)
+        return items.with_columns(look(release, frequent, weights, s.n_directions), spread**2)
 
 
 def _own_mean(part: Part) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from discreet.privacy import Plan
 
@@ -12,10 +12,12 @@ from discreet.privacy import Plan
 NOISE = 0.9  # standard deviation of a rating about a good prediction
 USER_BIAS = 5.5  # weight of a user's offset, squared: NOISE^2 / its variance
 BIAS_SPREAD = 0.4  # standard deviation of item biases about what popularity foretells
+COLUMN_SPREAD = 0.11  # and of factors about what co-occurrences foretell
 SLOPE_BIAS, SLOPE_POPULARITY, COLUMN, FEATURE = 2.5, 25.0, 200.0, 10.0  # NOISE^2 / variance of users' coefficients
 USER_VECTOR = 1.3  # weight of a user's vector, squared, about what her items foretell
 USER_PRIOR = 0.45  # how far a user's vector is foretold by the items she has chosen, in standard deviations
 OVERLAP = 1.5  # how much more an item step sees than the shared Gram matrix says, about
+CHANGE = 0.15  # how much an item's share of all interactions may change from one release to the next, relatively
 LEAST_EIGENVALUE = 1.05  # of the noise's largest, for a direction to be kept
 
 
@@ -54,6 +56,17 @@ class Settings:
         """The releases, with their costs."""
         return Plan.gaussian(mu, self.shares)
 
+    def continued(self) -> Settings:
+        """For a model that exists: how often items occur is released anew, and the rest of the budget is for steps."""
+        shares: dict[str, float | tuple[float, int]] = {USERS: 0.006, WEIGHTS: 0.06}
+        return replace(self, shares=_with_steps(shares, self.n_steps), residual=False)
+
+
+def _with_steps(shares: dict[str, float | tuple[float, int]], n_steps: int) -> dict[str, float | tuple[float, int]]:
+    """Shares, and what they leave for item steps."""
+    rest = 1 - math.fsum(share if isinstance(share, float) else share[0] for share in shares.values())
+    return {**shares, GRAM: (0.01 * rest, n_steps), STEP: (rest - 0.01 * rest, n_steps)}
+
 
 USERS, POPULARITY, WEIGHTS, BIAS = "users and their means", "item popularity", "item weights", "item biases"
 SECOND_MOMENT, STEP, GRAM = "second moment", "item step", "shared Gram"
@@ -83,9 +96,10 @@ def settings(mu: float, n_items: int, n_users_hint: int | None = None, n_steps: 
     if pays:
         shares[SECOND_MOMENT] = share
     steps = n_steps or (2 if residual and pays else 8)
-    rest = 1 - math.fsum(s if isinstance(s, float) else s[0] for s in shares.values())
-    shares[GRAM] = (0.01 * rest, steps)
-    shares[STEP] = (rest - 0.01 * rest, steps)
     return Settings(
-        shares, steps, bias_weight=1.5 - 0.9 * min(1.0, richness / 0.7), n_frequent=n_frequent, residual=residual
+        _with_steps(shares, steps),
+        steps,
+        bias_weight=1.5 - 0.9 * min(1.0, richness / 0.7),
+        n_frequent=n_frequent,
+        residual=residual,
     )
