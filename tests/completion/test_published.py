@@ -12,7 +12,15 @@ from discreet.completion.als import DPALS, PublishedDPALS, private_regressions
 from discreet.completion.als.calibration import STEP, Schedule, Sigmas, step_sensitivity
 from discreet.completion.als.moments import ItemStep, Moments, exact_moments
 from discreet.completion.als.preprocessing import most_frequent
-from discreet.completion.als.published_steps import a_item, a_user, clip, normalised, project_psd, user_ridge
+from discreet.completion.als.published_steps import (
+    a_item,
+    a_user,
+    clearly_indefinite,
+    clip,
+    normalised,
+    project_psd,
+    user_ridge,
+)
 from discreet.completion.als.sampling import Sample, lowest, priorities, uniform, weights
 from discreet.completion.base import Model
 from discreet.completion.ridge import Penalty
@@ -141,6 +149,17 @@ def test_a_item_projects_only_what_is_not_positive_definite() -> None:
     assert 5 < negative < 25
 
 
+def test_what_is_clearly_indefinite_has_no_cholesky_factor() -> None:
+    rng = np.random.default_rng(6)
+    X = rng.standard_normal((400, 4, 4))
+    X = X + np.swapaxes(X, 1, 2) + rng.uniform(0, 8, 400)[:, None, None] * np.eye(4)
+    X[:4] = np.array([np.zeros((4, 4)), np.ones((4, 4)), np.eye(4), -np.eye(4)])
+    found, lowest_eigenvalue = clearly_indefinite(X), np.linalg.eigvalsh(X)[:, 0]
+    assert found[:4].tolist() == [False, False, False, True]
+    assert (lowest_eigenvalue[found] < 0).all()
+    assert found.sum() > 100
+
+
 def test_normalised_factors_are_orthonormal() -> None:
     V = np.random.default_rng(5).standard_normal((50, 4))
     assert np.allclose(normalised(V).T @ normalised(V), np.eye(4))
@@ -194,6 +213,19 @@ def test_samples_are_uniform() -> None:
     expected = k * (k - 1) / (m * (m - 1))
     off = ~np.eye(m, dtype=bool)
     assert np.abs(together[off] - expected).max() < 5 * math.sqrt(expected / n)
+
+
+@pytest.mark.parametrize("k", [1, 4, 17])
+def test_the_lowest_counts_are_picked_row_by_row_ties_by_item(k: int) -> None:
+    rng = np.random.default_rng(5)
+    sizes = rng.integers(0, 40, 50)
+    items = np.concatenate([rng.permutation(60)[:size] for size in sizes])
+    sample = Sample(np.concatenate([[0], np.cumsum(sizes)]), items, np.ones(len(items)))
+    for counts in (rng.integers(0, 4, 60).astype(float), rng.standard_normal(60)):
+        chosen = lowest(sample, k, counts)
+        for begin, end in zip(sample.indptr[:-1], sample.indptr[1:], strict=True):
+            expected = sorted(items[begin:end], key=lambda j: (counts[j], j))[:k]
+            assert set(items[begin:end][chosen[begin:end]]) == set(expected)
 
 
 def test_adaptive_samples_and_weights() -> None:

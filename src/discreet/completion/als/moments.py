@@ -118,15 +118,18 @@ def exact_moments(step: ItemStep, grid: Grid, sample: Sample, users: Array, n_jo
     for part in sample.blocks(MOST_USERS):
         own = users[part.first : part.first + len(part.counts)]
         cells = truncate(own, bound=step.user_clip, grid=grid).astype(np.float64)
-        weights = _whole_weights(step, part)
-        targets = weights * _whole_targets(step, grid, part.values)
+        weights, targets = _whole_weights(step, part), _whole_targets(step, grid, part.values)
+        if weights is not None:
+            targets *= weights
         _add(total, Sample(part.indptr, part.indices, targets, weights), cells, n_jobs)
     total[:, r, :r] = total[:, :r, r]
     return total
 
 
-def _whole_weights(step: ItemStep, part: Sample) -> Array:
-    """Weights in cells; the squares of a user's add up to at most k."""
+def _whole_weights(step: ItemStep, part: Sample) -> Array | None:
+    """Weights in cells, None if all are 1; the squares of a user's add up to at most k."""
+    if part.weights is None and part.counts.max(initial=0) <= step.k:
+        return None
     if part.weights is None:
         place = np.arange(len(part.indices)) - np.repeat(part.indptr[:-1], part.counts)
         allowed: Array = (place < step.k).astype(np.float64)  # a second line: a sample has no more than k
@@ -150,16 +153,19 @@ def _add(total: Array, part: Sample, cells: Array, n_jobs: int | None) -> None:
     from scipy.sparse import csr_array
 
     shape = (len(part.indptr) - 1, len(total))
-    places = csr_array((np.arange(len(part.indices)), part.indices.astype(np.int64), part.indptr), shape=shape).tocsc()
-    weights, targets, r = part.own_weights()[places.data], part.values[places.data], cells.shape[1]
-    even = bool((weights == 1).all())
-    rows = Rows(places.indptr.astype(np.int64), places.indices, targets, padded(cells, np.float64), cells)
+
+    def by_item(entries: Array) -> Any:
+        return csr_array((entries, part.indices, part.indptr), shape=shape).tocsc()
+
+    table, r = by_item(part.values), cells.shape[1]
+    weights = None if part.weights is None else by_item(part.weights).data
+    rows = Rows(table.indptr.astype(np.int64), table.indices, table.data, padded(cells, np.float64), cells)
 
     def work(block: Block) -> None:
         for first in range(0, block.length, LONGEST):
             last = min(block.length, first + LONGEST)
             X, t = rows.gather(block, first, last)
-            left = X if even else X * _aligned(weights, block, first, last)[:, :, None]
+            left = X if weights is None else X * _aligned(weights, block, first, last)[:, :, None]
             # An item is in one block, which one thread works on: no two write to the same matrices.
             total[block.rows, :r, :r] += (left.swapaxes(1, 2) @ X).astype(np.int64)
             total[block.rows, :r, r] += (t[:, None, :] @ X)[:, 0].astype(np.int64)

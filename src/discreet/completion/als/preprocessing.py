@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,6 +15,7 @@ from discreet.completion.als.calibration import COUNTS, MEAN, RECOUNTS
 from discreet.completion.als.sampling import Sample
 from discreet.completion.private import Door, Part, parts
 from discreet.data.interactions import Interactions
+from discreet.linalg.threads import over_blocks
 
 Array = NDArray[Any]
 Sampling = Literal["uniform", "adaptive", "weights"]
@@ -73,21 +75,27 @@ class Preprocessing:
         if self.entry_clip is not None:
             values = np.clip(values, -self.entry_clip, self.entry_clip)
             low, high = (float(np.clip(bound, -self.entry_clip, self.entry_clip)) for bound in (low, high))
-        every = [Sample(part.indptr, part.indices, part.values) for part in parts(ratings, values)]
-        popularity = self._counts(door, every, m) if self.counted else np.zeros(m)
+
+        def every() -> Iterator[Part]:  # made anew each time: what parts remember of their rows is as large as the data
+            return parts(ratings, values)
+
+        popularity = self._counts(door, every(), m) if self.counted else np.zeros(m)
         frequent = most_frequent(popularity, self.fraction)
         place = np.full(m, -1, np.int32)
         place[frequent] = np.arange(len(frequent))
-        known = chosen(every, lambda part: place[part.indices] >= 0, place)
-        sample = self._final(known, popularity[frequent])
+        known = chosen(every(), lambda part: place[part.indices] >= 0, place, door.n_jobs)
+        sample = self._final(known, popularity[frequent], door.n_jobs)
         counts = self._recounts(door, sample, len(frequent)) if self.counted else np.zeros(m)
         mean = 0.0
         if self.center:
-            whole = chosen(every, self._uniform, np.arange(m, dtype=np.int32)) if self.sampling == "weights" else sample
-            total = popularity if self.sampling == "weights" else counts
+            whole, total = sample, counts
+            if self.sampling == "weights":
+                whole = chosen(every(), self._uniform, np.arange(m, dtype=np.int32), door.n_jobs)
+                total = popularity
             mean = noisy_mean(door, whole, float(total.sum()), self.k, (low, high))
         bound = self._bound(mean, low, high)
-        sample, own = (_centred(table, mean, bound) for table in (sample, known if self.all_items else sample))
+        sample = _centred(sample, mean, bound)
+        own = _centred(known, mean, bound) if self.all_items else sample
         return Prepared(popularity, frequent, counts, mean, bound, sample, own)
 
     def _uniform(self, part: Part) -> NDArray[np.bool_]:
@@ -98,23 +106,23 @@ class Preprocessing:
             return self.entry_clip
         return float(max(high - mean, mean - low)) or 1.0
 
-    def _counts(self, door: Door, every: list[Sample], n_items: int) -> Array:
+    def _counts(self, door: Door, every: Iterable[Part], n_items: int) -> Array:
         """Line 3: each user counts for k items, picked uniformly."""
         bound = math.nextafter(math.sqrt(self.k), math.inf)
         return door.vector(
             COUNTS, every, lambda part: self._uniform(part).astype(np.float64), n_items, bound=bound, aligned=True
         ).values
 
-    def _final(self, known: Sample, counts: Array) -> Sample:
+    def _final(self, known: Sample, counts: Array, n_jobs: int | None) -> Sample:
         """Line 5: what a user trains the items with."""
-        blocks = list(known.blocks())
+        blocks = known.blocks()
         same = np.arange(len(counts), dtype=np.int32)
         if self.sampling == "weights":
             weights = [sampling.weights(part, self.k, counts) for part in blocks]
             return Sample(known.indptr, known.indices, known.values, np.concatenate(weights))
         if self.sampling == "adaptive":
-            return chosen(blocks, lambda part: sampling.lowest(part, self.k, counts), same)
-        return chosen(blocks, self._uniform, same)
+            return chosen(blocks, lambda part: sampling.lowest(part, self.k, counts), same, n_jobs)
+        return chosen(blocks, self._uniform, same, n_jobs)
 
     def _recounts(self, door: Door, sample: Sample, n_items: int) -> Array:
         """Line 6: counts, or sums of weights, of what is trained on."""
@@ -151,17 +159,20 @@ def noisy_mean(door: Door, sample: Sample, n_ratings: float, k: int, value_range
     return float(np.clip(middle + total.values[0] / max(n_ratings, 1.0), low, high))
 
 
-def chosen(blocks: Any, choose: Any, place: Array) -> Sample:
+def chosen(
+    blocks: Iterable[Part], choose: Callable[[Part], NDArray[np.bool_]], place: Array, n_jobs: int | None
+) -> Sample:
     """The entries that `choose` picks of each user's row, with items renumbered by `place`; one table of all."""
-    counts, items, values = [], [], []
-    for part in blocks:
+
+    def work(part: Part) -> tuple[Array, Array, Array]:
         mask = choose(part)
-        counts.append(part.row_sums(mask).astype(np.int64))
-        items.append(place[part.indices[mask]])
-        values.append(part.values[mask])
-    indptr = np.concatenate([[0], np.cumsum(np.concatenate([np.zeros(0, np.int64), *counts]))])
-    empty = np.zeros(0, np.float32)
-    return Sample(indptr, np.concatenate([empty.astype(np.int32), *items]), np.concatenate([empty, *values]))
+        ends = np.concatenate([[0], np.cumsum(mask)])[part.indptr]
+        return np.diff(ends), place[part.indices[mask]], part.values[mask]
+
+    empty = (np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
+    counts, items, values = zip(empty, *over_blocks(work, blocks, n_jobs), strict=True)
+    indptr = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
+    return Sample(indptr, np.concatenate(items), np.concatenate(values))
 
 
 def _centred(table: Sample, mean: float, bound: float) -> Sample:

@@ -47,8 +47,9 @@ def a_user(ridge: Ridge, rows: Part, user_clip: float | None) -> Array:
 def a_item(moments: Moments, penalty: Array, shared: Array | None, n_jobs: int | None) -> Array:
     """A_item after the noise: v_j = PSD(X_j)^+ b_j with X_j = the noisy Gram + lambda_j I + lambda_0 K, free of charge.
 
-    Cholesky is tried first. Where it fails X_j is not positive definite, and its eigenvalues that are not positive are
-    replaced by 0: `solve_spd` returns the solution of least norm, which is that of the projection's pseudoinverse.
+    Cholesky is tried first, unless a glance tells that it would fail. Where it does, X_j is not positive definite, and
+    its eigenvalues that are not positive are replaced by 0: the solution of least norm, which `solve_spd` returns too,
+    is that of the projection's pseudoinverse.
     """
     m, r = moments.rhs.shape
     size = max(1, BLOCK_BYTES // (r * r * 8))
@@ -58,9 +59,32 @@ def a_item(moments: Moments, penalty: Array, shared: Array | None, n_jobs: int |
         X = np.array(moments.gram[block], np.float64, order="C")
         X += 0.0 if shared is None else shared
         np.einsum("ikk->ik", X)[:] += penalty[block, None]
-        return solve_spd(X, np.array(moments.rhs[block], np.float64, order="C"))
+        b = np.array(moments.rhs[block], np.float64, order="C")
+        indefinite = clearly_indefinite(X)
+        if not indefinite.any():
+            return solve_spd(X, b)
+        b[indefinite] = _least_norm(X[indefinite], b[indefinite])
+        b[~indefinite] = solve_spd(X[~indefinite], b[~indefinite])
+        return b
 
     return np.concatenate(list(over_blocks(work, range(0, m, size), n_jobs)))
+
+
+def clearly_indefinite(X: Array) -> NDArray[np.bool_]:
+    """Which matrices have a principal minor of size 1 or 2 that is negative, so that no Cholesky factor exists."""
+    diagonals = np.diagonal(X, axis1=1, axis2=2)
+    most = np.maximum(diagonals, 0)[:, :, None] * diagonals[:, None, :] * (1 + 1e-12)  # rounding does not decide
+    indefinite: NDArray[np.bool_] = (diagonals < 0).any(axis=1) | (most < X**2).any(axis=(1, 2))
+    return indefinite
+
+
+def _least_norm(X: Array, b: Array) -> Array:
+    """The solutions of least norm with the positive parts of symmetric matrices."""
+    values, vectors = np.linalg.eigh(X)
+    kept = values > np.maximum(values[:, -1:], 0) * X.shape[1] * np.finfo(X.dtype).eps
+    inner = np.divide((b[:, None, :] @ vectors)[:, 0], values, out=np.zeros_like(b), where=kept)
+    solution: Array = (vectors @ inner[:, :, None])[:, :, 0]
+    return solution
 
 
 def project_psd(X: Array) -> Array:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.completion.private import Part
+from discreet.linalg.rows import blocks
 
 Array = NDArray[Any]
 Words = NDArray[np.uint64]
@@ -69,13 +70,21 @@ def priorities(part: Part, seed: int) -> Words:
 
 def _first(part: Part, keys: Array, k: int) -> NDArray[np.bool_]:
     """Which entries have the k smallest keys of their row; of equal keys the first item's counts as smaller."""
-    chosen, long = np.ones(len(part.indices), bool), part.counts > k
-    entries = np.flatnonzero(np.repeat(long, part.counts))
-    if len(entries):
-        order = entries[np.lexsort((part.indices[entries], keys[entries], part.owners[entries]))]
-        counts = part.counts[long]
-        place = np.arange(len(entries)) - np.repeat(np.cumsum(counts) - counts, counts)
-        chosen[order[place >= k]] = False
+    chosen = np.ones(len(part.indices), bool)
+    for block in blocks(part.indptr, 1, keys.itemsize):  # rows of about the same length, padded with the largest keys
+        long = block.counts > k
+        if not long.any():
+            continue
+        starts, counts, place = block.starts[long], block.counts[long], np.arange(block.length)
+        there = place < counts[:, None]
+        at = (starts[:, None] + place)[there]
+        own = np.full(there.shape, keys.max(), keys.dtype)
+        own[there] = keys[at]
+        kept = own <= np.partition(own, k - 1, axis=1)[:, k - 1 : k]
+        for i in np.flatnonzero(np.count_nonzero(kept & there, axis=1) > k):  # keys as large as the kth: rare
+            entries = slice(starts[i], starts[i] + counts[i])
+            kept[i, np.lexsort((part.indices[entries], keys[entries]))[k:]] = False
+        chosen[at] = kept[there]
     return chosen
 
 
