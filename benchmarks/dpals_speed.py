@@ -49,6 +49,7 @@ CHILD = "--child"
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
 USERS, ITEMS, RATINGS = 69_878, 10_677, 10_000_000  # of MovieLens 10M
 COLUMNS = 32
+SIZES = (1_000_000, 3_000_000, 10_000_000, 30_000_000, 100_000_000)
 HIGH = 64  # rank from which whole fits are compared
 PUBLISHED: dict[str, dict[str, Any]] = {
     "k = 50": {"max_items": 50},
@@ -272,7 +273,8 @@ def child(name: str) -> None:
 
 def linear(options: argparse.Namespace) -> Figures:
     """The exponent of time in the number of ratings."""
-    sizes = [1_000_000, 3_000_000, 10_000_000, 30_000_000] + [100_000_000] * options.full
+    sizes = [size for size in SIZES if size <= (SIZES[-1] if options.full else options.largest)]
+    dpals(table(10_000), None)  # tables of the noise, and the check of this machine's BLAS, are made once
     taken = []
     for size in sizes:
         data = table(size)
@@ -325,6 +327,7 @@ def main() -> None:
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--ranks", type=int, nargs="+", default=[32, 128], help="of the part 'published'")
+    parser.add_argument("--largest", type=int, default=30_000_000, help="ratings, of the part 'linear'")
     parser.add_argument("--full", action="store_true", help="up to 100 million ratings, which takes 20 GB to make")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
