@@ -347,7 +347,7 @@ def test_a_user_is_folded_in_at_the_minimum_that_the_docstring_names() -> None:
     def objective(a: float, u: Any) -> float:
         base = model.global_mean_ + model.item_bias_[items]
         left = ratings - base - a - model.item_factors_[items] @ u
-        return float((left**2).sum() + 5.5 * a**2 + 1.3 * ((u - foretold) ** 2).sum())  # ratings 1 to 5: the unit is 1
+        return float((left**2).sum() + 5.5 * a**2 + 1.2 * ((u - foretold) ** 2).sum())  # ratings 1 to 5: the unit is 1
 
     best, rng = objective(offset, vector), np.random.default_rng(0)
     for size in (1e-4, 1e-2):
@@ -491,3 +491,36 @@ def test_items_that_are_known_too_little() -> None:
     assert shares[0] < shares[1]
     popularity = table["popularity"].to_numpy()
     assert popularity[known].mean() > 2 * popularity[~known].mean()
+
+
+# Random columns
+
+
+def test_explorers_find_strong_structure() -> None:
+    """A low-rank matrix without biases, features or co-occurrences: nothing else says where to look."""
+    data = discreet.datasets.synthetic_low_rank(4000, 300, rank=3, p=0.3, random_state=0)
+    train, _, test = discreet.splits.holdout(data, test=0.1, random_state=0)
+    model = DPALS(epsilon=5.0, delta=DELTA, n_steps=8).fit(train, ledger=seeded(5.0))
+    assert test.values.std() == pytest.approx(1, abs=0.05)
+    assert rmse(model, train, test) < 0.2
+
+
+def test_explorers_that_find_nothing_are_dropped() -> None:
+    rng = np.random.default_rng(0)
+    rows = [(user, int(item), float(rng.integers(1, 6))) for user in range(800) for item in rng.choice(500, 20)]
+    data = discreet.read(rows, items=list(range(500)), value_range=(1, 5), on_duplicate="last")
+    kept = [DPALS(epsilon=3.0, delta=DELTA).fit(data, ledger=seeded(3.0, seed)).item_factors_ for seed in range(4)]
+    assert all(factors.shape[1] == 2 for factors in kept)
+
+
+def test_values_that_hardly_differ_count_as_much() -> None:
+    """The same ratings in a range that was declared far too wide."""
+    data = discreet.datasets.movielens_like(4000, 300, 160_000, random_state=3)
+    errors = []
+    for value_range in (data.value_range, (-10.0, 16.0)):
+        wide = data.with_public(value_range=value_range)
+        train, _, test = discreet.splits.holdout(wide, test=0.1, random_state=0)
+        errors.append(rmse(DPALS(epsilon=5.0, delta=DELTA).fit(train, ledger=seeded(5.0)), train, test))
+    own = discreet.MeanRating("user").fit(train)
+    alone = float(np.sqrt(np.mean((own.predict(train, test) - test.values) ** 2)))
+    assert errors[0] < errors[1] < alone - 0.5 * (alone - errors[0])

@@ -25,7 +25,7 @@ from discreet.statement import Statement
 
 Array = NDArray[Any]
 
-PART = 1 << 20  # interactions whose contributions are in memory at a time and thread
+PART = 1 << 19  # interactions whose contributions are in memory at a time and thread
 UNIT_CELLS = 14  # a unit vector is at most 2^14 cells long
 MOST_USERS = 1 << 16  # whose contributions are in memory at a time and thread
 DENSE_CELLS = 1 << 21  # of users' dense rows that are in memory at a time and thread
@@ -302,7 +302,7 @@ def require_sound(ratings: Interactions) -> None:
     assert ratings.value_range is not None
     low, high = (np.float32(end) for end in ratings.value_range)
     indptr, indices, values = ratings.indptr, ratings.indices, ratings.values
-    ascending = np.diff(indices.astype(np.int64)) > 0
+    ascending = indices[1:] > indices[:-1]
     starts = indptr[1:-1]
     ascending[starts[(starts > 0) & (starts < len(indices))] - 1] = True  # from one row to the next it may fall
     sound = (

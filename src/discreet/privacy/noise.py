@@ -103,14 +103,14 @@ class Gaussian:
         sigma, values, grid = _scale("noise.std", self.std, statistic.grid), statistic.values, statistic.grid
         if not self.symmetric:
             return _plus(values, grid, partial(sampling.gaussian, sigma), source)
-        rows, columns = np.triu_indices(values.shape[-1], k=1)
-        diagonal = np.arange(values.shape[-1])
-        result = np.empty(values.shape, np.float64)
-        for i, j, scale in ((diagonal, diagonal, sigma), (rows, columns, sigma * _SQRT_HALF)):
-            part = _plus(values[..., i, j], grid, partial(sampling.gaussian, scale), source)
-            result[..., i, j] = part
-            result[..., j, i] = part
-        return result
+        n, (i, j) = values.shape[-1], np.triu_indices(values.shape[-1], k=1)
+        diagonal, above, place = np.arange(n) * (n + 1), i * n + j, np.zeros((n, n), np.intp)
+        place.flat[np.concatenate([diagonal, above])] = np.arange(n + len(i))
+        place[j, i] = place[i, j]
+        flat, noisy = values.reshape(math.prod(values.shape[:-2]), n * n), []
+        for at, scale in ((diagonal, sigma), (above, sigma * _SQRT_HALF)):
+            noisy.append(_plus(np.take(flat, at, axis=1), grid, partial(sampling.gaussian, scale), source))
+        return np.take(np.concatenate(noisy, axis=1), place.ravel(), axis=1).reshape(values.shape)
 
 
 @dataclass(frozen=True)

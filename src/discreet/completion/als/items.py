@@ -16,7 +16,11 @@ from scipy.special import log_ndtr
 from discreet.completion.als.settings import (
     BIAS_SPREAD,
     CHANGE,
+    CLEAR,
     COLUMN_SPREAD,
+    EXPLORER_SIZE,
+    EXPLORER_SPREAD,
+    EXPLORERS,
     FEATURE,
     NOISE,
     OVERLAP,
@@ -198,33 +202,91 @@ class Items:
             items = items.with_column(column, variance)
         return items
 
-    def updated(self, step: Noisy, gram: Noisy, weights: Weights, bias_weight: float, clip: float) -> Items:
-        """What an item step's noisy sums B_j add to what is known: a Kalman update.
+    def with_explorers(self) -> Items:
+        """Random columns, by which a first item step looks for tastes that nothing has foretold."""
+        columns = np.random.default_rng(0).standard_normal((len(self.mean), EXPLORERS))
+        return self.with_columns(EXPLORER_SIZE * columns, EXPLORER_SPREAD**2)
 
-        B_j = sum over users of om w e (bias_weight, u), where the residual e is (1, u) . (theta_j - its mean now) plus
-        the rating's own noise. So B_j = H_j (theta_j - mean) + e_j + fresh noise: H_j is about c_j / (sum of c) times
-        the shared Gram matrix of all users' (bias_weight, u), and e_j, the sum of the ratings' own noise, is the same
-        in every step, so that it is part of what is estimated: the same ratings looked at twice are not twice as many.
+    def explored(self, n: int, seen: Seen) -> tuple[Items, Seen]:
+        """What to keep after the first item step, whose columns from the n-th on were explorers: all of them, or none.
+
+        If users' coefficients on random columns explain nothing, an explorer's sums are noise of a known size. What
+        they are more than that is how far explorers have to move: if it is clear of the noise, that is their variance
+        from now on.
         """
-        c = weights.sums
-        k = self.mean.shape[1]
+        if self.mean.shape[1] == n:
+            return self, seen
+        known = self.covariance.copy()
+        known[:, n:, :] = known[:, :, n:] = 0
+        noise = np.einsum("jab,jbc,jac->ja", seen.gains, known, seen.gains) + seen.variance
+        noise, gains = noise[:, n:], (seen.gains[:, n:, n:] ** 2).sum(axis=2)
+        weights = gains / noise**2
+        excess = float((weights * (seen.sums[:, n:] ** 2 - noise)).sum())
+        if excess <= CLEAR * float(np.sqrt(2 * ((weights * noise) ** 2).sum())):
+            return Items(self.mean[:, :n], self.covariance[:, :n, :n]), seen.first(n)
+        covariance, moving = self.covariance.copy(), np.arange(n, self.mean.shape[1])
+        covariance[:, moving, moving] = excess / float((weights * gains).sum())
+        return Items(self.mean, covariance), seen
+
+    def updated(self, seen: Seen) -> Items:
+        """What an item step adds to what is known: a Kalman update.
+
+        The sum of the ratings' own noise is the same in every step, so that it is part of what is estimated: the same
+        ratings looked at twice are not twice as many.
+        """
+        k, known = self.mean.shape[1], self
+        if self.noise is None:
+            joint = np.zeros((len(self.mean), 2 * k, 2 * k))
+            joint[:, :k, :k] = self.covariance
+            joint[:, k:, k:] = seen.own_noise
+            known = replace(self, covariance=joint, noise=np.zeros_like(self.mean))
+        assert known.noise is not None
+        view = np.concatenate([seen.gains, np.broadcast_to(np.eye(k), seen.gains.shape)], axis=2)
+        reach = view @ known.covariance
+        spread = reach @ view.swapaxes(1, 2) + seen.std**2 * np.eye(k)
+        gain = np.linalg.solve(spread, reach).swapaxes(1, 2)
+        change = (gain @ (seen.sums - known.noise)[:, :, None])[:, :, 0]
+        covariance = known.covariance - gain @ reach
+        covariance = (covariance + covariance.swapaxes(1, 2)) / 2
+        return Items(known.mean + change[:, :k], covariance, known.noise + change[:, k:])
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What an item step's noisy sums B_j say of the items.
+
+    B_j = sum over users of om w e (bias_weight, u), where the residual e is (1, u) . (theta_j - its mean now) plus the
+    rating's own noise. So B_j = H_j (theta_j - mean) + e_j + fresh noise: H_j is about c_j / (sum of c) times the
+    shared Gram matrix of all users' (bias_weight, u), and e_j is the sum of the ratings' own noise.
+
+    Attributes:
+        sums: B_j, (items, k).
+        gains: H_j, (items, k, k).
+        own_noise: The covariance of e_j, (items, k, k).
+        std: Of the fresh noise.
+    """
+
+    sums: Array
+    gains: Array
+    own_noise: Array
+    std: float
+
+    @classmethod
+    def of(cls, step: Noisy, gram: Noisy, weights: Weights, bias_weight: float, clip: float) -> Seen:
+        """From the two releases of an item step."""
+        c, k = weights.sums, len(gram.values)
         values, vectors = np.linalg.eigh(gram.values)
         K = (vectors * np.maximum(values, 1e-3 * max(values[-1], 1e-12))) @ vectors.T / c.sum()
         undo = np.ones(k)
         undo[0] = 1 / bias_weight
-        H = OVERLAP * c[:, None, None] * (K * undo)
-        known = self
-        if self.noise is None:
-            joint = np.zeros((len(c), 2 * k, 2 * k))
-            joint[:, :k, :k] = self.covariance
-            joint[:, k:, k:] = NOISE**2 * weights.mean_weight * clip * c[:, None, None] * K
-            known = replace(self, covariance=joint, noise=np.zeros((len(c), k)))
-        assert known.noise is not None
-        seen = np.concatenate([H, np.broadcast_to(np.eye(k), H.shape)], axis=2)
-        reach = seen @ known.covariance
-        spread = reach @ seen.swapaxes(1, 2) + step.std**2 * np.eye(k)
-        gain = np.linalg.solve(spread, reach).swapaxes(1, 2)
-        change = (gain @ (step.values - known.noise)[:, :, None])[:, :, 0]
-        covariance = known.covariance - gain @ reach
-        covariance = (covariance + covariance.swapaxes(1, 2)) / 2
-        return Items(known.mean + change[:, :k], covariance, known.noise + change[:, k:])
+        shares = c[:, None, None] * K
+        return cls(step.values, OVERLAP * shares * undo, NOISE**2 * weights.mean_weight * clip * shares, step.std)
+
+    @property
+    def variance(self) -> Array:
+        """Of the noise of all kinds in each sum."""
+        return self.std**2 + np.diagonal(self.own_noise, axis1=1, axis2=2)
+
+    def first(self, n: int) -> Seen:
+        """Of the first n columns alone."""
+        return Seen(self.sums[:, :n], self.gains[:, :n, :n], self.own_noise[:, :n, :n], self.std)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from discreet.completion.als import directions
 from discreet.completion.als.features import item_features
-from discreet.completion.als.items import Items, Weights
+from discreet.completion.als.items import Items, Seen, Weights
 from discreet.completion.als.published import PublishedDPALS
 from discreet.completion.als.settings import (
     BIAS,
@@ -50,7 +50,8 @@ Array = NDArray[Any]
 
 FOLDS = 4
 LEAST_MU = 2.0**-20  # below it a contribution would be less than a cell of the noise's grid
-GRAM_CLIP = 20.0  # times the clip of an item step
+GRAM_CLIP = 20.0  # times the length of a contribution to an item step
+LIFT = 10.0  # the most that such a contribution is lengthened by
 
 
 class DPALS(PrivateModel):
@@ -58,7 +59,7 @@ class DPALS(PrivateModel):
 
     The model is y_ij = m + a_i + b_j + u_i . v_j. A user's a_i and u_i are found by her own ridge regression,
 
-        sum over her items of (y_ij - m - b_j - a_i - u_i . v_j)^2 + 5.5 a_i^2 + 1.3 |u_i - p_i|^2
+        sum over her items of (y_ij - m - b_j - a_i - u_i . v_j)^2 + 5.5 a_i^2 + 1.2 |u_i - p_i|^2
 
     (for ratings mapped to [-2, 2]; p_i is foretold by which items she has), which costs nothing, since only she sees
     the result. The first columns of v_j are the item's bias and popularity, so that users differ in how far they follow
@@ -66,11 +67,12 @@ class DPALS(PrivateModel):
 
     - how many users there are and their mean rating (bound of one user's contribution: sqrt 2);
     - item popularity and weights: each user's items, weighted so that they have length 1 together (bound 1);
-    - item biases: weighted, centred ratings, scaled to length .9 as a whole;
+    - item biases: weighted, centred ratings, shortened to length .55 as a whole;
     - where the budget allows, a second moment of users' weights, for directions of taste (bound 1), or of their
       residuals when the catalogue is small (bound .64);
-    - in each step, the residuals of users' regressions times their vectors (bound .3), and one Gram matrix of all
-      users' vectors (bound 6). Steps accumulate: each is a Kalman update of what is known of an item.
+    - in each step, the residuals of users' regressions times their vectors (scaled to length .3), and one Gram matrix
+      of all users' vectors (bound 6). Steps accumulate: each is a Kalman update of what is known of an item. In the
+      first, some random columns look for tastes that nothing has foretold.
 
     Bounds are L2 norms of a user's whole contribution: the sensitivity for add-remove. docs/proofs/dpals.md has the
     proof. How the budget is divided follows from epsilon, delta, the size of the catalogue and `n_users_hint` alone;
@@ -294,22 +296,22 @@ class _Training:
     door: Door
     settings: Settings
     ratings: Interactions
-    values: Array
     value_range: tuple[float, float]
     unit: float
 
     @classmethod
     def of(cls, door: Door, settings: Settings, ratings: Interactions) -> _Training:
-        """Map ratings to [-2, 2]: one such unit is a quarter of their range."""
+        """The ratings are mapped to [-2, 2]: one such unit is a quarter of their range."""
         assert ratings.value_range is not None
         low, high = ratings.value_range
-        unit = (high - low) / 4
-        # Rounding may take the mapped ends of the range beyond -2 and 2; the proof needs that nothing is.
-        values = np.clip((ratings.values.astype(np.float64) - (low + high) / 2) / unit, -2, 2)
-        return cls(door, settings, ratings, values, (low, high), unit)
+        return cls(door, settings, ratings, (low, high), (high - low) / 4)
 
-    def _parts(self, most_users: int | None = None) -> Any:
-        return parts(self.ratings, self.values, most_users=most_users)
+    def _parts(self, most_users: int | None = None) -> Iterator[Part]:
+        middle = sum(self.value_range) / 2
+        for part in parts(self.ratings, self.ratings.values, most_users=most_users):
+            # Rounding may take the mapped ends of the range beyond -2 and 2; the proof needs that nothing is.
+            mapped = np.clip((part.values.astype(np.float64) - middle) / self.unit, -2, 2)
+            yield Part(part.indptr, part.indices, mapped)
 
     def begin(self, features: Array) -> tuple[float, Weights, Items]:
         """All releases before the item steps: the mean rating, how often items occur, and what is known of them."""
@@ -328,14 +330,17 @@ class _Training:
 
     def steps(self, mean: float, weights: Weights, items: Items) -> Items:
         """All item steps."""
-        s, m = self.settings, self.ratings.n_items
+        s, m, known = self.settings, self.ratings.n_items, items.mean.shape[1]
+        bounds = (s.step_clip, GRAM_CLIP * s.step_clip)
+        items = items.with_explorers()
         with Bar("DPALS", s.n_steps, "steps") as bar:
-            for _ in range(s.n_steps):
-                local = _Local(items, weights, mean, s)
-                k = items.mean.shape[1]
-                bounds = (s.step_clip, GRAM_CLIP * s.step_clip)
-                step, gram = self.door.item_step((STEP, GRAM), self._parts(), local.step, (m, k), bounds=bounds)
-                items = items.updated(step, gram, weights, s.bias_weight, s.step_clip)
+            for at in range(s.n_steps):
+                local, shape = _Local(items, weights, mean, s), (m, items.mean.shape[1])
+                step, gram = self.door.item_step((STEP, GRAM), self._parts(), local.step, shape, bounds=bounds)
+                seen = Seen.of(step, gram, weights, s.bias_weight, s.step_clip)
+                if at == 0:
+                    items, seen = items.explored(known, seen)
+                items = items.updated(seen)
                 bar.advance(1)
         return items
 
@@ -375,7 +380,7 @@ class _Training:
         local = _Local(items, weights, mean, s)
 
         def rows(part: Part) -> Array:
-            entries = local.step(part)[0] if s.residual else own_weights(part, weights.a)
+            entries = local.weighted_residuals(part) if s.residual else own_weights(part, weights.a)
             dense = np.zeros((len(part.indptr) - 1, len(frequent)))
             at = place[part.indices]
             dense[part.owners[at >= 0], at[at >= 0]] = entries[at >= 0]
@@ -423,19 +428,29 @@ class _Local:
         fold = (np.arange(len(part.indices)) - part.indptr[part.owners]) % FOLDS
         return np.concatenate([bias_weight, u], axis=2), residuals, fold
 
+    def weighted_residuals(self, part: Part) -> Array:
+        """w_j e_j |A| for each rating."""
+        return self._weighted(part)[0]
+
+    def _weighted(self, part: Part) -> tuple[Array, Array, Array, Array]:
+        vectors, residuals, fold = self._solve(part)
+        which, weights = part.owners * FOLDS + fold, own_weights(part, self.weights.a)
+        lengths = np.sqrt((vectors**2).sum(axis=2))
+        return weights * residuals * lengths.ravel()[which], vectors, which, weights
+
     def step(self, part: Part) -> tuple[Array, Array, Array, Array]:
         """For each rating x_j; directions a of length 1; which of them is whose; and b, for the shared Gram matrix.
 
-        The b of a fold is her vector (bias_weight, u) times the root of what the fold weighs in the item step.
+        Her x is lengthened to the bound as it is shortened to it: what a user says counts as much if values hardly
+        differ, or if most of them are explained. The b of a fold is her vector (bias_weight, u) times the root of what
+        the fold weighs in the item step.
         """
-        vectors, residuals, fold = self._solve(part)
+        entries, vectors, which, weights = self._weighted(part)
         lengths = np.sqrt((vectors**2).sum(axis=2))
-        which = part.owners * FOLDS + fold
-        weights = own_weights(part, self.weights.a)
-        entries = weights * residuals * lengths.ravel()[which]
         size = np.sqrt(part.row_sums(entries**2))
-        shrink = np.minimum(1, self.settings.step_clip / np.maximum(size, 1e-12))
-        shares = np.bincount(which, weights, minlength=lengths.size).reshape(lengths.shape) * shrink[:, None]
+        scale = np.minimum(LIFT, self.settings.step_clip / np.maximum(size, 1e-12))
+        entries *= scale[part.owners]
+        shares = np.bincount(which, weights, minlength=lengths.size).reshape(lengths.shape) * scale[:, None]
         directions_ = (vectors / lengths[:, :, None]).reshape(-1, vectors.shape[2])
         rows = (vectors * np.sqrt(shares)[:, :, None]).reshape(len(vectors), -1)
         return entries, directions_, which, rows

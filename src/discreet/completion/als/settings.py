@@ -9,14 +9,16 @@ from discreet.privacy import Plan
 
 # Ratings are mapped to [-2, 2] inside, so that these numbers mean the same for every range of values. They were set on
 # MovieLens 1M, Jester and generated data; benchmarks/dpals.py measures what they give.
-NOISE = 0.9  # standard deviation of a rating about a good prediction
+NOISE = 1.0  # standard deviation of a rating about a good prediction
 USER_BIAS = 5.5  # weight of a user's offset, squared: NOISE^2 / its variance
-BIAS_SPREAD = 0.4  # standard deviation of item biases about what popularity foretells
+BIAS_SPREAD = 0.35  # standard deviation of item biases about what popularity foretells
 COLUMN_SPREAD = 0.11  # and of factors about what co-occurrences foretell
-SLOPE_BIAS, SLOPE_POPULARITY, COLUMN, FEATURE = 2.5, 25.0, 200.0, 10.0  # NOISE^2 / variance of users' coefficients
-USER_VECTOR = 1.3  # weight of a user's vector, squared, about what her items foretell
+SLOPE_BIAS, SLOPE_POPULARITY, COLUMN, FEATURE = 1.2, 25.0, 300.0, 10.0  # NOISE^2 / variance of users' coefficients
+USER_VECTOR = 1.2  # weight of a user's vector, squared, about what her items foretell
 USER_PRIOR = 0.45  # how far a user's vector is foretold by the items she has chosen, in standard deviations
 OVERLAP = 1.5  # how much more an item step sees than the shared Gram matrix says, about
+EXPLORERS, EXPLORER_SIZE, EXPLORER_SPREAD = 8, 0.05, 0.2  # random columns: how many, their size, how far they may grow
+CLEAR = 2.0  # standard deviations of the noise by which what explorers find must stand out of it
 CHANGE = 0.15  # how much an item's share of all interactions may change from one release to the next, relatively
 LEAST_EIGENVALUE = 1.05  # of the noise's largest, for a direction to be kept
 
@@ -30,7 +32,7 @@ class Settings:
         n_steps: Item steps.
         exponent: Users weigh their items by popularity^-exponent.
         bias_clip: Bound of a user's contribution to the item biases.
-        step_clip: Bound of a user's contribution to an item step.
+        step_clip: The length of a user's contribution to an item step; the unit in which its noise is counted.
         bias_weight: How strongly an item step looks at biases, against factors.
         n_directions: How many directions are looked for in the co-occurrences (or residuals).
         n_frequent: Among how many items.
@@ -40,7 +42,7 @@ class Settings:
     shares: dict[str, float | tuple[float, int]]
     n_steps: int
     exponent: float = 0.3
-    bias_clip: float = 0.9
+    bias_clip: float = 0.55
     step_clip: float = 0.3
     bias_weight: float = 0.6
     n_directions: int = 10
