@@ -117,6 +117,7 @@ def _result(model: "Model", costs: str, out: Path, files: list[Path]) -> dict[st
         "guarantee": guarantee.to_json(),
         "public_inputs": model.statement().certificate["public_inputs"],
         "plan": costs or None,
+        "items": _items(model),
         "out": str(out),
         "statement": [str(file) for file in files],
     }
@@ -126,4 +127,18 @@ def _outcome(model: "Model", out: Path, files: list[Path]) -> list[Any]:
     written = f"The statement is in {', '.join(map(str, files))}." if files else (
         "The privacy statement is inside; --statement statement.html writes it out."
     )  # fmt: skip
-    return [promise(model.guarantee_), "", f"The model is in {out}. {written}"]
+    items = _items(model)
+    doubt = []
+    if items and items["known too little"]:
+        doubt = [
+            f"Of {items['all']:,} items, {items['known too little']:,} are known too little to tell them from average."
+        ]
+    return [promise(model.guarantee_), "", *doubt, f"The model is in {out}. {written}"]
+
+
+def _items(model: "Model") -> dict[str, int] | None:
+    """How many items there are, and how many of them the model says little about; None if it does not know."""
+    if not hasattr(model, "item_knowledge"):
+        return None
+    known = model.item_knowledge("pyarrow")["known"].to_pylist()
+    return {"all": len(known), "known too little": len(known) - sum(known)}
