@@ -149,6 +149,16 @@ def test_a_item_projects_only_what_is_not_positive_definite() -> None:
     assert 5 < negative < 25
 
 
+def test_a_item_projects_before_it_adds_penalties_if_asked() -> None:
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((20, 4, 4))
+    X, shared, rhs = X + X.swapaxes(1, 2), np.diag([1.0, 2.0, -3.0, 0.5]), rng.standard_normal((20, 4))
+    found = a_item(Moments(X, rhs), np.full(20, 0.3), shared, 2, project_first=True)
+    for matrix, b, v in zip(X, rhs, found, strict=True):
+        expected = np.linalg.solve(project_psd(matrix) + np.diag([1.3, 2.3, 0.3, 0.8]), b)
+        np.testing.assert_allclose(v, expected, atol=1e-9)
+
+
 def test_what_is_clearly_indefinite_has_no_cholesky_factor() -> None:
     rng = np.random.default_rng(6)
     X = rng.standard_normal((400, 4, 4))

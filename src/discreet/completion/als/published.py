@@ -101,6 +101,9 @@ class PublishedDPALS(PrivateModel):
         n_gradients: How many gradients make a step.
         learning_rate: Of the gradient steps, relative to 1 / a bound on each item's curvature.
         gradient_clip: Bound of a user's whole gradient; by default what her k items can make.
+        project_first: Whether Gram matrices are projected on the positive semidefinite cone before penalties are added,
+            as in code that the authors published later, and not after, as in Algorithm 1. With much noise the model is
+            then better: no eigenvalue is below the penalty.
         normalise: Whether the start and each step end with V (V^T V)^(-1/2) (line 13).
         adjacency: "add-remove" or "replace".
         random_state: Seed of the start and of the samples; public.
@@ -144,6 +147,7 @@ class PublishedDPALS(PrivateModel):
         n_gradients: int = 5,
         learning_rate: float = 1.0,
         gradient_clip: float | None = None,
+        project_first: bool = False,
         normalise: bool = False,
         adjacency: Adjacency = "add-remove",
         random_state: int = 0,
@@ -177,6 +181,7 @@ class PublishedDPALS(PrivateModel):
         self.n_gradients = n_gradients
         self.learning_rate = learning_rate
         self.gradient_clip = gradient_clip
+        self.project_first = project_first
         self.normalise = normalise
         self.adjacency = adjacency
         self.random_state = random_state

@@ -44,8 +44,12 @@ def a_user(ridge: Ridge, rows: Part, user_clip: float | None) -> Array:
     return vectors if user_clip is None else clip(vectors, user_clip)
 
 
-def a_item(moments: Moments, penalty: Array, shared: Array | None, n_jobs: int | None) -> Array:
+def a_item(
+    moments: Moments, penalty: Array, shared: Array | None, n_jobs: int | None, *, project_first: bool = False
+) -> Array:
     """A_item after the noise: v_j = PSD(X_j)^+ b_j with X_j = the noisy Gram + lambda_j I + lambda_0 K, free of charge.
+
+    With `project_first`, v_j = (PSD(Gram) + lambda_j I + PSD(lambda_0 K))^-1 b_j.
 
     Cholesky is tried first, unless a glance tells that it would fail. Where it does, X_j is not positive definite, and
     its eigenvalues that are not positive are replaced by 0: the solution of least norm, which `solve_spd` returns too,
@@ -53,11 +57,13 @@ def a_item(moments: Moments, penalty: Array, shared: Array | None, n_jobs: int |
     """
     m, r = moments.rhs.shape
     size = max(1, BLOCK_BYTES // (r * r * 8))
+    added = np.zeros((r, r)) if shared is None else project_psd(shared) if project_first else shared
 
     def work(start: int) -> Array:
         block = slice(start, start + size)
         X = np.array(moments.gram[block], np.float64, order="C")
-        X += 0.0 if shared is None else shared
+        X = project_psd(X) if project_first else X
+        X += added
         np.einsum("ikk->ik", X)[:] += penalty[block, None]
         b = np.array(moments.rhs[block], np.float64, order="C")
         indefinite = clearly_indefinite(X)

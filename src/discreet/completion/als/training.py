@@ -116,4 +116,5 @@ class Training:
             ratio=model.gram_noise / model.rhs_noise,
             weighted=data.sample.weights is not None,
         )
-        return a_item(item_moments(self.door, step, data.sample, users), penalty, shared, model.n_jobs)
+        moments = item_moments(self.door, step, data.sample, users)
+        return a_item(moments, penalty, shared, model.n_jobs, project_first=model.project_first)
