@@ -98,7 +98,7 @@ def settings(mu: float, n_items: int, n_users_hint: int | None = None, n_steps: 
     if pays:
         shares[SECOND_MOMENT] = share
     steps = n_steps or (2 if residual and pays else 8)
-    # How strongly steps look at biases: the less, the better these are known already. A few items' are, by so many users.
+    # How strongly steps look at biases: the less, the better these are known already, as those of a few items are.
     bias_weight = 0.5 if residual else 1.5 - 0.9 * min(1.0, richness / 0.7)
     return Settings(
         _with_steps(shares, steps), steps, bias_weight=bias_weight, n_frequent=n_frequent, residual=residual
