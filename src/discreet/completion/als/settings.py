@@ -18,7 +18,7 @@ USER_VECTOR = 1.2  # weight of a user's vector, squared, about what her items fo
 USER_PRIOR = 0.45  # how far a user's vector is foretold by the items she has chosen, in standard deviations
 OVERLAP = 1.5  # how much more an item step sees than the shared Gram matrix says, about
 EXPLORERS, EXPLORER_SIZE, EXPLORER_SPREAD = 8, 0.05, 0.2  # random columns: how many, their size, how far they may grow
-CLEAR = 3.0  # standard deviations of the noise by which what explorers find must stand out of it
+CLEAR = 4.0  # standard deviations of the noise by which what explorers find must stand out of it
 CHANGE = 0.15  # how much an item's share of all interactions may change from one release to the next, relatively
 LEAST_EIGENVALUE = 1.05  # of the noise's largest, for a direction to be kept
 
