@@ -38,7 +38,9 @@ def _adaptive(events: Sequence[Entry], budget: Mapping[str, Any] | None, continu
     plans = {event.body.get("reservation") for event in events}
     if not continued and (len(events) < 2 or (len(plans) == 1 and None not in plans)):
         return []
-    proved = "nothing, since the ledger had no budget"
+    proved = (
+        "the budget of one ledger that paid for all of it" if continued else "nothing, since the ledger had no budget"
+    )
     if budget:
         proved = f"the ledger's budget, epsilon = {round_up(budget['epsilon'])} at delta = {round_up(budget['delta'])}"
     return [

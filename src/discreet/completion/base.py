@@ -93,17 +93,23 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         Returns:
             The model itself. If anything fails, it is what it was before.
         """
+        ratings = self._readied(ratings)
+        learned, statement = self._learn(ratings, ledger)
+        self._set(learned, ratings.catalogue, statement)
+        return self
+
+    def _readied(self, ratings: Any) -> Interactions:
+        """Check all parameters, and then read whatever was given to learn from."""
         self._check_parameters()
         n_threads(self.n_jobs)
         if not isinstance(ratings, Interactions):
             from discreet.data.readers import read
 
             ratings = read(ratings)
-        if not ratings.n_items:
+        table: Interactions = ratings
+        if not table.n_items:
             raise DataError("ratings: the catalogue has no items")
-        learned, statement = self._learn(ratings, ledger)
-        self._set(learned, ratings.catalogue, statement)
-        return self
+        return table
 
     def _set(self, learned: dict[str, Any], catalogue: Catalogue, statement: Statement) -> None:
         """Take on what was learned, all at once."""

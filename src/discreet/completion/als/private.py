@@ -219,10 +219,7 @@ class DPALS(PrivateModel):
             anything fails, the model is what it was before.
         """
         after, more = self.statement(), self._more(epsilon, n_steps)
-        if not isinstance(ratings, Interactions):
-            from discreet.data.readers import read
-
-            ratings = read(ratings)
+        ratings = more._readied(ratings)
         require_sound(ratings)
         self._check_data(ratings)
         if ratings.value_range != tuple(self.value_range_):
@@ -275,6 +272,13 @@ class DPALS(PrivateModel):
         for name, values in columns.items():
             table = table.append_column(name, pa.array(values))
         return to_library(table, library)
+
+    def _check_learned(self) -> None:
+        super()._check_learned()
+        m, k = self.item_factors_.shape
+        shapes = self.item_variance_.shape, self.item_prior_.shape, self.item_weights_.shape
+        if shapes != ((m, k + 1), (m, k), (m, 2)) or (self.item_variance_ < 0).any() or (self.item_weights_ <= 0).any():
+            raise DataError("item_variance_, item_prior_, item_weights_: their shapes or signs do not fit the factors")
 
     def _doubt(self) -> tuple[float, Array] | None:
         return (self.caution, self.item_variance_) if self.caution else None
