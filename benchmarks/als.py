@@ -79,7 +79,7 @@ def main() -> None:
     """Print a table of seconds and ratios."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--ranks", type=int, nargs="+", default=[32, 128])
-    parser.add_argument("--sweeps", type=int, default=1)
+    parser.add_argument("--sweeps", type=int, default=3, help="between the two fits; fewer are quicker, and noisier")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--without-cmfrec", action="store_true", help="its exact sweep at rank 128 takes a minute")
     parser.add_argument("--solvers", nargs="+", default=["exact", "cg"])

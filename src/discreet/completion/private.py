@@ -15,6 +15,7 @@ from scipy.sparse import coo_array
 
 from discreet.completion.base import Model
 from discreet.data.interactions import Interactions
+from discreet.data.progress import Bar
 from discreet.errors import DataError, PrivacyError
 from discreet.linalg.addresses import address_dependent
 from discreet.linalg.threads import over_blocks
@@ -97,6 +98,17 @@ class Door:
     reservation: Reservation
     adjacency: Adjacency
     n_jobs: int | None
+    bar: Bar | None = None
+
+    def release(self, sums: GridArray, sensitivity: float, noise: Gaussian, label: str) -> Noisy:
+        """Make sums public, with the noise that the plan pays for. The bar shows what of the budget is spent."""
+        released = self.reservation.release(sums, sensitivity, noise, label)
+        if self.bar is not None:
+            plan = self.reservation.plan
+            whole = plan.cost.gaussian
+            share = plan[label].cost.gaussian / whole if whole else 1 / sum(line.count for line in plan.lines)
+            self.bar.advance(100 * share, label)
+        return Noisy(released, noise.std)
 
     def _noise(self, label: str, bound: float, aligned: bool, symmetric: bool = False) -> tuple[float, Gaussian]:
         apart = 1.0
@@ -131,7 +143,7 @@ class Door:
             return np.bincount(part.indices, cells, minlength=size).astype(np.int64)
 
         sums = self._add_up(work, blocks, (size,))
-        return Noisy(self.reservation.release(GridArray(sums, grid), sensitivity, noise, label), noise.std)
+        return self.release(GridArray(sums, grid), sensitivity, noise, label)
 
     def rows(
         self,
@@ -152,7 +164,7 @@ class Door:
             return total
 
         sums = self._add_up(work, blocks, (size,))
-        return Noisy(self.reservation.release(GridArray(sums, grid), sensitivity, noise, label), noise.std)
+        return self.release(GridArray(sums, grid), sensitivity, noise, label)
 
     def outer(
         self,
@@ -175,7 +187,7 @@ class Door:
             return outer_cells(part, contribution(part), shape[0], bound, grids)
 
         sums = GridArray(self._add_up(work, blocks, shape), grids[0] * grids[1])
-        return Noisy(self.reservation.release(sums, sensitivity, noise, label), noise.std)
+        return self.release(sums, sensitivity, noise, label)
 
     def item_step(
         self,
@@ -207,10 +219,9 @@ class Door:
             return np.vstack([step, gram])
 
         sums = self._add_up(work, blocks, (items + k, k))
-        release = self.reservation.release
-        gram = release(GridArray(sums[items:].copy(), gram_grid * gram_grid), gram_sensitivity, gram_noise, labels[1])
-        step = release(GridArray(sums[:items].copy(), grids[0] * grids[1]), sensitivity, noise, labels[0])
-        return Noisy(step, noise.std), Noisy(gram, gram_noise.std)
+        gram_sums = GridArray(sums[items:].copy(), gram_grid * gram_grid)
+        gram = self.release(gram_sums, gram_sensitivity, gram_noise, labels[1])
+        return self.release(GridArray(sums[:items].copy(), grids[0] * grids[1]), sensitivity, noise, labels[0]), gram
 
     def second_moment(
         self,
@@ -250,7 +261,7 @@ class Door:
             sums[stripe, : stripe.start] = sums[: stripe.start, stripe].T
         if hollow:
             np.fill_diagonal(sums, 0)
-        return Noisy(self.reservation.release(GridArray(sums, grid * grid), sensitivity, noise, label), noise.std)
+        return self.release(GridArray(sums, grid * grid), sensitivity, noise, label)
 
 
 def root_below(bound: float) -> float:
@@ -387,8 +398,8 @@ class PrivateModel(Model):
     ) -> tuple[dict[str, Any], Statement]:
         """Learn as planned, paid for by a ledger. The guarantee is that of all, with what was released before."""
         ledger.expect(unit="user", adjacency=self.adjacency)
-        with ledger.reserve(plan) as reservation:
-            learned = learn(Door(reservation, self.adjacency, self.n_jobs), ratings)
+        with ledger.reserve(plan) as reservation, Bar(type(self).__name__, 100, "% of the budget") as bar:
+            learned = learn(Door(reservation, self.adjacency, self.n_jobs, bar), ratings)
         events = [event for event in ledger.events if event.body.get("reservation") == reservation.id]
         insecure = any(event.body["secure"] is not True for event in events)
         guarantee = replace(ledger.guarantee(plan.cost, insecure=insecure), delta=self.delta)

@@ -28,13 +28,14 @@ class Bar:
     ) -> None:
         self.close()
 
-    def advance(self, amount: float) -> None:
-        """Note that some more is done."""
+    def advance(self, amount: float, doing: str = "") -> None:
+        """Note that some more is done, and what that was."""
         self._done += amount
         if self._wanted and self._progress is None and time.monotonic() - self._start > PATIENCE:
             self._show()
         if self._progress is not None:
-            self._progress.update(self._task, completed=self._done, total=self.total)
+            description = f"{self._what}: {doing}" if doing else self._what
+            self._progress.update(self._task, completed=self._done, total=self.total, description=description)
 
     def close(self) -> None:
         """Take the bar away."""

@@ -105,7 +105,7 @@ def item_moments(door: Door, step: ItemStep, sample: Sample, users: Array) -> Mo
     grid = step.grid(noise.std)
     sums = exact_moments(step, grid, sample, users, door.n_jobs)
     statistic = GridArray(sums, grid * grid * step.weight_grid)
-    released = door.reservation.release(statistic, sensitivity, noise, step.label)
+    released = door.release(statistic, sensitivity, noise, step.label).values
     r = released.shape[1] - 1
     unit = step.entry_clip / (step.ratio / math.sqrt(2) * step.user_clip)
     return Moments(released[:, :r, :r], released[:, :r, r] * unit)

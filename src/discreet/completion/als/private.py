@@ -35,7 +35,6 @@ from discreet.completion.ridge import Penalty, Ridge
 from discreet.data.catalogue import Catalogue
 from discreet.data.frames import to_library
 from discreet.data.interactions import Interactions
-from discreet.data.progress import Bar
 from discreet.errors import DataError, PrivacyError
 from discreet.numbers import positive, probability, whole
 from discreet.privacy import Plan
@@ -337,15 +336,13 @@ class _Training:
         s, m, known = self.settings, self.ratings.n_items, items.mean.shape[1]
         bounds = (s.step_clip, GRAM_CLIP * s.step_clip)
         items = items.with_explorers()
-        with Bar("DPALS", s.n_steps, "steps") as bar:
-            for at in range(s.n_steps):
-                local, shape = _Local(items, weights, mean, s), (m, items.mean.shape[1])
-                step, gram = self.door.item_step((STEP, GRAM), self._parts(), local.step, shape, bounds=bounds)
-                seen = Seen.of(step, gram, weights, s.bias_weight, s.step_clip)
-                if at == 0:
-                    items, seen = items.explored(known, seen)
-                items = items.updated(seen)
-                bar.advance(1)
+        for at in range(s.n_steps):
+            local, shape = _Local(items, weights, mean, s), (m, items.mean.shape[1])
+            step, gram = self.door.item_step((STEP, GRAM), self._parts(), local.step, shape, bounds=bounds)
+            seen = Seen.of(step, gram, weights, s.bias_weight, s.step_clip)
+            if at == 0:
+                items, seen = items.explored(known, seen)
+            items = items.updated(seen)
         return items
 
     def _users(self) -> tuple[float, float]:

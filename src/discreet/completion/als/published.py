@@ -17,7 +17,6 @@ from discreet.completion.als.training import Training
 from discreet.completion.private import Door, PrivateModel
 from discreet.completion.ridge import Penalty, Ridge
 from discreet.data.interactions import Interactions
-from discreet.data.progress import Bar
 from discreet.errors import DataError, PrivacyError
 from discreet.numbers import positive, probability, round_up, whole
 from discreet.privacy import Ledger, Plan
@@ -291,10 +290,8 @@ class PublishedDPALS(PrivateModel):
         )
 
     def _learn_privately(self, door: Door, ratings: Interactions) -> dict[str, Any]:
-        with Bar("DPALS", self.n_steps + 1, "steps") as bar:
-            data = self._preprocessing().run(door, ratings)
-            bar.advance(1)
-            factors = Training(self, door, data).run(bar)
+        data = self._preprocessing().run(door, ratings)
+        factors = Training(self, door, data).run()
         m = ratings.n_items
         frequent = np.zeros(m, np.int64)
         frequent[data.frequent] = 1

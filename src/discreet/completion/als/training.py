@@ -21,7 +21,6 @@ from discreet.completion.als.published_steps import (
     user_ridge,
 )
 from discreet.completion.private import Door
-from discreet.data.progress import Bar
 from discreet.linalg.threads import over_blocks
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ class Training:
     door: Door
     data: Prepared
 
-    def run(self, bar: Bar) -> Array:
+    def run(self) -> Array:
         """The vectors of the frequent items."""
         model, data = self.model, self.data
         factors = normalised(self._start()) if model.normalise else self._start()
@@ -50,7 +49,6 @@ class Training:
                 factors = np.nan_to_num(factors, nan=0.0, posinf=0.0, neginf=0.0)
             if model.normalise:
                 factors = normalised(factors)
-            bar.advance(1)
         assert len(factors) == len(data.frequent)
         return factors
 
