@@ -14,10 +14,13 @@ def test_demo_trains_recommends_and_writes_a_report(tmp_path: Path) -> None:
     assert private < own
     assert len(data["recommendations"]) == 5
     assert "<svg" in report.read_text()
+    assert "What the model knows too little about" in report.read_text()
 
 
 def test_demo_speaks_to_people(tmp_path: Path) -> None:
-    text = run("demo", "--users", "300", "--report", str(tmp_path / "report.html"))
+    report = tmp_path / "report.html"
+    text = run("demo", "--users", "300", "--report", str(report))
+    assert "&plusmn;" in report.read_text()  # 300 people do not say enough about 500 items
     assert "test error" in text
     assert "joint differential privacy" in text.replace("\n", " ")
     assert "rank" in text

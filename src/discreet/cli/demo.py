@@ -15,11 +15,13 @@ import typer
 from discreet.cli.common import Json, show
 
 if TYPE_CHECKING:
+    from discreet.completion.als import DPALS
     from discreet.completion.base import Model
     from discreet.data import Interactions
     from discreet.recommend import Recommendations
 
 ITEMS, RATINGS_EACH = 500, 60
+LISTED = 10  # items of which little is known
 
 
 def _errors(models: dict[str, Model], train: Interactions, test: Interactions) -> dict[str, float]:
@@ -45,8 +47,28 @@ def _bars(errors: dict[str, float]) -> str:
     return f'<svg viewBox="0 0 660 {26 * len(errors) + 4}" {style}>{rows}</svg>'
 
 
-def _body(errors: dict[str, float], history: dict[Any, float], found: Recommendations) -> str:
-    """The report's own part: errors, and recommendations for somebody."""
+def _little_known(model: DPALS) -> str:
+    """Which items the model knows too little about: public, since it is computed from releases."""
+    import pyarrow.compute as pc
+
+    knowledge = model.item_knowledge("pyarrow")
+    doubtful = knowledge.filter(pc.invert(knowledge["known"])).to_pylist()
+    if not doubtful:
+        return "<p>The model knows enough about every item.</p>"
+    rows = "".join(
+        f"<tr><td>item {row['item']}<td>{row['popularity']:.0f}"
+        f"<td>{row['average']:.2f} &plusmn; {row['uncertainty']:.2f}</tr>"
+        for row in doubtful[:LISTED]
+    )
+    return (
+        f"<p>Of {len(doubtful):,} of {len(knowledge):,} items the model can say little more than that they are "
+        f"average; these it knows least.</p>"
+        f"<table><tr><th>item<th>popularity, noisy<th>average rating</tr>{rows}</table>"
+    )
+
+
+def _body(errors: dict[str, float], history: dict[Any, float], found: Recommendations, little_known: str) -> str:
+    """The report's own part: errors, recommendations for somebody, and items that the model knows little about."""
     rows = "".join(f"<tr><td>{html.escape(name)}<td>{value:.4f}</tr>" for name, value in errors.items())
     liked = ", ".join(f"item {item}: {rating:g}" for item, rating in history.items())
     best = "".join(f"<tr><td>{rank}<td>item {item}<td>{score:.2f}</tr>" for rank, (item, score) in enumerate(found, 1))
@@ -56,6 +78,7 @@ def _body(errors: dict[str, float], history: dict[Any, float], found: Recommenda
         f"</table>"
         f"{_bars(errors)}<h2>Recommendations for someone who rated {html.escape(liked)}</h2>"
         f"<table><tr><th>rank<th>item<th>expected rating</tr>{best}</table>"
+        f"<h2>What the model knows too little about</h2>{little_known}"
     )
 
 
@@ -94,7 +117,9 @@ def demo(
     for name, error in errors.items():
         table.add_row(name, f"{error:.4f}")
     statement = private.statement()
-    report.write_text(render.page(statement.certificate, body=_body(errors, history, found)), encoding="utf-8")
+    report.write_text(
+        render.page(statement.certificate, body=_body(errors, history, found, _little_known(private))), encoding="utf-8"
+    )
     people = f"{data.n_users:,} made-up people, {data.n_items:,} items, {len(data):,} ratings"
     liked = ", ".join(f"item {item}: {rating:g}" for item, rating in history.items())
     result: dict[str, Any] = {
