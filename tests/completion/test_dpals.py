@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import discreet
-from discreet.completion.als.private import DPALS, FOLDS, _Local
+from discreet.completion.als.private import DPALS
 from discreet.completion.als.settings import GRAM, SECOND_MOMENT, settings
+from discreet.completion.als.training import FOLDS, Local
 from discreet.completion.base import Model
 from discreet.completion.private import Part, parts
 from discreet.data import Interactions
@@ -90,20 +91,20 @@ def test_replacing_a_person_moves_each_statistic_by_its_bound_and_no_more(monkey
 
 
 @pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch) -> list[_Local]:
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[Local]:
     """The local sides of the fits made during a test, in order."""
-    made: list[_Local] = []
+    made: list[Local] = []
 
     @dataclass(frozen=True)
-    class Spy(_Local):
+    class Spy(Local):
         def __post_init__(self) -> None:
             made.append(self)
 
-    monkeypatch.setattr("discreet.completion.als.private._Local", Spy)
+    monkeypatch.setattr("discreet.completion.als.training.Local", Spy)
     return made
 
 
-def test_replacing_a_person_moves_the_shared_gram_by_its_bound(monkeypatch: Any, seen: list[_Local]) -> None:
+def test_replacing_a_person_moves_the_shared_gram_by_its_bound(monkeypatch: Any, seen: list[Local]) -> None:
     """Someone who rates all items alike, replaced by someone who follows the public biases: orthogonal vectors."""
 
     def make() -> DPALS:
@@ -121,7 +122,7 @@ def test_replacing_a_person_moves_the_shared_gram_by_its_bound(monkeypatch: Any,
     assert max(found) >= 0.95, found
 
 
-def test_a_contribution_is_ones_own(seen: list[_Local]) -> None:
+def test_a_contribution_is_ones_own(seen: list[Local]) -> None:
     """To the last bit, whoever is computed beside her: else others' contributions would move with her."""
     data = discreet.datasets.movielens_like(300, 120, 12_000, random_state=0)
     DPALS(epsilon=5.0, delta=DELTA, n_users_hint=10_000).fit(data, ledger=seeded(5.0))

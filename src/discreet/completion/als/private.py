@@ -3,34 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from discreet.completion.als import directions
 from discreet.completion.als.features import item_features
-from discreet.completion.als.items import Items, Seen, Weights
+from discreet.completion.als.items import Items, Weights
 from discreet.completion.als.published import PublishedDPALS
-from discreet.completion.als.settings import (
-    BIAS,
-    BIAS_SPREAD,
-    COLUMN_SPREAD,
-    GRAM,
-    POPULARITY,
-    SECOND_MOMENT,
-    STEP,
-    USER_BIAS,
-    USER_VECTOR,
-    USERS,
-    WEIGHTS,
-    Settings,
-    settings,
-)
-from discreet.completion.private import DENSE_CELLS, Door, Part, PrivateModel, equal_weights, parts, require_sound
+from discreet.completion.als.settings import BIAS_SPREAD, GRAM, USER_BIAS, USER_VECTOR, Settings, settings
+from discreet.completion.als.training import Training
+from discreet.completion.private import Door, PrivateModel, require_sound
 from discreet.completion.ridge import Penalty, Ridge
 from discreet.data.catalogue import Catalogue
 from discreet.data.frames import to_library
@@ -47,10 +32,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-FOLDS = 4
 LEAST_MU = 2.0**-20  # below it a contribution would be less than a cell of the noise's grid
-GRAM_CLIP = 20.0  # times the length of a contribution to an item step
-LIFT = 10.0  # the most that such a contribution is lengthened by
 
 
 class DPALS(PrivateModel):
@@ -162,11 +144,11 @@ class DPALS(PrivateModel):
         return hint | ({"features": ", ".join(self.features)} if self.features else {})
 
     def _learn_privately(self, door: Door, ratings: Interactions) -> dict[str, Any]:
-        training = _Training.of(door, self._settings(ratings.n_items), ratings)
+        training = Training.of(door, self._settings(ratings.n_items), ratings)
         mean, weights, items = training.begin(item_features(ratings.catalogue, self.features or ()))
         return self._learned(training, mean, weights, items)
 
-    def _learned(self, training: _Training, mean: float, weights: Weights, items: Items) -> dict[str, Any]:
+    def _learned(self, training: Training, mean: float, weights: Weights, items: Items) -> dict[str, Any]:
         """The model after all item steps, in the unit of the ratings."""
         items = training.steps(mean, weights, items)
         (low, high), unit = training.value_range, training.unit
@@ -227,7 +209,7 @@ class DPALS(PrivateModel):
         plan = self.plan_more(ratings.n_items, epsilon=epsilon, n_steps=n_steps)
 
         def learn(door: Door, ratings: Interactions) -> dict[str, Any]:
-            training = _Training.of(door, more._settings(ratings.n_items).continued(), ratings)
+            training = Training.of(door, more._settings(ratings.n_items).continued(), ratings)
             return self._learned(training, *training.go_on(self._known(ratings.catalogue)))
 
         paying = more._own_ledger() if ledger is None else ledger
@@ -290,168 +272,3 @@ class DPALS(PrivateModel):
             offset_penalty=USER_BIAS,
             prior=self.item_prior_,
         )
-
-
-@dataclass
-class _Training:
-    """One fit. Methods with a `part` are the private side: one user's own data and what is public."""
-
-    door: Door
-    settings: Settings
-    ratings: Interactions
-    value_range: tuple[float, float]
-    unit: float
-
-    @classmethod
-    def of(cls, door: Door, settings: Settings, ratings: Interactions) -> _Training:
-        """The ratings are mapped to [-2, 2]: one such unit is a quarter of their range."""
-        assert ratings.value_range is not None
-        low, high = ratings.value_range
-        return cls(door, settings, ratings, (low, high), (high - low) / 4)
-
-    def _parts(self, most_users: int | None = None) -> Iterator[Part]:
-        middle = sum(self.value_range) / 2
-        for part in parts(self.ratings, self.ratings.values, most_users=most_users):
-            # Rounding may take the mapped ends of the range beyond -2 and 2; the proof needs that nothing is.
-            mapped = np.clip((part.values.astype(np.float64) - middle) / self.unit, -2, 2)
-            yield Part(part.indptr, part.indices, mapped)
-
-    def begin(self, features: Array) -> tuple[float, Weights, Items]:
-        """All releases before the item steps: the mean rating, how often items occur, and what is known of them."""
-        mean, weights = self._start()
-        items = Items.from_bias(self._bias(mean, weights), weights).with_slopes(weights)
-        items = items.with_features(features, weights)
-        if self.settings.looks_for_directions:
-            items = self._with_directions(items, weights, mean)
-        return mean, weights, items
-
-    def go_on(self, known: tuple[float, Weights, Items]) -> tuple[float, Weights, Items]:
-        """The same for a model that exists: how often items occur now."""
-        mean, before, items = known
-        n_users, _ = self._users()
-        return mean, before.again(self._weights(before.a), n_users), items
-
-    def steps(self, mean: float, weights: Weights, items: Items) -> Items:
-        """All item steps."""
-        s, m, known = self.settings, self.ratings.n_items, items.mean.shape[1]
-        bounds = (s.step_clip, GRAM_CLIP * s.step_clip)
-        items = items.with_explorers()
-        for at in range(s.n_steps):
-            local, shape = _Local(items, weights, mean, s), (m, items.mean.shape[1])
-            step, gram = self.door.item_step((STEP, GRAM), self._parts(), local.step, shape, bounds=bounds)
-            seen = Seen.of(step, gram, weights, s.bias_weight, s.step_clip)
-            if at == 0:
-                items, seen = items.explored(known, seen)
-            items = items.updated(seen)
-        return items
-
-    def _users(self) -> tuple[float, float]:
-        """Roughly how many users there are, and their mean rating."""
-        users = self.door.rows(USERS, self._parts(), _own_mean, 2, bound=math.sqrt(2), aligned=True)
-        n_users = max(float(users.values[0]), 10.0)
-        return n_users, float(np.clip(2 * users.values[1] / n_users, -2, 2))
-
-    def _weights(self, a: Array) -> Any:
-        def entries(part: Part) -> Array:
-            return own_weights(part, a)
-
-        return self.door.vector(WEIGHTS, self._parts(), entries, self.ratings.n_items, bound=1.0, aligned=True)
-
-    def _start(self) -> tuple[float, Weights]:
-        """The mean rating, and how often items occur."""
-        n_users, mean = self._users()
-        m, s = self.ratings.n_items, self.settings
-        popularity = self.door.vector(POPULARITY, self._parts(), equal_weights, m, bound=1.0, aligned=True)
-        a = np.maximum(popularity.values, 0.7 + popularity.std) ** -s.exponent
-        return mean, Weights.of(a, popularity, self._weights(a), n_users)
-
-    def _bias(self, mean: float, weights: Weights) -> Any:
-        def entries(part: Part) -> Array:
-            own = (part.row_sums(part.values) + USER_BIAS * mean) / (part.counts + USER_BIAS)
-            return own_weights(part, weights.a) * (part.values - own[part.owners])
-
-        clip = self.settings.bias_clip
-        return self.door.vector(BIAS, self._parts(), entries, self.ratings.n_items, bound=clip, aligned=False)
-
-    def _with_directions(self, items: Items, weights: Weights, mean: float) -> Items:
-        s = self.settings
-        frequent = np.sort(np.argsort(-weights.sums, kind="stable")[: s.n_frequent])
-        place = np.full(self.ratings.n_items, -1)
-        place[frequent] = np.arange(len(frequent))
-        local = _Local(items, weights, mean, s)
-
-        def rows(part: Part) -> Array:
-            entries = local.weighted_residuals(part) if s.residual else own_weights(part, weights.a)
-            dense = np.zeros((len(part.indptr) - 1, len(frequent)))
-            at = place[part.indices]
-            dense[part.owners[at >= 0], at[at >= 0]] = entries[at >= 0]
-            return dense
-
-        bound = 0.64 if s.residual else 1.0
-        blocks = self._parts(max(1, DENSE_CELLS // len(frequent)))  # dense rows of so many users at a time
-        release = self.door.second_moment(SECOND_MOMENT, blocks, rows, len(frequent), bound=bound, hollow=True)
-        look, spread = (directions.of_residuals, 0.05) if s.residual else (directions.of_co_occurrences, COLUMN_SPREAD)
-        return items.with_columns(look(release, frequent, weights, s.n_directions), spread**2)
-
-
-def _own_mean(part: Part) -> Array:
-    """One, and half the user's mean rating, which is between -1 and 1."""
-    means = part.row_sums(part.values) / np.maximum(part.counts, 1)
-    return np.column_stack([np.ones(len(means)), means / 2])
-
-
-def own_weights(part: Part, a: Array) -> Array:
-    """A user's weights of her items, a_j scaled to length 1."""
-    chosen = a[part.indices]
-    lengths = np.sqrt(part.row_sums(chosen**2))
-    return chosen / lengths[part.owners]
-
-
-@dataclass(frozen=True)
-class _Local:
-    """The local side of an item step: a user folds herself in, and says what the public model leaves unexplained.
-
-    Her ratings are divided into `FOLDS` by their place in her row. What is said about a rating uses the vector that was
-    fitted to the other folds: else the rating's own noise would be in both, and their product would not average out.
-    """
-
-    items: Items
-    weights: Weights
-    mean: float
-    settings: Settings
-
-    def _solve(self, part: Part) -> tuple[Array, Array, Array]:
-        """Vectors (bias_weight, u) of (users, folds), residuals of all ratings, and the fold of each."""
-        base, prior = self.items.bias + self.mean, self.items.priors(self.weights)
-        ridge = Ridge(self.items.factors, base, Penalty(USER_VECTOR), offset_penalty=USER_BIAS, prior=prior)
-        u, residuals = ridge.solve_left_out(part.indptr, part.indices, part.values, FOLDS)
-        bias_weight = np.full((*u.shape[:2], 1), self.settings.bias_weight)
-        fold = (np.arange(len(part.indices)) - part.indptr[part.owners]) % FOLDS
-        return np.concatenate([bias_weight, u], axis=2), residuals, fold
-
-    def weighted_residuals(self, part: Part) -> Array:
-        """w_j e_j |A| for each rating."""
-        return self._weighted(part)[0]
-
-    def _weighted(self, part: Part) -> tuple[Array, Array, Array, Array]:
-        vectors, residuals, fold = self._solve(part)
-        which, weights = part.owners * FOLDS + fold, own_weights(part, self.weights.a)
-        lengths = np.sqrt((vectors**2).sum(axis=2))
-        return weights * residuals * lengths.ravel()[which], vectors, which, weights
-
-    def step(self, part: Part) -> tuple[Array, Array, Array, Array]:
-        """For each rating x_j; directions a of length 1; which of them is whose; and b, for the shared Gram matrix.
-
-        Her x is lengthened to the bound as it is shortened to it: what a user says counts as much if values hardly
-        differ, or if most of them are explained. The b of a fold is her vector (bias_weight, u) times the root of what
-        the fold weighs in the item step.
-        """
-        entries, vectors, which, weights = self._weighted(part)
-        lengths = np.sqrt((vectors**2).sum(axis=2))
-        size = np.sqrt(part.row_sums(entries**2))
-        scale = np.minimum(LIFT, self.settings.step_clip / np.maximum(size, 1e-12))
-        entries *= scale[part.owners]
-        shares = np.bincount(which, weights, minlength=lengths.size).reshape(lengths.shape) * scale[:, None]
-        directions_ = (vectors / lengths[:, :, None]).reshape(-1, vectors.shape[2])
-        rows = (vectors * np.sqrt(shares)[:, :, None]).reshape(len(vectors), -1)
-        return entries, directions_, which, rows

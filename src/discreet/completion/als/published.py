@@ -13,7 +13,7 @@ from discreet.completion.als.frequent import FrequentRidge
 from discreet.completion.als.moments import check_size
 from discreet.completion.als.preprocessing import Preprocessing, Sampling, n_frequent
 from discreet.completion.als.published_steps import user_ridge
-from discreet.completion.als.training import Training
+from discreet.completion.als.published_training import Training
 from discreet.completion.private import Door, PrivateModel
 from discreet.completion.ridge import Penalty, Ridge
 from discreet.data.interactions import Interactions

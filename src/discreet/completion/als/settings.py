@@ -20,6 +20,7 @@ OVERLAP = 1.5  # how much more an item step sees than the shared Gram matrix say
 EXPLORERS, EXPLORER_SIZE, EXPLORER_SPREAD = 8, 0.05, 0.2  # random columns: how many, their size, how far they may grow
 CLEAR = 4.0  # standard deviations of the noise by which what explorers find must stand out of it
 CHANGE = 0.15  # how much an item's share of all interactions may change from one release to the next, relatively
+RESIDUAL = 1500  # items of the largest catalogue of which the residuals' second moment is looked at
 LEAST_EIGENVALUE = 1.05  # of the noise's largest, for a direction to be kept
 
 
@@ -90,11 +91,12 @@ def settings(mu: float, n_items: int, n_users_hint: int | None = None, n_steps: 
     shares: dict[str, float | tuple[float, int]] = {USERS: 0.006, POPULARITY: 0.06, WEIGHTS: weights, BIAS: bias}
     n_frequent = min(n_items, 1500)
     share = 0.25
-    # The second moment pays if its directions stand out of the noise, whose largest eigenvalue is `edge`. Those of
-    # co-occurrences are some hundredths of the number of users.
+    # The second moment pays if its directions stand out of the noise, whose largest eigenvalue is `edge`: those of
+    # co-occurrences are some hundredths of the number of users, and those of residuals a little more. The latter are
+    # what is looked for, but there are enough ratings to find them only where items have many.
+    residual = n_items <= RESIDUAL and n_users >= 5 * n_items
     edge = math.sqrt(2 * n_frequent) / (mu * math.sqrt(share))
-    residual = n_items <= 400
-    pays = edge < (0.018 if not residual else 0.05) * n_users
+    pays = edge < (0.07 if residual else 0.018) * n_users
     if pays:
         shares[SECOND_MOMENT] = share
     steps = n_steps or (2 if residual and pays else 8)

@@ -1,118 +1,201 @@
-"""Algorithm 1 of DPALS as published: users and items by turns, on prepared data."""
+"""How DPALS learns: users' contributions, in order, on their way through the door, and what is made of the releases."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.completion.als.calibration import GRAM, STEP
-from discreet.completion.als.moments import ItemStep, item_moments
-from discreet.completion.als.preprocessing import Prepared
-from discreet.completion.als.published_steps import (
-    a_item,
-    a_item_by_gradients,
-    a_user,
-    noisy_svd_start,
-    normalised,
-    random_start,
-    user_ridge,
+from discreet.completion.als import directions
+from discreet.completion.als.items import Items, Seen, Weights
+from discreet.completion.als.settings import (
+    BIAS,
+    COLUMN_SPREAD,
+    GRAM,
+    POPULARITY,
+    SECOND_MOMENT,
+    STEP,
+    USER_BIAS,
+    USER_VECTOR,
+    USERS,
+    WEIGHTS,
+    Settings,
 )
-from discreet.completion.private import Door
-from discreet.linalg.threads import over_blocks
-
-if TYPE_CHECKING:
-    from discreet.completion.als.published import PublishedDPALS
+from discreet.completion.private import DENSE_CELLS, Door, Part, equal_weights, parts
+from discreet.completion.ridge import Penalty, Ridge
+from discreet.data.interactions import Interactions
 
 Array = NDArray[Any]
 
+FOLDS = 4
+GRAM_CLIP = 20.0  # times the length of a contribution to an item step
+LIFT = 10.0  # the most that such a contribution is lengthened by
+
+
+@dataclass
+class Training:
+    """One fit. Methods with a `part` are the private side: one user's own data and what is public."""
+
+    door: Door
+    settings: Settings
+    ratings: Interactions
+    value_range: tuple[float, float]
+    unit: float
+
+    @classmethod
+    def of(cls, door: Door, settings: Settings, ratings: Interactions) -> Training:
+        """The ratings are mapped to [-2, 2]: one such unit is a quarter of their range."""
+        assert ratings.value_range is not None
+        low, high = ratings.value_range
+        return cls(door, settings, ratings, (low, high), (high - low) / 4)
+
+    def _parts(self, most_users: int | None = None) -> Iterator[Part]:
+        middle = sum(self.value_range) / 2
+        for part in parts(self.ratings, self.ratings.values, most_users=most_users):
+            # Rounding may take the mapped ends of the range beyond -2 and 2; the proof needs that nothing is.
+            mapped = np.clip((part.values.astype(np.float64) - middle) / self.unit, -2, 2)
+            yield Part(part.indptr, part.indices, mapped)
+
+    def begin(self, features: Array) -> tuple[float, Weights, Items]:
+        """All releases before the item steps: the mean rating, how often items occur, and what is known of them."""
+        mean, weights = self._start()
+        items = Items.from_bias(self._bias(mean, weights), weights).with_slopes(weights)
+        items = items.with_features(features, weights)
+        if self.settings.looks_for_directions:
+            items = self._with_directions(items, weights, mean)
+        return mean, weights, items
+
+    def go_on(self, known: tuple[float, Weights, Items]) -> tuple[float, Weights, Items]:
+        """The same for a model that exists: how often items occur now."""
+        mean, before, items = known
+        n_users, _ = self._users()
+        return mean, before.again(self._weights(before.a), n_users), items
+
+    def steps(self, mean: float, weights: Weights, items: Items) -> Items:
+        """All item steps."""
+        s, m, known = self.settings, self.ratings.n_items, items.mean.shape[1]
+        bounds = (s.step_clip, GRAM_CLIP * s.step_clip)
+        items = items.with_explorers()
+        for at in range(s.n_steps):
+            local, shape = Local(items, weights, mean, s), (m, items.mean.shape[1])
+            step, gram = self.door.item_step((STEP, GRAM), self._parts(), local.step, shape, bounds=bounds)
+            seen = Seen.of(step, gram, weights, s.bias_weight, s.step_clip)
+            if at == 0:
+                items, seen = items.explored(known, seen)
+            items = items.updated(seen)
+        return items
+
+    def _users(self) -> tuple[float, float]:
+        """Roughly how many users there are, and their mean rating."""
+        users = self.door.rows(USERS, self._parts(), _own_mean, 2, bound=math.sqrt(2), aligned=True)
+        n_users = max(float(users.values[0]), 10.0)
+        return n_users, float(np.clip(2 * users.values[1] / n_users, -2, 2))
+
+    def _weights(self, a: Array) -> Any:
+        def entries(part: Part) -> Array:
+            return own_weights(part, a)
+
+        return self.door.vector(WEIGHTS, self._parts(), entries, self.ratings.n_items, bound=1.0, aligned=True)
+
+    def _start(self) -> tuple[float, Weights]:
+        """The mean rating, and how often items occur."""
+        n_users, mean = self._users()
+        m, s = self.ratings.n_items, self.settings
+        popularity = self.door.vector(POPULARITY, self._parts(), equal_weights, m, bound=1.0, aligned=True)
+        a = np.maximum(popularity.values, 0.7 + popularity.std) ** -s.exponent
+        return mean, Weights.of(a, popularity, self._weights(a), n_users)
+
+    def _bias(self, mean: float, weights: Weights) -> Any:
+        def entries(part: Part) -> Array:
+            own = (part.row_sums(part.values) + USER_BIAS * mean) / (part.counts + USER_BIAS)
+            return own_weights(part, weights.a) * (part.values - own[part.owners])
+
+        clip = self.settings.bias_clip
+        return self.door.vector(BIAS, self._parts(), entries, self.ratings.n_items, bound=clip, aligned=False)
+
+    def _with_directions(self, items: Items, weights: Weights, mean: float) -> Items:
+        s = self.settings
+        frequent = np.sort(np.argsort(-weights.sums, kind="stable")[: s.n_frequent])
+        place = np.full(self.ratings.n_items, -1)
+        place[frequent] = np.arange(len(frequent))
+        local = Local(items, weights, mean, s)
+
+        def rows(part: Part) -> Array:
+            entries = local.weighted_residuals(part) if s.residual else own_weights(part, weights.a)
+            dense = np.zeros((len(part.indptr) - 1, len(frequent)))
+            at = place[part.indices]
+            dense[part.owners[at >= 0], at[at >= 0]] = entries[at >= 0]
+            return dense
+
+        bound = 0.64 if s.residual else 1.0
+        blocks = self._parts(max(1, DENSE_CELLS // len(frequent)))  # dense rows of so many users at a time
+        release = self.door.second_moment(SECOND_MOMENT, blocks, rows, len(frequent), bound=bound, hollow=True)
+        look, spread = (directions.of_residuals, 0.05) if s.residual else (directions.of_co_occurrences, COLUMN_SPREAD)
+        return items.with_columns(look(release, frequent, weights, s.n_directions), spread**2)
+
+
+def _own_mean(part: Part) -> Array:
+    """One, and half the user's mean rating, which is between -1 and 1."""
+    means = part.row_sums(part.values) / np.maximum(part.counts, 1)
+    return np.column_stack([np.ones(len(means)), means / 2])
+
+
+def own_weights(part: Part, a: Array) -> Array:
+    """A user's weights of her items, a_j scaled to length 1."""
+    chosen = a[part.indices]
+    lengths = np.sqrt(part.row_sums(chosen**2))
+    return chosen / lengths[part.owners]
+
 
 @dataclass(frozen=True)
-class Training:
-    """Algorithm 1, on prepared data."""
+class Local:
+    """The local side of an item step: a user folds herself in, and says what the public model leaves unexplained.
 
-    model: PublishedDPALS
-    door: Door
-    data: Prepared
+    Her ratings are divided into `FOLDS` by their place in her row. What is said about a rating uses the vector that was
+    fitted to the other folds: else the rating's own noise would be in both, and their product would not average out.
+    """
 
-    def run(self) -> Array:
-        """The vectors of the frequent items."""
-        model, data = self.model, self.data
-        factors = normalised(self._start()) if model.normalise else self._start()
-        for _ in range(model.n_steps):
-            users = self._users(factors)
-            shared = self._shared(users)
-            factors = self._items(factors, users, shared)
-            if not np.isfinite(factors).all():  # of public numbers: gradient steps may run away
-                factors = np.nan_to_num(factors, nan=0.0, posinf=0.0, neginf=0.0)
-            if model.normalise:
-                factors = normalised(factors)
-        assert len(factors) == len(data.frequent)
-        return factors
+    items: Items
+    weights: Weights
+    mean: float
+    settings: Settings
 
-    def _start(self) -> Array:
-        model, shape = self.model, (len(self.data.frequent), self.model.rank)
-        if model.start == "random":
-            return random_start(*shape, model.start_scale, model.random_state)
-        start = noisy_svd_start(self.door, self.data.sample, shape, k=model.max_items, entry_clip=self.data.bound)
-        longest = float(np.linalg.norm(start, axis=1).max())
-        return start * (model.start_scale / longest)
+    def _solve(self, part: Part) -> tuple[Array, Array, Array]:
+        """Vectors (bias_weight, u) of (users, folds), residuals of all ratings, and the fold of each."""
+        base, prior = self.items.bias + self.mean, self.items.priors(self.weights)
+        ridge = Ridge(self.items.factors, base, Penalty(USER_VECTOR), offset_penalty=USER_BIAS, prior=prior)
+        u, residuals = ridge.solve_left_out(part.indptr, part.indices, part.values, FOLDS)
+        bias_weight = np.full((*u.shape[:2], 1), self.settings.bias_weight)
+        fold = (np.arange(len(part.indices)) - part.indptr[part.owners]) % FOLDS
+        return np.concatenate([bias_weight, u], axis=2), residuals, fold
 
-    def _users(self, factors: Array) -> Array:
-        """A_user for everybody, some users at a time."""
-        model = self.model
-        ridge = user_ridge(factors, model._user_penalty(), model.global_penalty)
-        blocks = over_blocks(lambda rows: a_user(ridge, rows, model.user_clip), self.data.own.blocks(), model.n_jobs)
-        return np.concatenate(list(blocks))
+    def weighted_residuals(self, part: Part) -> Array:
+        """w_j e_j |A| for each rating."""
+        return self._weighted(part)[0]
 
-    def _shared(self, users: Array) -> Array | None:
-        """The noisy lambda_0 K."""
-        model = self.model
-        if not model.global_penalty:
-            return None
-        noisy = self.door.second_moment(
-            GRAM,
-            self.data.sample.blocks(),
-            lambda part: users[part.first : part.first + len(part.counts)],
-            model.rank,
-            bound=model.user_clip**2,
-        )
-        return model.global_penalty * noisy.values
+    def _weighted(self, part: Part) -> tuple[Array, Array, Array, Array]:
+        vectors, residuals, fold = self._solve(part)
+        which, weights = part.owners * FOLDS + fold, own_weights(part, self.weights.a)
+        lengths = np.sqrt((vectors**2).sum(axis=2))
+        return weights * residuals * lengths.ravel()[which], vectors, which, weights
 
-    def _penalty(self) -> Array:
-        """The lambda c_j^mu / Z' of each item, Z' being the mean of the numerators: public, since the counts are."""
-        weights = np.maximum(self.data.counts, 1.0) ** self.model.item_exponent
-        penalty: Array = self.model.regularization * weights / weights.mean()
-        return penalty
+    def step(self, part: Part) -> tuple[Array, Array, Array, Array]:
+        """For each rating x_j; directions a of length 1; which of them is whose; and b, for the shared Gram matrix.
 
-    def _items(self, factors: Array, users: Array, shared: Array | None) -> Array:
-        model, data, penalty = self.model, self.data, self._penalty()
-        if model.item_step == "gradient":
-            top = 0.0 if shared is None else max(float(np.linalg.eigvalsh(shared)[-1]), 0.0)
-            curvature = penalty + top + np.maximum(data.counts, 1.0) * model.user_clip**2
-            whole_clip = model.max_items**0.5 * model.user_clip * data.bound
-            return a_item_by_gradients(
-                self.door,
-                factors,
-                data.sample,
-                users,
-                penalty=penalty,
-                shared=shared,
-                rates=model.learning_rate / curvature,
-                n_gradients=model.n_gradients,
-                user_clip=model.user_clip,
-                gradient_clip=model.gradient_clip or whole_clip,
-            )
-        step = ItemStep(
-            STEP,
-            k=model.max_items,
-            n_items=len(data.frequent),
-            user_clip=model.user_clip,
-            entry_clip=data.bound,
-            ratio=model.gram_noise / model.rhs_noise,
-            weighted=data.sample.weights is not None,
-        )
-        moments = item_moments(self.door, step, data.sample, users)
-        return a_item(moments, penalty, shared, model.n_jobs, project_first=model.project_first)
+        Her x is lengthened to the bound as it is shortened to it: what a user says counts as much if values hardly
+        differ, or if most of them are explained. The b of a fold is her vector (bias_weight, u) times the root of what
+        the fold weighs in the item step.
+        """
+        entries, vectors, which, weights = self._weighted(part)
+        lengths = np.sqrt((vectors**2).sum(axis=2))
+        size = np.sqrt(part.row_sums(entries**2))
+        scale = np.minimum(LIFT, self.settings.step_clip / np.maximum(size, 1e-12))
+        entries *= scale[part.owners]
+        shares = np.bincount(which, weights, minlength=lengths.size).reshape(lengths.shape) * scale[:, None]
+        directions_ = (vectors / lengths[:, :, None]).reshape(-1, vectors.shape[2])
+        rows = (vectors * np.sqrt(shares)[:, :, None]).reshape(len(vectors), -1)
+        return entries, directions_, which, rows

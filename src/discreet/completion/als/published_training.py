@@ -1,0 +1,118 @@
+"""Algorithm 1 of DPALS as published: users and items by turns, on prepared data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.completion.als.calibration import GRAM, STEP
+from discreet.completion.als.moments import ItemStep, item_moments
+from discreet.completion.als.preprocessing import Prepared
+from discreet.completion.als.published_steps import (
+    a_item,
+    a_item_by_gradients,
+    a_user,
+    noisy_svd_start,
+    normalised,
+    random_start,
+    user_ridge,
+)
+from discreet.completion.private import Door
+from discreet.linalg.threads import over_blocks
+
+if TYPE_CHECKING:
+    from discreet.completion.als.published import PublishedDPALS
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Training:
+    """Algorithm 1, on prepared data."""
+
+    model: PublishedDPALS
+    door: Door
+    data: Prepared
+
+    def run(self) -> Array:
+        """The vectors of the frequent items."""
+        model, data = self.model, self.data
+        factors = normalised(self._start()) if model.normalise else self._start()
+        for _ in range(model.n_steps):
+            users = self._users(factors)
+            shared = self._shared(users)
+            factors = self._items(factors, users, shared)
+            if not np.isfinite(factors).all():  # of public numbers: gradient steps may run away
+                factors = np.nan_to_num(factors, nan=0.0, posinf=0.0, neginf=0.0)
+            if model.normalise:
+                factors = normalised(factors)
+        assert len(factors) == len(data.frequent)
+        return factors
+
+    def _start(self) -> Array:
+        model, shape = self.model, (len(self.data.frequent), self.model.rank)
+        if model.start == "random":
+            return random_start(*shape, model.start_scale, model.random_state)
+        start = noisy_svd_start(self.door, self.data.sample, shape, k=model.max_items, entry_clip=self.data.bound)
+        longest = float(np.linalg.norm(start, axis=1).max())
+        return start * (model.start_scale / longest)
+
+    def _users(self, factors: Array) -> Array:
+        """A_user for everybody, some users at a time."""
+        model = self.model
+        ridge = user_ridge(factors, model._user_penalty(), model.global_penalty)
+        blocks = over_blocks(lambda rows: a_user(ridge, rows, model.user_clip), self.data.own.blocks(), model.n_jobs)
+        return np.concatenate(list(blocks))
+
+    def _shared(self, users: Array) -> Array | None:
+        """The noisy lambda_0 K."""
+        model = self.model
+        if not model.global_penalty:
+            return None
+        noisy = self.door.second_moment(
+            GRAM,
+            self.data.sample.blocks(),
+            lambda part: users[part.first : part.first + len(part.counts)],
+            model.rank,
+            bound=model.user_clip**2,
+        )
+        return model.global_penalty * noisy.values
+
+    def _penalty(self) -> Array:
+        """The lambda c_j^mu / Z' of each item, Z' being the mean of the numerators: public, since the counts are."""
+        weights = np.maximum(self.data.counts, 1.0) ** self.model.item_exponent
+        penalty: Array = self.model.regularization * weights / weights.mean()
+        return penalty
+
+    def _items(self, factors: Array, users: Array, shared: Array | None) -> Array:
+        model, data, penalty = self.model, self.data, self._penalty()
+        if model.item_step == "gradient":
+            top = 0.0 if shared is None else max(float(np.linalg.eigvalsh(shared)[-1]), 0.0)
+            curvature = penalty + top + np.maximum(data.counts, 1.0) * model.user_clip**2
+            whole_clip = model.max_items**0.5 * model.user_clip * data.bound
+            return a_item_by_gradients(
+                self.door,
+                factors,
+                data.sample,
+                users,
+                penalty=penalty,
+                shared=shared,
+                rates=model.learning_rate / curvature,
+                n_gradients=model.n_gradients,
+                user_clip=model.user_clip,
+                gradient_clip=model.gradient_clip or whole_clip,
+            )
+        step = ItemStep(
+            STEP,
+            k=model.max_items,
+            n_items=len(data.frequent),
+            user_clip=model.user_clip,
+            entry_clip=data.bound,
+            ratio=model.gram_noise / model.rhs_noise,
+            weighted=data.sample.weights is not None,
+        )
+        moments = item_moments(self.door, step, data.sample, users)
+        return a_item(moments, penalty, shared, model.n_jobs, project_first=model.project_first)
