@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from discreet.completion.baselines import MeanRating, Popularity
     from discreet.completion.recommender import Recommender
     from discreet.completion.saving import load
-    from discreet.completion.spectral import DPSVD
+    from discreet.completion.spectral import DPSVD, DPCleansedSVD, PublishedCleansedSVD
     from discreet.data import Catalogue, Interactions, observed_items_are_public, read
     from discreet.evaluate import module as evaluate
     from discreet.privacy import Gaussian, Guarantee, Laplace, Ledger, Plan, RandomizedResponse, account
@@ -27,6 +27,7 @@ _HOME = {
     "ALS": "discreet.completion.als",
     "Catalogue": "discreet.data",
     "DPALS": "discreet.completion.als",
+    "DPCleansedSVD": "discreet.completion.spectral",
     "DPSVD": "discreet.completion.spectral",
     "Gaussian": "discreet.privacy",
     "Guarantee": "discreet.privacy",
@@ -36,6 +37,7 @@ _HOME = {
     "MeanRating": "discreet.completion.baselines",
     "Plan": "discreet.privacy",
     "Popularity": "discreet.completion.baselines",
+    "PublishedCleansedSVD": "discreet.completion.spectral",
     "PublishedDPALS": "discreet.completion.als",
     "RandomizedResponse": "discreet.privacy",
     "Recommender": "discreet.completion.recommender",
@@ -53,6 +55,7 @@ __all__ = [
     "DPALS",
     "DPSVD",
     "Catalogue",
+    "DPCleansedSVD",
     "Gaussian",
     "Guarantee",
     "Interactions",
@@ -61,6 +64,7 @@ __all__ = [
     "MeanRating",
     "Plan",
     "Popularity",
+    "PublishedCleansedSVD",
     "PublishedDPALS",
     "RandomizedResponse",
     "Recommender",

@@ -4,8 +4,10 @@
 MODELS = {
     "ALS": "discreet.completion.als:ALS",
     "DPALS": "discreet.completion.als:DPALS",
+    "DPCleansedSVD": "discreet.completion.spectral:DPCleansedSVD",
     "DPSVD": "discreet.completion.spectral:DPSVD",
     "MeanRating": "discreet.completion.baselines:MeanRating",
     "Popularity": "discreet.completion.baselines:Popularity",
+    "PublishedCleansedSVD": "discreet.completion.spectral:PublishedCleansedSVD",
     "PublishedDPALS": "discreet.completion.als:PublishedDPALS",
 }

@@ -59,7 +59,7 @@ class Projection(Ridge):
             table = csr_array((shares, indices, indptr), shape=(len(indptr) - 1, len(self.loadings)))
             vectors[rows] = table @ self.loadings  # row by row, entry by entry: no row's sum depends on another's
 
-        for _ in over_blocks(work, _blocks(histories.indptr), n_jobs):
+        for _ in over_blocks(work, blocks(histories.indptr), n_jobs):
             pass
         return np.zeros(histories.n_users, kind), vectors
 
@@ -70,7 +70,7 @@ class Projection(Ridge):
         return added
 
 
-def _blocks(indptr: Array) -> Iterator[slice]:
+def blocks(indptr: Array) -> Iterator[slice]:
     """Users, some at a time."""
     first, n = 0, len(indptr) - 1
     while first < n:

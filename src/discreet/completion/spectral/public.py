@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh
 
 from discreet.completion.private import Noisy
+from discreet.completion.spectral.directions import noise_edge, standing_out
 
 Array = NDArray[Any]
 
@@ -24,11 +24,6 @@ MOST_DIRECTIONS = 512
 RIDGE = 3.0  # times the mean variance of the history along one item
 SHORT_HISTORY = 25.0  # items; the diagonal of shorter histories' second moment says nothing
 COMMON_TASTE = 0.05  # how much everybody likes what is popular, beside what her history says
-
-
-def noise_edge(std: float, n_items: Any) -> Any:
-    """The largest eigenvalue of a symmetric noise matrix of standard deviation `std` (off the diagonal: / sqrt 2)."""
-    return std * np.sqrt(2.0 * n_items)
 
 
 @dataclass(frozen=True)
@@ -91,12 +86,11 @@ class Spectrum:
 
     @classmethod
     def of(cls, release: Noisy, chosen: Chosen) -> Spectrum:
-        """Eigenpairs that stand out of the noise, shrunk by what noise of this size does to them.
+        """Eigenpairs that stand out of the noise, shrunk by what noise of this size does to them (`standing_out`).
 
-        Noise of edge E turns an eigenvalue t into l = t + E^2 / 4t, and its vector by an angle with squared cosine
-        1 - E^2 / 4t^2. Since r has length 1 for nearly every user, the trace of the second moment tells how many
-        users there are. Its diagonal counts every item together with itself. That is the smaller a part of the whole
-        the longer histories are, and tells nothing of what is liked together: for short ones it is left out.
+        Since r has length 1 for nearly every user, the trace of the second moment tells how many users there are. Its
+        diagonal counts every item together with itself. That is the smaller a part of the whole the longer histories
+        are, and tells nothing of what is liked together: for short ones it is left out.
         """
         n = len(chosen.items)
         n_users = max(float(np.trace(release.values)), 1.0)
@@ -106,13 +100,9 @@ class Spectrum:
         p = chosen.common[chosen.items]
         image = matrix @ p
         matrix += (p @ image) * np.outer(p, p) - np.outer(p, image) - np.outer(image, p)
-        values, vectors = eigh(matrix, subset_by_index=[max(n - MOST_DIRECTIONS, 0), n - 1], overwrite_a=True)
         edge = float(noise_edge(release.std, n))
-        # The largest eigenvalue of noise alone is above this once in a hundred times (by the law of Tracy and Widom).
-        kept = np.flatnonzero(values > edge * (1 + n ** (-2 / 3)))[::-1]
-        true = (values[kept] + np.sqrt(values[kept] ** 2 - edge**2)) / 2
-        cosine2 = 1 - (edge / (2 * true)) ** 2
-        return cls(vectors[:, kept], true * cosine2**2 / n_users, RIDGE / n, n_users, typical_length)
+        true, cosine2, vectors = standing_out(matrix, edge, MOST_DIRECTIONS)
+        return cls(vectors, true * cosine2**2 / n_users, RIDGE / n, n_users, typical_length)
 
     @property
     def shrinkage(self) -> Array:
