@@ -1,0 +1,144 @@
+"""Private Frank-Wolfe as it was published (Jain, Thakkar, Thakurta 2018), with its true guarantee."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from discreet.completion.frank_wolfe.common import fill_of
+from discreet.completion.frank_wolfe.local import Step
+from discreet.completion.frank_wolfe.losses import LossName
+from discreet.completion.frank_wolfe.steps import COVARIANCE, ENERGY, PRODUCT, Eigensolver
+from discreet.completion.frank_wolfe.training import PrivateFrankWolfe
+from discreet.completion.spectral.calibration import UP, PublishedModel, frank_wolfe_std, true_plan
+from discreet.completion.spectral.eigen import Direction, check_budget
+from discreet.errors import PrivacyError
+from discreet.numbers import positive, probability, whole
+from discreet.privacy import Cost, Plan, Planned
+from discreet.privacy.guarantee import Adjacency
+
+
+def oja_std(bound: float, steps: int, epsilon: float, delta: float) -> float:
+    """The noise of Algorithm 2 as printed: sigma = L^2 sqrt(256 Gamma log(2 / delta)) / epsilon; `bound` is L^2."""
+    return bound * math.sqrt(256 * steps * math.log(2 / delta)) / epsilon
+
+
+@dataclass(frozen=True)
+class PublishedSchedule:
+    """Steps of Algorithm 1: eta = 1 / T, lambda' = lambda + sqrt(sigma log(n / beta)) n^(1/4)."""
+
+    n_steps: int
+    radius: float
+    slack: float
+
+    def step(self, direction: Direction) -> tuple[Step, float]:
+        """The step for a direction, and k."""
+        largest = math.sqrt(max(direction.value, 0.0)) + self.slack
+        vector = direction.vector.astype(np.float32).astype(np.float64)
+        return Step(vector, 1 / self.n_steps, self.radius / (self.n_steps * largest)), self.radius
+
+
+class PublishedDPFrankWolfe(PrivateFrankWolfe, PublishedModel):
+    """Private Frank-Wolfe as published: Algorithm 1, and Algorithm 2 with eigensolver="oja". User-level joint DP.
+
+    Y_i = Pi((1 - 1/T) Y_i - k/T (A_i . v) / lambda' v) for t = 2, ..., T: the first round of the T only finds v, so
+    there are T - 1 releases. Residuals are as long as 2 L, which is what one user's contribution is clipped to: she
+    moves A^T A by up to 4 L^2 (add-remove), or sqrt(2) times that (replace).
+
+    The noise is what the paper prints, sigma = L^2 sqrt(64 T log(1 / delta)) / epsilon (made symmetric, which is
+    post-processing); with Oja's method, L^2 sqrt(256 Gamma log(2 / delta)) / epsilon for one call, though T - 1 are
+    made. The guarantee is the true one: better than `epsilon` where the printed noise is more than it takes, worse
+    (with a warning) where it is less. The start of Oja's method is normalised, without which there would be none.
+
+    Args:
+        epsilon: What the paper would call epsilon.
+        delta: And delta.
+        radius: k; the paper assumes it to be known.
+        row_norm: L, by scaling; likewise.
+        n_steps: T, at least 2.
+        failure_probability: beta, in lambda'.
+        eigensolver: "dense" or "oja".
+        oja_steps: Gamma.
+        loss: "squared" or "logistic".
+        centre: Whether rows are taken about users' own means; not in the paper.
+        adjacency: "add-remove" or "replace".
+        n_jobs: Threads, in scikit-learn's meaning.
+    """
+
+    radius: float
+    _error = "the printed noise does not pay for residuals as long as 2 L, nor for more than one call of Oja's method"
+
+    def __init__(
+        self,
+        *,
+        epsilon: float,
+        delta: float,
+        radius: float,
+        row_norm: float,
+        n_steps: int = 10,
+        failure_probability: float = 0.01,
+        eigensolver: Eigensolver = "dense",
+        oja_steps: int = 10,
+        loss: LossName = "squared",
+        centre: bool = False,
+        adjacency: Adjacency = "add-remove",
+        n_jobs: int | None = -1,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.radius = radius
+        self.row_norm = row_norm
+        self.n_steps = n_steps
+        self.failure_probability = failure_probability
+        self.eigensolver = eigensolver
+        self.oja_steps = oja_steps
+        self.loss = loss
+        self.centre = centre
+        self.adjacency = adjacency
+        self.n_jobs = n_jobs
+
+    def _check_parameters(self) -> None:
+        self._check_private()
+        whole("n_steps", self.n_steps, 2)
+        positive("radius", self.radius)
+        positive("row_norm", self.row_norm)
+        probability("failure_probability", self.failure_probability)
+        self._check_choices((), {"eigensolver": ("dense", "oja"), "adjacency": ("add-remove", "replace")})
+        if self.epsilon > 2 * math.log(1 / self.delta):
+            raise PrivacyError(f"epsilon: the paper's noise is for at most 2 log(1 / delta), not {self.epsilon:g}")
+
+    def _std(self) -> float:
+        """Sigma."""
+        bound = float(self.row_norm) ** 2
+        if self.eigensolver == "oja":
+            return oja_std(bound, self.oja_steps, self.epsilon, self.delta)
+        return frank_wolfe_std(bound, self.n_steps, self.epsilon, self.delta)
+
+    def plan(self, n_items: int) -> Plan:
+        """What a fit would release, and what each release truly costs; needs only the size of the catalogue."""
+        self._check_parameters()
+        bound, count, std = (2 * float(self.row_norm)) ** 2, self._n_releases(), self._std()
+        if self._solver(whole("n_items", n_items, 1)) == "dense":
+            return check_budget(true_plan({COVARIANCE: (bound, True, std, count)}, self.adjacency), n_items)
+        cost = Cost.of_gaussian(bound * UP, std)  # the same for both adjacencies
+        lines = Planned(PRODUCT, cost, count * self.oja_steps), Planned(ENERGY, cost, count)
+        return check_budget(Plan(lines), n_items)
+
+    def _n_releases(self) -> int:
+        return self.n_steps - 1
+
+    def _constants(self, value_range: tuple[float, float], n_items: int) -> tuple[float, float, float, float | None]:
+        row_norm = float(self.row_norm)
+        return row_norm, 2 * row_norm, fill_of(None, n_items), None
+
+    def _schedule(self, n_items: int, radius: float | None) -> PublishedSchedule:
+        slack = math.sqrt(self._std() * math.log(n_items / self.failure_probability)) * n_items**0.25
+        return PublishedSchedule(self.n_steps, float(self.radius), slack)
+
+    def _oja_rate(self, n_items: int) -> float | None:
+        return 1 / (self.oja_steps * math.sqrt(n_items))
+
+    def _public_inputs(self) -> dict[str, str]:
+        return {"bounds": f"radius = {self.radius:g}, row_norm = {self.row_norm:g}, given"}

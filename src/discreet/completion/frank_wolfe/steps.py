@@ -1,0 +1,77 @@
+"""The global component of Frank-Wolfe: what is released of users' residuals, and the public step that follows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.completion.frank_wolfe.local import Step, Users
+from discreet.completion.private import DENSE_CELLS, Door, Noisy
+from discreet.completion.spectral.eigen import Direction, Products, leading, oja
+
+Array = NDArray[Any]
+StepRule = Literal["measured", "constant"]
+Eigensolver = Literal["dense", "oja"]
+
+COVARIANCE = "residual covariance"
+PRODUCT, ENERGY = "residual covariance times a vector", "residuals along a direction"
+
+MOST_DENSE = 4000  # items whose covariance is released whole, unless it is asked for
+RADIUS = {"measured": 8.0, "constant": 2.5}  # times the first singular value of the whole matrix, as far as it is known
+
+
+def covariance(door: Door, users: Users, clip: float) -> Noisy:
+    """Release the sum over users of A_i^T A_i, |A_i| at most `clip`: sensitivity clip^2, or sqrt(2) times that."""
+    n = users.ratings.n_items
+    blocks = users.blocks(max(DENSE_CELLS // n, 1))
+    return door.second_moment(COVARIANCE, blocks, users.residual_rows, n, bound=clip * clip)
+
+
+def global_component(
+    door: Door, users: Users, eigensolver: Eigensolver, oja_steps: int, oja_rate: float | None
+) -> tuple[Direction, Array | None]:
+    """The leading direction of the residuals, from one release or `oja_steps` + 1; and the covariance's diagonal."""
+    clip = users.local.clip
+    if eigensolver == "dense":
+        release = covariance(door, users, clip)
+        return leading(release), np.diag(release.values)
+    products = Products(door, users.blocks, users.residuals, users.ratings.n_items, clip * clip)
+    return oja(products, (PRODUCT, ENERGY), oja_steps, rate=oja_rate), None
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How far steps go: a function of releases and public constants.
+
+    Attributes:
+        rule: "constant": eta = 1 / T, as in the paper, with lambda'^2 = lambda^2 + a bound on what the noise hides of
+            it. "measured": as far as the released eigenvalue says that the gradient carries.
+        n_steps: T.
+        fill: About what share of the items a user has rated.
+        radius: k, the largest nuclear norm; None: to be derived from the first direction that stands out.
+    """
+
+    rule: StepRule
+    n_steps: int
+    fill: float
+    radius: float | None
+
+    def step(self, direction: Direction) -> tuple[Step, float | None]:
+        """The step for a direction, and k.
+
+        Along v the loss falls as far as -A v v^T / fill if everybody has rated that share of the items: as far as
+        eta k = lambda / fill. A v that noise has turned carries less, by its squared cosine.
+        """
+        constant = self.rule == "constant"
+        square = max(direction.value, 0.0) + direction.slack if constant else direction.signal
+        largest = math.sqrt(square)
+        vector = direction.vector.astype(np.float32).astype(np.float64)
+        if not largest:
+            return Step(vector, 0.0, 0.0), self.radius
+        radius = self.radius or RADIUS[self.rule] * largest / self.fill
+        size = 1 / self.n_steps if constant else min(1.0, direction.trust * largest / (self.fill * radius))
+        return Step(vector, size, size * radius / largest), radius

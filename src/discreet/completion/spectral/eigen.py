@@ -1,0 +1,204 @@
+"""Leading eigenvectors of a sum of x x^T over users, privately: from the noisy matrix, or from products with vectors.
+
+A user's x is sparse: `entries` gives it on her own items, and it is shortened to the bound at the door. The matrix is
+n x n and released once; products A^T A v are vectors, released once for each step of Oja's method (Jain, Thakkar,
+Thakurta 2018, Algorithm 2), so that nothing larger than O(n + |Omega|) is ever held. Proofs: docs/proofs/oja.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh
+
+from discreet.completion.private import Door, Noisy, Part, fine_grid
+from discreet.completion.spectral.directions import noise_edge
+from discreet.errors import PrivacyError
+from discreet.linalg.threads import single_threaded_blas
+from discreet.privacy import Gaussian, GridArray, Plan, truncate
+
+Array = NDArray[Any]
+
+BELOW_ONE = 1 - 2.0**-40  # a vector of this float length is no longer than 1, whatever rounded
+LEAST_MU = 2.0**-14  # of one release
+MOST_NUMBERS = 1 << 24  # in one release of products
+ROUNDING = 2.0**-30  # relative; far more than float64 errs by in a user's product
+
+
+@dataclass(frozen=True)
+class Direction:
+    """What a noisy release says of the leading eigenvector.
+
+    Attributes:
+        vector: Of length 1.
+        value: The eigenvalue as it was found; it may be negative.
+        signal: The eigenvalue without what the noise added to it; 0 if it does not stand out of the noise.
+        trust: About the squared cosine of the angle to the true eigenvector.
+        slack: How much more the true |A v|^2 may be than `value`.
+    """
+
+    vector: Array
+    value: float
+    signal: float
+    trust: float
+    slack: float
+
+
+def leading(release: Noisy) -> Direction:
+    """The leading eigenpair of a noisy matrix.
+
+    Noise of edge E turns an eigenvalue t into l = t + E^2 / 4t, and its vector by an angle with squared cosine
+    1 - E^2 / 4t^2.
+    """
+    n = len(release.values)
+    with single_threaded_blas():
+        values, vectors = eigh(release.values, subset_by_index=[n - 1, n - 1])
+    value, edge = float(values[0]), float(noise_edge(release.std, n))
+    if value <= edge:
+        return Direction(vectors[:, 0], value, 0.0, 0.0, edge)
+    signal = (value + math.sqrt(value**2 - edge**2)) / 2
+    return Direction(vectors[:, 0], value, signal, 1 - (edge / (2 * signal)) ** 2, edge)
+
+
+@dataclass(frozen=True)
+class Products:
+    """Releases of A^T A V and |A v|^2 for public V, A having one row x, |x|^2 at most `bound`, for each user.
+
+    For a vector v of length 1, x (x . v) lies in the ball of diameter `bound` that has 0 and bound * v as its ends, so
+    any two people's products, or one's and nobody's, differ by at most `bound`. For several orthonormal vectors at once
+    the bound for replace is sqrt(2) times that. |x . v|^2 is between 0 and `bound`.
+
+    Attributes:
+        door: Where to.
+        blocks: Gives some users at a time, as often as it is called.
+        entries: x of each user, on her own items.
+        size: n, how many items there are.
+        bound: Of |x|^2.
+    """
+
+    door: Door
+    blocks: Callable[[], Iterable[Part]]
+    entries: Callable[[Any], Array]
+    size: int
+    bound: float
+
+    def release(self, label: str, vectors: Array) -> Noisy:
+        """A^T A V with noise, (n, r); V has r orthonormal columns."""
+        columns = BELOW_ONE * vectors
+        r = columns.shape[1]
+        noise, sensitivity = self._calibrated(label, r)
+        grid = fine_grid(noise.std, self.bound)
+
+        def work(part: Any) -> Array:
+            x = self._bounded(part)
+            found = np.empty((len(x), r))
+            for at in range(r):  # sums of one user's numbers, in their order
+                found[:, at] = part.row_sums(x * columns[part.indices, at])[part.owners] * x
+            cells = truncate(found.ravel(), bound=self.bound, grid=grid, indptr=part.indptr * r).reshape(-1, r)
+            # Sums of at most 2^53 in float64 are exact: a part has at most 2^16 users, of at most 2^30 cells each.
+            sums = [np.bincount(part.indices, cells[:, at], minlength=self.size) for at in range(r)]
+            return np.stack(sums, axis=1).astype(np.int64)
+
+        total = self.door._add_up(work, self.blocks(), (self.size, r))
+        return self.door.release(GridArray(total, grid), sensitivity, noise, label)
+
+    def energy(self, label: str, vector: Array) -> Noisy:
+        """|A v|^2 with noise."""
+        noise = self.door.reservation.plan.noise(label, sensitivity=self.bound)
+        grid = fine_grid(noise.std, self.bound)
+        along = BELOW_ONE * vector
+
+        def work(part: Any) -> Array:
+            x = self._bounded(part)
+            squares = part.row_sums(x * along[part.indices]) ** 2
+            cells = truncate(squares[:, None], bound=self.bound, grid=grid)
+            found: Array = cells.sum(axis=0, dtype=np.int64)
+            return found
+
+        total = self.door._add_up(work, self.blocks(), (1,))
+        return self.door.release(GridArray(total, grid), self.bound, noise, label)
+
+    def _calibrated(self, label: str, r: int) -> tuple[Gaussian, float]:
+        """The noise that the plan pays for, and the sensitivity, which for replace grows with the cells of the grid."""
+        plan = self.door.reservation.plan
+        if self.door.adjacency == "add-remove":  # a contribution's own length, which is checked in integers
+            return plan.noise(label, sensitivity=self.bound), self.bound
+        apart = self.bound * (1.0 if r == 1 else math.sqrt(2)) * (1 + 2 * ROUNDING)
+        # A cell is at most 2^-28 of the bound or of the noise, which `check_budget` keeps below twice this one;
+        # truncating two people's numbers parts them by a cell each.
+        std = plan.noise(label, sensitivity=apart).std
+        sensitivity = apart + 2.0**-27 * max(std, self.bound) * math.sqrt(self.size * r)
+        return plan.noise(label, sensitivity=sensitivity), sensitivity
+
+    def _bounded(self, part: Any) -> Array:
+        """Each user's x, no longer than the root of the bound."""
+        x = self.entries(part)
+        length = math.sqrt(self.bound)
+        found: Array = x * (length / np.maximum(np.sqrt(part.row_sums(x**2)), length))[part.owners]
+        return found
+
+
+def check_budget(plan: Plan, size: int) -> Plan:
+    """The plan itself; raises if it is too little for any number of people, or for the grids of `Products`."""
+    if min(line.cost.mu or 0.0 for line in plan.lines) < LEAST_MU or size > MOST_NUMBERS:
+        raise PrivacyError(
+            "epsilon: with so little of it, or so many steps or items, the noise would drown any number of people; "
+            "give more, or ask for fewer steps"
+        )
+    return plan
+
+
+def start(size: int, columns: int, known: Array | None = None) -> Array:
+    """Public random orthonormal columns, orthogonal to those that are known."""
+    rng = np.random.default_rng(0)  # public: it hides nothing
+    return orthonormal(rng.standard_normal((size, columns)), known)
+
+
+def orthonormal(vectors: Array, known: Array | None = None) -> Array:
+    """An orthonormal basis, orthogonal to what is known, that rotates the vectors as little as QR does."""
+    with single_threaded_blas():
+        for _ in range(2):  # twice is enough
+            if known is not None and known.shape[1]:
+                vectors = vectors - known @ (known.T @ vectors)
+            vectors = np.linalg.qr(vectors)[0]
+    return vectors
+
+
+def oja(
+    products: Products, labels: tuple[str, str], n_steps: int, *, known: Array | None = None, rate: float | None = None
+) -> Direction:
+    """The leading eigenpair by Oja's method, from `n_steps` products and one energy; `known` directions are left out.
+
+    w_t = w_(t-1) + (A^T A v_(t-1) + noise), v_t = w_t / |w_t|: Oja's update with the step 1 / |w_(t-1)|, so that the
+    products, once v has settled, count alike and their noise averages out; the first ones, of a v that sees little of
+    the eigenvector, are short and count little. With a `rate`, the step is rate / noise's standard deviation instead.
+    """
+    size = products.size
+    vector, total = start(size, 1, known), np.zeros((size, 1))
+    for _ in range(n_steps):
+        product = products.release(labels[0], vector)
+        total = total + product.values if rate is None else vector + rate / product.std * product.values
+        vector = orthonormal(total, known)
+        vector *= np.sign((vector * total).sum()) or 1.0
+    energy = products.energy(labels[1], vector[:, 0])
+    value = float(energy.values[0])
+    error = size * product.std**2 / n_steps  # of the mean product, squared
+    trust = 1 / (1 + error / value**2) if value > 0 else 0.0
+    return Direction(vector[:, 0], value, max(value, 0.0), trust, 3 * energy.std)
+
+
+def block_iteration(products: Products, label: str, n_steps: int, rank: int) -> tuple[Array, Array]:
+    """The leading eigenvectors (n, rank) and eigenvalues, largest first, from `n_steps` products with all at once."""
+    vectors = start(products.size, rank)
+    for _ in range(n_steps):
+        product = products.release(label, vectors).values
+        with single_threaded_blas():
+            small = vectors.T @ product
+            values, turned = np.linalg.eigh((small + small.T) / 2)
+        values, vectors = values[::-1], orthonormal(product @ turned[:, ::-1])
+    return vectors, values
