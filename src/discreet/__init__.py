@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from discreet import datasets, privacy, splits, testing
     from discreet.completion.als import ALS, DPALS, PublishedDPALS, private_regressions
     from discreet.completion.baselines import MeanRating, Popularity
+    from discreet.completion.frank_wolfe import DPFrankWolfe, FrankWolfe, PublishedDPFrankWolfe
     from discreet.completion.recommender import Recommender
     from discreet.completion.saving import load
-    from discreet.completion.spectral import DPSVD, DPCleansedSVD, PublishedCleansedSVD
+    from discreet.completion.spectral import DPSVD, SVD, DPCleansedSVD, PublishedCleansedSVD, PublishedDPSVD
     from discreet.data import Catalogue, Interactions, observed_items_are_public, read
     from discreet.evaluate import module as evaluate
     from discreet.privacy import Gaussian, Guarantee, Laplace, Ledger, Plan, RandomizedResponse, account
@@ -28,7 +29,9 @@ _HOME = {
     "Catalogue": "discreet.data",
     "DPALS": "discreet.completion.als",
     "DPCleansedSVD": "discreet.completion.spectral",
+    "DPFrankWolfe": "discreet.completion.frank_wolfe",
     "DPSVD": "discreet.completion.spectral",
+    "FrankWolfe": "discreet.completion.frank_wolfe",
     "Gaussian": "discreet.privacy",
     "Guarantee": "discreet.privacy",
     "Interactions": "discreet.data",
@@ -39,8 +42,11 @@ _HOME = {
     "Popularity": "discreet.completion.baselines",
     "PublishedCleansedSVD": "discreet.completion.spectral",
     "PublishedDPALS": "discreet.completion.als",
+    "PublishedDPSVD": "discreet.completion.spectral",
+    "PublishedDPFrankWolfe": "discreet.completion.frank_wolfe",
     "RandomizedResponse": "discreet.privacy",
     "Recommender": "discreet.completion.recommender",
+    "SVD": "discreet.completion.spectral",
     "Statement": "discreet.statement",
     "account": "discreet.privacy",
     "load": "discreet.completion.saving",
@@ -54,8 +60,11 @@ __all__ = [
     "ALS",
     "DPALS",
     "DPSVD",
+    "SVD",
     "Catalogue",
     "DPCleansedSVD",
+    "DPFrankWolfe",
+    "FrankWolfe",
     "Gaussian",
     "Guarantee",
     "Interactions",
@@ -66,6 +75,8 @@ __all__ = [
     "Popularity",
     "PublishedCleansedSVD",
     "PublishedDPALS",
+    "PublishedDPFrankWolfe",
+    "PublishedDPSVD",
     "RandomizedResponse",
     "Recommender",
     "Statement",

@@ -8,7 +8,7 @@ import discreet
 from discreet.completion import MODELS
 from discreet.completion.base import Model
 from discreet.testing import InsecureSeededNoise, ModelConformance
-from tests.completion import test_cleansed, test_dpals, test_published  # noqa: F401  # suites of their own, to be counted below
+from tests.completion import test_cleansed, test_dpals, test_published, test_svd  # noqa: F401  # suites of their own, to be counted below
 
 
 class TestALS(ModelConformance):

@@ -160,10 +160,8 @@ def test_the_certificate_lists_every_release(adjacency: Any) -> None:
 
 
 def test_nothing_is_spent_on_wrong_input() -> None:
-    ratings = discreet.datasets.movielens_like(50, 20, 500, random_state=0)
     unknown = discreet.read([("a", 1), ("b", 2)])  # whose catalogue was taken from the data
     wrong: list[tuple[type[Exception], str, Any, discreet.DPSVD]] = [
-        (DataError, "to_implicit.*DPALS", ratings, model()),
         (NotPublic, "items", unknown, model()),
         (DataError, "explore", world(), model(explore=1.0)),
         (PrivacyError, "adjacency", world(), model(adjacency="flip")),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.completion.private import Part
 from discreet.completion.ridge import Ridge
 from discreet.data.interactions import Interactions
 from discreet.linalg.threads import over_blocks
@@ -59,7 +60,7 @@ class Projection(Ridge):
             table = csr_array((shares, indices, indptr), shape=(len(indptr) - 1, len(self.loadings)))
             vectors[rows] = table @ self.loadings  # row by row, entry by entry: no row's sum depends on another's
 
-        for _ in over_blocks(work, blocks(histories.indptr), n_jobs):
+        for _ in over_blocks(work, _blocks(histories.indptr), n_jobs):
             pass
         return np.zeros(histories.n_users, kind), vectors
 
@@ -70,7 +71,62 @@ class Projection(Ridge):
         return added
 
 
-def blocks(indptr: Array) -> Iterator[slice]:
+@dataclass(frozen=True)
+class CentredSum(Ridge):
+    """Predicts base_j + a_i + columns_j . (sum over her ratings l of (y_il - base_l - a_i) loadings_l).
+
+    a_i is the user's own mean, of y_il - base_l, as if she had `damping` more ratings at 0.
+
+    Attributes:
+        loadings: What each centred rating adds to the user's vector, (items, k).
+        damping: None: there is no a_i.
+    """
+
+    loadings: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    damping: float | None = None
+
+    def _scale(self, counts: Array) -> Array:
+        """What a user's vector is multiplied by."""
+        return np.ones(len(counts))
+
+    def _shares(self, counts: Array) -> Array:
+        """What each rating, about its base, adds to its user's offset."""
+        return np.zeros(len(counts)) if self.damping is None else 1 / np.maximum(counts + self.damping, 1)
+
+    def fold_in(self, histories: Interactions, n_jobs: int | None) -> tuple[Array, Array]:
+        """Users' offsets and vectors, from their own histories."""
+        from scipy.sparse import csr_array
+
+        kind = self.columns.dtype
+        offsets = np.zeros(histories.n_users, kind)
+        vectors = np.zeros((histories.n_users, self.loadings.shape[1]), kind)
+
+        def work(rows: slice) -> None:
+            at = histories.indptr[rows.start : rows.stop + 1]
+            indices, values = (array[at[0] : at[-1]] for array in (histories.indices, histories.values))
+            part = Part(at - at[0], indices.astype(np.int64), values.astype(np.float64) - self.base[indices])
+            own = part.row_sums(part.values) * self._shares(part.counts)
+            entries = (part.values - own[part.owners]) * self._scale(part.counts)[part.owners]
+            shape = len(part.counts), len(self.loadings)
+            table = csr_array((entries.astype(kind), part.indices, part.indptr), shape=shape)
+            offsets[rows] = own
+            vectors[rows] = table @ self.loadings  # row by row, entry by entry: no row's sum depends on another's
+
+        for _ in over_blocks(work, _blocks(histories.indptr), n_jobs):
+            pass
+        return offsets, vectors
+
+    def contributions(self, indices: Array, values: Array, item: int) -> Array:
+        """What each rating adds to the score of an item: they and `base` add up to it."""
+        about = values.astype(np.float64) - self.base[indices]
+        count = np.array([len(indices)])
+        loads = self.loadings[indices].astype(np.float64) @ self.columns[item].astype(np.float64) * self._scale(count)
+        # Each rating has a share in the offset, and so in what every rating is about.
+        added: Array = about * (loads + self._shares(count) * (1 - loads.sum()))
+        return added
+
+
+def _blocks(indptr: Array) -> Iterator[slice]:
     """Users, some at a time."""
     first, n = 0, len(indptr) - 1
     while first < n:

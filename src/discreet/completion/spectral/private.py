@@ -1,4 +1,4 @@
-"""DPSVD: a private recommender for implicit feedback, from one noisy second-moment matrix."""
+"""DPSVD: a private recommender from one noisy second-moment matrix, of histories or of ratings."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.completion.centred import Centring, public_row_norm
 from discreet.completion.private import DENSE_CELLS, Door, Noisy, Part, PrivateModel, equal_weights, parts
 from discreet.completion.ridge import Penalty, Ridge
+from discreet.completion.spectral.calibration import require_rank, require_ratings
 from discreet.completion.spectral.explore import Exploration
 from discreet.completion.spectral.local import Projection
 from discreet.completion.spectral.public import COMMON_TASTE, Chosen, Spectrum, item_factors
+from discreet.completion.spectral.published import PublishedDPSVD
+from discreet.completion.spectral.ratings import RatingRows, rating_factors, rating_ridge
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError
 from discreet.numbers import positive, probability, whole
@@ -21,9 +25,7 @@ from discreet.privacy import Plan
 from discreet.privacy.guarantee import Adjacency
 
 if TYPE_CHECKING:
-    from discreet.privacy.ledger import Ledger
     from discreet.recommend.results import Recommendations
-    from discreet.statement import Statement
 
 Array = NDArray[Any]
 
@@ -37,14 +39,14 @@ def shares(mu: float) -> dict[str, float | tuple[float, int]]:
 
 
 class DPSVD(PrivateModel):
-    """Private recommender for implicit feedback, with user-level joint differential privacy.
+    """Private recommender for implicit feedback and for ratings, with user-level joint differential privacy.
 
-    It finds directions of taste, the leading eigenvectors of a noisy second-moment matrix of users' histories, from
-    which the taste that all have in common was removed. A user's own history is then projected on them, on her side:
-    no noise is added to it, and it never leaves.
+    It finds directions of taste, the leading eigenvectors of a noisy second-moment matrix of users' histories. A user's
+    own history is then regressed on them, on her side: no noise is added to it, and it never leaves.
 
-    Let x_i be the set of items of user i. Two statistics are released, each of which one user can change by at most
-    1 in the L2 norm (add-remove), or sqrt(2) (replace):
+    **Implicit feedback.** The taste that all have in common is removed first. Let x_i be the set of items of user i.
+    Two statistics are released, each of which one user can change by at most 1 in the L2 norm (add-remove), or sqrt(2)
+    (replace):
 
     - item popularity, 15% of mu^2 at epsilon 1, 8% at 10 (delta 1e-5): sum over users of 1 / sqrt(|x_i|) on her items,
       a vector of norm 1;
@@ -62,6 +64,12 @@ class DPSVD(PrivateModel):
     this predicts. Items outside J are known by their popularity alone, and compete by that, unless `explore` asks for
     more of them.
 
+    **Ratings.** The same two releases, at the same cost; r_i is the row of her ratings less her own mean, 0 for items
+    that she has not rated, scaled down to a length of at most L = `row_norm`, so that the second moment has the bounds
+    L^2 and sqrt(2) L^2. With variances d_k, now relative to that of a single rating, a user's a and z minimise
+
+        sum over her items of (y_j - middle of the range - a - sum_k sqrt(d_k) z_k q_jk)^2 + 2 |z|^2 + a^2.
+
     Example:
         >>> import discreet
         >>> liked = discreet.datasets.movielens_like(3000, 200, 60_000, random_state=0).to_implicit(4)
@@ -73,7 +81,12 @@ class DPSVD(PrivateModel):
         epsilon: The privacy parameter; all of it is spent.
         delta: The other one: a constant well below 1 / the number of users.
         explore: About what share of a list of 20 to fill with items outside J, other ones for other histories. It costs
-            no privacy, but places.
+            no privacy, but places. For implicit feedback.
+        rank: The most directions, for ratings; by default as many as stand out of the noise, up to 64.
+        row_norm: L, the length of a typical user's centred row of ratings, public; by default from the range of ratings
+            and the number of items (`discreet.completion.centred.public_row_norm`).
+        centre: Whether users subtract their own mean. Without, for low-rank approximation of a matrix whose zeros mean
+            something, predictions have no offset.
         max_items: The largest J. Memory grows with its square, time with its cube.
         adjacency: "add-remove" or "replace".
         n_jobs: Threads, in scikit-learn's meaning.
@@ -82,7 +95,8 @@ class DPSVD(PrivateModel):
         popularity_: The released popularity of each item.
         history_weights_: How much each item counts in a history; 0 for items outside J.
         exploration_: Public random vectors that spread the items outside J; of no columns if `explore` is 0.
-        n_users_: About how many users there were, which the trace of the second moment tells.
+        n_users_: About how many users there were, which the trace of the second moment tells. For ratings it counts a
+            user whose row is shorter than L as a part of one.
     """
 
     _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "history_weights_", "exploration_")
@@ -98,6 +112,9 @@ class DPSVD(PrivateModel):
         epsilon: float,
         delta: float,
         explore: float = 0.0,
+        rank: int | None = None,
+        row_norm: float | None = None,
+        centre: bool = True,
         max_items: int = 4000,
         adjacency: Adjacency = "add-remove",
         n_jobs: int | None = -1,
@@ -105,14 +122,26 @@ class DPSVD(PrivateModel):
         self.epsilon = epsilon
         self.delta = delta
         self.explore = explore
+        self.rank = rank
+        self.row_norm = row_norm
+        self.centre = centre
         self.max_items = max_items
         self.adjacency = adjacency
         self.n_jobs = n_jobs
+
+    @classmethod
+    def as_published(cls, **parameters: Any) -> PublishedDPSVD:
+        """For ratings, with the noise that was published in 2018: `PublishedDPSVD(**parameters)`."""
+        return PublishedDPSVD(**parameters)
 
     def _check_parameters(self) -> None:
         positive("epsilon", self.epsilon)
         probability("delta", self.delta)
         whole("max_items", self.max_items, 1)
+        if self.rank is not None:
+            whole("rank", self.rank, 1)
+        if self.row_norm is not None:
+            positive("row_norm", self.row_norm)
         if not (isinstance(self.explore, int | float) and 0 <= self.explore < 1):
             raise DataError(f"explore: a share from 0 to below 1 is needed, not {self.explore!r}")
 
@@ -123,26 +152,36 @@ class DPSVD(PrivateModel):
         mu = self._mu()
         return Plan.gaussian(mu, shares(mu))
 
-    def _learn(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:
-        if not ratings.implicit:  # before anything is reserved
+    def _check_data(self, ratings: Interactions) -> None:
+        if ratings.implicit:
+            return
+        if self.explore:
             raise DataError(
-                "ratings: DPSVD learns from implicit feedback; say which ratings count as liked with "
-                "ratings.to_implicit(threshold), or use discreet.DPALS"
+                "explore: is for implicit feedback; leave it out for ratings, or use ratings.to_implicit(...)"
             )
-        return super()._learn(ratings, ledger)
+        require_rank(self.rank, ratings.n_items)
+        self._centring(ratings)  # raises if there is no bound
+
+    def _centring(self, ratings: Interactions) -> Centring:
+        value_range = require_ratings("DPSVD", ratings)
+        norm = self.row_norm or public_row_norm(value_range, ratings.n_items, centre=self.centre)
+        return Centring.of(value_range, float(norm), centre=self.centre)
 
     def _learn_privately(self, door: Door, ratings: Interactions) -> dict[str, Any]:
         popularity = door.vector(
             POPULARITY, parts(ratings, ratings.values), equal_weights, ratings.n_items, bound=1.0, aligned=True
         )
         chosen = Chosen.by(popularity, door._noise(SECOND_MOMENT, 1.0, aligned=True)[1].std, self.max_items)
+        learn = self._from_histories if ratings.implicit else self._from_ratings
+        return {"popularity_": popularity.values.astype(np.float32), **learn(door, ratings, chosen)}
+
+    def _from_histories(self, door: Door, ratings: Interactions, chosen: Chosen) -> dict[str, Any]:
         spectrum = Spectrum.of(self._second_moment(door, ratings, chosen), chosen)
         exploration = Exploration.of(chosen, spectrum, self.explore)
         factors = np.hstack([item_factors(chosen, spectrum), exploration.columns()])
         return {
             "item_factors_": factors.astype(np.float32),
             "item_bias_": (COMMON_TASTE * chosen.common).astype(np.float32),
-            "popularity_": popularity.values.astype(np.float32),
             "history_weights_": chosen.weights,
             "exploration_": exploration.vectors.astype(np.float32),
             "value_range_": (0.0, 1.0),
@@ -156,7 +195,26 @@ class DPSVD(PrivateModel):
         blocks = parts(ratings, ratings.values, most_users=max(DENSE_CELLS // n, 1))
         return door.second_moment(SECOND_MOMENT, blocks, Residuals.of(chosen), n, bound=1.0)
 
+    def _from_ratings(self, door: Door, ratings: Interactions, chosen: Chosen) -> dict[str, Any]:
+        m, n, centring = ratings.n_items, len(chosen.items), self._centring(ratings)
+        blocks = parts(ratings, ratings.values, most_users=max(DENSE_CELLS // n, 1))
+        rows, bound = RatingRows(chosen.items, m, centring), centring.row_norm**2
+        moment = door.second_moment(SECOND_MOMENT, blocks, rows, n, bound=bound)
+        return {
+            "item_factors_": rating_factors(moment, chosen.items, m, self.rank).astype(np.float32),
+            "item_bias_": np.zeros(m, np.float32),
+            "history_weights_": (chosen.weights > 0).astype(np.float64),
+            "exploration_": np.zeros((m, 0), np.float32),
+            "value_range_": ratings.value_range,
+            "implicit_": False,
+            "global_mean_": float(centring.centre),
+            "n_users_": max(float(np.trace(moment.values)) / bound, 1.0),
+        }
+
     def _ridge(self) -> Ridge:
+        if not self.implicit_:
+            base = self.item_bias_ + np.float32(self.global_mean_)
+            return rating_ridge(self.item_factors_, base, centre=self.centre)
         known = self.item_factors_.shape[1] - self.exploration_.shape[1]
         loadings = np.hstack([self.item_factors_[:, :known], self.exploration_])
         loadings[self.history_weights_ == 0] = 0
@@ -166,6 +224,8 @@ class DPSVD(PrivateModel):
 
     def similar_items(self, item: Any, n: int = 10, *, metric: Literal["cosine", "dot"] = "cosine") -> Recommendations:
         """The items whose tastes are most like that of an item, by cosine or by inner product."""
+        if not self.implicit_:
+            return super().similar_items(item, n, metric=metric)
         view = copy.copy(self)  # popularity is common to all items, and random vectors tell nothing
         view.item_factors_ = self.item_factors_[:, 1 : self.item_factors_.shape[1] - self.exploration_.shape[1]]
         return super(DPSVD, view).similar_items(item, n, metric=metric)
@@ -176,7 +236,8 @@ class DPSVD(PrivateModel):
         if weights.shape != (len(self.catalogue_),) or not (np.isfinite(weights) & (weights >= 0)).all():
             raise DataError(f"history_weights_: {len(self.catalogue_)} finite numbers of at least 0 are needed")
         random = self.exploration_
-        if random.ndim != 2 or len(random) != len(weights) or random.shape[1] >= self.item_factors_.shape[1]:
+        least = self.item_factors_.shape[1] if self.implicit_ else 1
+        if random.ndim != 2 or len(random) != len(weights) or random.shape[1] >= least:
             raise DataError(f"exploration_: {random.shape} does not fit factors of shape {self.item_factors_.shape}")
 
 

@@ -1,0 +1,59 @@
+"""DPSVD for ratings: users' centred rows, of a public length at most, and the directions that they vary along."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.completion.centred import Centring
+from discreet.completion.private import Noisy, Part
+from discreet.completion.ridge import Penalty, Ridge
+from discreet.completion.spectral.directions import PENALTY, Directions, noise_edge
+
+Array = NDArray[Any]
+
+OFFSET_PENALTY = 1.0
+
+
+@dataclass(frozen=True)
+class RatingRows:
+    """Users' ratings of the items that are looked at, centred by each user's own mean: rows of length at most L.
+
+    A row is computed from the user's own ratings and public numbers (`Centring`), whoever is computed beside her.
+
+    Attributes:
+        items: The items that are looked at.
+        n_items: How many there are in all.
+        centring: How users prepare their ratings.
+    """
+
+    items: Array
+    n_items: int
+    centring: Centring
+
+    def __call__(self, part: Part) -> Array:
+        """The rows of some users."""
+        place = np.full(self.n_items, -1)
+        place[self.items] = np.arange(len(self.items))
+        own = self.centring.prepare(part)
+        at = place[own.indices]
+        rows = np.zeros((len(own.counts), len(self.items)))
+        rows[own.owners[at >= 0], at[at >= 0]] = own.values[at >= 0]
+        return rows
+
+
+def rating_factors(moment: Noisy, items: Array, n_items: int, rank: int | None) -> Array:
+    """One vector for each item, for users' ridge regressions; 0 for items that are not looked at."""
+    edge = float(noise_edge(moment.std, len(items)))
+    columns = Directions.of(moment.values, edge, rank).columns
+    factors = np.zeros((n_items, columns.shape[1]))
+    factors[items] = columns
+    return factors
+
+
+def rating_ridge(factors: Array, base: Array, *, centre: bool) -> Ridge:
+    """How a user is folded in: her own offset, if rows are centred, and how far she goes along each direction."""
+    return Ridge(factors, base, Penalty(PENALTY), offset_penalty=OFFSET_PENALTY if centre else None)
