@@ -244,6 +244,27 @@ def test_another_range_is_the_same_problem() -> None:
     assert np.allclose(scaled.predict(wide, wide), (stars.predict(data, data) - 3) * 5, atol=1e-4)
 
 
+def test_a_range_declared_too_wide_costs_little() -> None:
+    """The unit follows how far ratings spread, not how far they might."""
+    made = discreet.datasets.movielens_like(3_000, 60, 90_000, random_state=0)
+    train, _, test = discreet.splits.holdout(made, test=0.2, random_state=0)
+    errors = []
+    for value_range in ((0.5, 5), (-20, 25)):
+        ledger = discreet.Ledger(epsilon=5, delta=DELTA, noise_source=InsecureSeededNoise(0))
+        model = discreet.DPALS(epsilon=5, delta=DELTA).fit(train.with_public(value_range=value_range), ledger=ledger)
+        errors.append(np.sqrt(np.mean((model.predict(train, test) - test.values) ** 2)))
+    assert errors[1] < 1.03 * errors[0]
+
+
+def test_tastes_without_biases_are_found() -> None:
+    """Nothing foretells them: random columns find them, since there are no biases for item steps to look at."""
+    made = discreet.datasets.synthetic_low_rank(6_000, 500, 3, random_state=0)
+    train, _, test = discreet.splits.holdout(made, test=0.2, random_state=0)
+    ledger = discreet.Ledger(epsilon=5, delta=DELTA, noise_source=InsecureSeededNoise(0))
+    model = discreet.DPALS(epsilon=5, delta=DELTA).fit(train, ledger=ledger)
+    assert np.sqrt(np.mean((model.predict(train, test) - test.values) ** 2)) < 0.1 * np.std(test.values)
+
+
 def test_public_features_help() -> None:
     rng = np.random.default_rng(0)
     genre = rng.integers(0, 3, 60)

@@ -109,6 +109,30 @@ def _positive_part(mean: Array, variance: Array) -> Array:
     return np.asarray(np.maximum(mean + std * ratio, 1e-3 * std))
 
 
+def _noise(release: Noisy, weights: Weights) -> Array:
+    """The variance of the sums of item biases, once these are known: that of the release and of the ratings."""
+    noise: Array = release.std**2 + NOISE**2 * weights.mean_weight * weights.sums
+    return noise
+
+
+def _foretold(release: Noisy, weights: Weights) -> Array:
+    """What popularity foretells of item biases: a line, fitted to their sums."""
+    c, noise = weights.sums, _noise(release, weights) + 0.09 * weights.variance
+    design = np.stack([np.ones(len(c)), weights.log_popularity], axis=1) * c[:, None]
+    beta = np.linalg.lstsq(design / np.sqrt(noise)[:, None], release.values / np.sqrt(noise), rcond=None)[0]
+    line: Array = design @ beta / c
+    return line
+
+
+def most_spread(release: Noisy, weights: Weights) -> float:
+    """How far item biases spread at most, about, by their noisy sums: far, where the noise would hide it."""
+    c, noise = weights.sums, _noise(release, weights)
+    precision = c**2 / noise**2
+    excess = float((precision * (release.values**2 - noise)).sum())
+    error = float(np.sqrt(2 * ((precision * noise) ** 2).sum()))
+    return float(np.sqrt(max(excess + 2 * error, 0.0) / (precision * c**2).sum()))
+
+
 @dataclass(frozen=True)
 class Items:
     """A Gaussian law for each item's bias and factors: theta_j = (b_j, v_j), its mean and its covariance.
@@ -164,10 +188,8 @@ class Items:
         Before, b_j is about beta_0 + beta_1 log popularity, with betas fitted to the same sums.
         """
         c = weights.sums
-        noise = release.std**2 + NOISE**2 * weights.mean_weight * c + 0.09 * weights.variance
-        design = np.stack([np.ones(len(c)), weights.log_popularity], axis=1) * c[:, None]
-        beta = np.linalg.lstsq(design / np.sqrt(noise)[:, None], release.values / np.sqrt(noise), rcond=None)[0]
-        before = design @ beta / c
+        before = _foretold(release, weights)
+        noise = _noise(release, weights) + 0.09 * weights.variance
         gain = c * BIAS_SPREAD**2 / (c**2 * BIAS_SPREAD**2 + noise)
         mean = before + gain * (release.values - c * before)
         return cls(mean[:, None], (BIAS_SPREAD**2 * (1 - gain * c))[:, None, None])

@@ -42,11 +42,11 @@ class DPALS(PrivateModel):
 
         sum over her items of (y_ij - m - b_j - a_i - u_i . v_j)^2 + 5.5 a_i^2 + 1.2 |u_i - p_i|^2
 
-    (for ratings mapped to [-2, 2]; p_i is foretold by which items she has), which costs nothing, since only she sees
-    the result. The first columns of v_j are the item's bias and popularity, so that users differ in how far they follow
-    the common taste. Items are learned from noisy sums over users:
+    (in a unit in which ratings spread by about 1; p_i is foretold by which items she has), which costs nothing, since
+    only she sees the result. The first columns of v_j are the item's bias and popularity, so that users differ in how
+    far they follow the common taste. Items are learned from noisy sums over users:
 
-    - how many users there are and their mean rating (bound of one user's contribution: sqrt 2);
+    - how many users there are, their mean rating, how far ratings spread (bound of one user's contribution: sqrt 2);
     - item popularity and weights: each user's items, weighted so that they have length 1 together (bound 1);
     - item biases: weighted, centred ratings, shortened to length .55 as a whole;
     - where the budget allows, a second moment of users' weights, for directions of taste (bound 1), or of their
@@ -62,7 +62,8 @@ class DPALS(PrivateModel):
     Args:
         epsilon: The privacy budget.
         delta: The delta of the budget, a constant well below 1 / the number of users.
-        n_steps: Item steps; by default 8, or 2 where a small catalogue's residuals are used. They share one budget.
+        n_steps: Item steps, which share one budget; by default 4 to 12, by epsilon, or 2 where a small catalogue's
+            residuals are used.
         n_users_hint: About how many users there are, if that may be known. It decides whether a second moment pays.
         features: Columns of the catalogue that say something about items (numbers, or text: categories, several of
             them separated by "|"). They are public, and cost no privacy.
@@ -193,7 +194,7 @@ class DPALS(PrivateModel):
             ledger: Where the cost is recorded; by default a ledger of its own. Give the one that `fit` had, if there
                 was one: a budget holds only if all that is spent on it goes through one ledger.
             epsilon: What this costs, at the model's delta; by default as much as `fit` did. `plan_more` says on what.
-            n_steps: How many steps; by default 8.
+            n_steps: How many steps; by default as many as `fit` would make.
 
         Returns:
             The model itself; its guarantee is now that of all fits together, for someone who is in all of them. If
@@ -209,7 +210,7 @@ class DPALS(PrivateModel):
         plan = self.plan_more(ratings.n_items, epsilon=epsilon, n_steps=n_steps)
 
         def learn(door: Door, ratings: Interactions) -> dict[str, Any]:
-            training = Training.of(door, more._settings(ratings.n_items).continued(), ratings)
+            training = Training.of(door, more._settings(ratings.n_items).continued(), ratings, self.unit_)
             return self._learned(training, *training.go_on(self._known(ratings.catalogue)))
 
         paying = more._own_ledger() if ledger is None else ledger

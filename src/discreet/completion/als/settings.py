@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from discreet.privacy import Plan
 
-# Ratings are mapped to [-2, 2] inside, so that these numbers mean the same for every range of values. They were set on
-# MovieLens 1M, Jester and generated data; benchmarks/dpals.py measures what they give.
+# Ratings are counted in a unit in which they spread by about 1, so that these numbers mean the same for all of them.
+# They were set on MovieLens 1M, Jester and generated data; benchmarks/dpals.py measures what they give.
 NOISE = 1.0  # standard deviation of a rating about a good prediction
 USER_BIAS = 5.5  # weight of a user's offset, squared: NOISE^2 / its variance
 BIAS_SPREAD = 0.35  # standard deviation of item biases about what popularity foretells
@@ -18,9 +18,8 @@ USER_VECTOR = 1.2  # weight of a user's vector, squared, about what her items fo
 USER_PRIOR = 0.45  # how far a user's vector is foretold by the items she has chosen, in standard deviations
 OVERLAP = 1.5  # how much more an item step sees than the shared Gram matrix says, about
 EXPLORERS, EXPLORER_SIZE, EXPLORER_SPREAD = 8, 0.05, 0.2  # random columns: how many, their size, how far they may grow
-CLEAR = 4.0  # standard deviations of the noise by which what explorers find must stand out of it
+CLEAR = 2.0  # standard deviations of the noise by which what explorers find must stand out of it
 CHANGE = 0.15  # how much an item's share of all interactions may change from one release to the next, relatively
-RESIDUAL = 1500  # items of the largest catalogue of which the residuals' second moment is looked at
 LEAST_EIGENVALUE = 1.05  # of the noise's largest, for a direction to be kept
 
 
@@ -91,15 +90,14 @@ def settings(mu: float, n_items: int, n_users_hint: int | None = None, n_steps: 
     shares: dict[str, float | tuple[float, int]] = {USERS: 0.006, POPULARITY: 0.06, WEIGHTS: weights, BIAS: bias}
     n_frequent = min(n_items, 1500)
     share = 0.25
-    # The second moment pays if its directions stand out of the noise, whose largest eigenvalue is `edge`: those of
-    # co-occurrences are some hundredths of the number of users, and those of residuals a little more. The latter are
-    # what is looked for, but there are enough ratings to find them only where items have many.
-    residual = n_items <= RESIDUAL and n_users >= 5 * n_items
+    # The second moment pays if its directions stand out of the noise, whose largest eigenvalue is `edge`. Those of
+    # co-occurrences are some hundredths of the number of users.
     edge = math.sqrt(2 * n_frequent) / (mu * math.sqrt(share))
-    pays = edge < (0.07 if residual else 0.018) * n_users
+    residual = n_items <= 400
+    pays = edge < (0.018 if not residual else 0.05) * n_users
     if pays:
         shares[SECOND_MOMENT] = share
-    steps = n_steps or (2 if residual and pays else 8)
+    steps = n_steps or (2 if residual and pays else 4 + round(8 * richness))
     # How strongly steps look at biases: the less, the better these are known already, as those of a few items are.
     bias_weight = 0.5 if residual else 1.5 - 0.9 * min(1.0, richness / 0.7)
     return Settings(

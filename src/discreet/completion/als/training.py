@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discreet.completion.als import directions
-from discreet.completion.als.items import Items, Seen, Weights
+from discreet.completion.als.items import Items, Seen, Weights, most_spread
 from discreet.completion.als.settings import (
     BIAS,
     COLUMN_SPREAD,
@@ -34,6 +34,9 @@ Array = NDArray[Any]
 FOLDS = 4
 GRAM_CLIP = 20.0  # times the length of a contribution to an item step
 LIFT = 10.0  # the most that such a contribution is lengthened by
+TYPICAL_SPREAD = 0.9  # of ratings about their user's mean, in quarters of their range, where constants were set
+LEAST_SPREAD = 0.05  # in that
+NO_SPREAD, NO_BIAS_WEIGHT = 0.05, 0.2  # item biases that spread less are none, and item steps hardly look at them
 
 
 @dataclass
@@ -47,23 +50,32 @@ class Training:
     unit: float
 
     @classmethod
-    def of(cls, door: Door, settings: Settings, ratings: Interactions) -> Training:
-        """The ratings are mapped to [-2, 2]: one such unit is a quarter of their range."""
+    def of(cls, door: Door, settings: Settings, ratings: Interactions, unit: float | None = None) -> Training:
+        """Ratings are counted from the middle of their range, in a unit of a quarter of it, if not another is known."""
         assert ratings.value_range is not None
         low, high = ratings.value_range
-        return cls(door, settings, ratings, (low, high), (high - low) / 4)
+        return cls(door, settings, ratings, (low, high), unit or (high - low) / 4)
+
+    @property
+    def reach(self) -> float:
+        """The ends of the range are so many units from its middle."""
+        low, high = self.value_range
+        return (high - low) / 2 / self.unit
 
     def _parts(self, most_users: int | None = None) -> Iterator[Part]:
-        middle = sum(self.value_range) / 2
+        middle, reach = sum(self.value_range) / 2, self.reach
         for part in parts(self.ratings, self.ratings.values, most_users=most_users):
-            # Rounding may take the mapped ends of the range beyond -2 and 2; the proof needs that nothing is.
-            mapped = np.clip((part.values.astype(np.float64) - middle) / self.unit, -2, 2)
+            # Rounding may take the mapped ends of the range beyond themselves; the proof needs that nothing is.
+            mapped = np.clip((part.values.astype(np.float64) - middle) / self.unit, -reach, reach)
             yield Part(part.indptr, part.indices, mapped)
 
     def begin(self, features: Array) -> tuple[float, Weights, Items]:
         """All releases before the item steps: the mean rating, how often items occur, and what is known of them."""
         mean, weights = self._start()
-        items = Items.from_bias(self._bias(mean, weights), weights).with_slopes(weights)
+        bias = self._bias(mean, weights)
+        if most_spread(bias, weights) < NO_SPREAD:
+            self.settings = replace(self.settings, bias_weight=NO_BIAS_WEIGHT)
+        items = Items.from_bias(bias, weights).with_slopes(weights)
         items = items.with_features(features, weights)
         if self.settings.looks_for_directions:
             items = self._with_directions(items, weights, mean)
@@ -72,7 +84,7 @@ class Training:
     def go_on(self, known: tuple[float, Weights, Items]) -> tuple[float, Weights, Items]:
         """The same for a model that exists: how often items occur now."""
         mean, before, items = known
-        n_users, _ = self._users()
+        n_users, _, _ = self._users()
         return mean, before.again(self._weights(before.a), n_users), items
 
     def steps(self, mean: float, weights: Weights, items: Items) -> Items:
@@ -89,11 +101,17 @@ class Training:
             items = items.updated(seen)
         return items
 
-    def _users(self) -> tuple[float, float]:
-        """Roughly how many users there are, and their mean rating."""
-        users = self.door.rows(USERS, self._parts(), _own_mean, 2, bound=math.sqrt(2), aligned=True)
+    def _users(self) -> tuple[float, float, float]:
+        """Roughly how many users there are, their mean rating, and how far at most they spread about their own."""
+        reach = self.reach
+
+        def rows(part: Part) -> Array:
+            return _own_moments(part, reach)
+
+        users = self.door.rows(USERS, self._parts(), rows, 3, bound=math.sqrt(2), aligned=True)
         n_users = max(float(users.values[0]), 10.0)
-        return n_users, float(np.clip(2 * users.values[1] / n_users, -2, 2))
+        spread = reach * math.sqrt(max(float(users.values[2]) + 2 * users.std, 0.0) / n_users)
+        return n_users, reach * float(np.clip(users.values[1] / n_users, -1, 1)), spread
 
     def _weights(self, a: Array) -> Any:
         def entries(part: Part) -> Array:
@@ -102,8 +120,14 @@ class Training:
         return self.door.vector(WEIGHTS, self._parts(), entries, self.ratings.n_items, bound=1.0, aligned=True)
 
     def _start(self) -> tuple[float, Weights]:
-        """The mean rating, and how often items occur."""
-        n_users, mean = self._users()
+        """The mean rating, and how often items occur. From here on the unit is one in which ratings spread by about 1.
+
+        So they do in a quarter of their range, if a range is that of opinions. Bounds that others set may be far away.
+        """
+        n_users, mean, spread = self._users()
+        finer = min(max(spread / TYPICAL_SPREAD, LEAST_SPREAD), 1.0)
+        self.unit *= finer
+        mean /= finer
         m, s = self.ratings.n_items, self.settings
         popularity = self.door.vector(POPULARITY, self._parts(), equal_weights, m, bound=1.0, aligned=True)
         a = np.maximum(popularity.values, 0.7 + popularity.std) ** -s.exponent
@@ -138,10 +162,15 @@ class Training:
         return items.with_columns(look(release, frequent, weights, s.n_directions), spread**2)
 
 
-def _own_mean(part: Part) -> Array:
-    """One, and half the user's mean rating, which is between -1 and 1."""
-    means = part.row_sums(part.values) / np.maximum(part.counts, 1)
-    return np.column_stack([np.ones(len(means)), means / 2])
+def _own_moments(part: Part, reach: float) -> Array:
+    """One, the user's mean rating, and the mean squared distance of her ratings from it, as parts of what they can be.
+
+    With x for the mean, the last is at most 1 - x^2: so the whole is never longer than (1, 1, 0) and (1, 0, 1) are.
+    """
+    counts = np.maximum(part.counts, 1)
+    means = part.row_sums(part.values) / counts
+    squares = part.row_sums((part.values - means[part.owners]) ** 2) / counts
+    return np.column_stack([np.ones(len(means)), means / reach, squares / reach**2])
 
 
 def own_weights(part: Part, a: Array) -> Array:
