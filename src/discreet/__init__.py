@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     from discreet.completion.als import ALS, DPALS, PublishedDPALS, private_regressions
     from discreet.completion.baselines import MeanRating, Popularity
     from discreet.completion.frank_wolfe import DPFrankWolfe, FrankWolfe, PublishedDPFrankWolfe
+    from discreet.completion.gradient import DPGradientDescent, GradientDescent, PublishedGradientDescent
     from discreet.completion.recommender import Recommender
     from discreet.completion.saving import load
     from discreet.completion.spectral import DPSVD, SVD, DPCleansedSVD, PublishedCleansedSVD, PublishedDPSVD
+    from discreet.completion.spectral.pca import DPPCA
     from discreet.data import Catalogue, Interactions, observed_items_are_public, read
     from discreet.evaluate import module as evaluate
     from discreet.privacy import Gaussian, Guarantee, Laplace, Ledger, Plan, RandomizedResponse, account
@@ -30,9 +32,12 @@ _HOME = {
     "DPALS": "discreet.completion.als",
     "DPCleansedSVD": "discreet.completion.spectral",
     "DPFrankWolfe": "discreet.completion.frank_wolfe",
+    "DPGradientDescent": "discreet.completion.gradient",
+    "DPPCA": "discreet.completion.spectral.pca",
     "DPSVD": "discreet.completion.spectral",
     "FrankWolfe": "discreet.completion.frank_wolfe",
     "Gaussian": "discreet.privacy",
+    "GradientDescent": "discreet.completion.gradient",
     "Guarantee": "discreet.privacy",
     "Interactions": "discreet.data",
     "Laplace": "discreet.privacy",
@@ -46,6 +51,7 @@ _HOME = {
     "PublishedDPFrankWolfe": "discreet.completion.frank_wolfe",
     "RandomizedResponse": "discreet.privacy",
     "Recommender": "discreet.completion.recommender",
+    "PublishedGradientDescent": "discreet.completion.gradient",
     "SVD": "discreet.completion.spectral",
     "Statement": "discreet.statement",
     "account": "discreet.privacy",
@@ -59,13 +65,16 @@ _MODULES = ("datasets", "evaluate", "privacy", "splits", "testing")
 __all__ = [
     "ALS",
     "DPALS",
+    "DPPCA",
     "DPSVD",
     "SVD",
     "Catalogue",
     "DPCleansedSVD",
     "DPFrankWolfe",
+    "DPGradientDescent",
     "FrankWolfe",
     "Gaussian",
+    "GradientDescent",
     "Guarantee",
     "Interactions",
     "Laplace",
@@ -77,6 +86,7 @@ __all__ = [
     "PublishedDPALS",
     "PublishedDPFrankWolfe",
     "PublishedDPSVD",
+    "PublishedGradientDescent",
     "RandomizedResponse",
     "Recommender",
     "Statement",

@@ -77,7 +77,7 @@ class DPFrankWolfe(PrivateFrankWolfe):
         residual_clip: float | None = None,
         ratings_per_user: int | None = None,
         eigensolver: Eigensolver | None = None,
-        oja_steps: int = 6,
+        oja_steps: int = 8,
         noise: Literal["gaussian"] = "gaussian",
         loss: LossName = "squared",
         step: StepRule = "measured",

@@ -25,6 +25,7 @@ from discreet.privacy import Gaussian, GridArray, Plan, truncate
 Array = NDArray[Any]
 
 BELOW_ONE = 1 - 2.0**-40  # a vector of this float length is no longer than 1, whatever rounded
+MEMORY = 0.6  # of earlier products, in Oja's method
 LEAST_MU = 2.0**-14  # of one release
 MOST_NUMBERS = 1 << 24  # in one release of products
 ROUNDING = 2.0**-30  # relative; far more than float64 errs by in a user's product
@@ -174,20 +175,21 @@ def oja(
 ) -> Direction:
     """The leading eigenpair by Oja's method, from `n_steps` products and one energy; `known` directions are left out.
 
-    w_t = w_(t-1) + (A^T A v_(t-1) + noise), v_t = w_t / |w_t|: Oja's update with the step 1 / |w_(t-1)|, so that the
-    products, once v has settled, count alike and their noise averages out; the first ones, of a v that sees little of
-    the eigenvector, are short and count little. With a `rate`, the step is rate / noise's standard deviation instead.
+    w_t = MEMORY w_(t-1) + (A^T A v_(t-1) + noise), v_t = w_t / |w_t|: Oja's update with the step 1 / |MEMORY w_(t-1)|,
+    so that the last products count most, and their noise averages out to a quarter of its variance; the first ones, of
+    a v that sees little of the eigenvector, are short and count little. With a `rate`, the step is rate / the noise's
+    standard deviation, as published.
     """
     size = products.size
     vector, total = start(size, 1, known), np.zeros((size, 1))
     for _ in range(n_steps):
         product = products.release(labels[0], vector)
-        total = total + product.values if rate is None else vector + rate / product.std * product.values
+        total = MEMORY * total + product.values if rate is None else vector + rate / product.std * product.values
         vector = orthonormal(total, known)
         vector *= np.sign((vector * total).sum()) or 1.0
     energy = products.energy(labels[1], vector[:, 0])
     value = float(energy.values[0])
-    error = size * product.std**2 / n_steps  # of the mean product, squared
+    error = size * product.std**2 * (1 - MEMORY) / (1 + MEMORY)  # of the mean product, squared
     trust = 1 / (1 + error / value**2) if value > 0 else 0.0
     return Direction(vector[:, 0], value, max(value, 0.0), trust, 3 * energy.std)
 
