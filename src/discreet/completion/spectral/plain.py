@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,8 @@ class SVD(NotPrivateModel):
         longest = 2 * max(map(abs, value_range)) * ratings.n_items**0.5  # no row is
         centring = Centring.of(value_range, longest, centre=self.centre)
         items = np.arange(ratings.n_items)
-        moment = second_moment(ratings, RatingRows(items, len(items), centring), self.n_jobs)
+        blocks = parts(ratings, ratings.values, most_users=max(DENSE_CELLS // len(items), 1))
+        moment = second_moment(blocks, RatingRows(items, len(items), centring), len(items), self.n_jobs)
         factors = rating_factors(Noisy(moment, 0.0), items, len(items), self.rank)
         return {
             "item_factors_": factors.astype(np.float32),
@@ -65,9 +67,8 @@ class SVD(NotPrivateModel):
         return rating_ridge(self.item_factors_, base, centre=self.centre)
 
 
-def second_moment(ratings: Interactions, rows: Any, n_jobs: int | None) -> Array:
+def second_moment(blocks: Iterable[Any], rows: Callable[[Any], Array], n: int, n_jobs: int | None) -> Array:
     """The sum over users of x x^T, their rows being computed some at a time."""
-    n = ratings.n_items
     total = np.zeros((n, n))
 
     def work(part: Any) -> Array:
@@ -75,7 +76,6 @@ def second_moment(ratings: Interactions, rows: Any, n_jobs: int | None) -> Array
         product: Array = own.T @ own
         return product
 
-    blocks = parts(ratings, ratings.values, most_users=max(DENSE_CELLS // n, 1))
     for product in over_blocks(work, blocks, n_jobs):
         total += product
     return total

@@ -1,0 +1,6 @@
+"""Gradient methods: projected descent on a nuclear-norm ball, and matrix factorisation by stochastic gradients."""
+
+from discreet.completion.gradient.plain import GradientDescent
+from discreet.completion.gradient.private import DPGradientDescent, PublishedGradientDescent
+
+__all__ = ["DPGradientDescent", "GradientDescent", "PublishedGradientDescent"]

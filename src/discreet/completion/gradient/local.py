@@ -1,0 +1,128 @@
+"""The local side of projected gradient descent: one user, her own ratings, and the public steps.
+
+Her iterate is y = c V^T, V being the directions of the last step, so that she needs no more than her coefficients c.
+They come from replaying the public steps, in training as in serving. Rows are multiplied one by one, so that nobody's
+rounding depends on who is beside her.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.completion.centred import Centring
+from discreet.completion.gradient.steps import Step, nothing
+from discreet.completion.private import Part, parts
+from discreet.completion.ridge import Ridge
+from discreet.data.interactions import Interactions
+from discreet.linalg.threads import over_blocks
+
+Array = NDArray[Any]
+
+SERVING_CELLS = 1 << 17  # of dense rows, in memory at a time and thread
+
+
+@dataclass(frozen=True)
+class Descent:
+    """What users do in each step: z = y - eta P(y - x), and y = z V diag(gains) V^T.
+
+    P keeps the items that a user has rated, x are her centred ratings.
+
+    Attributes:
+        eta: The size of steps: below 2, so that they do not overshoot.
+        n_items: The length of a row.
+    """
+
+    eta: float
+    n_items: int
+
+    def replay(self, part: Part, steps: Sequence[Step]) -> tuple[Array, Array, Array]:
+        """Some users' coefficients c after these steps, (users, rank); their y, (users, items); and P(y - x)."""
+        n = len(part.counts)
+        own, rows, before = np.zeros((n, 0)), np.zeros((n, self.n_items)), nothing(self.n_items)
+        left = -part.values
+        for step in steps:
+            own = (_times(own, before.vectors.T @ step.vectors) - self.eta * _along(part, left, step)) * step.gains
+            rows = _times(own, step.vectors.T)
+            left = rows[part.owners, part.indices] - part.values
+            before = step
+        return own, rows, left
+
+    def rows(self, part: Part, steps: Sequence[Step]) -> Array:
+        """The rows z of some users after these steps: all that the next one needs to know of them."""
+        _, rows, left = self.replay(part, steps)
+        rows[part.owners, part.indices] -= self.eta * left
+        return rows
+
+    def shares(self, indices: Array, steps: Sequence[Step]) -> Array:
+        """What one user's coefficients are sums of: (ratings, rank), to be multiplied by her centred ratings."""
+        own, before = np.zeros((len(indices), 0)), nothing(self.n_items)
+        for step in steps:
+            left = own @ before.vectors[indices].T - np.eye(len(indices))
+            own = (own @ (before.vectors.T @ step.vectors) - self.eta * left @ step.vectors[indices]) * step.gains
+            before = step
+        return own
+
+
+def _times(rows: Array, matrix: Array) -> Array:
+    """A product, one row at a time."""
+    product: Array = np.matmul(rows[:, None, :], matrix)[:, 0]
+    return product
+
+
+def _along(part: Part, entries: Array, step: Step) -> Array:
+    """Sparse rows times V: row by row, entry by entry."""
+    from scipy.sparse import csr_array
+
+    table = csr_array((entries, part.indices, part.indptr), shape=(len(part.counts), len(step.vectors)))
+    found: Array = table @ step.vectors
+    return found
+
+
+def prepared(ratings: Interactions, centring: Centring, cells: int) -> Iterator[Part]:
+    """The users' centred rows, some at a time, so that dense rows of theirs have at most so many cells."""
+    for part in parts(ratings, ratings.values, most_users=max(cells // ratings.n_items, 1)):
+        whole = Part(part.indptr, part.indices.astype(np.int64), part.values)
+        yield centring.prepare(whole)
+
+
+@dataclass(frozen=True)
+class Replay(Ridge):
+    """Predicts offset_i + y_ij, from the user's own history and the public steps; `columns` are the last directions.
+
+    Attributes:
+        descent: What a user does in each step.
+        centring: How she prepares her ratings.
+        steps: The public steps.
+    """
+
+    descent: Descent = field(default_factory=lambda: Descent(1.0, 0))
+    centring: Centring = field(default_factory=lambda: Centring(0.0, None, 1.0))
+    steps: Sequence[Step] = ()
+
+    def fold_in(self, histories: Interactions, n_jobs: int | None) -> tuple[Array, Array]:
+        """Users' offsets, beyond `base`, and coefficients."""
+        kind = self.columns.dtype
+
+        def work(part: Any) -> tuple[Array, Array]:
+            own = self.descent.replay(part, self.steps)[0] / part.scales[:, None]
+            return (part.offsets - self.centring.centre).astype(kind), own.astype(kind)
+
+        found = list(over_blocks(work, prepared(histories, self.centring, SERVING_CELLS), n_jobs))
+        if not found:
+            return np.zeros(0, kind), np.zeros((0, self.columns.shape[1]), kind)
+        offsets, vectors = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+        return offsets, vectors
+
+    def contributions(self, indices: Array, values: Array, item: int) -> Array:
+        """What each rating adds to the score of an item: they and `base` add up to it."""
+        offsets = self.centring.offset_shares(values)
+        about = values.astype(np.float64) - self.centring.centre - offsets.sum()
+        loads = self.descent.shares(indices, self.steps) @ self.columns[item].astype(np.float64)
+        # A rating counts by itself, and by its part in the offset, which every rating is about.
+        added: Array = loads * (about + offsets.sum()) + offsets * (1 - loads.sum())
+        return added

@@ -1,0 +1,67 @@
+"""Projected gradient descent without privacy."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from discreet.completion.base import NotPrivateModel
+from discreet.completion.centred import Centring
+from discreet.completion.gradient.local import prepared
+from discreet.completion.gradient.private import DescentModel
+from discreet.completion.gradient.steps import Step, project
+from discreet.completion.private import DENSE_CELLS
+from discreet.completion.spectral.calibration import require_ratings
+from discreet.completion.spectral.cleansing import check_catalogue
+from discreet.completion.spectral.plain import second_moment
+from discreet.data.interactions import Interactions
+
+
+class GradientDescent(DescentModel, NotPrivateModel):
+    """Completion of ratings by projected gradient descent on a nuclear-norm ball. Not private.
+
+    Minimises |P(Y - X)|^2 / 2 over matrices Y whose singular values add up to at most `radius`; P keeps the entries
+    that users have rated, x_i are a user's ratings less her own mean. Steps are y = project(y - step_size P(y - x)).
+
+    Args:
+        n_steps: How many steps.
+        step_size: Below 2.
+        radius: The sum of singular values. By default each step lowers them by what directions have that are not among
+            the first half.
+        centre: Whether users subtract their own mean.
+        n_jobs: Threads, in scikit-learn's meaning.
+    """
+
+    def __init__(
+        self,
+        n_steps: int = 10,
+        *,
+        step_size: float = 1.5,
+        radius: float | None = None,
+        centre: bool = True,
+        n_jobs: int | None = -1,
+    ) -> None:
+        self.n_steps = n_steps
+        self.step_size = step_size
+        self.radius = radius
+        self.centre = centre
+        self.n_jobs = n_jobs
+
+    def _check_parameters(self) -> None:
+        self._check_descent()
+
+    def _learn_exactly(self, ratings: Interactions) -> dict[str, Any]:
+        value_range = require_ratings("GradientDescent", ratings)
+        check_catalogue(ratings.n_items)
+        n = ratings.n_items
+        longest = 2 * max(map(abs, value_range)) * n**0.5  # no row is
+        centring = Centring.of(value_range, longest, centre=self.centre)
+        descent, steps = self._descent(n), list[Step]()
+        for _ in range(self.n_steps):
+            blocks = prepared(ratings, centring, DENSE_CELLS)
+            moment = second_moment(blocks, partial(descent.rows, steps=list(steps)), n, self.n_jobs)
+            steps.append(project(moment, 0.0, self.radius))
+        popularity = np.bincount(ratings.indices, minlength=n).astype(np.float32)
+        return {**self._learned(steps, centring), "popularity_": popularity}
