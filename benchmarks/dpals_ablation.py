@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import discreet
-from discreet.completion.als import directions, items, private, settings
+from discreet.completion.als import directions, items, private, settings, training
 
 COLUMNS = (("MovieLens 1M", 1.0), ("MovieLens 1M", 5.0), ("MovieLens 1M", 10.0), ("low rank", 5.0))
 
@@ -24,7 +24,7 @@ COLUMNS = (("MovieLens 1M", 1.0), ("MovieLens 1M", 5.0), ("MovieLens 1M", 10.0),
 @contextlib.contextmanager
 def constants(**values: Any) -> Iterator[None]:
     """Other values of constants, wherever they are used."""
-    modules = (settings, items, private, directions)
+    modules = (settings, items, private, training, directions)
     places = [(module, name) for name in values for module in modules if hasattr(module, name)]
     before = [getattr(module, name) for module, name in places]
     for module, name in places:
@@ -65,7 +65,6 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "without slopes on bias and popularity": ({"with_slopes": plain_slopes}, {}),
     "without directions from co-occurrences": ({"settings": without(settings.SECOND_MOMENT)}, {}),
     "without random columns": ({"EXPLORERS": 0}, {}),
-    "random columns kept for any excess": ({"CLEAR": 0.0}, {}),
     "contributions shortened only": ({"LIFT": 1.0}, {}),
     "nothing foretold by the items a user has": ({"USER_PRIOR": 0.0}, {}),
     "two folds in place of four": ({"FOLDS": 2}, {}),

@@ -16,7 +16,6 @@ from scipy.special import log_ndtr
 from discreet.completion.als.settings import (
     BIAS_SPREAD,
     CHANGE,
-    CLEAR,
     COLUMN_SPREAD,
     EXPLORER_SIZE,
     EXPLORER_SPREAD,
@@ -72,7 +71,7 @@ class Weights:
         sums = _positive_part(mean - variance / (2 * typical), variance)  # most items are rarer than the mean
         log = np.log(sums / a)
         log = log - np.average(log, weights=sums)
-        log /= max(float(np.sqrt(np.average(log**2, weights=sums))), 1e-9)
+        log /= max(float(np.sqrt(np.average(log**2, weights=sums))), 0.5)  # in less, noise is most of it
         return cls(a, sums, variance, n_users, np.maximum(log, -3))
 
     @classmethod
@@ -229,12 +228,12 @@ class Items:
         columns = np.random.default_rng(0).standard_normal((len(self.mean), EXPLORERS))
         return self.with_columns(EXPLORER_SIZE * columns, EXPLORER_SPREAD**2)
 
-    def explored(self, n: int, seen: Seen) -> tuple[Items, Seen]:
+    def explored(self, n: int, seen: Seen, clear: float) -> tuple[Items, Seen]:
         """What to keep after the first item step, whose columns from the n-th on were explorers: all of them, or none.
 
         If users' coefficients on random columns explain nothing, an explorer's sums are noise of a known size. What
-        they are more than that is how far explorers have to move: if it is clear of the noise, that is their variance
-        from now on.
+        they are more than that is how far explorers have to move: if it is so many standard deviations clear of the
+        noise, that is their variance from now on.
         """
         if self.mean.shape[1] == n:
             return self, seen
@@ -244,7 +243,7 @@ class Items:
         noise, gains = noise[:, n:], (seen.gains[:, n:, n:] ** 2).sum(axis=2)
         weights = gains / noise**2
         excess = float((weights * (seen.sums[:, n:] ** 2 - noise)).sum())
-        if excess <= CLEAR * float(np.sqrt(2 * ((weights * noise) ** 2).sum())):
+        if excess <= clear * float(np.sqrt(2 * ((weights * noise) ** 2).sum())):
             return Items(self.mean[:, :n], self.covariance[:, :n, :n]), seen.first(n)
         covariance, moving = self.covariance.copy(), np.arange(n, self.mean.shape[1])
         covariance[:, moving, moving] = excess / float((weights * gains).sum())

@@ -18,7 +18,6 @@ USER_VECTOR = 1.2  # weight of a user's vector, squared, about what her items fo
 USER_PRIOR = 0.45  # how far a user's vector is foretold by the items she has chosen, in standard deviations
 OVERLAP = 1.5  # how much more an item step sees than the shared Gram matrix says, about
 EXPLORERS, EXPLORER_SIZE, EXPLORER_SPREAD = 8, 0.05, 0.2  # random columns: how many, their size, how far they may grow
-CLEAR = 2.0  # standard deviations of the noise by which what explorers find must stand out of it
 CHANGE = 0.15  # how much an item's share of all interactions may change from one release to the next, relatively
 LEAST_EIGENVALUE = 1.05  # of the noise's largest, for a direction to be kept
 
@@ -37,6 +36,7 @@ class Settings:
         n_directions: How many directions are looked for in the co-occurrences (or residuals).
         n_frequent: Among how many items.
         residual: Whether the directions are those of residuals, not of co-occurrences.
+        clear: Standard deviations of the noise by which what random columns find must stand out of it.
     """
 
     shares: dict[str, float | tuple[float, int]]
@@ -48,6 +48,7 @@ class Settings:
     n_directions: int = 10
     n_frequent: int = 1500
     residual: bool = False
+    clear: float = 2.0
 
     @property
     def looks_for_directions(self) -> bool:
@@ -57,6 +58,10 @@ class Settings:
     def plan(self, mu: float) -> Plan:
         """The releases, with their costs."""
         return Plan.gaussian(mu, self.shares)
+
+    def without_biases(self) -> Settings:
+        """For data in which items differ by tastes alone: steps hardly look at biases, and believe what they find."""
+        return replace(self, bias_weight=0.2, clear=0.0)
 
     def continued(self) -> Settings:
         """For a model that exists: how often items occur is released anew, and the rest of the budget is for steps."""

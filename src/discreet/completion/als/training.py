@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,7 @@ GRAM_CLIP = 20.0  # times the length of a contribution to an item step
 LIFT = 10.0  # the most that such a contribution is lengthened by
 TYPICAL_SPREAD = 0.9  # of ratings about their user's mean, in quarters of their range, where constants were set
 LEAST_SPREAD = 0.05  # in that
-NO_SPREAD, NO_BIAS_WEIGHT = 0.05, 0.2  # item biases that spread less are none, and item steps hardly look at them
+NO_SPREAD = 0.05  # item biases that spread less than this are none
 
 
 @dataclass
@@ -74,7 +74,7 @@ class Training:
         mean, weights = self._start()
         bias = self._bias(mean, weights)
         if most_spread(bias, weights) < NO_SPREAD:
-            self.settings = replace(self.settings, bias_weight=NO_BIAS_WEIGHT)
+            self.settings = self.settings.without_biases()
         items = Items.from_bias(bias, weights).with_slopes(weights)
         items = items.with_features(features, weights)
         if self.settings.looks_for_directions:
@@ -97,7 +97,7 @@ class Training:
             step, gram = self.door.item_step((STEP, GRAM), self._parts(), local.step, shape, bounds=bounds)
             seen = Seen.of(step, gram, weights, s.bias_weight, s.step_clip)
             if at == 0:
-                items, seen = items.explored(known, seen)
+                items, seen = items.explored(known, seen, s.clear)
             items = items.updated(seen)
         return items
 
