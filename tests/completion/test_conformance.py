@@ -8,7 +8,7 @@ import discreet
 from discreet.completion import MODELS
 from discreet.completion.base import Model
 from discreet.testing import InsecureSeededNoise, ModelConformance
-from tests.completion import test_cleansed, test_dpals, test_gradient, test_published, test_svd  # noqa: F401  # suites of their own
+from tests.completion import test_cleansed, test_dpals, test_gradient, test_published, test_sgd, test_svd  # noqa: F401  # suites of their own
 
 
 class TestALS(ModelConformance):
@@ -53,16 +53,14 @@ class TestDPFrankWolfe(ModelConformance):
 class TestPublishedDPFrankWolfe(ModelConformance):
     implicit = False
     n_users = 1000
-    n_items_large = 2_000  # the covariance is released whole
 
     def model(self, **params: Any) -> Model:
         given = {"epsilon": 25, "delta": 1e-6, "radius": 2000.0, "row_norm": 8.0, "n_steps": 6, "centre": True}
-        return discreet.PublishedDPFrankWolfe(**{**given, **params})
+        return discreet.PublishedDPFrankWolfe(**{**given, "eigensolver": "oja", "oja_steps": 5, **params})
 
     def fit(self, model: Model, ratings: discreet.Interactions) -> Model:
-        ledger = discreet.Ledger(noise_source=InsecureSeededNoise(3), delta=1e-6)
         with pytest.warns(UserWarning, match="really"):
-            return model.fit(ratings, ledger=ledger)
+            return model.fit(ratings, ledger=discreet.Ledger(noise_source=InsecureSeededNoise(3), delta=1e-6))
 
 
 class TestFrankWolfe(ModelConformance):

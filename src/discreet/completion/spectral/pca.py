@@ -203,7 +203,7 @@ def _eigenpairs(release: Noisy, rank: int) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Table:
-    """A matrix as sparse rows, one for each person. What is not finite in it counts as zero."""
+    """A matrix as sparse rows, one for each person."""
 
     indptr: Array
     indices: Array
@@ -222,7 +222,7 @@ class Table:
             if not rows.has_canonical_format:
                 rows = rows.copy()
                 rows.sum_duplicates()
-            return cls(rows.indptr.astype(np.int64), rows.indices, _finite(rows.data), rows.shape[1])
+            return cls(rows.indptr.astype(np.int64), rows.indices, rows.data, rows.shape[1])
         try:
             array = np.asarray(X, np.float64)
         except (TypeError, ValueError):
@@ -231,7 +231,7 @@ class Table:
             raise DataError("X: a matrix of numbers with one row for each person is needed, or Interactions")
         n_rows, n = array.shape
         columns = np.broadcast_to(np.arange(n), (n_rows, n)).ravel()
-        return cls(np.arange(n_rows + 1) * n, columns, _finite(array.ravel()), n)
+        return cls(np.arange(n_rows + 1) * n, columns, array.ravel(), n)
 
     def to_scipy(self) -> Any:
         """The same as a SciPy matrix."""
@@ -240,13 +240,13 @@ class Table:
         return csr_array((self.values, self.indices, self.indptr), shape=(len(self.indptr) - 1, self.n_columns))
 
     def blocks(self, most_users: int = MOST_USERS) -> Iterator[Part]:
-        """Some rows at a time."""
+        """Some rows at a time. What is not finite in them counts as zero."""
         first, n_rows = 0, len(self.indptr) - 1
         while first < n_rows:
             last = max(first + 1, int(np.searchsorted(self.indptr, self.indptr[first] + PART, side="right")) - 1)
             last = min(last, first + most_users)
             begin, end = int(self.indptr[first]), int(self.indptr[last])
-            values = self.values[begin:end].astype(np.float64)
+            values = _finite(self.values[begin:end].astype(np.float64))
             yield Part(self.indptr[first : last + 1] - begin, self.indices[begin:end], values)
             first = last
 
