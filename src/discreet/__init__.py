@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from discreet.completion.als import ALS, DPALS, PublishedDPALS, private_regressions
     from discreet.completion.baselines import MeanRating, Popularity
     from discreet.completion.frank_wolfe import DPFrankWolfe, FrankWolfe, PublishedDPFrankWolfe
-    from discreet.completion.gradient import DPGradientDescent, GradientDescent, PublishedGradientDescent
+    from discreet.completion.gradient import DPSGD, DPGradientDescent, GradientDescent, PublishedGradientDescent
     from discreet.completion.recommender import Recommender
     from discreet.completion.saving import load
     from discreet.completion.spectral import DPSVD, SVD, DPCleansedSVD, PublishedCleansedSVD, PublishedDPSVD
@@ -34,6 +34,7 @@ _HOME = {
     "DPFrankWolfe": "discreet.completion.frank_wolfe",
     "DPGradientDescent": "discreet.completion.gradient",
     "DPPCA": "discreet.completion.spectral.pca",
+    "DPSGD": "discreet.completion.gradient",
     "DPSVD": "discreet.completion.spectral",
     "FrankWolfe": "discreet.completion.frank_wolfe",
     "Gaussian": "discreet.privacy",
@@ -49,9 +50,9 @@ _HOME = {
     "PublishedDPALS": "discreet.completion.als",
     "PublishedDPSVD": "discreet.completion.spectral",
     "PublishedDPFrankWolfe": "discreet.completion.frank_wolfe",
+    "PublishedGradientDescent": "discreet.completion.gradient",
     "RandomizedResponse": "discreet.privacy",
     "Recommender": "discreet.completion.recommender",
-    "PublishedGradientDescent": "discreet.completion.gradient",
     "SVD": "discreet.completion.spectral",
     "Statement": "discreet.statement",
     "account": "discreet.privacy",
@@ -66,6 +67,7 @@ __all__ = [
     "ALS",
     "DPALS",
     "DPPCA",
+    "DPSGD",
     "DPSVD",
     "SVD",
     "Catalogue",

@@ -7,6 +7,7 @@ MODELS = {
     "DPCleansedSVD": "discreet.completion.spectral:DPCleansedSVD",
     "DPFrankWolfe": "discreet.completion.frank_wolfe:DPFrankWolfe",
     "DPGradientDescent": "discreet.completion.gradient:DPGradientDescent",
+    "DPSGD": "discreet.completion.gradient:DPSGD",
     "DPSVD": "discreet.completion.spectral:DPSVD",
     "FrankWolfe": "discreet.completion.frank_wolfe:FrankWolfe",
     "GradientDescent": "discreet.completion.gradient:GradientDescent",

@@ -2,5 +2,6 @@
 
 from discreet.completion.gradient.plain import GradientDescent
 from discreet.completion.gradient.private import DPGradientDescent, PublishedGradientDescent
+from discreet.completion.gradient.sgd import DPSGD
 
-__all__ = ["DPGradientDescent", "GradientDescent", "PublishedGradientDescent"]
+__all__ = ["DPSGD", "DPGradientDescent", "GradientDescent", "PublishedGradientDescent"]
