@@ -18,7 +18,7 @@ StepRule = Literal["measured", "constant"]
 Eigensolver = Literal["dense", "oja"]
 
 COVARIANCE = "residual covariance"
-PRODUCT, ENERGY = "residual covariance times a vector", "residuals along a direction"
+PRODUCT, ENERGY = "residual product", "residual energy"
 
 MOST_DENSE = 4000  # items whose covariance is released whole, unless it is asked for
 RADIUS = {"measured": 8.0, "constant": 2.5}  # times the first singular value of the whole matrix, as far as it is known

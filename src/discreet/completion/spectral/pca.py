@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 Method = Literal["dense", "oja", "block"]
 
-SECOND_MOMENT, PRODUCT, ENERGY = "second moment", "second moment times vectors", "squares along a direction"
+SECOND_MOMENT, PRODUCT, ENERGY = "second moment", "product", "energy"
 ENERGY_SHARE = 0.05  # of the budget, for eigenvalues by Oja's method
 LARGEST_DENSE = 1 << 14  # columns whose second moment can be released whole: 2 GiB
 
