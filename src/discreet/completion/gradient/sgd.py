@@ -131,7 +131,8 @@ class DPSGD(PrivateModel):
         guarantee = replace(ledger.guarantee(plan.cost, insecure=paid.insecure), delta=self.delta)
         note = (
             f"The charge is for {self.n_steps} sums over users, each over a fresh secret sample of them at the rate "
-            f"{rate:g}, with Gaussian noise of {1 / mu:.6g} times what a person adds at most."
+            f"{rate:g}, with Gaussian noise of {1 / mu:.6g} times what a person adds at most, "
+            f"from {paid.samples.source.name}."
         )
         title = f"{type(self).__name__}: a private recommender"
         public = {**ratings.public_inputs, **self._public_inputs()}
