@@ -20,7 +20,7 @@ import discreet
 
 SOURCES = {
     "MovieLens 1M": (1e-5, (0.05, 1.0, 5.0, 10.0, 20.0), {}),
-    "MovieLens 1M, with public genres": (1e-5, (1.0, 5.0, 10.0, 20.0), {"features": ["genres"]}),
+    "MovieLens 1M, with public genres and years": (1e-5, (1.0, 5.0, 10.0, 20.0), {"features": ["genres", "year"]}),
     "Jester 1, scaled to 0..5": (1e-6, (0.1, 0.5, 1.0, 5.0), {}),
 }
 

@@ -86,6 +86,7 @@ def test_movielens_100k(tmp_path: Path) -> None:
     assert ratings.items.to_list() == [242, 302]  # the rated ones
     assert ratings.catalogue.column("title") == ["Kolya (1996)", "L.A. Confidential (1997)"]
     assert ratings.catalogue.column("genres") == ["Comedy|Romance", "Western"]
+    assert ratings.catalogue.column("year") == [1996, 1997]
     assert ratings.times is not None
     assert ratings.times.tolist() == [878887116, 891717742, 881250949]
     ratings.require_public()

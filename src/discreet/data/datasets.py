@@ -65,7 +65,7 @@ def load(name: str, source: Path_ = None) -> Interactions:
 
 
 def movielens(size: str = "1m", *, source: Path_ = None, items: str = "rated") -> Interactions:
-    """MovieLens ratings, with titles and genres of the films as the catalogue.
+    """MovieLens ratings, with titles, genres and years of the films as the catalogue.
 
     Args:
         size: "100k", "1m", "10m", "20m", "25m", "32m" or "latest-small".
@@ -83,12 +83,12 @@ def movielens(size: str = "1m", *, source: Path_ = None, items: str = "rated") -
     path = _locate(data, source)
     if path.suffix == ".parquet":
         films = _parquet(path.with_name(f"{path.stem}-items.parquet"))
-        return _read(_parquet(path), data, films, items)
+        return _read(_parquet(path), data, formats.with_years(films), items)
     files = ("u.data", "u.item", "ratings.dat", "movies.dat", "ratings.csv", "movies.csv")
     with archives.opened(path, *files) as folder:
         films = formats.movielens_films(archives.need(folder, "u.item", "movies.dat", "movies.csv"))
         ratings = archives.need(folder, "u.data", "ratings.dat", "ratings.csv")
-        return _read(formats.movielens_select(ratings), data, films, items)
+        return _read(formats.movielens_select(ratings), data, formats.with_years(films), items)
 
 
 def movielens_folds(name: str = "u1", *, source: Path_ = None) -> Parts:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PIECE = 1 << 24  # bytes of text parsed at a time
+YEAR = re.compile(r"\((\d{4})\)\s*$")
 GENRES_100K = (
     "unknown", "Action", "Adventure", "Animation", "Children's", "Comedy", "Crime", "Documentary", "Drama",
     "Fantasy", "Film-Noir", "Horror", "Musical", "Mystery", "Romance", "Sci-Fi", "Thriller", "War", "Western",
@@ -49,6 +50,14 @@ def movielens_films(path: Path) -> pa.Table:
     items, titles, genres = zip(*rows, strict=True)
     text = pa.large_string()
     return pa.table({"item": items, "title": pa.array(titles, text), "genres": pa.array(genres, text)})
+
+
+def with_years(films: pa.Table) -> pa.Table:
+    """With a column of the years that titles of MovieLens end in."""
+    import pyarrow as pa
+
+    years = [int(found[1]) if (found := YEAR.search(title or "")) else None for title in films["title"].to_pylist()]
+    return films.append_column("year", pa.array(years, pa.int16()))
 
 
 def _lines(path: Path) -> list[str]:

@@ -21,6 +21,7 @@ from discreet.completion.als.settings import (
     EXPLORER_SPREAD,
     EXPLORERS,
     FEATURE,
+    FEATURE_BIAS,
     NOISE,
     OVERLAP,
     SLOPE_BIAS,
@@ -114,12 +115,14 @@ def _noise(release: Noisy, weights: Weights) -> Array:
     return noise
 
 
-def _foretold(release: Noisy, weights: Weights) -> Array:
-    """What popularity foretells of item biases: a line, fitted to their sums."""
-    c, noise = weights.sums, _noise(release, weights) + 0.09 * weights.variance
-    design = np.stack([np.ones(len(c)), weights.log_popularity], axis=1) * c[:, None]
-    beta = np.linalg.lstsq(design / np.sqrt(noise)[:, None], release.values / np.sqrt(noise), rcond=None)[0]
-    line: Array = design @ beta / c
+def _foretold(release: Noisy, weights: Weights, features: Array) -> Array:
+    """What popularity and public features foretell of item biases: a regression on them, fitted to their sums."""
+    c, noise = weights.sums, _noise(release, weights) + 0.09 * weights.variance + (BIAS_SPREAD * weights.sums) ** 2
+    columns = np.column_stack([np.ones(len(c)), weights.log_popularity, features])
+    design = columns * (c / np.sqrt(noise))[:, None]
+    penalty = np.diag(np.append([1e-9, 1e-9], np.full(features.shape[1], FEATURE_BIAS**-2)))
+    beta = np.linalg.solve(design.T @ design + penalty, design.T @ (release.values / np.sqrt(noise)))
+    line: Array = columns @ beta
     return line
 
 
@@ -181,13 +184,14 @@ class Items:
         return foretold
 
     @classmethod
-    def from_bias(cls, release: Noisy, weights: Weights) -> Items:
+    def from_bias(cls, release: Noisy, weights: Weights, features: Array) -> Items:
         """Item biases from the noisy sums s_j of weighted, centred ratings: s_j = c_j b_j + noise.
 
-        Before, b_j is about beta_0 + beta_1 log popularity, with betas fitted to the same sums.
+        Before, b_j is about beta_0 + beta_1 log popularity, and likewise for features, with betas fitted to the same
+        sums.
         """
         c = weights.sums
-        before = _foretold(release, weights)
+        before = _foretold(release, weights, features)
         noise = _noise(release, weights) + 0.09 * weights.variance
         gain = c * BIAS_SPREAD**2 / (c**2 * BIAS_SPREAD**2 + noise)
         mean = before + gain * (release.values - c * before)

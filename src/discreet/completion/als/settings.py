@@ -12,6 +12,7 @@ from discreet.privacy import Plan
 NOISE = 1.0  # standard deviation of a rating about a good prediction
 USER_BIAS = 5.5  # weight of a user's offset, squared: NOISE^2 / its variance
 BIAS_SPREAD = 0.35  # standard deviation of item biases about what popularity foretells
+FEATURE_BIAS = 0.2  # and of what a public feature adds to them
 COLUMN_SPREAD = 0.11  # and of factors about what co-occurrences foretell
 SLOPE_BIAS, SLOPE_POPULARITY, COLUMN, FEATURE = 1.2, 25.0, 300.0, 10.0  # NOISE^2 / variance of users' coefficients
 USER_VECTOR = 1.2  # weight of a user's vector, squared, about what her items foretell

@@ -75,7 +75,7 @@ class Training:
         bias = self._bias(mean, weights)
         if most_spread(bias, weights) < NO_SPREAD:
             self.settings = self.settings.without_biases()
-        items = Items.from_bias(bias, weights).with_slopes(weights)
+        items = Items.from_bias(bias, weights, features).with_slopes(weights)
         items = items.with_features(features, weights)
         if self.settings.looks_for_directions:
             items = self._with_directions(items, weights, mean)
