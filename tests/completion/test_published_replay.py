@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import discreet
-from discreet.completion.als import PublishedDPALS
+from discreet.completion.als import PublishedDPALS, published_training
 from discreet.completion.als.calibration import COUNTS, GRADIENT, GRAM, MEAN, RECOUNTS, START, STEP, step_sensitivity
 from discreet.completion.als.moments import ItemStep, exact_moments
-from discreet.completion.als.published_steps import random_start
+from discreet.completion.als.published_steps import random_start, user_ridge
 from discreet.completion.als.sampling import Sample
 from discreet.data import Interactions
 from discreet.privacy import Grid
-from tests.completion.replay import replay
+from tests.completion.replay import Recording, moved, record, replay
 
 ITEMS, K, PENALTY, GLOBAL = 240, 120, 0.5, 0.1
 FREE = 6  # of a designed person's ratings are not 1 or -1
@@ -35,12 +35,13 @@ def world(row: Row | None) -> Interactions:
     return discreet.read(rows, items=list(range(ITEMS)), value_range=(-1, 1))
 
 
-def designed(direction: tuple[float, float], sign: float, global_penalty: float) -> Row:
+def designed(direction: tuple[float, float], sign: float, global_penalty: float, V: Any = None) -> Row:
     """Ratings of +-1 of the first K items, but for a few, by which the user's vector gets the wanted direction.
 
-    A row with the opposite sign has opposite ratings; the directions of their vectors are free all the same.
+    A row with the opposite sign has opposite ratings; the directions of their vectors are free all the same. V are the
+    item vectors of the first step: those of the random start, if not others.
     """
-    V = random_start(ITEMS, 2, 1.0, 0)
+    V = random_start(ITEMS, 2, 1.0, 0) if V is None else V
     own, free = V[: K - FREE], V[K - FREE : K]
     signs, total = np.ones(len(own)), np.zeros(2)
     for j in np.argsort(-np.linalg.norm(own, axis=1)):
@@ -52,21 +53,25 @@ def designed(direction: tuple[float, float], sign: float, global_penalty: float)
     return dict(enumerate([*(sign * signs).tolist(), *rest.tolist()]))
 
 
+def model(**params: Any) -> PublishedDPALS:
+    return PublishedDPALS(
+        **{
+            "epsilon": 3.0, "delta": 1e-6, "rank": 2, "max_items": K, "item_fraction": 1.0, "entry_clip": 1.0,
+            "user_clip": 1e-3, "regularization": PENALTY, "item_exponent": 0.0, "user_exponent": 0.0, **params,
+        }
+    )  # fmt: skip
+
+
 def furthest(monkeypatch: Any, pairs: list[tuple[Row | None, Row | None]], **params: Any) -> dict[str, float]:
     """How far any of these changes of one person moves each statistic, as a fraction of its sensitivity."""
 
     def make() -> PublishedDPALS:
-        return PublishedDPALS(
-            **{
-                "epsilon": 3.0, "delta": 1e-6, "rank": 2, "max_items": K, "item_fraction": 1.0, "entry_clip": 1.0,
-                "user_clip": 1e-3, "regularization": PENALTY, "item_exponent": 0.0, "user_exponent": 0.0, **params,
-            }
-        )  # fmt: skip
+        return model(**params)
 
     found: dict[str, float] = {}
     for before, after in pairs:
-        moved = replay(monkeypatch, make, world(before), world(after), adjacency=make().adjacency, delta=1e-6)
-        for label, share in moved.items():
+        shares = replay(monkeypatch, make, world(before), world(after), adjacency=make().adjacency, delta=1e-6)
+        for label, share in shares.items():
             found[label] = max(found.get(label, 0.0), share)
     assert max(found.values()) <= 1
     return found
@@ -118,6 +123,37 @@ def test_replace_elsewhere(monkeypatch: Any, labels: set[str], params: dict[str,
     found = furthest(monkeypatch, [(FAN, CRITIC), (FAN, OTHER), (same[0], same[1])], adjacency="replace", **params)
     assert set(found) == labels
     assert min(value for label, value in found.items() if label != STEP) >= 0.95, found
+
+
+@pytest.mark.parametrize("params", [VARIANTS[at][1] for at in (2, 3, 4)])
+def test_replace_in_an_item_step_after_other_releases(monkeypatch: Any, params: dict[str, Any]) -> None:
+    """The same worst case after a noisy start, or counts and a mean: whatever these were, a step has its bound.
+
+    The door's earlier answers may be anything; here all items are as frequent, and the mean is that of the range.
+    """
+    seen: list[Any] = []
+    ledger: dict[str, Any] = {"adjacency": "replace", "delta": 1e-6}
+
+    def fit(row: Row | None, answers: list[Any] | None) -> Recording:
+        made = model(adjacency="replace", gram_noise=1.0, rhs_noise=1.0, **params)
+        return record(monkeypatch, lambda door: made.fit(world(row), ledger=door), answers, **ledger)
+
+    def watched(factors: Any, *others: Any) -> Any:
+        seen.append(factors)
+        return user_ridge(factors, *others)
+
+    monkeypatch.setattr(published_training, "user_ridge", watched)
+    first = fit(None, None)
+    neutral = {COUNTS: 100.0, RECOUNTS: 100.0, MEAN: 0.0}
+    answers = [
+        np.full_like(answer, neutral[label]) if label in neutral else answer
+        for label, answer in zip(first.labels, first.answers, strict=True)
+    ]
+    seen.clear()
+    fit(None, answers)
+    rows = [designed((1.0, 0.0), 1.0, 0.0, seen[0]), designed((0.5, 0.75**0.5), -1.0, 0.0, seen[0])]
+    found = moved(*(fit(row, answers) for row in rows))
+    assert 0.95 <= found[STEP] <= 1, found
 
 
 # -- the bound on item steps, for any two people
