@@ -15,6 +15,7 @@ from discreet.completion.gradient import private
 from discreet.completion.gradient.local import Descent, Replay, prepared
 from discreet.completion.gradient.private import MOMENT
 from discreet.completion.gradient.steps import Step, excess, packed, project, unpacked
+from discreet.completion.private import Part
 from discreet.completion.ridge import Penalty
 from discreet.data import Interactions
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
@@ -120,7 +121,7 @@ def test_the_bound_is_reached_in_every_step(monkeypatch: Any) -> None:
 
 def test_the_second_moments_are_what_the_definition_says(monkeypatch: Any) -> None:
     data = world(("x", DIVIDED))
-    fitted = model(row_norm=4.0, clip=5.0, step_size=1.2)
+    fitted = model(row_norm=4.0, clip=5.0, step_size=1.2, radius=30.0)
     seen = record(monkeypatch, lambda door: fitted.fit(data, ledger=door), None)
     X, P = np.zeros((data.n_users, ITEMS)), np.zeros((data.n_users, ITEMS))
     for user in range(data.n_users):
@@ -128,12 +129,13 @@ def test_the_second_moments_are_what_the_definition_says(monkeypatch: Any) -> No
         own = data.values[row].astype(float)
         own = own - 2.5 - (own - 2.5).sum() / (len(own) + 1)
         X[user, data.indices[row]], P[user, data.indices[row]] = own * min(1, 4 / np.linalg.norm(own)), 1
-    Y = np.zeros_like(X)
+    Y, eta = np.zeros_like(X), np.full(data.n_users, 1.2)
     for statistic, step in zip(seen.statistics, unpacked(fitted.steps_, fitted.gains_, fitted.ranks_), strict=True):
-        Z = Y - 1.2 * P * (Y - X)
+        Z = Y - eta[:, None] * P * (Y - X)
         short = Z * np.minimum(1, 5 / np.linalg.norm(Z, axis=1))[:, None]
         assert np.allclose(statistic, short.T @ short, atol=0.3)  # each entry of 101 rows is cut off
         Y = (Z @ step.vectors * step.gains) @ step.vectors.T
+        eta = 1.2 / np.minimum(P @ (step.vectors**2).sum(axis=1) + 2 * len(step.gains) / ITEMS, 1)
     scales = np.linalg.norm(X, axis=1) / 4
     own = fitted.embed(data)[scales < 0.999]
     assert np.allclose(own @ fitted.item_factors_.T, Y[scales < 0.999], atol=1e-4)
@@ -186,6 +188,20 @@ def test_memory_of_folding_in_is_bounded() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < n_users * n_items, f"{peak / 1e6:.0f} MB"
+
+
+def test_steps_do_not_overshoot() -> None:
+    """However few or many items a user has rated: each takes her closer to the ratings that directions can explain."""
+    rng = np.random.default_rng(0)
+    step = Step(np.linalg.qr(rng.standard_normal((50, 3)))[0], np.ones(3))
+    for n_rated in (3, 10, 30, 50):
+        items = np.sort(rng.choice(50, n_rated, replace=False))
+        part = Part(np.array([0, n_rated]), items, step.vectors[items] @ np.array([3.0, -2.0, 1.0]))
+        left = [
+            np.linalg.norm(Descent(1.5, 50).replay(part, [step] * n)[1][0, items] - part.values) for n in (1, 3, 9, 90)
+        ]
+        assert left == sorted(left, reverse=True)
+        assert left[-1] < 0.01 * np.linalg.norm(part.values) or n_rated == 3
 
 
 # The projection

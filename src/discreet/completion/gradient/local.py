@@ -23,6 +23,7 @@ from discreet.linalg.threads import over_blocks
 
 Array = NDArray[Any]
 
+PRETENDED = 2  # more items that a user is taken to have rated
 SERVING_CELLS = 1 << 17  # of dense rows, in memory at a time and thread
 
 
@@ -30,40 +31,53 @@ SERVING_CELLS = 1 << 17  # of dense rows, in memory at a time and thread
 class Descent:
     """What users do in each step: z = y - eta P(y - x), and y = z V diag(gains) V^T.
 
-    P keeps the items that a user has rated, x are her centred ratings.
+    P keeps the items that a user has rated, x are her centred ratings. Only the part of P(y - x) along V counts in y.
+    So eta, which is `size` for full rows, is longer by as much as P shortens V: it is divided by |P V|^2 + 2 r / n, for
+    r directions and n items, as if she had rated two more, where that is below 1. (|P V|^2 is no less than the largest
+    eigenvalue of V^T P V, so that steps do not overshoot.) It is a function of which items she has rated.
 
     Attributes:
-        eta: The size of steps: below 2, so that they do not overshoot.
-        n_items: The length of a row.
+        size: Of steps; below 2.
+        n_items: n, the length of a row.
     """
 
-    eta: float
+    size: float
     n_items: int
 
+    def eta(self, part: Part, step: Step) -> Array:
+        """How far each user goes, V being the directions of this step."""
+        if not len(step.gains):
+            return np.full(len(part.counts), self.size)
+        squares = (step.vectors**2).sum(axis=1)
+        room = part.row_sums(squares[part.indices]) + PRETENDED * squares.mean()
+        eta: Array = self.size / np.minimum(room, 1)
+        return eta
+
     def replay(self, part: Part, steps: Sequence[Step]) -> tuple[Array, Array, Array]:
-        """Some users' coefficients c after these steps, (users, rank); their y, (users, items); and P(y - x)."""
-        n = len(part.counts)
-        own, rows, before = np.zeros((n, 0)), np.zeros((n, self.n_items)), nothing(self.n_items)
-        left = -part.values
+        """Some users' coefficients c after these steps, (users, rank); their y, (users, items); and eta P(y - x)."""
+        n, before = len(part.counts), nothing(self.n_items)
+        own, rows = np.zeros((n, 0)), np.zeros((n, self.n_items))
+        change = -self.size * part.values
         for step in steps:
-            own = (_times(own, before.vectors.T @ step.vectors) - self.eta * _along(part, left, step)) * step.gains
+            own = (_times(own, before.vectors.T @ step.vectors) - _along(part, change, step)) * step.gains
             rows = _times(own, step.vectors.T)
-            left = rows[part.owners, part.indices] - part.values
+            change = self.eta(part, step)[part.owners] * (rows[part.owners, part.indices] - part.values)
             before = step
-        return own, rows, left
+        return own, rows, change
 
     def rows(self, part: Part, steps: Sequence[Step]) -> Array:
         """The rows z of some users after these steps: all that the next one needs to know of them."""
-        _, rows, left = self.replay(part, steps)
-        rows[part.owners, part.indices] -= self.eta * left
+        _, rows, change = self.replay(part, steps)
+        rows[part.owners, part.indices] -= change
         return rows
 
     def shares(self, indices: Array, steps: Sequence[Step]) -> Array:
         """What one user's coefficients are sums of: (ratings, rank), to be multiplied by her centred ratings."""
+        part = Part(np.array([0, len(indices)]), indices, np.zeros(len(indices)))
         own, before = np.zeros((len(indices), 0)), nothing(self.n_items)
         for step in steps:
-            left = own @ before.vectors[indices].T - np.eye(len(indices))
-            own = (own @ (before.vectors.T @ step.vectors) - self.eta * left @ step.vectors[indices]) * step.gains
+            change = self.eta(part, before)[0] * (own @ before.vectors[indices].T - np.eye(len(indices)))
+            own = (own @ (before.vectors.T @ step.vectors) - change @ step.vectors[indices]) * step.gains
             before = step
         return own
 

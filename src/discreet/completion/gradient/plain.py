@@ -23,11 +23,11 @@ class GradientDescent(DescentModel, NotPrivateModel):
     """Completion of ratings by projected gradient descent on a nuclear-norm ball. Not private.
 
     Minimises |P(Y - X)|^2 / 2 over matrices Y whose singular values add up to at most `radius`; P keeps the entries
-    that users have rated, x_i are a user's ratings less her own mean. Steps are y = project(y - step_size P(y - x)).
+    that users have rated, x_i are a user's ratings less her own mean. Steps are y = project(y - eta P(y - x)).
 
     Args:
         n_steps: How many steps.
-        step_size: Below 2.
+        step_size: eta for full rows, below 2; it is larger for who has rated few items (`Descent`).
         radius: The sum of singular values. By default each step lowers them by what directions have that are not among
             the first half.
         centre: Whether users subtract their own mean.

@@ -89,10 +89,11 @@ class DPGradientDescent(DescentModel, PrivateModel):
 
     Minimises |P(Y - X)|^2 / 2 over matrices Y whose singular values add up to at most `radius`; P keeps the entries
     that users have rated, x_i are a user's ratings less her own mean, scaled down to a length of at most `row_norm`. In
-    each of T = `n_steps` steps a user computes, on her own side, z = y - eta P(y - x), with eta = `step_size`.
-    Released is the sum of z z^T, z being shortened to C = `clip` as a whole, with symmetric noise: a user moves it by
-    at most C^2 (add-remove), or sqrt(2) C^2 (replace), in the Frobenius norm. From its eigenvectors V and the roots of
-    its eigenvalues, lowered as the ball asks for, follow V and gains; then y = z V diag(gains) V^T, on her side again.
+    each of T = `n_steps` steps a user computes, on her own side, z = y - eta P(y - x), with eta = `step_size`, or more
+    for who has rated few items (`Descent`). Released is the sum of z z^T, z being shortened to C = `clip` as a whole,
+    with symmetric noise: a user moves it by at most C^2 (add-remove), or sqrt(2) C^2 (replace), in the Frobenius norm.
+    From its eigenvectors V and the roots of its eigenvalues, lowered as the ball asks for, follow V and gains; then
+    y = z V diag(gains) V^T, on her side again.
     docs/proofs/gradient-descent.md has the proof.
 
     A user's prediction is her own mean and y after the last step; whoever comes later replays the public steps.
@@ -102,7 +103,7 @@ class DPGradientDescent(DescentModel, PrivateModel):
         epsilon: The privacy budget.
         delta: The delta of the budget, a constant well below 1 / the number of users.
         n_steps: T; the steps share the budget.
-        step_size: eta, below 2; public.
+        step_size: eta for full rows, below 2; public.
         radius: The sum of singular values, public. By default each step lowers them by what noise feigns, or by what
             directions have that are not among the first half, if that is more.
         row_norm: L, public; by default from the range of ratings and the number of items
