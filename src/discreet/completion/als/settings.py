@@ -49,7 +49,7 @@ class Settings:
     n_directions: int = 10
     n_frequent: int = 1500
     residual: bool = False
-    clear: float = 2.0
+    clear: float = 4.0
 
     @property
     def looks_for_directions(self) -> bool:
