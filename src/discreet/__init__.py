@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from discreet.completion.als import ALS, DPALS, PublishedDPALS, private_regressions
     from discreet.completion.baselines import MeanRating, Popularity
     from discreet.completion.frank_wolfe import DPFrankWolfe, FrankWolfe, PublishedDPFrankWolfe
-    from discreet.completion.gradient import DPSGD, DPGradientDescent, GradientDescent, PublishedGradientDescent
+    from discreet.completion.gradient import DPSGD, DPGradientDescent, GradientDescent, PublishedDPGradientDescent
     from discreet.completion.recommender import Recommender
     from discreet.completion.saving import load
-    from discreet.completion.spectral import DPSVD, SVD, DPCleansedSVD, PublishedCleansedSVD, PublishedDPSVD
+    from discreet.completion.spectral import DPSVD, SVD, DPCleansedSVD, PublishedDPCleansedSVD, PublishedDPSVD
     from discreet.completion.spectral.pca import DPPCA
     from discreet.data import Catalogue, Interactions, observed_items_are_public, read
     from discreet.evaluate import module as evaluate
@@ -46,11 +46,11 @@ _HOME = {
     "MeanRating": "discreet.completion.baselines",
     "Plan": "discreet.privacy",
     "Popularity": "discreet.completion.baselines",
-    "PublishedCleansedSVD": "discreet.completion.spectral",
     "PublishedDPALS": "discreet.completion.als",
-    "PublishedDPSVD": "discreet.completion.spectral",
+    "PublishedDPCleansedSVD": "discreet.completion.spectral",
     "PublishedDPFrankWolfe": "discreet.completion.frank_wolfe",
-    "PublishedGradientDescent": "discreet.completion.gradient",
+    "PublishedDPGradientDescent": "discreet.completion.gradient",
+    "PublishedDPSVD": "discreet.completion.spectral",
     "RandomizedResponse": "discreet.privacy",
     "Recommender": "discreet.completion.recommender",
     "SVD": "discreet.completion.spectral",
@@ -84,11 +84,11 @@ __all__ = [
     "MeanRating",
     "Plan",
     "Popularity",
-    "PublishedCleansedSVD",
     "PublishedDPALS",
+    "PublishedDPCleansedSVD",
     "PublishedDPFrankWolfe",
+    "PublishedDPGradientDescent",
     "PublishedDPSVD",
-    "PublishedGradientDescent",
     "RandomizedResponse",
     "Recommender",
     "Statement",

@@ -56,7 +56,7 @@ class TestCleansedNeighbours(_Suite):
         return model(50.0, **{"predictor": "knn", "neighbours": 8, **params})
 
 
-class TestPublishedCleansedSVD(_Suite):
+class TestPublishedDPCleansedSVD(_Suite):
     def model(self, **params: Any) -> Model:
         return discreet.DPCleansedSVD.as_published(**{"epsilon": 50.0, "delta": DELTA, "max_items": 30, **params})
 

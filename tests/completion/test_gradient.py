@@ -36,7 +36,7 @@ def model(epsilon: float = 30.0, **params: Any) -> discreet.DPGradientDescent:
     return discreet.DPGradientDescent(epsilon=epsilon, delta=DELTA, **{"n_steps": STEPS, **params})
 
 
-def published(epsilon: float = 30.0, **params: Any) -> discreet.PublishedGradientDescent:
+def published(epsilon: float = 30.0, **params: Any) -> discreet.PublishedDPGradientDescent:
     return discreet.DPGradientDescent.as_published(epsilon=epsilon, delta=DELTA, **{"n_steps": STEPS, **params})
 
 
@@ -56,7 +56,7 @@ class TestDPGradientDescent(_Suite):
         return model(50.0, **{"n_steps": 2, **params})
 
 
-class TestPublishedGradientDescent(_Suite):
+class TestPublishedDPGradientDescent(_Suite):
     def model(self, **params: Any) -> Model:
         return published(200.0, **params)
 

@@ -140,9 +140,9 @@ class DPGradientDescent(DescentModel, PrivateModel):
         self.n_jobs = n_jobs
 
     @classmethod
-    def as_published(cls, **parameters: Any) -> PublishedGradientDescent:
-        """With the noise that was published in 2018: `PublishedGradientDescent(**parameters)`."""
-        return PublishedGradientDescent(**parameters)
+    def as_published(cls, **parameters: Any) -> PublishedDPGradientDescent:
+        """With the noise that was published in 2018: `PublishedDPGradientDescent(**parameters)`."""
+        return PublishedDPGradientDescent(**parameters)
 
     def _check_parameters(self) -> None:
         positive("epsilon", self.epsilon)
@@ -178,7 +178,7 @@ class DPGradientDescent(DescentModel, PrivateModel):
         return {"value_range_": ratings.value_range, **self._learned(steps, centring)}
 
 
-class PublishedGradientDescent(PublishedModel, DPGradientDescent):
+class PublishedDPGradientDescent(PublishedModel, DPGradientDescent):
     """Projected gradient descent with the noise that was published: L^2 sqrt(64 T log(1 / delta)) / epsilon.
 
     It differs from `DPGradientDescent` in nothing else. Rows are shortened to L as a whole; the paper bounds the rated

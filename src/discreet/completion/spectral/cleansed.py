@@ -156,9 +156,9 @@ class DPCleansedSVD(_CleansedModel):
         self.n_jobs = n_jobs
 
     @classmethod
-    def as_published(cls, **parameters: Any) -> PublishedCleansedSVD:
-        """With the noise of 2009, which protects single ratings: `PublishedCleansedSVD(**parameters)`."""
-        return PublishedCleansedSVD(**parameters)
+    def as_published(cls, **parameters: Any) -> PublishedDPCleansedSVD:
+        """With the noise of 2009, which protects single ratings: `PublishedDPCleansedSVD(**parameters)`."""
+        return PublishedDPCleansedSVD(**parameters)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -177,7 +177,7 @@ class DPCleansedSVD(_CleansedModel):
         return Cleansing((low + high) / 2, width / 2, float(clamp), float(spread), DAMPING)
 
 
-class PublishedCleansedSVD(PublishedModel, _CleansedModel):
+class PublishedDPCleansedSVD(PublishedModel, _CleansedModel):
     """Cleansing with the weights and the noise of 2009, for single ratings; the guarantee is that for users.
 
     A user's first `max_items` ratings, in an order made at random, count with weight 1 in sums and counts, with c^-1/2
