@@ -1,18 +1,21 @@
 """DPCleansedSVD: its bounds, what it spends, that it learns, and that no data are too odd."""
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import discreet
 from discreet.completion import private as doors
 from discreet.completion.base import Model
 from discreet.completion.private import Part, parts
+from discreet.completion.ridge import Penalty
 from discreet.completion.spectral import cleansing
 from discreet.completion.spectral.cleansing import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing
 from discreet.completion.spectral.directions import Directions, standing_out
-from discreet.completion.spectral.neighbours import MOST_COLUMNS, factored, similarities
+from discreet.completion.spectral.neighbours import MOST_COLUMNS, Neighbours, factored, similarities
 from discreet.data import Interactions
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.testing import InsecureSeededNoise, ModelConformance
@@ -49,11 +52,13 @@ class TestCleansedSVD(_Suite):
 
 
 class TestCleansedNeighbours(_Suite):
-    n_items_large = 3600
     personal = False  # the checkerboard's predictions are right, but not as far from the middle
 
     def model(self, **params: Any) -> Model:
         return model(50.0, **{"predictor": "knn", "neighbours": 8, **params})
+
+    def test_memory_of_a_batch_is_bounded(self) -> None:
+        """Serving is tested below, without a covariance of so many items."""
 
 
 class TestPublishedDPCleansedSVD(_Suite):
@@ -303,6 +308,21 @@ def test_neighbours_are_the_most_similar() -> None:
     left, right = factored(found)
     assert np.allclose(left @ right.T, found)
     assert factored(rng.standard_normal((MOST_COLUMNS + 3, MOST_COLUMNS + 3)))[0].shape[1] == MOST_COLUMNS
+
+
+def test_memory_of_folding_in_is_bounded() -> None:
+    n_users, n_items = 2000, 10_000
+    rng = np.random.default_rng(0)
+    items, ones = rng.integers(0, n_items, 5 * n_users), np.ones(5 * n_users)
+    table = pa.table({"user": np.repeat(np.arange(n_users), 5), "item": items, "rating": ones})
+    data = discreet.read(table, items=list(range(n_items)), value_range=(0, 5))
+    vectors = rng.standard_normal((n_items, MOST_COLUMNS)).astype(np.float32)
+    ridge = Neighbours(vectors, np.zeros(n_items, np.float32), Penalty(1.0), loadings=vectors, damping=5.0)
+    tracemalloc.start()
+    ridge.fold_in(data, 2)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < n_users * n_items / 4, f"{peak / 1e6:.0f} MB"
 
 
 def test_parts_are_cut_to_the_cap() -> None:

@@ -63,5 +63,4 @@ class GradientDescent(DescentModel, NotPrivateModel):
             blocks = prepared(ratings, centring, DENSE_CELLS)
             moment = second_moment(blocks, partial(descent.rows, steps=list(steps)), n, self.n_jobs)
             steps.append(project(moment, 0.0, self.radius))
-        popularity = np.bincount(ratings.indices, minlength=n).astype(np.float32)
-        return {**self._learned(steps, centring), "popularity_": popularity}
+        return self._learned(steps, centring, np.bincount(ratings.indices, minlength=n))

@@ -53,13 +53,13 @@ class DescentModel(Model):
     def _descent(self, n_items: int) -> Descent:
         return Descent(float(self.step_size), n_items)
 
-    def _learned(self, steps: list[Step], centring: Centring) -> dict[str, Any]:
+    def _learned(self, steps: list[Step], centring: Centring, popularity: Array) -> dict[str, Any]:
         vectors = steps[-1].vectors
         return {
             **packed(steps),
             "item_factors_": vectors.astype(np.float32),
             "item_bias_": np.zeros(len(vectors), np.float32),
-            "popularity_": np.zeros(len(vectors), np.float32),
+            "popularity_": popularity.astype(np.float32),
             "implicit_": False,
             "global_mean_": float(centring.centre),
             "row_norm_": float(centring.row_norm),
@@ -169,13 +169,15 @@ class DPGradientDescent(DescentModel, PrivateModel):
     def _learn_privately(self, door: Door, ratings: Interactions) -> dict[str, Any]:
         n, centring = ratings.n_items, self._centring(ratings)
         bound = float(self.clip or centring.row_norm) ** 2
-        descent, steps = self._descent(n), list[Step]()
+        descent, steps, rated = self._descent(n), list[Step](), np.zeros(n)
         for _ in range(self.n_steps):
             blocks = prepared(ratings, centring, DENSE_CELLS)
             rows = partial(descent.rows, steps=list(steps))
             moment = door.second_moment(MOMENT, blocks, rows, n, bound=bound)
+            if not steps:  # how much of all ratings, squared, is of each item: the nearest there is to popularity
+                rated = np.maximum(np.diag(moment.values), 0) / centring.row_norm**2
             steps.append(project(moment.values, float(noise_edge(moment.std, n)), self.radius))
-        return {"value_range_": ratings.value_range, **self._learned(steps, centring)}
+        return {"value_range_": ratings.value_range, **self._learned(steps, centring, rated)}
 
 
 class PublishedDPGradientDescent(PublishedModel, DPGradientDescent):

@@ -113,7 +113,8 @@ class PublishedDPSVD(PublishedModel):
         return {
             "item_factors_": (vectors * np.sqrt(scale)).astype(np.float32),
             "item_bias_": np.zeros(n, np.float32),
-            "popularity_": np.zeros(n, np.float32),
+            # How much of all ratings, squared, is of each item: the nearest there is to popularity.
+            "popularity_": (np.maximum(np.diag(moment.values), 0) / centring.row_norm**2).astype(np.float32),
             "value_range_": ratings.value_range,
             "implicit_": False,
             "global_mean_": float(centring.centre),
