@@ -10,6 +10,7 @@ models were set by looking at validation ratings of Jester 1, which is not charg
 
 import argparse
 import json
+import shlex
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -105,7 +106,17 @@ def table(name: str, options: argparse.Namespace) -> dict[str, Any]:
         for method, make in private(epsilon, centre).items():
             if not asked or method in asked:
                 line(method, epsilon, make, options.draws)
-    return {"data": title, "delta": DELTA, "draws": options.draws, "results": found}
+    words = [
+        "--data",
+        name,
+        "--draws",
+        str(options.draws),
+        "--epsilons",
+        *(f"{epsilon:g}" for epsilon in options.epsilons),
+    ]
+    words += [] if name == "jester" else ["--users", str(options.users)]
+    command = shlex.join(["python", "benchmarks/spectral.py", *words, *(["--methods", *asked] if asked else [])])
+    return {"data": title, "delta": DELTA, "draws": options.draws, "command": command, "results": found}
 
 
 def main() -> None:
@@ -126,11 +137,7 @@ def main() -> None:
         made = table(name, options)
         known[made["data"]] = made
         if options.out:
-            document = {
-                "version": discreet.__version__,
-                "command": f"python benchmarks/spectral.py --draws {options.draws} --users {options.users}",
-                "tables": list(known.values()),
-            }
+            document = {"version": discreet.__version__, "tables": list(known.values())}
             options.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 

@@ -66,7 +66,7 @@ class DPSVD(PrivateModel):
 
     **Ratings.** The same two releases, at the same cost; r_i is the row of her ratings less her own mean, 0 for items
     that she has not rated, scaled down to a length of at most L = `row_norm`, so that the second moment has the bounds
-    L^2 and sqrt(2) L^2. With variances d_k, now relative to that of a single rating, a user's a and z minimise
+    L^2 and sqrt(2) L^2. With variances d_k, now of ratings, relative to that of a single one, a user's a and z minimise
 
         sum over her items of (y_j - middle of the range - a - sum_k sqrt(d_k) z_k q_jk)^2 + 2 |z|^2 + a^2.
 

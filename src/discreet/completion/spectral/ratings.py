@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.completion.centred import Centring
+from discreet.completion.centred import RATINGS_PER_USER, Centring
 from discreet.completion.private import Noisy, Part
 from discreet.completion.ridge import Penalty, Ridge
 from discreet.completion.spectral.directions import PENALTY, Directions, noise_edge
@@ -46,9 +47,14 @@ class RatingRows:
 
 
 def rating_factors(moment: Noisy, items: Array, n_items: int, rank: int | None) -> Array:
-    """One vector for each item, for users' ridge regressions; 0 for items that are not looked at."""
-    edge = float(noise_edge(moment.std, len(items)))
-    columns = Directions.of(moment.values, edge, rank).columns
+    """One vector for each item, for users' ridge regressions; 0 for items that are not looked at.
+
+    Rows have zeros where nothing is rated, and so vary less along a direction than ratings do, by about the share of
+    the items that a typical user has rated: a public number.
+    """
+    n = len(items)
+    columns = Directions.of(moment.values, float(noise_edge(moment.std, n)), rank).columns
+    columns = columns / math.sqrt(min(RATINGS_PER_USER, n) / n)
     factors = np.zeros((n_items, columns.shape[1]))
     factors[items] = columns
     return factors
