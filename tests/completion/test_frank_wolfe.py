@@ -12,7 +12,7 @@ from discreet.completion.base import Model
 from discreet.completion.centred import Centring, public_row_norm
 from discreet.completion.frank_wolfe.local import Fitted, Local, Step, Users
 from discreet.completion.frank_wolfe.losses import Logistic, Squared
-from discreet.completion.frank_wolfe.steps import COVARIANCE, ENERGY, PRODUCT, Schedule
+from discreet.completion.frank_wolfe.steps import COVARIANCE, ENERGY, LENGTH, PRODUCT, Found, Schedule
 from discreet.completion.private import Part
 from discreet.completion.spectral.eigen import Direction
 from discreet.data import Interactions
@@ -88,7 +88,8 @@ def test_one_person_moves_each_statistic_by_its_bound_and_no_more(
 
     alone = [("x", {7: 2.0}), *((f"y{i}", {7: 2.0}) for i in range(3000))]
     found = replay(monkeypatch, make, world(*alone), world(*alone[1:]))
-    assert set(found) == ({COVARIANCE} if eigensolver == "dense" else {PRODUCT, ENERGY})
+    by_oja = {PRODUCT, ENERGY, LENGTH} if rule == "measured" else {PRODUCT, ENERGY}
+    assert set(found) == ({COVARIANCE} if eigensolver == "dense" else by_oja)
     assert max(found.values()) <= 1
     assert min(found.values()) >= 0.95, found
     long = replay(monkeypatch, make, world(("x", strong(list(range(0, N, 2)), 3))), world())
@@ -135,7 +136,7 @@ def test_the_published_bound_is_what_the_door_enforces(monkeypatch: Any, adjacen
         made = discreet.DPFrankWolfe.as_published(
             epsilon=5, delta=DELTA, radius=50.0, row_norm=1.0, n_steps=3, adjacency=adjacency
         )
-        monkeypatch.setattr(made, "_constants", lambda value_range, n: (2.0, 2.0, 1.0, None))
+        monkeypatch.setattr(made, "_constants", lambda value_range, n: (2.0, 2.0, 1.0, False))
         return made
 
     rows = ({7: 2.0}, {8: 2.0})
@@ -151,9 +152,9 @@ def test_a_contribution_is_ones_own() -> None:
     data = discreet.datasets.movielens_like(200, 90, 8000, random_state=0)
     rng = np.random.default_rng(1)
     v = rng.standard_normal(90)
-    step = Step(v / np.linalg.norm(v), 0.3, 1.7)
-    for loss, ridge in ((Squared(), 1.0), (Logistic(4.5), None)):
-        local = Local(Centring.of((0.5, 5), 3.0, centre=True), loss, 2.0, 0.4, ridge)
+    step = Step(v / np.linalg.norm(v), 0.3, 1.7, 2.0)
+    for loss, own in ((Squared(), True), (Logistic(4.5), False)):
+        local = Local(Centring.of((0.5, 5), 3.0, centre=True), loss, 2.0, 0.4, own)
         users = Users.of(data, local, None)
         users.advance(step)
         users.advance(step)
@@ -197,11 +198,11 @@ def dense_frank_wolfe(data: Interactions, fitted: Any, clip: float, local: Local
     seen[data.user_numbers(), data.indices] = 1
     X *= np.minimum(1, local.centring.row_norm / np.linalg.norm(X, axis=1))[:, None]
     found = []
-    for v, (eta, gain) in zip(fitted.item_factors_.T.astype(float), fitted.steps_, strict=True):
+    for v, (eta, gain, ridge) in zip(fitted.item_factors_.T.astype(float), fitted.steps_, strict=True):
         A = seen * (Y - X)
         A *= np.minimum(1, clip / np.maximum(np.linalg.norm(A, axis=1), 1e-12))[:, None]
         found.append(A.T @ A)
-        rate = gain if local.ridge is None else gain * local.fill / (seen @ v**2 + local.ridge / len(v))
+        rate = gain if not local.own else gain * local.fill / (seen @ v**2 + ridge / len(v))
         Y = (1 - eta) * Y - np.outer(rate * (A @ v), v)
         length = np.linalg.norm(seen * Y, axis=1)
         Y *= np.minimum(1, local.centring.row_norm / np.maximum(length, 1e-12))[:, None]
@@ -241,17 +242,32 @@ def test_explanations_add_up_even_where_everything_is_clipped() -> None:
 def test_without_noise_to_speak_of_steps_go_as_far_as_they_carry() -> None:
     """k and eta from a direction: the first step is as long as lambda / fill, and a direction of noise goes nowhere."""
     v = np.eye(5)[0]
-    step, radius = Schedule("measured", 5, 0.5, None).step(Direction(v, 100.0, 100.0, 1.0, 0.1))
+
+    def step(schedule: Schedule, value: float, signal: float, trust: float, slack: float) -> tuple[Step, Any]:
+        return schedule.step(Found(Direction(v, value, signal, trust, slack), 1000.0, None))
+
+    first, radius = step(Schedule("measured", 5, 0.5, None), 100.0, 100.0, 1.0, 0.1)
     assert radius == 8 * 10 / 0.5
-    assert np.isclose(step.size * radius, 10 / 0.5)
-    assert np.isclose(step.gain, 1 / 0.5)
-    step, radius = Schedule("measured", 5, 0.5, None).step(Direction(v, 3.0, 0.0, 0.0, 9.0))
-    assert (step.size, step.gain, radius) == (0.0, 0.0, None)
-    step, radius = Schedule("measured", 5, 0.5, 4.0).step(Direction(v, 100.0, 100.0, 0.9, 0.1))
-    assert (step.size, radius) == (1.0, 4.0)  # not beyond the ball
-    step, _ = Schedule("constant", 5, 0.5, 4.0).step(Direction(v, -3.0, 0.0, 0.0, 9.0))
-    assert step.size == 1 / 5
-    assert np.isclose(step.gain, 4 / (5 * 3))  # lambda' from the clamped eigenvalue and its slack
+    assert np.isclose(first.size * radius, 10 / 0.5)
+    assert np.isclose(first.gain, 1 / 0.5)
+    assert np.isclose(first.ridge, 0.5 * 1000 / 100 - 1)
+    nowhere, radius = step(Schedule("measured", 5, 0.5, None), 3.0, 0.0, 0.0, 9.0)
+    assert (nowhere.size, nowhere.gain, radius) == (0.0, 0.0, None)
+    limited, radius = step(Schedule("measured", 5, 0.5, 4.0), 100.0, 100.0, 0.9, 0.1)
+    assert (limited.size, radius) == (1.0, 4.0)  # not beyond the ball
+    constant, _ = step(Schedule("constant", 5, 0.5, 4.0), -3.0, 0.0, 0.0, 9.0)
+    assert constant.size == 1 / 5
+    assert np.isclose(constant.gain, 4 / (5 * 3))  # lambda' from the clamped eigenvalue and its slack
+
+
+def test_without_noise_of_ratings_the_ridge_is_small() -> None:
+    data = discreet.datasets.rank_one(3000, 60, per_user=20, random_state=0)
+    steps = model(100.0, centre=False, ratings_per_user=20).fit(data, ledger=seeded()).steps_
+    assert 0.1 <= steps[0, 2] < 0.5
+    ridges = (
+        model(100.0).fit(discreet.datasets.movielens_like(3000, 60, 60_000, random_state=0), ledger=seeded()).steps_
+    )
+    assert ridges[0, 2] > 1
 
 
 def test_rows_are_prepared_as_they_say() -> None:
@@ -286,7 +302,7 @@ def test_the_certificate_lists_every_release(adjacency: Any) -> None:
     assert "n_steps = 3" in str(fitted.statement())
     by_oja = model(2.0, adjacency=adjacency, n_steps=3, eigensolver="oja", oja_steps=4).fit(world())
     labels = [release["label"] for release in by_oja.statement().certificate["releases"]]
-    assert labels == ([PRODUCT] * 4 + [ENERGY]) * 3
+    assert labels == ([PRODUCT] * 4 + [ENERGY, LENGTH]) * 3
     assert 1.99 <= by_oja.guarantee_.epsilon <= 2
     assert by_oja.preview(N).fits
 
@@ -294,7 +310,7 @@ def test_the_certificate_lists_every_release(adjacency: Any) -> None:
 def test_fewer_steps_for_smaller_budgets_and_other_solvers_for_more_items() -> None:
     assert [len(model(epsilon).fit(world(), ledger=seeded()).steps_) for epsilon in (0.1, 1.0, 5.0)] == [2, 5, 10]
     assert [line.label for line in model().plan(4000).lines] == [COVARIANCE]
-    assert [line.label for line in model().plan(4001).lines] == [PRODUCT, ENERGY]
+    assert [line.label for line in model().plan(4001).lines] == [PRODUCT, ENERGY, LENGTH]
 
 
 @pytest.mark.parametrize(
@@ -417,7 +433,8 @@ def test_a_model_whose_parts_do_not_fit_is_refused() -> None:
     for changed in (
         {"steps_": fitted.steps_[:-1]},
         {"steps_": fitted.steps_ * np.nan},
-        {"local_": (1.0, -1.0, 1.0, None)},
+        {"steps_": fitted.steps_ * [1, 1, 0]},
+        {"local_": (1.0, -1.0, 1.0, True)},
     ):
         given = {**arrays, **values, **changed}
         with pytest.raises((DataError, PrivacyError), match=r"steps_|local_"):

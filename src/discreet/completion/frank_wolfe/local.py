@@ -31,11 +31,13 @@ class Step:
         vector: v, of length 1, or zeros.
         size: eta, how far to go to the new atom: what there was is multiplied by 1 - eta.
         gain: eta k / lambda', by which a user's residual along v is multiplied.
+        ridge: How many more ratings a user pretends to have where she divides by her own |P v|^2.
     """
 
     vector: Array
     size: float
     gain: float
+    ridge: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -47,15 +49,15 @@ class Local:
         loss: What a residual is.
         clip: C, the largest length of a residual row.
         fill: About what share of the items a user has rated.
-        ridge: How many more ratings a user pretends to have where she divides by her own |P v|^2, positive; None: by
-            `fill`, the same for everybody, as in the paper.
+        own: Whether a user divides by her own |P v|^2, with the step's ridge, which is then positive; if not, everybody
+            divides by `fill`, as in the paper.
     """
 
     centring: Centring
     loss: Loss
     clip: float
     fill: float
-    ridge: float | None
+    own: bool
 
     def residuals(self, row: Prepared, fitted: Array) -> tuple[Array, Array, Array]:
         """A_i on the user's own items, no longer than C; the slopes of the loss; and what A_i was shortened by."""
@@ -66,9 +68,9 @@ class Local:
 
     def rates(self, row: Prepared, step: Step, own: Array) -> Array:
         """What a user multiplies A_i . v by; `own` is v on her items."""
-        if self.ridge is None:
+        if not self.own:
             return np.full(len(row.counts), step.gain)
-        rates: Array = step.gain * self.fill / (row.row_sums(own**2) + self.ridge / len(step.vector))
+        rates: Array = step.gain * self.fill / (row.row_sums(own**2) + step.ridge / len(step.vector))
         return rates
 
     def update(self, row: Prepared, fitted: Array, residuals: Array, step: Step) -> tuple[Array, Array, Array]:
@@ -146,7 +148,7 @@ class Replay(Ridge):
         steps: The public steps; `columns` holds their vectors.
     """
 
-    local: Local = field(default_factory=lambda: Local(Centring(0.0, None, 1.0), Squared(), 1.0, 1.0, None))
+    local: Local = field(default_factory=lambda: Local(Centring(0.0, None, 1.0), Squared(), 1.0, 1.0, False))
     steps: Sequence[Step] = ()
 
     def fold_in(self, histories: Interactions, n_jobs: int | None) -> tuple[Array, Array]:

@@ -69,7 +69,7 @@ class FrankWolfe(FrankWolfeModel, NotPrivateModel):
     def _learn_exactly(self, ratings: Interactions) -> dict[str, Any]:
         low, high = require_ratings("FrankWolfe", ratings)
         fill = len(ratings) / (ratings.n_users * ratings.n_items)
-        constants = (NO_BOUND, NO_BOUND, fill, None)
+        constants = (NO_BOUND, NO_BOUND, fill, False)
         local = self._local((low, high), constants)
         row = local.centring.prepare_all(ratings)
         fitted, radius = np.zeros(len(row.values)), self.radius

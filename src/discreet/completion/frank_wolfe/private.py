@@ -6,18 +6,17 @@ import math
 from typing import Any, Literal
 
 from discreet.completion.centred import public_row_norm
-from discreet.completion.frank_wolfe.common import fill_of
+from discreet.completion.frank_wolfe.common import Constants, fill_of
 from discreet.completion.frank_wolfe.losses import LossName
 from discreet.completion.frank_wolfe.published import PublishedDPFrankWolfe
-from discreet.completion.frank_wolfe.steps import COVARIANCE, ENERGY, PRODUCT, Eigensolver, Schedule, StepRule
+from discreet.completion.frank_wolfe.steps import COVARIANCE, ENERGY, LENGTH, PRODUCT, Eigensolver, Schedule, StepRule
 from discreet.completion.frank_wolfe.training import PrivateFrankWolfe
 from discreet.completion.spectral.eigen import check_budget
 from discreet.numbers import whole
 from discreet.privacy import Plan
 from discreet.privacy.guarantee import Adjacency
 
-OWN_RIDGE = 1.0  # ratings that a user pretends to have beside her own, in her own steps
-ENERGY_SHARE = 0.05  # of the budget, for eigenvalues: single numbers, which little noise suffices for
+ENERGY_SHARE, LENGTH_SHARE = 0.05, 0.01  # of the budget: single numbers, of which the noise matters little
 MOST_STEPS = 20
 
 
@@ -34,8 +33,8 @@ class DPFrankWolfe(PrivateFrankWolfe):
       her ratings and what is public. Nothing about her is kept but, in training, Y_i on her own items.
 
     With eigensolver="oja" the matrix is never formed: v comes from `oja_steps` releases of A^T A v, which one user
-    moves by at most C^2 in both adjacencies, and lambda^2 = |A v|^2 from one more. A new user is folded in by replaying
-    the public steps. Proofs: docs/proofs/frank-wolfe.md, docs/proofs/oja.md.
+    moves by at most C^2 in both adjacencies, and lambda^2 = |A v|^2 and |A|^2 from one more each. A new user is folded
+    in by replaying the public steps. Proofs: docs/proofs/frank-wolfe.md, docs/proofs/oja.md.
 
     Example:
         >>> import discreet
@@ -59,8 +58,8 @@ class DPFrankWolfe(PrivateFrankWolfe):
         noise: "gaussian".
         loss: "squared", or "logistic" for ratings that are mostly at the ends of their range.
         step: "measured": a step goes as far as the released eigenvalue says that it carries, less where noise has
-            turned v, and each user divides by her own |P v|^2 in place of a common constant. "constant": eta = 1 / T
-            and the same rate for everybody, as in the paper, with C in place of 2 L.
+            turned v, and each user divides by her own |P v|^2, plus what makes up for the noise of ratings, in place of
+            a common constant. "constant": eta = 1 / T and the same rate for everybody, as in the paper, but with C.
         centre: Whether rows are taken about users' own means, which is local and free; False for centred data.
         adjacency: "add-remove" or "replace".
         n_jobs: Threads, in scikit-learn's meaning. The result is the same for any number.
@@ -122,20 +121,22 @@ class DPFrankWolfe(PrivateFrankWolfe):
         count = self._n_releases()
         shares: dict[str, float | tuple[float, int]] = {COVARIANCE: (1.0, count)}
         if self._solver(whole("n_items", n_items, 1)) == "oja":
-            shares = {PRODUCT: (1 - ENERGY_SHARE, count * self.oja_steps), ENERGY: (ENERGY_SHARE, count)}
+            length = LENGTH_SHARE if self.step == "measured" else 0.0
+            shares = {PRODUCT: (1 - ENERGY_SHARE - length, count * self.oja_steps), ENERGY: (ENERGY_SHARE, count)}
+            shares |= {LENGTH: (length, count)} if length else {}
         return check_budget(Plan.gaussian(self._mu(), shares), n_items)
 
     def _n_releases(self) -> int:
         return self.n_steps or min(max(round(10 * math.sqrt(self._mu())), 1), MOST_STEPS)
 
-    def _constants(self, value_range: tuple[float, float], n_items: int) -> tuple[float, float, float, float | None]:
+    def _constants(self, value_range: tuple[float, float], n_items: int) -> Constants:
         width = value_range[1] - value_range[0]
         ends, centre = ((-width, width), False) if self.loss == "logistic" else (value_range, self.centre)
         row_norm = float(
             self.row_norm or public_row_norm(ends, n_items, ratings_per_user=self.ratings_per_user, centre=centre)
         )
-        ridge = OWN_RIDGE if self.step == "measured" else None
-        return row_norm, float(self.residual_clip or row_norm), fill_of(self.ratings_per_user, n_items), ridge
+        own = self.step == "measured"
+        return row_norm, float(self.residual_clip or row_norm), fill_of(self.ratings_per_user, n_items), own
 
     def _schedule(self, n_items: int, radius: float | None) -> Schedule:
         return Schedule(self.step, self._n_releases(), fill_of(self.ratings_per_user, n_items), radius)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from discreet.completion.frank_wolfe.common import fill_of
+from discreet.completion.frank_wolfe.common import Constants, fill_of
 from discreet.completion.frank_wolfe.local import Step
 from discreet.completion.frank_wolfe.losses import LossName
-from discreet.completion.frank_wolfe.steps import COVARIANCE, ENERGY, PRODUCT, Eigensolver
+from discreet.completion.frank_wolfe.steps import COVARIANCE, ENERGY, PRODUCT, Eigensolver, Found
 from discreet.completion.frank_wolfe.training import PrivateFrankWolfe
 from discreet.completion.spectral.calibration import UP, PublishedModel, frank_wolfe_std, true_plan
-from discreet.completion.spectral.eigen import Direction, check_budget
+from discreet.completion.spectral.eigen import check_budget
 from discreet.errors import PrivacyError
 from discreet.numbers import positive, probability, whole
 from discreet.privacy import Cost, Plan, Planned
@@ -33,10 +33,10 @@ class PublishedSchedule:
     radius: float
     slack: float
 
-    def step(self, direction: Direction) -> tuple[Step, float]:
+    def step(self, found: Found) -> tuple[Step, float]:
         """The step for a direction, and k."""
-        largest = math.sqrt(max(direction.value, 0.0)) + self.slack
-        vector = direction.vector.astype(np.float32).astype(np.float64)
+        largest = math.sqrt(max(found.direction.value, 0.0)) + self.slack
+        vector = found.direction.vector.astype(np.float32).astype(np.float64)
         return Step(vector, 1 / self.n_steps, self.radius / (self.n_steps * largest)), self.radius
 
 
@@ -129,9 +129,9 @@ class PublishedDPFrankWolfe(PrivateFrankWolfe, PublishedModel):
     def _n_releases(self) -> int:
         return self.n_steps - 1
 
-    def _constants(self, value_range: tuple[float, float], n_items: int) -> tuple[float, float, float, float | None]:
+    def _constants(self, value_range: tuple[float, float], n_items: int) -> Constants:
         row_norm = float(self.row_norm)
-        return row_norm, 2 * row_norm, fill_of(None, n_items), None
+        return row_norm, 2 * row_norm, fill_of(None, n_items), False
 
     def _schedule(self, n_items: int, radius: float | None) -> PublishedSchedule:
         slack = math.sqrt(self._std() * math.log(n_items / self.failure_probability)) * n_items**0.25

@@ -18,9 +18,10 @@ StepRule = Literal["measured", "constant"]
 Eigensolver = Literal["dense", "oja"]
 
 COVARIANCE = "residual covariance"
-PRODUCT, ENERGY = "residual product", "residual energy"
+PRODUCT, ENERGY, LENGTH = "residual product", "residual energy", "residual length"
 
 MOST_DENSE = 4000  # items whose covariance is released whole, unless it is asked for
+LEAST_RIDGE = 0.1  # ratings
 RADIUS = {"measured": 8.0, "constant": 2.5}  # times the first singular value of the whole matrix, as far as it is known
 
 
@@ -31,16 +32,42 @@ def covariance(door: Door, users: Users, clip: float) -> Noisy:
     return door.second_moment(COVARIANCE, blocks, users.residual_rows, n, bound=clip * clip)
 
 
-def global_component(
-    door: Door, users: Users, eigensolver: Eigensolver, oja_steps: int, oja_rate: float | None
-) -> tuple[Direction, Array | None]:
-    """The leading direction of the residuals, from one release or `oja_steps` + 1; and the covariance's diagonal."""
+@dataclass(frozen=True)
+class Solver:
+    """How the leading direction of residuals is found.
+
+    Attributes:
+        kind: From the dense covariance, or by Oja's method.
+        oja_steps: Gamma.
+        oja_rate: The step of Oja's method, times the noise's standard deviation; None: as `oja` would have it.
+        lengths: Whether the sum of |A_i|^2 is needed; by Oja's method that is one release more.
+    """
+
+    kind: Eigensolver
+    oja_steps: int
+    oja_rate: float | None
+    lengths: bool
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the global component found: a direction, the sum of |A_i|^2 if needed, the covariance's diagonal if any."""
+
+    direction: Direction
+    length: float
+    diagonal: Array | None
+
+
+def global_component(door: Door, users: Users, solver: Solver) -> Found:
+    """The leading direction of the residuals: from one release, or `oja_steps` and one or two more."""
     clip = users.local.clip
-    if eigensolver == "dense":
+    if solver.kind == "dense":
         release = covariance(door, users, clip)
-        return leading(release), np.diag(release.values)
+        diagonal = np.diag(release.values)
+        return Found(leading(release), float(diagonal.sum()), diagonal)
     products = Products(door, users.blocks, users.residuals, users.ratings.n_items, clip * clip)
-    return oja(products, (PRODUCT, ENERGY), oja_steps, rate=oja_rate), None
+    direction = oja(products, (PRODUCT, ENERGY), solver.oja_steps, rate=solver.oja_rate)
+    return Found(direction, float(products.length(LENGTH).values[0]) if solver.lengths else 0.0, None)
 
 
 @dataclass(frozen=True)
@@ -60,18 +87,22 @@ class Schedule:
     fill: float
     radius: float | None
 
-    def step(self, direction: Direction) -> tuple[Step, float | None]:
+    def step(self, found: Found) -> tuple[Step, float | None]:
         """The step for a direction, and k.
 
         Along v the loss falls as far as -A v v^T / fill if everybody has rated that share of the items: as far as
-        eta k = lambda / fill. A v that noise has turned carries less, by its squared cosine.
+        eta k = lambda / fill. A v that noise has turned carries less, by its squared cosine. Users' coefficients on v
+        have the mean square lambda^2 / fill^2 / users, and what v leaves of |A|^2, |A|^2 - lambda^2 / fill, is taken
+        for noise of single ratings: the ridge is the ratio that estimates one user's coefficient best.
         """
+        direction = found.direction
         constant = self.rule == "constant"
         square = max(direction.value, 0.0) + direction.slack if constant else direction.signal
         largest = math.sqrt(square)
         vector = direction.vector.astype(np.float32).astype(np.float64)
         if not largest:
-            return Step(vector, 0.0, 0.0), self.radius
+            return Step(vector, 0.0, 0.0, LEAST_RIDGE), self.radius
         radius = self.radius or RADIUS[self.rule] * largest / self.fill
         size = 1 / self.n_steps if constant else min(1.0, direction.trust * largest / (self.fill * radius))
-        return Step(vector, size, size * radius / largest), radius
+        ridge = 0.0 if constant else max(self.fill * found.length / direction.signal - 1, LEAST_RIDGE)
+        return Step(vector, size, size * radius / largest, ridge), radius

@@ -7,12 +7,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.completion.frank_wolfe.common import FrankWolfeModel
+from discreet.completion.frank_wolfe.common import Constants, FrankWolfeModel
 from discreet.completion.frank_wolfe.local import Step, Users
-from discreet.completion.frank_wolfe.steps import MOST_DENSE, Eigensolver, global_component
+from discreet.completion.frank_wolfe.steps import MOST_DENSE, Eigensolver, Found, Solver, global_component
 from discreet.completion.private import Door, PrivateModel
 from discreet.completion.spectral.calibration import require_ratings
-from discreet.completion.spectral.eigen import Direction
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError
 from discreet.numbers import positive, probability, whole
@@ -25,7 +24,7 @@ LARGEST_DENSE = 1 << 14  # items whose covariance can be released whole: 2 GiB
 class StepMaker(Protocol):
     """Makes a public step of a direction that was released, and says what radius it was made for."""
 
-    def step(self, direction: Direction) -> tuple[Step, float | None]:
+    def step(self, found: Found) -> tuple[Step, float | None]:
         """The step, and k; None as long as it is to be derived."""
         ...
 
@@ -52,8 +51,8 @@ class PrivateFrankWolfe(FrankWolfeModel, PrivateModel):
             )
         return self.eigensolver
 
-    def _constants(self, value_range: tuple[float, float], n_items: int) -> tuple[float, float, float, float | None]:
-        """L, C, fill and ridge, from public inputs; raises if one does not follow from them."""
+    def _constants(self, value_range: tuple[float, float], n_items: int) -> Constants:
+        """What `local_` will be, from public inputs; raises if something does not follow from them."""
         raise NotImplementedError
 
     def _schedule(self, n_items: int, radius: float | None) -> StepMaker:
@@ -73,16 +72,17 @@ class PrivateFrankWolfe(FrankWolfeModel, PrivateModel):
         n, radius = ratings.n_items, self.radius
         constants = self._constants(value_range, n)
         users = Users.of(ratings, self._local(value_range, constants), self.n_jobs)
+        solver = Solver(self._solver(n), self.oja_steps, self._oja_rate(n), lengths=constants[3])
         steps: list[Step] = []
         popularity = np.zeros(n)
         for t in range(self._n_releases()):
             if steps:
                 users.advance(steps[-1])  # the local component, on everybody's side
-            direction, diagonal = global_component(door, users, self._solver(n), self.oja_steps, self._oja_rate(n))
-            step, radius = self._schedule(n, radius).step(direction)
+            found = global_component(door, users, solver)
+            step, radius = self._schedule(n, radius).step(found)
             steps.append(step)
-            if t == 0 and diagonal is not None:
-                popularity = diagonal  # items that are rated often, and not all alike
+            if t == 0 and found.diagonal is not None:
+                popularity = found.diagonal  # items that are rated often, and not all alike
         return {
             **self._learned(steps, popularity),
             "value_range_": value_range,

@@ -25,7 +25,7 @@ from discreet.privacy import Gaussian, GridArray, Plan, truncate
 Array = NDArray[Any]
 
 BELOW_ONE = 1 - 2.0**-40  # a vector of this float length is no longer than 1, whatever rounded
-MEMORY = 0.6  # of earlier products, in Oja's method
+MEMORY = 0.8  # of earlier products, in Oja's method
 LEAST_MU = 2.0**-14  # of one release
 MOST_NUMBERS = 1 << 24  # in one release of products
 ROUNDING = 2.0**-30  # relative; far more than float64 errs by in a user's product
@@ -68,11 +68,12 @@ def leading(release: Noisy) -> Direction:
 
 @dataclass(frozen=True)
 class Products:
-    """Releases of A^T A V and |A v|^2 for public V, A having one row x, |x|^2 at most `bound`, for each user.
+    """Releases of A^T A V, |A v|^2 and |A|^2 for public V, A having one row x, |x|^2 at most `bound`, for each user.
 
     For a vector v of length 1, x (x . v) lies in the ball of diameter `bound` that has 0 and bound * v as its ends, so
     any two people's products, or one's and nobody's, differ by at most `bound`. For several orthonormal vectors at once
-    the bound for replace is sqrt(2) times that. |x . v|^2 is between 0 and `bound`.
+    the bound for replace is sqrt(2) times that. |x . v|^2 and |x|^2 are between 0 and
+    `bound`.
 
     Attributes:
         door: Where to.
@@ -110,14 +111,20 @@ class Products:
 
     def energy(self, label: str, vector: Array) -> Noisy:
         """|A v|^2 with noise."""
+        along = BELOW_ONE * vector
+        return self._squares(label, lambda part, x: part.row_sums(x * along[part.indices]) ** 2)
+
+    def length(self, label: str) -> Noisy:
+        """|A|^2 with noise."""
+        return self._squares(label, lambda part, x: part.row_sums(x**2))
+
+    def _squares(self, label: str, squares: Callable[[Part, Array], Array]) -> Noisy:
+        """A sum of one number between 0 and the bound for each user."""
         noise = self.door.reservation.plan.noise(label, sensitivity=self.bound)
         grid = fine_grid(noise.std, self.bound)
-        along = BELOW_ONE * vector
 
-        def work(part: Any) -> Array:
-            x = self._bounded(part)
-            squares = part.row_sums(x * along[part.indices]) ** 2
-            cells = truncate(squares[:, None], bound=self.bound, grid=grid)
+        def work(part: Part) -> Array:
+            cells = truncate(squares(part, self._bounded(part))[:, None], bound=self.bound, grid=grid)
             found: Array = cells.sum(axis=0, dtype=np.int64)
             return found
 
@@ -176,7 +183,7 @@ def oja(
     """The leading eigenpair by Oja's method, from `n_steps` products and one energy; `known` directions are left out.
 
     w_t = MEMORY w_(t-1) + (A^T A v_(t-1) + noise), v_t = w_t / |w_t|: Oja's update with the step 1 / |MEMORY w_(t-1)|,
-    so that the last products count most, and their noise averages out to a quarter of its variance; the first ones, of
+    so that the last products count most, and their noise averages out to a ninth of its variance; the first ones, of
     a v that sees little of the eigenvector, are short and count little. With a `rate`, the step is rate / the noise's
     standard deviation, as published.
     """
