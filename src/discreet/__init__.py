@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from discreet.completion.baselines import MeanRating, Popularity
     from discreet.completion.frank_wolfe import DPFrankWolfe, FrankWolfe, PublishedDPFrankWolfe
     from discreet.completion.gradient import DPSGD, DPGradientDescent, GradientDescent, PublishedDPGradientDescent
+    from discreet.completion.one_bit import OneBit
     from discreet.completion.recommender import Recommender
     from discreet.completion.saving import load
     from discreet.completion.spectral import DPSVD, SVD, DPCleansedSVD, PublishedDPCleansedSVD, PublishedDPSVD
@@ -44,6 +45,7 @@ _HOME = {
     "Laplace": "discreet.privacy",
     "Ledger": "discreet.privacy",
     "MeanRating": "discreet.completion.baselines",
+    "OneBit": "discreet.completion.one_bit",
     "Plan": "discreet.privacy",
     "Popularity": "discreet.completion.baselines",
     "PublishedDPALS": "discreet.completion.als",
@@ -82,6 +84,7 @@ __all__ = [
     "Laplace",
     "Ledger",
     "MeanRating",
+    "OneBit",
     "Plan",
     "Popularity",
     "PublishedDPALS",

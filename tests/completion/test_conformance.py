@@ -8,7 +8,7 @@ import discreet
 from discreet.completion import MODELS
 from discreet.completion.base import Model
 from discreet.testing import InsecureSeededNoise, ModelConformance
-from tests.completion import test_cleansed, test_dpals, test_gradient, test_published, test_sgd, test_svd  # noqa: F401  # suites of their own
+from tests.completion import test_cleansed, test_dpals, test_gradient, test_one_bit, test_published, test_sgd, test_svd  # noqa: F401  # suites of their own
 
 
 class TestALS(ModelConformance):

@@ -12,6 +12,7 @@ MODELS = {
     "FrankWolfe": "discreet.completion.frank_wolfe:FrankWolfe",
     "GradientDescent": "discreet.completion.gradient:GradientDescent",
     "MeanRating": "discreet.completion.baselines:MeanRating",
+    "OneBit": "discreet.completion.one_bit:OneBit",
     "Popularity": "discreet.completion.baselines:Popularity",
     "PublishedDPALS": "discreet.completion.als:PublishedDPALS",
     "PublishedDPCleansedSVD": "discreet.completion.spectral:PublishedDPCleansedSVD",

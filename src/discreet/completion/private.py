@@ -20,7 +20,7 @@ from discreet.errors import DataError, PrivacyError
 from discreet.linalg.addresses import address_dependent
 from discreet.linalg.threads import over_blocks
 from discreet.privacy import Gaussian, Grid, GridArray, Ledger, Plan, account, exact_matmul, truncate
-from discreet.privacy.guarantee import Adjacency
+from discreet.privacy.guarantee import Adjacency, Unit
 from discreet.privacy.ledger import Preview, Reservation
 from discreet.statement import Statement
 
@@ -337,7 +337,7 @@ def require_sound(ratings: Interactions) -> None:
 
 
 class PrivateModel(Model):
-    """A model with a guarantee: user-level joint differential privacy.
+    """A model with a guarantee: joint differential privacy, for users unless it says otherwise.
 
     It declares its releases (`plan`), reserves their cost in a ledger before it looks at the data, and learns from
     nothing but what the door gives back.
@@ -345,6 +345,7 @@ class PrivateModel(Model):
 
     epsilon: float
     delta: float
+    unit: Unit = "user"
     adjacency: Adjacency
 
     def plan(self, n_items: int) -> Plan:
@@ -380,7 +381,7 @@ class PrivateModel(Model):
         return (ledger or self._own_ledger()).preview(self.plan(n_items))
 
     def _own_ledger(self) -> Ledger:
-        return Ledger(epsilon=self.epsilon, delta=self.delta, adjacency=self.adjacency)
+        return Ledger(epsilon=self.epsilon, delta=self.delta, unit=self.unit, adjacency=self.adjacency)
 
     def _learn(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:
         require_sound(ratings)
@@ -397,7 +398,7 @@ class PrivateModel(Model):
         after: Statement | None = None,
     ) -> tuple[dict[str, Any], Statement]:
         """Learn as planned, paid for by a ledger. The guarantee is that of all, with what was released before."""
-        ledger.expect(unit="user", adjacency=self.adjacency)
+        ledger.expect(unit=self.unit, adjacency=self.adjacency)
         with ledger.reserve(plan) as reservation, Bar(type(self).__name__, 100, "% of the budget") as bar:
             learned = learn(Door(reservation, self.adjacency, self.n_jobs, bar), ratings)
         events = [event for event in ledger.events if event.body.get("reservation") == reservation.id]

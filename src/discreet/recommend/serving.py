@@ -142,8 +142,8 @@ def to_parquet(path: str | PathLike[str], parts: Iterator[BatchRecommendations])
                 bar.advance(len(part))
 
 
-def predict(model: Model, history: Any, targets: Any, on_unknown: OnUnknown) -> Array:
-    """Predictions aligned with the targets."""
+def predict(model: Model, history: Any, targets: Any, on_unknown: OnUnknown, *, clip: bool = True) -> Array:
+    """Predictions aligned with the targets; ratings are clipped to their range, unless they are asked for as scores."""
     reader = model._reader(on_unknown)
     histories, single = reader.read(history)
     if single:
@@ -151,7 +151,7 @@ def predict(model: Model, history: Any, targets: Any, on_unknown: OnUnknown) -> 
         if isinstance(listed, str | bytes | Mapping | Interactions) or not isinstance(listed, Iterable):
             raise DataError(f"targets: with one history, give a list of items, not {type(targets).__name__}")
         items = reader.known(listed, "targets")
-        return _predictions(model, histories, np.zeros(len(items), np.int64), items)
+        return _predictions(model, histories, np.zeros(len(items), np.int64), items, clip)
     users, items = _pairs(reader, histories, targets)
     if (users < 0).any():
         if on_unknown == "raise":
@@ -160,7 +160,7 @@ def predict(model: Model, history: Any, targets: Any, on_unknown: OnUnknown) -> 
                 "on_unknown='ignore' to treat them as users without a history"
             )
         reader.warn("targets: some of their users have no history, and are treated as users with an empty one")
-    return _predictions(model, histories, users, items)
+    return _predictions(model, histories, users, items, clip)
 
 
 def _pairs(reader: Reader, histories: Interactions, targets: Any) -> tuple[Array, Array]:
@@ -193,7 +193,7 @@ def _columns(targets: Any, *roles: str) -> list[Any]:
     return [table[name].to_arrow() for name in names]
 
 
-def _predictions(model: Model, histories: Interactions, users: Array, items: Array) -> Array:
+def _predictions(model: Model, histories: Interactions, users: Array, items: Array, clip: bool) -> Array:
     folding = model._folding
     asked = np.unique(users[users >= 0])
     needed = histories if len(asked) > histories.n_users // 2 else histories.of_users(asked)
@@ -211,7 +211,7 @@ def _predictions(model: Model, histories: Interactions, users: Array, items: Arr
     unknown = items < 0
     if unknown.any():
         out[unknown] = _means(model, histories)[users[unknown]]
-    if not model.implicit_:
+    if clip and not model.implicit_:
         np.clip(out, *model.value_range_, out=out)
     return out
 

@@ -1,0 +1,398 @@
+"""OneBit: completion of a matrix of bits, with the noise on the bits themselves."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.completion.base import NOT_PRIVATE, Model
+from discreet.completion.one_bit.calibration import bit_epsilon, require_flips
+from discreet.completion.one_bit.fitting import EFFECT_PENALTY, Completed, complete, default_radius
+from discreet.completion.one_bit.likelihood import Cells, FlippedBits, Loss
+from discreet.completion.one_bit.links import Link, LinkName
+from discreet.completion.one_bit.local import BitRidge
+from discreet.completion.one_bit.mechanisms import (
+    FLIPPED,
+    SHIFTED,
+    NoiseName,
+    TrueBits,
+    capped,
+    flipped,
+    flips,
+    shifted,
+    two_valued,
+)
+from discreet.completion.private import Door, PrivateModel
+from discreet.completion.ridge import Penalty, Ridge
+from discreet.data.interactions import Interactions
+from discreet.errors import DataError, PrivacyError
+from discreet.numbers import positive, probability, round_up, whole
+from discreet.privacy import Cost, Gaussian, Guarantee, Laplace, Ledger, Plan, Planned, RandomizedResponse, account
+from discreet.privacy.guarantee import Adjacency, Unit
+from discreet.recommend import serving
+from discreet.recommend.histories import OnUnknown
+from discreet.statement import Statement
+
+Array = NDArray[Any]
+Mechanism = Literal["input", "objective"]
+
+_CHOICES: dict[str, tuple[Any, ...]] = {
+    "mechanism": ("input", "objective", None),
+    "noise": ("laplace", "gaussian"),
+    "unit": ("entry", "user"),
+    "calibration": ("exact", "published"),
+}
+_OBSERVED = "who has rated which items, and how many there are: that is not hidden, only the values are"
+_ERRORS = {
+    "input": "two of the four ratios that the two probabilities of a flip must keep are missing in the paper",
+    "objective": "Eq. (5) has half of the noise that its proof is about",
+}
+
+
+class OneBit(PrivateModel):
+    """Completion of a matrix of bits (values from `threshold` on are ones) by maximum likelihood.
+
+    A bit is 1 with probability h(x_ij), h being the link and X, beside effects of rows and columns if there are any,
+    the matrix of nuclear norm at most `tau` that makes the noisy bits most likely. The guarantee is for single
+    entries: that one bit is the opposite. **Which entries there are is public.** Noise is put on the bits, all else is
+    post-processing:
+
+    - mechanism="input": each bit is flipped with probability 1 / (1 + e^epsilon), or `flip_one`, `flip_zero`; X is
+      fitted to the law of flipped bits. `perturb` does the flipping alone, for users who trust nobody.
+    - mechanism="objective": the logistic loss log(1 + e^x) - B x becomes log(1 + e^x) - (B + H) x, with noise H on the
+      bit B: sensitivity 1. (The same as a random linear term in the objective.)
+    - mechanism=None: not private.
+
+    One flip changes one bit by 1; with `unit` "user", all bits of a user may change, `max_entries` at most: the
+    sensitivity is then `max_entries` (L1) or its root (L2). docs/proofs/one-bit.md has the proofs.
+
+    A model keeps item vectors, never users'. A user's prediction comes from her own history: a regression of her true
+    bits on the public vectors, on her own side; had her bits been those of the fit, it would give her row of X.
+
+    Args:
+        mechanism: "input", "objective" or None.
+        link: "logistic" or "probit"; the objective mechanism needs the former.
+        epsilon: The privacy budget; needed unless `mechanism` is None.
+        delta: Its delta: 0, unless noise is Gaussian; with unit="user" and mechanism="input" a delta helps.
+        threshold: Values from here on are ones; public. Not needed where values are the two ends of their range.
+        alpha: The size of entries of X that `tau` is meant for; public.
+        tau: The nuclear norm of X, at most; public. By default alpha sqrt(d1 d2 rank) for d1 users and d2 items; with
+            biases half of it, and less the noisier the bits are.
+        rank: For the default of `tau`.
+        sigma: Standard deviation of the probit link.
+        biases: Whether users and items have effects beside X. The paper has none.
+        noise: "laplace" or "gaussian", for the objective mechanism.
+        flip_one: The probability that a 1 is flipped; with `flip_zero`, in place of the symmetric one.
+        flip_zero: The probability that a 0 is flipped.
+        unit: "entry" or "user".
+        max_entries: With unit="user", how many entries of a user count; which ones, `random_state` says.
+        perturbed: Whether the bits were flipped before, by `perturb` with the same epsilon: no noise is added.
+        calibration: "exact", or "published": the noise that was printed, with the epsilon that it truly gives.
+        random_state: Seed of the choice of entries; public.
+        n_jobs: Threads, in scikit-learn's meaning, for serving.
+    """
+
+    _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "threshold_")
+
+    threshold_: float
+
+    def __init__(
+        self,
+        mechanism: Mechanism | None = "input",
+        link: LinkName = "logistic",
+        *,
+        epsilon: float | None = None,
+        delta: float = 0.0,
+        threshold: float | None = None,
+        alpha: float = 1.0,
+        tau: float | None = None,
+        rank: int = 1,
+        sigma: float = 1.0,
+        biases: bool = True,
+        noise: NoiseName = "laplace",
+        flip_one: float | None = None,
+        flip_zero: float | None = None,
+        unit: Unit = "entry",
+        max_entries: int | None = None,
+        perturbed: bool = False,
+        calibration: Literal["exact", "published"] = "exact",
+        random_state: int = 0,
+        n_jobs: int | None = -1,
+    ) -> None:
+        self.mechanism = mechanism
+        self.link = link
+        self.epsilon = epsilon  # type: ignore[assignment]  # None for mechanism=None only
+        self.delta = delta
+        self.threshold = threshold
+        self.alpha = alpha
+        self.tau = tau
+        self.rank = rank
+        self.sigma = sigma
+        self.biases = biases
+        self.noise = noise
+        self.flip_one = flip_one
+        self.flip_zero = flip_zero
+        self.unit = unit
+        self.max_entries = max_entries
+        self.perturbed = perturbed
+        self.calibration = calibration
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    @property
+    def adjacency(self) -> Adjacency:  # type: ignore[override]  # it follows from the unit
+        """How neighbouring data differ: one bit is flipped; or one user's bits are replaced by any others."""
+        return "flip" if self.unit == "entry" else "replace"
+
+    # Checks
+
+    def _check_parameters(self) -> None:
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                words = ", ".join(map(repr, choices))
+                raise DataError(f"{name}: one of {words} is needed, not {getattr(self, name)!r}")
+        self._link()
+        for name in ("alpha", "tau"):
+            if getattr(self, name) is not None:
+                positive(name, getattr(self, name))
+        whole("rank", self.rank, 1)
+        whole("random_state", self.random_state, 0)
+        if self.threshold is not None and not math.isfinite(self.threshold):
+            raise DataError(f"threshold: a finite number is needed, not {self.threshold!r}")
+        if self.mechanism is None:
+            if self.epsilon is not None or self.calibration == "published":
+                raise PrivacyError("mechanism: without one there is no privacy; leave out epsilon and calibration")
+            return
+        if self.epsilon is None:
+            raise PrivacyError("epsilon: a privacy budget is needed; for a model without privacy pass mechanism=None")
+        positive("epsilon", self.epsilon)
+        probability("delta", self.delta, zero=True)
+        self._check_mechanism()
+
+    def _check_mechanism(self) -> None:
+        if self.mechanism == "objective":
+            if self.link != "logistic":
+                raise PrivacyError(
+                    "link: noise in the objective is noise on bits for the logistic link only; with probit use "
+                    "mechanism='input'"
+                )
+            if self.noise == "gaussian" and not self.delta:
+                raise PrivacyError("delta: Gaussian noise needs one, a constant well below 1 / the number of entries")
+        if (self.unit == "user") != (self.max_entries is not None):
+            raise PrivacyError(
+                "max_entries: unit='user' needs it, how many entries of a user count; and only that does"
+            )
+        if self.max_entries is not None:
+            whole("max_entries", self.max_entries, 1)
+        given = [flip for flip in (self.flip_one, self.flip_zero) if flip is not None]
+        if given and (len(given) < 2 or self.mechanism != "input"):
+            raise PrivacyError("flip_one, flip_zero: give both, for mechanism='input', or neither")
+        if given:
+            per_bit = self.epsilon if self._entries == 1 else bit_epsilon(self.epsilon, self.delta, self._entries)
+            require_flips(given[0], given[1], per_bit, published=self.calibration == "published")
+        if self.perturbed and self.mechanism != "input":
+            raise PrivacyError("perturbed: bits are flipped beforehand for mechanism='input' only")
+        if self.calibration == "published" and (self.unit, self.noise) != ("entry", "laplace"):
+            raise PrivacyError("calibration: what was published is for unit='entry' and noise='laplace'")
+
+    def _link(self) -> Link:
+        return Link(self.link, self.sigma)
+
+    def _check_data(self, ratings: Interactions) -> None:
+        two_valued(ratings, self.threshold)
+        if not len(ratings):
+            raise DataError("ratings: there is not one entry to learn from")
+
+    def _public_inputs(self) -> dict[str, str]:
+        public = {"observed entries": _OBSERVED}
+        if self.threshold is not None:
+            public["threshold"] = f"values from {self.threshold:g} on count as 1, those below as 0"
+        if self.max_entries is not None:
+            public["max_entries"] = f"at most {self.max_entries} entries of a user count"
+        if self.perturbed:
+            public["perturbed"] = "the bits were flipped before they came here, as declared"
+        return public
+
+    # The noise
+
+    @property
+    def _entries(self) -> int:
+        """How many bits neighbours differ in, at most."""
+        return self.max_entries or 1
+
+    def _response(self) -> RandomizedResponse:
+        if self.flip_one is not None:
+            return RandomizedResponse(flip_one=self.flip_one, flip_zero=self.flip_zero)
+        return RandomizedResponse(bit_epsilon(self.epsilon, self.delta, self._entries))
+
+    def _additive(self) -> tuple[float, Laplace | Gaussian]:
+        """The sensitivity, in the norm of the noise, and the noise of the objective mechanism."""
+        if self.calibration == "published":
+            return 1.0, Laplace(1 / (2 * self.epsilon))
+        if self.noise == "gaussian":
+            distance = 1.0 if self._entries == 1 else math.nextafter(math.sqrt(self._entries), math.inf)
+            given = account(epsilon=self.epsilon, delta=self.delta, unit=self.unit, adjacency=self.adjacency)
+            return distance, Gaussian.for_cost(given.cost, sensitivity=distance)
+        scale = self._entries / self.epsilon
+        while Laplace(scale).cost(self._entries).pure > self.epsilon:
+            scale = math.nextafter(scale, math.inf)
+        return float(self._entries), Laplace(scale)
+
+    def plan(self, n_items: int) -> Plan:
+        """What a fit would release, and what it truly costs; needs no data, and not even the number of items."""
+        self._check_parameters()
+        whole("n_items", n_items, 1)
+        if self.mechanism is None:
+            raise PrivacyError("mechanism: without one nothing is paid for, and there is no plan")
+        if self.mechanism == "input":
+            return Plan((Planned(FLIPPED, self._response().cost(self._entries)),))
+        sensitivity, noise = self._additive()
+        return Plan((Planned(SHIFTED, noise.cost(sensitivity)),))
+
+    def _own_ledger(self) -> Ledger:
+        if self.calibration == "exact":
+            return super()._own_ledger()
+        true = self.plan(1).cost.epsilon(self.delta)
+        return Ledger(epsilon=true, delta=self.delta, unit=self.unit, adjacency=self.adjacency)
+
+    # Learning
+
+    def _learn(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:
+        if self.mechanism is None:
+            return self._learn_in_the_clear(ratings, ledger)
+        if self.perturbed:
+            return self._learn_from_perturbed(ratings, ledger)
+        learned, statement = super()._learn(ratings, ledger)
+        if self.calibration == "published" and statement.guarantee.epsilon > self.epsilon * (1 + 1e-9):
+            warnings.warn(
+                f"OneBit: {_ERRORS[self.mechanism]}. What is published as epsilon = {self.epsilon:g} is really epsilon "
+                f"= {round_up(statement.guarantee.epsilon)}",
+                stacklevel=3,
+            )
+        return learned, statement
+
+    def _learn_privately(self, door: Door, ratings: Interactions) -> dict[str, Any]:
+        if self.max_entries is not None:
+            ratings = capped(ratings, self.max_entries, self.random_state)
+        true = TrueBits.of(ratings, two_valued(ratings, self.threshold))
+        loss: Loss
+        if self.mechanism == "input":
+            loss = flipped(door.reservation, true, self._response(), self._entries, self._link())
+        else:
+            sensitivity, noise = self._additive()
+            loss = shifted(door.reservation, true, noise, sensitivity)
+        return self._from_noisy(true.cells, loss, ratings)
+
+    def _learn_in_the_clear(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:
+        if ledger is not None:
+            raise PrivacyError("ledger: with mechanism=None nothing is private and nothing recorded; leave it out")
+        self._check_data(ratings)
+        true = TrueBits.of(ratings, two_valued(ratings, self.threshold))
+        learned = self._from_noisy(true.cells, FlippedBits(true.bits, self._link()), ratings)
+        guarantee = Guarantee(Cost(), 0.0, holds=False, why_not=NOT_PRIVATE)
+        title = "OneBit: a recommender without a privacy guarantee"
+        return learned, Statement.of(title, guarantee, [], public_inputs=ratings.public_inputs)
+
+    def _learn_from_perturbed(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:
+        """Noise was added elsewhere: the ledger is told what it cost."""
+        ratings.require_public()
+        self._check_data(ratings)
+        ledger = self._own_ledger() if ledger is None else ledger
+        ledger.expect(unit=self.unit, adjacency=self.adjacency)
+        plan, before = self.plan(ratings.n_items), len(ledger.entries)
+        ledger.charge(plan.cost, FLIPPED)
+        events = [event for event in ledger.entries[before:] if event.kind == "charge" and event.label == FLIPPED][:1]
+        given = TrueBits.of(ratings, two_valued(ratings, self.threshold))
+        loss = FlippedBits(given.bits, self._link(), *flips(self._response()))
+        learned = self._from_noisy(given.cells, loss, ratings)
+        public = {**ratings.public_inputs, **self._public_inputs()}
+        title = "OneBit: a recommender learned from bits that users flipped"
+        return learned, Statement.of(title, ledger.guarantee(plan.cost), events, public_inputs=public)
+
+    def _from_noisy(self, cells: Cells, loss: Loss, ratings: Interactions) -> dict[str, Any]:
+        """All learned attributes. Of `ratings` it uses what is public: which entries there are, and the range."""
+        radius = self.tau or default_radius(
+            cells.shape, self.alpha, self.rank, clarity=loss.clarity, effects=self.biases
+        )
+        completed = complete(cells, loss, float(radius), effects=self.biases)
+        return self._learned(completed, cells, ratings)
+
+    def _learned(self, completed: Completed, cells: Cells, ratings: Interactions) -> dict[str, Any]:
+        assert ratings.value_range is not None
+        threshold = two_valued(ratings, self.threshold)
+        unit = self._unit(ratings.value_range)
+        return {
+            "item_factors_": np.ascontiguousarray(unit * completed.item_vectors(), np.float32),
+            "item_bias_": (unit * completed.effects.columns).astype(np.float32),
+            "popularity_": np.bincount(cells.columns, minlength=cells.shape[1]).astype(np.float32),
+            "value_range_": ratings.value_range,
+            "implicit_": False,
+            "global_mean_": float(threshold + unit * completed.effects.level),
+            "threshold_": float(threshold),
+        }
+
+    # Serving
+
+    def _unit(self, value_range: tuple[float, float]) -> float:
+        """How much of a rating is 1 of x: scores are the tangent of low + (high - low) h(x), moved to the threshold."""
+        return (value_range[1] - value_range[0]) * self._link().slope
+
+    def _ridge(self) -> Ridge:
+        link, unit = self._link(), self._unit(self.value_range_)
+        return BitRidge(
+            self.item_factors_,
+            self.item_bias_ + np.float32(self.global_mean_),
+            Penalty(unit**2 / link.curvature),
+            offset_penalty=EFFECT_PENALTY / link.curvature if self.biases else None,
+            link=link,
+            threshold=self.threshold_,
+            unit=unit,
+        )
+
+    def _x(self, history: Any, targets: Any, on_unknown: OnUnknown) -> Array:
+        scores = serving.predict(self, history, targets, on_unknown, clip=False)
+        x: Array = (scores.astype(np.float64) - self.threshold_) / self._unit(self.value_range_)
+        return x
+
+    def predict_proba(self, history: Any, targets: Any, *, on_unknown: OnUnknown = "raise") -> Array:
+        """The probability that each target would get a value from the threshold on. Arguments as for `predict`."""
+        return self._link().probability(self._x(history, targets, on_unknown))
+
+    def predict_sign(self, history: Any, targets: Any, *, on_unknown: OnUnknown = "raise") -> Array:
+        """+1 for targets that are more likely than not to get a value from the threshold on, -1 for others."""
+        return np.where(self._x(history, targets, on_unknown) >= 0, 1, -1)
+
+    def _check_learned(self) -> None:
+        Model._check_learned(self)
+        low, high = self.value_range_
+        if not low < self.threshold_ <= high:
+            raise DataError("threshold_: it is not within the range of values")
+
+
+def perturb(ratings: Interactions, *, ledger: Ledger | None = None, **parameters: Any) -> Interactions:
+    """The input mechanism alone: bits, 0 or 1, each flipped by a coin, for `OneBit(perturbed=True, ...).fit`.
+
+    It can run where the ratings are, for one user or for all, so that nobody else ever sees a true bit.
+
+    Args:
+        ratings: One user's, or many users' ratings.
+        ledger: Where the cost is recorded; by default a ledger of its own.
+        parameters: Those of `OneBit`: epsilon, threshold, delta, flip_one, flip_zero, unit, max_entries.
+    """
+    model = OneBit("input", **parameters)
+    model._check_parameters()
+    ratings.require_public()
+    model._check_data(ratings)
+    if model.max_entries is not None:
+        ratings = capped(ratings, model.max_entries, model.random_state)
+    ledger = model._own_ledger() if ledger is None else ledger
+    ledger.expect(unit=model.unit, adjacency=model.adjacency)
+    true = TrueBits.of(ratings, two_valued(ratings, model.threshold))
+    with ledger.reserve(model.plan(ratings.n_items)) as reservation:
+        noisy = flipped(reservation, true, model._response(), model._entries, model._link())
+    return replace(ratings, values=noisy.bits.astype(np.float32), value_range=(0.0, 1.0), times=None)
