@@ -78,12 +78,45 @@ def test_a_flip_moves_what_is_released_by_exactly_its_sensitivity(
     assert np.abs(one - other).sum() == np.linalg.norm(one - other) == sensitivity == 1
 
 
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+@pytest.mark.parametrize(("link", "clamp"), [("logistic", 0.5), ("logistic", 3.0), ("probit", 3.0), ("probit", 0.5)])
+def test_a_flip_moves_gradients_by_no_more_than_their_sensitivity(
+    link: str, clamp: float, noise: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The door gives the same answers twice, so that both fits are at the same x; without noise there are few."""
+    ratings, answers = board(), list[Any]()
+    params: dict[str, Any] = {"mechanism": "gradient", "link": link, "clamp": clamp, "noise": noise, "n_steps": 3}
+    delta = 1e-6 if noise == "gaussian" else 0.0
+    real = discreet.privacy.noise.Laplace if noise == "laplace" else discreet.privacy.noise.Gaussian
+    add = real.add
+    with statistics(monkeypatch) as seen, monkeypatch.context() as patched:
+        for again, data in enumerate((ratings, flip(ratings, 17))):
+            count = iter(range(3))
+
+            def same(self: Any, *args: Any, again: int = again, count: Any = count) -> Any:
+                answers.append(add(self, *args))
+                return answers[next(count)] if again else answers[-1]
+
+            patched.setattr(real, "add", same)
+            model = OneBit(**params, alpha=2.0, epsilon=50.0, delta=delta).fit(data, ledger=ledger(delta=delta))
+    assert len(seen) == 6
+    moved = [np.abs(one - other) for (one, _), (other, _) in zip(seen[:3], seen[3:], strict=True)]
+    sensitivity = seen[0][1]
+    assert all(np.count_nonzero(change) == 1 and change.sum() <= sensitivity for change in moved)
+    # At the start x is 0, where a flip moves the derivative by 2 h'(0) / h(0), clamped.
+    assert moved[0].sum() == pytest.approx(min(2 * clamp, {"logistic": 1.0, "probit": 1.596}[link]), rel=1e-3)
+    assert sensitivity == pytest.approx(min(2 * clamp, {"logistic": 1.0, "probit": 2.428}[link]), rel=1e-3)
+    assert 49.9 < model.guarantee_.epsilon <= 50
+
+
 @pytest.mark.parametrize(
     ("params", "norm"),
     [
         ({"mechanism": "input", "epsilon": 8.0, "delta": 1e-5}, 1),
         ({"mechanism": "objective", "epsilon": 8.0}, 1),
         ({"mechanism": "objective", "epsilon": 8.0, "delta": 1e-5, "noise": "gaussian"}, 2),
+        ({"mechanism": "gradient", "epsilon": 8.0, "n_steps": 1}, 1),
+        ({"mechanism": "gradient", "epsilon": 8.0, "n_steps": 1, "delta": 1e-5, "noise": "gaussian"}, 2),
     ],
 )
 def test_a_user_moves_what_is_released_by_no_more_than_her_cap(
@@ -154,7 +187,7 @@ def test_models_of_neighbours_are_the_same_given_the_same_noisy_bits(monkeypatch
 
 def test_guarantees() -> None:
     ratings = board()
-    for params in ({"mechanism": "input"}, {"mechanism": "objective"}):
+    for params in ({"mechanism": "input"}, {"mechanism": "objective"}, {"mechanism": "gradient"}):
         model = OneBit(epsilon=1.3, **params).fit(ratings)
         assert model.guarantee_.holds
         assert model.guarantee_.epsilon == pytest.approx(1.3, rel=1e-12)
@@ -188,6 +221,9 @@ def test_as_published_has_its_true_epsilon() -> None:
     ratings = board()
     with pytest.warns(UserWarning, match=r"Eq\. \(5\).*really epsilon = 2"):
         model = OneBit("objective", epsilon=1.0, calibration="published").fit(ratings)
+    assert model.guarantee_.epsilon == pytest.approx(2.0)
+    with pytest.warns(UserWarning, match=r"up to 2 C.*really epsilon = 2"):
+        model = OneBit("gradient", epsilon=1.0, calibration="published").fit(ratings)
     assert model.guarantee_.epsilon == pytest.approx(2.0)
     # Both of the published conditions hold at epsilon 1; the truth is 3.40.
     with pytest.warns(UserWarning, match=r"two of the four ratios.*really epsilon = 3\.402"):
@@ -246,6 +282,9 @@ def test_users_can_flip_their_bits_themselves() -> None:
         ({"epsilon": 1, "threshold": float("nan")}, "threshold"),
         ({"epsilon": 1, "threshold": 2.0}, "threshold"),
         ({"epsilon": 1, "rank": 0}, "rank"),
+        ({"epsilon": 1, "mechanism": "gradient", "biases": True}, "biases"),
+        ({"epsilon": 1, "mechanism": "gradient", "clamp": 0.0}, "clamp"),
+        ({"epsilon": 1, "mechanism": "gradient", "n_steps": 0}, "n_steps"),
     ],
 )
 def test_wrong_parameters_spend_nothing(params: dict[str, Any], word: str) -> None:

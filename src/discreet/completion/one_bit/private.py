@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from discreet.completion.base import NOT_PRIVATE, Model
 from discreet.completion.one_bit.calibration import bit_epsilon, require_flips
 from discreet.completion.one_bit.fitting import EFFECT_PENALTY, Completed, complete, default_radius
+from discreet.completion.one_bit.gradients import GRADIENT, Gradients, descend, largest_change
 from discreet.completion.one_bit.likelihood import Cells, FlippedBits, Loss
 from discreet.completion.one_bit.links import Link, LinkName
 from discreet.completion.one_bit.local import BitRidge
@@ -39,10 +40,11 @@ from discreet.recommend.histories import OnUnknown
 from discreet.statement import Statement
 
 Array = NDArray[Any]
-Mechanism = Literal["input", "objective"]
+UP = 1 + 2.0**-50  # makes up for the rounding of a square root and a product
+Mechanism = Literal["input", "objective", "gradient"]
 
 _CHOICES: dict[str, tuple[Any, ...]] = {
-    "mechanism": ("input", "objective", None),
+    "mechanism": ("input", "objective", "gradient", None),
     "noise": ("laplace", "gaussian"),
     "unit": ("entry", "user"),
     "calibration": ("exact", "published"),
@@ -51,6 +53,7 @@ _OBSERVED = "who has rated which items, and how many there are: that is not hidd
 _ERRORS = {
     "input": "two of the four ratios that the two probabilities of a flip must keep are missing in the paper",
     "objective": "Eq. (5) has half of the noise that its proof is about",
+    "gradient": "noise for the bound of a clamped gradient, C, is too little: a flip moves it by up to 2 C",
 }
 
 
@@ -59,13 +62,15 @@ class OneBit(PrivateModel):
 
     A bit is 1 with probability h(x_ij), h being the link and X, beside effects of rows and columns if there are any,
     the matrix of nuclear norm at most `tau` that makes the noisy bits most likely. The guarantee is for single
-    entries: that one bit is the opposite. **Which entries there are is public.** Noise is put on the bits, all else is
-    post-processing:
+    entries: that one bit is the opposite. **Which entries there are is public.** What follows noise is post-processing:
 
     - mechanism="input": each bit is flipped with probability 1 / (1 + e^epsilon), or `flip_one`, `flip_zero`; X is
       fitted to the law of flipped bits. `perturb` does the flipping alone, for users who trust nobody.
     - mechanism="objective": the logistic loss log(1 + e^x) - B x becomes log(1 + e^x) - (B + H) x, with noise H on the
       bit B: sensitivity 1. (The same as a random linear term in the objective.)
+    - mechanism="gradient": `n_steps` projected gradient steps, each along the gradient with noise. Derivatives are
+      clamped to `clamp`, C: one flip moves them by min(2 C, h'(alpha) / (h(alpha) h(-alpha))). The budget is shared by
+      the steps, and so for the logistic link it is never better than the objective mechanism. Without biases.
     - mechanism=None: not private.
 
     One flip changes one bit by 1; with `unit` "user", all bits of a user may change, `max_entries` at most: the
@@ -75,7 +80,7 @@ class OneBit(PrivateModel):
     bits on the public vectors, on her own side; had her bits been those of the fit, it would give her row of X.
 
     Args:
-        mechanism: "input", "objective" or None.
+        mechanism: "input", "objective", "gradient" or None.
         link: "logistic" or "probit"; the objective mechanism needs the former.
         epsilon: The privacy budget; needed unless `mechanism` is None.
         delta: Its delta: 0, unless noise is Gaussian; with unit="user" and mechanism="input" a delta helps.
@@ -85,8 +90,10 @@ class OneBit(PrivateModel):
             biases half of it, and less the noisier the bits are.
         rank: For the default of `tau`.
         sigma: Standard deviation of the probit link.
-        biases: Whether users and items have effects beside X. The paper has none.
-        noise: "laplace" or "gaussian", for the objective mechanism.
+        biases: Whether users and items have effects beside X; by default where noise is on bits. The paper has none.
+        noise: "laplace" or "gaussian", for the objective and the gradient mechanism.
+        n_steps: Of the gradient mechanism.
+        clamp: C, of the gradient mechanism; public.
         flip_one: The probability that a 1 is flipped; with `flip_zero`, in place of the symmetric one.
         flip_zero: The probability that a 0 is flipped.
         unit: "entry" or "user".
@@ -113,8 +120,10 @@ class OneBit(PrivateModel):
         tau: float | None = None,
         rank: int = 1,
         sigma: float = 1.0,
-        biases: bool = True,
+        biases: bool | None = None,
         noise: NoiseName = "laplace",
+        n_steps: int = 10,
+        clamp: float = 0.5,
         flip_one: float | None = None,
         flip_zero: float | None = None,
         unit: Unit = "entry",
@@ -135,6 +144,8 @@ class OneBit(PrivateModel):
         self.sigma = sigma
         self.biases = biases
         self.noise = noise
+        self.n_steps = n_steps
+        self.clamp = clamp
         self.flip_one = flip_one
         self.flip_zero = flip_zero
         self.unit = unit
@@ -157,10 +168,11 @@ class OneBit(PrivateModel):
                 words = ", ".join(map(repr, choices))
                 raise DataError(f"{name}: one of {words} is needed, not {getattr(self, name)!r}")
         self._link()
-        for name in ("alpha", "tau"):
+        for name in ("alpha", "tau", "clamp"):
             if getattr(self, name) is not None:
                 positive(name, getattr(self, name))
-        whole("rank", self.rank, 1)
+        for name in ("rank", "n_steps"):
+            whole(name, getattr(self, name), 1)
         whole("random_state", self.random_state, 0)
         if self.threshold is not None and not math.isfinite(self.threshold):
             raise DataError(f"threshold: a finite number is needed, not {self.threshold!r}")
@@ -175,14 +187,15 @@ class OneBit(PrivateModel):
         self._check_mechanism()
 
     def _check_mechanism(self) -> None:
-        if self.mechanism == "objective":
-            if self.link != "logistic":
-                raise PrivacyError(
-                    "link: noise in the objective is noise on bits for the logistic link only; with probit use "
-                    "mechanism='input'"
-                )
-            if self.noise == "gaussian" and not self.delta:
-                raise PrivacyError("delta: Gaussian noise needs one, a constant well below 1 / the number of entries")
+        if self.mechanism == "objective" and self.link != "logistic":
+            raise PrivacyError(
+                "link: noise in the objective is noise on bits for the logistic link only; with probit use "
+                "mechanism='input'"
+            )
+        if self.mechanism == "gradient" and self.biases:
+            raise PrivacyError("biases: the gradient mechanism has none; leave it out")
+        if self.mechanism != "input" and self.noise == "gaussian" and not self.delta:
+            raise PrivacyError("delta: Gaussian noise needs one, a constant well below 1 / the number of entries")
         if (self.unit == "user") != (self.max_entries is not None):
             raise PrivacyError(
                 "max_entries: unit='user' needs it, how many entries of a user count; and only that does"
@@ -231,17 +244,23 @@ class OneBit(PrivateModel):
         return RandomizedResponse(bit_epsilon(self.epsilon, self.delta, self._entries))
 
     def _additive(self) -> tuple[float, Laplace | Gaussian]:
-        """The sensitivity, in the norm of the noise, and the noise of the objective mechanism."""
+        """The sensitivity, in the norm of the noise, and the noise of the objective or gradient mechanism."""
+        change, count = 1.0, 1
+        if self.mechanism == "gradient":
+            change, count = largest_change(self._link(), self.alpha, self.clamp), self.n_steps
         if self.calibration == "published":
-            return 1.0, Laplace(1 / (2 * self.epsilon))
+            half = count * self.clamp if self.mechanism == "gradient" else 0.5
+            return change, Laplace(half / self.epsilon)
         if self.noise == "gaussian":
-            distance = 1.0 if self._entries == 1 else math.nextafter(math.sqrt(self._entries), math.inf)
-            given = account(epsilon=self.epsilon, delta=self.delta, unit=self.unit, adjacency=self.adjacency)
-            return distance, Gaussian.for_cost(given.cost, sensitivity=distance)
-        scale = self._entries / self.epsilon
-        while Laplace(scale).cost(self._entries).pure > self.epsilon:
+            distance = change if self._entries == 1 else change * math.sqrt(self._entries) * UP
+            mu = account(epsilon=self.epsilon, delta=self.delta).mu or 0.0
+            line = Plan.gaussian(mu, {"all": (1.0, count)})["all"]
+            return distance, Gaussian.for_cost(line.cost, sensitivity=distance)
+        distance = change * self._entries
+        scale = distance * count / self.epsilon
+        while (Laplace(scale).cost(distance) * count).pure > self.epsilon:
             scale = math.nextafter(scale, math.inf)
-        return float(self._entries), Laplace(scale)
+        return distance, Laplace(scale)
 
     def plan(self, n_items: int) -> Plan:
         """What a fit would release, and what it truly costs; needs no data, and not even the number of items."""
@@ -252,7 +271,8 @@ class OneBit(PrivateModel):
         if self.mechanism == "input":
             return Plan((Planned(FLIPPED, self._response().cost(self._entries)),))
         sensitivity, noise = self._additive()
-        return Plan((Planned(SHIFTED, noise.cost(sensitivity)),))
+        label, count = (GRADIENT, self.n_steps) if self.mechanism == "gradient" else (SHIFTED, 1)
+        return Plan((Planned(label, noise.cost(sensitivity), count),))
 
     def _own_ledger(self) -> Ledger:
         if self.calibration == "exact":
@@ -280,6 +300,8 @@ class OneBit(PrivateModel):
         if self.max_entries is not None:
             ratings = capped(ratings, self.max_entries, self.random_state)
         true = TrueBits.of(ratings, two_valued(ratings, self.threshold))
+        if self.mechanism == "gradient":
+            return self._learned(self._descended(door, true), true.cells, ratings)
         loss: Loss
         if self.mechanism == "input":
             loss = flipped(door.reservation, true, self._response(), self._entries, self._link())
@@ -287,6 +309,12 @@ class OneBit(PrivateModel):
             sensitivity, noise = self._additive()
             loss = shifted(door.reservation, true, noise, sensitivity)
         return self._from_noisy(true.cells, loss, ratings)
+
+    def _descended(self, door: Door, true: TrueBits) -> Completed:
+        sensitivity, noise = self._additive()
+        change = largest_change(self._link(), self.alpha, self.clamp)
+        gradients = Gradients(self._link(), change, self.clamp, noise, sensitivity)
+        return descend(door.reservation, true, gradients, self._radius(true.cells, 1.0), self.n_steps)
 
     def _learn_in_the_clear(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:
         if ledger is not None:
@@ -316,11 +344,19 @@ class OneBit(PrivateModel):
 
     def _from_noisy(self, cells: Cells, loss: Loss, ratings: Interactions) -> dict[str, Any]:
         """All learned attributes. Of `ratings` it uses what is public: which entries there are, and the range."""
-        radius = self.tau or default_radius(
-            cells.shape, self.alpha, self.rank, clarity=loss.clarity, effects=self.biases
-        )
-        completed = complete(cells, loss, float(radius), effects=self.biases)
+        completed = complete(cells, loss, self._radius(cells, loss.clarity), effects=self._effects)
         return self._learned(completed, cells, ratings)
+
+    @property
+    def _effects(self) -> bool:
+        """Whether there are biases."""
+        return self.mechanism != "gradient" if self.biases is None else self.biases
+
+    def _radius(self, cells: Cells, clarity: float) -> float:
+        """The nuclear norm of X, at most."""
+        if self.tau is not None:
+            return float(self.tau)
+        return default_radius(cells.shape, self.alpha, self.rank, clarity=clarity, effects=self._effects)
 
     def _learned(self, completed: Completed, cells: Cells, ratings: Interactions) -> dict[str, Any]:
         assert ratings.value_range is not None
@@ -348,7 +384,7 @@ class OneBit(PrivateModel):
             self.item_factors_,
             self.item_bias_ + np.float32(self.global_mean_),
             Penalty(unit**2 / link.curvature),
-            offset_penalty=EFFECT_PENALTY / link.curvature if self.biases else None,
+            offset_penalty=EFFECT_PENALTY / link.curvature if self._effects else None,
             link=link,
             threshold=self.threshold_,
             unit=unit,

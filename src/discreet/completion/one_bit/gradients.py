@@ -1,0 +1,93 @@
+"""The gradient mechanism: projected steps along noisy gradients; step sizes and their number are public."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from discreet.completion.one_bit.fitting import MAX_RANK, Completed, Effects
+from discreet.completion.one_bit.links import Link
+from discreet.completion.one_bit.mechanisms import TrueBits
+from discreet.completion.one_bit.projections import Factored, nuclear_ball
+from discreet.completion.one_bit.solver import SEED, Moved
+from discreet.linalg.threads import single_threaded_blas
+from discreet.privacy import Gaussian, Grid, GridArray, Laplace
+from discreet.privacy.ledger import Reservation
+
+Array = NDArray[Any]
+
+GRADIENT = "gradient"
+CELLS = 2.0**-20  # a gradient is rounded to steps of this size, or to what suits the noise if that is finer
+
+
+def largest_change(link: Link, alpha: float, clamp: float) -> float:
+    """How far a flip moves one entry of a clamped gradient, at most: min(2 C, h'(alpha) / (h(alpha) h(-alpha)))."""
+    return min(2 * clamp, link.sensitivity(alpha))
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """What can be learned of true bits: clamped derivatives of the loss at public x, with noise.
+
+    An entry has two derivatives, that of a 1 and that of a 0, both public; its bit says which it is. Both are put on
+    the grid, no further apart than `change` allows, whatever x is: that is the sensitivity, with nothing to be proved
+    of the numbers before.
+
+    Attributes:
+        change: How far a flip moves an entry.
+        clamp: C.
+        noise: Laplace or Gaussian.
+        sensitivity: In the norm of the noise: `change`; more, if several entries may change.
+    """
+
+    link: Link
+    change: float
+    clamp: float
+    noise: Laplace | Gaussian
+    sensitivity: float
+
+    def release(self, reservation: Reservation, true: TrueBits, x: Array) -> Array:
+        """The noisy gradient at x, on observed entries."""
+        grid = min(self.noise.grid(), Grid(round(math.log2(CELLS))), key=lambda grid: grid.exponent)
+        low = np.rint(grid.cells(1.0) * np.clip(-self.link.log_slope(x), -self.clamp, self.clamp)).astype(np.int64)
+        high = np.rint(grid.cells(1.0) * np.clip(self.link.log_slope(-x), -self.clamp, self.clamp)).astype(np.int64)
+        high = np.minimum(high, low + math.floor(grid.cells(self.change)))
+        return reservation.release(
+            GridArray(np.where(true.bits > 0, low, high), grid), self.sensitivity, self.noise, GRADIENT
+        )
+
+
+def descend(reservation: Reservation, true: TrueBits, gradients: Gradients, radius: float, steps: int) -> Completed:
+    """The mean of the later half of `steps` iterates, each after a projected step of length 1 / curvature / step."""
+    cells, rng = true.cells, np.random.default_rng(SEED)
+    now, found = Factored.zeros(cells.shape), list[Factored]()
+    with single_threaded_blas():
+        for step in range(1, steps + 1):
+            slopes = gradients.release(reservation, true, now.at(cells.rows, cells.columns))
+            length = 1 / (gradients.link.curvature * step)
+            moved = Moved(now, csr_array((-length * slopes, (cells.rows, cells.columns)), shape=cells.shape))
+            now = nuclear_ball(moved, radius, now, rng, MAX_RANK)
+            if 2 * step > steps:
+                found.append(now)
+        matrix = _mean(found)
+    return Completed(Effects.none(cells.shape), matrix, _usual_penalty(matrix))
+
+
+def _mean(found: list[Factored]) -> Factored:
+    """The mean of some matrices, factored again."""
+    left = np.hstack([one.left * one.values for one in found])
+    right = np.hstack([one.right for one in found])
+    (q, a), (p, b) = np.linalg.qr(left), np.linalg.qr(right)
+    outer, values, inner = np.linalg.svd(a @ b.T / len(found))
+    kept = int(np.count_nonzero(values > 1e-12 * values.max(initial=1e-300)))
+    return Factored((q @ outer)[:, :kept], values[:kept], (p @ inner.T)[:, :kept])
+
+
+def _usual_penalty(matrix: Factored) -> float:
+    """1 / the mean square of what users' vectors, the left singular vectors times the roots of the values, have."""
+    return matrix.shape[0] / float(matrix.values.mean()) if matrix.rank else 1.0
