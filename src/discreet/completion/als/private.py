@@ -62,7 +62,7 @@ class DPALS(PrivateModel):
     Args:
         epsilon: The privacy budget.
         delta: The delta of the budget, a constant well below 1 / the number of users.
-        n_steps: Item steps, which share one budget; by default 4 to 12, by epsilon, or 2 where a small catalogue's
+        n_steps: Item steps, which share one budget; by default 4 to 18, by epsilon, or 2 where a small catalogue's
             residuals are used.
         n_users_hint: About how many users there are, if that may be known. It decides whether a second moment pays.
         features: Columns of the catalogue that say something about items (numbers, or text: categories, several of

@@ -90,8 +90,9 @@ def settings(mu: float, n_items: int, n_users_hint: int | None = None, n_steps: 
         n_steps: How many item steps, if not the rule's number.
     """
     n_users = n_users_hint or max(5_000, 1.6 * n_items)
-    # From little budget (epsilon 1) to much (epsilon 10), at delta 1e-5.
-    richness = min(max(math.log(mu / 0.27) / math.log(2.0 / 0.27), 0.0), 1.0)
+    # From little budget (epsilon 1) to much (epsilon 10), at delta 1e-5; and beyond, where more can be told apart.
+    wealth = min(max(math.log(mu / 0.27) / math.log(2.0 / 0.27), 0.0), 1.5)
+    richness = min(wealth, 1.0)
     bias, weights = 0.23 - 0.14 * richness, 0.06 + 0.04 * richness
     shares: dict[str, float | tuple[float, int]] = {USERS: 0.006, POPULARITY: 0.06, WEIGHTS: weights, BIAS: bias}
     n_frequent = min(n_items, 1500)
@@ -103,7 +104,7 @@ def settings(mu: float, n_items: int, n_users_hint: int | None = None, n_steps: 
     pays = edge < (0.018 if not residual else 0.05) * n_users
     if pays:
         shares[SECOND_MOMENT] = share
-    steps = n_steps or (2 if residual and pays else 4 + round(8 * richness))
+    steps = n_steps or (2 if residual and pays else 4 + round(9 * wealth))
     # How strongly steps look at biases: the less, the better these are known already, as those of a few items are.
     bias_weight = 0.5 if residual else 1.5 - 0.9 * min(1.0, richness / 0.7)
     return Settings(
