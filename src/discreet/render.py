@@ -90,7 +90,7 @@ def _footer(certificate: Mapping[str, Any]) -> str:
 def sources(certificate: dict[str, Any]) -> str:
     """Where the noise came from."""
     names = dict.fromkeys(release["source"] for release in certificate["releases"] if "source" in release)
-    return ", ".join(names) or "none drawn"
+    return ", ".join(names) or "none drawn by this ledger"
 
 
 def markdown(certificate: dict[str, Any]) -> str:
