@@ -15,7 +15,8 @@ import discreet
 from discreet.completion.one_bit import OneBit, perturb
 from discreet.completion.one_bit.calibration import binomial_delta, bit_epsilon
 from discreet.completion.one_bit.likelihood import FlippedBits, ShiftedBits
-from discreet.completion.one_bit.mechanisms import capped
+from discreet.completion.one_bit.mechanisms import TrueBits, capped
+from discreet.completion.one_bit.outputs import SLACK, Stable
 from discreet.data import Interactions
 from discreet.errors import BudgetExceeded, DataError, DiscreetError, PrivacyError
 from discreet.privacy.ledger import Reservation
@@ -33,7 +34,7 @@ def ledger(**settings: Any) -> discreet.Ledger:
     return discreet.Ledger(**given)
 
 
-def flip(ratings: Interactions, at: int) -> Interactions:
+def flip(ratings: Interactions, at: Any) -> Interactions:
     values = np.array(ratings.values)
     values[at] = -values[at]
     return dataclasses.replace(ratings, values=values)
@@ -53,6 +54,14 @@ def statistics(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[np.ndarra
     with monkeypatch.context() as patched:
         patched.setattr(Reservation, "release", release)
         yield seen
+
+
+class Longer(Stable):
+    """With three times as many steps: at the optimum."""
+
+    @property
+    def steps(self) -> int:
+        return 3 * super().steps
 
 
 # What is released, and how far one flip, or one user, moves it
@@ -134,6 +143,36 @@ def test_a_user_moves_what_is_released_by_no_more_than_her_cap(
     (one, sensitivity), (other, _) = seen
     assert np.linalg.norm(one - other, norm) == pytest.approx(sensitivity, rel=1e-12)
     assert np.linalg.norm(one - other, norm) <= sensitivity
+
+
+@pytest.mark.parametrize("entries", [1, 6])
+@pytest.mark.parametrize("ridge", [0.05, 0.5])
+def test_flips_move_a_stable_output_by_no_more_than_its_sensitivity(
+    entries: int, ridge: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ratings = board()
+    hers = np.flatnonzero(ratings.user_numbers() == 5)[:entries]
+    params: dict[str, Any] = {"mechanism": "output", "epsilon": 8.0, "delta": 1e-5, "noise": "gaussian", "ridge": ridge}
+    settings: dict[str, Any] = {"delta": 1e-5}
+    if entries > 1:
+        params |= {"unit": "user", "max_entries": 40}
+        settings |= {"unit": "user", "adjacency": "replace"}
+    with statistics(monkeypatch) as seen:
+        for data in (ratings, flip(ratings, hers)):
+            model = OneBit(**params).fit(data, ledger=ledger(**settings))
+    (one, sensitivity), (other, _) = seen
+    moved = np.linalg.norm(one - other)
+    assert 0.1 * math.sqrt(entries) < moved <= sensitivity
+    assert sensitivity == pytest.approx(math.sqrt(params.get("max_entries", 1)) / ridge, rel=0.02)
+    assert 7.99 < model.guarantee_.epsilon <= 8
+
+
+def test_a_stable_output_is_as_near_to_the_optimum_as_is_said() -> None:
+    true = TrueBits.of(board(), 0.5)
+    for ridge in (0.02, 0.5):
+        stable = Stable(20.0, ridge, 1)
+        nearly, optimum = stable.solve(true), Longer(20.0, ridge, 1).solve(true)
+        assert np.linalg.norm(nearly - optimum) <= SLACK / 2 * stable.distance
 
 
 def test_which_entries_count_depends_on_public_things_only() -> None:
@@ -284,6 +323,11 @@ def test_users_can_flip_their_bits_themselves() -> None:
         ({"epsilon": 1, "rank": 0}, "rank"),
         ({"epsilon": 1, "mechanism": "gradient", "biases": True}, "biases"),
         ({"epsilon": 1, "mechanism": "gradient", "clamp": 0.0}, "clamp"),
+        ({"epsilon": 1, "mechanism": "output", "ridge": 0.0}, "ridge"),
+        ({"epsilon": 1, "mechanism": "output"}, "noise"),
+        ({"epsilon": 1, "mechanism": "output", "noise": "gaussian"}, "delta"),
+        ({"epsilon": 1, "mechanism": "output", "link": "probit"}, "link"),
+        ({"epsilon": 1, "mechanism": "output", "calibration": "published"}, "no guarantee"),
         ({"epsilon": 1, "mechanism": "gradient", "n_steps": 0}, "n_steps"),
     ],
 )

@@ -75,7 +75,7 @@ def descend(reservation: Reservation, true: TrueBits, gradients: Gradients, radi
             if 2 * step > steps:
                 found.append(now)
         matrix = _mean(found)
-    return Completed(Effects.none(cells.shape), matrix, _usual_penalty(matrix))
+    return Completed(Effects.none(cells.shape), matrix, usual_penalty(matrix))
 
 
 def _mean(found: list[Factored]) -> Factored:
@@ -88,6 +88,6 @@ def _mean(found: list[Factored]) -> Factored:
     return Factored((q @ outer)[:, :kept], values[:kept], (p @ inner.T)[:, :kept])
 
 
-def _usual_penalty(matrix: Factored) -> float:
+def usual_penalty(matrix: Factored) -> float:
     """1 / the mean square of what users' vectors, the left singular vectors times the roots of the values, have."""
     return matrix.shape[0] / float(matrix.values.mean()) if matrix.rank else 1.0

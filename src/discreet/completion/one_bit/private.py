@@ -28,6 +28,7 @@ from discreet.completion.one_bit.mechanisms import (
     shifted,
     two_valued,
 )
+from discreet.completion.one_bit.outputs import OUTPUT, Stable
 from discreet.completion.private import Door, PrivateModel
 from discreet.completion.ridge import Penalty, Ridge
 from discreet.data.interactions import Interactions
@@ -40,11 +41,12 @@ from discreet.recommend.histories import OnUnknown
 from discreet.statement import Statement
 
 Array = NDArray[Any]
+WITHOUT_BIASES = ("gradient", "output")
 UP = 1 + 2.0**-50  # makes up for the rounding of a square root and a product
-Mechanism = Literal["input", "objective", "gradient"]
+Mechanism = Literal["input", "objective", "gradient", "output"]
 
 _CHOICES: dict[str, tuple[Any, ...]] = {
-    "mechanism": ("input", "objective", "gradient", None),
+    "mechanism": ("input", "objective", "gradient", "output", None),
     "noise": ("laplace", "gaussian"),
     "unit": ("entry", "user"),
     "calibration": ("exact", "published"),
@@ -71,6 +73,9 @@ class OneBit(PrivateModel):
     - mechanism="gradient": `n_steps` projected gradient steps, each along the gradient with noise. Derivatives are
       clamped to `clamp`, C: one flip moves them by min(2 C, h'(alpha) / (h(alpha) h(-alpha))). The budget is shared by
       the steps, and so for the logistic link it is never better than the objective mechanism. Without biases.
+    - mechanism="output": Gaussian noise on all of X, which is then projected again. With `ridge` / 2 |X|^2 in its
+      objective a flip moves X by at most 1 / ridge; what the solver leaves is on top. Logistic, without biases, and
+      with so much noise that it is of use for small and dense matrices only.
     - mechanism=None: not private.
 
     One flip changes one bit by 1; with `unit` "user", all bits of a user may change, `max_entries` at most: the
@@ -80,7 +85,7 @@ class OneBit(PrivateModel):
     bits on the public vectors, on her own side; had her bits been those of the fit, it would give her row of X.
 
     Args:
-        mechanism: "input", "objective", "gradient" or None.
+        mechanism: "input", "objective", "gradient", "output" or None.
         link: "logistic" or "probit"; the objective mechanism needs the former.
         epsilon: The privacy budget; needed unless `mechanism` is None.
         delta: Its delta: 0, unless noise is Gaussian; with unit="user" and mechanism="input" a delta helps.
@@ -94,6 +99,7 @@ class OneBit(PrivateModel):
         noise: "laplace" or "gaussian", for the objective and the gradient mechanism.
         n_steps: Of the gradient mechanism.
         clamp: C, of the gradient mechanism; public.
+        ridge: lambda, of the output mechanism; public.
         flip_one: The probability that a 1 is flipped; with `flip_zero`, in place of the symmetric one.
         flip_zero: The probability that a 0 is flipped.
         unit: "entry" or "user".
@@ -124,6 +130,7 @@ class OneBit(PrivateModel):
         noise: NoiseName = "laplace",
         n_steps: int = 10,
         clamp: float = 0.5,
+        ridge: float = 0.5,
         flip_one: float | None = None,
         flip_zero: float | None = None,
         unit: Unit = "entry",
@@ -146,6 +153,7 @@ class OneBit(PrivateModel):
         self.noise = noise
         self.n_steps = n_steps
         self.clamp = clamp
+        self.ridge = ridge
         self.flip_one = flip_one
         self.flip_zero = flip_zero
         self.unit = unit
@@ -168,7 +176,7 @@ class OneBit(PrivateModel):
                 words = ", ".join(map(repr, choices))
                 raise DataError(f"{name}: one of {words} is needed, not {getattr(self, name)!r}")
         self._link()
-        for name in ("alpha", "tau", "clamp"):
+        for name in ("alpha", "tau", "clamp", "ridge"):
             if getattr(self, name) is not None:
                 positive(name, getattr(self, name))
         for name in ("rank", "n_steps"):
@@ -187,13 +195,18 @@ class OneBit(PrivateModel):
         self._check_mechanism()
 
     def _check_mechanism(self) -> None:
-        if self.mechanism == "objective" and self.link != "logistic":
+        if self.mechanism in ("objective", "output") and self.link != "logistic":
             raise PrivacyError(
-                "link: noise in the objective is noise on bits for the logistic link only; with probit use "
+                f"link: the {self.mechanism} mechanism is proved for the logistic link only; with probit use "
                 "mechanism='input'"
             )
-        if self.mechanism == "gradient" and self.biases:
-            raise PrivacyError("biases: the gradient mechanism has none; leave it out")
+        if self.mechanism in WITHOUT_BIASES and self.biases:
+            raise PrivacyError(f"biases: the {self.mechanism} mechanism has none; leave it out")
+        if self.mechanism == "output" and (self.noise != "gaussian" or self.calibration == "published"):
+            raise PrivacyError(
+                "noise, calibration: the output mechanism needs noise='gaussian' and calibration='exact'; what was "
+                "published for it has no guarantee at all"
+            )
         if self.mechanism != "input" and self.noise == "gaussian" and not self.delta:
             raise PrivacyError("delta: Gaussian noise needs one, a constant well below 1 / the number of entries")
         if (self.unit == "user") != (self.max_entries is not None):
@@ -253,14 +266,17 @@ class OneBit(PrivateModel):
             return change, Laplace(half / self.epsilon)
         if self.noise == "gaussian":
             distance = change if self._entries == 1 else change * math.sqrt(self._entries) * UP
-            mu = account(epsilon=self.epsilon, delta=self.delta).mu or 0.0
-            line = Plan.gaussian(mu, {"all": (1.0, count)})["all"]
-            return distance, Gaussian.for_cost(line.cost, sensitivity=distance)
+            return distance, Gaussian.for_cost(self._share(count), sensitivity=distance)
         distance = change * self._entries
         scale = distance * count / self.epsilon
         while (Laplace(scale).cost(distance) * count).pure > self.epsilon:
             scale = math.nextafter(scale, math.inf)
         return distance, Laplace(scale)
+
+    def _share(self, count: int) -> Cost:
+        """What each of so many Gaussian releases may cost."""
+        mu = account(epsilon=self.epsilon, delta=self.delta).mu or 0.0
+        return Plan.gaussian(mu, {"all": (1.0, count)})["all"].cost
 
     def plan(self, n_items: int) -> Plan:
         """What a fit would release, and what it truly costs; needs no data, and not even the number of items."""
@@ -270,6 +286,8 @@ class OneBit(PrivateModel):
             raise PrivacyError("mechanism: without one nothing is paid for, and there is no plan")
         if self.mechanism == "input":
             return Plan((Planned(FLIPPED, self._response().cost(self._entries)),))
+        if self.mechanism == "output":
+            return Plan((Planned(OUTPUT, self._share(1)),))
         sensitivity, noise = self._additive()
         label, count = (GRADIENT, self.n_steps) if self.mechanism == "gradient" else (SHIFTED, 1)
         return Plan((Planned(label, noise.cost(sensitivity), count),))
@@ -302,6 +320,9 @@ class OneBit(PrivateModel):
         true = TrueBits.of(ratings, two_valued(ratings, self.threshold))
         if self.mechanism == "gradient":
             return self._learned(self._descended(door, true), true.cells, ratings)
+        if self.mechanism == "output":
+            stable = Stable(self._radius(true.cells, 1.0), float(self.ridge), self._entries)
+            return self._learned(stable.release(door.reservation, true, self._share(1)), true.cells, ratings)
         loss: Loss
         if self.mechanism == "input":
             loss = flipped(door.reservation, true, self._response(), self._entries, self._link())
@@ -350,7 +371,7 @@ class OneBit(PrivateModel):
     @property
     def _effects(self) -> bool:
         """Whether there are biases."""
-        return self.mechanism != "gradient" if self.biases is None else self.biases
+        return self.mechanism not in WITHOUT_BIASES if self.biases is None else self.biases
 
     def _radius(self, cells: Cells, clarity: float) -> float:
         """The nuclear norm of X, at most."""
