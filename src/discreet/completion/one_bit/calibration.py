@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
+from discreet.completion.one_bit.links import Link
 from discreet.errors import PrivacyError
 from discreet.numbers import positive, whole
-from discreet.privacy import Cost, PureEvent
+from discreet.privacy import Cost, Gaussian, Laplace, Plan, PureEvent, RandomizedResponse, account
 
 STEPS = 60  # of bisection
+UP = 1 + 2.0**-50  # makes up for the rounding of a square root and a product
 BACK = 1 - 2.0**-10  # by how much epsilon is lowered at a time until the accountant agrees
 
 
@@ -67,3 +70,69 @@ def require_flips(flip_one: float, flip_zero: float, epsilon: float, *, publishe
                 f"flip_one, flip_zero: {name} is e^{math.log(ratio):.4g}, more than epsilon = {epsilon:g} admits; "
                 "raise the lower of the two"
             )
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The noise of a mechanism, for what may be spent.
+
+    Attributes:
+        mechanism: "input", "objective", "gradient" or "output".
+        link: P(bit = 1 | x).
+        epsilon: Of all releases together; if `published`, what the paper calls epsilon.
+        delta: Of all releases together.
+        entries: How many bits neighbours differ in, at most.
+        gaussian: Whether noise is Gaussian, else it is Laplace's.
+        published: Whether it is the noise that was printed.
+        flips: The probabilities that a 1 and a 0 are flipped, if they are given.
+        clamp: C, of gradients.
+        change: How far a flip moves the one number that it moves.
+        releases: How many there are.
+    """
+
+    mechanism: str
+    link: Link
+    epsilon: float
+    delta: float
+    entries: int
+    gaussian: bool
+    published: bool
+    flips: tuple[float, float] | None
+    clamp: float
+    change: float
+    releases: int
+
+    def response(self) -> RandomizedResponse:
+        """The coins of the input mechanism."""
+        if self.flips is not None:
+            return RandomizedResponse(flip_one=self.flips[0], flip_zero=self.flips[1])
+        return RandomizedResponse(bit_epsilon(self.epsilon, self.delta, self.entries))
+
+    def additive(self) -> tuple[float, Laplace | Gaussian]:
+        """The sensitivity, in the norm of the noise, and the noise of the objective or gradient mechanism."""
+        if self.published:
+            half = self.releases * self.clamp if self.mechanism == "gradient" else 0.5
+            return self.change, Laplace(half / self.epsilon)
+        if self.gaussian:
+            distance = self.change if self.entries == 1 else self.change * math.sqrt(self.entries) * UP
+            return distance, Gaussian.for_cost(self._share(), sensitivity=distance)
+        distance = self.change * self.entries
+        scale = distance * self.releases / self.epsilon
+        while (Laplace(scale).cost(distance) * self.releases).pure > self.epsilon:
+            scale = math.nextafter(scale, math.inf)
+        return distance, Laplace(scale)
+
+    def _share(self) -> Cost:
+        """What each of the Gaussian releases may cost."""
+        mu = account(epsilon=self.epsilon, delta=self.delta).mu or 0.0
+        return Plan.gaussian(mu, {"each": (1.0, self.releases)})["each"].cost
+
+    @property
+    def cost(self) -> Cost:
+        """What each release truly costs."""
+        if self.mechanism == "input":
+            return self.response().cost(self.entries)
+        if self.mechanism == "output":
+            return self._share()
+        sensitivity, noise = self.additive()
+        return noise.cost(sensitivity)

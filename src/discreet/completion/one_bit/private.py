@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.completion.base import NOT_PRIVATE, Model
-from discreet.completion.one_bit.calibration import bit_epsilon, require_flips
+from discreet.completion.one_bit.calibration import Budget, bit_epsilon, require_flips
 from discreet.completion.one_bit.fitting import EFFECT_PENALTY, Completed, complete, default_radius
 from discreet.completion.one_bit.gradients import GRADIENT, Gradients, descend, largest_change
 from discreet.completion.one_bit.likelihood import Cells, FlippedBits, Loss
@@ -34,7 +34,7 @@ from discreet.completion.ridge import Penalty, Ridge
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError, PrivacyError
 from discreet.numbers import positive, probability, round_up, whole
-from discreet.privacy import Cost, Gaussian, Guarantee, Laplace, Ledger, Plan, Planned, RandomizedResponse, account
+from discreet.privacy import Cost, Guarantee, Ledger, Plan, Planned
 from discreet.privacy.guarantee import Adjacency, Unit
 from discreet.recommend import serving
 from discreet.recommend.histories import OnUnknown
@@ -42,7 +42,6 @@ from discreet.statement import Statement
 
 Array = NDArray[Any]
 WITHOUT_BIASES = ("gradient", "output")
-UP = 1 + 2.0**-50  # makes up for the rounding of a square root and a product
 Mechanism = Literal["input", "objective", "gradient", "output"]
 
 _CHOICES: dict[str, tuple[Any, ...]] = {
@@ -52,6 +51,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "calibration": ("exact", "published"),
 }
 _OBSERVED = "who has rated which items, and how many there are: that is not hidden, only the values are"
+LABELS = {"input": FLIPPED, "objective": SHIFTED, "gradient": GRADIENT, "output": OUTPUT}
 _ERRORS = {
     "input": "two of the four ratios that the two probabilities of a flip must keep are missing in the paper",
     "objective": "Eq. (5) has half of the noise that its proof is about",
@@ -97,7 +97,7 @@ class OneBit(PrivateModel):
         sigma: Standard deviation of the probit link.
         biases: Whether users and items have effects beside X; by default where noise is on bits. The paper has none.
         noise: "laplace" or "gaussian", for the objective and the gradient mechanism.
-        n_steps: Of the gradient mechanism.
+        n_steps: Of the gradient mechanism; they share the budget, so that few are best.
         clamp: C, of the gradient mechanism; public.
         ridge: lambda, of the output mechanism; public.
         flip_one: The probability that a 1 is flipped; with `flip_zero`, in place of the symmetric one.
@@ -128,7 +128,7 @@ class OneBit(PrivateModel):
         sigma: float = 1.0,
         biases: bool | None = None,
         noise: NoiseName = "laplace",
-        n_steps: int = 10,
+        n_steps: int = 2,
         clamp: float = 0.5,
         ridge: float = 0.5,
         flip_one: float | None = None,
@@ -219,7 +219,7 @@ class OneBit(PrivateModel):
         if given and (len(given) < 2 or self.mechanism != "input"):
             raise PrivacyError("flip_one, flip_zero: give both, for mechanism='input', or neither")
         if given:
-            per_bit = self.epsilon if self._entries == 1 else bit_epsilon(self.epsilon, self.delta, self._entries)
+            per_bit = bit_epsilon(self.epsilon, self.delta, self.max_entries or 1)
             require_flips(given[0], given[1], per_bit, published=self.calibration == "published")
         if self.perturbed and self.mechanism != "input":
             raise PrivacyError("perturbed: bits are flipped beforehand for mechanism='input' only")
@@ -246,37 +246,20 @@ class OneBit(PrivateModel):
 
     # The noise
 
-    @property
-    def _entries(self) -> int:
-        """How many bits neighbours differ in, at most."""
-        return self.max_entries or 1
-
-    def _response(self) -> RandomizedResponse:
-        if self.flip_one is not None:
-            return RandomizedResponse(flip_one=self.flip_one, flip_zero=self.flip_zero)
-        return RandomizedResponse(bit_epsilon(self.epsilon, self.delta, self._entries))
-
-    def _additive(self) -> tuple[float, Laplace | Gaussian]:
-        """The sensitivity, in the norm of the noise, and the noise of the objective or gradient mechanism."""
-        change, count = 1.0, 1
-        if self.mechanism == "gradient":
-            change, count = largest_change(self._link(), self.alpha, self.clamp), self.n_steps
-        if self.calibration == "published":
-            half = count * self.clamp if self.mechanism == "gradient" else 0.5
-            return change, Laplace(half / self.epsilon)
-        if self.noise == "gaussian":
-            distance = change if self._entries == 1 else change * math.sqrt(self._entries) * UP
-            return distance, Gaussian.for_cost(self._share(count), sensitivity=distance)
-        distance = change * self._entries
-        scale = distance * count / self.epsilon
-        while (Laplace(scale).cost(distance) * count).pure > self.epsilon:
-            scale = math.nextafter(scale, math.inf)
-        return distance, Laplace(scale)
-
-    def _share(self, count: int) -> Cost:
-        """What each of so many Gaussian releases may cost."""
-        mu = account(epsilon=self.epsilon, delta=self.delta).mu or 0.0
-        return Plan.gaussian(mu, {"all": (1.0, count)})["all"].cost
+    def _budget(self) -> Budget:
+        return Budget(
+            mechanism=self.mechanism or "",
+            link=self._link(),
+            epsilon=self.epsilon,
+            delta=self.delta,
+            entries=self.max_entries or 1,
+            gaussian=self.noise == "gaussian",
+            published=self.calibration == "published",
+            flips=None if self.flip_one is None or self.flip_zero is None else (self.flip_one, self.flip_zero),
+            clamp=self.clamp,
+            change=largest_change(self._link(), self.alpha, self.clamp) if self.mechanism == "gradient" else 1.0,
+            releases=self.n_steps if self.mechanism == "gradient" else 1,
+        )
 
     def plan(self, n_items: int) -> Plan:
         """What a fit would release, and what it truly costs; needs no data, and not even the number of items."""
@@ -284,13 +267,8 @@ class OneBit(PrivateModel):
         whole("n_items", n_items, 1)
         if self.mechanism is None:
             raise PrivacyError("mechanism: without one nothing is paid for, and there is no plan")
-        if self.mechanism == "input":
-            return Plan((Planned(FLIPPED, self._response().cost(self._entries)),))
-        if self.mechanism == "output":
-            return Plan((Planned(OUTPUT, self._share(1)),))
-        sensitivity, noise = self._additive()
-        label, count = (GRADIENT, self.n_steps) if self.mechanism == "gradient" else (SHIFTED, 1)
-        return Plan((Planned(label, noise.cost(sensitivity), count),))
+        budget = self._budget()
+        return Plan((Planned(LABELS[self.mechanism], budget.cost, budget.releases),))
 
     def _own_ledger(self) -> Ledger:
         if self.calibration == "exact":
@@ -317,29 +295,27 @@ class OneBit(PrivateModel):
     def _learn_privately(self, door: Door, ratings: Interactions) -> dict[str, Any]:
         if self.max_entries is not None:
             ratings = capped(ratings, self.max_entries, self.random_state)
-        true = TrueBits.of(ratings, two_valued(ratings, self.threshold))
-        if self.mechanism == "gradient":
-            return self._learned(self._descended(door, true), true.cells, ratings)
-        if self.mechanism == "output":
-            stable = Stable(self._radius(true.cells, 1.0), float(self.ridge), self._entries)
-            return self._learned(stable.release(door.reservation, true, self._share(1)), true.cells, ratings)
-        loss: Loss
+        true, budget = TrueBits.of(ratings, two_valued(ratings, self.threshold)), self._budget()
         if self.mechanism == "input":
-            loss = flipped(door.reservation, true, self._response(), self._entries, self._link())
+            noisy = flipped(door.reservation, true, budget.response(), budget.entries, self._link())
+            return self._from_noisy(true.cells, noisy, ratings)
+        if self.mechanism == "objective":
+            sensitivity, noise = budget.additive()
+            return self._from_noisy(true.cells, shifted(door.reservation, true, noise, sensitivity), ratings)
+        radius = self._radius(true.cells, 1.0)
+        if self.mechanism == "gradient":
+            sensitivity, noise = budget.additive()
+            gradients = Gradients(self._link(), budget.change, self.clamp, noise, sensitivity)
+            completed = descend(door.reservation, true, gradients, radius, self.n_steps)
         else:
-            sensitivity, noise = self._additive()
-            loss = shifted(door.reservation, true, noise, sensitivity)
-        return self._from_noisy(true.cells, loss, ratings)
-
-    def _descended(self, door: Door, true: TrueBits) -> Completed:
-        sensitivity, noise = self._additive()
-        change = largest_change(self._link(), self.alpha, self.clamp)
-        gradients = Gradients(self._link(), change, self.clamp, noise, sensitivity)
-        return descend(door.reservation, true, gradients, self._radius(true.cells, 1.0), self.n_steps)
+            completed = Stable(radius, float(self.ridge), budget.entries).release(door.reservation, true, budget.cost)
+        return self._learned(completed, true.cells, ratings)
 
     def _learn_in_the_clear(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:
         if ledger is not None:
             raise PrivacyError("ledger: with mechanism=None nothing is private and nothing recorded; leave it out")
+        if ratings.value_range is None and len(ratings):
+            ratings = replace(ratings, value_range=(float(ratings.values.min()), float(ratings.values.max())))
         self._check_data(ratings)
         true = TrueBits.of(ratings, two_valued(ratings, self.threshold))
         learned = self._from_noisy(true.cells, FlippedBits(true.bits, self._link()), ratings)
@@ -357,11 +333,12 @@ class OneBit(PrivateModel):
         ledger.charge(plan.cost, FLIPPED)
         events = [event for event in ledger.entries[before:] if event.kind == "charge" and event.label == FLIPPED][:1]
         given = TrueBits.of(ratings, two_valued(ratings, self.threshold))
-        loss = FlippedBits(given.bits, self._link(), *flips(self._response()))
+        loss = FlippedBits(given.bits, self._link(), *flips(self._budget().response()))
         learned = self._from_noisy(given.cells, loss, ratings)
         public = {**ratings.public_inputs, **self._public_inputs()}
         title = "OneBit: a recommender learned from bits that users flipped"
-        return learned, Statement.of(title, ledger.guarantee(plan.cost), events, public_inputs=public)
+        guarantee = replace(ledger.guarantee(plan.cost), delta=self.delta)
+        return learned, Statement.of(title, guarantee, events, public_inputs=public)
 
     def _from_noisy(self, cells: Cells, loss: Loss, ratings: Interactions) -> dict[str, Any]:
         """All learned attributes. Of `ratings` it uses what is public: which entries there are, and the range."""
@@ -429,27 +406,3 @@ class OneBit(PrivateModel):
         low, high = self.value_range_
         if not low < self.threshold_ <= high:
             raise DataError("threshold_: it is not within the range of values")
-
-
-def perturb(ratings: Interactions, *, ledger: Ledger | None = None, **parameters: Any) -> Interactions:
-    """The input mechanism alone: bits, 0 or 1, each flipped by a coin, for `OneBit(perturbed=True, ...).fit`.
-
-    It can run where the ratings are, for one user or for all, so that nobody else ever sees a true bit.
-
-    Args:
-        ratings: One user's, or many users' ratings.
-        ledger: Where the cost is recorded; by default a ledger of its own.
-        parameters: Those of `OneBit`: epsilon, threshold, delta, flip_one, flip_zero, unit, max_entries.
-    """
-    model = OneBit("input", **parameters)
-    model._check_parameters()
-    ratings.require_public()
-    model._check_data(ratings)
-    if model.max_entries is not None:
-        ratings = capped(ratings, model.max_entries, model.random_state)
-    ledger = model._own_ledger() if ledger is None else ledger
-    ledger.expect(unit=model.unit, adjacency=model.adjacency)
-    true = TrueBits.of(ratings, two_valued(ratings, model.threshold))
-    with ledger.reserve(model.plan(ratings.n_items)) as reservation:
-        noisy = flipped(reservation, true, model._response(), model._entries, model._link())
-    return replace(ratings, values=noisy.bits.astype(np.float32), value_range=(0.0, 1.0), times=None)
