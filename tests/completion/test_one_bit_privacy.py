@@ -18,7 +18,7 @@ from discreet.completion.one_bit.likelihood import FlippedBits, ShiftedBits
 from discreet.completion.one_bit.mechanisms import TrueBits, capped
 from discreet.completion.one_bit.outputs import SLACK, Stable
 from discreet.data import Interactions
-from discreet.errors import BudgetExceeded, DataError, DiscreetError, PrivacyError
+from discreet.errors import BudgetExceeded, DataError, DiscreetError, NotPublic, PrivacyError
 from discreet.privacy.ledger import Reservation
 from discreet.testing import InsecureSeededNoise
 
@@ -349,3 +349,31 @@ def test_values_that_are_not_two_need_a_threshold() -> None:
         OneBit(epsilon=1.0, threshold=3).fit(ratings, ledger=discreet.Ledger(epsilon=2, delta=1e-6))
     assert book.spent.epsilon == 0
     assert OneBit(epsilon=1.0, threshold=3).fit(ratings, ledger=book).threshold_ == 3
+
+
+def test_the_range_must_be_declared_for_a_private_fit_only() -> None:
+    rows = [(user, item, float((user + item) % 2)) for user in range(12) for item in range(9)]
+    ratings = discreet.read(rows, items=list(range(9)))
+    assert OneBit(None).fit(ratings).value_range_ == (0.0, 1.0)
+    book = ledger(epsilon=5.0)
+    for mechanism in ("input", "objective", "gradient"):
+        with pytest.raises(NotPublic, match="value_range"):
+            OneBit(mechanism, epsilon=1.0).fit(ratings, ledger=book)
+    with pytest.raises(NotPublic, match="value_range"):
+        perturb(ratings, epsilon=1.0, ledger=book)
+    assert book.spent.epsilon == 0
+
+
+def test_noisier_bits_make_worse_predictions() -> None:
+    made, truth = discreet.datasets.one_bit(60, 60, alpha=4.0, observed=0.5, random_state=2, return_truth=True)
+    signs = np.where(truth.matrix().ravel() >= 0, 1, -1)
+    pairs = [(user, item) for user in range(60) for item in range(60)]
+    right: dict[tuple[str | None, float], float] = {}
+    for mechanism, epsilon in ((None, math.inf), ("input", 4.0), ("input", 0.5), ("objective", 4.0), ("gradient", 4.0)):
+        model = OneBit(mechanism, epsilon=None if mechanism is None else epsilon, threshold=0.5, tau=60.0)
+        model.fit(made, ledger=None if mechanism is None else ledger())
+        right[mechanism, epsilon] = float(np.mean(model.predict_sign(made, pairs) == signs))
+    assert right[None, math.inf] > 0.7
+    assert right["input", 4.0] > right["input", 0.5] + 0.05
+    assert right["input", 4.0] >= right["objective", 4.0] - 0.02
+    assert min(right["objective", 4.0], right["gradient", 4.0]) > right["input", 0.5] + 0.05

@@ -72,7 +72,7 @@ class OneBit(PrivateModel):
       bit B: sensitivity 1. (The same as a random linear term in the objective.)
     - mechanism="gradient": `n_steps` projected gradient steps, each along the gradient with noise. Derivatives are
       clamped to `clamp`, C: one flip moves them by min(2 C, h'(alpha) / (h(alpha) h(-alpha))). The budget is shared by
-      the steps, and so for the logistic link it is never better than the objective mechanism. Without biases.
+      the steps: for the logistic link these are the bits of the objective mechanism with more noise. Without biases.
     - mechanism="output": Gaussian noise on all of X, which is then projected again. With `ridge` / 2 |X|^2 in its
       objective a flip moves X by at most 1 / ridge; what the solver leaves is on top. Logistic, without biases, and
       with so much noise that it is of use for small and dense matrices only.
