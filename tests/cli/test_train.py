@@ -18,6 +18,7 @@ from tests.cli.conftest import example
 from tests.cli.test_account import run
 
 COMMAND = Path(sys.executable).with_name("discreet")
+NEEDED = {"OneBit": ("threshold=3",), "PublishedDPFrankWolfe": ("radius=100", "row_norm=5")}
 QUICK = ("--set", "rank=2", "--set", "n_steps=1")
 
 
@@ -35,9 +36,10 @@ def test_the_example_works_when_pasted(work: Path) -> None:
 @pytest.mark.filterwarnings("ignore:.*is really epsilon")  # of what was published
 @pytest.mark.parametrize("name", [*MODELS, "als", "mean-rating", "POPULARITY"])
 def test_every_model_by_any_spelling(work: Path, name: str) -> None:
-    private = "DP" in name
+    private = models.is_private(models.find(name))
     options = ["--items", "movies.csv", *(["--implicit"] if name == "DPSVD" else ["--range", "0.5", "5"])]
     options += ["--epsilon", "1", "--delta", "1e-6"] if private else []
+    options += [part for value in NEEDED.get(name, ()) for part in ("--set", value)]
     data = json.loads(train("ratings.parquet", "--model", name, *options, "--out", "new/model", "--json"))
     assert data["model"].lower() == name.lower().replace("-", "")
     assert (data["private"], data["guarantee"]["holds"]) == (private, private)

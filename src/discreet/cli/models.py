@@ -130,13 +130,16 @@ def chosen(model: "Model", ratings: "Interactions") -> "Model":
 def preview(model: "Model", ratings: "Interactions", ledger: "Ledger | None") -> str:
     """What training would spend and on what, where the model can say (`plan(n_items)`); spends nothing."""
     plan = getattr(model, "plan", None)
-    if not callable(plan):
+    if not callable(plan) or getattr(model, "epsilon", None) is None:
         return ""
+    from discreet.completion.private import PrivateModel
     from discreet.privacy import Ledger
 
     made = plan(ratings.n_items)
-    budget = {name: value for name in PRIVATE if (value := getattr(model, name, None)) is not None}
-    return str((Ledger(**budget) if ledger is None else ledger).preview(made))
+    if ledger is None:
+        budget = {name: value for name in PRIVATE if (value := getattr(model, name, None)) is not None}
+        ledger = model._own_ledger() if isinstance(model, PrivateModel) else Ledger(**budget)
+    return str(ledger.preview(made))
 
 
 def described(model: "Model") -> str:
