@@ -25,6 +25,13 @@ _NOTIONS = {
 }
 
 
+def _change(unit: str, adjacency: str) -> str:
+    """What neighbouring data differ in, after "had"."""
+    if (unit, adjacency) == ("user", "flip"):
+        return "any of the bits in one person's history been the opposite (which items they are about is public)"
+    return f"{_UNITS[unit]} {_CHANGES[adjacency]}"
+
+
 def sentence(guarantee: "Guarantee") -> str:
     """A guarantee as one sentence that a lawyer can read."""
     g = guarantee
@@ -38,8 +45,8 @@ def sentence(guarantee: "Guarantee") -> str:
         return f"NOT PRIVATE: no finite epsilon holds at delta = {round_up(g.delta)} (state it at a larger one)."
     ratio = round_up(math.exp(g.epsilon), 3) if g.epsilon < 700 else f"e^{round_up(g.epsilon)}"
     return (
-        f"{g.unit.capitalize()}-level {name} with {numbers} ({g.adjacency}): had {_UNITS[g.unit]} "
-        f"{_CHANGES[g.adjacency]}, no outcome in {seen} would have been more than {ratio} times as likely, or "
+        f"{g.unit.capitalize()}-level {name} with {numbers} ({g.adjacency}): had {_change(g.unit, g.adjacency)}, "
+        f"no outcome in {seen} would have been more than {ratio} times as likely, or "
         f"as unlikely, as it is, apart from a probability of {round_up(g.delta)}."
     )
 

@@ -138,7 +138,7 @@ def test_a_user_moves_what_is_released_by_no_more_than_her_cap(
     with statistics(monkeypatch) as seen:
         for data in (ratings, dataclasses.replace(ratings, values=values)):
             delta = params.get("delta", 0.0)
-            book = ledger(unit="user", adjacency="replace", delta=delta)
+            book = ledger(unit="user", adjacency="flip", delta=delta)
             OneBit(unit="user", max_entries=6, **params).fit(data, ledger=book)
     (one, sensitivity), (other, _) = seen
     assert np.linalg.norm(one - other, norm) == pytest.approx(sensitivity, rel=1e-12)
@@ -156,7 +156,7 @@ def test_flips_move_a_stable_output_by_no_more_than_its_sensitivity(
     settings: dict[str, Any] = {"delta": 1e-5}
     if entries > 1:
         params |= {"unit": "user", "max_entries": 40}
-        settings |= {"unit": "user", "adjacency": "replace"}
+        settings |= {"unit": "user", "adjacency": "flip"}
     with statistics(monkeypatch) as seen:
         for data in (ratings, flip(ratings, hers)):
             model = OneBit(**params).fit(data, ledger=ledger(**settings))
@@ -237,7 +237,7 @@ def test_guarantees() -> None:
     assert 1.299 < model.guarantee_.epsilon <= 1.3
     model = OneBit(epsilon=4, delta=1e-5, unit="user", max_entries=10).fit(ratings)
     assert 3.9 < model.guarantee_.epsilon <= 4
-    assert (model.guarantee_.unit, model.guarantee_.adjacency) == ("user", "replace")
+    assert (model.guarantee_.unit, model.guarantee_.adjacency) == ("user", "flip")
     assert str(OneBit(None).fit(ratings).guarantee_).startswith("NOT PRIVATE")
 
 

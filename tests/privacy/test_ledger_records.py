@@ -150,7 +150,7 @@ def test_settings_are_checked_before_anything_is_written(tmp_path: Path) -> None
         {"delta": 1.0},
         {"delta": -1},
         {"unit": "x"},
-        {"adjacency": "flip"},
+        {"adjacency": "swap"},
         {"filter": "x"},
         {"epsilon": 201},
         {"epsilon": 0.01, "delta": 1e-9, "filter": "renyi"},

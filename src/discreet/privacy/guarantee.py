@@ -25,7 +25,7 @@ class Guarantee:
         cost: the releases behind it, from which every (epsilon, delta) pair follows.
         delta: the delta at which `epsilon` is stated.
         unit: whose data one step to a neighbouring data set changes: a "user" or one "entry".
-        adjacency: how it changes: "add-remove", "replace" or "flip" (of one bit).
+        adjacency: how it changes: "add-remove", "replace" or "flip" (of one bit, or any of a user's bits).
         notion: "joint-dp" covers all that everybody else sees; "dp" covers all outputs.
         holds: False if there is no guarantee at all, whatever the numbers say; without any noise, epsilon is infinite.
         why_not: the reason then.
@@ -45,8 +45,6 @@ class Guarantee:
         for name, known in (("unit", Unit), ("adjacency", Adjacency), ("notion", Notion)):
             if getattr(self, name) not in get_args(known):
                 raise PrivacyError(f"{name}: must be one of {', '.join(get_args(known))}, not {getattr(self, name)!r}")
-        if self.adjacency == "flip" and self.unit != "entry":
-            raise PrivacyError("adjacency: 'flip' changes one bit, so the unit must be 'entry'")
         if self.holds == bool(self.why_not):
             raise PrivacyError("why_not: give the reason when the guarantee does not hold, and only then")
         object.__setattr__(self, "epsilon", self.cost.epsilon(self.delta) if self.holds or self.cost else math.inf)

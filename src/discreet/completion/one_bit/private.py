@@ -164,9 +164,9 @@ class OneBit(PrivateModel):
         self.n_jobs = n_jobs
 
     @property
-    def adjacency(self) -> Adjacency:  # type: ignore[override]  # it follows from the unit
-        """How neighbouring data differ: one bit is flipped; or one user's bits are replaced by any others."""
-        return "flip" if self.unit == "entry" else "replace"
+    def adjacency(self) -> Adjacency:  # type: ignore[override]  # the same always
+        """How neighbouring data differ: in one bit, or in any bits of one user. Which items are rated is public."""
+        return "flip"
 
     # Checks
 
