@@ -167,6 +167,17 @@ def test_flips_move_a_stable_output_by_no_more_than_its_sensitivity(
     assert 7.99 < model.guarantee_.epsilon <= 8
 
 
+def test_a_flip_moves_a_stable_output_by_nearly_its_sensitivity(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the loss bends little beside the ridge, and the ball does not bind: the bound is tight."""
+    ratings = board()
+    params: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-5, "noise": "gaussian", "ridge": 20.0, "tau": 1e3}
+    with statistics(monkeypatch) as seen:
+        for data in (ratings, flip(ratings, np.array([0]))):
+            OneBit("output", **params).fit(data, ledger=ledger(delta=1e-5))
+    (one, sensitivity), (other, _) = seen
+    assert 0.95 * sensitivity <= np.linalg.norm(one - other) <= sensitivity
+
+
 def test_a_stable_output_is_as_near_to_the_optimum_as_is_said() -> None:
     true = TrueBits.of(board(), 0.5)
     for ridge in (0.02, 0.5):

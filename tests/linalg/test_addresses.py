@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,22 @@ def test_placed_where_it_says() -> None:
         placed = addresses._placed(np.arange(6.0).reshape(2, 3), at)
         assert placed.ctypes.data % 64 == 8 * at
         assert np.array_equal(placed, np.arange(6.0).reshape(2, 3))
+
+
+def test_single_precision_is_placed_too() -> None:
+    for at in range(2 * addresses.PLACES):
+        assert addresses._placed(np.arange(6, dtype=np.float32), at).ctypes.data % 64 == 4 * at
+
+
+def test_single_precision_is_tried_as_double_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An operation that depends on addresses for one of the two kinds of numbers alone is found."""
+    for kind in (np.float32, np.float64):
+
+        def peels(X: Any, t: Any, z: Any, kind: Any = kind) -> Any:
+            return X * (1 + X.ctypes.data % 64) if X.dtype == kind else X
+
+        monkeypatch.setitem(addresses.OPERATIONS, "peels", peels)
+        assert addresses.address_dependent.__wrapped__() == ("peels",)
 
 
 def test_a_kernel_that_peels_is_found() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -21,12 +22,19 @@ Array = NDArray[Any]
 
 PLACES = 8  # numbers of 8 bytes in a cache line
 SHAPES = [(c, k) for c in (1, 4, 7, 18, 40, 96) for k in (1, 2, 3, 6, 11, 13, 24, 33)]
+LARGE = [(1001, 64)]  # dense rows, and directions of taste
+KINDS = (np.float32, np.float64)  # that users are folded in with
 
-OPERATIONS: dict[str, Callable[[Array, Array, Array], Array]] = {
-    "X^T X": lambda X, t, z: X.swapaxes(1, 2) @ X,
-    "X X^T": lambda X, t, z: X @ X.swapaxes(1, 2),
+Operation = Callable[[Array, Array, Array], Array]
+PRODUCTS: dict[str, Operation] = {  # of a row and a matrix
     "t X": lambda X, t, z: t[:, None, :] @ X,
     "X z": lambda X, t, z: X @ z[:, :, None],
+    "z X^T": lambda X, t, z: z[:, None, :] @ X.swapaxes(1, 2),
+}
+OPERATIONS: dict[str, Operation] = {
+    **PRODUCTS,
+    "X^T X": lambda X, t, z: X.swapaxes(1, 2) @ X,
+    "X X^T": lambda X, t, z: X @ X.swapaxes(1, 2),
     "X^T X of a fold": lambda X, t, z: X[:, 1::3].swapaxes(1, 2) @ X[:, 1::3],
     "t X of a fold": lambda X, t, z: t[:, None, 1::3] @ X[:, 1::3],
     "X z of a fold": lambda X, t, z: X[:, 1::3] @ z[:, :, None],
@@ -39,22 +47,30 @@ def address_dependent() -> tuple[str, ...]:
     rng = np.random.default_rng(0)
     found: set[str] = set()
     with single_threaded_blas():
-        for c, k in SHAPES:
-            X, t, z = (rng.standard_normal(shape) for shape in ((1, c, k), (1, c), (1, k)))
-            found.update(name for name, operation in OPERATIONS.items() if _varies(operation, X, t, z))
-            found.update(["solve"] * _varies(solve_spd, X.swapaxes(1, 2) @ X + np.eye(k), z))
+        for (c, k), kind in product(SHAPES + LARGE, KINDS):
+            X, t, z = (rng.standard_normal(shape).astype(kind) for shape in ((1, c, k), (1, c), (1, k)))
+            operations = PRODUCTS if (c, k) in LARGE else OPERATIONS
+            found.update(name for name, operation in operations.items() if _varies(operation, X, t, z))
+            found.update(["solve"] * _varies(solve_spd, X.swapaxes(1, 2) @ X + np.eye(k, dtype=kind), z))
     return tuple(sorted(found))
 
 
 def _placed(array: Array, at: int) -> Array:
     """A copy whose first number is `at` numbers behind the beginning of a cache line."""
-    memory = np.zeros(array.size + 2 * PLACES, array.dtype)
-    first = (-memory.ctypes.data // memory.itemsize) % PLACES + at
+    places = _places(array)
+    memory = np.zeros(array.size + 2 * places, array.dtype)
+    first = (-memory.ctypes.data // memory.itemsize) % places + at
     placed = memory[first : first + array.size].reshape(array.shape)
     placed[...] = array
     return placed
 
 
+def _places(array: Array) -> int:
+    """How many numbers of this kind a cache line has."""
+    return PLACES * 8 // array.itemsize
+
+
 def _varies(operation: Callable[..., Array], *operands: Array) -> bool:
-    results = [operation(*(_placed(operand, at) for operand in operands)).copy() for at in range(PLACES)]
+    places = range(_places(operands[0]))
+    results = [operation(*(_placed(operand, at) for operand in operands)).copy() for at in places]
     return any(not np.array_equal(results[0], result) for result in results[1:])
