@@ -339,3 +339,13 @@ def check_seed(name: str, value: Any) -> None:
     """Raise unless a seed is one: None, or a whole number that is not negative."""
     if value is not None:
         whole(name, value, 0)
+
+
+def require_ratings(name: str, ratings: Interactions) -> tuple[float, float]:
+    """The range of the ratings; raises if there are none, or if it is no range to compute with."""
+    if ratings.implicit:
+        raise DataError(f"ratings: {name} learns from ratings; for implicit feedback use discreet.DPSVD")
+    low, high = ratings.value_range or (math.nan, math.nan)
+    if not 1e-30 < high - low < 1e30:
+        raise DataError(f"value_range: from {low:g} to {high:g} is too narrow or too wide to compute with; rescale")
+    return low, high

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.completion.base import require_ratings
 from discreet.completion.private import Part
 from discreet.data.interactions import Interactions
 from discreet.errors import Unbounded
@@ -55,6 +56,13 @@ class Centring:
     centre: float
     shrinkage: float | None
     row_norm: float
+
+    @classmethod
+    def public(cls, name: str, ratings: Interactions, row_norm: float | None, *, centre: bool) -> Centring:
+        """That of a model, from public inputs; raises if these are no ratings, or if no bound follows from them."""
+        value_range = require_ratings(name, ratings)
+        norm = row_norm or public_row_norm(value_range, ratings.n_items, centre=centre)
+        return cls.of(value_range, float(norm), centre=centre)
 
     @classmethod
     def of(cls, value_range: tuple[float, float], row_norm: float, *, centre: bool) -> Centring:

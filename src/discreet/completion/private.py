@@ -110,14 +110,16 @@ class Door:
             self.bar.advance(100 * share, label)
         return Noisy(released, noise.std)
 
-    def _noise(self, label: str, bound: float, aligned: bool, symmetric: bool = False) -> tuple[float, Gaussian]:
+    def noise(self, label: str, bound: float, aligned: bool, symmetric: bool = False) -> tuple[float, Gaussian]:
+        """The sensitivity of a sum of contributions of this norm, and the noise that the plan pays for."""
         apart = 1.0
         if self.adjacency == "replace":
             apart = math.nextafter(math.sqrt(2), 2) if aligned else 2.0
         sensitivity = bound if apart == 1 else math.nextafter(bound * apart, math.inf)
         return sensitivity, self.reservation.plan.noise(label, sensitivity=sensitivity, symmetric=symmetric)
 
-    def _add_up(self, work: Callable[[Any], Array], blocks: Iterable[Any], shape: tuple[int, ...]) -> Array:
+    def add_up(self, work: Callable[[Any], Array], blocks: Iterable[Any], shape: tuple[int, ...]) -> Array:
+        """The exact sum of what some users at a time contribute, in cells."""
         total = np.zeros(shape, np.int64)
         for integers in over_blocks(work, blocks, self.n_jobs):
             total += integers
@@ -134,7 +136,7 @@ class Door:
         aligned: bool,
     ) -> Noisy:
         """Release the sum over users of sparse vectors: `entries` gives a user's numbers on her own items."""
-        sensitivity, noise = self._noise(label, bound, aligned)
+        sensitivity, noise = self.noise(label, bound, aligned)
         grid = fine_grid(noise.std, bound)
 
         def work(part: Some) -> Array:
@@ -142,7 +144,7 @@ class Door:
             # Sums of at most 2^53 in float64 are exact: a part has at most 2^16 users, of at most 2^30 cells each.
             return np.bincount(part.indices, cells, minlength=size).astype(np.int64)
 
-        sums = self._add_up(work, blocks, (size,))
+        sums = self.add_up(work, blocks, (size,))
         return self.release(GridArray(sums, grid), sensitivity, noise, label)
 
     def rows(
@@ -156,14 +158,14 @@ class Door:
         aligned: bool,
     ) -> Noisy:
         """Release the sum over users of short vectors: `rows` gives one row for each user."""
-        sensitivity, noise = self._noise(label, bound, aligned)
+        sensitivity, noise = self.noise(label, bound, aligned)
         grid = fine_grid(noise.std, bound)
 
         def work(part: Some) -> Array:
             total: Array = truncate(rows(part), bound=bound, grid=grid).sum(axis=0, dtype=np.int64)
             return total
 
-        sums = self._add_up(work, blocks, (size,))
+        sums = self.add_up(work, blocks, (size,))
         return self.release(GridArray(sums, grid), sensitivity, noise, label)
 
     def outer(
@@ -180,13 +182,13 @@ class Door:
         `contribution` gives the x_j, of length at most `bound` for each user; vectors a, of length at most 1; and for
         each x_j the number of its a, of which a user may have several.
         """
-        sensitivity, noise = self._noise(label, bound, aligned=False)
+        sensitivity, noise = self.noise(label, bound, aligned=False)
         grids = outer_grids(noise.std, bound)
 
         def work(part: Some) -> Array:
             return outer_cells(part, contribution(part), shape[0], bound, grids)
 
-        sums = GridArray(self._add_up(work, blocks, shape), grids[0] * grids[1])
+        sums = GridArray(self.add_up(work, blocks, shape), grids[0] * grids[1])
         return self.release(sums, sensitivity, noise, label)
 
     def item_step(
@@ -204,8 +206,8 @@ class Door:
         with the sum of their |b|^2 at most bounds[1].
         """
         items, k = shape
-        sensitivity, noise = self._noise(labels[0], bounds[0], aligned=False)
-        gram_sensitivity, gram_noise = self._noise(labels[1], bounds[1], aligned=True, symmetric=True)
+        sensitivity, noise = self.noise(labels[0], bounds[0], aligned=False)
+        gram_sensitivity, gram_noise = self.noise(labels[1], bounds[1], aligned=True, symmetric=True)
         grids = outer_grids(noise.std, bounds[0])
         length = root_below(bounds[1])
         gram_grid = half_grid(gram_noise.std, length)
@@ -218,7 +220,7 @@ class Door:
             gram = exact_matmul(cells, cells, left_bound=most, right_bound=most)
             return np.vstack([step, gram])
 
-        sums = self._add_up(work, blocks, (items + k, k))
+        sums = self.add_up(work, blocks, (items + k, k))
         gram_sums = GridArray(sums[items:].copy(), gram_grid * gram_grid)
         gram = self.release(gram_sums, gram_sensitivity, gram_noise, labels[1])
         return self.release(GridArray(sums[:items].copy(), grids[0] * grids[1]), sensitivity, noise, labels[0]), gram
@@ -238,7 +240,7 @@ class Door:
         Leaving it out is a projection: it brings no two contributions further apart. A user may have several x, side by
         side in her row: then the sum of their |x|^2 is at most `bound`, and so is the norm of the sum of x x^T.
         """
-        sensitivity, noise = self._noise(label, bound, aligned=True, symmetric=True)
+        sensitivity, noise = self.noise(label, bound, aligned=True, symmetric=True)
         length = root_below(bound)
         grid = half_grid(noise.std, length)
         most = math.floor(grid.cells(length))

@@ -11,6 +11,7 @@ from scipy.linalg import eigh
 from discreet.completion.als.items import Weights
 from discreet.completion.als.settings import COLUMN, LEAST_EIGENVALUE, NOISE
 from discreet.completion.private import Noisy
+from discreet.completion.spectral.directions import noise_edge, without_noise
 
 Array = NDArray[Any]
 
@@ -22,7 +23,7 @@ def leading(matrix: Array, edge: float, n: int, skip: int) -> tuple[Array, Array
     values, vectors = values[::-1][skip:], vectors[:, ::-1][:, skip:]
     kept = values > LEAST_EIGENVALUE * edge
     values = values[kept]
-    return (values + np.sqrt(values**2 - edge**2)) / 2, vectors[:, kept]
+    return without_noise(values, edge), vectors[:, kept]
 
 
 def of_co_occurrences(release: Noisy, frequent: Array, weights: Weights, n: int) -> Array:
@@ -47,7 +48,7 @@ def of_residuals(release: Noisy, frequent: Array, weights: Weights, n: int) -> A
     If residuals are u . v with users' u of unit variance, the second moment of w e at (j, k) is v_j . v_k times the
     sum over users of w_j w_k, which is about c_j c_k / (number of users): so much for the scale of v.
     """
-    edge = release.std * float(np.sqrt(2 * len(frequent)))
+    edge = float(noise_edge(release.std, len(frequent)))
     values, vectors = leading(release.values, edge, n, skip=0)
     columns = np.zeros((len(weights.sums), len(values)))
     columns[frequent] = vectors * np.sqrt(values * weights.n_users) / weights.sums[frequent, None]

@@ -15,6 +15,7 @@ from discreet.completion.als.items import Items, Weights
 from discreet.completion.als.published import PublishedDPALS
 from discreet.completion.als.settings import BIAS_SPREAD, GRAM, USER_BIAS, USER_VECTOR, Settings, settings
 from discreet.completion.als.training import Training
+from discreet.completion.base import require_ratings
 from discreet.completion.private import Door, PrivateModel, require_sound
 from discreet.completion.ridge import Penalty, Ridge
 from discreet.data.catalogue import Catalogue
@@ -132,12 +133,7 @@ class DPALS(PrivateModel):
         return plan
 
     def _check_data(self, ratings: Interactions) -> None:
-        if ratings.implicit:
-            raise DataError("ratings: DPALS learns from ratings; for implicit feedback use discreet.DPSVD")
-        assert ratings.value_range is not None
-        low, high = ratings.value_range
-        if not 1e-30 < high - low < 1e30:
-            raise DataError(f"value_range: from {low:g} to {high:g} is too narrow or too wide to compute with; rescale")
+        require_ratings("DPALS", ratings)
         item_features(ratings.catalogue, self.features or ())  # raises if there is no such column
 
     def _public_inputs(self) -> dict[str, str]:

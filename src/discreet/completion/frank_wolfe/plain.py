@@ -10,13 +10,12 @@ from scipy.linalg import eigh
 from scipy.sparse import csr_array
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from discreet.completion.base import NotPrivateModel
+from discreet.completion.base import NotPrivateModel, require_ratings
 from discreet.completion.centred import Prepared
 from discreet.completion.frank_wolfe.common import FrankWolfeModel
 from discreet.completion.frank_wolfe.local import Local, Step
 from discreet.completion.frank_wolfe.losses import LossName
 from discreet.completion.private import DENSE_CELLS
-from discreet.completion.spectral.calibration import require_ratings
 from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar
 from discreet.linalg.threads import over_blocks, single_threaded_blas

@@ -7,11 +7,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.completion.base import require_ratings
 from discreet.completion.frank_wolfe.common import Constants, FrankWolfeModel
 from discreet.completion.frank_wolfe.local import Step, Users
 from discreet.completion.frank_wolfe.steps import MOST_DENSE, Eigensolver, Found, Solver, global_component
 from discreet.completion.private import Door, PrivateModel
-from discreet.completion.spectral.calibration import require_ratings
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError
 from discreet.numbers import positive, probability, whole

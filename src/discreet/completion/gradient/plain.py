@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from discreet.completion.base import NotPrivateModel
+from discreet.completion.base import NotPrivateModel, require_ratings
 from discreet.completion.centred import Centring
 from discreet.completion.gradient.local import prepared
 from discreet.completion.gradient.private import DescentModel
 from discreet.completion.gradient.steps import Step, project
 from discreet.completion.private import DENSE_CELLS
-from discreet.completion.spectral.calibration import require_ratings
 from discreet.completion.spectral.cleansing import check_catalogue
 from discreet.completion.spectral.plain import second_moment
 from discreet.data.interactions import Interactions

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.completion.base import Model
-from discreet.completion.centred import Centring, public_row_norm
+from discreet.completion.centred import Centring
 from discreet.completion.gradient.local import Descent, Replay, prepared
 from discreet.completion.gradient.steps import Step, packed, project, unpacked
 from discreet.completion.private import DENSE_CELLS, Door, PrivateModel
 from discreet.completion.ridge import Penalty, Ridge
-from discreet.completion.spectral.calibration import PublishedModel, frank_wolfe_std, require_ratings, true_plan
+from discreet.completion.spectral.calibration import PublishedModel, frank_wolfe_std, true_plan
 from discreet.completion.spectral.cleansing import check_catalogue
 from discreet.completion.spectral.directions import noise_edge
 from discreet.data.interactions import Interactions
@@ -162,9 +162,7 @@ class DPGradientDescent(DescentModel, PrivateModel):
         self._centring(ratings)  # raises if there is no bound
 
     def _centring(self, ratings: Interactions) -> Centring:
-        value_range = require_ratings(type(self).__name__, ratings)
-        norm = self.row_norm or public_row_norm(value_range, ratings.n_items, centre=self.centre)
-        return Centring.of(value_range, float(norm), centre=self.centre)
+        return Centring.public(type(self).__name__, ratings, self.row_norm, centre=self.centre)
 
     def _learn_privately(self, door: Door, ratings: Interactions) -> dict[str, Any]:
         n, centring = ratings.n_items, self._centring(ratings)

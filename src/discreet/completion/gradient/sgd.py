@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.completion.base import require_ratings
 from discreet.completion.gradient.sampled import charged, largest_mu, sampled_cost
 from discreet.completion.private import Door, Part, PrivateModel, parts, require_sound
 from discreet.completion.ridge import Penalty, Ridge
-from discreet.completion.spectral.calibration import require_ratings
 from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar
 from discreet.errors import DataError, PrivacyError

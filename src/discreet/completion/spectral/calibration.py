@@ -70,16 +70,6 @@ class PublishedModel(PrivateModel):
         return learned, statement
 
 
-def require_ratings(name: str, ratings: Interactions) -> tuple[float, float]:
-    """The range of the ratings; raises if there are none, or if it is no range to compute with."""
-    if ratings.implicit:
-        raise DataError(f"ratings: {name} learns from ratings; for implicit feedback use discreet.DPSVD")
-    low, high = ratings.value_range or (math.nan, math.nan)
-    if not 1e-30 < high - low < 1e30:
-        raise DataError(f"value_range: from {low:g} to {high:g} is too narrow or too wide to compute with; rescale")
-    return low, high
-
-
 def require_rank(rank: int | None, n_items: int) -> None:
     """Raise if there are fewer items than directions to look for."""
     if rank is not None and rank > n_items:

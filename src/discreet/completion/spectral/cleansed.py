@@ -8,10 +8,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.completion.base import require_ratings
 from discreet.completion.centred import SPREAD
 from discreet.completion.private import Door, PrivateModel
 from discreet.completion.ridge import Penalty, Ridge
-from discreet.completion.spectral.calibration import PublishedModel, require_rank, require_ratings, true_plan
+from discreet.completion.spectral.calibration import PublishedModel, require_rank, true_plan
 from discreet.completion.spectral.cleansing import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing, check_catalogue
 from discreet.completion.spectral.directions import PENALTY, Directions
 from discreet.completion.spectral.neighbours import Neighbours, factored, similarities

@@ -21,17 +21,22 @@ def noise_edge(std: float, n_items: Any) -> Any:
     return std * np.sqrt(2.0 * n_items)
 
 
+def without_noise(values: Any, edge: float) -> Any:
+    """Eigenvalues above the edge as they were before noise of that edge: it turns t into t + edge^2 / 4t."""
+    return (values + np.sqrt(values**2 - edge**2)) / 2
+
+
 def standing_out(matrix: Array, edge: float, most: int) -> tuple[Array, Array, Array]:
     """Eigenvalues, squared cosines and eigenvectors that stand out of noise whose largest eigenvalue is `edge`.
 
-    Noise turns an eigenvalue t into t + edge^2 / 4t, and its vector by an angle with squared cosine 1 - edge^2 / 4t^2.
-    The first is undone here; the second says how much of a direction to believe. They come in falling order.
+    Noise raises an eigenvalue t, which is undone here, and turns its vector by an angle with squared cosine
+    1 - edge^2 / 4t^2, which says how much of a direction to believe. They come in falling order.
     """
     n = len(matrix)
     values, vectors = eigh(matrix, subset_by_index=[max(n - most, 0), n - 1])
     # The largest eigenvalue of noise alone is above this once in a hundred times (by the law of Tracy and Widom).
     kept = np.flatnonzero(values > edge * (1 + n ** (-2 / 3)))[::-1]
-    true = (values[kept] + np.sqrt(values[kept] ** 2 - edge**2)) / 2
+    true = without_noise(values[kept], edge)
     return true, 1 - (edge / (2 * true)) ** 2, vectors[:, kept]
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from discreet.completion.private import Door, Noisy, Part, fine_grid
-from discreet.completion.spectral.directions import noise_edge
+from discreet.completion.spectral.directions import noise_edge, without_noise
 from discreet.errors import PrivacyError
 from discreet.linalg.threads import single_threaded_blas
 from discreet.privacy import Gaussian, GridArray, Plan, truncate
@@ -51,18 +51,14 @@ class Direction:
 
 
 def leading(release: Noisy) -> Direction:
-    """The leading eigenpair of a noisy matrix.
-
-    Noise of edge E turns an eigenvalue t into l = t + E^2 / 4t, and its vector by an angle with squared cosine
-    1 - E^2 / 4t^2.
-    """
+    """The leading eigenpair of a noisy matrix, and how far noise of its edge has turned it (`standing_out`)."""
     n = len(release.values)
     with single_threaded_blas():
         values, vectors = eigh(release.values, subset_by_index=[n - 1, n - 1])
     value, edge = float(values[0]), float(noise_edge(release.std, n))
     if value <= edge:
         return Direction(vectors[:, 0], value, 0.0, 0.0, edge)
-    signal = (value + math.sqrt(value**2 - edge**2)) / 2
+    signal = float(without_noise(value, edge))
     return Direction(vectors[:, 0], value, signal, 1 - (edge / (2 * signal)) ** 2, edge)
 
 
@@ -106,7 +102,7 @@ class Products:
             sums = [np.bincount(part.indices, cells[:, at], minlength=self.size) for at in range(r)]
             return np.stack(sums, axis=1).astype(np.int64)
 
-        total = self.door._add_up(work, self.blocks(), (self.size, r))
+        total = self.door.add_up(work, self.blocks(), (self.size, r))
         return self.door.release(GridArray(total, grid), sensitivity, noise, label)
 
     def energy(self, label: str, vector: Array) -> Noisy:
@@ -128,7 +124,7 @@ class Products:
             found: Array = cells.sum(axis=0, dtype=np.int64)
             return found
 
-        total = self.door._add_up(work, self.blocks(), (1,))
+        total = self.door.add_up(work, self.blocks(), (1,))
         return self.door.release(GridArray(total, grid), self.bound, noise, label)
 
     def _calibrated(self, label: str, r: int) -> tuple[Gaussian, float]:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.completion.base import NotPrivateModel
+from discreet.completion.base import NotPrivateModel, require_ratings
 from discreet.completion.centred import Centring
 from discreet.completion.private import DENSE_CELLS, Noisy, parts
 from discreet.completion.ridge import Ridge
-from discreet.completion.spectral.calibration import require_rank, require_ratings
+from discreet.completion.spectral.calibration import require_rank
 from discreet.completion.spectral.cleansing import check_catalogue
 from discreet.completion.spectral.ratings import RatingRows, rating_factors, rating_ridge
 from discreet.data.interactions import Interactions

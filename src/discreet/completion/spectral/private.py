@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.completion.centred import Centring, public_row_norm
+from discreet.completion.centred import Centring
 from discreet.completion.private import DENSE_CELLS, Door, Noisy, Part, PrivateModel, equal_weights, parts
 from discreet.completion.ridge import Penalty, Ridge
-from discreet.completion.spectral.calibration import require_rank, require_ratings
+from discreet.completion.spectral.calibration import require_rank
 from discreet.completion.spectral.explore import Exploration
 from discreet.completion.spectral.local import Projection
 from discreet.completion.spectral.public import COMMON_TASTE, Chosen, Spectrum, item_factors
@@ -163,15 +163,13 @@ class DPSVD(PrivateModel):
         self._centring(ratings)  # raises if there is no bound
 
     def _centring(self, ratings: Interactions) -> Centring:
-        value_range = require_ratings("DPSVD", ratings)
-        norm = self.row_norm or public_row_norm(value_range, ratings.n_items, centre=self.centre)
-        return Centring.of(value_range, float(norm), centre=self.centre)
+        return Centring.public("DPSVD", ratings, self.row_norm, centre=self.centre)
 
     def _learn_privately(self, door: Door, ratings: Interactions) -> dict[str, Any]:
         popularity = door.vector(
             POPULARITY, parts(ratings, ratings.values), equal_weights, ratings.n_items, bound=1.0, aligned=True
         )
-        chosen = Chosen.by(popularity, door._noise(SECOND_MOMENT, 1.0, aligned=True)[1].std, self.max_items)
+        chosen = Chosen.by(popularity, door.noise(SECOND_MOMENT, 1.0, aligned=True)[1].std, self.max_items)
         learn = self._from_histories if ratings.implicit else self._from_ratings
         return {"popularity_": popularity.values.astype(np.float32), **learn(door, ratings, chosen)}
 

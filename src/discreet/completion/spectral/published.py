@@ -8,16 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-from discreet.completion.centred import RATINGS_PER_USER, SHRINKAGE, Centring, public_row_norm
+from discreet.completion.centred import RATINGS_PER_USER, SHRINKAGE, Centring
 from discreet.completion.private import DENSE_CELLS, Door, parts
 from discreet.completion.ridge import Penalty, Ridge
-from discreet.completion.spectral.calibration import (
-    PublishedModel,
-    frank_wolfe_std,
-    require_rank,
-    require_ratings,
-    true_plan,
-)
+from discreet.completion.spectral.calibration import PublishedModel, frank_wolfe_std, require_rank, true_plan
 from discreet.completion.spectral.cleansing import check_catalogue
 from discreet.completion.spectral.local import CentredSum
 from discreet.completion.spectral.ratings import RatingRows
@@ -99,9 +93,7 @@ class PublishedDPSVD(PublishedModel):
         self._centring(ratings)  # raises if there is no bound
 
     def _centring(self, ratings: Interactions) -> Centring:
-        value_range = require_ratings("PublishedDPSVD", ratings)
-        norm = self.row_norm or public_row_norm(value_range, ratings.n_items, centre=self.centre)
-        return Centring.of(value_range, float(norm), centre=self.centre)
+        return Centring.public("PublishedDPSVD", ratings, self.row_norm, centre=self.centre)
 
     def _learn_privately(self, door: Door, ratings: Interactions) -> dict[str, Any]:
         n, centring = ratings.n_items, self._centring(ratings)
