@@ -16,6 +16,7 @@ from discreet.data import Interactions
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.privacy import SystemNoise
 from discreet.testing import InsecureSeededNoise, ModelConformance
+from tests.completion.people import ordinary
 from tests.completion.replay import record, replay
 
 DELTA = 1e-6
@@ -43,15 +44,7 @@ class TestDPSGD(ModelConformance):
 
 
 def world(*people: tuple[str, Row]) -> Interactions:
-    """Some ordinary users, and whoever else is given."""
-    rng = np.random.default_rng(0)
-    rows = [
-        (f"user {i:04}", int(j), float(rng.integers(0, 6)))
-        for i in range(100)
-        for j in rng.choice(ITEMS, 12, replace=False)
-    ]
-    rows += [(name, item, value) for name, row in people for item, value in row.items()]
-    return discreet.read(rows, items=list(range(ITEMS)), value_range=(0, 5))
+    return ordinary(ITEMS, *people)
 
 
 # The bound
