@@ -268,6 +268,10 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 
         return AnnIndex.build(self.catalogue_, self._search_vectors(), connectivity, expansion)
 
+    def _similar_columns(self) -> slice:
+        """The columns of `item_factors_` that say what items are like."""
+        return slice(0, self.item_factors_.shape[1])
+
     def _search_vectors(self) -> Array:
         return np.column_stack([self.item_factors_, self.item_bias_.astype(self.item_factors_.dtype)])
 

@@ -236,7 +236,7 @@ def similar_items(model: Model, item: Any, n: int, metric: str) -> Recommendatio
         raise DataError(f"metric: 'cosine' or 'dot' is needed, not {metric!r}")
     n = whole("n", n, 1)
     at = _number(model, item)
-    note, factors = "", model.item_factors_
+    note, factors = "", model.item_factors_[:, model._similar_columns()]
     if factors.shape[1] == 0 or not factors[at].any():
         scores = model.popularity_
         why = "this item was" if factors.shape[1] else "items are"

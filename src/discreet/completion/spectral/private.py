@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +22,6 @@ from discreet.errors import DataError
 from discreet.numbers import positive, probability, whole
 from discreet.privacy import Plan
 from discreet.privacy.guarantee import Adjacency
-
-if TYPE_CHECKING:
-    from discreet.recommend.results import Recommendations
 
 Array = NDArray[Any]
 
@@ -220,13 +216,12 @@ class DPSVD(PrivateModel):
             self.item_factors_, self.item_bias_, Penalty(1.0), weights=self.history_weights_, loadings=loadings
         )
 
-    def similar_items(self, item: Any, n: int = 10, *, metric: Literal["cosine", "dot"] = "cosine") -> Recommendations:
-        """The items whose tastes are most like that of an item, by cosine or by inner product."""
+    def _similar_columns(self) -> slice:
+        """The columns of `item_factors_` that say what items are like."""
         if not self.implicit_:
-            return super().similar_items(item, n, metric=metric)
-        view = copy.copy(self)  # popularity is common to all items, and random vectors tell nothing
-        view.item_factors_ = self.item_factors_[:, 1 : self.item_factors_.shape[1] - self.exploration_.shape[1]]
-        return super(DPSVD, view).similar_items(item, n, metric=metric)
+            return super()._similar_columns()
+        # Popularity is common to all items, and random vectors tell nothing.
+        return slice(1, self.item_factors_.shape[1] - self.exploration_.shape[1])
 
     def _check_learned(self) -> None:
         super()._check_learned()
