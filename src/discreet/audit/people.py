@@ -1,0 +1,49 @@
+"""Made-up people: ordinary ones, for a crowd, and extraordinary ones, whom a bound must hold for all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from discreet.data.interactions import Interactions
+from discreet.data.readers import read
+
+Row = Mapping[int, float]  # item -> rating
+CANARY = "x"  # sorted after everybody else, so that nobody gets another number if she comes or goes
+
+
+def ordinary(n_items: int, *people: tuple[str, Row], implicit: bool = False, n_users: int = 100) -> Interactions:
+    """So many ordinary users with twelve ratings each, 0 to 5, and whoever else is given."""
+    rng = np.random.default_rng(0)
+    rows: list[tuple[Any, ...]] = [
+        (f"user {i:04}", int(j), float(rng.integers(0, 6)))
+        for i in range(n_users)
+        for j in rng.choice(n_items, 12, replace=False)
+    ]
+    rows += [(name, item, value) for name, row in people for item, value in row.items()]
+    items = list(range(n_items))
+    if implicit:
+        return read([row[:2] for row in rows], items=items)
+    # Whatever else people send is dropped as it is read, so that no model ever meets it.
+    return read(rows, items=items, value_range=(0, 5), on_invalid="drop")
+
+
+def extremes(n_items: int, value_range: tuple[float, float] = (0.0, 5.0)) -> dict[str, Row]:
+    """People on whom bounds are tried, whatever the model: each name says what is odd about them."""
+    low, high = value_range
+    ends, half = (low, high), range(n_items // 2)
+    return {
+        "rates everything alike": dict.fromkeys(range(n_items), high),
+        "rates everything, at the extremes": {item: ends[item % 2] for item in range(n_items)},
+        "loves half of everything": dict.fromkeys(half, high),
+        "hates half of everything": dict.fromkeys(half, low),
+        "is divided about half": {item: ends[item % 2] for item in half},
+        "has one item": {n_items // 3: high},
+        "has one item, at the bottom": {n_items // 3: low},
+        "has two items": {1: high, n_items - 1: low},
+        "sends NaN, infinities and ratings out of range": {
+            0: float("nan"), 1: float("inf"), 2: -float("inf"), 3: 1e300, 4: low - 7.0, 5: high,
+        },
+    }  # fmt: skip

@@ -1,0 +1,221 @@
+"""One fit, watched: every statistic before its noise, what the door answered, and all that could be seen from outside.
+
+With `answers`, the door says what it said in an earlier fit. Whatever then differs between fits on neighbouring data is
+one person's doing: the statistics, by no more than their sensitivity, and nothing else at all.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stdout
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.audit.patching import patched
+from discreet.data.progress import Bar
+from discreet.privacy import Gaussian, GridArray, Laplace, Ledger, RandomizedResponse
+from discreet.privacy.keystream import Stream
+from discreet.privacy.noise import Noise
+from discreet.privacy.store import Entry
+from discreet.testing.noise import InsecureSeededNoise
+
+Array = NDArray[Any]
+
+SEED = 7
+COINS = ("discreet.completion.gradient.sampled:draw",)  # who is in a secret sample: charged for, and no noise
+
+
+@dataclass(frozen=True)
+class Release:
+    """One statistic on its way through the door."""
+
+    label: str
+    statistic: Array  # in its own units, before noise
+    sensitivity: float
+    noise: Noise
+    step: float  # of its grid
+    answer: Array
+
+    def distance(self, other: Release) -> float:
+        """How far the statistic is from another, in the norm that the noise is for."""
+        if isinstance(self.noise, RandomizedResponse):
+            return float(np.count_nonzero((self.statistic > 0) != (other.statistic > 0)))
+        apart = (self.statistic - other.statistic).ravel()
+        return float(np.abs(apart).sum() if isinstance(self.noise, Laplace) else np.linalg.norm(apart))
+
+    @property
+    def scale(self) -> float:
+        """Of its noise: a standard deviation, Laplace's scale, or 1 for coins."""
+        if isinstance(self.noise, Gaussian):
+            return self.noise.std
+        return self.noise.scale if isinstance(self.noise, Laplace) else 1.0
+
+
+@dataclass
+class Recording:
+    """What happened in one fit.
+
+    Attributes:
+        releases: In order.
+        elsewhere: Where noise was drawn that no release asked for, as "module:function".
+        words: Warnings, log lines, what was printed, and progress that was shown, in order.
+        warned: The warnings themselves.
+        keys: Of all noise.
+        model: What the fit returned, or None.
+        error: What it raised, or None.
+        events: What the ledger has recorded.
+    """
+
+    releases: list[Release] = field(default_factory=list)
+    elsewhere: list[str] = field(default_factory=list)
+    words: list[str] = field(default_factory=list)
+    warned: list[warnings.WarningMessage] = field(default_factory=list)
+    keys: list[bytes] = field(default_factory=list)
+    model: Any = None
+    error: Exception | None = None
+    events: list[Entry] = field(default_factory=list)
+
+    @property
+    def labels(self) -> list[str]:
+        """What was released."""
+        return [release.label for release in self.releases]
+
+    @property
+    def statistics(self) -> list[Array]:
+        """Before noise, in their own units."""
+        return [release.statistic for release in self.releases]
+
+    @property
+    def sensitivities(self) -> list[float]:
+        """As declared."""
+        return [release.sensitivity for release in self.releases]
+
+    @property
+    def stds(self) -> list[float]:
+        """Of the noise."""
+        return [release.scale for release in self.releases]
+
+    @property
+    def answers(self) -> list[Array]:
+        """What the door said."""
+        return [release.answer for release in self.releases]
+
+
+class _Keys(InsecureSeededNoise):
+    """Seeded noise that remembers its keys."""
+
+    def __init__(self, seed: int, keys: list[bytes]) -> None:
+        super().__init__(seed)
+        self._keys = keys
+
+    def fresh_key(self) -> bytes:
+        """The next key, noted."""
+        self._keys.append(super().fresh_key())
+        return self._keys[-1]
+
+
+class _Lines(logging.Handler):
+    def __init__(self, words: list[str]) -> None:
+        super().__init__(logging.DEBUG)
+        self._words = words
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.name.startswith("discreet"):
+            self._words.append(f"log: {record.getMessage()}")
+
+
+def _caller() -> str:
+    """The innermost function of the library's models that is running, as "module:function"."""
+    frame = sys._getframe()
+    while frame.f_back is not None:
+        frame = frame.f_back
+        name = frame.f_globals.get("__name__", "")
+        if name.startswith("discreet.") and not name.startswith(("discreet.privacy", __name__)):
+            return f"{name}:{frame.f_code.co_name}"
+    return "elsewhere"
+
+
+@contextmanager
+def _door(recording: Recording, answers: Sequence[Array] | None) -> Iterator[None]:
+    """Note what passes the door, and noise that is drawn beside it; with `answers`, say those."""
+    release, stream, inside = Ledger._release, Stream.__init__, [False]
+
+    def noted(self: Ledger, *given: Any) -> Array:
+        statistic, sensitivity, noise, label, _ = given
+        inside[0] = True
+        try:
+            answer = release(self, *given)
+        finally:
+            inside[0] = False
+        on_grid = GridArray.of(statistic)
+        values = np.array(on_grid.values * on_grid.grid.step)
+        at = len(recording.releases)
+        if answers is not None and at < len(answers) and answers[at].shape == answer.shape:
+            answer = np.array(answers[at])
+        mechanism = noise if isinstance(noise, Noise) else Gaussian(noise)
+        recording.releases.append(Release(label, values, sensitivity, mechanism, on_grid.grid.step, np.array(answer)))
+        return answer
+
+    def begun(self: Stream, key: bytes, number: int = 0) -> None:
+        if not inside[0] and (caller := _caller()) not in COINS:
+            recording.elsewhere.append(caller)
+        stream(self, key, number)
+
+    with patched(Ledger, _release=noted), patched(Stream, __init__=begun):
+        yield
+
+
+@contextmanager
+def _outside(recording: Recording) -> Iterator[None]:
+    """Note all words that a fit says."""
+    words, advance, printed = recording.words, Bar.advance, io.StringIO()
+
+    def advanced(self: Bar, amount: float, doing: str = "") -> None:
+        words.append(f"progress: {amount!r} {doing}")
+        advance(self, amount, doing)
+
+    logger, handler = logging.getLogger("discreet"), _Lines(words)
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    try:
+        with ExitStack() as stack:
+            stack.enter_context(redirect_stdout(printed))
+            recording.warned = stack.enter_context(warnings.catch_warnings(record=True))
+            warnings.simplefilter("always")
+            stack.enter_context(patched(Bar, advance=advanced))
+            yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        words += [f"warning: {warning.message}" for warning in recording.warned]
+        words += [f"printed: {printed.getvalue()}"] if printed.getvalue() else []
+
+
+def record(
+    fit: Callable[[Ledger], Any], *, answers: Sequence[Array] | None = None, seed: int = SEED, **ledger: Any
+) -> Recording:
+    """Fit once, with seeded noise; with `answers`, the door says again what it said before.
+
+    Args:
+        fit: Fits a model with the ledger that it is given, and returns the model.
+        answers: Of an earlier recording.
+        seed: Of the noise.
+        ledger: Settings of the ledger.
+    """
+    recording = Recording()
+    book = Ledger(noise_source=_Keys(seed, recording.keys), **ledger)
+    with _door(recording, answers), _outside(recording):
+        try:
+            recording.model = fit(book)
+        except Exception as error:  # whatever it is: that it happened is what an outsider sees
+            recording.error = error
+    recording.events = book.events
+    return recording

@@ -1,0 +1,108 @@
+"""The search for somebody whom a bound does not hold for: people at random, and uphill from the worst so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from discreet.audit.findings import Finding, failed
+from discreet.audit.people import extremes
+from discreet.audit.replaying import Replay, replay
+from discreet.audit.subjects import WORST, Subject
+from discreet.data.interactions import Interactions
+
+TIGHT, SEARCH = "worst case", "search"
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What designed people did to each release: the furthest of all of them."""
+
+    replays: list[Replay]
+    findings: list[Finding]
+    moved: dict[str, float]
+
+
+def designed(subject: Subject, *, most: int | None = None) -> Tried:
+    """Replay the people that were designed for a subject, and see that some of them reach each bound.
+
+    Args:
+        subject: What to audit.
+        most: How many of them to take; then whether bounds are reached is not asked.
+    """
+    replays = [replay(subject.make, subject.world(a), subject.world(b)) for a, b in subject.pairs[:most]]
+    furthest: dict[str, float] = {}
+    for one in replays:
+        furthest = {label: max(furthest.get(label, 0.0), share) for label, share in {**furthest, **one.moved}.items()}
+    findings = _merged([finding for one in replays for finding in one.findings])
+    if subject.designed and most is None and not failed(findings):
+        findings += [_tight(subject, label, share) for label, share in furthest.items()]
+    return Tried(replays, findings, furthest)
+
+
+def _tight(subject: Subject, label: str, share: float) -> Finding:
+    """A bound that nobody comes near is slack, or the test is blind."""
+    if label in subject.elsewhere:
+        words = f"{label!r}: {share:.1%} of its bound here; its worst case is {subject.elsewhere[label]}"
+        return Finding(TIGHT, True, words, {"release": label, "share": share})
+    ok = share >= WORST
+    words = f"a designed person moves {label!r} by {share:.1%} of its bound"
+    said = words if ok else f"{words}, less than {WORST:.0%}: the bound is slack, or this audit is blind"
+    return Finding(TIGHT, ok, said, {"release": label, "share": share})
+
+
+def _merged(findings: list[Finding]) -> list[Finding]:
+    """Failures, and of what came out well the furthest of each release, or one."""
+    kept: dict[tuple[str, Any], Finding] = {}
+    for finding in findings:
+        key = (finding.check, finding.figures.get("release"))
+        old = kept.get(key)
+        worse = old is None or (old.ok and not finding.ok)
+        if worse or (old.ok == finding.ok and finding.figures.get("share", 0) > old.figures.get("share", 0)):  # type: ignore[union-attr]
+            kept[key] = finding
+    return list(kept.values())
+
+
+def search(subject: Subject, *, tries: int, seed: int = 0) -> list[Finding]:
+    """Climb from extreme people to more extreme ones, as long as `tries` last.
+
+    Args:
+        subject: What to audit; only worlds of ratings are searched.
+        tries: Fits to make.
+        seed: Of the search.
+    """
+    empty = subject.world(None) if subject.pairs and isinstance(subject.pairs[0][0], dict) else None
+    if not isinstance(empty, Interactions) or subject.make().adjacency == "flip":
+        return []
+    rng, low_high = np.random.default_rng(seed), empty.value_range or (0.0, 1.0)
+    people = [*extremes(empty.n_items, low_high).values()]
+    best: tuple[float, Any] = (-1.0, people[0])
+    wrong: list[Finding] = []
+    for at in range(tries):
+        person = people[at] if at < len(people) else _neighbouring(best[1], empty.n_items, low_high, rng)
+        other = _random(empty.n_items, low_high, rng) if subject.make().adjacency == "replace" else None
+        one = replay(subject.make, subject.world(person), subject.world(other))
+        wrong += failed(one.findings)
+        share = max(one.moved.values(), default=0.0)
+        best = max(best, (share, person), key=lambda pair: pair[0])
+    words = f"{tries} people, extreme ones and others uphill from them: the furthest moves a release by {best[0]:.1%}"
+    return [*_merged(wrong), Finding(SEARCH, not wrong and best[0] <= 1 + 1e-9, words, {"share": best[0]})]
+
+
+def _random(n_items: int, value_range: tuple[float, float], rng: np.random.Generator) -> dict[int, float]:
+    items = rng.choice(n_items, int(rng.integers(1, n_items + 1)), replace=False)
+    return {int(item): float(rng.choice(value_range)) for item in items}
+
+
+def _neighbouring(
+    person: Any, n_items: int, value_range: tuple[float, float], rng: np.random.Generator
+) -> dict[int, float]:
+    """Somebody else: some items more, some less, some ratings at the other end; or anybody at all."""
+    if rng.random() < 0.25:
+        return _random(n_items, value_range, rng)
+    changed = {item: rating for item, rating in person.items() if rng.random() > 0.1}
+    for item in rng.choice(n_items, int(rng.integers(1, 5)), replace=False).tolist():
+        changed[item] = float(rng.choice(value_range))
+    return changed

@@ -1,0 +1,167 @@
+"""Replay: what one person may change, and that nothing else passes unnoticed."""
+
+import logging
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import discreet
+from discreet.audit import Subject, record, replay
+from discreet.audit.findings import failed
+from discreet.audit.people import extremes, ordinary
+from discreet.audit.replaying import ACCOUNT, EVENTS, JOINT, OUTPUT, SENSITIVITY, same
+from discreet.audit.searching import SEARCH, TIGHT, designed, search
+from discreet.audit.subjects import DELTA, of, shipped
+from discreet.completion import MODELS
+from discreet.completion.private import PrivateModel
+
+SUBJECTS = shipped()
+QUICK = [name for name in SUBJECTS if not name.startswith(("DPSGD", "DPALS"))]
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_every_model_keeps_its_bounds_and_reaches_them(name: str) -> None:
+    tried = designed(SUBJECTS[name])
+    assert not failed(tried.findings)
+    checks = {finding.check for finding in tried.findings}
+    assert {EVENTS, SENSITIVITY, ACCOUNT, OUTPUT, TIGHT} <= checks
+    assert JOINT in checks or "DPPCA" in name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(set(SUBJECTS) - set(QUICK)))
+def test_large_models_keep_their_bounds_and_reach_them(name: str) -> None:
+    assert not failed(designed(SUBJECTS[name]).findings)
+
+
+def test_no_private_model_is_left_out() -> None:
+    audited = {type(subject.make()).__name__ for subject in SUBJECTS.values()}
+    private = {name for name in MODELS if issubclass(getattr(discreet, name), PrivateModel)}
+    assert private <= audited
+    for adjacency in ("add-remove", "replace", "flip"):
+        assert any(subject.make().adjacency == adjacency for subject in SUBJECTS.values())
+
+
+@pytest.mark.parametrize("name", [name for name in SUBJECTS if "add-remove" in name and "DPSGD" not in name])
+def test_one_designed_person_can_be_told_from_nobody_as_well_as_the_claim_allows(name: str) -> None:
+    """All releases of a fit together: the exact distance of the two laws is between 0.9 of the claim and the claim."""
+    subject = SUBJECTS[name]
+    person, nobody = subject.pairs[1 if "Oja" in name and "Frank" in name else 0]
+    one = replay(subject.make, subject.world(person), subject.world(nobody))
+    claim = one.first.model.guarantee_.mu
+    assert one.mu <= claim * (1 + 1e-9)
+    if "PublishedDPFrankWolfe" not in name:  # whose bound is for directions that nobody's data lead to
+        assert one.mu >= 0.9 * claim, one.mu / claim
+
+
+def test_search_climbs_and_finds_nobody() -> None:
+    (*_, found) = search(SUBJECTS["DPCleansedSVD, replace"], tries=14)
+    assert found.check == SEARCH
+    assert found.ok
+    assert 0.9 < found.figures["share"] <= 1 + 1e-9
+
+
+def test_search_finds_who_breaks_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bound that holds for all ordinary people, and for those who were designed, but not for everybody."""
+    from discreet.completion import private
+
+    real = private.truncate
+
+    def careless(rows: Any, **given: Any) -> Any:
+        return real(rows, **{**given, "bound": 3 * given["bound"]})
+
+    monkeypatch.setattr(private, "truncate", careless)
+    findings = search(SUBJECTS["DPGradientDescent, add-remove"], tries=12)
+    assert any(finding.check == SENSITIVITY and not finding.ok for finding in findings)
+    assert not findings[-1].ok
+
+
+class Mine(discreet.DPSVD):
+    """A user's own model, whose `_learn_privately` a test replaces."""
+
+
+def audited(monkeypatch: pytest.MonkeyPatch, wrong: Any) -> dict[str, str]:
+    """The failures of a model that does something wrong beside what it should."""
+    real = discreet.DPSVD._learn_privately
+
+    def learn(self: Any, door: Any, ratings: Any) -> Any:
+        learned = real(self, door, ratings)
+        return wrong(learned, ratings) or learned
+
+    monkeypatch.setattr(Mine, "_learn_privately", learn, raising=False)
+    data, neighbour = ordinary(40, ("x", {3: 5.0, 4: 1.0})), ordinary(40)
+    one = replay(lambda: Mine(epsilon=5.0, delta=DELTA), data, neighbour)
+    return {finding.check: finding.words for finding in failed(one.findings)}
+
+
+def test_a_model_on_the_same_base_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not audited(monkeypatch, lambda learned, ratings: None)
+    subject = of(Mine(epsilon=5.0, delta=DELTA))
+    assert isinstance(subject, Subject)
+    assert not failed(designed(subject, most=3).findings)
+
+
+def test_an_exact_number_in_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = audited(monkeypatch, lambda learned, ratings: {**learned, "n_users_": float(ratings.n_users)})
+    assert list(found) == [OUTPUT]
+    assert "n_users_" in found[OUTPUT]
+
+
+def test_an_exact_number_in_a_log_a_warning_or_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def log(learned: Any, ratings: Any) -> None:
+        logging.getLogger("discreet.mine").info("%d ratings", len(ratings))
+
+    def warn(learned: Any, ratings: Any) -> None:
+        warnings.warn(f"{len(ratings)} ratings", stacklevel=2)
+
+    def fail(learned: Any, ratings: Any) -> None:
+        if ratings.n_users > 100:
+            raise discreet.errors.DataError("too many users")
+
+    def show(learned: Any, ratings: Any) -> None:
+        print(len(ratings))  # noqa: T201
+
+    for wrong in (log, warn, fail, show):
+        assert EVENTS in audited(monkeypatch, wrong), wrong
+
+
+def test_noise_beside_the_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
+    def noisy(learned: Any, ratings: Any) -> Any:
+        count = discreet.privacy.GridArray(np.array([ratings.n_users]), discreet.privacy.Grid())
+        released = discreet.Gaussian(3.0).add(count, discreet.privacy.SystemNoise())
+        return {**learned, "n_users_": float(released[0])}
+
+    found = audited(monkeypatch, noisy)
+    assert {ACCOUNT, OUTPUT} <= set(found)
+    assert "without a ledger" in found[ACCOUNT]
+
+
+def test_a_recording_repeats_the_answers_that_it_is_given() -> None:
+    data = ordinary(40)
+    first = record(lambda door: discreet.DPSVD(epsilon=5.0, delta=DELTA).fit(data, ledger=door), delta=DELTA)
+    other = [answer * 1.001 for answer in first.answers]
+    again = record(
+        lambda door: discreet.DPSVD(epsilon=5.0, delta=DELTA).fit(data, ledger=door), answers=other, delta=DELTA
+    )
+    assert all(np.array_equal(one, two) for one, two in zip(again.answers, other, strict=True))
+    assert not np.array_equal(again.model.popularity_, first.model.popularity_)
+    assert [event.label for event in first.events] == first.labels
+    assert len(first.keys) == len(set(first.keys)) == 3  # a vector, the diagonal of a matrix, and what is above it
+
+
+def test_what_is_the_same() -> None:
+    assert same(np.array([1.0, np.nan]), np.array([1.0, np.nan]))
+    assert not same(np.array([0.0]), np.array([-0.0]))
+    assert not same(np.zeros(2), np.zeros(2, np.float32))
+    assert not same(1, 1.0)
+    assert same({"a": [1.0, "id 0123456789abcdef"]}, {"a": [1.0, "id fedcba9876543210"]})
+    assert not same({"a": 1.0}, {"a": np.nextafter(1.0, 2)})
+
+
+def test_extreme_people_are_within_the_range_or_dropped() -> None:
+    everybody = ordinary(40, *((f"x{i}", row) for i, row in enumerate(extremes(40).values())))
+    assert everybody.n_users == 100 + len(extremes(40))
+    assert np.isfinite(everybody.values).all()
+    assert everybody.values.max() <= 5
