@@ -1,0 +1,238 @@
+"""The files of a site: the page, the JavaScript client, and a model as they read it. Any web server can host them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from importlib.resources.abc import Traversable
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from discreet import render
+from discreet.completion.recommender import Recommender
+from discreet.errors import DataError, ModelError, PrivacyError
+from discreet.recommend.files import whole_file
+from discreet.recommend.results import titles
+from discreet.web.folding import Folding
+from discreet.web.loss import made_up, measured
+from discreet.web.projection import projected
+from discreet.web.storage import Pack, require_precision
+from discreet.web.tradeoff import checked
+
+if TYPE_CHECKING:
+    from discreet.completion.base import Model
+
+FORMAT, VERSION = "discreet-web", 1
+MODEL, ARRAYS, ITEMS, CERTIFICATE = "model/model.json", "model/arrays.bin", "model/items.json", "model/certificate.json"
+WORKER = "sw.js"
+USUAL = ("genre", "genres", "category", "year", "author", "artist", "director", "brand")  # columns worth showing
+VECTORS = 3  # made-up people whose scores a reader checks itself against
+SAFE = 2**53  # whole numbers that JavaScript has exactly
+
+
+@dataclass(frozen=True)
+class Site:
+    """A model ready for browsers.
+
+    Attributes:
+        files: The content of each file, by its path with forward slashes.
+        manifest: What model/model.json says.
+    """
+
+    files: dict[str, bytes]
+    manifest: dict[str, Any]
+
+    @property
+    def loss(self) -> dict[str, float]:
+        """What the precision costs, as `discreet.web.loss.measured` has it."""
+        loss: dict[str, float] = self.manifest["loss"]
+        return loss
+
+    def write(self, folder: str | PathLike[str]) -> None:
+        """Write all files to a folder, in the place of the site that it may hold; the model's description last."""
+        home = Path(folder)
+        _require_site(home)
+        for name in sorted(self.files, key=lambda name: name == MODEL):
+            path = home / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with whole_file(path) as temporary:
+                temporary.write_bytes(self.files[name])
+
+
+def export(
+    model: Model | Recommender,
+    *,
+    precision: str = "float16",
+    title: str = "Recommendations",
+    columns: Sequence[str] | None = None,
+    tradeoff: Any = None,
+    not_private: bool = False,
+) -> Site:
+    """Make a site of a fitted model.
+
+    Args:
+        model: DPALS, DPSVD, DPCleansedSVD, DPSGD, ALS, SVD, a baseline, or the Recommender that chose one of them.
+        precision: Of item vectors: "float32", "float16" or "int8". What that costs is measured.
+        title: What the page calls itself.
+        columns: Columns of the catalogue to show beside titles; by default genres, years and the like, if there are.
+        tradeoff: Accuracy at several epsilons, to be drawn on the page: {"metric": "rmse", "points": [{"epsilon": 1,
+            "value": 0.92}, ...], "references": {"not private": 0.86}}.
+        not_private: Your word that a model without a guarantee may be published.
+    """
+    require_precision(precision)
+    model = model.model_ if isinstance(model, Recommender) else model
+    if not (model.guarantee_.holds or not_private):
+        raise PrivacyError(
+            f"model: {model.guarantee_} To publish it all the same, say so: not_private=True, or --not-private"
+        )
+    folding, people = Folding.of(model), made_up(model)
+    pack = Pack()
+    kept = {name: pack.add_table(name, table, precision) for name, table in folding.tables.items()}
+    for name, array in folding.vectors.items():
+        pack.add(name, array, "float64" if name == "gram" else "float32")
+    pack.add("popularity", model.popularity_)
+    like = model._similar_columns()
+    pack.add("map", projected(model.item_factors_[:, like], folding.ridge.base))
+    stored = folding.with_tables(kept)
+    parts = {
+        ARRAYS: bytes(pack.content),
+        ITEMS: _json(_items(model, columns)),
+        CERTIFICATE: model.statement().json().encode(),
+    }
+    low, high = model.value_range_
+    manifest = {
+        "format": FORMAT,
+        "version": VERSION,
+        "title": title,
+        "model": type(model).__name__,
+        "items": len(model.items_),
+        "rank": int(folding.ridge.columns.shape[1]),
+        "value_range": [low, high],
+        "implicit": model.implicit_,
+        "folding": folding.settings,
+        "similar": [like.start, like.stop],
+        "precision": precision,
+        "loss": measured(folding, stored, people),
+        "arrays": pack.entries,
+        "files": {name: {"sha256": _digest(content), "size": len(content)} for name, content in parts.items()},
+        "check": _check(stored, people),
+        "privacy": _privacy(model),
+        "tradeoff": checked(tradeoff),
+    }
+    files = {**_static(), **parts, MODEL: _json(manifest)}
+    files[WORKER] = _worker(files)
+    return Site(files, manifest)
+
+
+def _json(content: Any) -> bytes:
+    return json.dumps(content, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _require_site(home: Path) -> None:
+    if home.exists() and not home.is_dir():
+        raise ModelError(f"{str(home)!r}: it exists and is not a folder; give another")
+    if home.is_dir() and any(home.iterdir()) and not (home / MODEL).is_file():
+        raise ModelError(f"{str(home)!r}: this folder is not empty and holds no site; give another, or empty it")
+
+
+# -- what is public of the model
+
+
+def _items(model: Model, wanted: Sequence[str] | None) -> dict[str, Any]:
+    """Ids as JSON has them, titles, and what else is shown."""
+    catalogue = model.catalogue_
+    ids = [_id(item) for item in catalogue.ids]
+    if len({str(item) for item in ids}) < len(ids):
+        raise ModelError("model: two of its item ids are the same when written as text, and browsers know only text")
+    if wanted is None:
+        wanted = [name for name in catalogue.names if name.lower() in USUAL]
+    missing = [name for name in wanted if name not in catalogue.names]
+    if missing:
+        raise DataError(f"columns: the catalogue has no {missing[0]!r}; it has {', '.join(catalogue.names) or 'none'}")
+    named = titles(catalogue, np.arange(len(ids)))
+    return {
+        "ids": ids,
+        "titles": None if named is None else [None if name is None else str(name) for name in named],
+        "columns": {name: [_cell(cell) for cell in catalogue.column(name)] for name in wanted},
+    }
+
+
+def _id(item: Any) -> Any:
+    return item if isinstance(item, int) and not isinstance(item, bool) and abs(item) < SAFE else str(item)
+
+
+def _cell(cell: Any) -> Any:
+    return cell if cell is None or isinstance(cell, str | bool | int) else f"{cell:g}" if _number(cell) else str(cell)
+
+
+def _number(cell: Any) -> bool:
+    return isinstance(cell, float) and math.isfinite(cell)
+
+
+def _privacy(model: Model) -> dict[str, Any]:
+    """What the page says of the guarantee; the certificate, which can be checked, is a file of its own."""
+    guarantee, certificate = model.guarantee_, model.statement().certificate
+    return {
+        "holds": guarantee.holds,
+        "sentence": str(guarantee),
+        "epsilon": guarantee.epsilon if math.isfinite(guarantee.epsilon) else None,
+        "delta": guarantee.delta,
+        "unit": guarantee.unit,
+        "adjacency": guarantee.adjacency,
+        "releases": [
+            {"label": row["label"], "part": row["part"], "epsilon": row["epsilon"]}
+            for row in render.rows(certificate["releases"], guarantee.delta)
+        ],
+        **{name: certificate[name] for name in ("public_inputs", "covered", "not_covered", "notes", "digest")},
+    }
+
+
+def _check(folding: Folding, people: Any) -> list[dict[str, Any]]:
+    """Made-up histories and the scores that they must give, computed here from the numbers as they are stored."""
+    few = people.of_users(np.arange(VECTORS))
+    scores = folding.scores(few)
+    asked = np.linspace(0, scores.shape[1] - 1, min(8, scores.shape[1])).astype(int)
+    histories = np.split(np.column_stack([few.indices, few.values]).astype(float), few.indptr[1:-1])
+    return [
+        {
+            "history": [[int(item), value] for item, value in history.tolist()],
+            "items": asked.tolist(),
+            "scores": own[asked].tolist(),
+        }
+        for history, own in zip(histories, scores, strict=True)
+    ]
+
+
+# -- the page
+
+
+def _static() -> dict[str, bytes]:
+    """The files of the page, as they are in the package."""
+
+    def walk(folder: Traversable, prefix: str) -> dict[str, bytes]:
+        found: dict[str, bytes] = {}
+        for entry in folder.iterdir():
+            name = prefix + entry.name
+            found |= walk(entry, f"{name}/") if entry.is_dir() else {name: entry.read_bytes()}
+        return found
+
+    return walk(resources.files("discreet.web") / "static", "")
+
+
+def _worker(files: dict[str, bytes]) -> bytes:
+    """The service worker, told which files there are; it is another when any of them is."""
+    names = sorted(set(files) - {WORKER})
+    version = _digest(b"".join(name.encode() + files[name] for name in [*names, WORKER]))[:16]
+    text = files[WORKER].decode().replace('"VERSION"', json.dumps(version)).replace("[/* FILES */]", json.dumps(names))
+    return text.encode()

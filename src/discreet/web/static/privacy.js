@@ -1,0 +1,130 @@
+// What is promised, to whom, and what this page does with what it is told: nothing.
+import { bar, brief, el, svg } from "./dom.js";
+
+/** Count what the page asks the network for from now on; tells it to `onCount`, at once and whenever it changes. */
+export function watchNetwork(onCount) {
+  let count = 0;
+  new PerformanceObserver((list) => onCount((count += list.getEntries().length))).observe({ entryTypes: ["resource"] });
+  onCount(count);
+}
+
+/** Fill the privacy section. */
+export function showPrivacy(section, model, history) {
+  const { privacy, tradeoff, loss, precision } = model.description;
+  const count = el("span", {});
+  const counted = () => (count.textContent = history.ratings.size === 1 ? "1 rating" : `${history.ratings.size} ratings`);
+  history.onChange(counted);
+  counted();
+  section.replaceChildren(
+    el("h2", { id: "privacy-title" }, "Privacy"),
+    el(
+      "div",
+      { className: "tiles" },
+      el("article", {}, el("h3", {}, "You"), el("p", { className: "big" }, "Nothing leaves your device"), ...you(count)),
+      el("article", {}, el("h3", {}, "Those the model learned from"), ...others(privacy)),
+      el("article", {}, el("h3", {}, "Where the budget went"), ...budget(privacy)),
+    ),
+    tradeoff ? el("figure", { className: "tradeoff" }, curve(tradeoff), el("figcaption", {}, `Accuracy (${tradeoff.metric}) at other budgets: the smaller epsilon, the more private.`)) : "",
+    el("details", {}, el("summary", {}, "The guarantee, word for word"), el("p", {}, privacy.sentence), ...small(privacy)),
+    el("details", {}, el("summary", {}, "Check that the network stays silent"), ...proof()),
+    el("details", {}, el("summary", {}, "What was lost on the way to your browser"), el("p", {}, `Item vectors are kept as ${precision}. On made-up people, scores moved by ${brief(loss.rms)} on average and by ${brief(loss.largest)} at most, and ${brief(100 * loss.top_10_kept)}% of the ten best stayed among them.`)),
+  );
+}
+
+function you(count) {
+  return [
+    el("p", {}, "Your ratings are matched with the catalogue right here: the model came to you, so that you need not go to it."),
+    el("p", {}, "Kept in this browser, until you delete them: ", count, "."),
+  ];
+}
+
+function others(privacy) {
+  if (!privacy.holds) {
+    return [el("p", { className: "big bad" }, "Not private"), el("p", {}, privacy.sentence)];
+  }
+  const { epsilon, delta, unit, adjacency } = privacy;
+  const whose = unit === "user" ? "everything that any one person rated" : "any single rating of anybody's";
+  const changed = { "add-remove": "been left out", replace: "been something else", flip: "been the opposite" }[adjacency];
+  const factor = epsilon <= 10 ? brief(Math.exp(epsilon)) : `e to the ${brief(epsilon)}`;
+  const words = `Had ${whose} ${changed}, whatever this model gives away would have been at most ${factor} times as likely, or as unlikely, as it is.`;
+  return [
+    el("p", { className: "big" }, `ε = ${brief(epsilon)}`, el("small", {}, ` δ = ${delta.toExponential()}`)),
+    el("p", {}, words),
+    el("p", { className: "detail" }, "A mathematical fact, not a policy: noise was added before anything was kept."),
+  ];
+}
+
+function budget({ releases }) {
+  if (!releases.length) return [el("p", {}, "There was none: no noise was added.")];
+  const rows = merged(releases).map(({ label, part, times }) =>
+    el(
+      "li",
+      {},
+      el("span", {}, label, times > 1 ? el("small", {}, ` × ${times}`) : null),
+      bar(part),
+      el("span", { className: "number" }, part < 0.005 ? "< 1%" : `${Math.round(100 * part)}%`),
+    ),
+  );
+  return [el("ul", { className: "reasons" }, ...rows)];
+}
+
+/** Releases of one kind, such as "step 1 of 7" and "step 2 of 7", as one line. */
+function merged(releases) {
+  const kinds = new Map();
+  for (const { label, part } of releases) {
+    const name = label.replace(/[\s,:]*(?:step\s*)?\d+(?:\s*(?:of|\/)\s*\d+)?\s*$/i, "") || label;
+    const kind = kinds.get(name) ?? { label: name, part: 0, times: 0 };
+    kinds.set(name, { ...kind, part: kind.part + part, times: kind.times + 1 });
+  }
+  return [...kinds.values()].sort((a, b) => b.part - a.part);
+}
+
+function small(privacy) {
+  const list = (items) => el("ul", {}, ...items.map((item) => el("li", {}, item)));
+  return [
+    el("h4", {}, "Covered"),
+    el("p", {}, privacy.covered),
+    el("h4", {}, "Not covered"),
+    list(privacy.not_covered),
+    el("h4", {}, "Assumed to be public"),
+    list(Object.entries(privacy.public_inputs).map(([name, why]) => `${name}: ${why}`)),
+    privacy.notes.length ? el("h4", {}, "Notes") : "",
+    privacy.notes.length ? list(privacy.notes) : "",
+    el("p", {}, el("a", { href: "model/certificate.json", download: "certificate.json" }, "The certificate"), el("span", { className: "detail digest" }, ` ${privacy.digest}`)),
+  ];
+}
+
+function proof() {
+  const names = performance.getEntriesByType("resource").map(({ name }) => new URL(name).pathname.split("/").pop());
+  return [
+    el("ol", {}, el("li", {}, "Open the developer tools of your browser (F12), and there the network. Rate something: nothing appears."), el("li", {}, "Or switch the network off. Everything here goes on working."), el("li", {}, "The page's content security policy lets it talk to its own host only, and its scripts, which you can read, ask for nothing after they have loaded.")),
+    el("p", { className: "detail" }, `Fetched while loading: ${[...new Set(names)].join(", ")}.`),
+  ];
+}
+
+/** Accuracy against epsilon, on a logarithmic axis. */
+function curve({ metric, points, references }) {
+  const [width, height, left, low] = [560, 220, 52, 34];
+  const levels = [...points.map(({ value }) => value), ...Object.values(references)];
+  const [least, most] = [Math.min(...levels), Math.max(...levels)];
+  const room = (most - least || 1) * 0.12;
+  const logs = points.map(({ epsilon }) => Math.log(epsilon));
+  const span = Math.max(...logs) - Math.min(...logs) || 1;
+  const x = (epsilon) => left + 20 + ((Math.log(epsilon) - Math.min(...logs)) / span) * (width - left - 60);
+  const y = (value) => 14 + ((most + room - value) / (most - least + 2 * room || 1)) * (height - low - 24);
+  const said = `${metric} by epsilon: ${points.map(({ epsilon, value }) => `${brief(value)} at ${brief(epsilon)}`).join(", ")}`;
+  return svg(
+    "svg",
+    { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": said },
+    ...Object.entries(references).flatMap(([name, value]) => [
+      svg("line", { class: "reference", x1: left, x2: width - 12, y1: y(value), y2: y(value) }),
+      svg("text", { x: width - 14, y: y(value) - 5, "text-anchor": "end" }, `${name} ${brief(value)}`),
+    ]),
+    svg("polyline", { points: points.map(({ epsilon, value }) => `${x(epsilon)},${y(value)}`).join(" ") }),
+    ...points.flatMap(({ epsilon, value }) => [
+      svg("circle", { cx: x(epsilon), cy: y(value), r: 4.5 }),
+      svg("text", { x: x(epsilon), y: y(value) - 10, "text-anchor": "middle" }, brief(value)),
+      svg("text", { x: x(epsilon), y: height - 12, "text-anchor": "middle" }, `ε ${brief(epsilon)}`),
+    ]),
+  );
+}

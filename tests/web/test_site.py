@@ -1,0 +1,208 @@
+"""What `discreet export` writes: the description, the arrays, the loss; and what it refuses."""
+
+import hashlib
+import json
+import re
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import discreet
+from discreet.completion.base import Model
+from discreet.data.catalogue import Catalogue
+from discreet.errors import DataError, ModelError, PrivacyError
+from discreet.web.folding import Folding
+from discreet.web.loss import made_up, measured
+from discreet.web.projection import projected
+from discreet.web.site import Site, export
+from discreet.web.storage import Pack
+from discreet.web.tradeoff import checked
+from tests.web.conftest import seeded
+
+
+def site_of(model: Model, **options: Any) -> Site:
+    return export(model, not_private=True, **options)
+
+
+def test_files_and_their_digests(films: Model) -> None:
+    site = site_of(films, title="Film evening")
+    about = json.loads(site.files["model/model.json"])
+    assert about == site.manifest
+    assert (about["title"], about["items"], about["model"]) == ("Film evening", 80, "DPALS")
+    for name, entry in about["files"].items():
+        assert entry == {"sha256": hashlib.sha256(site.files[name]).hexdigest(), "size": len(site.files[name])}
+    items = json.loads(site.files["model/items.json"])
+    assert items["ids"] == list(films.items_)
+    assert items["titles"][0] == "Film 1"
+    assert list(items["columns"]) == ["genres"]
+    assert json.loads(site.files["model/certificate.json"]) == films.statement().certificate
+    every = {path.name for path in (resources.files("discreet.web") / "static").iterdir() if path.is_file()}
+    assert every <= set(site.files)
+    assert {"client/discreet.js", "client/linalg.js", "client/package.json", "client/README.md"} <= set(site.files)
+
+
+def test_nothing_about_users_is_written(films: Model) -> None:
+    about = site_of(films).manifest
+    assert all(entry["shape"][0] in (80, films.item_factors_.shape[1]) for entry in about["arrays"].values())
+
+
+def test_the_loss_is_measured_and_shrinks_with_precision(films: Model) -> None:
+    exact, half, byte = (site_of(films, precision=name) for name in ("float32", "float16", "int8"))
+    assert exact.loss["rms"] < 1e-6
+    assert 1e-6 < half.loss["rms"] < byte.loss["rms"] < 0.05
+    assert exact.loss["top_10_kept"] == 1
+    assert byte.loss["top_10_kept"] > 0.9
+    assert half.loss["largest"] >= half.loss["rms"]
+    assert len(byte.files["model/arrays.bin"]) < len(exact.files["model/arrays.bin"])
+
+
+def test_the_loss_sees_a_change(films: Model) -> None:
+    folding, people = Folding.of(films), made_up(films)
+    columns = np.roll(folding.tables["columns"], 1, axis=0)
+    found = measured(folding, folding.with_tables({**folding.tables, "columns": columns}), people)
+    assert found["rms"] > 0.1
+    assert found["top_10_kept"] < 0.9
+
+
+def test_a_table_comes_back() -> None:
+    rng = np.random.default_rng(0)
+    table = rng.standard_normal((50, 6)) * np.array([100, 1, 1e-3, 0, 1, 1]) * 10.0 ** rng.integers(-3, 3, (50, 1))
+    table[7] = 0
+    for precision, tolerance in (("float32", 1e-6), ("float16", 1e-3), ("int8", 0.02)):
+        restored = Pack().add_table("columns", table, precision)
+        largest = np.abs(table / np.maximum(np.sqrt((table**2).mean(axis=0)), 1e-30)).max(axis=1, keepdims=True)
+        size = np.maximum(np.abs(table), largest * np.sqrt((table**2).mean(axis=0)))
+        assert (np.abs(restored - table) <= tolerance * size + 1e-7).all()
+
+
+def test_arrays_begin_at_multiples_of_eight(films: Model) -> None:
+    entries = site_of(films, precision="int8").manifest["arrays"].values()
+    assert all(entry["offset"] % 8 == 0 for entry in entries)
+
+
+def test_numbers_that_cannot_be_stored_are_refused() -> None:
+    with pytest.raises(DataError, match="too large for float16"):
+        Pack().add_table("columns", np.array([[1e5]]), "float16")
+    with pytest.raises(DataError, match="not finite"):
+        Pack().add("base", np.array([np.nan]))
+
+
+@pytest.mark.parametrize("name", ["FrankWolfe", "GradientDescent", "OneBit", "PublishedDPALS"])
+def test_a_model_that_cannot_be_exported_says_so(name: str, ratings: discreet.Interactions) -> None:
+    private = {"epsilon": 50.0, "delta": 1e-6}
+    models = {
+        "FrankWolfe": lambda: discreet.FrankWolfe(n_steps=2).fit(ratings),
+        "GradientDescent": lambda: discreet.GradientDescent(n_steps=2).fit(ratings),
+        "OneBit": lambda: discreet.OneBit(mechanism=None, threshold=4).fit(ratings),
+        "PublishedDPALS": lambda: discreet.DPALS.as_published(**private).fit(ratings, ledger=seeded()),
+    }
+    with pytest.raises(ModelError, match=f"{name} cannot be exported"):
+        site_of(models[name]())
+
+
+def test_publishing_without_a_guarantee_takes_a_word(films: Model) -> None:
+    with pytest.raises(PrivacyError, match="--not-private"):
+        export(films)
+
+
+def test_a_private_model_needs_no_word_and_a_recommender_will_do(ratings: discreet.Interactions) -> None:
+    model = discreet.Recommender(epsilon=20.0, delta=1e-6).fit(ratings)
+    privacy = export(model).manifest["privacy"]
+    assert privacy["holds"]
+    assert privacy["sentence"] == str(model.guarantee_)
+    assert sum(release["part"] for release in privacy["releases"]) == pytest.approx(1)
+
+
+def test_only_asked_for_or_usual_columns_are_published(ratings: discreet.Interactions) -> None:
+    columns = pa.table({"name": ["ä"] * 80, "price": [1.5] * 80, "Year": [1999] * 80})
+    model = discreet.MeanRating("item").fit(ratings)
+    model.catalogue_ = Catalogue(model.items_, columns)
+    assert json.loads(site_of(model).files["model/items.json"])["columns"] == {"Year": [1999] * 80}
+    items = json.loads(site_of(model, columns=["price"]).files["model/items.json"])
+    assert items["columns"] == {"price": ["1.5"] * 80}
+    assert items["titles"] == ["ä"] * 80
+    with pytest.raises(DataError, match="no 'cost'"):
+        site_of(model, columns=["cost"])
+
+
+def test_ids_as_javascript_has_them(ratings: discreet.Interactions) -> None:
+    model = discreet.MeanRating("item").fit(ratings)
+    model.catalogue_ = Catalogue([2**60 + i for i in range(80)])
+    assert json.loads(site_of(model).files["model/items.json"])["ids"][1] == str(2**60 + 1)
+
+
+def test_writing(films: Model, tmp_path: Path) -> None:
+    site = site_of(films)
+    site.write(tmp_path / "site")
+    for name, content in site.files.items():
+        assert (tmp_path / "site" / name).read_bytes() == content
+    site.write(tmp_path / "site")  # in its own place
+    assert not list((tmp_path / "site").glob("**/.*"))
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("")
+    with pytest.raises(ModelError, match="holds no site"):
+        site.write(tmp_path / "mine")
+    with pytest.raises(ModelError, match="not a folder"):
+        site.write(tmp_path / "mine" / "thesis.txt")
+
+
+def test_the_worker_knows_every_file(films: Model) -> None:
+    worker = site_of(films).files["sw.js"].decode()
+    assert '"model/arrays.bin"' in worker
+    assert "FILES */" not in worker
+    assert worker != site_of(films, title="Another").files["sw.js"].decode()
+
+
+def test_the_map_is_within_its_bounds() -> None:
+    rng = np.random.default_rng(0)
+    places = projected(rng.standard_cauchy((300, 5)), np.arange(300.0))
+    assert places.shape == (300, 2)
+    assert np.abs(places).max() <= 1
+    assert (places.std(axis=0) > 0.05).all()
+    assert projected(np.ones((3, 1)), np.arange(3.0)).shape == (3, 2)  # vectors that are all the same
+    assert projected(np.zeros((3, 0)), np.arange(3.0)).shape == (3, 2)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {},
+        {"metric": "rmse", "points": []},
+        {"metric": 1, "points": [{"epsilon": 1, "value": 1}]},
+        {"metric": "rmse", "points": [{"epsilon": 0, "value": 1}]},
+        {"metric": "rmse", "points": [{"epsilon": 1, "value": float("nan")}]},
+        [1],
+    ],
+)
+def test_a_trade_off_has_a_form(wrong: Any) -> None:
+    with pytest.raises(DataError, match="tradeoff"):
+        checked(wrong)
+
+
+def test_a_trade_off_is_sorted() -> None:
+    found = checked({"metric": "rmse", "points": [{"epsilon": 2, "value": 0.9}, {"epsilon": 1, "value": 0.95}]})
+    assert found is not None
+    assert [point["epsilon"] for point in found["points"]] == [1, 2]
+
+
+def test_pages_ask_no_other_host_for_anything() -> None:
+    """No address of another host is in any file, but names of XML namespaces."""
+    for name, content in _static().items():
+        for address in re.findall(rb"(?:https?:)?//[a-z0-9.-]+\.[a-z]{2,}", content):
+            assert address == b"http://www.w3.org", (name, address)
+    page = _static()["index.html"].decode()
+    policy = re.search(r'Content-Security-Policy"\s+content="([^"]+)"', page)
+    assert policy
+    assert "default-src 'none'" in policy[1]
+    assert "unsafe" not in policy[1]
+    assert not re.search(r"<script(?![^>]*src=)|<style|\son\w+=|style=", page)
+
+
+def _static() -> dict[str, bytes]:
+    from discreet.web import site
+
+    return site._static()
