@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from discreet.errors import MissingExtra
 from discreet.linalg import rows as kernels
 from discreet.linalg.arrays import NUMPY, TorchArrays
-from discreet.linalg.rows import Rows, blocks, padded, row_means, solve_left_out, solve_rows
+from discreet.linalg.rows import Rows, blocks, padded, row_means, solve_rows
 
 
 @pytest.fixture(params=["numpy", "torch"])
@@ -121,28 +121,6 @@ def test_a_centre_and_what_is_left(arrays, monkeypatch, k, gram, solver, longest
         at = slice(rows.indptr[i], rows.indptr[i + 1])
         X = columns[rows.indices[at]] * np.append(rows.first[i], np.ones(k - 1))
         np.testing.assert_allclose(left[at], rows.targets[at] - X @ expected[i], atol=1e-6)
-
-
-@pytest.mark.parametrize("k", [1, 3, 20])
-@pytest.mark.parametrize("gram", [False, True])
-@pytest.mark.parametrize("longest", [7, 4096])
-@pytest.mark.parametrize("folds", [2, 4])
-def test_folds_are_left_out(arrays, monkeypatch, k, gram, longest, folds):
-    monkeypatch.setattr(kernels, "LONGEST", longest)
-    rows = problem(LENGTHS, k, gram=gram, first=True, centre=True, arrays=arrays, scale=2)
-    left = np.full(len(rows.targets), np.nan)
-    found = solve_left_out(rows, folds, left)
-    place = np.concatenate([np.arange(count) for count in LENGTHS])
-    columns = rows.arrays.get(rows.columns)
-    for f in range(folds):
-        others = place % folds != f
-        kept = np.concatenate([[0], np.cumsum(others)])[rows.indptr]
-        expected = oracle(replace(rows, indptr=kept, indices=rows.indices[others], targets=rows.targets[others]))
-        np.testing.assert_allclose(found[:, f], expected, atol=1e-9)
-        for i in range(len(LENGTHS)):
-            at = np.arange(rows.indptr[i] + f, rows.indptr[i + 1], folds)
-            X = columns[rows.indices[at]] * np.append(rows.first[i], np.ones(k - 1))
-            np.testing.assert_allclose(left[at], rows.targets[at] - X @ expected[i], atol=1e-9)
 
 
 def test_what_is_left_without_columns():

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.interactions import Interactions
-from discreet.linalg.rows import Rows, Solver, padded, row_means, solve_left_out, solve_rows
+from discreet.linalg.rows import Rows, Solver, padded, row_means, solve_rows
 from discreet.linalg.threads import single_threaded_blas
 
 Array = NDArray[Any]
@@ -100,13 +100,6 @@ class Ridge:
             begin = np.column_stack([start[0] / unit, start[1]]) if has_offset else start[1]
         z = solve_rows(rows, solver=solver, cg_steps=cg_steps, start=begin, residuals=residuals, n_jobs=n_jobs)
         return (z[:, 0] * unit, z[:, 1:]) if has_offset else (np.zeros(len(z), z.dtype), z)
-
-    def solve_left_out(self, indptr: Array, indices: Array, values: Array, folds: int) -> tuple[Array, Array]:
-        """For each row and fold of its values the vector (rows, folds, k) of the others; and each value's residual."""
-        rows, _ = self._rows(indptr, indices, values)
-        residuals = np.zeros(len(indices), rows.targets.dtype)
-        z = solve_left_out(rows, folds, residuals)
-        return (z if self.offset_penalty is None else z[:, :, 1:]), residuals
 
     def _rows(self, indptr: Array, indices: Array, values: Array) -> tuple[Rows, Array]:
         """The regressions as the kernel takes them; and what each row's offset is to be multiplied by."""

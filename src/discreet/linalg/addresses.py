@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from discreet.linalg.cholesky import solve_spd
 from discreet.linalg.threads import single_threaded_blas
@@ -35,9 +36,7 @@ OPERATIONS: dict[str, Operation] = {
     **PRODUCTS,
     "X^T X": lambda X, t, z: X.swapaxes(1, 2) @ X,
     "X X^T": lambda X, t, z: X @ X.swapaxes(1, 2),
-    "X^T X of a fold": lambda X, t, z: X[:, 1::3].swapaxes(1, 2) @ X[:, 1::3],
-    "t X of a fold": lambda X, t, z: t[:, None, 1::3] @ X[:, 1::3],
-    "X z of a fold": lambda X, t, z: X[:, 1::3] @ z[:, :, None],
+    "sparse t X": lambda X, t, z: csr_array((t[0], np.arange(t.size), [0, t.size]), shape=t.shape) @ X[0],
 }
 
 

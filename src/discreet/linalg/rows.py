@@ -174,21 +174,6 @@ def solve_rows(
     return z if rows.centre is None else z + rows.centre
 
 
-def solve_left_out(rows: Rows, folds: int, residuals: Array) -> Array:
-    """For each row and each of some folds of its targets, the vector that is fitted to the other folds.
-
-    A target's fold is its place in the row, modulo `folds`. `residuals` gets t - X z for each target, with the z that
-    was not fitted to it. Each target is looked at once: the Gram matrices of all folds but one are added up.
-
-    Returns (rows, folds, k); a row without targets gets its centre, zeros by default.
-    """
-    k = rows.columns.shape[1]
-    z = np.zeros((len(rows.indptr) - 1, folds, k), rows.targets.dtype)
-    for block in blocks(rows.indptr, k, z.itemsize):
-        z[block.rows] = _left_out(rows, block, folds, residuals)
-    return z if rows.centre is None else z + rows.centre[:, None]
-
-
 def row_means(indptr: Array, indices: Array, columns: Array, *, n_jobs: int | None = 1) -> Array:
     """The mean of each row's column vectors, zeros for a row without any; `columns` as `padded` gives them."""
     counts = np.diff(indptr)
@@ -234,30 +219,6 @@ def _dual(rows: Rows, block: Block) -> Any:
     K = rows.arrays.gram(X, X.swapaxes(1, 2))
     rows.arrays.add_to_diagonal(K, rows.arrays.put(rows.scale[block.rows]))
     return (rows.arrays.solve_spd(K, t)[:, None, :] @ X)[:, 0]
-
-
-def _left_out(rows: Rows, block: Block, folds: int, residuals: Array) -> Array:
-    length, most = -(-block.length // folds) * folds, LONGEST - LONGEST % folds
-    pieces = [(first, min(length, first + most)) for first in range(0, length, most)]
-    sums: list[tuple[Any, Any]] = []
-    for piece in pieces:
-        X, t = rows.gather(block, *piece)
-        own = [_equations(X[:, f::folds], t[:, f::folds]) for f in range(folds)]
-        sums = [(A + C, b + d) for (A, b), (C, d) in zip(sums, own, strict=True)] if sums else own
-    A, b = (sum(more, first) for first, *more in zip(*sums, strict=True))
-    A = A if rows.gram is None else A + rows.gram
-    others, targets = (rows.arrays.concatenate(parts) for parts in zip(*((A - C, b - d) for C, d in sums), strict=True))
-    rows.arrays.add_to_diagonal(others, rows.arrays.put(np.tile(rows.scale[block.rows], folds)))
-    solved = rows.arrays.solve_spd(others, targets).reshape(folds, len(block.rows), -1)
-    for piece in pieces:
-        if len(pieces) > 1:  # else what was gathered is still there
-            X, t = rows.gather(block, *piece)
-        left = np.empty(t.shape, residuals.dtype)
-        for f in range(folds):
-            z = solved[f]
-            left[:, f::folds] = rows.arrays.get(t[:, f::folds] - (X[:, f::folds] @ z[:, :, None])[:, :, 0])
-        _put(left, block, *piece, residuals)
-    return rows.arrays.get(solved).swapaxes(0, 1)
 
 
 def _equations(X: Any, t: Any) -> tuple[Any, Any]:
