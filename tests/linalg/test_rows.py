@@ -1,7 +1,5 @@
 """Ridge regressions of many rows, against a plain dense solution of each."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import threadpoolctl
