@@ -174,7 +174,7 @@ def test_a_contribution_is_ones_own(entry_level: bool) -> None:
     together = prepared._residuals(averages, whole)
     for user in range(0, data.n_users, 7):
         (alone,) = prepared._parts(data.of_users(np.array([user])))
-        assert np.array_equal(prepared._residuals(averages, alone)[0], together[user])
+        assert np.array_equal(prepared._residuals(averages, alone), together[whole.owners == user])
     assert not entry_level or max(whole.counts) == 10
 
 

@@ -30,7 +30,7 @@ PART = 5 << 16  # interactions whose contributions are in memory at a time and t
 UNIT_CELLS = 14  # a unit vector is at most 2^14 cells long
 MOST_USERS = 1 << 16  # whose contributions are in memory at a time and thread
 DENSE_CELLS = 1 << 21  # of users' dense rows that are in memory at a time and thread
-STRIPE = 512  # columns of a second moment that one thread adds to
+STRIPE = 256  # columns of a second moment that one thread adds to
 MOST_CELLS = 29  # a noise standard deviation, or a bound, is at most 2^29 cells long
 
 
@@ -234,11 +234,13 @@ class Door:
         *,
         bound: float,
         hollow: bool = False,
+        sparse: bool = False,
     ) -> Noisy:
         """Release the sum over users of x x^T, |x|^2 at most `bound`; `hollow` leaves out the diagonal, as zeros.
 
         Leaving it out is a projection: it brings no two contributions further apart. A user may have several x, side by
-        side in her row: then the sum of their |x|^2 is at most `bound`, and so is the norm of the sum of x x^T.
+        side in her row: then the sum of their |x|^2 is at most `bound`, and so is the norm of the sum of x x^T. If x is
+        `sparse`, `rows` gives each user's numbers on her own items.
         """
         sensitivity, noise = self.noise(label, bound, aligned=True, symmetric=True)
         length = root_below(bound)
@@ -247,7 +249,11 @@ class Door:
         sums = np.zeros((size, size), np.int64)
 
         def work(part: Some) -> Array:
-            return truncate(rows(part), bound=length, grid=grid).reshape(-1, size)
+            if not sparse:
+                return truncate(rows(part), bound=length, grid=grid).reshape(-1, size)
+            cells = np.zeros((len(part.counts), size), np.int64)
+            cells[part.owners, part.indices] = truncate(rows(part), bound=length, grid=grid, indptr=part.indptr)
+            return cells
 
         # Large matrices: threads share one sum, a stripe of it each, so that there is only one however many they are.
         stripes = [slice(at, min(at + STRIPE, size)) for at in range(0, size, STRIPE)]

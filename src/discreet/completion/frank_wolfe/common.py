@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from discreet.completion.base import Model
 from discreet.completion.centred import RATINGS_PER_USER, Centring
+from discreet.completion.frank_wolfe.corrective import Corrective, Refits
 from discreet.completion.frank_wolfe.local import Local, Replay, Step
 from discreet.completion.frank_wolfe.losses import LossName, loss_of
 from discreet.completion.ridge import Penalty, Ridge
@@ -17,27 +19,32 @@ from discreet.errors import DataError
 from discreet.numbers import positive, whole
 
 Array = NDArray[Any]
-Constants = tuple[float, float, float, bool]
 
 
 class FrankWolfeModel(Model):
-    """A prediction in a nuclear-norm ball: a public vector for each step, and for each user how far she goes along it.
+    """A low-rank prediction: a public vector for each step, and for each user how far she goes along it.
 
     Attributes:
-        item_factors_: The vectors v_t, one column each.
-        steps_: eta_t, eta_t k / lambda_t and a ridge for each step, from which a user finds her coefficients.
-        radius_: k, the nuclear norm that the steps were made for; 0 if nothing stood out of the noise.
-        local_: L, C, the share of items a user has rated, and whether users divide by their own |P v|^2.
+        item_factors_: The vectors v_t, one column each; scaled for users' regressions, if steps are corrective.
+        steps_: What a user needs to know of each step to find her coefficients: eta_t and eta_t k / lambda_t; or, of a
+            corrective one, how much of the ratings it left unexplained.
+        radius_: k, the nuclear norm that the steps were made for; 0 for corrective ones.
+        row_norm_: L.
     """
 
     _ARRAYS: ClassVar[tuple[str, ...]] = (*Model._ARRAYS, "steps_")
-    _VALUES: ClassVar[tuple[str, ...]] = (*Model._VALUES, "local_", "radius_")
+    _VALUES: ClassVar[tuple[str, ...]] = (*Model._VALUES, "row_norm_", "radius_")
 
     steps_: Array
-    local_: Constants
+    row_norm_: float
     radius_: float
     loss: LossName
     centre: bool
+
+    @property
+    def _corrective(self) -> bool:
+        """Whether users fit all directions anew with each."""
+        return False
 
     def _check_choices(self, optional: Sequence[str], choices: dict[str, tuple[Any, ...]]) -> None:
         """Raise unless optional numbers are positive, and choices are among those that there are."""
@@ -49,26 +56,38 @@ class FrankWolfeModel(Model):
                 words = ", ".join(repr(choice) for choice in known if choice is not None)
                 raise DataError(f"{name}: one of {words} is needed, not {getattr(self, name)!r}")
 
-    def _local(self, value_range: tuple[float, float], constants: Constants) -> Local:
-        """The constants of the local component. Ratings of a logistic loss are taken about the middle of the range."""
+    def _local(self, value_range: tuple[float, float], row_norm: float) -> Local:
+        """The local component of Algorithm 1. Ratings of a logistic loss are taken about the middle of the range."""
         low, high = value_range
-        row_norm, clip, fill, own = constants
         centring = Centring.of(value_range, row_norm, centre=self.centre)
         if self.loss == "logistic":
             centring = Centring((low + high) / 2, None, row_norm)
-        return Local(centring, loss_of(self.loss, high - low), clip, fill, own)
+        return Local(centring, loss_of(self.loss, high - low))
 
-    def _learned(self, steps: Sequence[Step], popularity: Array) -> dict[str, Any]:
+    def _refitting(self, value_range: tuple[float, float]) -> Corrective:
+        """The local component of corrective steps."""
+        local = self._local(value_range, 1.0)
+        return Corrective(local.loss, local.centring.centre, local.centring.shrinkage is not None)
+
+    def _learned(self, vectors: Array, steps: Sequence[Sequence[float]], popularity: Array) -> dict[str, Any]:
         """Learned attributes, from public steps."""
         return {
-            "item_factors_": np.stack([step.vector for step in steps], axis=1).astype(np.float32),
-            "item_bias_": np.zeros(len(popularity), np.float32),
+            "item_factors_": vectors.astype(np.float32),
+            "item_bias_": np.zeros(len(vectors), np.float32),
             "popularity_": np.maximum(popularity, 0).astype(np.float32),
-            "steps_": np.array([(step.size, step.gain, step.ridge) for step in steps]),
+            "steps_": np.array(steps),
         }
 
     def _ridge(self) -> Ridge:
-        local = self._local(self.value_range_, self.local_)
+        if self._corrective:
+            component = self._refitting(self.value_range_)
+            base = self.item_bias_ + np.float32(component.centre)
+            ridge = component.ridge(self.item_factors_)
+            if self.loss == "squared":
+                return replace(ridge, base=base)
+            noises = self.steps_[:, 0].tolist()
+            return Refits(self.item_factors_, base, ridge.penalty, component=component, noises=noises)
+        local = self._local(self.value_range_, self.row_norm_)
         vectors = self.item_factors_.astype(np.float64)
         steps = [Step(vectors[:, t], *map(float, numbers)) for t, numbers in enumerate(self.steps_)]
         base = self.item_bias_ + np.float32(local.centring.centre)
@@ -76,14 +95,12 @@ class FrankWolfeModel(Model):
 
     def _check_learned(self) -> None:
         super()._check_learned()
-        row_norm, clip, fill, own = self.local_
-        for name, number in {"L": row_norm, "C": clip, "fill": fill}.items():
-            positive(f"local_ ({name})", number)
-        steps = self.steps_
-        if steps.shape != (self.item_factors_.shape[1], 3) or not np.isfinite(steps).all():
+        positive("row_norm_", self.row_norm_)
+        steps, numbers = self.steps_, 1 if self._corrective else 2
+        if steps.shape != (self.item_factors_.shape[1], numbers) or not np.isfinite(steps).all():
             raise DataError(f"steps_: {steps.shape} does not fit factors of shape {self.item_factors_.shape}")
-        if own and not (steps[:, 2] > 0).all():
-            raise DataError("steps_: the ridge must be positive")
+        if self._corrective and not (steps > 0).all():
+            raise DataError("steps_: what a step leaves must be positive")
 
 
 def fill_of(ratings_per_user: int | None, n_items: int) -> float:

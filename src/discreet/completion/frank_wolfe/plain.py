@@ -13,7 +13,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from discreet.completion.base import NotPrivateModel, require_ratings
 from discreet.completion.centred import Prepared
 from discreet.completion.frank_wolfe.common import FrankWolfeModel
-from discreet.completion.frank_wolfe.local import Local, Step
+from discreet.completion.frank_wolfe.local import Local, Step, packed
 from discreet.completion.frank_wolfe.losses import LossName
 from discreet.completion.private import DENSE_CELLS
 from discreet.data.interactions import Interactions
@@ -68,8 +68,7 @@ class FrankWolfe(FrankWolfeModel, NotPrivateModel):
     def _learn_exactly(self, ratings: Interactions) -> dict[str, Any]:
         low, high = require_ratings("FrankWolfe", ratings)
         fill = len(ratings) / (ratings.n_users * ratings.n_items)
-        constants = (NO_BOUND, NO_BOUND, fill, False)
-        local = self._local((low, high), constants)
+        local = self._local((low, high), NO_BOUND)
         row = local.centring.prepare_all(ratings)
         fitted, radius = np.zeros(len(row.values)), self.radius
         steps: list[Step] = []
@@ -86,9 +85,9 @@ class FrankWolfe(FrankWolfeModel, NotPrivateModel):
                 bar.advance(1)
         popularity = np.bincount(ratings.indices, minlength=ratings.n_items)
         return {
-            **self._learned(steps, popularity),
+            **self._learned(*packed(steps), popularity),
             "value_range_": (low, high),
-            "local_": constants,
+            "row_norm_": NO_BOUND,
             "radius_": float(radius or 0.0),
         }
 

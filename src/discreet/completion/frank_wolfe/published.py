@@ -5,12 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
-from discreet.completion.frank_wolfe.common import Constants, fill_of
-from discreet.completion.frank_wolfe.local import Step
+from discreet.completion.frank_wolfe.common import fill_of
 from discreet.completion.frank_wolfe.losses import LossName
-from discreet.completion.frank_wolfe.steps import COVARIANCE, ENERGY, PRODUCT, Eigensolver, Found
+from discreet.completion.frank_wolfe.steps import COVARIANCE, ENERGY, PRODUCT, Eigensolver, Found, Schedule
 from discreet.completion.frank_wolfe.training import PrivateFrankWolfe
 from discreet.completion.spectral.calibration import UP, PublishedModel, frank_wolfe_std, true_plan
 from discreet.completion.spectral.eigen import check_budget
@@ -25,19 +22,15 @@ def oja_std(bound: float, steps: int, epsilon: float, delta: float) -> float:
     return bound * math.sqrt(256 * steps * math.log(2 / delta)) / epsilon
 
 
-@dataclass(frozen=True)
-class PublishedSchedule:
-    """Steps of Algorithm 1: eta = 1 / T, lambda' = lambda + sqrt(sigma log(n / beta)) n^(1/4)."""
+@dataclass
+class PublishedSchedule(Schedule):
+    """Steps of Algorithm 1: lambda' = lambda + sqrt(sigma log(n / beta)) n^(1/4), the last of which is the slack."""
 
-    n_steps: int
-    radius: float
-    slack: float
+    slack: float = 0.0
 
-    def step(self, found: Found) -> tuple[Step, float]:
-        """The step for a direction, and k."""
-        largest = math.sqrt(max(found.direction.value, 0.0)) + self.slack
-        vector = found.direction.vector.astype(np.float32).astype(np.float64)
-        return Step(vector, 1 / self.n_steps, self.radius / (self.n_steps * largest)), self.radius
+    def largest(self, found: Found) -> float:
+        """Of lambda, with what the noise may hide of it."""
+        return math.sqrt(max(found.direction.value, 0.0)) + self.slack
 
 
 class PublishedDPFrankWolfe(PrivateFrankWolfe, PublishedModel):
@@ -129,13 +122,12 @@ class PublishedDPFrankWolfe(PrivateFrankWolfe, PublishedModel):
     def _n_releases(self) -> int:
         return self.n_steps - 1
 
-    def _constants(self, value_range: tuple[float, float], n_items: int) -> Constants:
-        row_norm = float(self.row_norm)
-        return row_norm, 2 * row_norm, fill_of(None, n_items), False
+    def _bounds(self, value_range: tuple[float, float], n_items: int) -> tuple[float, float]:
+        return float(self.row_norm), 2 * float(self.row_norm)
 
-    def _schedule(self, n_items: int, radius: float | None) -> PublishedSchedule:
+    def _rule(self, n_items: int, clip: float) -> PublishedSchedule:
         slack = math.sqrt(self._std() * math.log(n_items / self.failure_probability)) * n_items**0.25
-        return PublishedSchedule(self.n_steps, float(self.radius), slack)
+        return PublishedSchedule(self.n_steps, fill_of(None, n_items), float(self.radius), clip, slack)
 
     def _oja_rate(self, n_items: int) -> float | None:
         return 1 / (self.oja_steps * math.sqrt(n_items))

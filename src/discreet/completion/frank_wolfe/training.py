@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discreet.completion.base import require_ratings
-from discreet.completion.frank_wolfe.common import Constants, FrankWolfeModel
-from discreet.completion.frank_wolfe.local import Step, Users
-from discreet.completion.frank_wolfe.steps import MOST_DENSE, Eigensolver, Found, Solver, global_component
+from discreet.completion.frank_wolfe.common import FrankWolfeModel
+from discreet.completion.frank_wolfe.corrective import Correction
+from discreet.completion.frank_wolfe.local import packed
+from discreet.completion.frank_wolfe.steps import (
+    LENGTH,
+    MOST_DENSE,
+    Eigensolver,
+    Schedule,
+    Solver,
+    global_component,
+    products,
+)
+from discreet.completion.frank_wolfe.users import Users
 from discreet.completion.private import Door, PrivateModel
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError
@@ -19,14 +29,6 @@ from discreet.numbers import positive, probability, whole
 Array = NDArray[Any]
 
 LARGEST_DENSE = 1 << 14  # items whose covariance can be released whole: 2 GiB
-
-
-class StepMaker(Protocol):
-    """Makes a public step of a direction that was released, and says what radius it was made for."""
-
-    def step(self, found: Found) -> tuple[Step, float | None]:
-        """The step, and k; None as long as it is to be derived."""
-        ...
 
 
 class PrivateFrankWolfe(FrankWolfeModel, PrivateModel):
@@ -51,12 +53,12 @@ class PrivateFrankWolfe(FrankWolfeModel, PrivateModel):
             )
         return self.eigensolver
 
-    def _constants(self, value_range: tuple[float, float], n_items: int) -> Constants:
-        """What `local_` will be, from public inputs; raises if something does not follow from them."""
+    def _bounds(self, value_range: tuple[float, float], n_items: int) -> tuple[float, float]:
+        """L and C, from public inputs; raises if something does not follow from them."""
         raise NotImplementedError
 
-    def _schedule(self, n_items: int, radius: float | None) -> StepMaker:
-        """How far steps go."""
+    def _rule(self, n_items: int, clip: float) -> Schedule | Correction:
+        """How steps are made."""
         raise NotImplementedError
 
     def _n_releases(self) -> int:
@@ -64,32 +66,39 @@ class PrivateFrankWolfe(FrankWolfeModel, PrivateModel):
         raise NotImplementedError
 
     def _check_data(self, ratings: Interactions) -> None:
-        self._constants(require_ratings(type(self).__name__, ratings), ratings.n_items)
+        self._bounds(require_ratings(type(self).__name__, ratings), ratings.n_items)
         self._solver(ratings.n_items)
 
     def _learn_privately(self, door: Door, ratings: Interactions) -> dict[str, Any]:
         value_range = require_ratings(type(self).__name__, ratings)
-        n, radius = ratings.n_items, self.radius
-        constants = self._constants(value_range, n)
-        users = Users.of(ratings, self._local(value_range, constants), self.n_jobs)
-        solver = Solver(self._solver(n), self.oja_steps, self._oja_rate(n), lengths=constants[3])
-        steps: list[Step] = []
+        n = ratings.n_items
+        row_norm, clip = self._bounds(value_range, n)
+        component = self._refitting(value_range) if self._corrective else self._local(value_range, row_norm)
+        users = Users.of(ratings, component, self.n_jobs)
+        rule, solver = self._rule(n, clip), Solver(self._solver(n), self.oja_steps, self._oja_rate(n))
+        steps: list[Any] = []
         popularity = np.zeros(n)
         for t in range(self._n_releases()):
             if steps:
                 users.advance(steps[-1])  # the local component, on everybody's side
-            found = global_component(door, users, solver)
-            step, radius = self._schedule(n, radius).step(found)
-            steps.append(step)
+            if isinstance(rule, Correction):
+                rule.measure(products(door, users, rule.clip).length(LENGTH))
+            found = global_component(door, users, solver, rule.clip)
+            steps.append(rule.step(found))
             if t == 0 and found.diagonal is not None:
                 popularity = found.diagonal  # items that are rated often, and not all alike
+        learned = (
+            self._learned(rule.basis.columns, [(noise,) for noise in rule.basis.noises], popularity)
+            if isinstance(rule, Correction)
+            else self._learned(*packed(steps), popularity)
+        )
         return {
-            **self._learned(steps, popularity),
+            **learned,
             "value_range_": value_range,
             "implicit_": False,
             "global_mean_": sum(value_range) / 2,
-            "local_": constants,
-            "radius_": radius or 0.0,
+            "row_norm_": row_norm,
+            "radius_": 0.0 if isinstance(rule, Correction) else float(rule.radius or 0.0),
         }
 
     def _oja_rate(self, n_items: int) -> float | None:

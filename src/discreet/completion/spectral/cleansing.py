@@ -99,9 +99,13 @@ class Cleansing:
         counts = door.vector(COUNTS, self._parts(ratings), self._shares, n, bound=bounds.counts, aligned=True)
         sums = door.vector(SUMS, self._parts(ratings), self._centred, n, bound=bounds.sums, aligned=False)
         averages = self._averages(sums, counts)
-        rows, present = partial(self._residuals, averages), partial(self._indicators, n)
-        weights = door.second_moment(WEIGHTS, self._parts(ratings, few), present, n, bound=bounds.weights)
-        covariance = door.second_moment(COVARIANCE, self._parts(ratings, few), rows, n, bound=bounds.covariance)
+        rows = partial(self._residuals, averages)
+        weights = door.second_moment(
+            WEIGHTS, self._parts(ratings, few), self._indicators, n, bound=bounds.weights, sparse=True
+        )
+        covariance = door.second_moment(
+            COVARIANCE, self._parts(ratings, few), rows, n, bound=bounds.covariance, sparse=True
+        )
         return Cleansed(averages, counts.values, *self._ratio(covariance, weights))
 
     # One user
@@ -129,15 +133,15 @@ class Cleansing:
         return weights
 
     def _residuals(self, averages: Array, part: Part) -> Array:
-        """The rows sqrt(w) r of some users. Sums are over one user's ratings, in their order."""
+        """What some users have of sqrt(w) r. Sums are over one user's ratings, in their order."""
         about = part.values.astype(np.float64) - averages[part.indices]
         about -= (part.row_sums(about) / np.maximum(part.counts + self.damping, 1))[part.owners]
-        clamped = np.clip(about, -self.clamp, self.clamp) * self._row_weights(part)[part.owners]
-        return _dense(part, clamped, len(averages))
+        return np.clip(about, -self.clamp, self.clamp) * self._indicators(part)
 
-    def _indicators(self, n: int, part: Part) -> Array:
-        """The rows sqrt(w) e of some users."""
-        return _dense(part, self._row_weights(part)[part.owners], n)
+    def _indicators(self, part: Part) -> Array:
+        """What some users have of sqrt(w) e."""
+        weights: Array = self._row_weights(part)[part.owners]
+        return weights
 
     # Everybody: from releases alone
 
@@ -161,12 +165,6 @@ class Cleansing:
         divisors = np.maximum(weights.values, least)
         lengths = np.sqrt(((covariance.std / divisors) ** 2).sum(axis=1) / 2)
         return covariance.values / divisors, 2 * float(lengths.max())
-
-
-def _dense(part: Part, entries: Array, n: int) -> Array:
-    rows = np.zeros((len(part.counts), n))
-    rows[part.owners, part.indices] = entries
-    return rows
 
 
 def check_catalogue(n_items: int) -> None:

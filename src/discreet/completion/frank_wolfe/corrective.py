@@ -1,0 +1,191 @@
+"""Corrective steps: with each new direction, users fit their ratings anew, along all directions so far.
+
+The global component says what the directions are, how far users go along them and how much of their ratings it does not
+explain (`Basis`); a user then solves a ridge regression of her own, so that steps undo nothing of each other. Under
+joint differential privacy that is free, as is everything that she does with her own ratings and what is public.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.completion.centred import SHRINKAGE
+from discreet.completion.frank_wolfe.losses import Loss, Squared
+from discreet.completion.frank_wolfe.steps import Found
+from discreet.completion.frank_wolfe.users import Fitted
+from discreet.completion.private import Noisy, Part
+from discreet.completion.ridge import Penalty, Ridge
+from discreet.completion.spectral.directions import PENALTY
+from discreet.data.interactions import Interactions
+
+Array = NDArray[Any]
+
+LEAST_NOISE = 1.0  # times what the last direction explains: so much is taken to be left, at least
+CLEAR = 2.0  # standard deviations: a sum of squares that is smaller may be noise
+LEAST_NEW = 1e-6  # of a direction, squared, that is not among those before
+LEAST_CLIP = 2.0**-20  # of L: shorter residuals are rounding errors
+
+
+@dataclass(frozen=True)
+class Basis:
+    """The public side: orthonormal directions, and what is known of how ratings vary along them.
+
+    Attributes:
+        vectors: Orthonormal columns, or zeros where a direction did not stand out of the noise.
+        signals: The sum over users of |A_i . v|^2 when v was found, as far as it is believed.
+        noises: After each step, the sum over users of |A_i|^2 that no direction explains.
+        fill: About what share of the items a user has rated.
+    """
+
+    vectors: Array
+    signals: tuple[float, ...]
+    noises: tuple[float, ...]
+    fill: float
+
+    @classmethod
+    def nothing(cls, n_items: int, fill: float) -> Basis:
+        """Before the first step."""
+        return cls(np.zeros((n_items, 0)), (), (), fill)
+
+    def add(self, found: Found, length: float) -> Basis:
+        """One direction more; `length` is the sum of |A_i|^2 before it was fitted, and positive.
+
+        Of that, users' coefficients on v make up signal / fill if everybody has rated this share of the items.
+        """
+        direction = found.direction
+        explained = direction.signal / self.fill
+        new = direction.vector - self.vectors @ (self.vectors.T @ direction.vector)
+        share = float(new @ new)
+        signal = direction.signal * direction.trust * share if share > LEAST_NEW else 0.0
+        vector = new / math.sqrt(share) if signal else np.zeros_like(new)
+        noise = max(length - explained, LEAST_NOISE * explained)
+        return Basis(np.column_stack([self.vectors, vector]), (*self.signals, signal), (*self.noises, noise), self.fill)
+
+    @property
+    def columns(self) -> Array:
+        """One vector for each item, for users' ridge regressions with the penalty 1.
+
+        Users' coefficients on v have the mean square signal / fill^2 / users, and a single rating varies by
+        noise / fill / items / users, so that the best ridge is the ratio of the two, in which users cancel.
+        """
+        n = len(self.vectors)
+        variances = np.array(self.signals) * n / (PENALTY * self.fill * self.noises[-1])
+        return (self.vectors * np.sqrt(variances)).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Corrective:
+    """The local component: regressions on all directions so far, and on a constant if rows are centred.
+
+    The residual of a squared loss is what the regression leaves. For another loss, with a derivative that rises no
+    faster, each step makes the quadratic function above it small that touches it where the last step arrived.
+
+    Attributes:
+        loss: What a residual is.
+        centre: What a rating is expected to be, publicly.
+        offsets: Whether users have offsets of their own.
+    """
+
+    loss: Loss
+    centre: float
+    offsets: bool
+
+    def ridge(self, columns: Array) -> Ridge:
+        """A user's regression, of her ratings less the centre."""
+        base = np.zeros(len(columns), columns.dtype)
+        return Ridge(columns, base, Penalty(1.0), offset_penalty=SHRINKAGE if self.offsets else None)
+
+    def begin(self, part: Part) -> tuple[Array, Array]:
+        """Y_i, her own damped mean if there are offsets, and A_i."""
+        about = self._about(part)
+        fitted = np.zeros(len(about))
+        if self.offsets:
+            fitted = (part.row_sums(about) / (part.counts + SHRINKAGE))[part.owners]
+        return fitted, self._residuals(about, fitted)
+
+    def move(self, part: Fitted, step: Basis) -> tuple[Array, Array]:
+        """Y_i and A_i after the directions of a basis were fitted."""
+        about, left = self._about(part), np.zeros(len(part.indices))
+        targets = self.targets(about, part.fitted.astype(np.float64))
+        self.ridge(step.columns.astype(np.float64)).solve(part.indptr, part.indices, targets, residuals=left)
+        return targets - left, self._residuals(about, targets - left)
+
+    def targets(self, about: Array, fitted: Array) -> Array:
+        """What a regression is to fit: Y_i - A_i, which for a squared loss are the ratings themselves."""
+        return about if isinstance(self.loss, Squared) else fitted - self._residuals(about, fitted)
+
+    def _about(self, part: Part) -> Array:
+        about: Array = part.values.astype(np.float64) - self.centre
+        return about
+
+    def _residuals(self, about: Array, fitted: Array) -> Array:
+        return self.loss.slope(fitted) * fitted - about
+
+
+@dataclass(frozen=True)
+class Refits(Ridge):
+    """Folds a user in where the loss is not squared: one regression for each step, on targets that the last one gave.
+
+    Attributes:
+        component: The local component; `columns` are those of the last step.
+        noises: Of each step; a step's columns are those of the last one, scaled.
+    """
+
+    component: Corrective = field(default_factory=lambda: Corrective(Squared(), 0.0, False))
+    noises: Sequence[float] = ()
+
+    def fold_in(self, histories: Interactions, n_jobs: int | None) -> tuple[Array, Array]:
+        """Users' offsets and vectors, from their own histories."""
+        targets = self._targets(histories.indptr, histories.indices, histories.values)
+        return self.solve(histories.indptr, histories.indices, targets, n_jobs=n_jobs)
+
+    def contributions(self, indices: Array, values: Array, item: int) -> Array:
+        """What each rating adds to the score of an item; targets are taken as they turned out for the whole history."""
+        return super().contributions(indices, self._targets(np.array([0, len(indices)]), indices, values), item)
+
+    def _targets(self, indptr: Array, indices: Array, values: Array) -> Array:
+        """What the last regression fits, about `base`."""
+        about = values.astype(np.float64) - self.component.centre
+        targets, left = self.component.targets(about, np.zeros(len(about))), np.zeros(len(about))
+        for t, noise in enumerate(self.noises[:-1], 1):
+            columns = self.columns[:, :t].astype(np.float64) * math.sqrt(self.noises[-1] / noise)
+            self.component.ridge(columns).solve(indptr, indices, targets, residuals=left)
+            targets = self.component.targets(about, targets - left)
+        return targets + self.base[indices]
+
+
+@dataclass
+class Correction:
+    """The rule of corrective steps: C and the basis, both functions of releases.
+
+    C follows the residuals: it is shortened as the root of the sum of |A_i|^2 is, which is released first, with the
+    last step's C. So the noise shrinks with what is left to be found.
+    """
+
+    basis: Basis
+    clip: float
+    least: float
+    length: float = 0.0
+
+    @classmethod
+    def of(cls, n_items: int, fill: float, clip: float) -> Correction:
+        """Before the first step."""
+        return cls(Basis.nothing(n_items, fill), clip, LEAST_CLIP * clip)
+
+    def measure(self, length: Noisy) -> None:
+        """Take on a released sum of |A_i|^2."""
+        clear = max(float(length.values[0]), CLEAR * length.std)
+        if self.length:
+            self.clip = max(self.clip * math.sqrt(min(clear / self.length, 1.0)), self.least)
+        self.length = clear
+
+    def step(self, found: Found) -> Basis:
+        """The directions so far, for everybody to fit."""
+        self.basis = self.basis.add(found, self.length)
+        return self.basis
