@@ -12,7 +12,7 @@ from discreet.completion.one_bit.likelihood import Cells, FlippedBits, Loss, Shi
 from discreet.completion.one_bit.links import Link
 from discreet.completion.one_bit.mechanisms import TrueBits
 from discreet.completion.one_bit.projections import Dense, Factored, nuclear_ball, simplex
-from discreet.completion.one_bit.solver import minimise
+from discreet.completion.one_bit.solver import Problem, minimise
 
 RNG = np.random.default_rng(0)
 LINKS = [Link("logistic"), Link("probit"), Link("probit", 2.5)]
@@ -91,13 +91,15 @@ def test_the_optimum_of_a_convex_loss_is_certified(kind: str) -> None:
         "shifted": ShiftedBits(bits + np.random.default_rng(3).laplace(size=len(bits)), 2.0),
     }
     radius = 60.0
-    found = minimise(where, losses[kind], radius, tolerance=1e-5, max_steps=500)
+    problem = Problem(where, losses[kind], radius)
+    found = minimise(problem, tolerance=1e-5, max_steps=500)
     gradient = np.zeros(where.shape)
     gradient[where.rows, where.columns] = found.slopes
     gap = radius * np.linalg.norm(gradient, 2) + float((gradient * found.matrix.dense()).sum())
     assert 0 <= gap < 2e-3 * found.loss
+    assert found.gap(problem) == pytest.approx(gap, rel=1e-3)
     assert found.matrix.values.sum() == pytest.approx(radius)
-    assert found.multiplier(where, radius) == pytest.approx(np.linalg.norm(gradient, 2), rel=0.01)
+    assert found.multiplier(problem) == pytest.approx(np.linalg.norm(gradient, 2), rel=0.01)
 
 
 def test_the_law_of_flipped_bits_is_known_to_the_loss() -> None:
@@ -131,5 +133,5 @@ def test_a_user_who_folds_in_gets_her_row_of_the_matrix(biases: bool) -> None:
 
 
 def test_the_default_radius() -> None:
-    assert default_radius((100, 100), 1.0, 1, clarity=0.3, effects=False) == 100
-    assert default_radius((100, 100), 2.0, 4, clarity=0.5, effects=True) == 100
+    assert default_radius((100, 100), 1.0, 1, clarity=1.0, effects=False) == 100
+    assert default_radius((100, 100), 2.0, 4, clarity=0.5, effects=True) == 50

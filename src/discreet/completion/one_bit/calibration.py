@@ -85,9 +85,10 @@ class Budget:
         gaussian: Whether noise is Gaussian, else it is Laplace's.
         published: Whether it is the noise that was printed.
         flips: The probabilities that a 1 and a 0 are flipped, if they are given.
+        alpha: The box.
+        ridge: lambda, if it is given.
         clamp: C, of gradients.
-        change: How far a flip moves the one number that it moves.
-        releases: How many there are.
+        steps: Of gradients.
     """
 
     mechanism: str
@@ -98,9 +99,23 @@ class Budget:
     gaussian: bool
     published: bool
     flips: tuple[float, float] | None
+    alpha: float
+    ridge: float | None
     clamp: float
-    change: float
-    releases: int
+    steps: int
+
+    @property
+    def releases(self) -> int:
+        """How many there are, of the noise of `additive`."""
+        return self.steps if self.mechanism == "gradient" else 1
+
+    @property
+    def change(self) -> float:
+        """How far a flip moves the one number that it moves: a bit, or one entry of a clamped gradient.
+
+        Of the latter at most min(2 C, h'(alpha) / (h(alpha) h(-alpha))).
+        """
+        return min(2 * self.clamp, self.link.sensitivity(self.alpha)) if self.mechanism == "gradient" else 1.0
 
     def response(self) -> RandomizedResponse:
         """The coins of the input mechanism."""
@@ -109,30 +124,22 @@ class Budget:
         return RandomizedResponse(bit_epsilon(self.epsilon, self.delta, self.entries))
 
     def additive(self) -> tuple[float, Laplace | Gaussian]:
-        """The sensitivity, in the norm of the noise, and the noise of the objective or gradient mechanism."""
+        """The sensitivity, in the norm of the noise, and the noise on bits or gradients."""
         if self.published:
-            half = self.releases * self.clamp if self.mechanism == "gradient" else 0.5
+            half = self.steps * self.clamp if self.mechanism == "gradient" else 0.5
             return self.change, Laplace(half / self.epsilon)
         if self.gaussian:
             distance = self.change if self.entries == 1 else self.change * math.sqrt(self.entries) * UP
-            return distance, Gaussian.for_cost(self._share(), sensitivity=distance)
+            return distance, Gaussian.for_cost(self.share(), sensitivity=distance)
         distance = self.change * self.entries
         scale = distance * self.releases / self.epsilon
         while (Laplace(scale).cost(distance) * self.releases).pure > self.epsilon:
             scale = math.nextafter(scale, math.inf)
         return distance, Laplace(scale)
 
-    def _share(self) -> Cost:
-        """What each of the Gaussian releases may cost."""
+    def share(self) -> Cost:
+        """What each of some equal releases may cost."""
+        if not self.gaussian:
+            return Cost.of(PureEvent(self.epsilon))
         mu = account(epsilon=self.epsilon, delta=self.delta).mu or 0.0
         return Plan.gaussian(mu, {"each": (1.0, self.releases)})["each"].cost
-
-    @property
-    def cost(self) -> Cost:
-        """What each release truly costs."""
-        if self.mechanism == "input":
-            return self.response().cost(self.entries)
-        if self.mechanism == "output":
-            return self._share()
-        sensitivity, noise = self.additive()
-        return noise.cost(sensitivity)

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.completion.one_bit.factored import factorise
 from discreet.completion.one_bit.likelihood import Cells, Loss
 from discreet.completion.one_bit.projections import Factored
-from discreet.completion.one_bit.solver import minimise
+from discreet.completion.one_bit.solver import Problem, minimise
 from discreet.linalg.threads import single_threaded_blas
 
 Array = NDArray[Any]
@@ -85,19 +86,29 @@ class Completed:
 
 
 def default_radius(shape: tuple[int, int], alpha: float, rank: int, *, clarity: float, effects: bool) -> float:
-    """tau: alpha sqrt(d1 d2 r), which every matrix of rank r with entries up to alpha keeps.
+    """tau: alpha sqrt(d1 d2 r), which every matrix of rank r with entries up to alpha keeps, times clarity^2.
 
-    Beside effects of rows and columns, which explain part of it, half as much; and less the less clear the bits are,
-    for then what would be fitted is noise.
+    The less noisy bits tell, the more of what would be fitted is noise. Beside effects of rows and columns, which
+    explain part of the matrix, half as much.
     """
-    radius = alpha * math.sqrt(shape[0] * shape[1] * rank)
-    return radius * SHARE * clarity if effects else radius
+    return alpha * math.sqrt(shape[0] * shape[1] * rank) * clarity**2 * (SHARE if effects else 1.0)
 
 
-def complete(cells: Cells, loss: Loss, radius: float, *, effects: bool) -> Completed:
+def complete(
+    cells: Cells,
+    loss: Loss,
+    radius: float,
+    *,
+    effects: bool,
+    alpha: float | None = None,
+    rank: int | None = None,
+    n_jobs: int | None = 1,
+) -> Completed:
     """The most likely matrix of nuclear norm at most `radius`; with `effects`, beside a number for each row and column.
 
-    Effects have a penalty of their own, EFFECT_PENALTY / 2 times their squares (more, if the loss is dispersed).
+    Effects have a penalty of their own, EFFECT_PENALTY / 2 times their squares (more, if the loss is dispersed). With
+    `alpha`, no entry of the matrix is larger. With `rank`, it is the best that is found of this rank with a max-norm of
+    radius / sqrt(d1 d2), which bounds the nuclear norm, too.
     """
     beside = Effects.none(cells.shape)
     start, x = Factored.zeros(cells.shape), np.zeros(len(cells))
@@ -105,9 +116,13 @@ def complete(cells: Cells, loss: Loss, radius: float, *, effects: bool) -> Compl
         for turn in range(ROUNDS if effects else 1):
             if effects:
                 beside = beside.refined(cells, loss, x, SWEEPS[turn > 0])
-            base = beside.at(cells.rows, cells.columns)
-            found = minimise(cells, loss, radius, base=base, start=start, max_rank=MAX_RANK)
+            problem = Problem(cells, loss, radius, beside.at(cells.rows, cells.columns), alpha, MAX_RANK)
+            if rank is None:
+                found = minimise(problem, start=start)
+            else:
+                bound = radius / math.sqrt(math.prod(cells.shape))
+                found = problem.solution(factorise(problem, bound, rank, start, n_jobs))
             start, x = found.matrix, found.matrix.at(cells.rows, cells.columns)
     # The multiplier of the constraint; more than that if item vectors come from bits less clear than a user's own.
-    penalty = found.multiplier(cells, radius) / loss.clarity
+    penalty = found.multiplier(problem) / loss.clarity
     return Completed(beside, found.matrix, max(penalty, LEAST_PENALTY))

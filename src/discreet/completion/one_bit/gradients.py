@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from discreet.completion.one_bit.box import intersection
 from discreet.completion.one_bit.fitting import MAX_RANK, Completed, Effects
 from discreet.completion.one_bit.links import Link
 from discreet.completion.one_bit.mechanisms import TrueBits
-from discreet.completion.one_bit.projections import Factored, nuclear_ball
-from discreet.completion.one_bit.solver import SEED, Moved
+from discreet.completion.one_bit.projections import Factored, Moved, nuclear_ball
+from discreet.completion.one_bit.solver import SEED
 from discreet.linalg.threads import single_threaded_blas
 from discreet.privacy import Gaussian, Grid, GridArray, Laplace
 from discreet.privacy.ledger import Reservation
@@ -23,11 +24,6 @@ Array = NDArray[Any]
 
 GRADIENT = "gradient"
 CELLS = 2.0**-20  # a gradient is rounded to steps of this size, or to what suits the noise if that is finer
-
-
-def largest_change(link: Link, alpha: float, clamp: float) -> float:
-    """How far a flip moves one entry of a clamped gradient, at most: min(2 C, h'(alpha) / (h(alpha) h(-alpha)))."""
-    return min(2 * clamp, link.sensitivity(alpha))
 
 
 @dataclass(frozen=True)
@@ -62,8 +58,13 @@ class Gradients:
         )
 
 
-def descend(reservation: Reservation, true: TrueBits, gradients: Gradients, radius: float, steps: int) -> Completed:
-    """The mean of the later half of `steps` iterates, each after a projected step of length 1 / curvature / step."""
+def descend(
+    reservation: Reservation, true: TrueBits, gradients: Gradients, *, radius: float, steps: int, alpha: float | None
+) -> Completed:
+    """The mean of the later half of `steps` iterates, each after a projected step of length 1 / curvature / step.
+
+    They are in the nuclear-norm ball and, if `alpha` is given, in the box.
+    """
     cells, rng = true.cells, np.random.default_rng(SEED)
     now, found = Factored.zeros(cells.shape), list[Factored]()
     with single_threaded_blas():
@@ -71,7 +72,10 @@ def descend(reservation: Reservation, true: TrueBits, gradients: Gradients, radi
             slopes = gradients.release(reservation, true, now.at(cells.rows, cells.columns))
             length = 1 / (gradients.link.curvature * step)
             moved = Moved(now, csr_array((-length * slopes, (cells.rows, cells.columns)), shape=cells.shape))
-            now = nuclear_ball(moved, radius, now, rng, MAX_RANK)
+            if alpha is None:
+                now = nuclear_ball(moved, radius, now, rng, MAX_RANK)
+            else:
+                now = intersection(moved.dense(), radius, alpha, precise=1e-6)[0]
             if 2 * step > steps:
                 found.append(now)
         matrix = _mean(found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,6 +25,10 @@ class Cells:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def at(self, which: Array) -> Cells:
+        """Some of the entries."""
+        return Cells(self.rows[which], self.columns[which], self.shape)
+
 
 class Loss(Protocol):
     """A sum over observed entries of losses of x, the entry of the matrix: what is minimised."""
@@ -43,6 +47,9 @@ class Loss(Protocol):
 
     def __call__(self, x: Array) -> tuple[float, Array]:
         """The sum of losses at these entries, and the derivative of each."""
+
+    def at(self, which: Array) -> Loss:
+        """The loss of some of the entries."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +88,10 @@ class FlippedBits:
         chance = stray + keep * self.link.probability(sign * x)
         return -float(np.log(chance).sum()), -sign * keep * self.link.density(x) / chance
 
+    def at(self, which: Array) -> FlippedBits:
+        """The loss of some of the entries."""
+        return replace(self, bits=self.bits[which])
+
 
 @dataclass(frozen=True)
 class ShiftedBits:
@@ -107,3 +118,40 @@ class ShiftedBits:
     def __call__(self, x: Array) -> tuple[float, Array]:
         """The sum of losses at these entries, and the derivative of each."""
         return float((-log_expit(-x) - self.targets * x).sum()), expit(x) - self.targets
+
+    def at(self, which: Array) -> ShiftedBits:
+        """The loss of some of the entries."""
+        return replace(self, targets=self.targets[which])
+
+
+@dataclass(frozen=True)
+class TiltedBits:
+    """-log P(bit | x) + tilt x, of true bits: the objective that was published for the probit link."""
+
+    bits: Array
+    link: Link
+    tilt: Array
+
+    @property
+    def curvature(self) -> float:
+        """That of the link."""
+        return self.link.curvature
+
+    @property
+    def dispersion(self) -> float:
+        """1: what the tilt adds is not known to whoever fits."""
+        return 1.0
+
+    @property
+    def clarity(self) -> float:
+        """1."""
+        return 1.0
+
+    def __call__(self, x: Array) -> tuple[float, Array]:
+        """The sum of losses at these entries, and the derivative of each."""
+        value, slopes = FlippedBits(self.bits, self.link)(x)
+        return value + float(self.tilt @ x), slopes + self.tilt
+
+    def at(self, which: Array) -> TiltedBits:
+        """The loss of some of the entries."""
+        return replace(self, bits=self.bits[which], tilt=self.tilt[which])

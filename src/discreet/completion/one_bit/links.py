@@ -56,6 +56,14 @@ class Link:
         slope: Array = np.exp(-0.5 * z * z - log_ndtr(z)) / (self.sigma * math.sqrt(2 * math.pi))
         return slope
 
+    def bend(self, x: Array) -> Array:
+        """-(log h)''(x), the second derivative of the loss of a 1. Of the loss of a 0 it is this at -x."""
+        if self.name == "logistic":
+            return self.density(x)
+        slope = self.log_slope(x)
+        found: Array = slope * (slope + x / self.sigma**2)
+        return found
+
     @property
     def slope(self) -> float:
         """h'(0), the largest."""
@@ -75,3 +83,14 @@ class Link:
             return 1.0
         ends = np.array([alpha, -alpha])
         return math.nextafter(float(self.log_slope(ends).sum()) * (1 + 1e-12), math.inf)
+
+    def least_bend(self, alpha: float) -> float:
+        """The smallest second derivative of the loss within |x| <= alpha: at alpha, for both links."""
+        return float(self.bend(np.array([alpha]))[0]) * (1 - 1e-9)
+
+    def log_bends(self, alpha: float, ridge: float) -> float:
+        """The largest |log((ridge + bend(x)) / (ridge + bend(-x)))| within |x| <= alpha: at alpha. 0 if logistic."""
+        if self.name == "logistic":
+            return 0.0
+        most, least = self.bend(np.array([-alpha, alpha])).tolist()
+        return math.log((ridge + most) / (ridge + least)) + 1e-9

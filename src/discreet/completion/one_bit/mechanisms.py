@@ -59,10 +59,14 @@ def flips(noise: RandomizedResponse) -> tuple[float, float]:
 
 def shifted(reservation: Reservation, true: TrueBits, noise: Laplace | Gaussian, sensitivity: float) -> ShiftedBits:
     """Release every bit plus noise: 0 and 1 are exact on any grid, so that nothing is rounded."""
-    variance = 2 * noise.scale**2 if isinstance(noise, Laplace) else noise.std**2
     grid = min(noise.grid(), Grid(), key=lambda grid: grid.exponent)
     cells = GridArray(true.bits * int(grid.cells(1.0)), grid)
-    return ShiftedBits(reservation.release(cells, sensitivity, noise, SHIFTED), variance)
+    return ShiftedBits(reservation.release(cells, sensitivity, noise, SHIFTED), variance(noise))
+
+
+def variance(noise: Laplace | Gaussian) -> float:
+    """Of the noise on one number."""
+    return 2 * noise.scale**2 if isinstance(noise, Laplace) else noise.std**2
 
 
 def two_valued(ratings: Interactions, threshold: float | None) -> float:

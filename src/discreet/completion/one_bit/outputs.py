@@ -9,15 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.completion.one_bit.box import intersection
+from discreet.completion.one_bit.certified import StronglyConvex
 from discreet.completion.one_bit.fitting import MAX_RANK, Completed, Effects
 from discreet.completion.one_bit.gradients import usual_penalty
 from discreet.completion.one_bit.likelihood import FlippedBits
 from discreet.completion.one_bit.links import Link
-from discreet.completion.one_bit.mechanisms import TrueBits
-from discreet.completion.one_bit.projections import Dense, Factored, nuclear_ball, simplex
-from discreet.completion.one_bit.solver import SEED
+from discreet.completion.one_bit.mechanisms import TrueBits, variance
+from discreet.completion.one_bit.projections import trimmed
+from discreet.completion.one_bit.solver import Problem, minimise
 from discreet.linalg.threads import single_threaded_blas
-from discreet.privacy import Cost, Gaussian, GridArray
+from discreet.privacy import Cost, Gaussian, GridArray, Laplace
 from discreet.privacy.ledger import Reservation
 
 Array = NDArray[Any]
@@ -25,59 +27,96 @@ Array = NDArray[Any]
 OUTPUT = "completed matrix"
 SLACK = 0.01  # of the sensitivity, for what the solver leaves
 UP = 1 + 2.0**-20  # for the rounding of floats, in the solver and here
+SWEEPS = 20  # of the projection after the noise, at most: it need not be precise
+
+
+def with_noise(reservation: Reservation, matrix: Array, distance: float, cost: Cost) -> tuple[Array, float]:
+    """Release a matrix that neighbours move by at most `distance`, in the Frobenius norm, with the noise of a cost.
+
+    Returns it, and the standard deviation of the noise.
+
+    A Gaussian cost pays for Gaussian noise. A pure one pays for Laplace noise, by the sum of absolute changes, which is
+    at most sqrt(entries of the matrix) times the distance.
+    """
+    entries = math.prod(matrix.shape)
+    pure = not cost.gaussian
+    spread = math.sqrt(entries) * UP if pure else 1.0  # the norm of the noise against Frobenius'
+
+    def noise(sensitivity: float) -> Laplace | Gaussian:
+        return laplace_for(cost, sensitivity) if pure else Gaussian.for_cost(cost, sensitivity=sensitivity)
+
+    grid = noise(distance * spread).grid()
+    # Each entry is rounded to the nearest cell, in both worlds: that moves them apart by a cell in each entry, at most.
+    sensitivity = (distance + grid.step * math.sqrt(entries)) * UP * spread
+    on_grid = GridArray(np.rint(matrix / grid.step).astype(np.int64), grid)
+    drawn = noise(sensitivity)
+    return reservation.release(on_grid, sensitivity, drawn, OUTPUT), math.sqrt(variance(drawn))
+
+
+def laplace_for(cost: Cost, sensitivity: float) -> Laplace:
+    """The least noise that a pure cost pays for."""
+    scale = sensitivity / cost.pure
+    while Laplace(scale).cost(sensitivity).pure > cost.pure:
+        scale = math.nextafter(scale, math.inf)
+    return Laplace(scale)
+
+
+def projected(noisy: Array, std: float, radius: float, alpha: float) -> Completed:
+    """What is left of a noisy matrix in the ball and the box: post-processing.
+
+    Singular values are first lowered by that of the noise, which is near std (sqrt(d1) + sqrt(d2)).
+    """
+    left, values, right = np.linalg.svd(noisy, full_matrices=False)
+    values = np.maximum(values - std * (math.sqrt(noisy.shape[0]) + math.sqrt(noisy.shape[1])), 0.0)
+    matrix = intersection((left * values) @ right, radius, alpha, precise=1e-4, sweeps=SWEEPS)[0]
+    return Completed(Effects.none(noisy.shape), matrix, usual_penalty(matrix))
 
 
 @dataclass(frozen=True)
 class Stable:
-    """argmin over |X|_* <= radius of the logistic loss of true bits + ridge / 2 |X|^2, nearly.
-
-    By projected gradient steps of length 1 / (1/4 + ridge), which bring X nearer to the optimum by a factor of
-    (1/4) / (1/4 + ridge), from 0, which is at most `radius` away. Their number is fixed, so that what is left is known.
+    """The optimum of a strongly convex fit, nearly, plus noise.
 
     Attributes:
-        radius: tau.
-        ridge: lambda.
-        entries: How many bits may change.
+        fit: Of the true bits.
+        entries: How many of them may change.
     """
 
-    radius: float
-    ridge: float
+    fit: StronglyConvex
     entries: int
 
     @property
     def distance(self) -> float:
-        """How far apart the optima of neighbours are, at most: sqrt(entries) / ridge."""
-        return math.sqrt(self.entries) / self.ridge
+        """How far apart neighbours' matrices are, at most: what their optima are, and what the solver leaves of it."""
+        return self.fit.sensitivity(self.entries) * (1 + SLACK) * UP
 
     @property
-    def steps(self) -> int:
-        """As many as leave SLACK / 2 of that distance to the optimum."""
-        rate = math.log1p(self.ridge / Link().curvature)
-        return max(1, math.ceil(math.log(max(2 * self.radius / (SLACK * self.distance), 1.0)) / rate))
+    def gap(self) -> float:
+        """The gap at which a matrix is within SLACK / 2 of that distance from the optimum."""
+        return self.fit.ridge / 2 * (SLACK / 2 * self.fit.sensitivity(self.entries)) ** 2
 
     def solve(self, true: TrueBits) -> Array:
         """The matrix, with all its entries. Private."""
-        loss, at = FlippedBits(true.bits, Link()), (true.cells.rows, true.cells.columns)
-        length = 1 / (loss.curvature + self.ridge)
-        x = np.zeros(true.cells.shape)
-        for _ in range(self.steps):
-            slopes = loss(x[at])[1]
-            x *= 1 - length * self.ridge
-            x[at] -= length * slopes
-            left, values, right = np.linalg.svd(x, full_matrices=False)
-            x = (left * simplex(values, self.radius)[0]) @ right
-        return x
+        return self.fit.solve(true, 0.0, self.gap)
 
     def release(self, reservation: Reservation, true: TrueBits, cost: Cost) -> Completed:
-        """The matrix with noise on every entry, and projected on the ball again."""
-        cells = math.prod(true.cells.shape)
-        sensitivity = self.distance * (1 + SLACK) * UP
-        grid = Gaussian.for_cost(cost, sensitivity=sensitivity).grid()
-        sensitivity += grid.step * math.sqrt(cells) * UP  # each entry is rounded to the nearest cell, in both worlds
-        noise = Gaussian.for_cost(cost, sensitivity=sensitivity)
+        """The matrix with noise on every entry, and projected again."""
         with single_threaded_blas():
-            on_grid = GridArray(np.rint(self.solve(true) / grid.step).astype(np.int64), grid)
-            noisy = reservation.release(on_grid, sensitivity, noise, OUTPUT)
-            rng = np.random.default_rng(SEED)
-            matrix = nuclear_ball(Dense(noisy), self.radius, Factored.zeros(true.cells.shape), rng, MAX_RANK)
-        return Completed(Effects.none(true.cells.shape), matrix, usual_penalty(matrix))
+            noisy, std = with_noise(reservation, self.solve(true), self.distance, cost)
+            return projected(noisy, std, self.fit.radius, self.fit.alpha)
+
+
+def as_printed(
+    reservation: Reservation, true: TrueBits, noise: Laplace, *, link: Link, radius: float, alpha: float
+) -> Completed:
+    """Algorithm 4: the maximum likelihood estimate plus noise, as it is. Not private.
+
+    It is for a change of 2 alpha in all, which is what one entry can change by; a flip may change all of them.
+    """
+    with single_threaded_blas():
+        problem = Problem(true.cells, FlippedBits(true.bits, link), radius, alpha=alpha, max_rank=MAX_RANK)
+        found = minimise(problem).matrix.dense()
+        grid = noise.grid()
+        on_grid = GridArray(np.rint(found / grid.step).astype(np.int64), grid)
+        left, values, right = np.linalg.svd(reservation.release(on_grid, 2 * alpha, noise, OUTPUT), full_matrices=False)
+        matrix = trimmed(left, values, right.T)
+    return Completed(Effects.none(true.cells.shape), matrix, usual_penalty(matrix))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
@@ -11,47 +10,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.completion.base import NOT_PRIVATE, Model
-from discreet.completion.one_bit.calibration import Budget, bit_epsilon, require_flips
+from discreet.completion.one_bit import releases
+from discreet.completion.one_bit.calibration import Budget
+from discreet.completion.one_bit.checking import check
 from discreet.completion.one_bit.fitting import EFFECT_PENALTY, Completed, complete, default_radius
-from discreet.completion.one_bit.gradients import GRADIENT, Gradients, descend, largest_change
 from discreet.completion.one_bit.likelihood import Cells, FlippedBits, Loss
 from discreet.completion.one_bit.links import Link, LinkName
 from discreet.completion.one_bit.local import BitRidge
-from discreet.completion.one_bit.mechanisms import (
-    FLIPPED,
-    SHIFTED,
-    NoiseName,
-    TrueBits,
-    capped,
-    flipped,
-    flips,
-    shifted,
-    two_valued,
-)
-from discreet.completion.one_bit.outputs import OUTPUT, Stable
+from discreet.completion.one_bit.mechanisms import FLIPPED, NoiseName, TrueBits, capped, flips, two_valued
 from discreet.completion.private import Door, PrivateModel
 from discreet.completion.ridge import Penalty, Ridge
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError, PrivacyError
-from discreet.numbers import positive, probability, round_up, whole
-from discreet.privacy import Cost, Guarantee, Ledger, Plan, Planned
+from discreet.numbers import round_up, whole
+from discreet.privacy import Cost, Guarantee, Ledger, Plan
 from discreet.privacy.guarantee import Adjacency, Unit
 from discreet.recommend import serving
 from discreet.recommend.histories import OnUnknown
 from discreet.statement import Statement
 
 Array = NDArray[Any]
-WITHOUT_BIASES = ("gradient", "output")
 Mechanism = Literal["input", "objective", "gradient", "output"]
 
-_CHOICES: dict[str, tuple[Any, ...]] = {
-    "mechanism": ("input", "objective", "gradient", "output", None),
-    "noise": ("laplace", "gaussian"),
-    "unit": ("entry", "user"),
-    "calibration": ("exact", "published"),
-}
 _OBSERVED = "who has rated which items, and how many there are: that is not hidden, only the values are"
-LABELS = {"input": FLIPPED, "objective": SHIFTED, "gradient": GRADIENT, "output": OUTPUT}
 _ERRORS = {
     "input": "two of the four ratios that the two probabilities of a flip must keep are missing in the paper",
     "objective": "Eq. (5) has half of the noise that its proof is about",
@@ -69,13 +50,15 @@ class OneBit(PrivateModel):
     - mechanism="input": each bit is flipped with probability 1 / (1 + e^epsilon), or `flip_one`, `flip_zero`; X is
       fitted to the law of flipped bits. `perturb` does the flipping alone, for users who trust nobody.
     - mechanism="objective": the logistic loss log(1 + e^x) - B x becomes log(1 + e^x) - (B + H) x, with noise H on the
-      bit B: sensitivity 1. (The same as a random linear term in the objective.)
+      bit B: sensitivity 1. (The same as a random linear term in the objective.) With the probit link the random term is
+      not noise on bits: X is then the optimum with `ridge` / 2 |X|^2 in the objective, to a certified gap, and part of
+      epsilon goes to the ratio of second derivatives. Without biases, and for small matrices.
     - mechanism="gradient": `n_steps` projected gradient steps, each along the gradient with noise. Derivatives are
       clamped to `clamp`, C: one flip moves them by min(2 C, h'(alpha) / (h(alpha) h(-alpha))). The budget is shared by
       the steps: for the logistic link these are the bits of the objective mechanism with more noise. Without biases.
-    - mechanism="output": Gaussian noise on all of X, which is then projected again. With `ridge` / 2 |X|^2 in its
-      objective a flip moves X by at most 1 / ridge; what the solver leaves is on top. Logistic, without biases, and
-      with so much noise that it is of use for small and dense matrices only.
+    - mechanism="output": noise on all of X, which is then projected again. With `ridge` / 2 |X|^2 in its objective a
+      flip moves X by a bounded length; what the solver leaves is on top. Without biases, and with so much noise that it
+      is of use for small and dense matrices only.
     - mechanism=None: not private.
 
     One flip changes one bit by 1; with `unit` "user", all bits of a user may change, `max_entries` at most: the
@@ -86,26 +69,31 @@ class OneBit(PrivateModel):
 
     Args:
         mechanism: "input", "objective", "gradient", "output" or None.
-        link: "logistic" or "probit"; the objective mechanism needs the former.
+        link: "logistic" or "probit".
         epsilon: The privacy budget; needed unless `mechanism` is None.
         delta: Its delta: 0, unless noise is Gaussian; with unit="user" and mechanism="input" a delta helps.
         threshold: Values from here on are ones; public. Not needed where values are the two ends of their range.
-        alpha: The size of entries of X that `tau` is meant for; public.
-        tau: The nuclear norm of X, at most; public. By default alpha sqrt(d1 d2 rank) for d1 users and d2 items; with
-            biases half of it, and less the noisier the bits are.
-        rank: For the default of `tau`.
+        alpha: The size of entries of X; public.
+        tau: The nuclear norm of X, at most; public. By default alpha sqrt(d1 d2 rank) for d1 users and d2 items, times
+            what a noisy bit tells against a true one (1 without noise, and as published), and half of it with biases.
+        rank: For the default of `tau`; with solver="factored", of X.
         sigma: Standard deviation of the probit link.
         biases: Whether users and items have effects beside X; by default where noise is on bits. The paper has none.
-        noise: "laplace" or "gaussian", for the objective and the gradient mechanism.
+        box: Whether no entry of X is larger than alpha, as in the paper. By default only where a guarantee needs it,
+            with mechanism="output" and the probit objective: it takes longer and predicts no better.
+        solver: "spg", for the convex problem; "factored", for matrices too large for it: X = U V^T of the given rank
+            with rows no longer than (alpha sqrt(rank))^(1/2), a bound on its max-norm, by least squares. Not convex.
+        noise: "laplace" or "gaussian", for all mechanisms but "input".
         n_steps: Of the gradient mechanism; they share the budget, so that few are best.
         clamp: C, of the gradient mechanism; public.
-        ridge: lambda, of the output mechanism; public.
+        ridge: lambda, of the output mechanism and of the probit objective; public. By default 0.5, or for the latter
+            more if second derivatives would cost more than a quarter of epsilon.
         flip_one: The probability that a 1 is flipped; with `flip_zero`, in place of the symmetric one.
         flip_zero: The probability that a 0 is flipped.
         unit: "entry" or "user".
         max_entries: With unit="user", how many entries of a user count; which ones, `random_state` says.
         perturbed: Whether the bits were flipped before, by `perturb` with the same epsilon: no noise is added.
-        calibration: "exact", or "published": the noise that was printed, with the epsilon that it truly gives.
+        calibration: "exact", or "published": the noise that was printed, with the epsilon that it truly gives, if any.
         random_state: Seed of the choice of entries; public.
         n_jobs: Threads, in scikit-learn's meaning, for serving.
     """
@@ -127,10 +115,12 @@ class OneBit(PrivateModel):
         rank: int = 1,
         sigma: float = 1.0,
         biases: bool | None = None,
+        box: bool | None = None,
+        solver: Literal["spg", "factored"] = "spg",
         noise: NoiseName = "laplace",
-        n_steps: int = 2,
+        n_steps: int = 1,
         clamp: float = 0.5,
-        ridge: float = 0.5,
+        ridge: float | None = None,
         flip_one: float | None = None,
         flip_zero: float | None = None,
         unit: Unit = "entry",
@@ -150,6 +140,8 @@ class OneBit(PrivateModel):
         self.rank = rank
         self.sigma = sigma
         self.biases = biases
+        self.box = box
+        self.solver = solver
         self.noise = noise
         self.n_steps = n_steps
         self.clamp = clamp
@@ -171,60 +163,7 @@ class OneBit(PrivateModel):
     # Checks
 
     def _check_parameters(self) -> None:
-        for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
-                words = ", ".join(map(repr, choices))
-                raise DataError(f"{name}: one of {words} is needed, not {getattr(self, name)!r}")
-        self._link()
-        for name in ("alpha", "tau", "clamp", "ridge"):
-            if getattr(self, name) is not None:
-                positive(name, getattr(self, name))
-        for name in ("rank", "n_steps"):
-            whole(name, getattr(self, name), 1)
-        whole("random_state", self.random_state, 0)
-        if self.threshold is not None and not math.isfinite(self.threshold):
-            raise DataError(f"threshold: a finite number is needed, not {self.threshold!r}")
-        if self.mechanism is None:
-            if self.epsilon is not None or self.calibration == "published":
-                raise PrivacyError("mechanism: without one there is no privacy; leave out epsilon and calibration")
-            return
-        if self.epsilon is None:
-            raise PrivacyError("epsilon: a privacy budget is needed; for a model without privacy pass mechanism=None")
-        positive("epsilon", self.epsilon)
-        probability("delta", self.delta, zero=True)
-        self._check_mechanism()
-
-    def _check_mechanism(self) -> None:
-        if self.mechanism in ("objective", "output") and self.link != "logistic":
-            raise PrivacyError(
-                f"link: the {self.mechanism} mechanism is proved for the logistic link only; with probit use "
-                "mechanism='input'"
-            )
-        if self.mechanism in WITHOUT_BIASES and self.biases:
-            raise PrivacyError(f"biases: the {self.mechanism} mechanism has none; leave it out")
-        if self.mechanism == "output" and (self.noise != "gaussian" or self.calibration == "published"):
-            raise PrivacyError(
-                "noise, calibration: the output mechanism needs noise='gaussian' and calibration='exact'; what was "
-                "published for it has no guarantee at all"
-            )
-        if self.mechanism != "input" and self.noise == "gaussian" and not self.delta:
-            raise PrivacyError("delta: Gaussian noise needs one, a constant well below 1 / the number of entries")
-        if (self.unit == "user") != (self.max_entries is not None):
-            raise PrivacyError(
-                "max_entries: unit='user' needs it, how many entries of a user count; and only that does"
-            )
-        if self.max_entries is not None:
-            whole("max_entries", self.max_entries, 1)
-        given = [flip for flip in (self.flip_one, self.flip_zero) if flip is not None]
-        if given and (len(given) < 2 or self.mechanism != "input"):
-            raise PrivacyError("flip_one, flip_zero: give both, for mechanism='input', or neither")
-        if given:
-            per_bit = bit_epsilon(self.epsilon, self.delta, self.max_entries or 1)
-            require_flips(given[0], given[1], per_bit, published=self.calibration == "published")
-        if self.perturbed and self.mechanism != "input":
-            raise PrivacyError("perturbed: bits are flipped beforehand for mechanism='input' only")
-        if self.calibration == "published" and (self.unit, self.noise) != ("entry", "laplace"):
-            raise PrivacyError("calibration: what was published is for unit='entry' and noise='laplace'")
+        check(self)
 
     def _link(self) -> Link:
         return Link(self.link, self.sigma)
@@ -256,10 +195,16 @@ class OneBit(PrivateModel):
             gaussian=self.noise == "gaussian",
             published=self.calibration == "published",
             flips=None if self.flip_one is None or self.flip_zero is None else (self.flip_one, self.flip_zero),
-            clamp=self.clamp,
-            change=largest_change(self._link(), self.alpha, self.clamp) if self.mechanism == "gradient" else 1.0,
-            releases=self.n_steps if self.mechanism == "gradient" else 1,
+            alpha=float(self.alpha),
+            ridge=None if self.ridge is None else float(self.ridge),
+            clamp=float(self.clamp),
+            steps=self.n_steps,
         )
+
+    @property
+    def _on_bits(self) -> bool:
+        """Whether nothing but the bits gets noise, if anything does."""
+        return self.mechanism is None or releases.on_bits(self._budget())
 
     def plan(self, n_items: int) -> Plan:
         """What a fit would release, and what it truly costs; needs no data, and not even the number of items."""
@@ -267,8 +212,7 @@ class OneBit(PrivateModel):
         whole("n_items", n_items, 1)
         if self.mechanism is None:
             raise PrivacyError("mechanism: without one nothing is paid for, and there is no plan")
-        budget = self._budget()
-        return Plan((Planned(LABELS[self.mechanism], budget.cost, budget.releases),))
+        return Plan(releases.planned(self._budget()))
 
     def _own_ledger(self) -> Ledger:
         if self.calibration == "exact":
@@ -283,8 +227,14 @@ class OneBit(PrivateModel):
             return self._learn_in_the_clear(ratings, ledger)
         if self.perturbed:
             return self._learn_from_perturbed(ratings, ledger)
+        why_not = releases.broken(self._budget())
+        if why_not and ledger is not None:
+            raise PrivacyError(f"ledger: there is no guarantee that it could record, for {why_not}; leave it out")
         learned, statement = super()._learn(ratings, ledger)
-        if self.calibration == "published" and statement.guarantee.epsilon > self.epsilon * (1 + 1e-9):
+        if why_not:
+            statement = self._without_guarantee(statement, why_not)
+            warnings.warn(f"OneBit: there is no guarantee: {why_not}", stacklevel=3)
+        elif self.calibration == "published" and statement.guarantee.epsilon > self.epsilon * (1 + 1e-9):
             warnings.warn(
                 f"OneBit: {_ERRORS[self.mechanism]}. What is published as epsilon = {self.epsilon:g} is really epsilon "
                 f"= {round_up(statement.guarantee.epsilon)}",
@@ -292,23 +242,20 @@ class OneBit(PrivateModel):
             )
         return learned, statement
 
+    def _without_guarantee(self, statement: Statement, why_not: str) -> Statement:
+        """The noise that was drawn, for the record, and that it guarantees nothing."""
+        guarantee = Guarantee(Cost(), 0.0, self.unit, self.adjacency, holds=False, why_not=why_not)
+        public = statement.certificate["public_inputs"]
+        return Statement.of("OneBit as published: no privacy guarantee", guarantee, [], public_inputs=public)
+
     def _learn_privately(self, door: Door, ratings: Interactions) -> dict[str, Any]:
         if self.max_entries is not None:
             ratings = capped(ratings, self.max_entries, self.random_state)
         true, budget = TrueBits.of(ratings, two_valued(ratings, self.threshold)), self._budget()
-        if self.mechanism == "input":
-            noisy = flipped(door.reservation, true, budget.response(), budget.entries, self._link())
-            return self._from_noisy(true.cells, noisy, ratings)
-        if self.mechanism == "objective":
-            sensitivity, noise = budget.additive()
-            return self._from_noisy(true.cells, shifted(door.reservation, true, noise, sensitivity), ratings)
-        radius = self._radius(true.cells, 1.0)
-        if self.mechanism == "gradient":
-            sensitivity, noise = budget.additive()
-            gradients = Gradients(self._link(), budget.change, self.clamp, noise, sensitivity)
-            completed = descend(door.reservation, true, gradients, radius, self.n_steps)
-        else:
-            completed = Stable(radius, float(self.ridge), budget.entries).release(door.reservation, true, budget.cost)
+        if releases.on_bits(budget):
+            return self._from_noisy(true.cells, releases.noisy_bits(door.reservation, true, budget), ratings)
+        radius = self._radius(true.cells, releases.clarity(budget))
+        completed = releases.noisy_matrix(door.reservation, true, budget, radius, self._box)
         return self._learned(completed, true.cells, ratings)
 
     def _learn_in_the_clear(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:
@@ -342,18 +289,32 @@ class OneBit(PrivateModel):
 
     def _from_noisy(self, cells: Cells, loss: Loss, ratings: Interactions) -> dict[str, Any]:
         """All learned attributes. Of `ratings` it uses what is public: which entries there are, and the range."""
-        completed = complete(cells, loss, self._radius(cells, loss.clarity), effects=self._effects)
+        completed = complete(
+            cells,
+            loss,
+            self._radius(cells, loss.clarity),
+            effects=self._effects,
+            alpha=self._box,
+            rank=self.rank if self.solver == "factored" else None,
+            n_jobs=self.n_jobs,
+        )
         return self._learned(completed, cells, ratings)
 
     @property
     def _effects(self) -> bool:
         """Whether there are biases."""
-        return self.mechanism not in WITHOUT_BIASES if self.biases is None else self.biases
+        return self._on_bits if self.biases is None else self.biases
+
+    @property
+    def _box(self) -> float | None:
+        """alpha, if no entry of X may be larger."""
+        return float(self.alpha) if self.box else None
 
     def _radius(self, cells: Cells, clarity: float) -> float:
         """The nuclear norm of X, at most."""
         if self.tau is not None:
             return float(self.tau)
+        clarity = 1.0 if self.calibration == "published" else clarity
         return default_radius(cells.shape, self.alpha, self.rank, clarity=clarity, effects=self._effects)
 
     def _learned(self, completed: Completed, cells: Cells, ratings: Interactions) -> dict[str, Any]:

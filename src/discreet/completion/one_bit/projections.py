@@ -1,4 +1,4 @@
-"""Euclidean projections: on the nuclear-norm ball, on a box, and on what both have in common.
+"""Matrices of low rank, and the Euclidean projection on the nuclear-norm ball.
 
 A matrix of which most singular values are small is projected by its first ones. They are found by subspace iteration
 from a guess, such as the singular vectors of the matrix before; there are enough of them when the last is below the
@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 Array = NDArray[Any]
 
@@ -115,6 +116,42 @@ class Factored:
         crossed = (self.left.T @ other.left) * (self.right.T @ other.right)
         return float(self.values @ crossed @ other.values)
 
+    def distance(self, other: Factored) -> float:
+        """The length of their difference."""
+        return float(max(self.inner(self) + other.inner(other) - 2 * self.inner(other), 0.0) ** 0.5)
+
+    def scaled(self, share: float) -> Factored:
+        """The same matrix times a positive number."""
+        return Factored(self.left, self.values * share, self.right)
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A factored matrix plus a sparse one."""
+
+    low: Factored
+    sparse: csr_array
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.low.shape
+
+    def times(self, right: Array) -> Array:
+        """A @ right."""
+        found: Array = self.low.times(right) + self.sparse @ right
+        return found
+
+    def transposed_times(self, left: Array) -> Array:
+        """A^T @ left."""
+        found: Array = self.low.transposed_times(left) + self.sparse.T @ left
+        return found
+
+    def dense(self) -> Array:
+        """A."""
+        found: Array = self.low.dense() + self.sparse.toarray()
+        return found
+
 
 def simplex(values: Array, radius: float) -> tuple[Array, float]:
     """Nonnegative numbers in falling order, projected on those that add up to at most `radius`; what was subtracted."""
@@ -152,13 +189,14 @@ def nuclear_ball(
         left, values, right = leading(matrix, start)
         kept, threshold = simplex(values, radius)
         if values[-1] <= threshold or wanted == most:
-            return _trimmed(left, kept, right)
+            return trimmed(left, kept, right)
         guess = Factored(left, values, right)
         wanted = min(2 * wanted, most)
     left, values, transposed = np.linalg.svd(matrix.dense(), full_matrices=False)
-    return _trimmed(left[:, :most], simplex(values[:most], radius)[0], transposed[:most].T)
+    return trimmed(left[:, :most], simplex(values[:most], radius)[0], transposed[:most].T)
 
 
-def _trimmed(left: Array, values: Array, right: Array) -> Factored:
+def trimmed(left: Array, values: Array, right: Array) -> Factored:
+    """A matrix without its singular values that are zero."""
     kept = int(np.count_nonzero(values > 0))
     return Factored(left[:, :kept], values[:kept], right[:, :kept])

@@ -1,0 +1,122 @@
+"""The objective mechanism with the probit link: a random linear term, and the optimum that goes with it.
+
+With the logistic link such a term is noise on the bits (`mechanisms.shifted`) and nothing has to be optimal. With the
+probit link it is not: what is released is the optimum itself, a function of the true bits and of a secret tilt.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from discreet.completion.one_bit.certified import StronglyConvex
+from discreet.completion.one_bit.fitting import Completed, Effects
+from discreet.completion.one_bit.likelihood import TiltedBits
+from discreet.completion.one_bit.links import Link
+from discreet.completion.one_bit.mechanisms import TrueBits
+from discreet.completion.one_bit.outputs import OUTPUT, UP, projected, with_noise
+from discreet.completion.one_bit.solver import Problem, minimise
+from discreet.errors import PrivacyError
+from discreet.linalg.threads import single_threaded_blas
+from discreet.numbers import decimal
+from discreet.privacy import Cost, GridArray, Laplace, Planned, PureEvent
+from discreet.privacy.ledger import Reservation
+
+Array = NDArray[Any]
+
+TILT = "linear term of the objective"
+SOLVER = 0.05  # of epsilon, for hiding how far from the optimum the solver stops
+PRECISION = 1e-13  # gap of a fit against the size of its objective; rounding takes about a tenth of it
+EXTRA = 0.25  # of epsilon, what the ratio of second derivatives may cost if the ridge is not given
+LEAST_RIDGE = 0.5  # if it is not given
+
+
+def usual_ridge(link: Link, alpha: float, epsilon: float) -> float:
+    """The ridge at which the ratio of second derivatives costs EXTRA of an entry's epsilon; LEAST_RIDGE at least."""
+    most, least = link.bend(np.array([-alpha, alpha])).tolist()
+    ratio = math.exp(EXTRA * epsilon) if epsilon < 100 else math.inf
+    return max((most - least * ratio) / (ratio - 1) if math.isfinite(ratio) else 0.0, LEAST_RIDGE)
+
+
+@dataclass(frozen=True)
+class Tilted:
+    """argmin over the ball and the box of the loss of true bits + <H, X> + ridge / 2 |X|^2, H being Laplace noise.
+
+    A flip costs `change` / scale of H, for the derivative moves by `change` at most; and `extra`, for the density of
+    the optimum also has the determinant of second derivatives in it. This is said of the optimum: the fit is released
+    with a little noise more, which hides how far from it the solver stopped.
+
+    Attributes:
+        fit: The constraints, the ridge and the link.
+        entries: How many bits may change.
+        epsilon: Of both releases together.
+    """
+
+    fit: StronglyConvex
+    entries: int
+    epsilon: float
+
+    @property
+    def extra(self) -> float:
+        """The largest |log| of the ratio of second derivatives of the two losses, with the ridge."""
+        return self.fit.link.log_bends(self.fit.alpha, self.fit.ridge)
+
+    def noise(self) -> tuple[float, Laplace]:
+        """What is declared as the sensitivity of H, and its law: the ratio of both is what a flip costs in all."""
+        change = self.fit.link.sensitivity(self.fit.alpha)
+        left = self.epsilon * (1 - SOLVER) - self.entries * self.extra
+        if left <= 0:
+            raise PrivacyError(
+                f"ridge, alpha: with the probit link the objective mechanism costs {self.entries * self.extra:.3g} of "
+                f"epsilon for second derivatives alone, of {self.epsilon:g}; give a larger ridge or a smaller alpha"
+            )
+        scale = self.entries * change / left * UP
+        return self.entries * (change + scale * self.extra), Laplace(scale)
+
+    def lines(self) -> tuple[Planned, Planned]:
+        """What is released: the tilt, which stays secret, and the matrix."""
+        sensitivity, noise = self.noise()
+        first = noise.cost(sensitivity)
+        rest = self.epsilon - first.pure
+        while decimal(rest) + decimal(first.pure) > decimal(self.epsilon):
+            rest = math.nextafter(rest, 0.0)
+        return Planned(TILT, first), Planned(OUTPUT, Cost.of(PureEvent(rest)))
+
+    def gap(self, observed: int) -> float:
+        """At which the fit stops: from what is public."""
+        size = self.fit.alpha * observed * (self.fit.link.sensitivity(self.fit.alpha) + self.noise()[1].scale)
+        return PRECISION * size
+
+    def release(self, reservation: Reservation, true: TrueBits) -> Completed:
+        """The tilt is drawn at the door, where its cost is recorded, and is never told to anybody."""
+        sensitivity, noise = self.noise()
+        nothing = GridArray(np.zeros(len(true.cells), np.int64), noise.grid())
+        tilt = reservation.release(nothing, sensitivity, noise, TILT)
+        gap = self.gap(len(true.cells))
+        with single_threaded_blas():
+            matrix = self.fit.solve(true, tilt, gap)
+            distance = 2 * self.fit.distance(gap) * UP  # in each of two worlds
+            noisy, std = with_noise(reservation, matrix, distance, self.lines()[1].cost)
+            return projected(noisy, std, self.fit.radius, self.fit.alpha)
+
+
+def printed_change(link: Link, alpha: float) -> float:
+    """The sensitivity that was published for the probit link: 2 h'(0) / h(-alpha)."""
+    return 2 * link.slope / float(ndtr(-alpha / link.sigma))
+
+
+def as_printed(
+    reservation: Reservation, true: TrueBits, noise: Laplace, *, link: Link, radius: float, alpha: float
+) -> Completed:
+    """Eq. (5): the maximum likelihood estimate with -H/2 x in the objective, as the solver finds it. Not private."""
+    nothing = GridArray(np.zeros(len(true.cells), np.int64), noise.grid())
+    tilt = reservation.release(nothing, link.sensitivity(alpha), noise, TILT)
+    with single_threaded_blas():
+        problem = Problem(true.cells, TiltedBits(true.bits, link, tilt), radius, alpha=alpha)
+        found = minimise(problem)
+    return Completed(Effects.none(true.cells.shape), found.matrix, max(found.multiplier(problem), 1e-3))
