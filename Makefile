@@ -36,7 +36,7 @@ types: $(VENV)/.dev  ## mypy --strict
 	$(BIN)/mypy
 
 unit: $(VENV)/.dev  ## the tests alone
-	scripts/install-system postgresql java
+	scripts/install-system postgresql java chromium
 	$(BIN)/python -m pytest -m 'not slow' -n auto --dist loadfile --cov=discreet --cov-report=
 	$(BIN)/python -m coverage report --include='src/discreet/privacy/*,src/discreet/numbers.py,src/discreet/statement.py,src/discreet/render.py' --fail-under=100 --show-missing
 
