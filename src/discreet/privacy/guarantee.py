@@ -92,15 +92,9 @@ class Guarantee:
         """Both together, stated at the larger delta. Units and adjacencies must agree."""
         self._must_match(other, "compose")
         reasons = [g.why_not for g in (self, other) if not g.holds]
-        return Guarantee(
-            cost=self.cost + other.cost,
-            delta=max(self.delta, other.delta),
-            unit=self.unit,
-            adjacency=self.adjacency,
-            notion="dp" if self.notion == other.notion == "dp" else "joint-dp",
-            holds=not reasons,
-            why_not="; ".join(dict.fromkeys(reasons)),
-        )
+        cost, delta = self.cost + other.cost, max(self.delta, other.delta)
+        notion: Notion = "dp" if self.notion == other.notion == "dp" else "joint-dp"
+        return Guarantee(cost, delta, self.unit, self.adjacency, notion, not reasons, "; ".join(dict.fromkeys(reasons)))
 
     def __str__(self) -> str:
         from discreet import render
@@ -109,17 +103,9 @@ class Guarantee:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, with everything needed to compute the guarantee again."""
-        return {
-            "epsilon": self.epsilon if math.isfinite(self.epsilon) else None,
-            "delta": self.delta,
-            "mu": self.mu,
-            "unit": self.unit,
-            "adjacency": self.adjacency,
-            "notion": self.notion,
-            "holds": self.holds,
-            "why_not": self.why_not,
-            "cost": self.cost.to_json(),
-        }
+        epsilon = self.epsilon if math.isfinite(self.epsilon) else None
+        names = ("delta", "mu", "unit", "adjacency", "notion", "holds", "why_not")
+        return {"epsilon": epsilon, **{name: getattr(self, name) for name in names}, "cost": self.cost.to_json()}
 
     @classmethod
     def from_json(cls, data: dict[str, Any] | str) -> "Guarantee":

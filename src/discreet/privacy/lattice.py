@@ -167,9 +167,8 @@ def exact_matmul(left: npt.ArrayLike, right: npt.ArrayLike, *, left_bound: int, 
     total = np.zeros((a.shape[1], b.shape[1]), np.int64)
     rows = min(_EXACT // product, 1 << 16)
     for start in range(0, len(a), rows):
-        part_a = _whole(a[start : start + rows], left_bound)
-        part_b = _whole(b[start : start + rows], right_bound)
-        total += (part_a.T @ part_b).astype(np.int64)
+        at = slice(start, start + rows)
+        total += (_whole(a[at], left_bound).T @ _whole(b[at], right_bound)).astype(np.int64)
     return total
 
 

@@ -30,13 +30,12 @@ Sampler = Callable[[Stream, Integers], None]
 _SQRT_HALF = math.nextafter(math.sqrt(0.5), 1.0)
 
 
-def _plus(values: Integers, grid: Grid, sampler: Sampler, source: NoiseSource) -> Floats:
+def _plus(values: Integers, grid: Grid, sampler: Sampler, stream: Stream) -> Floats:
     """The values plus noise, in the statistic's own units; block by block, so that the noise stays in the cache."""
-    stream = Stream(source.fresh_key())
-    flat, result = values.ravel(), np.empty(values.size, np.float64)
+    flat, result, memory = values.ravel(), np.empty(values.size), np.empty(min(values.size, sampling.BLOCK), np.int64)
     for start in range(0, values.size, sampling.BLOCK):
         part = flat[start : start + sampling.BLOCK]
-        noise = np.empty(part.size, np.int64)
+        noise = memory[: part.size]
         sampler(stream, noise)
         noise += part
         np.multiply(noise, grid.step, out=result[start : start + part.size])
@@ -101,16 +100,21 @@ class Gaussian:
     def add(self, statistic: GridArray, source: NoiseSource) -> npt.NDArray[Any]:
         """The public array, in the statistic's own units."""
         sigma, values, grid = _scale("noise.std", self.std, statistic.grid), statistic.values, statistic.grid
+        stream, wide = Stream(source.fresh_key()), partial(sampling.gaussian, sigma)
+        narrow = partial(sampling.gaussian, sigma * _SQRT_HALF)
         if not self.symmetric:
-            return _plus(values, grid, partial(sampling.gaussian, sigma), source)
+            return _plus(values, grid, wide, stream)
         n, (i, j) = values.shape[-1], np.triu_indices(values.shape[-1], k=1)
         diagonal, above, place = np.arange(n) * (n + 1), i * n + j, np.zeros((n, n), np.intp)
         place.flat[np.concatenate([diagonal, above])] = np.arange(n + len(i))
         place[j, i] = place[i, j]
-        flat, noisy = values.reshape(math.prod(values.shape[:-2]), n * n), []
-        for at, scale in ((diagonal, sigma), (above, sigma * _SQRT_HALF)):
-            noisy.append(_plus(np.take(flat, at, axis=1), grid, partial(sampling.gaussian, scale), source))
-        return np.take(np.concatenate(noisy, axis=1), place.ravel(), axis=1).reshape(values.shape)
+        flat = values.reshape(math.prod(values.shape[:-2]), n * n)
+        result, some = np.empty(flat.shape), max(1, 2 * sampling.BLOCK // max(n * n, 1))
+        for first in range(0, len(flat), some):  # as many matrices as fit in the cache
+            part = flat[first : first + some]
+            noisy = [_plus(part.take(at, axis=1), grid, law, stream) for at, law in ((diagonal, wide), (above, narrow))]
+            np.concatenate(noisy, axis=1).take(place.ravel(), axis=1, out=result[first : first + some], mode="clip")
+        return result.reshape(values.shape)
 
 
 @dataclass(frozen=True)
@@ -139,8 +143,8 @@ class Laplace:
 
     def add(self, statistic: GridArray, source: NoiseSource) -> npt.NDArray[Any]:
         """The public array, in the statistic's own units."""
-        scale = _scale("noise.scale", self.scale, statistic.grid)
-        return _plus(statistic.values, statistic.grid, partial(sampling.two_sided_geometric, scale), source)
+        law = partial(sampling.two_sided_geometric, _scale("noise.scale", self.scale, statistic.grid))
+        return _plus(statistic.values, statistic.grid, law, Stream(source.fresh_key()))
 
 
 @dataclass(frozen=True)

@@ -55,10 +55,8 @@ class Plan:
         if not math.isclose(total, 1, rel_tol=1e-12):
             raise PrivacyError(f"shares: must sum to 1, not {total:.12g}")
         budget = Fraction(Cost.of_mu(mu).gaussian) / sum(Fraction(share) for share, _ in pairs.values())
-        costs = {
-            label: Cost(math.floor(budget * Fraction(share) / count), 1) for label, (share, count) in pairs.items()
-        }
-        return cls(tuple(Planned(label, costs[label], count) for label, (_, count) in pairs.items()))
+        cells = [math.floor(budget * Fraction(share) / count) for share, count in pairs.values()]
+        return cls(tuple(Planned(a, Cost(b, 1), n) for (a, (_, n)), b in zip(pairs.items(), cells, strict=True)))
 
     @property
     def cost(self) -> Cost:

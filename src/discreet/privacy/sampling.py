@@ -10,6 +10,7 @@ the ideal law is below 2^-419 a draw (`TV_PER_DRAW`). docs/proofs/sampler.md has
 """
 
 import math
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_EVEN, Context, Decimal, localcontext
@@ -180,22 +181,36 @@ def _exact(zig: _Ziggurat, scale: float, stream: Stream, word: int, up: _Uniform
     return _integer(zig, scale, layer, across, offset)
 
 
+class _Memory(threading.local):
+    """Where a thread works on a block: fresh pages of memory for each would cost more than the arithmetic."""
+
+    def __init__(self) -> None:
+        self.arrays = np.empty((5, BLOCK))
+
+
+_memory = _Memory()
+
+
 def _fill(zig: _Ziggurat, scale: float, stream: Stream, out: Integers) -> None:
-    """Fill `out` with independent signed draws; what is rejected is drawn again."""
-    words = stream.words(out.size)
-    index = words.view(np.int64) & (2 * _LAYERS - 1)  # the layer, and above it the sign
-    mantissa = (words >> np.uint64(64 - _MANTISSA)).view(np.int64).astype(np.float64)
-    value = mantissa * (np.concatenate([zig.width, -zig.width]) * (scale * 2.0**-_MANTISSA)).take(index)
+    """Fill `out`, of at most a block, with independent signed draws; what is rejected is drawn again."""
+    mantissa, value, other, *integers = _memory.arrays[:, : out.size]
+    words, index = integers[0].view(np.uint64), integers[1].view(np.int64)
+    stream.fill(words)
+    mantissa[:] = np.right_shift(words, np.uint64(64 - _MANTISSA), out=other.view(np.uint64)).view(np.int64)
+    np.bitwise_and(words.view(np.int64), 2 * _LAYERS - 1, out=index)  # the layer, and above it the sign
+    steps = np.concatenate([zig.width, -zig.width]) * (scale * 2.0**-_MANTISSA)
+    np.multiply(mantissa, np.take(steps, index, out=other, mode="clip"), out=value)
     if zig.density.floor:
         value -= np.repeat([0.5, -0.5], _LAYERS).take(index)
-    nearest = np.rint(value)
+    nearest = np.rint(value, out=other)
     out[:] = nearest
     value -= nearest
     # Not sure of the integer: the bits not drawn yet and three roundings, each 2^-52 of the largest value at most.
     close = np.abs(value, out=value) > 0.5 - 4 * scale * float(zig.width[0]) * 2.0**-_MANTISSA
 
     # Points beyond the quick part of their rectangle: throw the ordinate and compare with the curve.
-    beyond = np.flatnonzero(mantissa >= np.concatenate([zig.quick, zig.quick]).take(index))
+    quick = np.take(np.concatenate([zig.quick, zig.quick]), index, out=other, mode="clip")
+    beyond = np.flatnonzero(mantissa >= quick)
     layer = index[beyond] & (_LAYERS - 1)
     width = zig.width.take(layer)
     up = stream.words(beyond.size) >> np.uint64(11)
