@@ -50,7 +50,8 @@ bench: $(VENV)/.bench  ## speed, as ratios measured side by side
 audit: $(VENV)/.dev  ## the slow statistical tests of the guarantee
 	$(BIN)/python -m pytest -m slow
 
-docs: $(VENV)/.dev  ## check that every link and every snippet of the documentation holds
+docs: $(VENV)/.dev  ## write the reference of the command; check that every link and every snippet holds
+	$(BIN)/python -m discreet.cli.reference docs/guide/reference.md
 	$(BIN)/python -m pytest tests/docs
 
 clean:  ## remove the virtual environment and caches

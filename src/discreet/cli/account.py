@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from discreet.cli import config
 from discreet.cli.common import Json, pairs, show
 
 
@@ -19,6 +20,7 @@ def account(
     adjacency: Annotated[
         Literal["add-remove", "replace", "flip"], typer.Option(help="How neighbouring data differ.")
     ] = "add-remove",
+    config_file: config.Config = None,
     as_json: Json = False,
 ) -> None:
     """Say what Gaussian noise costs, or which noise an epsilon asks for.

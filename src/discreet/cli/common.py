@@ -23,14 +23,21 @@ class Misuse(DiscreetError):
 
 
 class Group(TyperGroup):
-    """The command itself: an error of ours becomes one line on standard error and exit code 1."""
+    """The command itself: an error becomes one line on standard error and exit code 1, or with --debug a traceback."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run a sub-command."""
         try:
             return super().invoke(ctx)
-        except (DiscreetError, OSError) as error:
-            typer.echo(f"discreet: {error}{self._flags(ctx, str(error))}", err=True)
+        except Exception as error:
+            if ctx.params.get("debug") or type(error).__module__.partition(".")[0] in ("typer", "click"):
+                raise
+            if isinstance(error, DiscreetError | OSError):
+                typer.echo(f"discreet: {error}{self._flags(ctx, str(error))}", err=True)
+            else:
+                what = f"{type(error).__name__}: {error}"
+                told = f"discreet: this should not have happened ({what}); `discreet --debug ...` shows where it did"
+                typer.echo(told, err=True)
             raise typer.Exit(2 if isinstance(error, Misuse) else 1) from None
 
     def _flags(self, ctx: Any, message: str) -> str:

@@ -8,15 +8,24 @@ from typing import Annotated, Any
 
 import typer
 
+from discreet.cli import config
 from discreet.cli.common import Json
 
 app = typer.Typer(help="Data sets of the papers: list, fetch, describe.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(help="A name that `discreet datasets list` shows.")]
+
+def names(incomplete: str) -> list[str]:
+    """Names of data sets, for the shell to complete."""
+    from discreet.data.datasets import CATALOG
+
+    return [name for name in CATALOG if name.startswith(incomplete)]
+
+
+Name = Annotated[str, typer.Argument(help="A name that `discreet datasets list` shows.", autocompletion=names)]
 
 
 @app.command("list")
-def list_(as_json: Json = False) -> None:
+def list_(config_file: config.Config = None, as_json: Json = False) -> None:
     """Show the data sets there are, and which of them are at hand.
 
     Example: discreet datasets list
@@ -57,7 +66,7 @@ def list_(as_json: Json = False) -> None:
 
 
 @app.command()
-def fetch(name: Name, as_json: Json = False) -> None:
+def fetch(name: Name, config_file: config.Config = None, as_json: Json = False) -> None:
     """Download a data set into DISCREET_DATA, or the platform's cache, unless it is at hand.
 
     Example: discreet datasets fetch 1m
@@ -83,6 +92,7 @@ def fetch(name: Name, as_json: Json = False) -> None:
 def describe(
     name: Annotated[str, typer.Argument(help="A name that `discreet datasets list` shows, or the path of a table.")],
     source: Annotated[Path | None, typer.Option(help="The original archive or its folder, if you have it.")] = None,
+    config_file: config.Config = None,
     as_json: Json = False,
 ) -> None:
     """Load a data set, or any table, and show what is in it: exact numbers, for its owner.

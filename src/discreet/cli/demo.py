@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from discreet.cli import config
 from discreet.cli.common import Json, show
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ def demo(
     delta: Annotated[float, typer.Option(help="The delta of the budget.")] = 1e-6,
     users: Annotated[int, typer.Option(help="How many users to make up.", min=50)] = 20_000,
     report: Annotated[Path, typer.Option(help="Where to write the report.")] = Path("report.html"),
+    config_file: config.Config = None,
     as_json: Json = False,
 ) -> None:
     """Make data, train a private recommender on them, compare it with others, and say what it reveals.

@@ -9,6 +9,7 @@ from typing import Any
 
 import typer
 
+from discreet.cli import config
 from discreet.cli.common import Json, pairs, show
 
 PACKAGES = ("discreet", "numpy", "scipy", "cryptography", "dp-accounting", "sqlalchemy", "duckdb", "pyarrow")
@@ -74,12 +75,13 @@ def _blas() -> str:
     return f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip()
 
 
-def doctor(as_json: Json = False) -> None:
+def doctor(config_file: config.Config = None, as_json: Json = False) -> None:
     """Check versions, optional parts, and that noise and accounting work on this machine.
 
     Example: discreet doctor
     """
     from discreet.data.archives import folders
+    from discreet.linalg.threads import n_threads
 
     results = {name: check() for name, check in CHECKS.items()}
     versions = {name: metadata.version(name) for name in PACKAGES}
@@ -88,6 +90,7 @@ def doctor(as_json: Json = False) -> None:
         "python": platform.python_version(),
         "system": platform.platform(),
         "cores": os.cpu_count(),
+        "threads": n_threads(-1),
         "blas": _blas(),
         "gpu": shutil.which("nvidia-smi") is not None,
         "java": shutil.which("java") is not None,

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from discreet.cli import config
 from discreet.cli.common import Json, show
 
 app = typer.Typer(help="Read and check a privacy ledger.", no_args_is_help=True)
@@ -20,7 +21,7 @@ def _open(where: str, name: str) -> Any:
 
 
 @app.command("show")
-def show_(where: Where, name: Name = "default", as_json: Json = False) -> None:
+def show_(where: Where, name: Name = "default", config_file: config.Config = None, as_json: Json = False) -> None:
     """Show what was spent, on what, and what is left.
 
     Example: discreet ledger show ledger.db
@@ -43,6 +44,7 @@ def export(
     where: Where,
     name: Name = "default",
     statement: Annotated[bool, typer.Option("--statement", help="The privacy statement instead of the log.")] = False,
+    config_file: config.Config = None,
     as_json: Json = False,
 ) -> None:
     """Print the whole log as JSON, or the privacy statement (markdown; with --json the certificate).
@@ -59,7 +61,7 @@ def export(
 
 
 @app.command()
-def verify(where: Where, name: Name = "default", as_json: Json = False) -> None:
+def verify(where: Where, name: Name = "default", config_file: config.Config = None, as_json: Json = False) -> None:
     """Check that no entry was changed or removed, and that the total is the sum of the entries.
 
     Example: discreet ledger verify ledger.db
@@ -73,12 +75,24 @@ def verify(where: Where, name: Name = "default", as_json: Json = False) -> None:
 
 
 @app.command()
-def close(where: Where, reservation: str, name: Name = "default", as_json: Json = False) -> None:
-    """Return what a reservation had left, after its process was killed.
+def close(
+    where: Where,
+    reservation: Annotated[
+        str | None, typer.Argument(help="Which one; without it, those that are open are listed.")
+    ] = None,
+    name: Name = "default",
+    config_file: config.Config = None,
+    as_json: Json = False,
+) -> None:
+    """Return what a reservation had left, after its process was killed; or list the reservations that are open.
 
-    Example: discreet ledger close ledger.db 5f2c…
+    Example: discreet ledger close ledger.db
     """
     ledger = _open(where, name)
+    if reservation is None:
+        found = ledger.open_reservations()
+        show({"open_reservations": found}, as_json, *(found or ["No reservation is open."]))
+        return
     ledger.close(reservation)
     spent = ledger.spent
     show({"spent": spent.to_json()}, as_json, f"Closed. Spent now: epsilon {spent.epsilon:.6g}.")

@@ -19,10 +19,21 @@ if TYPE_CHECKING:
     from discreet.data import Interactions
     from discreet.privacy import Ledger
 
+
+def names(incomplete: str) -> list[str]:
+    """Names of models, for the shell to complete."""
+    from discreet.completion import MODELS
+
+    return [name for name in map(str.lower, MODELS) if name.startswith(incomplete.lower())]
+
+
 Name = Annotated[
     str | None,
     typer.Option(
-        "--model", "-m", help="Which model: dpals, dpsvd, als, …; by default the private one for the kind of data."
+        "--model",
+        "-m",
+        help="Which model: dpals, dpsvd, als, …; by default the private one for the kind of data.",
+        autocompletion=names,
     ),
 ]
 Settings = Annotated[

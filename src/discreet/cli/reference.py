@@ -1,0 +1,91 @@
+"""The command's own manual, from its help: `python -m discreet.cli.reference docs/guide/reference.md` writes it."""
+
+import inspect
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from typer.main import get_command
+
+HEAD = """# The command, option by option
+
+<!-- Written by `python -m discreet.cli.reference docs/guide/reference.md`; do not edit. -->
+
+`discreet COMMAND --help` says the same in a terminal. [The command](command.md) shows how they are used together.
+Every command takes `--json` and `--config FILE`; `discreet --debug COMMAND` shows where an error comes from, and
+`discreet --install-completion` teaches the shell to complete names. Exit codes: 0, 1 (it failed), 2 (the options make
+no sense).
+"""
+WORDS = {str: "TEXT", int: "INTEGER", float: "NUMBER", Path: "PATH"}
+SHARED = ("--json", "--config", "--help")
+
+
+def reference() -> str:
+    """The manual, as markdown."""
+    from discreet.cli import app
+
+    sections = [_section(name, command) for name, command in _commands("discreet", get_command(app))]
+    return "\n".join([HEAD, *sections])
+
+
+def _commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+    """Every command that does something, with its whole name."""
+    inner = getattr(command, "commands", None)
+    if inner is None:
+        yield name, command
+    else:
+        for part, found in inner.items():
+            yield from _commands(f"{name} {part}", found)
+
+
+def _section(name: str, command: Any) -> str:
+    text, _, rest = (command.help or "").partition("Example:")
+    example, _, more = rest.strip().partition("\n")
+    arguments = [param for param in command.params if param.param_type_name == "argument"]
+    options = [param for param in command.params if param.param_type_name == "option" and not _shared(param)]
+    places = "".join(f" {_word(param)}" if param.required else f" [{_word(param)}]" for param in arguments)
+    kinds = {name: _kind(given) for name, given in get_type_hints(inspect.unwrap(command.callback)).items()}
+    required = "".join(f" {_flags(param)[0]} {kinds[param.name]}" for param in options if param.required)
+    lines = [f"## {name}", "", " ".join(f"{text} {more}".split()), "", "```console", f"$ {example.strip()}", "```", ""]
+    lines += [f"`{name}{places}{required}{' [OPTIONS]' * bool(options)}`", ""]
+    lines += [f"- `{_word(param)}`: {_said(param)}" for param in arguments]
+    lines += [f"- `{', '.join(_flags(param))}`{_values(param, kinds[param.name])}: {_said(param)}" for param in options]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _shared(param: Any) -> bool:
+    return any(flag in SHARED for flag in param.opts)
+
+
+def _word(param: Any) -> str:
+    return str(param.name).upper()
+
+
+def _flags(param: Any) -> list[str]:
+    return sorted(param.opts, key=len, reverse=True)
+
+
+def _kind(given: Any) -> str:
+    """What a value looks like, by the type of the function's argument."""
+    inner = [_kind(part) for part in get_args(given) if part is not NoneType]
+    if get_origin(given) is Literal:
+        return "|".join(map(str, get_args(given)))
+    if get_origin(given) is tuple:
+        return " ".join(inner)
+    return inner[0] if inner else WORDS.get(given, "")
+
+
+def _values(param: Any, kind: str) -> str:
+    default = param.default
+    shown = "" if callable(default) or default in (None, False, ()) else f", by default `{default}`"
+    return (f" `{kind}`" if kind else "") + shown
+
+
+def _said(param: Any) -> str:
+    return " ".join((param.help or "").split())
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(reference(), encoding="utf-8")

@@ -1,0 +1,99 @@
+"""What holds for every sub-command: an example that works when pasted, --json, --config, errors as a sentence."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+import discreet
+from discreet.cli import app, recommend
+from discreet.cli.reference import _commands, reference
+from tests.cli.test_account import run
+
+COMMANDS: dict[str, Any] = dict(_commands("discreet", get_command(app)))
+ELSEWHERE = {
+    "discreet demo",
+    "discreet datasets fetch",
+    "discreet serve",
+}  # tested by themselves: slow, fetching, endless
+REFERENCE = Path(__file__).parents[2] / "docs" / "guide" / "reference.md"
+
+
+def flags(command: Any) -> set[str]:
+    return {flag for param in command.params for flag in param.opts}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_json_and_config(name: str) -> None:
+    command = COMMANDS[name]
+    assert f"Example: {name}" in command.help
+    assert flags(command) >= {"--json", "--config"}
+    assert all(param.help for param in command.params)
+    shown = run(*name.split()[1:], "--help")
+    assert "Example:" in shown
+
+
+@pytest.mark.parametrize("name", sorted(set(COMMANDS) - ELSEWHERE))
+def test_examples_work_when_pasted(name: str, work: Path) -> None:
+    ledger = discreet.Ledger("sqlite:///ledger.db", epsilon=1, delta=1e-6)
+    ledger.release([3, 4], 1, discreet.Gaussian(10.0), "clicks per item")
+    example = COMMANDS[name].help.partition("Example: discreet ")[2].splitlines()[0]
+    arguments = shlex.split(example.partition(" > ")[0])
+    if name in ("discreet train", "discreet evaluate"):
+        arguments += ["--set", "n_steps=2"]  # quicker
+    assert run(*arguments)
+    json.loads(run(*arguments, "--json"))
+
+
+def test_the_reference_is_that_of_the_commands_there_are() -> None:
+    assert REFERENCE.read_text(encoding="utf-8") == reference(), (
+        "run: python -m discreet.cli.reference docs/guide/reference.md"
+    )
+
+
+def test_a_config_file_in_the_place_of_flags(tmp_path: Path) -> None:
+    file = tmp_path / "account.toml"
+    file.write_text("epsilon = 1\ndelta = 1e-5\nreleases = 4\n")
+    data = json.loads(run("account", "--config", str(file), "--json"))
+    assert data == json.loads(run("account", "--epsilon", "1", "--delta", "1e-5", "--releases", "4", "--json"))
+    assert json.loads(run("account", "--config", str(file), "--releases", "2", "--json"))["releases"] == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"), [("train --model dpa", "dpals"), ("datasets fetch ml-1", "ml-1m"), ("exp", "export")]
+)
+def test_the_shell_completes(words: str, wanted: str) -> None:
+    environment = {"_DISCREET_COMPLETE": "complete_bash", "COMP_WORDS": f"discreet {words}"}
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys; sys.argv[0] = 'discreet'; from discreet.cli import main; main()"],
+        env={**os.environ, **environment, "COMP_CWORD": str(len(words.split()))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert wanted in done.stdout.split()
+    assert all(word.startswith(words.split()[-1]) for word in done.stdout.split())
+
+
+def test_an_error_that_nobody_foresaw(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> None:
+        raise ZeroDivisionError("by nothing")
+
+    monkeypatch.setattr(recommend, "_require_one", broken)
+    told = run("recommend", "model", code=1)
+    assert told.startswith("discreet: this should not have happened (ZeroDivisionError: by nothing)")
+    assert "Traceback" not in told
+    found = CliRunner().invoke(app, ["--debug", "recommend", "model"])
+    assert isinstance(found.exception, ZeroDivisionError)
+
+
+def test_debug_shows_where_an_error_comes_from() -> None:
+    found = CliRunner().invoke(app, ["--debug", "recommend", "no such folder", "--history", "1"])
+    assert isinstance(found.exception, discreet.errors.ModelError)
