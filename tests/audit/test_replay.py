@@ -11,29 +11,13 @@ import discreet
 from discreet.audit import Subject, record, replay
 from discreet.audit.findings import failed
 from discreet.audit.people import extremes, ordinary
-from discreet.audit.replaying import ACCOUNT, EVENTS, JOINT, OUTPUT, SENSITIVITY, same
-from discreet.audit.searching import SEARCH, TIGHT, designed, search
+from discreet.audit.replaying import ACCOUNT, EVENTS, OUTPUT, SENSITIVITY, same
+from discreet.audit.searching import SEARCH, designed, search
 from discreet.audit.subjects import DELTA, of, shipped
 from discreet.completion import MODELS
 from discreet.completion.private import PrivateModel
 
 SUBJECTS = shipped()
-QUICK = [name for name in SUBJECTS if not name.startswith(("DPSGD", "DPALS"))]
-
-
-@pytest.mark.parametrize("name", QUICK)
-def test_every_model_keeps_its_bounds_and_reaches_them(name: str) -> None:
-    tried = designed(SUBJECTS[name])
-    assert not failed(tried.findings)
-    checks = {finding.check for finding in tried.findings}
-    assert {EVENTS, SENSITIVITY, ACCOUNT, OUTPUT, TIGHT} <= checks
-    assert JOINT in checks or "DPPCA" in name
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(set(SUBJECTS) - set(QUICK)))
-def test_large_models_keep_their_bounds_and_reach_them(name: str) -> None:
-    assert not failed(designed(SUBJECTS[name]).findings)
 
 
 def test_no_private_model_is_left_out() -> None:
@@ -148,7 +132,7 @@ def test_a_recording_repeats_the_answers_that_it_is_given() -> None:
     assert all(np.array_equal(one, two) for one, two in zip(again.answers, other, strict=True))
     assert not np.array_equal(again.model.popularity_, first.model.popularity_)
     assert [event.label for event in first.events] == first.labels
-    assert len(first.keys) == len(set(first.keys)) == 3  # a vector, the diagonal of a matrix, and what is above it
+    assert len(first.keys) == len(set(first.keys)) >= len(first.releases)
 
 
 def test_what_is_the_same() -> None:

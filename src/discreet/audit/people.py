@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from discreet.data.interactions import Interactions
 from discreet.data.readers import read
 
-Row = Mapping[int, float]  # item -> rating
+Row = Mapping[int, float] | tuple[tuple[int, float], ...]  # item -> rating; or pairs, of which some may be twice
 CANARY = "x"  # sorted after everybody else, so that nobody gets another number if she comes or goes
 
 
@@ -22,12 +22,17 @@ def ordinary(n_items: int, *people: tuple[str, Row], implicit: bool = False, n_u
         for i in range(n_users)
         for j in rng.choice(n_items, 12, replace=False)
     ]
-    rows += [(name, item, value) for name, row in people for item, value in row.items()]
+    rows += [(name, item, value) for name, row in people for item, value in entries(row)]
     items = list(range(n_items))
     if implicit:
         return read([row[:2] for row in rows], items=items)
     # Whatever else people send is dropped as it is read, so that no model ever meets it.
     return read(rows, items=items, value_range=(0, 5), on_invalid="drop")
+
+
+def entries(row: Row) -> Iterable[tuple[int, float]]:
+    """Items and ratings of a row."""
+    return row.items() if isinstance(row, Mapping) else row
 
 
 def extremes(n_items: int, value_range: tuple[float, float] = (0.0, 5.0)) -> dict[str, Row]:
@@ -43,6 +48,7 @@ def extremes(n_items: int, value_range: tuple[float, float] = (0.0, 5.0)) -> dic
         "has one item": {n_items // 3: high},
         "has one item, at the bottom": {n_items // 3: low},
         "has two items": {1: high, n_items - 1: low},
+        "rates one item again and again": ((3, high),) * 60,
         "sends NaN, infinities and ratings out of range": {
             0: float("nan"), 1: float("inf"), 2: -float("inf"), 3: 1e300, 4: low - 7.0, 5: high,
         },

@@ -64,6 +64,7 @@ class Recording:
 
     Attributes:
         releases: In order.
+        coins: How often a secret sample was drawn.
         elsewhere: Where noise was drawn that no release asked for, as "module:function".
         words: Warnings, log lines, what was printed, and progress that was shown, in order.
         warned: The warnings themselves.
@@ -74,6 +75,7 @@ class Recording:
     """
 
     releases: list[Release] = field(default_factory=list)
+    coins: int = 0
     elsewhere: list[str] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
     warned: list[warnings.WarningMessage] = field(default_factory=list)
@@ -164,8 +166,10 @@ def _door(recording: Recording, answers: Sequence[Array] | None) -> Iterator[Non
         return answer
 
     def begun(self: Stream, key: bytes, number: int = 0) -> None:
-        if not inside[0] and (caller := _caller()) not in COINS:
-            recording.elsewhere.append(caller)
+        if not inside[0]:
+            caller = _caller()
+            recording.coins += caller in COINS
+            recording.elsewhere += [] if caller in COINS else [caller]
         stream(self, key, number)
 
     with patched(Ledger, _release=noted), patched(Stream, __init__=begun):

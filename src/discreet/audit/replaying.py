@@ -24,7 +24,8 @@ from discreet.statement import Statement
 
 Array = NDArray[Any]
 
-EVENTS, SENSITIVITY, OUTPUT, JOINT, ACCOUNT = "events", "sensitivity", "post-processing", "joint view", "account"
+FIT, EVENTS, SENSITIVITY, ACCOUNT = "fit", "events", "sensitivity", "account"
+OUTPUT, JOINT = "post-processing", "joint view"
 ROUNDING = 1e-9  # relative; of float64 sums that are compared with a bound
 PASSING = ("issued", "digest", "signature")  # of a certificate: not the same twice
 _ID = re.compile(r"[0-9a-f]{12,}")
@@ -111,7 +112,7 @@ def _events(first: Recording, second: Recording) -> list[Finding]:
     if differing:
         return [Finding(EVENTS, False, f"one person changes {', '.join(differing)}")]
     if first.error is not None:
-        return [Finding(EVENTS, False, f"the fit failed: {type(first.error).__name__}: {first.error}")]
+        return [Finding(FIT, False, f"the fit failed: {type(first.error).__name__}: {first.error}")]
     return [Finding(EVENTS, True, f"{len(first.releases)} releases: the same with and without one person")]
 
 
@@ -135,9 +136,13 @@ def _account(seen: Recording) -> list[Finding]:
     if len(sampled) == 1:  # releases over secret samples: each must be one that was charged for
         each = sampled[0]
         made = sum((Cost.of(SampledGaussian(_mu(r), each.probability)) for r in seen.releases), Cost())
+        if seen.coins != len(seen.releases):
+            return [Finding(ACCOUNT, False, "secret samples are charged for, but not drawn for every release")]
     guarantee = seen.model.guarantee_
     spent, told = made.epsilon(guarantee.delta), guarantee.epsilon
-    if not spent <= told * (1 + ROUNDING) or len(set(seen.keys)) < len(seen.keys):
+    if len(set(seen.keys)) < len(seen.keys):
+        return [Finding(ACCOUNT, False, "some noise is drawn twice: two releases have the same key")]
+    if not spent <= told * (1 + ROUNDING):
         return [Finding(ACCOUNT, False, f"what was released costs epsilon = {spent:.4g}, and {told:.4g} is declared")]
     return [Finding(ACCOUNT, True, f"every draw of noise is in the ledger, and the guarantee is epsilon = {told:.4g}")]
 

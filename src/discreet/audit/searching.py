@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from discreet.audit.findings import Finding, failed
-from discreet.audit.people import extremes
+from discreet.audit.people import entries, extremes
 from discreet.audit.replaying import Replay, replay
 from discreet.audit.subjects import WORST, Subject
 from discreet.data.interactions import Interactions
@@ -102,7 +102,7 @@ def _neighbouring(
     """Somebody else: some items more, some less, some ratings at the other end; or anybody at all."""
     if rng.random() < 0.25:
         return _random(n_items, value_range, rng)
-    changed = {item: rating for item, rating in person.items() if rng.random() > 0.1}
+    changed = {item: rating for item, rating in entries(person) if rng.random() > 0.1}
     for item in rng.choice(n_items, int(rng.integers(1, 5)), replace=False).tolist():
         changed[item] = float(rng.choice(value_range))
     return changed

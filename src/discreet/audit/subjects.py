@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import discreet
-from discreet.audit.people import CANARY, Row, extremes, ordinary
+from discreet.audit.people import CANARY, Row, entries, extremes, ordinary
 from discreet.completion.als import calibration, settings
 from discreet.completion.frank_wolfe import steps
 from discreet.data.interactions import Interactions
@@ -71,13 +71,12 @@ def of(model: Any, *, implicit: bool | None = None, n_items: int = 40) -> Subjec
 
 @cache
 def _ordinary(n_items: int, implicit: bool, n_users: int, rows: tuple[Any, ...]) -> Interactions:
-    people = [(name, dict(row)) for name, row in rows]
-    return ordinary(n_items, *people, implicit=implicit, n_users=n_users)
+    return ordinary(n_items, *rows, implicit=implicit, n_users=n_users)
 
 
 def _crowd(n_items: int, implicit: bool, person: Row | None, *, n_users: int = 100, more: Any = ()) -> Interactions:
     """Ordinary people, and one who may be extraordinary, or not there."""
-    rows = [*more, *([] if person is None else [(CANARY, tuple(person.items()))])]
+    rows = [*more, *([] if person is None else [(CANARY, tuple(entries(person)))])]
     return _ordinary(n_items, implicit, n_users, tuple(rows))
 
 
@@ -185,7 +184,7 @@ def _polar_crowd(n_items: int, row: tuple[tuple[int, float], ...]) -> Interactio
 
 
 def _polar(n_items: int, person: Row | None) -> Interactions:
-    return _polar_crowd(n_items, tuple((person or {}).items()))
+    return _polar_crowd(n_items, tuple(entries(person or {})))
 
 
 def _frank_wolfe() -> list[Subject]:
@@ -197,7 +196,7 @@ def _frank_wolfe() -> list[Subject]:
     crowd = tuple((f"v{i:04}", ((7, 5.0),)) for i in range(2000))
     world = partial(_crowd, 20, False, more=crowd)
     published = partial(_private, discreet.PublishedDPFrankWolfe, radius=1e6, row_norm=5.0, n_steps=4, epsilon=EPSILON)
-    why = "a direction that nobody's data lead to: tests/completion/test_frank_wolfe.py tries the door itself"
+    why = "a direction that nobody's data lead to: tests/completion/test_frank_wolfe_privacy.py tries the door itself"
     far = {steps.COVARIANCE: why}
     aside, other = {8: 5.0}, {9: 5.0}
     pairs: tuple[Pairs, Pairs] = [(aside, None), (SINGLE, None)], [(aside, other), (SINGLE, {7: 0.0})]

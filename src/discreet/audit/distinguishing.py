@@ -1,0 +1,131 @@
+"""Two worlds, told apart from outside: what scores of many runs prove about a guarantee, whatever the mechanism is.
+
+A threshold is chosen on one half of the runs and tried on the other. Clopper-Pearson bounds turn how often it was right
+and wrong into a lower bound on Gaussian DP, mu >= z(true positives) - z(false positives), or on epsilon. If a claim is
+true, the bound exceeds it with probability at most 2 * level: an audit can prove a guarantee wrong, never right.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
+from scipy.stats import beta, binom
+
+from discreet.audit.findings import EACH
+
+Array = NDArray[Any]
+
+CANDIDATES = 200  # thresholds to choose from
+FEW = 12  # of them that are looked at more closely
+SURELY = 0.95  # the probability with which something is said to be detectable
+
+
+def clopper_pearson(hits: int, runs: int, level: float) -> tuple[float, float]:
+    """Bounds on a probability, each wrong with probability at most `level`."""
+    low = float(beta.ppf(level, hits, runs - hits + 1)) if hits else 0.0
+    high = float(beta.isf(level, hits + 1, runs - hits)) if hits < runs else 1.0
+    return low, high
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a test that says "she is in it" shows.
+
+    Attributes:
+        hits: How often it said so where she is, of `runs`.
+        alarms: How often where she is not, of `runs`.
+        runs: In each world.
+        level: Of each of the two bounds.
+    """
+
+    hits: int
+    alarms: int
+    runs: int
+    level: float = EACH
+
+    @property
+    def rates(self) -> tuple[float, float]:
+        """The least that the rate of hits can be, and the most that the rate of false alarms can be."""
+        hits, alarms = (clopper_pearson(count, self.runs, self.level) for count in (self.hits, self.alarms))
+        return hits[0], alarms[1]
+
+    @property
+    def mu(self) -> float:
+        """The Gaussian DP parameter that is proved to be no less."""
+        hits, alarms = self.rates
+        return max(float(ndtri(hits) - ndtri(alarms)), 0.0) if hits > 0 and alarms < 1 else 0.0
+
+    @property
+    def measured(self) -> float:
+        """The likeliest mu, with half a run more on each side so that it is finite."""
+        hits, alarms = ((count + 0.5) / (self.runs + 1) for count in (self.hits, self.alarms))
+        return float(ndtri(hits) - ndtri(alarms))
+
+    def epsilon(self, delta: float = 0.0) -> float:
+        """The epsilon that is proved to be no less, at a delta; in either direction."""
+        hits, alarms = self.rates
+        ratios = [(hits - delta) / alarms if alarms else 0.0]
+        misses, quiet = clopper_pearson(self.runs - self.hits, self.runs, self.level)[1], 1 - alarms
+        ratios.append((quiet - delta) / misses if misses else 0.0)
+        return max(math.log(max(ratio, 1.0)) for ratio in ratios)
+
+
+def distinguish(
+    with_her: Array, without_her: Array, *, level: float = EACH, by: Callable[[Evidence], float] | None = None
+) -> Evidence:
+    """Choose a threshold for scores on their first halves, and try it on the second.
+
+    Args:
+        with_her: Scores of runs in the one world.
+        without_her: And in the other.
+        level: Of each bound.
+        by: What the threshold should make large; by default the mu that is proved.
+    """
+    n = min(len(with_her), len(without_her))
+    half, better = n // 2, by or _mu
+    first = np.sort(with_her[:half]), np.sort(without_her[:half])
+    candidates = np.unique(np.quantile(np.concatenate(first), np.linspace(0, 1, CANDIDATES)))
+    hits, alarms = (half - np.searchsorted(scores, candidates) for scores in first)
+    some = np.arange(len(candidates))
+    if by is None:  # only those at which mu is likely to be large are worth a closer look
+        likely = ndtri((hits + 0.5) / (half + 1)) - ndtri((alarms + 0.5) / (half + 1))
+        some = np.union1d(np.argsort(-likely)[:FEW], np.argsort(np.abs(hits + alarms - half))[:FEW])
+    best = max(some.tolist(), key=lambda at: better(Evidence(int(hits[at]), int(alarms[at]), half, level)))
+    rest = [int(np.count_nonzero(scores[half:n] >= candidates[best])) for scores in (with_her, without_her)]
+    return Evidence(rest[0], rest[1], n - half, level)
+
+
+def _mu(evidence: Evidence) -> float:
+    return evidence.mu
+
+
+def detectable(claim: float, runs: int, *, level: float = EACH) -> float:
+    """The smallest true mu that so many runs in each world (half of them to choose) would prove to be above a claim.
+
+    It would be with probability 95%, by the best test there is. Infinity, if no mu is.
+    """
+    low, high = claim, claim + 1.0
+    while not _detected(high, claim, runs, level):
+        high *= 2
+        if high > 1e3:
+            return math.inf
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (low, middle) if _detected(middle, claim, runs, level) else (middle, high)
+    return high
+
+
+def _detected(mu: float, claim: float, runs: int, level: float) -> bool:
+    half = max(runs // 2, 1)
+    for place in np.linspace(0.0, 1.0, 9).tolist():  # of the threshold, between the two worlds' means
+        hit, alarm = float(ndtr(mu * (1 - place))), float(ndtr(-mu * place))
+        hits, alarms = int(binom.ppf((1 - SURELY) / 2, half, hit)), int(binom.ppf((1 + SURELY) / 2, half, alarm))
+        if Evidence(hits, alarms, half, level).mu > claim:
+            return True
+    return False

@@ -1,0 +1,264 @@
+"""Private numbers that never pass the door: in models, branches, scales, words and what others are shown."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from discreet.audit.patching import patched
+from discreet.audit.zoo.mutant import Mutant, Patch
+from discreet.completion import private
+from discreet.completion.als.calibration import GRAM
+from discreet.completion.als.preprocessing import Preprocessing
+from discreet.completion.als.published import PublishedDPALS
+from discreet.completion.base import Model
+from discreet.completion.centred import Centring
+from discreet.completion.gradient.private import DPGradientDescent
+from discreet.completion.gradient.sampled import Samples
+from discreet.completion.private import Door, Noisy
+from discreet.completion.spectral.cleansing import Cleansing
+from discreet.completion.spectral.private import DPSVD
+from discreet.errors import DataError
+from discreet.privacy import Ledger
+from discreet.privacy.ledger import Reservation
+
+log = logging.getLogger("discreet.audit.zoo")
+
+
+def _learning(kind: Any, change: Any) -> Patch:
+    """Wrap `_learn_privately` of a model: change(real, self, door, ratings)."""
+    real = kind._learn_privately
+
+    def learn(self: Any, door: Door, ratings: Any) -> Any:
+        return change(real, self, door, ratings)
+
+    return patched(kind, _learn_privately=learn)
+
+
+def _without_noise() -> Patch:
+    """The noise is drawn, recorded and thrown away."""
+    real = Door.release
+
+    def release(self: Door, sums: Any, sensitivity: float, noise: Any, label: str) -> Noisy:
+        return Noisy(sums.values * sums.grid.step, real(self, sums, sensitivity, noise, label).std)
+
+    return patched(Door, release=release)
+
+
+def _beside_the_ledger() -> Patch:
+    real = Reservation.release
+
+    def release(self: Reservation, statistic: Any, sensitivity: float, noise: Any, label: str) -> Any:
+        if label == GRAM:
+            return noise.add(statistic, self._ledger.noise_source)
+        return real(self, statistic, sensitivity, noise, label)
+
+    return patched(Reservation, release=release)
+
+
+def _exact_mean() -> Patch:
+    """Ratings are centred at their own mean, which shows in every item's average."""
+    from dataclasses import replace
+
+    real = Cleansing.run
+    return patched(Cleansing, run=lambda self, door, r: real(replace(self, middle=float(r.values.mean())), door, r))
+
+
+def _exact_scale() -> Patch:
+    """Rows may be as long as the longest of them is."""
+    real = Centring.public
+
+    def public(name: str, ratings: Any, row_norm: Any, *, centre: bool) -> Centring:
+        squares = np.add.reduceat((ratings.values - 2.5) ** 2, ratings.indptr[:-1])
+        return real(name, ratings, float(np.sqrt(squares.max())), centre=centre)
+
+    return patched(Centring, public=staticmethod(public))
+
+
+def _exact_selection() -> Patch:
+    """The most frequent items are those that truly are."""
+    real = Preprocessing._counts
+
+    def counts(self: Preprocessing, door: Door, every: Any, n_items: int) -> Any:
+        blocks = list(every)
+        real(self, door, blocks, n_items)
+        return sum(np.bincount(part.indices, minlength=n_items) for part in blocks).astype(np.float64)
+
+    return patched(Preprocessing, _counts=counts)
+
+
+def _exact_normaliser(real: Any, self: Any, door: Door, ratings: Any) -> Any:
+    """Z, the mean of everybody's count, is that of the data."""
+    known = copy.copy(self)
+    known.typical_count = len(ratings) / ratings.n_users
+    return real(known, door, ratings)
+
+
+def _early_stop(real: Any, self: Any, door: Door, ratings: Any) -> Any:
+    """Stop at once if the error is small enough: a decision by an exact number."""
+    small = float(np.mean(np.abs(ratings.values - 2.5))) < 0.5
+    shorter = copy.copy(self)
+    shorter.n_steps = 1 if small else self.n_steps
+    return real(shorter, door, ratings)
+
+
+def _grid_search(real: Any, self: Any, door: Door, ratings: Any) -> Any:
+    """Fit twice, keep the better one, and pay for one."""
+    book = Ledger(delta=self.delta, adjacency=self.adjacency, noise_source=door.reservation._ledger.noise_source)
+    with book.reserve(self.plan(ratings.n_items)) as reservation:
+        tried = real(self, Door(reservation, self.adjacency, self.n_jobs), ratings)
+    kept = real(self, door, ratings)
+    exact = np.bincount(ratings.indices, minlength=ratings.n_items)
+    return min(tried, kept, key=lambda learned: float(np.abs(learned["popularity_"] - exact).sum()))
+
+
+def _user_vector(real: Any, self: Any, door: Door, ratings: Any) -> Any:
+    """What is known of the last user in training is kept in the model."""
+    return {**real(self, door, ratings), "user_history_": np.array(ratings.indices[ratings.indptr[-2] :])}
+
+
+def _logged() -> Patch:
+    real = Door.add_up
+
+    def add_up(self: Door, *given: Any) -> Any:
+        total = real(self, *given)
+        log.info("added up to %d", total.sum())
+        return total
+
+    return patched(Door, add_up=add_up)
+
+
+def _refused() -> Patch:
+    """An error about somebody: who sees it knows that such a person is there."""
+    real = private.require_sound
+
+    def require_sound(ratings: Any) -> None:
+        real(ratings)
+        if np.diff(ratings.indptr).max() > 15:
+            raise DataError("ratings: a user has too many of them")
+
+    return patched(private, require_sound=require_sound)
+
+
+def _served_together() -> Patch:
+    """Users' vectors are centred at the mean of those who are served beside them."""
+    real = Model._fold_in
+
+    def fold_in(self: Model, histories: Any) -> Any:
+        offsets, vectors = real(self, histories)
+        return offsets, vectors - vectors.mean(axis=0)
+
+    return patched(Model, _fold_in=fold_in)
+
+
+def _shuffled_batches() -> Patch:
+    """Samples of a fixed size by a public seed, charged as secret ones."""
+
+    def draw(self: Samples, ratings: Any) -> Any:
+        chosen = np.random.default_rng(0).permutation(ratings.n_users)[: max(int(self.rate * ratings.n_users), 1)]
+        return ratings.of_users(np.sort(chosen))
+
+    return patched(Samples, draw=draw)
+
+
+ALONE = "PublishedDPALS, Algorithm 1, add-remove"
+MUTANTS = [
+    Mutant(
+        "factors from exact sums",
+        "noise is drawn and charged for, and the model is made from what it should hide",
+        "field list of broken mechanisms",
+        "DPCleansedSVD, add-remove",
+        _without_noise,
+    ),
+    Mutant(
+        "a release missing from the ledger",
+        "lambda_0 K is released, but in nobody's total",
+        "DPALS 2021, Appendix C",
+        ALONE,
+        _beside_the_ledger,
+    ),
+    Mutant(
+        "the data's own mean",
+        "a denominator or a mean of the data, taken as if it were public",
+        "SVD baselines scale by exact |Omega|",
+        "DPCleansedSVD, add-remove",
+        _exact_mean,
+    ),
+    Mutant(
+        "the data's own scale",
+        "a clip, and with it the noise, follows from the longest row",
+        "diffprivlib warns of it: bounds read off the data",
+        "DPSVD of ratings, add-remove",
+        _exact_scale,
+        pairs=[({item: 5.0 * (item % 2) for item in range(40)}, None)],
+    ),
+    Mutant(
+        "items chosen by exact counts",
+        "'the top 400 items' depend on each single rating",
+        "Frank-Wolfe 2018 and DPALS 2021, experiments",
+        "PublishedDPALS, add-remove",
+        _exact_selection,
+        params=(("item_fraction", 0.4),),
+    ),
+    Mutant(
+        "exact normaliser Z",
+        "in everybody's output there is the exact number of ratings",
+        "DPALS 2021, user regulariser",
+        "PublishedDPALS, add-remove",
+        partial(_learning, PublishedDPALS, _exact_normaliser),
+        params=(("user_exponent", 1.0),),
+    ),
+    Mutant(
+        "uncharged early stop",
+        "how long to train is decided by an exact error",
+        "usual practice",
+        "DPGradientDescent, add-remove",
+        partial(_learning, DPGradientDescent, _early_stop),
+    ),
+    Mutant(
+        "uncharged grid search",
+        "the better of two fits is kept, and one is paid for",
+        "usual practice",
+        "DPSVD, add-remove",
+        partial(_learning, DPSVD, _grid_search),
+    ),
+    Mutant(
+        "a training user in the artefact",
+        "the model keeps something of a user",
+        "factors of users in saved models",
+        "DPSVD, add-remove",
+        partial(_learning, DPSVD, _user_vector),
+    ),
+    Mutant(
+        "an exact number in a log",
+        "log files are read by people who may not see the data",
+        "debugging",
+        "DPCleansedSVD, add-remove",
+        _logged,
+    ),
+    Mutant(
+        "an error about somebody",
+        "that a fit fails tells who is there",
+        "validation of single rows",
+        "DPCleansedSVD, add-remove",
+        _refused,
+    ),
+    Mutant(
+        "users served together",
+        "what one user is shown depends on who is served beside her",
+        "batch normalisation; floating-point sums in batches",
+        "DPSVD of ratings, add-remove",
+        _served_together,
+    ),
+    Mutant(
+        "shuffled batches for Poisson samples",
+        "the charge is for samples that nobody knows and that differ in size",
+        "DP-SGD in practice (Chua and others 2024)",
+        "DPSGD, add-remove",
+        _shuffled_batches,
+    ),
+]

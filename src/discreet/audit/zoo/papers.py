@@ -1,0 +1,154 @@
+"""Published errors in guarantees, as they would be in this library (docs/proofs has what is right)."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+
+from discreet.audit.patching import patched
+from discreet.audit.zoo.bounds import together
+from discreet.audit.zoo.mutant import Mutant, Patch
+from discreet.completion.als import calibration, moments
+from discreet.completion.frank_wolfe.steps import COVARIANCE
+from discreet.completion.one_bit.calibration import Budget
+from discreet.completion.private import Door
+from discreet.completion.spectral import eigen
+from discreet.completion.spectral.private import SECOND_MOMENT
+
+
+def _undercharged(factors: dict[str, float]) -> Patch:
+    """The sensitivity of some releases is taken to be smaller than it is; contributions stay as long as they are."""
+    real = Door.noise
+
+    def noise(self: Door, label: str, bound: float, aligned: bool, symmetric: bool = False) -> Any:
+        return real(self, label, bound * factors.get(label, 1.0), aligned, symmetric)
+
+    return patched(Door, noise=noise)
+
+
+def _one_of_two_releases() -> Patch:
+    """Theorem 1: of a Gram matrix and a right-hand side, one is charged."""
+    return together(*(patched(module, step_sensitivity=lambda *given: 1.0) for module in (calibration, moments)))
+
+
+def _unnormalised_start() -> Patch:
+    """v0 ~ N(0, I), as it comes, and no clip of products, which the proof has no need of if |v| = 1."""
+    real, start = eigen.truncate, eigen.start
+
+    def truncate(rows: Any, *, bound: float, **given: Any) -> Any:
+        return real(rows, bound=4 * bound, **given)
+
+    return patched(eigen, truncate=truncate, start=lambda size, *given: start(size, *given) * np.sqrt(size))
+
+
+def _half_of_a_gradient() -> Patch:
+    """Noise for C, where a flip moves a clamped derivative by 2 C."""
+    real = Budget.additive
+
+    def additive(self: Budget) -> Any:
+        sensitivity, noise = real(self)
+        return sensitivity / 2, dataclasses.replace(noise, scale=noise.scale / 2)  # type: ignore[call-arg]
+
+    return patched(Budget, additive=additive)
+
+
+def _unsaid() -> Patch:
+    """What was published without a guarantee that holds is said to have it."""
+    from discreet.completion.one_bit import releases
+
+    return patched(releases, broken=lambda budget: "")
+
+
+@cache
+def _two_groups(flipped: tuple[int, ...]) -> Any:
+    """Two groups of people with a taste of their own, and one bit that says whether it is the same."""
+    import discreet
+
+    rows = [(user, item, 1.0) for user in range(16) for item in range(16) if user // 8 == item // 8]
+    rows.append((0, 8, -1.0 if flipped else 1.0))
+    return discreet.read(rows, items=list(range(16)), value_range=(-1, 1))
+
+
+ONE_RATING = {item: 5.0 * (item % 2) for item in range(20)}
+MUTANTS = [
+    Mutant(
+        "missing factor 2",
+        "an item step releases two statistics of a user, and one is charged",
+        "DPALS 2021, Theorem 1",
+        "PublishedDPALS, Algorithm 1, add-remove",
+        _one_of_two_releases,
+    ),
+    Mutant(
+        "mean charged sqrt k",
+        "a sum of k ratings moves by k, not by sqrt k",
+        "DPALS 2021, section 5.2",
+        "PublishedDPALS, add-remove",
+        partial(_undercharged, {calibration.MEAN: 120**-0.5}),
+    ),
+    Mutant(
+        "noisy start of one rating",
+        "a row of k ratings has the square k, not 1",
+        "DPALS 2021, Remark 2",
+        "PublishedDPALS, Algorithm 1, add-remove",
+        partial(_undercharged, {calibration.START: 1 / 120}),
+    ),
+    Mutant(
+        "residuals as long as rows",
+        "residuals grow to twice the length of a row",
+        "Frank-Wolfe, if L is charged for 2 L",
+        "PublishedDPFrankWolfe, add-remove",
+        partial(_undercharged, {COVARIANCE: 1 / 4}),
+        pairs=[(ONE_RATING, None)],
+    ),
+    Mutant(
+        "eps_entry = eps_user / xi",
+        "one rating of 80 moves a second moment by far more than an 80th of the row",
+        "Frank-Wolfe 2018, discussion",
+        "DPSVD of ratings, replace",
+        partial(_undercharged, {SECOND_MOMENT: 1 / 80}),
+        pairs=[(ONE_RATING, {**ONE_RATING, 3: 0.0})],
+    ),
+    Mutant(
+        "unnormalised Oja start",
+        "a product with a vector that is not of length 1 is not bounded by the row",
+        "Frank-Wolfe 2018, Algorithm 2",
+        "DPPCA by Oja's method, add-remove",
+        _unnormalised_start,
+        pairs=[(eigen.start(12, 1)[:, 0], None)],
+    ),
+    Mutant(
+        "gradients charged C",
+        "a flip moves a clamped derivative from -C to C",
+        "one-bit completion 2021, GraP",
+        "OneBit, gradient, flip",
+        _half_of_a_gradient,
+    ),
+    Mutant(
+        "output perturbation",
+        "the noise is for one entry, and one bit moves all of them",
+        "one-bit completion 2021, OutP",
+        "OneBit, output, flip",
+        _unsaid,
+        pairs=[((1,), ())],
+        world=_two_groups,
+        params=(
+            ("noise", "laplace"),
+            ("delta", 0.0),
+            ("epsilon", 1.0),
+            ("calibration", "published"),
+            ("ridge", None),
+            ("tau", None),
+        ),
+    ),
+    Mutant(
+        "probit without its Jacobian",
+        "the optimum's density has the ratio of second derivatives in it",
+        "one-bit completion 2021, ObjP",
+        "OneBit, objective, flip",
+        _unsaid,
+        params=(("link", "probit"), ("calibration", "published")),
+    ),
+]

@@ -1,0 +1,116 @@
+"""Audits of noise: they accept what is right, and say so; they notice what is a little wrong."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from discreet import Gaussian, Laplace, RandomizedResponse
+from discreet.audit.distinguishing import Evidence, clopper_pearson, detectable, distinguish
+from discreet.audit.findings import EACH, FALSE_ALARM, MOST_TESTS
+from discreet.audit.samplers import law, streams
+from discreet.privacy import SystemNoise
+from discreet.testing import InsecureSeededNoise
+
+NOISES = [
+    Gaussian(3.0),
+    Gaussian(1e-4, symmetric=True),
+    Laplace(2.0),
+    RandomizedResponse(1.5),
+    RandomizedResponse(flip_one=0.1, flip_zero=0.3),
+]
+
+
+@pytest.mark.parametrize("noise", NOISES, ids=str)
+def test_the_law_of_noise(noise: Any) -> None:
+    found = law(noise, draws=200_000, source=InsecureSeededNoise(1))
+    assert found.ok, found.words
+
+
+@pytest.mark.parametrize("noise", NOISES[:3], ids=str)
+@pytest.mark.parametrize("off", [0.98, 1.02])
+def test_noise_that_is_two_percent_off_is_noticed(noise: Any, off: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    from discreet.privacy import sampling
+
+    for name in ("gaussian", "two_sided_geometric"):
+        real = getattr(sampling, name)
+        monkeypatch.setattr(sampling, name, lambda scale, *rest, real=real: real(scale * off, *rest))
+    assert not law(noise, draws=400_000, source=InsecureSeededNoise(1)).ok
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("off", [1.0, 0.995, 1.005])
+def test_at_ten_million_draws_half_a_percent_is_noticed(off: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    from discreet.privacy import sampling
+
+    real = sampling.gaussian
+    monkeypatch.setattr(sampling, "gaussian", lambda sigma, *rest: real(sigma * off, *rest))
+    assert law(Gaussian(3.0), draws=10_000_000, source=InsecureSeededNoise(2)).ok == (off == 1)
+
+
+def test_keys_are_never_the_same() -> None:
+    assert streams().ok
+    remembered = InsecureSeededNoise(0)
+    found = streams(remembered)
+    assert not found.ok
+    assert "100 twice" in found.words  # three children begin where their parent is: two of them repeat the first
+
+
+@pytest.mark.slow
+def test_spark_workers_never_get_the_same_key() -> None:
+    pyspark = pytest.importorskip("pyspark")
+    session = pyspark.sql.SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    try:
+        keys = session.sparkContext.parallelize(range(400), 8).map(lambda _: SystemNoise().fresh_key()).collect()
+    finally:
+        session.stop()
+    assert len(set(keys)) == 400
+
+
+# Telling two worlds apart
+
+
+def test_clopper_pearson_bounds() -> None:
+    for hits in (0, 3, 50, 100):
+        low, high = clopper_pearson(hits, 100, 0.001)
+        outside = stats.binomtest(hits, 100).proportion_ci(0.998, method="exact")
+        assert (low, high) == (pytest.approx(outside.low), pytest.approx(outside.high))
+
+
+@pytest.mark.parametrize("mu", [0.7, 2.0, 4.0])
+def test_what_is_proved_is_below_the_truth_and_near_it(mu: float) -> None:
+    rng = np.random.default_rng(0)
+    found = distinguish(rng.standard_normal(200_000) + mu, rng.standard_normal(200_000))
+    assert 0.9 * mu < found.mu < mu
+    assert found.measured == pytest.approx(mu, rel=0.03)
+    few = distinguish(rng.standard_normal(100) + mu, rng.standard_normal(100))
+    assert 0 <= few.mu < 0.9 * mu
+
+
+def test_false_alarms_are_as_rare_as_is_said() -> None:
+    """At a level of 2%, claims that are true are called false in at most 4% of audits."""
+    rng, wrong = np.random.default_rng(1), 0
+    for _ in range(400):
+        with_her, without_her = rng.standard_normal(400) + 1.0, rng.standard_normal(400)
+        wrong += distinguish(with_her, without_her, level=0.02).mu > 1.0
+    assert wrong <= 28  # 16 are expected at most; more than 28 have a chance below 1%
+    assert pytest.approx(FALSE_ALARM) == MOST_TESTS * EACH
+
+
+def test_pure_epsilon() -> None:
+    rng = np.random.default_rng(0)
+    bits = [rng.random(2_000_000) < chance for chance in (math.e / (1 + math.e), 1 / (1 + math.e))]
+    found = distinguish(*(bit.astype(float) for bit in bits), by=Evidence.epsilon)
+    assert 0.97 < found.epsilon() < 1
+    assert Evidence(0, 0, 100).epsilon() == Evidence(0, 0, 100).mu == 0
+
+
+def test_what_could_have_been_detected() -> None:
+    few, many = detectable(1.0, 500), detectable(1.0, 50_000)
+    assert 1.05 < many < 1.2 < few
+    rng = np.random.default_rng(2)
+    noticed = sum(distinguish(rng.standard_normal(500) + 1.1 * few, rng.standard_normal(500)).mu > 1 for _ in range(20))
+    assert noticed >= 15
+    assert detectable(1.0, 4) == math.inf

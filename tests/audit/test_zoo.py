@@ -1,0 +1,52 @@
+"""The zoo: every broken mechanism is caught, by the check that it should be, and no correct model is called broken."""
+
+import pytest
+
+from discreet.audit.findings import failed
+from discreet.audit.quick import quick
+from discreet.audit.replaying import ACCOUNT, EVENTS, FIT, JOINT, OUTPUT, SENSITIVITY
+from discreet.audit.samplers import BLACK_BOX, NOISE, STREAMS
+from discreet.audit.subjects import shipped
+from discreet.audit.tainting import TAINT
+from discreet.audit.zoo import MUTANTS, catch
+from discreet.audit.zoo.mutant import Mutant
+
+SUBJECTS = shipped()
+SLOW = ("DPSGD", "DPALS")
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_broken_mechanism_is_caught(mutant: Mutant) -> None:
+    caught = catch(mutant, SUBJECTS)
+    assert caught.by, [finding.words for finding in caught.findings]
+    if mutant.name != "an error about somebody":
+        assert FIT not in {finding.check for finding in failed(caught.findings)}, caught.findings
+    assert caught.to_json()["why"]
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(MUTANTS) >= 24
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
+    assert {mutant.subject for mutant in MUTANTS} <= set(SUBJECTS)
+
+
+@pytest.mark.parametrize("name", [name for name in SUBJECTS if not name.startswith(SLOW)])
+def test_a_correct_model_passes(name: str) -> None:
+    findings = quick(SUBJECTS[name])
+    assert not failed(findings)
+    assert {EVENTS, SENSITIVITY, ACCOUNT, OUTPUT, NOISE, BLACK_BOX, STREAMS} <= {one.check for one in findings}
+    assert "DPPCA" in name or {JOINT, TAINT} <= {one.check for one in findings}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in SUBJECTS if name.startswith(SLOW)])
+def test_a_correct_large_model_passes(name: str) -> None:
+    assert not failed(quick(SUBJECTS[name]))
+
+
+def test_nothing_of_a_mutant_stays() -> None:
+    name = "DPCleansedSVD, add-remove"
+    for mutant in MUTANTS:
+        with mutant.patch():
+            pass
+    assert not failed(quick(SUBJECTS[name]))
