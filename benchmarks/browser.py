@@ -9,7 +9,7 @@ import numpy as np
 from playwright.sync_api import sync_playwright
 
 import discreet
-from discreet.web.site import export
+from discreet.web import export
 
 ITEMS, RANK, RATED = 20_000, 64, (5, 50, 500)
 

@@ -1,6 +1,8 @@
 """The JavaScript client in a real Chromium gives what Python gives, to 1e-5."""
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,9 +11,9 @@ import pytest
 import discreet
 from discreet.completion.base import Model
 from discreet.recommend import Recommendations
+from discreet.web import export
 from discreet.web.folding import Folding
 from discreet.web.loss import made_up
-from discreet.web.site import export
 from tests.web.conftest import seeded
 from tests.web.hosting import hosted
 
@@ -147,3 +149,17 @@ def test_histories_that_cannot_be_read(films: Model, page: Any) -> None:
     assert [bool(entry and entry[0]) for entry in found] == [True] * len(wrong) + [False]
     assert "no such" in found[0][1]
     assert "0.5 to 5" in found[1][1]
+
+
+def test_the_example_of_the_guide(films: Model, page: Any) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guide" / "browser.md").read_text(encoding="utf-8")
+    code = re.findall(r"```js\n(.*?)```", guide, flags=re.S)[0]
+    for written, run in (
+        ('import { Model } from "./client/discreet.js";', 'const { Model } = await import("/client/discreet.js");'),
+        ('"model/"', '"/model/"'),
+    ):
+        assert written in code
+        code = code.replace(written, run)
+    with hosted(export(films, not_private=True).files) as url:
+        page.goto(url + "icon.svg")
+        assert page.evaluate(f"async () => {{ {code}\n return model.ids.length; }}") == 80

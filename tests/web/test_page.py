@@ -10,7 +10,7 @@ import pytest
 
 import discreet
 from discreet.completion.base import Model
-from discreet.web.site import export
+from discreet.web import export
 from tests.web.hosting import hosted
 
 Files = dict[str, bytes]
@@ -156,7 +156,7 @@ def test_a_request_would_be_told(opened: Open) -> None:
     page = opened()
     page.get_by_text("Not one request since").wait_for()
     page.evaluate("fetch('icon.svg')")
-    page.get_by_text("1 requests since").wait_for()
+    page.get_by_text("One request since").wait_for()
 
 
 def test_without_a_network(opened: Open) -> None:
@@ -214,6 +214,8 @@ def test_why_and_similar(opened: Open, films: Model) -> None:
     page.locator("#about label.star").nth(1).click()
     assert "had you not rated it" in page.inner_text("#about .verdict")
     assert page.locator("#history li").count() == 2
+    page.mouse.click(5, 5)  # beside the dialog
+    assert not page.locator("#about").is_visible()
 
 
 PAINTED = """() => {

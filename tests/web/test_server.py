@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import json
 import logging
+import re
 import signal
 import subprocess
 import sys
@@ -313,3 +314,13 @@ def test_the_command_serves(films: Model, tmp_path: Path) -> None:
     assert "POST /v1/recommend 200" in told
     assert "4.25" not in out + told
     assert "Traceback" not in told
+
+
+def test_the_requests_of_the_guide(client: TestClient) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guide" / "browser.md").read_text(encoding="utf-8")
+    requests = re.findall(r"^\$ curl -s '?localhost:8000(\S+?)'?(?: -H '(.*?)' -d '(.*?)')?$", guide, flags=re.M)
+    assert len(requests) == 3
+    for path, _, body in requests:
+        sent = {"content": body, "headers": {"content-type": "application/json"}}
+        answer = client.post(path, **sent) if body else client.get(path)
+        assert answer.status_code == 200, path

@@ -2,13 +2,17 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from discreet.cli import config
 from discreet.cli.common import Json, pairs, show
 from discreet.errors import DataError
+
+if TYPE_CHECKING:
+    from discreet.completion.base import Model
+    from discreet.web import Site
 
 Precision = Annotated[
     Literal["float32", "float16", "int8"],
@@ -39,7 +43,9 @@ def export(
 
     Example: discreet export model site --not-private
     """
-    made = made_site(model, precision, title, columns, tradeoff, not_private)
+    from discreet.completion.saving import load
+
+    made = made_site(load(model), precision, title, columns, tradeoff, not_private)
     made.write(site)
     about = made.manifest
     size = sum(map(len, made.files.values()))
@@ -57,15 +63,14 @@ def export(
 
 
 def made_site(
-    model: Path, precision: str, title: str, columns: str | None, tradeoff: Path | None, not_private: bool
-) -> Any:
-    """The site of a saved model."""
-    from discreet.completion.saving import load
-    from discreet.web.site import export as make
+    model: "Model", precision: str, title: str, columns: str | None, tradeoff: Path | None, not_private: bool
+) -> "Site":
+    """The site of a model."""
+    from discreet.web import export as make
 
     named = None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]
     return make(
-        load(model),
+        model,
         precision=precision,
         title=title,
         columns=named,
@@ -81,7 +86,7 @@ def _curve(path: Path) -> Any:
         raise DataError(f"tradeoff: {str(path)!r} is not JSON: {error}") from None
 
 
-def _told(made: Any, site: Path, size: int) -> list[Any]:
+def _told(made: "Site", site: Path, size: int) -> list[Any]:
     from rich.text import Text
 
     loss, about = made.loss, made.manifest

@@ -3,7 +3,7 @@
 import logging
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +11,9 @@ from discreet.cli import config
 from discreet.cli.common import Json, promise, show
 from discreet.cli.export import Columns, NotPrivate, Precision, Title, Tradeoff, made_site
 from discreet.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from discreet.completion.base import Model
 
 
 def serve(
@@ -41,8 +44,8 @@ def serve(
     from discreet.completion.saving import load
     from discreet.web.server import application
 
-    site = made_site(model, precision, title, columns, tradeoff, not_private)
     loaded = load(model)
+    site = made_site(loaded, precision, title, columns, tradeoff, not_private)
     loaded.n_jobs = 1  # requests are computed together; threads for each would cost more than they give
     logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.INFO if verbose else logging.ERROR)
     settings = uvicorn.Config(
@@ -64,7 +67,7 @@ def serve(
     uvicorn.Server(settings).run([listening])
 
 
-def _told(model: Any, address: str) -> list[Any]:
+def _told(model: "Model", address: str) -> list[Any]:
     return [
         promise(model.guarantee_),
         "",

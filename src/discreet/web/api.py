@@ -16,7 +16,7 @@ from discreet.data.ids import Ids, smallest_unsigned
 from discreet.data.interactions import Interactions
 from discreet.recommend import serving
 from discreet.recommend.results import titles
-from discreet.web.site import _id
+from discreet.web.site import json_id
 
 if TYPE_CHECKING:
     from discreet.completion.base import Model
@@ -70,7 +70,7 @@ class Api:
     @cached_property
     def ids(self) -> list[Any]:
         """Item ids as JSON has them."""
-        return [_id(item) for item in self.model.items_]
+        return [json_id(item) for item in self.model.items_]
 
     @cached_property
     def numbers(self) -> dict[str, int]:

@@ -152,7 +152,7 @@ def _require_site(home: Path) -> None:
 def _items(model: Model, wanted: Sequence[str] | None) -> dict[str, Any]:
     """Ids as JSON has them, titles, and what else is shown."""
     catalogue = model.catalogue_
-    ids = [_id(item) for item in catalogue.ids]
+    ids = [json_id(item) for item in catalogue.ids]
     if len({str(item) for item in ids}) < len(ids):
         raise ModelError("model: two of its item ids are the same when written as text, and browsers know only text")
     if wanted is None:
@@ -168,7 +168,8 @@ def _items(model: Model, wanted: Sequence[str] | None) -> dict[str, Any]:
     }
 
 
-def _id(item: Any) -> Any:
+def json_id(item: Any) -> Any:
+    """An item's id as JavaScript has it: a whole number that it can hold, or a text."""
     return item if isinstance(item, int) and not isinstance(item, bool) and abs(item) < SAFE else str(item)
 
 

@@ -34,7 +34,9 @@ export function showItem(dialog, page, item) {
   );
   if (!dialog.open) {
     dialog.showModal();
-    dialog.addEventListener("click", (event) => event.target === dialog && dialog.close(), { once: true });
+    dialog.onclick = (event) => {
+      if (event.target === dialog) dialog.close(); // a click beside it
+    };
   }
 }
 

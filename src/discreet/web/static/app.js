@@ -25,7 +25,7 @@ async function start() {
   const { title, value_range: [low, high] } = model.description;
   document.title = title;
   $("title").textContent = title;
-  const history = new History(location.pathname);
+  const history = new History(new URL("./", location.href).pathname);
   history.restrict((item, rating) => model.numbers.has(item) && (rating === null || (rating >= low && rating <= high)));
   $("loading").hidden = true;
   $("app").hidden = false;
@@ -33,7 +33,7 @@ async function start() {
   showPrivacy($("privacy"), model, history);
   await keepCopy();
   watchNetwork((count) => {
-    $("silence-count").textContent = count ? `${count} requests since this page was ready.` : "Not one request since this page was ready.";
+    $("silence-count").textContent = `${count === 0 ? "Not one request" : count === 1 ? "One request" : `${count} requests`} since this page was ready.`;
     $("silence").classList.toggle("loud", count > 0);
   });
 }

@@ -12,8 +12,10 @@ export function levels({ implicit, value_range: [low, high] }) {
 }
 
 /** How a value is said. */
-export function said({ implicit, value_range: [, high] }, value) {
-  return implicit ? "liked" : `${Number(value.toFixed(1))} of ${high}`;
+export function said({ implicit, value_range: [low, high] }, value) {
+  const number = Number(value.toFixed(1));
+  if (implicit) return "liked";
+  return low >= 0 && low <= 1 ? `${number} of ${high}` : `${number}, from ${low} to ${high}`;
 }
 
 /**
