@@ -21,7 +21,7 @@ from discreet.linalg.threads import over_blocks
 Array = NDArray[Any]
 Solver = Literal["exact", "cg"]
 
-BLOCK_BYTES = 1 << 24  # of gathered columns, or of Gram matrices: enough work to make a call from Python cheap
+BLOCK_BYTES = 1 << 22  # of gathered columns, or of Gram matrices: enough work to make a call from Python cheap
 LONGEST = 4096  # targets that are gathered at once; longer rows are summed in parts
 FEW_COLUMNS = 16
 GRAM_PAYS = 48  # columns up to which conjugate gradients are quicker on Gram matrices than on gathered columns
@@ -49,7 +49,7 @@ def padded_lengths(counts: Array, steps: int = 16) -> Array:
 
 
 def blocks(indptr: Array, n_columns: int, itemsize: int) -> Iterator[Block]:
-    """Cut rows into blocks of one padded length, small enough for the cache; rows without targets are in none."""
+    """Cut rows into blocks of one padded length, of some bytes of columns each; rows without targets are in none."""
     counts = np.diff(indptr)
     # With few columns a call from Python costs more than some padding.
     lengths = padded_lengths(counts, 4 if n_columns <= FEW_COLUMNS else 16)

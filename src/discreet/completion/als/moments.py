@@ -26,7 +26,7 @@ from discreet.privacy import Gaussian, Grid, GridArray, truncate
 Array = NDArray[Any]
 
 MOST_BYTES = 1 << 31  # of a stack of matrices
-MOST_USERS = 1 << 22  # whose sums are taken in float64 at a time: each adds at most 2^30 cells, so 2^52 in all
+MOST_USERS = 1 << 15  # at a time, for the memory; below 2^22, sums of 2^30 cells of each stay exact in float64
 WEIGHT_CELLS = 6  # a weight of 1 is 2^6 cells
 
 
@@ -117,7 +117,7 @@ def exact_moments(step: ItemStep, grid: Grid, sample: Sample, users: Array, n_jo
     total = np.zeros((step.n_items, r + 1, r + 1), np.int64)
     for part in sample.blocks(MOST_USERS):
         own = users[part.first : part.first + len(part.counts)]
-        cells = truncate(own, bound=step.user_clip, grid=grid).astype(np.float64)
+        cells = padded(truncate(own, bound=step.user_clip, grid=grid), np.float64)
         weights, targets = _whole_weights(step, part), _whole_targets(step, grid, part.values)
         if weights is not None:
             targets *= weights
@@ -159,7 +159,7 @@ def _add(total: Array, part: Sample, cells: Array, n_jobs: int | None) -> None:
 
     table, r = by_item(part.values), cells.shape[1]
     weights = None if part.weights is None else by_item(part.weights).data
-    rows = Rows(table.indptr.astype(np.int64), table.indices, table.data, padded(cells, np.float64), cells)
+    rows = Rows(table.indptr.astype(np.int64), table.indices, table.data, cells, np.zeros(0))
 
     def work(block: Block) -> None:
         for first in range(0, block.length, LONGEST):

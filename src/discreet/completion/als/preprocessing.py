@@ -83,8 +83,7 @@ class Preprocessing:
         frequent = most_frequent(popularity, self.fraction)
         place = np.full(m, -1, np.int32)
         place[frequent] = np.arange(len(frequent))
-        known = chosen(every(), lambda part: place[part.indices] >= 0, place, door.n_jobs)
-        sample = self._final(known, popularity[frequent], door.n_jobs)
+        sample = self._final(every(), place, popularity[frequent], door.n_jobs)
         counts = self._recounts(door, sample, len(frequent)) if self.counted else np.zeros(m)
         mean = 0.0
         if self.center:
@@ -95,7 +94,7 @@ class Preprocessing:
             mean = noisy_mean(door, whole, float(total.sum()), self.k, (low, high))
         bound = self._bound(mean, low, high)
         sample = _centred(sample, mean, bound)
-        own = _centred(known, mean, bound) if self.all_items else sample
+        own = _centred(chosen(every(), _all, place, door.n_jobs), mean, bound) if self.all_items else sample
         return Prepared(popularity, frequent, counts, mean, bound, sample, own)
 
     def _uniform(self, part: Part) -> NDArray[np.bool_]:
@@ -113,16 +112,15 @@ class Preprocessing:
             COUNTS, every, lambda part: self._uniform(part).astype(np.float64), n_items, bound=bound, aligned=True
         ).values
 
-    def _final(self, known: Sample, counts: Array, n_jobs: int | None) -> Sample:
+    def _final(self, every: Iterable[Part], place: Array, counts: Array, n_jobs: int | None) -> Sample:
         """Line 5: what a user trains the items with."""
-        blocks = known.blocks()
-        same = np.arange(len(counts), dtype=np.int32)
         if self.sampling == "weights":
-            weights = [sampling.weights(part, self.k, counts) for part in blocks]
+            known = chosen(every, _all, place, n_jobs)
+            weights = [sampling.weights(part, self.k, counts) for part in known.blocks()]
             return Sample(known.indptr, known.indices, known.values, np.concatenate(weights))
         if self.sampling == "adaptive":
-            return chosen(blocks, lambda part: sampling.lowest(part, self.k, counts), same, n_jobs)
-        return chosen(blocks, self._uniform, same, n_jobs)
+            return chosen(every, lambda part: sampling.lowest(part, self.k, counts), place, n_jobs)
+        return chosen(every, self._uniform, place, n_jobs)
 
     def _recounts(self, door: Door, sample: Sample, n_items: int) -> Array:
         """Line 6: counts, or sums of weights, of what is trained on."""
@@ -162,17 +160,32 @@ def noisy_mean(door: Door, sample: Sample, n_ratings: float, k: int, value_range
 def chosen(
     blocks: Iterable[Part], choose: Callable[[Part], NDArray[np.bool_]], place: Array, n_jobs: int | None
 ) -> Sample:
-    """The entries that `choose` picks of each user's row, with items renumbered by `place`; one table of all."""
+    """The entries that `choose` picks of each user's row, with items renumbered by `place`; one table of all.
 
-    def work(part: Part) -> tuple[Array, Array, Array]:
-        mask = choose(part)
-        ends = np.concatenate([[0], np.cumsum(mask)])[part.indptr]
-        return np.diff(ends), place[part.indices[mask]], part.values[mask]
+    Items with the place -1 are not there: `choose` does not see them.
+    """
 
-    empty = (np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
-    counts, items, values = zip(empty, *over_blocks(work, blocks, n_jobs), strict=True)
-    indptr = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
-    return Sample(indptr, np.concatenate(items), np.concatenate(values))
+    def work(part: Part) -> Part:
+        known = _kept(part, place[part.indices] >= 0)
+        known = Part(known.indptr, place[known.indices], known.values)
+        return _kept(known, choose(known))
+
+    empty = Part(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
+    every = [empty, *over_blocks(work, blocks, n_jobs)]
+    indptr = np.concatenate([[0], np.cumsum(np.concatenate([part.counts for part in every]))])
+    items, values = (
+        np.concatenate(arrays) for arrays in zip(*((part.indices, part.values) for part in every), strict=True)
+    )
+    return Sample(indptr, items, values)
+
+
+def _kept(part: Part, mask: NDArray[np.bool_]) -> Part:
+    """Some of a part's entries."""
+    return Part(np.concatenate([[0], np.cumsum(mask)])[part.indptr], part.indices[mask], part.values[mask])
+
+
+def _all(part: Part) -> NDArray[np.bool_]:
+    return np.ones(len(part.indices), bool)
 
 
 def _centred(table: Sample, mean: float, bound: float) -> Sample:

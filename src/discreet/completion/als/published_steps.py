@@ -19,7 +19,7 @@ from discreet.linalg.threads import over_blocks, single_threaded_blas
 
 Array = NDArray[Any]
 
-BLOCK_BYTES = 1 << 24  # of matrices that are solved at a time and thread
+BLOCK_BYTES = 1 << 22  # of matrices that are solved at a time and thread
 
 
 def clip(vectors: Array, bound: float) -> Array:
