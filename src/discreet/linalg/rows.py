@@ -21,7 +21,7 @@ from discreet.linalg.threads import over_blocks
 Array = NDArray[Any]
 Solver = Literal["exact", "cg"]
 
-BLOCK_BYTES = 1 << 22  # of gathered columns, or of Gram matrices: enough work to make a call from Python cheap
+BLOCK_BYTES = 1 << 24  # of gathered columns, or of Gram matrices: enough work to make a call from Python cheap
 LONGEST = 4096  # targets that are gathered at once; longer rows are summed in parts
 FEW_COLUMNS = 16
 GRAM_PAYS = 48  # columns up to which conjugate gradients are quicker on Gram matrices than on gathered columns
