@@ -14,7 +14,22 @@ from discreet.privacy import Cost, Gaussian, Laplace, Plan, PureEvent, Randomize
 
 STEPS = 60  # of bisection
 UP = 1 + 2.0**-50  # makes up for the rounding of a square root and a product
+SHORT = 24  # binary digits of an epsilon that several scales of noise are to have in common
 BACK = 1 - 2.0**-10  # by how much epsilon is lowered at a time until the accountant agrees
+
+
+def shortened(value: float, digits: int = SHORT) -> float:
+    """A number rounded down to so many binary digits."""
+    mantissa, exponent = math.frexp(value)
+    return math.ldexp(math.floor(math.ldexp(mantissa, digits)), exponent - digits)
+
+
+def pure_cost(epsilon: float) -> Cost:
+    """The cost of Laplace noise for at most this epsilon, of few digits, so that other scales have exactly the same."""
+    short = shortened(epsilon)
+    while Laplace(1.0).cost(short).pure != short:  # the number that it prints as is a little below it
+        short = shortened(math.nextafter(short, 0.0))
+    return Laplace(1.0).cost(short)
 
 
 def binomial_delta(entries: int, bit_epsilon: float, epsilon: float) -> float:
@@ -140,6 +155,6 @@ class Budget:
     def share(self) -> Cost:
         """What each of some equal releases may cost."""
         if not self.gaussian:
-            return Cost.of(PureEvent(self.epsilon))
+            return pure_cost(self.epsilon)
         mu = account(epsilon=self.epsilon, delta=self.delta).mu or 0.0
         return Plan.gaussian(mu, {"each": (1.0, self.releases)})["each"].cost

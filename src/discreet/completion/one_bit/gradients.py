@@ -23,6 +23,7 @@ from discreet.privacy.ledger import Reservation
 Array = NDArray[Any]
 
 GRADIENT = "gradient"
+SWEEPS = 50  # of the projection on ball and box, at most: it follows noise, and need not be precise
 CELLS = 2.0**-20  # a gradient is rounded to steps of this size, or to what suits the noise if that is finer
 
 
@@ -75,7 +76,7 @@ def descend(
             if alpha is None:
                 now = nuclear_ball(moved, radius, now, rng, MAX_RANK)
             else:
-                now = intersection(moved.dense(), radius, alpha, precise=1e-6)[0]
+                now = intersection(moved.dense(), radius, alpha, precise=1e-4, sweeps=SWEEPS)[0]
             if 2 * step > steps:
                 found.append(now)
         matrix = _mean(found)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from discreet.completion.one_bit.calibration import pure_cost
 from discreet.completion.one_bit.certified import StronglyConvex
 from discreet.completion.one_bit.fitting import Completed, Effects
 from discreet.completion.one_bit.likelihood import TiltedBits
@@ -23,8 +24,7 @@ from discreet.completion.one_bit.outputs import OUTPUT, UP, projected, with_nois
 from discreet.completion.one_bit.solver import Problem, minimise
 from discreet.errors import PrivacyError
 from discreet.linalg.threads import single_threaded_blas
-from discreet.numbers import decimal
-from discreet.privacy import Cost, GridArray, Laplace, Planned, PureEvent
+from discreet.privacy import GridArray, Laplace, Planned
 from discreet.privacy.ledger import Reservation
 
 Array = NDArray[Any]
@@ -82,10 +82,7 @@ class Tilted:
         """What is released: the tilt, which stays secret, and the matrix."""
         sensitivity, noise = self.noise()
         first = noise.cost(sensitivity)
-        rest = self.epsilon - first.pure
-        while decimal(rest) + decimal(first.pure) > decimal(self.epsilon):
-            rest = math.nextafter(rest, 0.0)
-        return Planned(TILT, first), Planned(OUTPUT, Cost.of(PureEvent(rest)))
+        return Planned(TILT, first), Planned(OUTPUT, pure_cost(self.epsilon - first.pure))
 
     def gap(self, observed: int) -> float:
         """At which the fit stops: from what is public."""

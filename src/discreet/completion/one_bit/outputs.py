@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.completion.one_bit.box import intersection
+from discreet.completion.one_bit.calibration import SHORT, shortened
 from discreet.completion.one_bit.certified import StronglyConvex
 from discreet.completion.one_bit.fitting import MAX_RANK, Completed, Effects
 from discreet.completion.one_bit.gradients import usual_penalty
@@ -27,6 +28,7 @@ Array = NDArray[Any]
 OUTPUT = "completed matrix"
 SLACK = 0.01  # of the sensitivity, for what the solver leaves
 UP = 1 + 2.0**-20  # for the rounding of floats, in the solver and here
+ABOVE = 1.2  # times the singular value that noise has: what stands out of it
 SWEEPS = 20  # of the projection after the noise, at most: it need not be precise
 
 
@@ -42,32 +44,32 @@ def with_noise(reservation: Reservation, matrix: Array, distance: float, cost: C
     pure = not cost.gaussian
     spread = math.sqrt(entries) * UP if pure else 1.0  # the norm of the noise against Frobenius'
 
-    def noise(sensitivity: float) -> Laplace | Gaussian:
-        return laplace_for(cost, sensitivity) if pure else Gaussian.for_cost(cost, sensitivity=sensitivity)
+    def noise(sensitivity: float) -> tuple[float, Laplace | Gaussian]:
+        if pure:
+            return laplace_for(cost, sensitivity)
+        return sensitivity, Gaussian.for_cost(cost, sensitivity=sensitivity)
 
-    grid = noise(distance * spread).grid()
+    grid = noise(distance * spread)[1].grid()
     # Each entry is rounded to the nearest cell, in both worlds: that moves them apart by a cell in each entry, at most.
     sensitivity = (distance + grid.step * math.sqrt(entries)) * UP * spread
     on_grid = GridArray(np.rint(matrix / grid.step).astype(np.int64), grid)
-    drawn = noise(sensitivity)
-    return reservation.release(on_grid, sensitivity, drawn, OUTPUT), math.sqrt(variance(drawn))
+    declared, drawn = noise(sensitivity)
+    return reservation.release(on_grid, declared, drawn, OUTPUT), math.sqrt(variance(drawn))
 
 
-def laplace_for(cost: Cost, sensitivity: float) -> Laplace:
-    """The least noise that a pure cost pays for."""
-    scale = sensitivity / cost.pure
-    while Laplace(scale).cost(sensitivity).pure > cost.pure:
-        scale = math.nextafter(scale, math.inf)
-    return Laplace(scale)
+def laplace_for(cost: Cost, sensitivity: float) -> tuple[float, Laplace]:
+    """Noise whose cost is this `pure_cost` to the last digit, as plans need it; at this sensitivity or a hair above."""
+    scale = -shortened(-sensitivity / cost.pure, SHORT + 4)  # rounded up: the product is exact in a float's 53 digits
+    return scale * cost.pure, Laplace(scale)
 
 
 def projected(noisy: Array, std: float, radius: float, alpha: float) -> Completed:
     """What is left of a noisy matrix in the ball and the box: post-processing.
 
-    Singular values are first lowered by that of the noise, which is near std (sqrt(d1) + sqrt(d2)).
+    Singular values are first lowered by what noise alone has, which is near std (sqrt(d1) + sqrt(d2)).
     """
     left, values, right = np.linalg.svd(noisy, full_matrices=False)
-    values = np.maximum(values - std * (math.sqrt(noisy.shape[0]) + math.sqrt(noisy.shape[1])), 0.0)
+    values = np.maximum(values - ABOVE * std * (math.sqrt(noisy.shape[0]) + math.sqrt(noisy.shape[1])), 0.0)
     matrix = intersection((left * values) @ right, radius, alpha, precise=1e-4, sweeps=SWEEPS)[0]
     return Completed(Effects.none(noisy.shape), matrix, usual_penalty(matrix))
 

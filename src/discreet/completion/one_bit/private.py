@@ -351,7 +351,8 @@ class OneBit(PrivateModel):
 
     def _x(self, history: Any, targets: Any, on_unknown: OnUnknown) -> Array:
         scores = serving.predict(self, history, targets, on_unknown, clip=False)
-        x: Array = (scores.astype(np.float64) - self.threshold_) / self._unit(self.value_range_)
+        # Scores are in single precision: where nothing is known, they are the threshold as it is there.
+        x: Array = (scores.astype(np.float64) - float(np.float32(self.threshold_))) / self._unit(self.value_range_)
         return x
 
     def predict_proba(self, history: Any, targets: Any, *, on_unknown: OnUnknown = "raise") -> Array:

@@ -27,8 +27,8 @@ MEMORY = 10  # losses that a step is compared with
 DECREASE = 1e-4  # share of the promised decrease that a step must bring
 SHORTEST, LONGEST = 1e-10, 1e10  # steps
 SEED = 0  # of the vectors that subspace iteration starts from, where nothing better is known
-STIFF = 4.0  # times the curvature of the loss, the weight of the term for entries in excess
-ROUNDS = 15  # of multipliers, at most
+STIFF = 12.0  # times the curvature of the loss, the weight of the term for entries in excess
+ROUNDS = 20  # of multipliers, at most
 DENSE = 400  # rows or columns up to which LAPACK finds the largest singular value sooner
 UP = 1 + 1e-9  # for the rounding of the largest singular value
 
@@ -131,7 +131,7 @@ def largest_singular_value(table: csr_array) -> float:
 
 
 def minimise(
-    problem: Problem, *, start: Factored | None = None, tolerance: float = 1e-3, max_steps: int = 200, gap: float = 5e-4
+    problem: Problem, *, start: Factored | None = None, tolerance: float = 1e-3, max_steps: int = 200, gap: float = 1e-3
 ) -> Solution:
     """The matrix with the least loss.
 
