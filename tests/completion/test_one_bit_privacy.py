@@ -13,9 +13,12 @@ import pytest
 
 import discreet
 from discreet.completion.one_bit import OneBit, perturb
-from discreet.completion.one_bit.calibration import binomial_delta, bit_epsilon
+from discreet.completion.one_bit.calibration import binomial_delta, bit_epsilon, pure_cost
+from discreet.completion.one_bit.certified import StronglyConvex
 from discreet.completion.one_bit.likelihood import FlippedBits, ShiftedBits
+from discreet.completion.one_bit.links import Link
 from discreet.completion.one_bit.mechanisms import TrueBits, capped
+from discreet.completion.one_bit.objectives import SOLVER, TILT, Tilted
 from discreet.data import Interactions
 from discreet.errors import BudgetExceeded, DataError, DiscreetError, NotPublic, PrivacyError
 from discreet.privacy.ledger import Reservation
@@ -173,6 +176,67 @@ def test_a_flip_moves_a_stable_output_by_nearly_its_sensitivity(link: str, monke
     assert 0.95 * sensitivity <= np.linalg.norm(one - other) <= sensitivity
 
 
+# The probit objective: the optimum with a secret linear term
+
+
+def tilted(alpha: float = 1.0, ridge: float = 0.5, entries: int = 1, epsilon: float = 1.0) -> Tilted:
+    return Tilted(StronglyConvex(Link("probit"), 100.0, alpha, ridge), entries, epsilon)
+
+
+@pytest.mark.parametrize(("alpha", "ridge", "epsilon"), [(1.0, 0.5, 1.0), (1.0, 1.2, 0.5), (2.0, 0.5, 3.0)])
+def test_a_flip_changes_the_density_of_a_tilted_optimum_by_no_more_than_it_costs(
+    alpha: float, ridge: float, epsilon: float
+) -> None:
+    """One entry, and a public linear term in place of what else is convex: the density is known, and the bound reached.
+
+    x is the optimum if the tilt is h(x) = -(derivative of the rest): its density is that of h(x) times |h'(x)|.
+    """
+    declared, noise = tilted(alpha, ridge, epsilon=epsilon).noise()
+    link, x = Link("probit"), np.linspace(-alpha, alpha, 401)
+    bends = np.log(ridge + link.bend(x)) - np.log(ridge + link.bend(-x))
+    worst = 0.0
+    for term in np.linspace(-9, 9, 37):
+        one, other = link.log_slope(x) - ridge * x - term, -link.log_slope(-x) - ridge * x - term
+        worst = max(worst, np.abs((np.abs(other) - np.abs(one)) / noise.scale + bends).max())
+    assert 0.95 * declared / noise.scale <= worst <= declared / noise.scale
+    assert declared / noise.scale == pytest.approx((1 - SOLVER) * epsilon, rel=1e-3)
+
+
+@pytest.mark.parametrize("entries", [1, 4])
+def test_the_probit_objective_costs_what_was_asked_for(entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    ratings = board()
+    params = {"unit": "user", "max_entries": entries} if entries > 1 else {}
+    model = OneBit("objective", "probit", epsilon=4.0, **params)
+    with statistics(monkeypatch) as seen:
+        model.fit(ratings, ledger=ledger(unit=model.unit))
+    assert 4 * (1 - 1e-5) < model.guarantee_.epsilon <= 4
+    assert [line.label for line in model.plan(1).lines] == [TILT, "completed matrix"]
+    (nothing, _), (matrix, _) = seen
+    assert not nothing.any()
+    assert np.abs(matrix).max() <= 1
+
+
+def test_a_tilted_fit_is_as_near_to_its_optimum_as_its_noise_hides() -> None:
+    true, mechanism = TrueBits.of(board(), 0.5), tilted(epsilon=2.0)
+    tilt = np.random.default_rng(0).laplace(scale=mechanism.noise()[1].scale, size=len(true.cells))
+    gap = mechanism.gap(len(true.cells))
+    nearly, optimum = (mechanism.fit.solve(true, tilt, aim) for aim in (1e6 * gap, gap))
+    assert np.linalg.norm(nearly - optimum) <= mechanism.fit.distance(1e6 * gap) + mechanism.fit.distance(gap)
+    assert mechanism.fit.distance(gap) < 1e-4
+
+
+def test_pure_costs_are_the_same_at_any_scale() -> None:
+    from discreet.completion.one_bit.outputs import laplace_for
+
+    for epsilon in (0.1, 0.3, 1 / 3, 1.3522987986828883, 8.0):
+        cost = pure_cost(epsilon)
+        assert epsilon * (1 - 1e-6) < cost.pure <= epsilon
+        for sensitivity in (0.001, 1.0, 2550.691002325191):
+            declared, noise = laplace_for(cost, sensitivity)
+            assert noise.cost(declared) == cost
+            assert sensitivity <= declared < sensitivity * (1 + 1e-7)
+
+
 def test_which_entries_count_depends_on_public_things_only() -> None:
     ratings = board()
     one, other = capped(ratings, 4, 0), capped(dataclasses.replace(ratings, values=-ratings.values), 4, 0)
@@ -267,6 +331,18 @@ def test_as_published_has_its_true_epsilon() -> None:
         model = OneBit(epsilon=1.0, flip_one=0.02, flip_zero=0.4, calibration="published").fit(ratings)
     assert model.guarantee_.epsilon == pytest.approx(math.log(0.6 / 0.02))
     assert OneBit(epsilon=1.0, calibration="published").fit(ratings).guarantee_.epsilon == 1.0
+
+
+@pytest.mark.parametrize(("mechanism", "link"), [("output", "logistic"), ("output", "probit"), ("objective", "probit")])
+def test_what_was_published_without_a_guarantee_says_so(mechanism: str, link: str) -> None:
+    model = OneBit(mechanism, link, epsilon=1.0, calibration="published")
+    with pytest.warns(UserWarning, match="no guarantee.*as published"):
+        model.fit(board())
+    assert not model.guarantee_.holds
+    assert model.guarantee_.epsilon == math.inf
+    assert "as published" in str(model.statement())
+    with pytest.raises(PrivacyError, match="ledger"):
+        model.fit(board(), ledger=ledger())
 
 
 # The untrusted server

@@ -7,6 +7,8 @@ import pytest
 
 import discreet
 from discreet.completion.one_bit import OneBit
+from discreet.completion.one_bit.box import intersection
+from discreet.completion.one_bit.certified import StronglyConvex
 from discreet.completion.one_bit.fitting import complete, default_radius
 from discreet.completion.one_bit.likelihood import Cells, FlippedBits, Loss, ShiftedBits
 from discreet.completion.one_bit.links import Link
@@ -130,6 +132,101 @@ def test_a_user_who_folds_in_gets_her_row_of_the_matrix(biases: bool) -> None:
     assert np.allclose(probability, 1 / (1 + np.exp(-got)))
     assert np.array_equal(sign > 0, probability >= 0.5)
     assert set(np.unique(sign)) == {-1, 1}
+
+
+# Ball and box
+
+
+def slowly(array: np.ndarray, radius: float, alpha: float) -> np.ndarray:
+    """The projection on ball and box by Douglas and Rachford's method: another way, and many steps of it."""
+    z = array.copy()
+    for _ in range(1000):
+        x = exact((z + array) / 2, radius)
+        z += np.clip(2 * x - z, -alpha, alpha) - x
+    return x
+
+
+@pytest.mark.parametrize(("radius", "alpha"), [(8.0, 0.5), (20.0, 0.5), (3.0, 5.0), (1e3, 0.2)])
+def test_the_projection_on_ball_and_box(radius: float, alpha: float) -> None:
+    array = np.random.default_rng(2).standard_normal((12, 15))
+    found, gap = intersection(array, radius, alpha)
+    x, best = found.dense(), slowly(array, radius, alpha)
+    assert np.abs(x).max() <= alpha * (1 + 1e-12)
+    assert found.values.sum() <= radius * (1 + 1e-12)
+    assert gap <= 1e-8 * (array**2).sum() + 1e-12
+    assert np.linalg.norm(x - best) <= np.sqrt(2 * gap) + 1e-6
+    rough, more = intersection(array, radius, alpha, precise=1e-2)
+    assert ((rough.dense() - array) ** 2).sum() / 2 - ((best - array) ** 2).sum() / 2 <= more + 1e-9
+
+
+@pytest.mark.parametrize("kind", ["clear", "probit", "shifted"])
+def test_the_optimum_in_ball_and_box_is_certified(kind: str) -> None:
+    """Against another method, in the dual, for the same loss with a little ridge."""
+    where, bits = cells(15, 20)
+    link, noise = Link("probit" if kind == "probit" else "logistic"), np.zeros(len(bits))
+    if kind == "shifted":
+        noise = np.random.default_rng(3).laplace(size=len(bits))
+    loss: Loss = ShiftedBits(bits + noise, 2.0) if kind == "shifted" else FlippedBits(bits, link)
+    problem = Problem(where, loss, 14.0, alpha=0.8)
+    found = minimise(problem, tolerance=1e-4, gap=3e-4)
+    x, gap = found.matrix.dense(), found.gap(problem)
+    assert np.abs(x).max() <= 0.8 * (1 + 1e-9)
+    assert found.matrix.values.sum() <= 14 * (1 + 1e-9)
+    assert len(found.multipliers.pulls) > 0  # the box binds
+    assert gap <= 3e-4 * len(bits)
+    other = StronglyConvex(link, 14.0, 0.8, 0.02).solve(TrueBits(where, bits), -noise, 1e-3)
+    theirs = loss(other[where.rows, where.columns])[0]
+    assert found.loss <= theirs + gap
+    assert theirs <= found.loss + 0.01 * float((x**2).sum()) + 1e-3
+
+
+@pytest.mark.parametrize("link", LINKS[:2])
+def test_a_strongly_convex_fit_is_certified(link: Link) -> None:
+    where, bits = cells(15, 20)
+    fit, true = StronglyConvex(link, 14.0, 0.8, 0.3), TrueBits(where, bits)
+    tilt = np.random.default_rng(4).laplace(size=len(bits))
+
+    def value(x: np.ndarray) -> float:
+        at = x[where.rows, where.columns]
+        return FlippedBits(bits, link)(at)[0] + float(tilt @ at) + 0.15 * float((x**2).sum())
+
+    rough, best = fit.solve(true, tilt, 0.1), fit.solve(true, tilt, 1e-10)
+    for x in (rough, best):
+        assert np.abs(x).max() <= 0.8
+        assert np.linalg.norm(x, "nuc") <= 14 * (1 + 1e-12)
+    assert 0 <= value(rough) - value(best) + 1e-9 <= 0.1
+    assert np.linalg.norm(rough - best) <= fit.distance(0.1)
+    # By the way that steps go elsewhere: a projected gradient step from the optimum stays there.
+    moved = best - 0.2 * 0.3 * best
+    moved[where.rows, where.columns] -= 0.2 * (FlippedBits(bits, link)(best[where.rows, where.columns])[1] + tilt)
+    assert np.linalg.norm(intersection(moved, 14.0, 0.8, precise=1e-12)[0].dense() - best) < 1e-3
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_second_derivatives(link: Link) -> None:
+    x, step = np.linspace(-3, 3, 61), 1e-5
+    measured = -(link.log_slope(x + step) - link.log_slope(x - step)) / (2 * step)
+    assert np.allclose(link.bend(x), measured, atol=1e-6)
+    assert link.least_bend(3.0) == pytest.approx(link.bend(x).min(), rel=1e-6)
+    ratios = np.log((0.4 + link.bend(x)) / (0.4 + link.bend(-x)))
+    assert link.log_bends(3.0, 0.4) == pytest.approx(np.abs(ratios).max(), abs=1e-6)
+
+
+def test_second_derivatives_of_the_probit_link_cost_what_the_proof_says() -> None:
+    assert Link("probit").log_bends(1.0, 0.0) == pytest.approx(0.77, abs=0.005)
+    assert Link("probit").log_bends(2.0, 0.0) == pytest.approx(2.05, abs=0.005)
+
+
+def test_factors_keep_their_bound_and_learn_the_same() -> None:
+    where, bits = cells(60, 80)
+    loss, radius = FlippedBits(bits, Link()), 90.0
+    by_factors = complete(where, loss, radius, effects=True, rank=6)
+    convex = complete(where, loss, radius, effects=True)
+    assert by_factors.matrix.rank <= 6
+    assert np.abs(by_factors.matrix.dense()).max() <= radius / np.sqrt(60 * 80) * (1 + 1e-6)
+    assert by_factors.matrix.values.sum() <= radius * (1 + 1e-6)
+    rows, columns = np.repeat(np.arange(60), 80), np.tile(np.arange(80), 60)
+    assert np.corrcoef(by_factors.at(rows, columns), convex.at(rows, columns))[0, 1] > 0.8
 
 
 def test_the_default_radius() -> None:
