@@ -22,6 +22,7 @@ from discreet.completion.one_bit.links import Link
 from discreet.completion.one_bit.mechanisms import TrueBits
 from discreet.completion.one_bit.outputs import OUTPUT, UP, projected, with_noise
 from discreet.completion.one_bit.solver import Problem, minimise
+from discreet.completion.private import fine_grid
 from discreet.errors import PrivacyError
 from discreet.linalg.threads import single_threaded_blas
 from discreet.privacy import GridArray, Laplace, Planned
@@ -92,12 +93,14 @@ class Tilted:
     def release(self, reservation: Reservation, true: TrueBits) -> Completed:
         """The tilt is drawn at the door, where its cost is recorded, and is never told to anybody."""
         sensitivity, noise = self.noise()
-        nothing = GridArray(np.zeros(len(true.cells), np.int64), noise.grid())
-        tilt = reservation.release(nothing, sensitivity, noise, TILT)
+        grid = fine_grid(noise.scale, noise.scale)
+        tilt = reservation.release(GridArray(np.zeros(len(true.cells), np.int64), grid), sensitivity, noise, TILT)
         gap = self.gap(len(true.cells))
         with single_threaded_blas():
             matrix = self.fit.solve(true, tilt, gap)
-            distance = 2 * self.fit.distance(gap) * UP  # in each of two worlds
+            # Noise on a grid is within a cell of noise that has a density; the optimum, within 1 / ridge times that.
+            rounded = grid.step * math.sqrt(len(true.cells)) / self.fit.ridge
+            distance = 2 * (self.fit.distance(gap) + rounded) * UP  # in each of two worlds
             noisy, std = with_noise(reservation, matrix, distance, self.lines()[1].cost)
             return projected(noisy, std, self.fit.radius, self.fit.alpha)
 
