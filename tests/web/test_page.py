@@ -42,7 +42,7 @@ def opened(browser: Any, address: str) -> Iterator[Open]:
     def open_page(url: str = address, **device: Any) -> Any:
         contexts.append(browser.new_context(**device))
         page = contexts[-1].new_page()
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(60_000)
         page.on("console", lambda message: message.type == "error" and complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.goto(url)
@@ -125,6 +125,7 @@ def test_a_history_that_is_not_ours_is_no_trouble(opened: Open) -> None:
 
 def test_no_request_carries_a_rating_and_none_is_made_after_loading(opened: Open, address: str) -> None:
     page = opened()
+    page.evaluate("navigator.serviceWorker.ready.then(() => null)")
     page.get_by_text("Not one request since").wait_for()
     asked: list[Any] = []
 

@@ -305,11 +305,11 @@ def test_the_command_serves(films: Model, tmp_path: Path) -> None:
             url = json.loads("".join(lines))["url"]
             body = json.dumps({"history": {"7": 4.25}, "n": 2}).encode()
             request = urllib.request.Request(f"{url}v1/recommend", body, {"Content-Type": "application/json"})
-            with urllib.request.urlopen(request, timeout=20) as answer:
+            with urllib.request.urlopen(request, timeout=120) as answer:
                 assert len(json.load(answer)["recommendations"]) == 2
         finally:
             process.send_signal(signal.SIGINT)
-        out, told = process.communicate(timeout=20)
+        out, told = process.communicate(timeout=120)
     assert process.returncode in (0, 130, -signal.SIGINT)
     assert "POST /v1/recommend 200" in told
     assert "4.25" not in out + told

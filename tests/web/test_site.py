@@ -42,7 +42,8 @@ def test_files_and_their_digests(films: Model) -> None:
     assert json.loads(site.files["model/certificate.json"]) == films.statement().certificate
     every = {path.name for path in (resources.files("discreet.web") / "static").iterdir() if path.is_file()}
     assert every <= set(site.files)
-    assert {"client/discreet.js", "client/linalg.js", "client/package.json", "client/README.md"} <= set(site.files)
+    client = ("discreet.js", "folding.js", "files.js", "linalg.js", "package.json", "README.md")
+    assert {f"client/{name}" for name in client} <= set(site.files)
 
 
 def test_nothing_about_users_is_written(films: Model) -> None:
@@ -153,7 +154,7 @@ def test_writing(films: Model, tmp_path: Path) -> None:
 def test_the_worker_knows_every_file(films: Model) -> None:
     worker = site_of(films).files["sw.js"].decode()
     assert '"model/arrays.bin"' in worker
-    assert "FILES */" not in worker
+    assert '["FILES"]' not in worker
     assert worker != site_of(films, title="Another").files["sw.js"].decode()
 
 

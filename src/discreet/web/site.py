@@ -8,7 +8,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
-from importlib.resources.abc import Traversable
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +26,8 @@ from discreet.web.storage import Pack, require_precision
 from discreet.web.tradeoff import checked
 
 if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
     from discreet.completion.base import Model
 
 FORMAT, VERSION = "discreet-web", 1
@@ -235,5 +236,5 @@ def _worker(files: dict[str, bytes]) -> bytes:
     """The service worker, told which files there are; it is another when any of them is."""
     names = sorted(set(files) - {WORKER})
     version = _digest(b"".join(name.encode() + files[name] for name in [*names, WORKER]))[:16]
-    text = files[WORKER].decode().replace('"VERSION"', json.dumps(version)).replace("[/* FILES */]", json.dumps(names))
+    text = files[WORKER].decode().replace('"VERSION"', json.dumps(version)).replace('["FILES"]', json.dumps(names))
     return text.encode()

@@ -11,7 +11,11 @@ export function showItem(dialog, page, item) {
   const { implicit } = model.description;
   const ratings = [...history.ratings].filter(([rated]) => rated !== String(item));
   const [expected] = model.predict(ratings, [item]);
-  const close = el("button", { type: "button", className: "remove", "aria-label": "Close", "data-key": "close", onclick: () => dialog.close() }, "×");
+  const close = el(
+    "button",
+    { type: "button", className: "remove", "aria-label": "Close", "data-key": "close", onclick: () => dialog.close() },
+    "×",
+  );
   const own = history.get(item);
   dialog.dataset.item = String(item);
   dialog.replaceChildren(
@@ -20,8 +24,20 @@ export function showItem(dialog, page, item) {
     el(
       "div",
       { className: "verdict" },
-      implicit ? null : el("p", {}, el("strong", {}, expected.toFixed(1)), ` expected${own === undefined ? "" : ", had you not rated it"}`),
-      el("div", {}, page.control(item), el("span", { className: "detail" }, own === undefined ? "not rated yet" : said(model.description, own))),
+      implicit
+        ? null
+        : el(
+            "p",
+            {},
+            el("strong", {}, expected.toFixed(1)),
+            ` expected${own === undefined ? "" : ", had you not rated it"}`,
+          ),
+      el(
+        "div",
+        {},
+        page.control(item),
+        el("span", { className: "detail" }, own === undefined ? "not rated yet" : said(model.description, own)),
+      ),
     ),
     el("h3", {}, "Why"),
     reasons(model, ratings, item),
@@ -29,7 +45,22 @@ export function showItem(dialog, page, item) {
     el(
       "ul",
       { className: "alike" },
-      ...model.similarItems(item, ALIKE).map((other) => el("li", {}, el("button", { type: "button", className: "chip", "data-key": `alike:${other.item}`, onclick: () => showItem(dialog, page, other.item) }, other.title))),
+      ...model.similarItems(item, ALIKE).map((other) =>
+        el(
+          "li",
+          {},
+          el(
+            "button",
+            {
+              type: "button",
+              className: "chip",
+              "data-key": `alike:${other.item}`,
+              onclick: () => showItem(dialog, page, other.item),
+            },
+            other.title,
+          ),
+        ),
+      ),
     ),
   );
   if (!dialog.open) {
@@ -43,21 +74,24 @@ export function showItem(dialog, page, item) {
 /** What each thing rated adds to the score, as bars to the right or to the left. */
 function reasons(model, ratings, item) {
   const { contributions, baseline } = model.explain(ratings, item);
-  if (!contributions.length) return el("p", { className: "detail" }, "You have rated nothing else yet: this is what most people think of it.");
+  if (!contributions.length)
+    return el("p", { className: "detail" }, "You have rated nothing else yet: this is what most people think of it.");
   const largest = Math.max(...contributions.map(({ adds }) => Math.abs(adds)), 1e-9);
   const sign = (value) => (value < 0 ? "−" : "+") + Math.abs(value).toFixed(2);
   return el(
     "ul",
     { className: "reasons" },
-    ...contributions.slice(0, REASONS).map(({ title, rating, adds }) =>
-      el(
-        "li",
-        {},
-        el("span", {}, title, el("small", {}, ` ${said(model.description, rating)}`)),
-        bar(Math.abs(adds) / largest, adds < 0 ? "minus" : ""),
-        el("span", { className: "number" }, sign(adds)),
+    ...contributions
+      .slice(0, REASONS)
+      .map(({ title, rating, adds }) =>
+        el(
+          "li",
+          {},
+          el("span", {}, title, el("small", {}, ` ${said(model.description, rating)}`)),
+          bar(Math.abs(adds) / largest, adds < 0 ? "minus" : ""),
+          el("span", { className: "number" }, sign(adds)),
+        ),
       ),
-    ),
     el("li", { className: "detail" }, `Without your ratings it would be ${brief(baseline)}.`),
   );
 }

@@ -9,8 +9,8 @@ import { folded, matches, searchBox } from "./search.js";
 import { History } from "./store.js";
 import { setUpTheme } from "./theme.js";
 
-const STEP = matchMedia("(max-width: 52rem)").matches ? 6 : 12; // recommendations shown at first, and added by "Show more"
-const PATIENCE = 5000; // milliseconds that a copy of the site may take
+const STEP = matchMedia("(max-width: 52rem)").matches ? 6 : 12; // recommendations that are shown, and then added
+const PATIENCE = 20_000; // milliseconds that a copy of the site may take
 const BEGINNINGS = 6; // well-known items that are offered to somebody new
 
 setUpTheme($("theme"));
@@ -22,7 +22,10 @@ start().catch((error) => {
 
 async function start() {
   const model = await Model.load("model/");
-  const { title, value_range: [low, high] } = model.description;
+  const {
+    title,
+    value_range: [low, high],
+  } = model.description;
   document.title = title;
   $("title").textContent = title;
   const history = new History(new URL("./", location.href).pathname);
@@ -33,7 +36,8 @@ async function start() {
   showPrivacy($("privacy"), model, history);
   await keepCopy();
   watchNetwork((count) => {
-    $("silence-count").textContent = `${count === 0 ? "Not one request" : count === 1 ? "One request" : `${count} requests`} since this page was ready.`;
+    $("silence-count").textContent =
+      `${["Not one request", "One request"][count] ?? `${count} requests`} since this page was ready.`;
     $("silence").classList.toggle("loud", count > 0);
   });
 }
@@ -79,14 +83,19 @@ class Page {
   detail(item) {
     const number = this.model.number(item);
     const cells = Object.values(this.model.columns).map((column) => column[number]);
-    return cells.filter((cell) => cell !== null && cell !== "").map((cell) => String(cell).replaceAll("|", ", ")).join(" · ");
+    return cells
+      .filter((cell) => cell !== null && cell !== "")
+      .map((cell) => String(cell).replaceAll("|", ", "))
+      .join(" · ");
   }
 
   choose(item) {
     if (this.model.description.implicit) return this.history.rate(item, 1);
     if (this.history.get(item) === undefined) this.draft = String(item);
     this.render();
-    return $("ratings").querySelector(`[data-item="${CSS.escape(String(item))}"] input`)?.focus();
+    return $("ratings")
+      .querySelector(`[data-item="${CSS.escape(String(item))}"] input`)
+      ?.focus();
   }
 
   rate(item, value) {
@@ -106,7 +115,9 @@ class Page {
   }
 
   save() {
-    const url = URL.createObjectURL(new Blob([this.history.toText((item) => this.model.title(item))], { type: "application/json" }));
+    const url = URL.createObjectURL(
+      new Blob([this.history.toText((item) => this.model.title(item))], { type: "application/json" }),
+    );
     el("a", { href: url, download: "my-ratings.json" }).click();
     setTimeout(() => URL.revokeObjectURL(url), 1000);
   }
@@ -119,7 +130,11 @@ class Page {
     const found = model.recommend(ratings, { n: this.shown, deny: history.hidden });
     this.#history(ratings);
     this.#recommendations(ratings, found);
-    this.map?.update(model.scores(ratings), history.ratings, found.slice(0, 8).map(({ item }) => item));
+    this.map?.update(
+      model.scores(ratings),
+      history.ratings,
+      found.slice(0, 8).map(({ item }) => item),
+    );
     if ($("about").open) this.open($("about").dataset.item);
     restore();
   }
@@ -136,8 +151,15 @@ class Page {
   }
 
   #beginnings() {
-    const { arrays: { popularity }, ids } = this.model;
-    return ids.map((item, i) => [popularity[i], item]).sort((a, b) => b[0] - a[0]).slice(0, BEGINNINGS).map(([, item]) => item);
+    const {
+      arrays: { popularity },
+      ids,
+    } = this.model;
+    return ids
+      .map((item, i) => [popularity[i], item])
+      .sort((a, b) => b[0] - a[0])
+      .slice(0, BEGINNINGS)
+      .map(([, item]) => item);
   }
 
   /** One rated item, or one to be rated. */
@@ -147,10 +169,23 @@ class Page {
     return el(
       "li",
       { "data-item": String(item) },
-      el("button", { type: "button", className: "name", "data-key": `open:${item}`, onclick: () => this.open(item) }, title),
+      el(
+        "button",
+        { type: "button", className: "name", "data-key": `open:${item}`, onclick: () => this.open(item) },
+        title,
+      ),
       this.control(item),
       isRated
-        ? el("button", { type: "button", className: "remove", "aria-label": `Take back the rating of ${title}`, onclick: () => this.rate(item, null) }, "×")
+        ? el(
+            "button",
+            {
+              type: "button",
+              className: "remove",
+              "aria-label": `Take back the rating of ${title}`,
+              onclick: () => this.rate(item, null),
+            },
+            "×",
+          )
         : null,
     );
   }
@@ -169,8 +204,13 @@ class Page {
 
   #recommendations(ratings, found) {
     const { implicit } = this.model.description;
-    const expected = this.model.predict(ratings, found.map(({ item }) => item));
-    const cards = found.map((entry, i) => this.#card(entry.item, expected[i], implicit ? entry.score / (found[0].score || 1) : null, ratings));
+    const expected = this.model.predict(
+      ratings,
+      found.map(({ item }) => item),
+    );
+    const cards = found.map((entry, i) =>
+      this.#card(entry.item, expected[i], implicit ? entry.score / (found[0].score || 1) : null, ratings),
+    );
     $("recommendations").replaceChildren(...cards);
     $("more").hidden = found.length < this.shown;
     const cold = this.model.description.folding.cold_note.replace(/^no history: /, "");
@@ -180,28 +220,54 @@ class Page {
 
   #card(item, expected, part, ratings) {
     const title = this.model.title(item);
-    const { value_range: [low, high] } = this.model.description;
-    const value = part === null ? el("span", { className: "value", title: "the rating expected of you" }, expected.toFixed(1)) : null;
+    const {
+      value_range: [low, high],
+    } = this.model.description;
+    const value =
+      part === null
+        ? el("span", { className: "value", title: "the rating expected of you" }, expected.toFixed(1))
+        : null;
     return el(
       "li",
       { "data-item": String(item) },
       el(
         "div",
         { className: "card-head" },
-        el("button", { type: "button", className: "name", "data-key": `open:${item}`, onclick: () => this.open(item) }, title),
+        el(
+          "button",
+          { type: "button", className: "name", "data-key": `open:${item}`, onclick: () => this.open(item) },
+          title,
+        ),
         value,
       ),
       el("p", { className: "detail" }, this.detail(item)),
       bar(part ?? (expected - low) / (high - low)),
       el("p", { className: "why" }, this.#because(ratings, item)),
-      el("div", { className: "card-foot" }, this.control(item), el("button", { type: "button", className: "quiet small", "aria-label": `Not for me: ${title}`, onclick: () => this.history.hide(item) }, "Not for me")),
+      el(
+        "div",
+        { className: "card-foot" },
+        this.control(item),
+        el(
+          "button",
+          {
+            type: "button",
+            className: "quiet small",
+            "aria-label": `Not for me: ${title}`,
+            onclick: () => this.history.hide(item),
+          },
+          "Not for me",
+        ),
+      ),
     );
   }
 
   /** Why, in one line: what added most. */
   #because(ratings, item) {
     if (!ratings.length) return "";
-    const helped = this.model.explain(ratings, item).contributions.filter(({ adds }) => adds > 0).slice(0, 2);
+    const helped = this.model
+      .explain(ratings, item)
+      .contributions.filter(({ adds }) => adds > 0)
+      .slice(0, 2);
     return helped.length ? `Because of ${listed(helped.map(({ title }) => title))}` : "Because most people like it";
   }
 }

@@ -12,7 +12,8 @@ export function watchNetwork(onCount) {
 export function showPrivacy(section, model, history) {
   const { privacy, tradeoff, loss, precision } = model.description;
   const count = el("span", {});
-  const counted = () => (count.textContent = history.ratings.size === 1 ? "1 rating" : `${history.ratings.size} ratings`);
+  const counted = () =>
+    (count.textContent = history.ratings.size === 1 ? "1 rating" : `${history.ratings.size} ratings`);
   history.onChange(counted);
   counted();
   section.replaceChildren(
@@ -20,20 +21,57 @@ export function showPrivacy(section, model, history) {
     el(
       "div",
       { className: "tiles" },
-      el("article", {}, el("h3", {}, "You"), el("p", { className: "big" }, "Nothing leaves your device"), ...you(count)),
+      el(
+        "article",
+        {},
+        el("h3", {}, "You"),
+        el("p", { className: "big" }, "Nothing leaves your device"),
+        ...you(count),
+      ),
       el("article", {}, el("h3", {}, "Those the model learned from"), ...others(privacy)),
       el("article", {}, el("h3", {}, "Where the budget went"), ...budget(privacy)),
     ),
-    tradeoff ? el("figure", { className: "tradeoff" }, curve(tradeoff), el("figcaption", {}, `Accuracy (${tradeoff.metric}) at other budgets: the smaller epsilon, the more private.`)) : "",
-    el("details", {}, el("summary", {}, "The guarantee, word for word"), el("p", {}, privacy.sentence), ...small(privacy)),
+    tradeoff
+      ? el(
+          "figure",
+          { className: "tradeoff" },
+          curve(tradeoff),
+          el(
+            "figcaption",
+            {},
+            `Accuracy (${tradeoff.metric}) at other budgets: the smaller epsilon, the more private.`,
+          ),
+        )
+      : "",
+    el(
+      "details",
+      {},
+      el("summary", {}, "The guarantee, word for word"),
+      el("p", {}, privacy.sentence),
+      ...small(privacy),
+    ),
     el("details", {}, el("summary", {}, "Check that the network stays silent"), ...proof()),
-    el("details", {}, el("summary", {}, "What was lost on the way to your browser"), el("p", {}, `Item vectors are kept as ${precision}. On made-up people, scores moved by ${brief(loss.rms)} on average and by ${brief(loss.largest)} at most, and ${brief(100 * loss.top_10_kept)}% of the ten best stayed among them.`)),
+    el(
+      "details",
+      {},
+      el("summary", {}, "What was lost on the way to your browser"),
+      el(
+        "p",
+        {},
+        `Item vectors are kept as ${precision}. On made-up people, scores moved by ${brief(loss.rms)} on average and `,
+        `by ${brief(loss.largest)} at most, and ${brief(100 * loss.top_10_kept)}% of the ten best stayed among them.`,
+      ),
+    ),
   );
 }
 
 function you(count) {
   return [
-    el("p", {}, "Your ratings are matched with the catalogue right here: the model came to you, so that you need not go to it."),
+    el(
+      "p",
+      {},
+      "Your ratings are matched with the catalogue right here: the model came to you, so that you need not go to it.",
+    ),
     el("p", {}, "Kept in this browser, until you delete them: ", count, "."),
   ];
 }
@@ -44,12 +82,14 @@ function others(privacy) {
   }
   const { epsilon, delta, unit, adjacency } = privacy;
   const whose = unit === "user" ? "everything that any one person rated" : "any single rating of anybody's";
-  const changed = { "add-remove": "been left out", replace: "been something else", flip: "been the opposite" }[adjacency];
+  const changed = { "add-remove": "been left out", replace: "been something else", flip: "been the opposite" }[
+    adjacency
+  ];
   const factor = epsilon <= 10 ? brief(Math.exp(epsilon)) : `e to the ${brief(epsilon)}`;
-  const words = `Had ${whose} ${changed}, whatever this model gives away would have been at most ${factor} times as likely, or as unlikely, as it is.`;
+  const much = `at most ${factor} times as likely, or as unlikely, as it is`;
   return [
     el("p", { className: "big" }, `ε = ${brief(epsilon)}`, el("small", {}, ` δ = ${delta.toExponential()}`)),
-    el("p", {}, words),
+    el("p", {}, `Had ${whose} ${changed}, whatever this model gives away would have been ${much}.`),
     el("p", { className: "detail" }, "A mathematical fact, not a policy: noise was added before anything was kept."),
   ];
 }
@@ -90,14 +130,34 @@ function small(privacy) {
     list(Object.entries(privacy.public_inputs).map(([name, why]) => `${name}: ${why}`)),
     privacy.notes.length ? el("h4", {}, "Notes") : "",
     privacy.notes.length ? list(privacy.notes) : "",
-    el("p", {}, el("a", { href: "model/certificate.json", download: "certificate.json" }, "The certificate"), el("span", { className: "detail digest" }, ` ${privacy.digest}`)),
+    el(
+      "p",
+      {},
+      el("a", { href: "model/certificate.json", download: "certificate.json" }, "The certificate"),
+      el("span", { className: "detail digest" }, ` ${privacy.digest}`),
+    ),
   ];
 }
 
 function proof() {
   const names = performance.getEntriesByType("resource").map(({ name }) => new URL(name).pathname.split("/").pop());
   return [
-    el("ol", {}, el("li", {}, "Open the developer tools of your browser (F12), and there the network. Rate something: nothing appears."), el("li", {}, "Or switch the network off. Everything here goes on working."), el("li", {}, "The page's content security policy lets it talk to its own host only, and its scripts, which you can read, ask for nothing after they have loaded.")),
+    el(
+      "ol",
+      {},
+      el(
+        "li",
+        {},
+        "Open the developer tools of your browser (F12), and there the network. Rate something: nothing appears.",
+      ),
+      el("li", {}, "Or switch the network off. Everything here goes on working."),
+      el(
+        "li",
+        {},
+        "The page's content security policy lets it talk to its own host only, and its scripts, which you can read, ",
+        "ask for nothing after they have loaded.",
+      ),
+    ),
     el("p", { className: "detail" }, `Fetched while loading: ${[...new Set(names)].join(", ")}.`),
   ];
 }
@@ -112,10 +172,10 @@ function curve({ metric, points, references }) {
   const span = Math.max(...logs) - Math.min(...logs) || 1;
   const x = (epsilon) => left + 20 + ((Math.log(epsilon) - Math.min(...logs)) / span) * (width - left - 60);
   const y = (value) => 14 + ((most + room - value) / (most - least + 2 * room || 1)) * (height - low - 24);
-  const said = `${metric} by epsilon: ${points.map(({ epsilon, value }) => `${brief(value)} at ${brief(epsilon)}`).join(", ")}`;
+  const said = points.map(({ epsilon, value }) => `${brief(value)} at ${brief(epsilon)}`).join(", ");
   return svg(
     "svg",
-    { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": said },
+    { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${metric} by epsilon: ${said}` },
     ...Object.entries(references).flatMap(([name, value]) => [
       svg("line", { class: "reference", x1: left, x2: width - 12, y1: y(value), y2: y(value) }),
       svg("text", { x: width - 14, y: y(value) - 5, "text-anchor": "end" }, `${name} ${brief(value)}`),

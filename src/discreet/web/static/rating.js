@@ -28,7 +28,13 @@ export function ratingControl(description, { title, value, onRate }) {
     const liked = value !== undefined;
     return el(
       "button",
-      { type: "button", className: "heart", "aria-pressed": String(liked), "aria-label": `Like ${title}`, onclick: () => onRate(liked ? null : 1) },
+      {
+        type: "button",
+        className: "heart",
+        "aria-pressed": String(liked),
+        "aria-label": `Like ${title}`,
+        onclick: () => onRate(liked ? null : 1),
+      },
       liked ? "♥" : "♡",
     );
   }

@@ -4,9 +4,13 @@ import { el } from "./dom.js";
 const SHOWN = 8;
 
 /** Text that is compared: without accents and case. */
-export const folded = (text) => text.normalize("NFKD").replace(/\p{Mn}/gu, "").toLowerCase();
+export const folded = (text) =>
+  text
+    .normalize("NFKD")
+    .replace(/\p{Mn}/gu, "")
+    .toLowerCase();
 
-/** Item numbers whose titles have every word of a query, those that begin with it first, popular ones first among equals. */
+/** Item numbers whose titles have every word of a query: those that begin with it first, then the popular ones. */
 export function matches(titles, popularity, query, n = SHOWN) {
   const words = folded(query).split(/\s+/).filter(Boolean);
   if (!words.length) return [];
@@ -52,12 +56,24 @@ export function searchBox(input, list, { find, describe, onChoose }) {
       const { title, detail } = describe(number);
       return el(
         "li",
-        { id: `found-${i}`, role: "option", "aria-selected": "false", onpointerdown: (event) => event.preventDefault(), onclick: () => choose(number) },
+        {
+          id: `found-${i}`,
+          role: "option",
+          "aria-selected": "false",
+          onpointerdown: (event) => event.preventDefault(),
+          onclick: () => choose(number),
+        },
         title,
         detail ? el("small", {}, detail) : null,
       );
     });
-    list.replaceChildren(...(options.length ? options : [el("li", { role: "option", "aria-disabled": "true", "aria-selected": "false" }, "No title has these words")]));
+    list.replaceChildren(
+      ...(options.length
+        ? options
+        : [
+            el("li", { role: "option", "aria-disabled": "true", "aria-selected": "false" }, "No title has these words"),
+          ]),
+    );
     list.hidden = false;
     input.setAttribute("aria-expanded", "true");
     mark(options.length ? 0 : -1);

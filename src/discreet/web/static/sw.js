@@ -1,6 +1,6 @@
 // Keeps a copy of every file of this site, so that the page opens without a network. It asks for nothing else.
 const NAME = "discreet-" + "VERSION";
-const FILES = [/* FILES */];
+const FILES = ["FILES"];
 
 self.addEventListener("install", (event) => {
   event.waitUntil(
@@ -13,7 +13,12 @@ self.addEventListener("install", (event) => {
 
 self.addEventListener("activate", (event) => {
   const forget = (names) => Promise.all(names.filter(isOld).map((name) => caches.delete(name)));
-  event.waitUntil(caches.keys().then(forget).then(() => self.clients.claim()));
+  event.waitUntil(
+    caches
+      .keys()
+      .then(forget)
+      .then(() => self.clients.claim()),
+  );
 });
 
 const isOld = (name) => name.startsWith("discreet-") && name !== NAME;
@@ -22,6 +27,8 @@ const isOld = (name) => name.startsWith("discreet-") && name !== NAME;
 self.addEventListener("fetch", (event) => {
   if (event.request.method !== "GET") return;
   event.respondWith(
-    fetch(event.request).catch(async () => (await caches.match(event.request, { ignoreSearch: true })) ?? Response.error()),
+    fetch(event.request).catch(
+      async () => (await caches.match(event.request, { ignoreSearch: true })) ?? Response.error(),
+    ),
   );
 });
