@@ -63,7 +63,7 @@ def plainly(cells: Cells, loss: Loss, radius: float, tolerance: float, max_steps
     return value, steps
 
 
-def against_full_svd(turns: int = 2) -> Figures:
+def against_full_svd(turns: int = 1) -> Figures:
     """Seconds of both on MovieLens 100k, by turns; the smaller of each."""
     true = TrueBits.of(discreet.datasets.movielens_folds("u1")[0], MEAN_RATING)
     loss = FlippedBits(true.bits, Link())
