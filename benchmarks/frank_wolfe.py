@@ -1,30 +1,26 @@
-"""Private Frank-Wolfe: how good it is on the data of the 2018 paper, and how time and memory grow.
+"""Private Frank-Wolfe: Figure 2 of the 2018 paper with every private method, and how time and memory grow.
 
-    python benchmarks/frank_wolfe.py                                      all parts: an hour on two busy cores
-    python benchmarks/frank_wolfe.py --parts speed growth                 some of it
-    python benchmarks/frank_wolfe.py --out docs/results/frank-wolfe.json  also writes the figures, part by part
+    python benchmarks/frank_wolfe.py --figure 2a --runs 2       test RMSE against epsilon on the paper's synthetic data
+    python benchmarks/frank_wolfe.py --figure 2b                and on Jester 1
+    python benchmarks/frank_wolfe.py --parts speed growth large
+    python benchmarks/frank_wolfe.py ... --out docs/results     also writes frank-wolfe.json, as figures come (a run
+                                                                that was stopped goes on), and frank-wolfe-fig2a.svg
 
-Delta 1e-6, add-remove; means and standard deviations over noise seeds. The parts:
+Delta 1e-6, add-remove. The protocol of the figures is `discreet.papers.frank_wolfe_figures`. The parts:
 
     speed      one step on 500,000 x 400 with 80 ratings per user, against A^T A of the same table by scipy.sparse, by
                turns, the smallest time of each; and the highest memory of a fit above the data, in multiples of it
-    growth     seconds of the processor for a step, dense and by Oja's method (4 products), against the numbers of
-               users, items, ratings and steps
-    jester     test RMSE on Jester 1 (0 to 5; 80/10/10, seed 1234) with defaults, beside users' own means
-    synthetic  test RMSE on the rank-one data of the paper (500,000 x 400, 1% test, ratings as they are, not centred):
-               with defaults, with 5 constant steps as in the paper but clipped at L, and as published, with 5 as well
-               (T = 6). As published, k is the best of 1, 2 and 4 times the true nuclear norm at epsilon 1, a help
-               that the others do not get.
-
-The exact figures of test ratings are for research only: they are not covered by any epsilon.
+    growth     seconds of the processor for steps, dense and by Oja's method (4 products), against the numbers of users,
+               items, ratings and steps, and the power of each that they grow with
+    large      a fit on 1,000,000 users and 20,000 items by Oja's method: seconds, and the highest memory of the process
 """
 
 import argparse
 import json
-import statistics
+import resource
 import time
 import tracemalloc
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -33,21 +29,29 @@ import numpy as np
 import scipy.sparse as sp
 
 import discreet
-from discreet.completion.frank_wolfe.local import Users
-from discreet.completion.frank_wolfe.steps import Solver, global_component
 from discreet.completion.private import Door
+from discreet.data.catalogue import Catalogue
+from discreet.data.ids import Ids
+from discreet.data.synthetic import made_table
+from discreet.papers import frank_wolfe_figures as figures
 from discreet.testing import InsecureSeededNoise
 
-DELTA = 1e-6
-EPSILONS = (0.1, 0.2, 0.5, 1, 2, 5)
+DELTA = figures.DELTA
 LARGE = (500_000, 400, 80)  # users, items, ratings per user
-TESTED = 50_000  # users whose test ratings are looked at
-Figures = dict[str, Any]
+ONCE = ("DPFrankWolfe, Oja", "DPALS", "DPSGD", "DPGradientDescent")  # slow: one run each on the synthetic data
+ONLY_AT = {"DPALS": (1.0,), "DPSGD": (1.0,), "DPFrankWolfe, Oja": (1.0, 5.0), "DPGradientDescent": (1.0, 5.0)}
+Found = dict[str, Any]
 
 
 def ledger(seed: int) -> discreet.Ledger:
     """A ledger without a limit, whose noise can be repeated."""
     return discreet.Ledger(delta=DELTA, noise_source=InsecureSeededNoise(seed))
+
+
+@cache
+def made(users: int, items: int, per_user: int) -> discreet.Interactions:
+    """Rank-one data."""
+    return discreet.datasets.rank_one(users, items, per_user=per_user)
 
 
 def timed(work: Callable[[], Any], clock: Callable[[], float] = time.perf_counter) -> float:
@@ -57,28 +61,18 @@ def timed(work: Callable[[], Any], clock: Callable[[], float] = time.perf_counte
     return clock() - start
 
 
-def one_step(
-    ratings: discreet.Interactions, n_steps: int = 1, clock: Callable[[], float] = time.perf_counter, **params: Any
-) -> float:
+def steps(ratings: discreet.Interactions, n_steps: int, clock: Callable[[], float], **params: Any) -> float:
     """Seconds of steps: the global component, and everybody's local update."""
     model = discreet.DPFrankWolfe(epsilon=1, delta=DELTA, n_steps=n_steps, centre=False, **params)
-    constants = model._constants((-1.0, 1.0), ratings.n_items)
-    users = Users.of(ratings, model._local((-1.0, 1.0), constants), -1)
-
-    solver = Solver(model._solver(ratings.n_items), model.oja_steps, None, lengths=True)
 
     def work() -> None:
-        radius = None
         with ledger(0).reserve(model.plan(ratings.n_items)) as reservation:
-            for _ in range(n_steps):
-                door = Door(reservation, "add-remove", -1)
-                step, radius = model._schedule(ratings.n_items, radius).step(global_component(door, users, solver))
-                users.advance(step)
+            model._learn_privately(Door(reservation, "add-remove", -1), ratings)
 
     return timed(work, clock)
 
 
-def speed(turns: int) -> Figures:
+def speed(turns: int) -> Found:
     """One step against scipy.sparse, and memory."""
     ratings = made(*LARGE)
     shape = (ratings.n_users, ratings.n_items)
@@ -86,10 +80,10 @@ def speed(turns: int) -> Figures:
     times: dict[str, list[float]] = {"scipy.sparse A^T A": [], "step": [], "step by Oja's method": []}
     for _ in range(turns):
         times["scipy.sparse A^T A"].append(timed(partial(table.T.__matmul__, table)))
-        times["step"].append(one_step(ratings))
-        times["step by Oja's method"].append(one_step(ratings, eigensolver="oja"))
+        times["step"].append(steps(ratings, 1, time.perf_counter))
+        times["step by Oja's method"].append(steps(ratings, 1, time.perf_counter, eigensolver="oja"))
     del table
-    found: Figures = {f"{name}, s": round(min(seconds), 2) for name, seconds in times.items()}
+    found: Found = {f"{name}, s": round(min(seconds), 2) for name, seconds in times.items()}
     found["step / scipy.sparse"] = round(min(times["step"]) / min(times["scipy.sparse A^T A"]), 2)
     data = ratings.indptr.nbytes + ratings.indices.nbytes + ratings.values.nbytes
     found["data, MB"] = round(data / 1e6)
@@ -103,132 +97,132 @@ def speed(turns: int) -> Figures:
     return found
 
 
-def growth(turns: int) -> Figures:
-    """Seconds of the processor, of all threads together, for a step, against what it grows with."""
-    rows: dict[str, tuple[int, int, int, int]] = {}
-    for users in (50_000, 100_000, 200_000):
-        rows[f"{users:,} users, 400 items, 40 ratings each"] = (users, 400, 40, 1)
-    for per_user in (20, 80):
-        rows[f"100,000 users, 400 items, {per_user} ratings each"] = (100_000, 400, per_user, 1)
-    for items in (200, 800, 1600):
-        rows[f"100,000 users, {items} items, 40 ratings each"] = (100_000, items, 40, 1)
-    for steps in (2, 4):
-        rows[f"100,000 users, 400 items, 40 ratings each, {steps} steps"] = (100_000, 400, 40, steps)
-    found: Figures = {}
-    for name, (users, items, per_user, steps) in rows.items():
-        ratings = discreet.datasets.rank_one(users, items, per_user=per_user)
-        solvers: dict[str, Any] = {"dense": {}, "oja, 4 products": {"eigensolver": "oja", "oja_steps": 4}}
-        found[name] = {
-            solver: round(min(one_step(ratings, steps, time.process_time, **params) for _ in range(turns)), 2)
-            for solver, params in solvers.items()
-        }
-    return found
+def power(sizes: list[int], seconds: list[float]) -> float:
+    """The exponent of a power law through some points."""
+    return round(float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0]), 2)
 
 
-@cache
-def made(users: int, items: int, per_user: int) -> discreet.Interactions:
-    """The synthetic data."""
-    return discreet.datasets.rank_one(users, items, per_user=per_user)
-
-
-def rmse(model: Any, train: discreet.Interactions, test: discreet.Interactions) -> float:
-    """Of test ratings."""
-    return float(discreet.evaluate(model, test, history=train, metrics=["rmse"])["rmse"])
-
-
-def over_seeds(make: Callable[[], Any], train: Any, test: Any, history: Any, seeds: Iterable[int]) -> Figures:
-    """Mean and standard deviation over noise seeds."""
-    found = [rmse(make().fit(train, ledger=ledger(seed)), history, test) for seed in seeds]
-    spread = statistics.stdev(found) if len(found) > 1 else None
-    return {"rmse": round(statistics.mean(found), 5), "sd": spread and round(spread, 5), "runs": len(found)}
-
-
-def jester(turns: int) -> Figures:
-    """Jester 1, with defaults."""
-    ratings = discreet.datasets.jester(parts=(1,)).rescale(0, 5)
-    train, _, test = discreet.splits.holdout(ratings, valid=0.1, test=0.1, random_state=1234)
-    found: Figures = {
-        "own mean": {"rmse": round(rmse(discreet.MeanRating("user").fit(train), train, test), 4)},
-        "FrankWolfe, not private": {"rmse": round(rmse(discreet.FrankWolfe().fit(train), train, test), 4)},
+def growth(turns: int) -> Found:
+    """Seconds of the processor, of all threads together, against each thing that they grow with, and the power."""
+    start = {"users": 50_000, "items": 400, "ratings each": 40, "steps": 2}
+    series = {
+        "users": (50_000, 100_000, 200_000),
+        "ratings each": (40, 80, 160),
+        "items": (400, 800, 1600),
+        "steps": (2, 4, 8),
     }
-    for epsilon in (0.1, 0.5, 1, 5):
-        for name, params in {"": {}, ", by Oja's method": {"eigensolver": "oja"}}.items():
-            private: Any = {"epsilon": epsilon, "delta": DELTA, **params}
-            figures = over_seeds(lambda p=private: discreet.DPFrankWolfe(**p), train, test, train, range(turns))  # type: ignore[misc]
-            found[f"DPFrankWolfe{name}, epsilon {epsilon:g}"] = show(f"jester, epsilon {epsilon:g}{name}", figures)
+    solvers: dict[str, Any] = {"dense": {}, "oja, 4 products": {"eigensolver": "oja", "oja_steps": 4}}
+    found: Found = {"start": start}
+    for name, sizes in series.items():
+        rows: Found = {solver: {} for solver in solvers}
+        for size in sizes:
+            at = {**start, name: size}
+            ratings = discreet.datasets.rank_one(at["users"], at["items"], per_user=at["ratings each"])
+            for solver, params in solvers.items():
+                seconds = [steps(ratings, at["steps"], time.process_time, **params) for _ in range(turns)]
+                rows[solver][f"{size:,}"] = round(min(seconds), 2)
+        for solver in solvers:
+            rows[solver]["power"] = power(list(sizes), list(rows[solver].values()))
+        found[name] = show(f"growth with {name}", rows)
     return found
 
 
-def synthetic(turns: int) -> Figures:
-    """Figure 2a."""
-    ratings, truth = discreet.datasets.rank_one(*LARGE[:2], per_user=LARGE[2], return_truth=True)
-    train, _, test = discreet.splits.holdout(ratings, valid=0.0, test=0.01, random_state=0)
-    history, test = (part.for_users(list(ratings.users[:TESTED])) for part in (train, test))
-    nuclear = float(np.linalg.norm(truth.user_factors) * np.linalg.norm(truth.item_factors))
-    row_norm = float(np.sqrt(LARGE[2]) / 2)  # the default's L
-    found: Figures = {"predicting 0": {"rmse": round(float(np.sqrt((test.values.astype(float) ** 2).mean())), 4)}}
+def spread(users: int, items: int, per_user: int) -> discreet.Interactions:
+    """Rank-one data with many items: each user has one at random of every so many in a row, which takes no time."""
+    rng = np.random.default_rng(0)
+    width = items // per_user
+    chosen = (np.arange(per_user) * width + rng.integers(0, width, (users, per_user))).ravel()
+    owners = np.repeat(np.arange(users), per_user)
+    left, right = rng.uniform(-1, 1, users), rng.uniform(-1, 1, items)
+    catalogue = Catalogue(Ids(np.arange(items)), origin="all those generated")
+    return made_table(catalogue, np.arange(users), (owners, chosen, left[owners] * right[chosen]), (-1.0, 1.0))
 
-    def add(name: str, make: Callable[[], Any], seeds: Iterable[int]) -> float:
-        found[name] = show(f"synthetic, {name}", over_seeds(make, train, test, history, seeds))
-        return float(found[name]["rmse"])
 
-    def published(epsilon: float, times: float) -> Any:
-        return discreet.DPFrankWolfe.as_published(
-            epsilon=epsilon, delta=DELTA, radius=times * nuclear, row_norm=row_norm, n_steps=6
-        )
+def large(turns: int) -> Found:
+    """A million users, 20,000 items, once."""
+    ratings = spread(1_000_000, 20_000, 20)
+    data = ratings.indptr.nbytes + ratings.indices.nbytes + ratings.values.nbytes
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    model = discreet.DPFrankWolfe(epsilon=1, delta=DELTA, centre=False, ratings_per_user=20, n_steps=2)
+    seconds = timed(lambda: model.fit(ratings, ledger=ledger(0)))
+    return {
+        "users, items, ratings": [ratings.n_users, ratings.n_items, len(ratings)],
+        "steps, products": [2, 2 * model.oja_steps],
+        "seconds": round(seconds, 1),
+        "data, MB": round(data / 1e6),
+        "highest memory of the process, MB": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6),
+        "before the fit, having made the data, MB": round(before / 1e6),
+        "items x items would be, MB": round(8 * ratings.n_items**2 / 1e6),
+    }
 
-    for name, plain in {
-        f"FrankWolfe, not private, {n_steps} steps": discreet.FrankWolfe(centre=False, n_steps=n_steps)
-        for n_steps in (1, 5)
-    }.items():
-        found[name] = show(f"synthetic, {name}", {"rmse": round(rmse(plain.fit(train), history, test), 5)})
-    for epsilon in EPSILONS:
-        private: Any = {"epsilon": epsilon, "delta": DELTA, "centre": False}
-        add(f"DPFrankWolfe, epsilon {epsilon:g}", lambda p=private: discreet.DPFrankWolfe(**p), range(turns))  # type: ignore[misc]
-    for epsilon in (1, 5):
-        private = {"epsilon": epsilon, "delta": DELTA, "centre": False, "eigensolver": "oja"}
-        add(f"by Oja's method, epsilon {epsilon:g}", lambda p=private: discreet.DPFrankWolfe(**p), range(turns))  # type: ignore[misc]
-    best = min((1.0, 2.0, 4.0), key=lambda t: add(f"as published, epsilon 1, {t:g} x k", lambda: published(1, t), [0]))
-    for epsilon in EPSILONS:
-        add(f"as published, epsilon {epsilon:g}", lambda e=epsilon: published(e, best), range(turns))  # type: ignore[misc]
-    for epsilon in (0.1, 1, 5):
-        private = {"epsilon": epsilon, "delta": DELTA, "centre": False, "step": "constant", "n_steps": 5}
-        add(f"constant steps, epsilon {epsilon:g}", lambda p=private: discreet.DPFrankWolfe(**p), [0])  # type: ignore[misc]
+
+def show(name: str, found: Found) -> Found:
+    """Print it and pass it on."""
+    print(f"{name:<48} " + "  ".join(f"{key} {value}" for key, value in found.items()), flush=True)
     return found
 
 
-def show(name: str, figures: Figures) -> Figures:
-    """Print them and pass them on."""
-    print(f"{name:<60} " + "  ".join(f"{key} {value}" for key, value in figures.items()), flush=True)
-    return figures
+PARTS: dict[str, Callable[[int], Found]] = {"speed": speed, "growth": growth, "large": large}
 
 
-PARTS: dict[str, Callable[[int], Figures]] = {
-    "speed": speed,
-    "growth": growth,
-    "jester": jester,
-    "synthetic": synthetic,
-}
+class Results:
+    """The results on disk, written whenever there is something new."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+        self.document: Found = {"version": discreet.__version__, "delta": DELTA, "parts": {}, "figures": {}}
+        if folder is not None and (folder / "frank-wolfe.json").exists():
+            self.document |= json.loads((folder / "frank-wolfe.json").read_text(encoding="utf-8"))
+
+    def put(self, kind: str, name: str, value: Found) -> None:
+        """Take on a result."""
+        self.document[kind][name] = value
+        self.document["version"] = discreet.__version__
+        if self.folder is not None:
+            text = json.dumps(self.document, indent=1)
+            (self.folder / "frank-wolfe.json").write_text(text + "\n", encoding="utf-8")
+
+
+def figure(name: str, options: argparse.Namespace, results: Results) -> None:
+    """One of the paper's figures: printed, written and drawn."""
+    data = figures.synthetic(options.users) if name == "2a" else figures.jester()
+
+    def runs(method: str, epsilon: float) -> int:
+        skipped = options.methods and method not in options.methods
+        if skipped or (name == "2a" and epsilon and epsilon not in ONLY_AT.get(method, (epsilon,))):
+            return 0
+        return 1 if name == "2a" and method in ONCE else int(options.runs)
+
+    command = f"python benchmarks/frank_wolfe.py --figure {name} --runs {options.runs} --out docs/results"
+    known = results.document["figures"].get(name, {})
+    rows = list(known.get("rows", [])) if known.get("data") == data.title else []
+    for row in figures.figure(data, runs=runs, done=rows):
+        show(f"{row['method']}, epsilon {row['epsilon']}", row)
+        rows.append(row)
+        results.put("figures", name, {"data": data.title, "command": command, "rows": rows})
+    print(figures.table(rows))
+    if options.out is not None:
+        title = f"Figure {name}: {data.title}"
+        figures.draw(rows, title, options.out / f"frank-wolfe-fig{name}.svg", log=name == "2a")
 
 
 def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--parts", nargs="*", choices=PARTS, default=list(PARTS))
-    parser.add_argument("--turns", type=int, default=3, help="how often each is measured")
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--figure", choices=("2a", "2b"), action="append", default=[])
+    parser.add_argument("--parts", nargs="*", choices=PARTS, default=[])
+    parser.add_argument("--runs", type=int, default=10, help="fits at each point; slow methods have fewer")
+    parser.add_argument("--turns", type=int, default=2, help="how often each time is measured")
+    parser.add_argument("--users", type=int, default=LARGE[0], help="of the synthetic data")
+    parser.add_argument("--methods", nargs="+", help="some of the methods, by their names in the table")
+    parser.add_argument("--out", type=Path, help="a folder")
     options = parser.parse_args()
+    results = Results(options.out)
+    for name in options.figure:
+        figure(name, options, results)
     for part in options.parts:
-        figures = PARTS[part](options.turns)
-        for name, value in figures.items():
-            print(f"{part:<10} {name:<70} {value}")
-        if options.out is not None:
-            before = json.loads(options.out.read_text()) if options.out.exists() else {"figures": {}}
-            command = "python benchmarks/frank_wolfe.py --out docs/results/frank-wolfe.json"
-            document = {"version": discreet.__version__, "command": command, "delta": DELTA}
-            document["figures"] = {**before["figures"], part: figures}
-            options.out.parent.mkdir(exist_ok=True)
-            options.out.write_text(json.dumps(document, indent=2) + "\n")
+        found = {"command": f"python benchmarks/frank_wolfe.py --parts {part}", **PARTS[part](options.turns)}
+        results.put("parts", part, show(part, found))
 
 
 if __name__ == "__main__":

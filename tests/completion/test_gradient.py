@@ -208,14 +208,26 @@ def test_projecting_keeps_what_the_ball_allows() -> None:
     left = np.linalg.svd((rows @ step.vectors) * step.gains)[1]
     assert np.isclose(left.sum(), 60)
     assert np.allclose(np.diff(sizes[: len(left)] - left), 0)  # all lowered by the same
-    assert project(rows.T @ rows, 0.0, 1e9).gains.min() > 1 - 1e-12
+    whole = project(rows.T @ rows, 0.0, 1e9)
+    assert whole.gains.min() > 1 - 1e-12
     assert excess(np.array([3.0, 1.0, 0.0]), 2.0) == 1.0
     assert excess(np.array([3.0, 1.0]), 4.0) == 0.0
-    noisy = project(rows.T @ rows, float(sizes[2] ** 2) + 1, None)
-    assert len(noisy.gains) == 2  # what noise could feign is left out
     assert project(np.zeros((3, 3)), 0.0, None).vectors.shape == (3, 0)
-    again = unpacked(*packed([step, noisy]).values())
-    assert all(np.array_equal(one.vectors, other.vectors) for one, other in zip([step, noisy], again, strict=True))
+    again = unpacked(*packed([step, whole]).values())
+    assert all(np.array_equal(one.vectors, other.vectors) for one, other in zip([step, whole], again, strict=True))
+
+
+def test_directions_are_of_what_entries_have_in_common() -> None:
+    """Not of what single entries do, however much that is, nor of what noise could feign."""
+    rng = np.random.default_rng(0)
+    v = np.linalg.qr(rng.standard_normal((40, 2)))[0]
+    own = np.diag(rng.uniform(1, 40, 40) * 1e3)
+    moment = (v * [1e5, 4e4]) @ v.T + own
+    step = project(moment, 1e3, None)
+    assert np.allclose(np.abs((step.vectors * v).sum(axis=0)), 1, atol=0.01)
+    assert np.allclose(step.gains, np.array([1e5, 4e4]) / np.diag(v.T @ moment @ v), rtol=0.05)
+    assert len(project(moment, 6e4, None).gains) == 1
+    assert len(project(own, 0.0, None).gains) == 0
 
 
 # What is spent

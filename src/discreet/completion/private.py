@@ -64,6 +64,12 @@ class Part:
         """The sum of each row's entries, in their order: no row's depends on another's."""
         return np.bincount(self.owners, entries, minlength=len(self.indptr) - 1)
 
+    def dense(self, entries: Array, size: int) -> Array:
+        """Rows (users, size) with these entries, and zeros."""
+        rows = np.zeros((len(self.counts), size), entries.dtype)
+        rows[self.owners, self.indices] = entries
+        return rows
+
 
 def parts(ratings: Interactions, values: Array, *, most_users: int | None = None) -> Iterator[Part]:
     """The users' rows, some at a time: at most `most_users`, for those who make something large of each."""
@@ -251,9 +257,7 @@ class Door:
         def work(part: Some) -> Array:
             if not sparse:
                 return truncate(rows(part), bound=length, grid=grid).reshape(-1, size)
-            cells = np.zeros((len(part.counts), size), np.int64)
-            cells[part.owners, part.indices] = truncate(rows(part), bound=length, grid=grid, indptr=part.indptr)
-            return cells
+            return part.dense(truncate(rows(part), bound=length, grid=grid, indptr=part.indptr), size)
 
         # Large matrices: threads share one sum, a stripe of it each, so that there is only one however many they are.
         stripes = [slice(at, min(at + STRIPE, size)) for at in range(0, size, STRIPE)]

@@ -95,7 +95,7 @@ class Ledger:
         Guarantee(Cost(), *(settings[key] for key in ("delta", "unit", "adjacency", "notion")))  # checks them
         if settings["filter"] not in ("gaussian", "renyi"):
             raise PrivacyError(f"filter: must be 'gaussian' or 'renyi', not {settings['filter']!r}")
-        self._source = noise_source if noise_source is not None else SystemNoise()
+        self.noise_source = noise_source if noise_source is not None else SystemNoise()
         if epsilon is not None and settings["delta"]:  # refuses budgets that are beyond all reason
             limit = largest_gaussian if settings["filter"] == "gaussian" else renyi_budget
             limit(given["epsilon"], settings["delta"])
@@ -238,8 +238,8 @@ class Ledger:
             "cost": cost.to_json(),
             "shape": list(on_grid.values.shape),
             "grid": on_grid.grid.exponent,
-            "source": self._source.name,
-            "secure": self._source.secure is True,
+            "source": self.noise_source.name,
+            "secure": self.noise_source.secure is True,
         }
         with self._store.transaction() as transaction:
             if reserved is None:
@@ -249,7 +249,7 @@ class Ledger:
                 body["reservation"] = reserved.id
             transaction.append("release", body)
         # The record is on disk. Only now is there anything to know.
-        return mechanism.add(on_grid, self._source)
+        return mechanism.add(on_grid, self.noise_source)
 
     def charge(self, cost: Cost, label: str) -> None:
         """Record a cost that arises elsewhere: noise added on users' own devices, a private selection."""

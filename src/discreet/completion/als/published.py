@@ -16,11 +16,11 @@ from discreet.completion.als.published_steps import user_ridge
 from discreet.completion.als.published_training import Training
 from discreet.completion.private import Door, PrivateModel
 from discreet.completion.ridge import Penalty, Ridge
+from discreet.completion.spectral.calibration import true_ledger
 from discreet.data.interactions import Interactions
-from discreet.errors import DataError, PrivacyError
+from discreet.errors import DataError
 from discreet.numbers import positive, probability, round_up, whole
 from discreet.privacy import Ledger, Plan
-from discreet.privacy.accounting import MAX_EPSILON
 from discreet.privacy.guarantee import Adjacency
 from discreet.statement import Statement
 
@@ -257,10 +257,7 @@ class PublishedDPALS(PrivateModel):
     def _own_ledger(self) -> Ledger:
         if self.calibration == "exact":
             return super()._own_ledger()
-        true = self._schedule().plan(self.sigmas()).cost.epsilon(self.delta) * (1 + 1e-6)
-        if true > MAX_EPSILON:
-            raise PrivacyError("gram_noise, rhs_noise, preprocessing_noise: so little noise that nothing is protected")
-        return Ledger(epsilon=true, delta=self.delta, adjacency=self.adjacency)
+        return true_ledger(self, self._schedule().plan(self.sigmas()), "gram_noise, rhs_noise, preprocessing_noise")
 
     def _learn(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:
         if ratings.implicit and self._center:

@@ -15,10 +15,11 @@ from discreet.completion.centred import Prepared
 from discreet.completion.frank_wolfe.common import FrankWolfeModel
 from discreet.completion.frank_wolfe.local import Local, Step, packed
 from discreet.completion.frank_wolfe.losses import LossName
-from discreet.completion.private import DENSE_CELLS
+from discreet.completion.private import DENSE_CELLS, parts
+from discreet.completion.spectral.plain import second_moment
 from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar
-from discreet.linalg.threads import over_blocks, single_threaded_blas
+from discreet.linalg.threads import single_threaded_blas
 from discreet.numbers import whole
 
 Array = NDArray[Any]
@@ -75,7 +76,7 @@ class FrankWolfe(FrankWolfeModel, NotPrivateModel):
         with Bar("FrankWolfe", self.n_steps, "steps") as bar:
             for t in range(self.n_steps):
                 residuals = local.residuals(row, fitted)[0]
-                vector, largest = _leading(row, residuals, ratings.n_items, self.n_jobs)
+                vector, largest = _leading(ratings, residuals, self.n_jobs)
                 radius = radius or RADIUS * largest / fill
                 gain = radius / largest if largest else 0.0
                 atom = local.update(row, fitted, residuals, Step(vector, 1.0, gain))[0]
@@ -92,39 +93,24 @@ class FrankWolfe(FrankWolfeModel, NotPrivateModel):
         }
 
 
-def _leading(row: Prepared, residuals: Array, n_items: int, n_jobs: int | None) -> tuple[Array, float]:
+def _leading(ratings: Interactions, residuals: Array, n_jobs: int | None) -> tuple[Array, float]:
     """The leading right singular vector of a sparse matrix of residuals, and its singular value."""
+    n = ratings.n_items
     if not residuals.any():
-        return np.zeros(n_items), 0.0
-    if n_items <= SMALL:
-        square = _covariance(row, residuals, n_items, n_jobs)
+        return np.zeros(n), 0.0
+    if n <= SMALL:
+        blocks = parts(ratings, residuals, most_users=max(DENSE_CELLS // n, 1))
+        square = second_moment(blocks, lambda part: part.dense(part.values, n), n, n_jobs)
         with single_threaded_blas():
-            values, vectors = eigh(square, subset_by_index=[n_items - 1, n_items - 1])
+            values, vectors = eigh(square, subset_by_index=[n - 1, n - 1])
     else:
-        table = csr_array((residuals, row.indices, row.indptr), shape=(len(row.counts), n_items))
-        operator = LinearOperator((n_items, n_items), matvec=lambda v: table.T @ (table @ v), dtype=np.float64)
-        begin = np.random.default_rng(0).standard_normal(n_items)
+        table = csr_array((residuals, ratings.indices, ratings.indptr), shape=(ratings.n_users, n))
+        operator = LinearOperator((n, n), matvec=lambda v: table.T @ (table @ v), dtype=np.float64)
+        begin = np.random.default_rng(0).standard_normal(n)
         with single_threaded_blas():
             values, vectors = eigsh(operator, k=1, v0=begin, tol=1e-4)
     vector = vectors[:, 0].astype(np.float32).astype(np.float64)
     return vector, float(np.sqrt(max(values[0], 0.0)))
-
-
-def _covariance(row: Prepared, residuals: Array, n_items: int, n_jobs: int | None) -> Array:
-    """A^T A, from dense rows of few users at a time."""
-    step = max(DENSE_CELLS // n_items, 1)
-
-    def work(first: int) -> Array:
-        indptr = row.indptr[first : first + step + 1]
-        entries = slice(int(indptr[0]), int(indptr[-1]))
-        dense = np.zeros((len(indptr) - 1, n_items))
-        dense[row.owners[entries] - first, row.indices[entries]] = residuals[entries]
-        return dense.T @ dense
-
-    total = np.zeros((n_items, n_items))
-    for square in over_blocks(work, range(0, len(row.counts), step), n_jobs):  # in their order: the same for any n_jobs
-        total += square
-    return total
 
 
 def _line_search(local: Local, row: Prepared, fitted: Array, atom: Array) -> float:

@@ -27,8 +27,8 @@ class GradientDescent(DescentModel, NotPrivateModel):
     Args:
         n_steps: How many steps.
         step_size: eta for full rows, below 2; it is larger for who has rated few items (`Descent`).
-        radius: The sum of singular values. By default each step lowers them by what directions have that are not among
-            the first half.
+        radius: The sum of singular values. By default there is none: each step keeps the directions that stand out, as
+            far as they foretell a row.
         centre: Whether users subtract their own mean.
         n_jobs: Threads, in scikit-learn's meaning.
     """
@@ -37,7 +37,7 @@ class GradientDescent(DescentModel, NotPrivateModel):
         self,
         n_steps: int = 10,
         *,
-        step_size: float = 1.5,
+        step_size: float = 1.0,
         radius: float | None = None,
         centre: bool = True,
         n_jobs: int | None = -1,

@@ -104,8 +104,8 @@ class DPGradientDescent(DescentModel, PrivateModel):
         delta: The delta of the budget, a constant well below 1 / the number of users.
         n_steps: T; the steps share the budget.
         step_size: eta for full rows, below 2; public.
-        radius: The sum of singular values, public. By default each step lowers them by what noise feigns, or by what
-            directions have that are not among the first half, if that is more.
+        radius: The sum of singular values, public. By default there is none: each step keeps the directions that stand
+            out of the noise, as far as they foretell a row (`discreet.completion.gradient.steps.foretelling`).
         row_norm: L, public; by default from the range of ratings and the number of items
             (`discreet.completion.centred.public_row_norm`).
         clip: C, public; by default L.
@@ -120,7 +120,7 @@ class DPGradientDescent(DescentModel, PrivateModel):
         epsilon: float,
         delta: float,
         n_steps: int = 5,
-        step_size: float = 1.5,
+        step_size: float = 1.0,
         radius: float | None = None,
         row_norm: float | None = None,
         clip: float | None = None,

@@ -114,7 +114,7 @@ def charged(
     name = f"{label} (fit {uuid.uuid4().hex[:12]})"
     ledger.charge(sampled_cost(mu, rate, releases), name)
     (event,) = (event for event in ledger.events if event.label == name)
-    source = ledger._source
+    source = ledger.noise_source
     inner = Ledger(delta=ledger.delta, adjacency=ledger.adjacency, noise_source=source)
     with inner.reserve(Plan((Planned(label, Cost.of_mu(mu), releases),))) as reservation:
         door = Door(reservation, "add-remove", n_jobs)

@@ -10,9 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
+from discreet.completion.spectral.directions import without_noise
+from discreet.linalg.threads import single_threaded_blas
+
 Array = NDArray[Any]
 
 MOST = 64  # directions, however many items there are
+COMPLETIONS = 8  # of a diagonal
 
 
 @dataclass(frozen=True)
@@ -34,21 +38,46 @@ def nothing(n_items: int) -> Step:
 
 
 def project(moment: Array, edge: float, radius: float | None) -> Step:
-    """The step that takes rows with this second moment, known up to noise of this edge, to the nuclear-norm ball.
+    """The step that makes rows with this second moment simple; it is known up to noise whose eigenvalues end at `edge`.
 
-    The singular values of the rows are the roots of the eigenvalues of their second moment, which are taken to be at
-    least 0. They are lowered, all by the same amount, until they add up to `radius`; without one, by as much as noise
-    feigns, or as directions have that are not among the first, if that is more. Half of all, or 64, count as the first.
+    With a radius, rows are taken to the nuclear-norm ball: their singular values, the roots of the eigenvalues, are
+    lowered, all by the same amount, until they add up to it. Without one, each direction that stands out is kept as far
+    as it foretells a row: by its eigenvalue without what single entries add, over that with it (`foretelling`).
     """
     n = len(moment)
     k = min(MOST, max(n // 2, 1))
+    if radius is None:
+        return foretelling(moment, edge, k)
     values, vectors = eigh(moment, subset_by_index=[n - k, n - 1])
     sizes = np.sqrt(np.maximum(values, 0))
-    rest = (float(np.trace(moment)) - float(values.sum())) / max(n - k, 1)
-    by = np.sqrt(max(edge, rest, 0.0)) if radius is None else excess(sizes, radius)
-    left = np.maximum(sizes - by, 0)
+    left = np.maximum(sizes - excess(sizes, radius), 0)
     kept = np.flatnonzero(left > 0)[::-1]
     return Step(vectors[:, kept], left[kept] / sizes[kept])
+
+
+def foretelling(moment: Array, edge: float, most: int) -> Step:
+    """Directions of what entries have in common, and the share of rows along them that is not single entries' own.
+
+    What entries do each by itself, as that most of them are not rated and count as zero, is on the diagonal only. So
+    that is taken from the directions that stand out of the rest, again and again (Zhang, Cai and Wu 2022). The rest is
+    taken for noise: its eigenvalues end at twice their root mean square, if not at `edge`, which is more.
+    """
+    n, common = len(moment), moment.copy()
+    limits, kept = np.maximum(np.diag(moment), 0), 1
+    np.fill_diagonal(common, 0)
+    for _ in range(COMPLETIONS):
+        with single_threaded_blas():
+            values, vectors = (found[..., ::-1] for found in eigh(common))
+            rest = common - (vectors[:, :kept] * values[:kept]) @ vectors[:, :kept].T
+        np.fill_diagonal(rest, 0)
+        level = max(edge, 2 * float(np.linalg.norm(rest)) / n**0.5)
+        kept = min(int((values > level * (1 + n ** (-2 / 3))).sum()), most)
+        values, vectors = values[:kept], vectors[:, :kept]
+        np.fill_diagonal(common, np.minimum((vectors**2 * values).sum(axis=1), limits))
+    true = without_noise(values, level)
+    believed = true - level**2 / (4 * true)  # of it, times the squared cosine
+    along = np.maximum((vectors * (moment @ vectors)).sum(axis=0), true)
+    return Step(vectors, believed / along)
 
 
 def excess(sizes: Array, radius: float) -> float:

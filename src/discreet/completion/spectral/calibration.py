@@ -40,6 +40,14 @@ def true_plan(releases: Mapping[str, tuple[float, bool, float, int]], adjacency:
     return Plan(tuple(lines))
 
 
+def true_ledger(model: PrivateModel, plan: Plan, name: str) -> Ledger:
+    """A ledger with just the budget that a plan at given noise truly takes; `name` is what the noise follows from."""
+    true = plan.cost.epsilon(model.delta) * (1 + 1e-6)
+    if true > MAX_EPSILON:
+        raise PrivacyError(f"{name}: there is so little noise that nothing is protected")
+    return Ledger(epsilon=true, delta=model.delta, adjacency=model.adjacency)
+
+
 class PublishedModel(PrivateModel):
     """A model whose noise is what a paper prints. Its ledger, guarantee and statement have what that truly costs.
 
@@ -50,10 +58,7 @@ class PublishedModel(PrivateModel):
 
     def _own_ledger(self) -> Ledger:
         # The cost does not depend on the catalogue, so any size will do.
-        true = self.plan(self._least_items()).cost.epsilon(self.delta) * (1 + 1e-6)
-        if true > MAX_EPSILON:
-            raise PrivacyError("epsilon: the noise that was published for it is so little that nothing is protected")
-        return Ledger(epsilon=true, delta=self.delta, adjacency=self.adjacency)
+        return true_ledger(self, self.plan(self._least_items()), "epsilon")
 
     def _least_items(self) -> int:
         """A number of items for which there is a plan."""
