@@ -39,6 +39,19 @@ class TestOneBitByTheObjective(ModelConformance):
         return model.fit(ratings, ledger=ledger())
 
 
+class TestOneBitByFactors(ModelConformance):
+    implicit = False
+    n_items_large = 8_000
+
+    def model(self, **params: Any) -> Model:
+        return discreet.OneBit(
+            **{"solver": "factored", "rank": 4, "alpha": 4.0, "epsilon": 8, "threshold": 3, "n_jobs": 2, **params}
+        )
+
+    def fit(self, model: Model, ratings: discreet.Interactions) -> Model:
+        return model.fit(ratings, ledger=ledger())
+
+
 class TestOneBitNotPrivate(ModelConformance):
     implicit = False
     n_items_large = 8_000
