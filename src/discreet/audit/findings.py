@@ -9,7 +9,7 @@ from typing import Any
 # One false alarm in a million audits. Every statistical test is made at the level EACH, fixed beforehand, and an audit
 # makes at most MOST_TESTS of them (`Tests` counts); all other checks compare exactly, and cannot err by chance.
 FALSE_ALARM = 1e-6
-MOST_TESTS = 1000
+MOST_TESTS = 10_000
 EACH = FALSE_ALARM / MOST_TESTS
 
 

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from discreet.audit.patching import patched
 from discreet.data.progress import Bar
-from discreet.privacy import Gaussian, GridArray, Laplace, Ledger, RandomizedResponse
+from discreet.privacy import Cost, Gaussian, GridArray, Laplace, Ledger, RandomizedResponse
 from discreet.privacy.keystream import Stream
 from discreet.privacy.noise import Noise
 from discreet.privacy.store import Entry
@@ -29,6 +30,7 @@ from discreet.testing.noise import InsecureSeededNoise
 Array = NDArray[Any]
 
 SEED = 7
+_epsilon = lru_cache(4096)(Cost.epsilon)  # the same for the same releases, and dear to compute
 COINS = ("discreet.completion.gradient.sampled:draw",)  # who is in a secret sample: charged for, and no noise
 
 
@@ -144,6 +146,10 @@ def _caller() -> str:
     return "elsewhere"
 
 
+def _cached(self: Cost, delta: float) -> float:
+    return _epsilon(self, delta)
+
+
 @contextmanager
 def _door(recording: Recording, answers: Sequence[Array] | None) -> Iterator[None]:
     """Note what passes the door, and noise that is drawn beside it; with `answers`, say those."""
@@ -172,7 +178,7 @@ def _door(recording: Recording, answers: Sequence[Array] | None) -> Iterator[Non
             recording.elsewhere += [] if caller in COINS else [caller]
         stream(self, key, number)
 
-    with patched(Ledger, _release=noted), patched(Stream, __init__=begun):
+    with patched(Ledger, _release=noted), patched(Stream, __init__=begun), patched(Cost, epsilon=_cached):
         yield
 
 

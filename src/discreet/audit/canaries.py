@@ -1,0 +1,206 @@
+"""End to end: whole fits, with and without one person, told apart by all that they release.
+
+The score is the likelihood ratio of the released values, which no attacker can better: for each fit, what it would have
+released in the other world, given the same answers, is found by a replay. What everybody but the canary is shown
+follows from these values and from their own data alone, as the replay has checked, so that this is the guarantee's
+joint view. `one_run` does the same with many canaries in one fit (Steinke, Nasr, Jagielski 2023).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binom
+
+from discreet.audit.distinguishing import Evidence, detectable, distinguish
+from discreet.audit.findings import EACH, Finding
+from discreet.audit.people import Row, entries
+from discreet.audit.recording import Recording, record
+from discreet.audit.replaying import settings
+from discreet.audit.subjects import Subject
+from discreet.data.interactions import Interactions
+from discreet.data.readers import read
+from discreet.privacy import Laplace, RandomizedResponse
+
+Array = NDArray[Any]
+
+CANARY, ONE_RUN = "canary", "one run"
+BLIND = 0.9  # of the claim: an audit that measures less of a designed worst case does not see
+
+
+def evidence_of(seen: Recording, other: Recording, sign: float) -> float:
+    """The log-likelihood ratio of a fit's answers: of its own world against the other, times `sign`."""
+    total = 0.0
+    for one, two in zip(seen.releases, other.releases, strict=True):
+        if isinstance(one.noise, RandomizedResponse):
+            kept = one.answer.ravel() > 0
+            changed = (one.statistic.ravel() > 0) != (two.statistic.ravel() > 0)
+            mine = kept[changed] == (one.statistic.ravel() > 0)[changed]
+            total += one.noise.bit_epsilon * float(np.where(mine, 1, -1).sum())
+            continue
+        mine, theirs = ((one.answer - world.statistic).ravel() for world in (one, two))
+        if isinstance(one.noise, Laplace):
+            total += float((np.abs(theirs) - np.abs(mine)).sum()) / one.noise.scale
+        else:
+            total += float(theirs @ theirs - mine @ mine) / (2 * one.noise.std**2)
+    return sign * total
+
+
+def scores(subject: Subject, pair: tuple[Any, Any], runs: int, seed: int = 0) -> tuple[Array, Array]:
+    """Scores of so many fits in each of two worlds."""
+    worlds = [subject.world(person) for person in pair]
+    book = settings(subject.make())
+
+    def fit(data: Any) -> Callable[[Any], Any]:
+        return lambda ledger: subject.make().fit(data, ledger=ledger)
+
+    found = np.empty((2, runs))
+    for world, sign in ((0, 1.0), (1, -1.0)):
+        for run in range(runs):
+            number = seed + 2 * run + world
+            seen = record(fit(worlds[world]), seed=number, **book)
+            other = record(fit(worlds[1 - world]), answers=seen.answers, seed=number, **book)
+            if seen.error is not None or len(seen.releases) != len(other.releases):
+                raise ValueError(f"{subject.name}: fits in the two worlds do not make the same releases")
+            found[world, run] = evidence_of(seen, other, sign)
+    return found[0], found[1]
+
+
+def end_to_end(subject: Subject, pair: tuple[Any, Any], *, runs: int, seed: int = 0, worst: bool = True) -> Finding:
+    """Fit many times with and without somebody, and see what that proves.
+
+    Args:
+        subject: What to audit.
+        pair: The person, before and after.
+        runs: Fits in each world; half of them choose a threshold, half test it.
+        seed: Of the noise.
+        worst: Whether this person was designed to be the worst, so that less than 0.9 of the claim is a failure.
+    """
+    guarantee = record(
+        lambda ledger: subject.make().fit(subject.world(pair[0]), ledger=ledger), **settings(subject.make())
+    ).model.guarantee_
+    with_her, without_her = scores(subject, pair, runs, seed)
+    if guarantee.mu is not None:
+        # The scores of two normal laws at a distance mu have means that differ by mu^2.
+        measured = math.sqrt(max(float(with_her.mean() - without_her.mean()), 0.0))
+        name, claim, proved = "mu", guarantee.mu, distinguish(with_her, without_her).mu
+        could = f"; a true mu of {detectable(claim, runs):.3g} would have been noticed"
+    else:
+        both = (with_her, without_her), (-without_her, -with_her)
+        tried = [distinguish(*one, by=lambda e: e.epsilon(guarantee.delta)) for one in both]
+        proved = max(one.epsilon(guarantee.delta) for one in tried)
+        measured = max(_likeliest(one) for one in tried)
+        name, claim, could = "epsilon", guarantee.epsilon, ""
+    blind = worst and guarantee.mu is not None and measured < BLIND * claim
+    words = (
+        f"{runs:,} fits with somebody and {runs:,} without her: {name} >= {proved:.3g} is proved, and {measured:.3g} "
+        f"measured, of {claim:.3g} claimed{could}"
+    )
+    figures = {"proved": proved, "measured": measured, "claimed": claim, "runs": runs}
+    return Finding(CANARY, proved <= claim and not blind, words, figures, tests=4)
+
+
+def _likeliest(found: Evidence) -> float:
+    """The epsilon of the rates as they were counted."""
+    hits, alarms = ((count + 0.5) / (found.runs + 1) for count in (found.hits, found.alarms))
+    return max(math.log(hits / alarms), math.log((1 - alarms) / (1 - hits)), 0.0)
+
+
+# Many canaries in one fit
+
+
+@dataclass(frozen=True)
+class OneRun:
+    """Guesses about canaries, each of whom was in or out by a fair coin.
+
+    Attributes:
+        canaries: How many there were.
+        guesses: About how many of them a guess was made.
+        right: How many guesses were right.
+    """
+
+    canaries: int
+    guesses: int
+    right: int
+
+    def chance(self, epsilon: float, delta: float) -> float:
+        """The most that the probability of so many right guesses can be, if (epsilon, delta) holds.
+
+        Each guess is right with probability at most e^eps / (1 + e^eps), whatever the others are; delta adds what it
+        can by making up for the guesses that are missing, at best.
+        """
+        q = 1 / (1 + math.exp(-epsilon))
+        counts = np.arange(1, self.right + 1)
+        reached = np.cumsum(binom.pmf(self.right - counts, self.guesses, q))
+        extra = float((reached / counts).max(initial=0.0))
+        return float(min(binom.sf(self.right - 1, self.guesses, q) + 2 * self.canaries * delta * extra, 1.0))
+
+    def epsilon(self, delta: float, level: float = EACH) -> float:
+        """The epsilon that is proved to be no less."""
+        if self.chance(0.0, delta) > level:
+            return 0.0
+        low, high = 0.0, 100.0
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.chance(middle, delta) <= level else (low, middle)
+        return low
+
+
+def one_run(
+    make: Callable[[], Any], crowd: Interactions, people: list[Row], *, seed: int = 0, certain: float = 0.5
+) -> tuple[Finding, OneRun]:
+    """Put each of many canaries in the data, or not, by a coin; fit once; guess who is in it.
+
+    What each of them would add to every release, given the answers, is what a fit on her alone has: sums over users
+    are sums. Her score is how much of that there is in what was released.
+
+    Args:
+        make: Makes the model; with add-remove adjacency.
+        crowd: The others.
+        people: The canaries' ratings.
+        seed: Of coins and noise.
+        certain: The share of canaries to guess about: those with the highest and the lowest scores.
+    """
+    book = settings(make())
+
+    def fitted(data: Interactions, answers: list[Array] | None) -> Recording:
+        return record(lambda ledger: make().fit(data, ledger=ledger), answers=answers, seed=seed, **book)
+
+    coins = np.random.default_rng(seed).random(len(people)) < 0.5
+    seen = fitted(_with(crowd, [person for person, coin in zip(people, coins.tolist(), strict=True) if coin]), None)
+    others = fitted(crowd, seen.answers)
+    nobody = crowd.of_users(np.arange(0))
+    found = np.array([_share(seen, others, fitted(_with(nobody, [person]), seen.answers)) for person in people])
+    order, half = np.argsort(found), int(certain * len(people) / 2)
+    right = int(np.count_nonzero(coins[order[-half:]]) + np.count_nonzero(~coins[order[:half]]))
+    run, guarantee = OneRun(len(people), 2 * half, right), seen.model.guarantee_
+    proved = run.epsilon(guarantee.delta)
+    words = (
+        f"one fit with {len(people):,} canaries, each in it or not: {right:,} of {2 * half:,} guesses were right, and "
+        f"this proves epsilon >= {proved:.3g}, of {guarantee.epsilon:.3g} claimed"
+    )
+    figures = {"proved": proved, "claimed": guarantee.epsilon, "right": right, "guesses": 2 * half}
+    return Finding(ONE_RUN, proved <= guarantee.epsilon, words, figures, tests=1), run
+
+
+def _with(crowd: Interactions, people: list[Row]) -> Interactions:
+    """The crowd and some canaries."""
+    frame = crowd.to_arrow()
+    columns = [frame.column(name).to_pylist() for name in ("user", "item", "rating")]
+    rows = [(str(user), item, value) for user, item, value in zip(*columns, strict=True)]
+    rows += [(f"x{i:05}", item, value) for i, person in enumerate(people) for item, value in entries(person)]
+    return read(rows, items=crowd.catalogue, value_range=crowd.value_range)
+
+
+def _share(seen: Recording, others: Recording, hers: Recording) -> float:
+    """How much of a canary's contributions there is in what was released, beyond the others'."""
+    total = 0.0
+    for release, crowd, own in zip(seen.releases, others.releases, hers.releases, strict=True):
+        beyond = release.answer - crowd.statistic - own.statistic / 2
+        total += float((beyond * own.statistic).sum()) / release.scale**2
+    return total

@@ -1,0 +1,111 @@
+"""End to end: what whole fits prove about a claim, and what one fit with many canaries does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+import discreet
+from discreet.audit import Subject
+from discreet.audit.canaries import OneRun, end_to_end, one_run, scores
+from discreet.audit.subjects import shipped
+from discreet.privacy import Gaussian, Laplace, RandomizedResponse
+
+
+@dataclass
+class Tiny:
+    """Releases numbers, of which one person moves the first by `moves`."""
+
+    noise: Any
+    moves: int = 1
+    adjacency: str = "add-remove"
+    delta: float = 1e-5
+
+    def fit(self, data: int, ledger: discreet.Ledger) -> Tiny:
+        for _ in range(2):
+            ledger.release(np.array([data * self.moves, 0]), 1.0, self.noise, "number")
+        self.guarantee_ = ledger.spent
+        return self
+
+
+def tiny(**given: Any) -> Subject:
+    return Subject("tiny", partial(Tiny, **given), lambda person: int(person is not None), [("x", None)])
+
+
+def test_a_correct_mechanism_is_measured_at_its_claim() -> None:
+    found = end_to_end(tiny(noise=Gaussian(0.5)), ("x", None), runs=60)
+    assert found.ok, found.words
+    claim = found.figures["claimed"]
+    assert claim == pytest.approx(8**0.5, rel=1e-9)
+    assert 0.9 * claim < found.figures["measured"] < 1.1 * claim
+    assert found.figures["proved"] < claim
+
+
+def test_a_broken_mechanism_is_proved_to_be() -> None:
+    found = end_to_end(tiny(noise=Gaussian(4.0), moves=40), ("x", None), runs=100)
+    assert not found.ok
+    assert found.figures["proved"] > found.figures["claimed"]
+
+
+def test_a_blind_audit_says_so() -> None:
+    found = end_to_end(tiny(noise=Gaussian(0.5), moves=0), ("x", None), runs=16)
+    assert not found.ok
+    assert end_to_end(tiny(noise=Gaussian(0.5), moves=0), ("x", None), runs=16, worst=False).ok
+
+
+@pytest.mark.parametrize("noise", [Laplace(0.5), RandomizedResponse(2.0)])
+def test_pure_mechanisms(noise: Any) -> None:
+    subject = tiny(noise=noise, delta=0.0)
+    with_her, without_her = scores(subject, ("x", None), 40)
+    assert np.abs(np.concatenate([with_her, without_her])).max() <= 4 + 1e-9  # epsilon 2 twice: no score is beyond it
+    assert with_her.mean() > 0.5 > -0.5 > without_her.mean()
+    found = end_to_end(subject, ("x", None), runs=20)
+    assert found.ok, found.words
+
+
+def test_whole_fits_of_a_model() -> None:
+    subject = shipped()["PublishedDPSVD, add-remove"]
+    found = end_to_end(subject, subject.pairs[0], runs=40)
+    assert found.ok, found.words
+
+
+# One run
+
+
+@pytest.mark.parametrize(("right", "guesses"), [(60, 60), (50, 60), (31, 60)])
+def test_one_run_without_delta(right: int, guesses: int) -> None:
+    """Guesses are then at best coins that are right with probability e^eps / (1 + e^eps)."""
+    run = OneRun(100, guesses, right)
+    for epsilon in (0.0, 1.0, 3.0):
+        chance = binom.sf(right - 1, guesses, 1 / (1 + np.exp(-epsilon)))
+        assert run.chance(epsilon, 0.0) == pytest.approx(chance)
+    proved = run.epsilon(0.0, level=0.01)
+    if right > 40:
+        assert run.chance(proved, 0.0) == pytest.approx(0.01, rel=1e-6)
+    else:
+        assert proved == 0
+    assert run.epsilon(1e-3, level=0.01) <= proved
+
+
+def test_one_run_is_right_about_coins() -> None:
+    """Randomised response is the worst case: at a level of 5%, its epsilon is overstated in at most 5% of audits."""
+    rng, epsilon, m = np.random.default_rng(0), 1.0, 200
+    right = rng.binomial(m, 1 / (1 + np.exp(-epsilon)), 2000)
+    proved = {int(k): OneRun(m, m, int(k)).epsilon(0.0, level=0.05) for k in np.unique(right)}
+    over = sum(proved[int(k)] > epsilon for k in right)
+    assert 40 <= over <= 125  # 5% of 2000 are 100, and the law is discrete
+
+
+def test_one_fit_with_many_canaries() -> None:
+    crowd = discreet.datasets.movielens_like(400, 80, 8000, random_state=0)
+    people = [{crowd.items[2 * i]: 5.0, crowd.items[2 * i + 1]: 0.5} for i in range(40)]
+    found, run = one_run(lambda: discreet.DPSVD(epsilon=100.0, delta=1e-6, n_jobs=1), crowd, people)
+    assert found.ok
+    assert run.guesses == 20
+    assert run.right >= 17  # at epsilon 100 canaries can be seen
+    assert 0 <= found.figures["proved"] < 100
