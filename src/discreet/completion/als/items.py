@@ -29,8 +29,11 @@ from discreet.completion.als.settings import (
     USER_PRIOR,
 )
 from discreet.completion.private import Noisy
+from discreet.linalg.threads import over_blocks
 
 Array = NDArray[Any]
+
+BLOCK_BYTES = 1 << 22  # of items' covariances that are updated at a time and thread
 
 
 @dataclass(frozen=True)
@@ -253,8 +256,24 @@ class Items:
         covariance[:, moving, moving] = excess / float((weights * gains).sum())
         return Items(self.mean, covariance), seen
 
-    def updated(self, seen: Seen) -> Items:
-        """What an item step adds to what is known: a Kalman update.
+    def updated(self, seen: Seen, n_jobs: int | None = 1) -> Items:
+        """What an item step adds to what is known: a Kalman update, of some items at a time."""
+        items, k = self.mean.shape
+        mean, covariance, noise = np.empty((items, k)), np.empty((items, 2 * k, 2 * k)), np.empty((items, k))
+
+        def work(rows: slice) -> None:
+            mean[rows], covariance[rows], noise[rows] = self._some(rows)._updated(seen.some(rows))
+
+        size = max(1, BLOCK_BYTES // (32 * k**2))
+        for _ in over_blocks(work, (slice(at, at + size) for at in range(0, items, size)), n_jobs):
+            pass
+        return Items(mean, covariance, noise)
+
+    def _some(self, rows: slice) -> Items:
+        return Items(self.mean[rows], self.covariance[rows], None if self.noise is None else self.noise[rows])
+
+    def _updated(self, seen: Seen) -> tuple[Array, Array, Array]:
+        """Mean, covariance and noise.
 
         The sum of the ratings' own noise is the same in every step, so that it is part of what is estimated: the same
         ratings looked at twice are not twice as many.
@@ -266,14 +285,14 @@ class Items:
             joint[:, k:, k:] = seen.own_noise
             known = replace(self, covariance=joint, noise=np.zeros_like(self.mean))
         assert known.noise is not None
-        view = np.concatenate([seen.gains, np.broadcast_to(np.eye(k), seen.gains.shape)], axis=2)
-        reach = view @ known.covariance
-        spread = reach @ view.swapaxes(1, 2) + seen.std**2 * np.eye(k)
+        gains = seen.gains
+        reach = gains @ known.covariance[:, :k] + known.covariance[:, k:]  # (H, I) times the covariance
+        spread = reach[:, :, :k] @ gains.swapaxes(1, 2) + reach[:, :, k:] + seen.std**2 * np.eye(k)
         gain = np.linalg.solve(spread, reach).swapaxes(1, 2)
         change = (gain @ (seen.sums - known.noise)[:, :, None])[:, :, 0]
         covariance = known.covariance - gain @ reach
         covariance = (covariance + covariance.swapaxes(1, 2)) / 2
-        return Items(known.mean + change[:, :k], covariance, known.noise + change[:, k:])
+        return known.mean + change[:, :k], covariance, known.noise + change[:, k:]
 
 
 @dataclass(frozen=True)
@@ -286,32 +305,48 @@ class Seen:
 
     Attributes:
         sums: B_j, (items, k).
-        gains: H_j, (items, k, k).
-        own_noise: The covariance of e_j, (items, k, k).
+        shares: c_j / (sum of c).
+        gain: H_j / shares_j, (k, k).
+        noise: The covariance of e_j, divided by shares_j, (k, k).
         std: Of the fresh noise.
     """
 
     sums: Array
-    gains: Array
-    own_noise: Array
+    shares: Array
+    gain: Array
+    noise: Array
     std: float
 
     @classmethod
     def of(cls, step: Noisy, gram: Noisy, weights: Weights, bias_weight: float, clip: float) -> Seen:
         """From the two releases of an item step."""
-        c, k = weights.sums, len(gram.values)
         values, vectors = np.linalg.eigh(gram.values)
-        K = (vectors * np.maximum(values, 1e-3 * max(values[-1], 1e-12))) @ vectors.T / c.sum()
-        undo = np.ones(k)
+        K = (vectors * np.maximum(values, 1e-3 * max(values[-1], 1e-12))) @ vectors.T
+        undo = np.ones(len(K))
         undo[0] = 1 / bias_weight
-        shares = c[:, None, None] * K
-        return cls(step.values, OVERLAP * shares * undo, NOISE**2 * weights.mean_weight * clip * shares, step.std)
+        noise = NOISE**2 * weights.mean_weight * clip * K
+        return cls(step.values, weights.sums / weights.sums.sum(), OVERLAP * K * undo, noise, step.std)
+
+    @property
+    def gains(self) -> Array:
+        """H_j, (items, k, k)."""
+        return self.shares[:, None, None] * self.gain
+
+    @property
+    def own_noise(self) -> Array:
+        """The covariance of e_j, (items, k, k)."""
+        return self.shares[:, None, None] * self.noise
 
     @property
     def variance(self) -> Array:
         """Of the noise of all kinds in each sum."""
-        return self.std**2 + np.diagonal(self.own_noise, axis1=1, axis2=2)
+        noise: Array = self.std**2 + self.shares[:, None] * np.diagonal(self.noise)
+        return noise
+
+    def some(self, rows: slice) -> Seen:
+        """Of some items."""
+        return replace(self, sums=self.sums[rows], shares=self.shares[rows])
 
     def first(self, n: int) -> Seen:
         """Of the first n columns alone."""
-        return Seen(self.sums[:, :n], self.gains[:, :n, :n], self.own_noise[:, :n, :n], self.std)
+        return Seen(self.sums[:, :n], self.shares, self.gain[:n, :n], self.noise[:n, :n], self.std)

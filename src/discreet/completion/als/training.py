@@ -99,7 +99,7 @@ class Training:
             seen = Seen.of(step, gram, weights, s.bias_weight, s.step_clip)
             if at == 0:
                 items, seen = items.explored(known, seen, s.clear)
-            items = items.updated(seen)
+            items = items.updated(seen, self.door.n_jobs)
         return items
 
     def _users(self) -> tuple[float, float, float]:
