@@ -15,6 +15,7 @@ STYLES = {"published": "--", "exact": "-"}
 def draw(number: int, rows: Sequence[Row], path: str) -> None:
     """Write a figure to a file, by the ending of its name."""
     try:
+        from matplotlib import rc_context
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingExtra("a figure", "plot") from None
@@ -30,7 +31,8 @@ def draw(number: int, rows: Sequence[Row], path: str) -> None:
             axes.set_ylabel("relative error (1: predicting 0)" if measure == "error" else "share of right signs")
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right center", fontsize=7, frameon=False)
-    figure.savefig(path, metadata={"Date": None} if path.endswith(".svg") else None)
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "one-bit"}):  # small files, and the same for the same rows
+        figure.savefig(path, metadata={"Date": None} if path.endswith(".svg") else None)
 
 
 def _panels(number: int) -> tuple[str | None, str, str]:
@@ -47,7 +49,15 @@ def _draw_panel(axes: Any, rows: Sequence[Row], x: str, measure: str) -> None:
             mine = [row for row in rows if (row["mechanism"], row["calibration"]) == (mechanism, calibration)]
             shown = measure if measure == "error" else {"published": "matrix", "exact": "users"}[calibration]
             label = f"{mechanism}, {'as published' if calibration == 'published' else 'corrected'}"
-            axes.plot([row[x] for row in mine], [row[shown] for row in mine], style, color=colour, lw=1.2, label=label)
+            axes.plot(
+                [row[x] for row in mine],
+                [row[shown] for row in mine],
+                style,
+                color=colour,
+                marker=".",
+                lw=1.2,
+                label=label,
+            )
     clear = [row for row in rows if row["mechanism"] == "Clear"]
     shown = measure if measure == "error" else "users"
     if x == "observed":
