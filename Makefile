@@ -47,8 +47,9 @@ $(VENV)/.bench: pyproject.toml $(VENV)/.dev
 bench: $(VENV)/.bench  ## speed, as ratios measured side by side
 	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
 
-audit: $(VENV)/.dev  ## the slow statistical tests of the guarantee
+audit: $(VENV)/.dev  ## the slow statistical tests of the guarantee, and an audit of every model: audit.html
 	$(BIN)/python -m pytest -m slow
+	$(BIN)/discreet audit --all --full --zoo --attack --report audit.html
 
 docs: $(VENV)/.dev  ## write the reference of the command; check that every link and every snippet holds
 	$(BIN)/python -m discreet.cli.reference docs/guide/reference.md

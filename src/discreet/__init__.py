@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from discreet import errors
 
 if TYPE_CHECKING:
-    from discreet import datasets, privacy, splits, testing
+    from discreet import audit, datasets, privacy, splits, testing
     from discreet.completion.als import ALS, DPALS, PublishedDPALS, private_regressions
     from discreet.completion.baselines import MeanRating, Popularity
     from discreet.completion.frank_wolfe import DPFrankWolfe, FrankWolfe, PublishedDPFrankWolfe
@@ -63,7 +63,7 @@ _HOME = {
     "private_regressions": "discreet.completion.als",
     "read": "discreet.data",
 }
-_MODULES = ("datasets", "evaluate", "privacy", "splits", "testing")
+_MODULES = ("audit", "datasets", "evaluate", "privacy", "splits", "testing")
 
 __all__ = [
     "ALS",
@@ -96,6 +96,7 @@ __all__ = [
     "Recommender",
     "Statement",
     "account",
+    "audit",
     "datasets",
     "errors",
     "evaluate",

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from discreet import __version__
-from discreet.cli import account, datasets, demo, doctor, evaluate, export, ledger, recommend, serve, train
+from discreet.cli import account, audit, datasets, demo, doctor, evaluate, export, ledger, recommend, serve, train
 from discreet.cli.common import Group
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("export")(export.export)
 app.command("serve")(serve.serve)
 app.command("account")(account.account)
+app.command("audit")(audit.audit)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(datasets.app, name="datasets")
 app.command("doctor")(doctor.doctor)

@@ -1,0 +1,194 @@
+"""What an audit tried and found: in plain words, as JSON, and as a page."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from discreet.audit.attacks import Success
+from discreet.audit.findings import EACH, FALSE_ALARM, Finding, failed
+from discreet.audit.zoo import Caught
+
+# What each check does, for people who have not read the code.
+CHECKS = {
+    "fit": "The model can be fitted at all.",
+    "events": "Fitted with and without one person, and with the same noise, the model makes the same releases in the "
+    "same order, of the same shapes, with the same noise; nothing it logs, warns of or raises differs.",
+    "sensitivity": "No release moves by more than was declared, whoever it is that comes or goes.",
+    "worst case": "Somebody moves each release by at least 95% of what was declared: bounds are tight, and tests see.",
+    "account": "Every draw of noise belongs to a release in the ledger; no noise is used twice; the guarantee is that "
+    "of all releases together.",
+    "post-processing": "Given the same answers of the door, the two models are the same to the last bit.",
+    "joint view": "Everybody else is shown the same, to the last bit.",
+    "search": "Of extreme people, and others uphill from them, none moves a release by more than was declared.",
+    "noise": "The noise has the law and the size that are paid for.",
+    "black box": "Told apart many times, two numbers at the distance of the sensitivity prove no more than is claimed.",
+    "streams": "Threads and forked processes never draw the same noise.",
+    "taint": "No line of code outside the private side looks at a private number.",
+    "canary": "Whole fits, with and without somebody designed to be seen, cannot be told apart better than is claimed.",
+    "one run": "In one fit, who of many canaries is in it cannot be guessed better than is claimed.",
+}
+
+
+@dataclass(frozen=True)
+class Report:
+    """The result of `discreet.audit.run`: print it, or take its `.to_json()` or `.html()`.
+
+    Attributes:
+        findings: For each model that was audited, what was found.
+        zoo: What came of the broken mechanisms, if they were tried.
+        attacks: What attackers achieve against private and other models, if they were run.
+        notes: What there is to add.
+    """
+
+    findings: dict[str, list[Finding]] = field(default_factory=dict)
+    zoo: Sequence[Caught] = ()
+    attacks: Sequence[Success] = ()
+    notes: Sequence[str] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether no guarantee was broken, and no broken mechanism got away."""
+        return not any(failed(found) for found in self.findings.values()) and all(caught.by for caught in self.zoo)
+
+    @property
+    def tests(self) -> int:
+        """How many statistical tests were made."""
+        return sum(finding.tests for found in self.findings.values() for finding in found)
+
+    def verdict(self) -> str:
+        """One sentence."""
+        broken = [name for name, found in self.findings.items() if failed(found)]
+        away = [caught.mutant.name for caught in self.zoo if not caught.by]
+        parts = []
+        if self.findings:
+            parts.append(f"BROKEN: {', '.join(broken)}" if broken else "No check found more than the guarantee allows")
+        if self.zoo:
+            caught = f"{len(self.zoo) - len(away)} of {len(self.zoo)} broken mechanisms were caught"
+            parts.append(caught + (f"; NOT {', '.join(away)}" if away else ""))
+        return ". ".join(parts) + "."
+
+    def chances(self) -> str:
+        """What could have gone wrong by chance."""
+        if not self.tests:
+            return ""
+        return (
+            f"{self.tests:,} statistical tests, each at the level {EACH:.0e}, fixed beforehand: were all well, one of "
+            f"them would fail in fewer than {FALSE_ALARM:.0e} of such audits. An audit can prove a guarantee wrong, "
+            "never right."
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        data: dict[str, Any] = {"ok": self.ok, "verdict": self.verdict(), "tests": self.tests}
+        data["models"] = {name: [one.to_json() for one in found] for name, found in self.findings.items()}
+        if self.zoo:
+            data |= {"caught": sum(bool(one.by) for one in self.zoo), "total": len(self.zoo)}
+            data["zoo"] = [one.to_json() for one in self.zoo]
+        if self.attacks:
+            data["attacks"] = [one.to_json() for one in self.attacks]
+        return data | ({"notes": list(self.notes)} if self.notes else {})
+
+    def __str__(self) -> str:
+        lines = [self.verdict(), ""]
+        for name, found in self.findings.items():
+            lines += [name, *(f"  {'ok    ' if one.ok else 'BROKEN'}  {one.check}: {one.words}" for one in found), ""]
+        for caught in self.zoo:
+            by = ", ".join(caught.by) or "NOT CAUGHT"
+            lines.append(f"{caught.mutant.name} ({caught.mutant.source}): {by}")
+        lines += [str(one) for one in self.attacks]
+        return "\n".join([*lines, *self.notes, self.chances()]).strip()
+
+    # The page
+
+    def html(self) -> str:
+        """A page of its own, with nothing from elsewhere."""
+        text = html.escape
+        state = "holds" if self.ok else "void"
+        body = "".join(
+            f"<h2>{text(name)}</h2><table>{''.join(map(_row, found))}</table>" for name, found in self.findings.items()
+        )
+        used = {one.check for found in self.findings.values() for one in found}
+        what = "".join(f"<dt>{name}<dd>{text(CHECKS[name])}" for name in CHECKS if name in used)
+        notes = "".join(f"<p>{text(note)}</p>" for note in self.notes)
+        return (
+            f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+            f"<title>Privacy audit</title><style>{_CSS}</style><main><h1>Privacy audit</h1>"
+            f'<p class="{state}">{text(self.verdict())}</p>{notes}<p>{text(self.chances())}</p>'
+            f"{_attacks(self.attacks)}{body}{_zoo(self.zoo)}"
+            f"{f'<h2>What the checks do</h2><dl>{what}</dl>' if what else ''}</main></html>"
+        )
+
+
+def _row(finding: Finding) -> str:
+    mark = "ok" if finding.ok else "<strong>BROKEN</strong>"
+    return f"<tr><td>{mark}<td>{html.escape(finding.check)}<td>{html.escape(finding.words)}</tr>"
+
+
+def _zoo(zoo: Sequence[Caught]) -> str:
+    if not zoo:
+        return ""
+    rows = "".join(
+        f"<tr><td>{html.escape(one.mutant.name)}<td>{html.escape(one.mutant.error)}<td>{html.escape(one.mutant.source)}"
+        f"<td>{', '.join(one.by) or '<strong>NOT CAUGHT</strong>'}</tr>"
+        for one in zoo
+    )
+    head = "<tr><th>broken mechanism<th>what is wrong<th>where it was published, or happens<th>caught by</tr>"
+    return f"<h2>The zoo</h2><table>{head}{rows}</table>"
+
+
+def _attacks(attacks: Sequence[Success]) -> str:
+    """A table of successes, and a curve for each attack."""
+    if not attacks:
+        return ""
+    rows = "".join(
+        f"<tr><td>{html.escape(one.attack)}<td>{html.escape(one.model)}<td>{one.rate:.1%}<td>{one.chance:.1%}</tr>"
+        for one in attacks
+    )
+    head = "<tr><th>attack<th>model<th>success<th>by chance</tr>"
+    curves = "".join(_curve(name, attacks) for name in dict.fromkeys(one.attack for one in attacks))
+    return f"<h2>What an attacker achieves</h2><table>{head}{rows}</table>{curves}"
+
+
+def _curve(name: str, attacks: Sequence[Success]) -> str:
+    """Success of one attack by model, from the most private on; the dashed line is chance."""
+    mine = [one for one in attacks if one.attack == name]
+    wide, high = 560, 200
+    at = [(60 + i * (wide - 80) / max(len(mine) - 1, 1), high * (1 - one.rate) + 20) for i, one in enumerate(mine)]
+    level = high * (1 - mine[0].chance) + 20
+    points = " ".join(f"{x:.0f},{y:.0f}" for x, y in at)
+    marks = "".join(
+        f'<circle cx="{x:.0f}" cy="{y:.0f}" r="4"/>{_text(x, y - 9, f"{one.rate:.0%}")}{_text(x, high + 40, one.short)}'
+        for (x, y), one in zip(at, mine, strict=True)
+    )
+    title = html.escape(name)
+    return (
+        f'<figure><svg viewBox="0 0 {wide} {high + 50}" font-size="12" fill="currentColor" role="img" '
+        f'aria-label="success of {title} by model"><line x1="40" x2="{wide}" y1="{level:.0f}" y2="{level:.0f}" '
+        f'stroke="currentColor" stroke-dasharray="4"/><polyline points="{points}" fill="none" stroke="#2f6f6d" '
+        f'stroke-width="2"/>{marks}</svg><figcaption>{title}: dashed, what chance gives</figcaption></figure>'
+    )
+
+
+def _text(x: float, y: float, words: str) -> str:
+    return f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="middle">{html.escape(words)}</text>'
+
+
+_CSS = """
+body{font:16px/1.5 system-ui,sans-serif;color:#1c2430;background:#fff;margin:0}
+main{max-width:64rem;margin:2rem auto;padding:0 1rem}
+table{border-collapse:collapse;width:100%}
+td,th{text-align:left;vertical-align:top;padding:.25rem .6rem;border-bottom:1px solid #d5dae1}
+.holds,.void{padding:1rem;border-left:4px solid #2f6f6d;background:#eef5f4}
+.void{border-color:#b3261e;background:#fbeceb}
+strong{color:#b3261e}
+dt{font-weight:600}
+@media(prefers-color-scheme:dark){
+body{color:#e6e9ee;background:#14181d}
+td,th{border-color:#39414b}
+.holds{background:#1b2b2b}
+.void{background:#331b1a}
+}
+"""

@@ -1,0 +1,70 @@
+"""`discreet audit`: what was tried to break a model's guarantee, and what was found."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from discreet.cli.common import Json, Misuse, grid, show
+
+if TYPE_CHECKING:
+    from discreet.audit import Report
+
+
+def audit(
+    model: Annotated[Path | None, typer.Argument(help="The folder of a saved model.")] = None,
+    name: Annotated[
+        str | None, typer.Option("--model", "-m", help="A private model by its name: dpals, dpsvd, …")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All private models that there are.")] = False,
+    zoo: Annotated[bool, typer.Option("--zoo", help="Try broken mechanisms: does the audit catch them?")] = False,
+    attack: Annotated[bool, typer.Option("--attack", help="Run attacks, against private models and others.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full/--quick", help="Search for people who break a bound, and fit many times: minutes.")
+    ] = False,
+    report: Annotated[Path | None, typer.Option(help="Where to write the same as a page.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Audit a model's guarantee: what can one person change in what it releases, says, learns and shows to others?
+
+    The model is fitted again and again on made-up data, with and without one person. Exit code 1 if more is found than
+    the guarantee allows.
+
+    Example: discreet audit model/ --report audit.html
+    """
+    asked = [given for given in (model, name, everything or None) if given is not None]
+    if len(asked) > 1 or not (asked or zoo or attack):
+        raise Misuse("give the folder of a model, --model, or --all; or --zoo, or --attack")
+    if report is not None and (not report.parent.is_dir() or report.is_dir()):
+        raise typer.BadParameter(f"{report} is not a file that can be written", param_hint="--report")
+    import discreet.audit
+
+    effort: Literal["quick", "full"] = "full" if full else "quick"
+    subject: Any = None
+    if model is not None:
+        subject = discreet.load(model)
+    elif name is not None:
+        from discreet.cli.models import find
+
+        subject = find(name).__name__
+    found = discreet.audit.run(subject, effort=effort, zoo=zoo, attack=attack, everything=everything)
+    if report is not None:
+        report.write_text(found.html(), encoding="utf-8")
+    show({**found.to_json(), **({"report": str(report)} if report else {})}, as_json, *_tables(found, report))
+    if not found.ok:
+        raise typer.Exit(1)
+
+
+def _tables(found: "Report", report: Path | None) -> list[Any]:
+    """What people see: the verdict first."""
+    shown: list[Any] = [found.verdict(), ""]
+    for name, findings in found.findings.items():
+        rows = [("ok" if one.ok else "BROKEN", one.check, one.words) for one in findings]
+        shown += [f"{name}:", grid(("", "check", "found"), rows), ""]
+    if found.zoo:
+        rows = [(one.mutant.name, one.mutant.source, ", ".join(one.by) or "NOT CAUGHT") for one in found.zoo]
+        shown += [grid(("broken mechanism", "published, or happens", "caught by"), rows), ""]
+    if found.attacks:
+        told = [(one.attack, one.model, f"{one.rate:.1%}", f"{one.chance:.1%}") for one in found.attacks]
+        shown += [grid(("attack", "against", "success", "by chance"), told), ""]
+    return [*shown, found.chances(), *([f"The same as a page is in {report}."] if report else [])]
