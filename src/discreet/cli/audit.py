@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from discreet.cli import config, models
 from discreet.cli.common import Json, Misuse, grid, show
 
 if TYPE_CHECKING:
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 def audit(
     model: Annotated[Path | None, typer.Argument(help="The folder of a saved model.")] = None,
     name: Annotated[
-        str | None, typer.Option("--model", "-m", help="A private model by its name: dpals, dpsvd, …")
+        str | None,
+        typer.Option("--model", "-m", autocompletion=models.names, help="A private model by its name: dpals, dpsvd, …"),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All private models that there are.")] = False,
     zoo: Annotated[bool, typer.Option("--zoo", help="Try broken mechanisms: does the audit catch them?")] = False,
@@ -23,6 +25,7 @@ def audit(
         bool, typer.Option("--full/--quick", help="Search for people who break a bound, and fit many times: minutes.")
     ] = False,
     report: Annotated[Path | None, typer.Option(help="Where to write the same as a page.")] = None,
+    config_file: config.Config = None,
     as_json: Json = False,
 ) -> None:
     """Audit a model's guarantee: what can one person change in what it releases, says, learns and shows to others?
@@ -30,7 +33,7 @@ def audit(
     The model is fitted again and again on made-up data, with and without one person. Exit code 1 if more is found than
     the guarantee allows.
 
-    Example: discreet audit model/ --report audit.html
+    Example: discreet audit --model dpsvd --report audit.html
     """
     asked = [given for given in (model, name, everything or None) if given is not None]
     if len(asked) > 1 or not (asked or zoo or attack):
@@ -44,9 +47,7 @@ def audit(
     if model is not None:
         subject = discreet.load(model)
     elif name is not None:
-        from discreet.cli.models import find
-
-        subject = find(name).__name__
+        subject = models.find(name).__name__
     found = discreet.audit.run(subject, effort=effort, zoo=zoo, attack=attack, everything=everything)
     if report is not None:
         report.write_text(found.html(), encoding="utf-8")
