@@ -1,6 +1,7 @@
 """The page in a real Chromium: as somebody with a mouse, a keyboard, a phone or no network would use it."""
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import resources
@@ -301,6 +302,26 @@ def test_a_broken_model_is_said_to_be_broken(
         page = opened(url)
         assert reason in page.inner_text("#failure")
         assert not page.locator("#app").is_visible()
+
+
+def test_the_page_of_our_own_server(opened: Open, films: Model) -> None:
+    """Under the headers that `discreet serve` sends, which forbid all that the page does not need."""
+    import uvicorn
+
+    from discreet.web.server import application
+
+    settings = uvicorn.Config(application(films, export(films, not_private=True)), port=0, log_level="error")
+    listening, running = settings.bind_socket(), uvicorn.Server(settings)
+    thread = threading.Thread(target=running.run, args=([listening],))
+    thread.start()
+    try:
+        page = opened(f"http://127.0.0.1:{listening.getsockname()[1]}/")
+        page.get_by_text("Not one request since").wait_for()
+        rate(page, "film 7", 5)
+        assert "the one thing you rated" in page.inner_text("#note")
+    finally:
+        running.should_exit = True
+        thread.join()
 
 
 def test_titles_are_text_never_html(opened: Open, ratings: discreet.Interactions) -> None:

@@ -58,6 +58,7 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
+ENCODED = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
 NOT_KEPT = {"Cache-Control": "no-store"}  # what is answered to one person
 
 log = logging.getLogger("discreet.serve")
@@ -215,8 +216,7 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                added = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
-                message = {**message, "headers": [*message["headers"], *added]}
+                message = {**message, "headers": [*message["headers"], *ENCODED]}
             await send(message)
 
         try:

@@ -12,7 +12,8 @@ export class CatalogueMap {
     this.pointers = new Map();
     this.#whole();
     this.#listen();
-    new ResizeObserver(() => this.draw()).observe(canvas);
+    this.size = { width: 0, height: 0 };
+    new ResizeObserver(() => this.#resize()).observe(canvas);
     document.addEventListener("themechange", () => this.draw());
   }
 
@@ -24,6 +25,12 @@ export class CatalogueMap {
     this.order = order;
     this.rated = [...ratings.keys()].map((item) => this.model.number(item));
     this.named = named.map((item) => this.model.number(item));
+    requestAnimationFrame(() => this.draw()); // what is read comes first
+  }
+
+  #resize() {
+    const { width, height } = this.canvas.getBoundingClientRect();
+    this.size = { width, height };
     this.draw();
   }
 
@@ -33,7 +40,7 @@ export class CatalogueMap {
 
   /** Where an item is, in pixels. */
   #at(number) {
-    const { width, height } = this.canvas.getBoundingClientRect();
+    const { width, height } = this.size;
     const { x, y, zoom } = this.view;
     return [
       width / 2 + (this.places[2 * number] - x) * zoom * width * 0.46,
@@ -42,7 +49,7 @@ export class CatalogueMap {
   }
 
   draw() {
-    const { width, height } = this.canvas.getBoundingClientRect();
+    const { width, height } = this.size;
     if (!width || !this.order) return;
     const density = globalThis.devicePixelRatio || 1;
     this.canvas.width = Math.round(width * density);
@@ -112,7 +119,7 @@ export class CatalogueMap {
 
   /** Zoom by a factor, so that what is under a place stays there. */
   #zoom(factor, x = null, y = null) {
-    const { width, height } = this.canvas.getBoundingClientRect();
+    const { width, height } = this.size;
     const before = this.view.zoom;
     const zoom = Math.min(Math.max(before * factor, 1), CLOSEST);
     const shift = 1 / before - 1 / zoom;
@@ -126,7 +133,7 @@ export class CatalogueMap {
   }
 
   #pan(dx, dy) {
-    const { width, height } = this.canvas.getBoundingClientRect();
+    const { width, height } = this.size;
     const { view } = this;
     view.x = Math.min(Math.max(view.x - dx / (view.zoom * width * 0.46), -1), 1);
     view.y = Math.min(Math.max(view.y + dy / (view.zoom * height * 0.44), -1), 1);
@@ -136,7 +143,7 @@ export class CatalogueMap {
   #tell(number, x = null, y = null) {
     this.label.hidden = number === null;
     if (number === null) return;
-    const { width } = this.canvas.getBoundingClientRect();
+    const { width } = this.size;
     const [px, py] = x === null ? this.#at(number) : [x, y];
     this.label.textContent = this.model.title(this.model.ids[number]);
     this.label.style.left = `${Math.min(Math.max(px, 70), width - 70)}px`;
@@ -144,7 +151,7 @@ export class CatalogueMap {
   }
 
   #centre() {
-    const { width, height } = this.canvas.getBoundingClientRect();
+    const { width, height } = this.size;
     return this.#nearest(width / 2, height / 2, Infinity);
   }
 
