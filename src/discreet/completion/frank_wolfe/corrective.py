@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 
 from discreet.completion.centred import SHRINKAGE
 from discreet.completion.frank_wolfe.losses import Loss, Squared
-from discreet.completion.frank_wolfe.steps import Found
+from discreet.completion.frank_wolfe.steps import LENGTH, Found, Kept
 from discreet.completion.frank_wolfe.users import Fitted
 from discreet.completion.private import Noisy, Part
 from discreet.completion.ridge import Penalty, Ridge
 from discreet.completion.spectral.directions import PENALTY
+from discreet.completion.spectral.eigen import Products
 from discreet.data.interactions import Interactions
 
 Array = NDArray[Any]
@@ -178,6 +179,10 @@ class Correction:
         """Before the first step."""
         return cls(Basis.nothing(n_items, fill), clip, LEAST_CLIP * clip)
 
+    def before(self, residuals: Products) -> None:
+        """Release the sum of |A_i|^2, and set C by it."""
+        self.measure(residuals.length(LENGTH))
+
     def measure(self, length: Noisy) -> None:
         """Take on a released sum of |A_i|^2."""
         clear = max(float(length.values[0]), CLEAR * length.std)
@@ -189,3 +194,7 @@ class Correction:
         """The directions so far, for everybody to fit."""
         self.basis = self.basis.add(found, self.length)
         return self.basis
+
+    def kept(self) -> Kept:
+        """What a model keeps of all steps; there is no radius."""
+        return self.basis.columns, [(noise,) for noise in self.basis.noises], 0.0

@@ -39,7 +39,7 @@ class Step:
     gain: float
 
 
-def packed(steps: Sequence[Step]) -> tuple[Array, list[tuple[float, float]]]:
+def packed(steps: Sequence[Step]) -> tuple[Array, list[tuple[float, ...]]]:
     """Steps as a model keeps them: their vectors side by side, and their numbers."""
     return np.stack([step.vector for step in steps], axis=1), [(step.size, step.gain) for step in steps]
 

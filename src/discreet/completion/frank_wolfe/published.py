@@ -127,7 +127,7 @@ class PublishedDPFrankWolfe(PrivateFrankWolfe, PublishedModel):
 
     def _rule(self, n_items: int, clip: float) -> PublishedSchedule:
         slack = math.sqrt(self._std() * math.log(n_items / self.failure_probability)) * n_items**0.25
-        return PublishedSchedule(self.n_steps, fill_of(None, n_items), float(self.radius), clip, slack)
+        return PublishedSchedule(self.n_steps, fill_of(None, n_items), float(self.radius), clip, slack=slack)
 
     def _oja_rate(self, n_items: int) -> float | None:
         return 1 / (self.oja_steps * math.sqrt(n_items))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.completion.frank_wolfe.local import Step
+from discreet.completion.frank_wolfe.local import Step, packed
 from discreet.completion.frank_wolfe.users import Users, residuals_of
 from discreet.completion.private import DENSE_CELLS, Door, Noisy
 from discreet.completion.spectral.eigen import Direction, Products, leading, oja
@@ -17,6 +17,7 @@ from discreet.completion.spectral.eigen import Direction, Products, leading, oja
 Array = NDArray[Any]
 StepRule = Literal["corrective", "constant"]
 Eigensolver = Literal["dense", "oja"]
+Kept = tuple[Array, list[tuple[float, ...]], float]  # vectors, the numbers of each step, and k
 
 COVARIANCE = "residual covariance"
 PRODUCT, ENERGY, LENGTH = "residual product", "residual energy", "residual length"
@@ -78,19 +79,29 @@ class Schedule:
         fill: About what share of the items a user has rated.
         radius: k, the largest nuclear norm; None: to be derived from the first release.
         clip: C.
+        made: The steps so far.
     """
 
     n_steps: int
     fill: float
     radius: float | None
     clip: float
+    made: list[Step] = field(default_factory=list)
+
+    def before(self, residuals: Products) -> None:
+        """What is released before a direction: nothing."""
 
     def step(self, found: Found) -> Step:
         """The step for a direction."""
         largest = self.largest(found)
         self.radius = self.radius or RADIUS * largest / self.fill
         vector = found.direction.vector.astype(np.float32).astype(np.float64)
-        return Step(vector, 1 / self.n_steps, self.radius / (self.n_steps * largest))
+        self.made.append(Step(vector, 1 / self.n_steps, self.radius / (self.n_steps * largest)))
+        return self.made[-1]
+
+    def kept(self) -> Kept:
+        """What a model keeps of all steps."""
+        return (*packed(self.made), self.radius or 0.0)
 
     def largest(self, found: Found) -> float:
         """What lambda' is: the root of the eigenvalue, with what the noise may hide of it."""

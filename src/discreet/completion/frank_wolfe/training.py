@@ -10,16 +10,7 @@ from numpy.typing import NDArray
 from discreet.completion.base import require_ratings
 from discreet.completion.frank_wolfe.common import FrankWolfeModel
 from discreet.completion.frank_wolfe.corrective import Correction
-from discreet.completion.frank_wolfe.local import packed
-from discreet.completion.frank_wolfe.steps import (
-    LENGTH,
-    MOST_DENSE,
-    Eigensolver,
-    Schedule,
-    Solver,
-    global_component,
-    products,
-)
+from discreet.completion.frank_wolfe.steps import MOST_DENSE, Eigensolver, Schedule, Solver, global_component, products
 from discreet.completion.frank_wolfe.users import Users
 from discreet.completion.private import Door, PrivateModel
 from discreet.data.interactions import Interactions
@@ -76,29 +67,23 @@ class PrivateFrankWolfe(FrankWolfeModel, PrivateModel):
         component = self._refitting(value_range) if self._corrective else self._local(value_range, row_norm)
         users = Users.of(ratings, component, self.n_jobs)
         rule, solver = self._rule(n, clip), Solver(self._solver(n), self.oja_steps, self._oja_rate(n))
-        steps: list[Any] = []
-        popularity = np.zeros(n)
-        for t in range(self._n_releases()):
-            if steps:
-                users.advance(steps[-1])  # the local component, on everybody's side
-            if isinstance(rule, Correction):
-                rule.measure(products(door, users, rule.clip).length(LENGTH))
+        popularity, last = np.zeros(n), self._n_releases() - 1
+        for t in range(last + 1):
+            rule.before(products(door, users, rule.clip))
             found = global_component(door, users, solver, rule.clip)
-            steps.append(rule.step(found))
+            step = rule.step(found)
             if t == 0 and found.diagonal is not None:
                 popularity = found.diagonal  # items that are rated often, and not all alike
-        learned = (
-            self._learned(rule.basis.columns, [(noise,) for noise in rule.basis.noises], popularity)
-            if isinstance(rule, Correction)
-            else self._learned(*packed(steps), popularity)
-        )
+            if t < last:  # the last step is made when users are folded in
+                users.advance(step)  # the local component, on everybody's side
+        vectors, numbers, radius = rule.kept()
         return {
-            **learned,
+            **self._learned(vectors, numbers, popularity),
             "value_range_": value_range,
             "implicit_": False,
             "global_mean_": sum(value_range) / 2,
             "row_norm_": row_norm,
-            "radius_": 0.0 if isinstance(rule, Correction) else float(rule.radius or 0.0),
+            "radius_": radius,
         }
 
     def _oja_rate(self, n_items: int) -> float | None:
