@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.completion.base import NOT_PRIVATE, Model
+from discreet.completion.base import NOT_PRIVATE
 from discreet.completion.one_bit import releases
 from discreet.completion.one_bit.calibration import Budget
 from discreet.completion.one_bit.checking import check
-from discreet.completion.one_bit.fitting import EFFECT_PENALTY, Completed, complete, default_radius
+from discreet.completion.one_bit.fitting import Completed, complete, default_radius
 from discreet.completion.one_bit.likelihood import Cells, FlippedBits, Loss
-from discreet.completion.one_bit.links import Link, LinkName
-from discreet.completion.one_bit.local import BitRidge
+from discreet.completion.one_bit.links import LinkName
 from discreet.completion.one_bit.mechanisms import FLIPPED, NoiseName, TrueBits, capped, flips, two_valued
-from discreet.completion.private import Door, PrivateModel
-from discreet.completion.ridge import Penalty, Ridge
+from discreet.completion.one_bit.serving import BitModel
+from discreet.completion.private import Door
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError, PrivacyError
 from discreet.numbers import round_up, whole
 from discreet.privacy import Cost, Guarantee, Ledger, Plan
 from discreet.privacy.guarantee import Adjacency, Unit
-from discreet.recommend import serving
-from discreet.recommend.histories import OnUnknown
 from discreet.statement import Statement
 
 Array = NDArray[Any]
@@ -40,7 +37,7 @@ _ERRORS = {
 }
 
 
-class OneBit(PrivateModel):
+class OneBit(BitModel):
     """Completion of a matrix of bits (values from `threshold` on are ones) by maximum likelihood.
 
     A bit is 1 with probability h(x_ij), h being the link and X, beside effects of rows and columns if there are any,
@@ -97,10 +94,6 @@ class OneBit(PrivateModel):
         random_state: Seed of the choice of entries; public.
         n_jobs: Threads, in scikit-learn's meaning, for serving.
     """
-
-    _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "threshold_")
-
-    threshold_: float
 
     def __init__(
         self,
@@ -164,9 +157,6 @@ class OneBit(PrivateModel):
 
     def _check_parameters(self) -> None:
         check(self)
-
-    def _link(self) -> Link:
-        return Link(self.link, self.sigma)
 
     def _check_data(self, ratings: Interactions) -> None:
         two_valued(ratings, self.threshold)
@@ -330,41 +320,3 @@ class OneBit(PrivateModel):
             "global_mean_": float(threshold + unit * completed.effects.level),
             "threshold_": float(threshold),
         }
-
-    # Serving
-
-    def _unit(self, value_range: tuple[float, float]) -> float:
-        """How much of a rating is 1 of x: scores are the tangent of low + (high - low) h(x), moved to the threshold."""
-        return (value_range[1] - value_range[0]) * self._link().slope
-
-    def _ridge(self) -> Ridge:
-        link, unit = self._link(), self._unit(self.value_range_)
-        return BitRidge(
-            self.item_factors_,
-            self.item_bias_ + np.float32(self.global_mean_),
-            Penalty(unit**2 / link.curvature),
-            offset_penalty=EFFECT_PENALTY / link.curvature if self._effects else None,
-            link=link,
-            threshold=self.threshold_,
-            unit=unit,
-        )
-
-    def _x(self, history: Any, targets: Any, on_unknown: OnUnknown) -> Array:
-        scores = serving.predict(self, history, targets, on_unknown, clip=False)
-        # Scores are in single precision: where nothing is known, they are the threshold as it is there.
-        x: Array = (scores.astype(np.float64) - float(np.float32(self.threshold_))) / self._unit(self.value_range_)
-        return x
-
-    def predict_proba(self, history: Any, targets: Any, *, on_unknown: OnUnknown = "raise") -> Array:
-        """The probability that each target would get a value from the threshold on. Arguments as for `predict`."""
-        return self._link().probability(self._x(history, targets, on_unknown))
-
-    def predict_sign(self, history: Any, targets: Any, *, on_unknown: OnUnknown = "raise") -> Array:
-        """+1 for targets that are more likely than not to get a value from the threshold on, -1 for others."""
-        return np.where(self._x(history, targets, on_unknown) >= 0, 1, -1)
-
-    def _check_learned(self) -> None:
-        Model._check_learned(self)
-        low, high = self.value_range_
-        if not low < self.threshold_ <= high:
-            raise DataError("threshold_: it is not within the range of values")
