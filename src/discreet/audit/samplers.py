@@ -137,7 +137,8 @@ def _scores(release: Release, where: float, draws: int, source: NoiseSource) -> 
     seen = plain.add(GridArray(truth, grid), source)
     if isinstance(plain, Gaussian):
         return seen
-    return (np.abs(seen) - np.abs(seen - release.sensitivity)) / plain.scale
+    ratios: Array = (np.abs(seen) - np.abs(seen - release.sensitivity)) / plain.scale
+    return ratios
 
 
 def _best_epsilon(worlds: Sequence[Array]) -> float:

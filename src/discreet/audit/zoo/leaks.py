@@ -86,7 +86,7 @@ def _exact_selection() -> Patch:
     def counts(self: Preprocessing, door: Door, every: Any, n_items: int) -> Any:
         blocks = list(every)
         real(self, door, blocks, n_items)
-        return sum(np.bincount(part.indices, minlength=n_items) for part in blocks).astype(np.float64)
+        return np.sum([np.bincount(part.indices, minlength=n_items) for part in blocks], axis=0, dtype=np.float64)
 
     return patched(Preprocessing, _counts=counts)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from functools import cache, partial
 from typing import Any
 
@@ -17,6 +16,7 @@ from discreet.completion.one_bit.calibration import Budget
 from discreet.completion.private import Door
 from discreet.completion.spectral import eigen
 from discreet.completion.spectral.private import SECOND_MOMENT
+from discreet.privacy import Laplace, truncate
 
 
 def _undercharged(factors: dict[str, float]) -> Patch:
@@ -36,12 +36,12 @@ def _one_of_two_releases() -> Patch:
 
 def _unnormalised_start() -> Patch:
     """v0 ~ N(0, I), as it comes, and no clip of products, which the proof has no need of if |v| = 1."""
-    real, start = eigen.truncate, eigen.start
+    start = eigen.start
 
-    def truncate(rows: Any, *, bound: float, **given: Any) -> Any:
-        return real(rows, bound=4 * bound, **given)
+    def loosely(rows: Any, *, bound: float, **given: Any) -> Any:
+        return truncate(rows, bound=4 * bound, **given)
 
-    return patched(eigen, truncate=truncate, start=lambda size, *given: start(size, *given) * np.sqrt(size))
+    return patched(eigen, truncate=loosely, start=lambda size, *given: start(size, *given) * np.sqrt(size))
 
 
 def _half_of_a_gradient() -> Patch:
@@ -50,7 +50,8 @@ def _half_of_a_gradient() -> Patch:
 
     def additive(self: Budget) -> Any:
         sensitivity, noise = real(self)
-        return sensitivity / 2, dataclasses.replace(noise, scale=noise.scale / 2)  # type: ignore[call-arg]
+        assert isinstance(noise, Laplace)
+        return sensitivity / 2, Laplace(noise.scale / 2)
 
     return patched(Budget, additive=additive)
 
