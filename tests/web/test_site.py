@@ -164,8 +164,19 @@ def test_the_map_is_within_its_bounds() -> None:
     assert places.shape == (300, 2)
     assert np.abs(places).max() <= 1
     assert (places.std(axis=0) > 0.05).all()
-    assert projected(np.ones((3, 1)), np.arange(3.0)).shape == (3, 2)  # vectors that are all the same
-    assert projected(np.zeros((3, 0)), np.arange(3.0)).shape == (3, 2)
+    few = np.zeros((60, 2))
+    few[:4] = [[1, 0], [2, 0], [1, 0], [1, 1e9]]
+    for odd in (
+        few,
+        np.ones((60, 1)),
+        np.zeros((60, 3)),
+        np.zeros((60, 0)),
+        rng.standard_normal((60, 1)),
+        np.ones((1, 2)),
+    ):
+        places = projected(odd, np.arange(float(len(odd))))
+        assert places.shape == (len(odd), 2)
+        assert np.abs(places).max() <= 1  # and so none is NaN
 
 
 @pytest.mark.parametrize(
