@@ -5,7 +5,7 @@
 
 The protocols are in discreet.papers.one_bit; rows are written as they come. `--speed` compares the solver, on the true
 bits of MovieLens 100k with tau = alpha sqrt(d1 d2 r), with the same steps on all entries and LAPACK's full SVD, and
-times fits to MovieLens 1M, 6040 x 3706.
+times fits to MovieLens 1M, 6040 x 3706: processor seconds, on one thread.
 
 What was not given by the paper (how far tau is reduced by noise, half of it beside effects, one gradient step) was
 settled on a division of the training part of u1, never on its test ratings.
@@ -64,7 +64,7 @@ def plainly(cells: Cells, loss: Loss, radius: float, tolerance: float, max_steps
 
 
 def against_full_svd(turns: int = 1) -> Figures:
-    """Seconds of both on MovieLens 100k, by turns; the smaller of each."""
+    """Processor seconds of both on MovieLens 100k, by turns; the smaller of each."""
     true = TrueBits.of(discreet.datasets.movielens_folds("u1")[0], MEAN_RATING)
     loss = FlippedBits(true.bits, Link())
     problem = Problem(true.cells, loss, default_radius(true.cells.shape, 1.0, 1, clarity=1.0, effects=False))
@@ -72,12 +72,12 @@ def against_full_svd(turns: int = 1) -> Figures:
     theirs: list[float] = []
     with single_threaded_blas():
         for _ in range(turns):
-            start = time.perf_counter()
+            start = time.process_time()
             found = minimise(problem)
-            ours.append(time.perf_counter() - start)
-            start = time.perf_counter()
+            ours.append(time.process_time() - start)
+            start = time.process_time()
             value, steps = plainly(true.cells, loss, problem.radius, 1e-3, 200)
-            theirs.append(time.perf_counter() - start)
+            theirs.append(time.process_time() - start)
     return {
         "seconds": round(min(ours), 2),
         "seconds, full SVD": round(min(theirs), 2),
@@ -90,7 +90,7 @@ def against_full_svd(turns: int = 1) -> Figures:
 
 
 def larger() -> Figures:
-    """Fits to MovieLens 1M, a tenth of it held out: seconds on one thread, and shares of right signs."""
+    """Fits to MovieLens 1M, a tenth of it held out: processor seconds on one thread, and shares of right signs."""
     train, _, test = discreet.splits.holdout(discreet.datasets.movielens("1m"), valid=0.0, test=0.1, random_state=1234)
     cases: dict[str, dict[str, Any]] = {
         "Clear, no effects": {"mechanism": None, "biases": False},
@@ -100,9 +100,9 @@ def larger() -> Figures:
     }
     found: Figures = {}
     for name, params in cases.items():
-        start = time.perf_counter()
+        start = time.process_time()
         model = fitted(train, 0, threshold=3.58, n_jobs=1, **params)
-        seconds = time.perf_counter() - start
+        seconds = time.process_time() - start
         right = accuracies(train, test)(model)
         found[name] = {"seconds": round(seconds, 1), **{key: round(share, 4) for key, share in right.items()}}
         print(name, found[name], flush=True)
