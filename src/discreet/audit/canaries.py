@@ -31,6 +31,7 @@ Array = NDArray[Any]
 
 CANARY, ONE_RUN = "canary", "one run"
 BLIND = 0.9  # of the claim: an audit that measures less of a designed worst case does not see
+SURE = 6.5  # standard deviations, within which that is no failure: chance fails once in 10^10 times
 
 
 def evidence_of(seen: Recording, other: Recording, sign: float) -> float:
@@ -89,14 +90,18 @@ def end_to_end(subject: Subject, pair: tuple[Any, Any], *, runs: int, seed: int 
         # The scores of two normal laws at a distance mu have means that differ by mu^2.
         measured = math.sqrt(max(float(with_her.mean() - without_her.mean()), 0.0))
         name, claim, proved = "mu", guarantee.mu, distinguish(with_her, without_her).mu
-        could = f"; a true mu of {detectable(claim, runs):.3g} would have been noticed"
+        least = detectable(claim, runs)
+        could = (
+            "; so few runs could prove nothing" if math.isinf(least) else f"; from {least:.3g} on it would be noticed"
+        )
     else:
         both = (with_her, without_her), (-without_her, -with_her)
         tried = [distinguish(*one, by=lambda e: e.epsilon(guarantee.delta)) for one in both]
         proved = max(one.epsilon(guarantee.delta) for one in tried)
         measured = max(_likeliest(one) for one in tried)
         name, claim, could = "epsilon", guarantee.epsilon, ""
-    blind = worst and guarantee.mu is not None and measured < BLIND * claim
+    error = SURE * claim * math.sqrt(2 / runs)  # of the square of what is measured
+    blind = worst and guarantee.mu is not None and measured**2 + error < (BLIND * claim) ** 2
     words = (
         f"{runs:,} fits with somebody and {runs:,} without her: {name} >= {proved:.3g} is proved, and {measured:.3g} "
         f"measured, of {claim:.3g} claimed{could}"
