@@ -1,6 +1,7 @@
 """Audits of noise: they accept what is right, and say so; they notice what is a little wrong."""
 
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -59,8 +60,9 @@ def test_keys_are_never_the_same() -> None:
 
 
 @pytest.mark.slow
-def test_spark_workers_never_get_the_same_key() -> None:
+def test_spark_workers_never_get_the_same_key(monkeypatch: pytest.MonkeyPatch) -> None:
     pyspark = pytest.importorskip("pyspark")
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     session = pyspark.sql.SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
     try:
         keys = session.sparkContext.parallelize(range(400), 8).map(lambda _: SystemNoise().fresh_key()).collect()
