@@ -53,7 +53,7 @@ def test_a_broken_mechanism_is_proved_to_be() -> None:
 
 
 def test_a_blind_audit_says_so() -> None:
-    found = end_to_end(tiny(noise=Gaussian(0.5), moves=0), ("x", None), runs=16)
+    found = end_to_end(tiny(noise=Gaussian(0.5), moves=0), ("x", None), runs=40)
     assert not found.ok
     assert end_to_end(tiny(noise=Gaussian(0.5), moves=0), ("x", None), runs=16, worst=False).ok
 

@@ -26,7 +26,7 @@ Effort = Literal["quick", "full"]
 
 TRIES = {"quick": 0, "full": 40}  # people that are searched through
 RUNS = {True: 400, False: 60}  # fits in each of two worlds, end to end; many only if somebody is the worst for all
-CANARIES = 100
+CANARIES = 200
 
 
 def run(

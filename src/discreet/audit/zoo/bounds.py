@@ -140,14 +140,14 @@ def _fresh_world(person: Any) -> Any:
     return ordinary(50, *([] if person is None else [("x", person)]), implicit=True)
 
 
-DESCENT, COMPONENTS = "DPGradientDescent, add-remove", "DPPCA, add-remove"
+COMPONENTS = "DPPCA, add-remove"
 
 MUTANTS = [
     Mutant(
         "no clip",
         "a contribution is as long as it likes",
         "the first thing to forget",
-        DESCENT,
+        COMPONENTS,
         partial(_clipping, _none),
     ),
     Mutant(
@@ -161,7 +161,7 @@ MUTANTS = [
         "clip of entries",
         "each number is cut to the bound that the whole row is charged for",
         "clip by value in place of clip by norm",
-        DESCENT,
+        COMPONENTS,
         partial(_clipping, _each_entry),
     ),
     Mutant(
@@ -175,7 +175,7 @@ MUTANTS = [
         "clip with max for min",
         "u max(1, c / |u|) shortens nobody",
         "DPALS 2021, definition of clip",
-        DESCENT,
+        COMPONENTS,
         partial(_clipping, _with_max),
     ),
     Mutant(
