@@ -31,6 +31,7 @@ Array = NDArray[Any]
 
 CANARY, ONE_RUN = "canary", "one run"
 BLIND = 0.9  # of the claim: an audit that measures less of a designed worst case does not see
+SMALL = 1e-4  # of the level: the delta at which guesses about many canaries are weighed
 SURE = 6.5  # standard deviations, within which that is no failure: chance fails once in 10^10 times
 
 
@@ -184,13 +185,15 @@ def one_run(
     order, half = np.argsort(found), int(certain * len(people) / 2)
     right = int(np.count_nonzero(coins[order[-half:]]) + np.count_nonzero(~coins[order[:half]]))
     run, guarantee = OneRun(len(people), 2 * half, right), seen.model.guarantee_
-    proved = run.epsilon(guarantee.delta)
+    # Delta counts once for every canary: it must be far below the level, or nothing can be proved.
+    delta = min(guarantee.delta, SMALL * EACH)
+    proved, claim = run.epsilon(delta), guarantee.epsilon_at(delta)
     words = (
         f"one fit with {len(people):,} canaries, each in it or not: {right:,} of {2 * half:,} guesses were right, and "
-        f"this proves epsilon >= {proved:.3g}, of {guarantee.epsilon:.3g} claimed"
+        f"this proves epsilon >= {proved:.3g} at delta {delta:.0e}, of {claim:.3g} claimed"
     )
-    figures = {"proved": proved, "claimed": guarantee.epsilon, "right": right, "guesses": 2 * half}
-    return Finding(ONE_RUN, proved <= guarantee.epsilon, words, figures, tests=1), run
+    figures = {"proved": proved, "claimed": claim, "right": right, "guesses": 2 * half}
+    return Finding(ONE_RUN, proved <= claim, words, figures, tests=1), run
 
 
 def _with(crowd: Interactions, people: list[Row]) -> Interactions:
