@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,13 +44,7 @@ def without(label: str) -> Callable[..., settings.Settings]:
     def changed(*given: Any) -> settings.Settings:
         found = usual(*given)
         shares = {name: share for name, share in found.shares.items() if isinstance(share, float) and name != label}
-        return settings.Settings(
-            settings._with_steps(shares, found.n_steps),
-            found.n_steps,
-            bias_weight=found.bias_weight,
-            n_frequent=found.n_frequent,
-            residual=found.residual,
-        )
+        return replace(found, shares=settings._with_steps(shares, found.n_steps))
 
     return changed
 
@@ -62,6 +57,7 @@ def plain_slopes(self: items.Items, weights: items.Weights) -> items.Items:
 VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "all of it": ({}, {}),
     "public genres too": ({}, {"features": ["genres"]}),
+    "public genres and years too": ({}, {"features": ["genres", "year"]}),
     "without slopes on bias and popularity": ({"with_slopes": plain_slopes}, {}),
     "without directions from co-occurrences": ({"settings": without(settings.SECOND_MOMENT)}, {}),
     "without random columns": ({"EXPLORERS": 0}, {}),
