@@ -114,7 +114,7 @@ def test_an_exact_number_in_a_log_a_warning_or_an_error(monkeypatch: pytest.Monk
 def test_noise_beside_the_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
     def noisy(learned: Any, ratings: Any) -> Any:
         count = discreet.privacy.GridArray(np.array([ratings.n_users]), discreet.privacy.Grid())
-        released = discreet.Gaussian(3.0).add(count, discreet.privacy.SystemNoise())
+        released = discreet.Gaussian(1e9).add(count, discreet.privacy.SystemNoise())  # twice the same: once in 10^9
         return {**learned, "n_users_": float(released[0])}
 
     found = audited(monkeypatch, noisy)
