@@ -110,10 +110,10 @@ class Gaussian:
         place[j, i] = place[i, j]
         flat = values.reshape(math.prod(values.shape[:-2]), n * n)
         result, some = np.empty(flat.shape), max(1, 2 * sampling.BLOCK // max(n * n, 1))
-        for first in range(0, len(flat), some):  # as many matrices as fit in the cache
-            part = flat[first : first + some]
-            noisy = [_plus(part.take(at, axis=1), grid, law, stream) for at, law in ((diagonal, wide), (above, narrow))]
-            np.concatenate(noisy, axis=1).take(place.ravel(), axis=1, out=result[first : first + some], mode="clip")
+        diagonals = _plus(flat.take(diagonal, axis=1), grid, wide, stream)
+        for rows in (slice(at, at + some) for at in range(0, len(flat), some)):  # as many matrices as fit in the cache
+            noisy = [diagonals[rows], _plus(flat[rows].take(above, axis=1), grid, narrow, stream)]
+            np.concatenate(noisy, axis=1).take(place.ravel(), axis=1, out=result[rows], mode="clip")
         return result.reshape(values.shape)
 
 
