@@ -15,41 +15,33 @@ def ledger(seed: int = 3, **settings: Any) -> discreet.Ledger:
     )
 
 
-class TestOneBit(ModelConformance):
+class Bits(ModelConformance):
+    """Of single entries; the checks run in its subclasses."""
+
     implicit = False
     n_items_large = 8_000
-
-    def model(self, **params: Any) -> Model:
-        return discreet.OneBit(**{"epsilon": 8, "threshold": 3, "tau": 80.0, "n_jobs": 2, **params})
 
     def fit(self, model: Model, ratings: discreet.Interactions) -> Model:
         return model.fit(ratings, ledger=ledger())
 
 
-class TestOneBitByTheObjective(ModelConformance):
-    implicit = False
-    n_items_large = 8_000
+class TestOneBit(Bits):
+    def model(self, **params: Any) -> Model:
+        return discreet.OneBit(**{"epsilon": 8, "threshold": 3, "tau": 80.0, "n_jobs": 2, **params})
 
+
+class TestOneBitByTheObjective(Bits):
     def model(self, **params: Any) -> Model:
         return discreet.OneBit(
             **{"mechanism": "objective", "epsilon": 8, "threshold": 3, "tau": 80.0, "n_jobs": 2, **params}
         )
 
-    def fit(self, model: Model, ratings: discreet.Interactions) -> Model:
-        return model.fit(ratings, ledger=ledger())
 
-
-class TestOneBitByFactors(ModelConformance):
-    implicit = False
-    n_items_large = 8_000
-
+class TestOneBitByFactors(Bits):
     def model(self, **params: Any) -> Model:
         return discreet.OneBit(
             **{"solver": "factored", "rank": 4, "alpha": 4.0, "epsilon": 8, "threshold": 3, "n_jobs": 2, **params}
         )
-
-    def fit(self, model: Model, ratings: discreet.Interactions) -> Model:
-        return model.fit(ratings, ledger=ledger())
 
 
 class TestOneBitNotPrivate(ModelConformance):

@@ -409,6 +409,7 @@ def test_users_can_flip_their_bits_themselves() -> None:
         ({"epsilon": 1, "mechanism": "objective", "link": "probit", "calibration": "published"}, "no guarantee"),
         ({"epsilon": 1, "mechanism": "output", "unit": "user", "max_entries": 3, "calibration": "published"}, "unit"),
         ({"epsilon": 1, "mechanism": "gradient", "n_steps": 0}, "n_steps"),
+        ({"epsilon": 1, "mechanism": "output", "ridge": 1e12}, "ridge: its optimum"),
     ],
 )
 def test_wrong_parameters_spend_nothing(params: dict[str, Any], word: str) -> None:

@@ -22,7 +22,7 @@ Array = NDArray[Any]
 
 NEWTON = 60  # steps of Newton's method between bounds that close in, at most: bisection alone would need as many
 CHECK = 5  # steps between two looks at the gap
-MOST = 20_000  # such looks; with gaps well above rounding it takes some tens
+PRECISION = 1e-13  # least gap of a fit against the size of its objective; rounding takes about a tenth of it
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,17 @@ class StronglyConvex:
     ridge: float
 
     def solve(self, true: TrueBits, tilt: Array | float, gap: float) -> Array:
-        """A matrix within the constraints, F of which is at most `gap` more than the least. Private."""
+        """A matrix within the constraints, F of which is at most `gap` more than the least. Private.
+
+        There is no limit to the steps, which would be an observation; that a gap is within reach follows from what is
+        public.
+        """
+        if gap < PRECISION * self.alpha * len(true.cells) * self.link.sensitivity(self.alpha):
+            raise PrivacyError(
+                "ridge: its optimum would have to be known more precisely than it can; give a smaller one"
+            )
         dual, x = np.zeros(true.cells.shape), np.zeros(len(true.cells))
-        for _ in range(MOST):
+        while True:
             for _ in range(CHECK):
                 primal, x = self._primal(true, tilt, dual, x)
                 left, values, right = np.linalg.svd(dual / self.ridge + primal, full_matrices=False)
@@ -57,9 +65,6 @@ class StronglyConvex:
             found, left_over = self.certified(true, tilt, dual, self.ridge * threshold, x)
             if left_over <= gap:
                 return found
-        raise PrivacyError(
-            "ridge: the fit did not come as near to its optimum as the guarantee needs; give a larger one"
-        )
 
     def certified(self, true: TrueBits, tilt: Array | float, dual: Array, norm: float, x: Array) -> tuple[Array, float]:
         """X(A), shrunk into the ball, and its gap; `norm` is the largest singular value of A, `x` a guess.

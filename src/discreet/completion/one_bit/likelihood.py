@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -125,31 +125,17 @@ class ShiftedBits:
 
 
 @dataclass(frozen=True)
-class TiltedBits:
-    """-log P(bit | x) + tilt x, of true bits: the objective that was published for the probit link."""
+class TiltedBits(FlippedBits):
+    """-log P(bit | x) + tilt x, of true bits: the objective that was published for the probit link.
 
-    bits: Array
-    link: Link
-    tilt: Array
+    To whoever fits it is a likelihood: what the tilt adds is not known.
+    """
 
-    @property
-    def curvature(self) -> float:
-        """That of the link."""
-        return self.link.curvature
-
-    @property
-    def dispersion(self) -> float:
-        """1: what the tilt adds is not known to whoever fits."""
-        return 1.0
-
-    @property
-    def clarity(self) -> float:
-        """1."""
-        return 1.0
+    tilt: Array = field(kw_only=True)
 
     def __call__(self, x: Array) -> tuple[float, Array]:
         """The sum of losses at these entries, and the derivative of each."""
-        value, slopes = FlippedBits(self.bits, self.link)(x)
+        value, slopes = super().__call__(x)
         return value + float(self.tilt @ x), slopes + self.tilt
 
     def at(self, which: Array) -> TiltedBits:

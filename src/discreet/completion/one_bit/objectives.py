@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from discreet.completion.one_bit.calibration import pure_cost
-from discreet.completion.one_bit.certified import StronglyConvex
+from discreet.completion.one_bit.certified import PRECISION, StronglyConvex
 from discreet.completion.one_bit.fitting import Completed, Effects
 from discreet.completion.one_bit.likelihood import TiltedBits
 from discreet.completion.one_bit.links import Link
@@ -32,7 +32,6 @@ Array = NDArray[Any]
 
 TILT = "linear term of the objective"
 SOLVER = 0.05  # of epsilon, for hiding how far from the optimum the solver stops
-PRECISION = 1e-13  # gap of a fit against the size of its objective; rounding takes about a tenth of it
 EXTRA = 0.25  # of epsilon, what the ratio of second derivatives may cost if the ridge is not given
 LEAST_RIDGE = 0.5  # if it is not given
 
@@ -117,6 +116,6 @@ def as_printed(
     nothing = GridArray(np.zeros(len(true.cells), np.int64), noise.grid())
     tilt = reservation.release(nothing, link.sensitivity(alpha), noise, TILT)
     with single_threaded_blas():
-        problem = Problem(true.cells, TiltedBits(true.bits, link, tilt), radius, alpha=alpha)
+        problem = Problem(true.cells, TiltedBits(true.bits, link, tilt=tilt), radius, alpha=alpha)
         found = minimise(problem)
     return Completed(Effects.none(true.cells.shape), found.matrix, max(found.multiplier(problem), 1e-3))
