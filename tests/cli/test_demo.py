@@ -21,8 +21,10 @@ def test_demo_speaks_to_people(tmp_path: Path) -> None:
     report = tmp_path / "report.html"
     text = run("demo", "--users", "300", "--report", str(report))
     assert "&plusmn;" in report.read_text()  # 300 people do not say enough about 500 items
-    assert "test error" in text
+    assert "RMSE" in text
     assert "joint differential privacy" in text.replace("\n", " ")
+    assert "not private" in text
+    assert "each user's own mean" in text
     assert "rank" in text
 
 

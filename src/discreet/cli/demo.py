@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from discreet.cli import config
-from discreet.cli.common import Json, show
+from discreet.cli.common import Json, promise, show
 
 if TYPE_CHECKING:
     from discreet.completion.als import DPALS
@@ -97,7 +97,6 @@ def demo(
     """
     if not report.parent.is_dir() or report.is_dir():
         raise typer.BadParameter(f"{report} is not a file that can be written", param_hint="--report")
-    from rich.markdown import Markdown
     from rich.table import Table
 
     import discreet
@@ -107,21 +106,19 @@ def demo(
     train, _, test = discreet.splits.holdout(data, test=0.1, random_state=0)
     private = discreet.DPALS(epsilon=epsilon, delta=delta, n_users_hint=users).fit(train)  # who made them up, knows
     models: dict[str, Model] = {
-        f"private, epsilon {epsilon:g}": private,
-        "the same kind, not private": discreet.ALS().fit(train),
+        f"DPALS, private, epsilon {epsilon:g}": private,
+        "ALS, its twin, not private": discreet.ALS().fit(train),
         "users' and items' means, not private": discreet.MeanRating("both").fit(train),
         "each user's own mean": discreet.MeanRating("user").fit(train),
     }
     errors = _errors(models, train, test)
     history = {3: 5.0, 14: 4.5, 15: 1.0, 92: 2.0}
     found = private.recommend(history, n=5)
-    table = Table("model", "test error", box=None)
+    table = Table("model", "RMSE on ratings held out", box=None)
     for name, error in errors.items():
         table.add_row(name, f"{error:.4f}")
-    statement = private.statement()
-    report.write_text(
-        render.page(statement.certificate, body=_body(errors, history, found, _little_known(private))), encoding="utf-8"
-    )
+    body = _body(errors, history, found, _little_known(private))
+    report.write_text(render.page(private.statement().certificate, body=body), encoding="utf-8")
     people = f"{data.n_users:,} made-up people, {data.n_items:,} items, {len(data):,} ratings"
     liked = ", ".join(f"item {item}: {rating:g}" for item, rating in history.items())
     result: dict[str, Any] = {
@@ -134,5 +131,6 @@ def demo(
         "recommendations": [{"item": item, "score": score} for item, score in found],
         "report": str(report),
     }
-    told = (f"For someone who rated {liked}:", repr(found), "", Markdown(str(statement)), "")
-    show(result, as_json, people, "", table, "", *told, f"The same with a plot is in {report}.")
+    told = (f"Five recommendations for somebody who rated {liked}:", repr(found), "", promise(private.guarantee_), "")
+    where = f"The whole statement (every release, its noise, what is assumed and not covered) is in {report}."
+    show(result, as_json, people, "", table, "", *told, where)
