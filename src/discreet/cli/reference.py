@@ -15,8 +15,14 @@ HEAD = """# The command, option by option
 
 `discreet COMMAND --help` says the same in a terminal. [The command](command.md) shows how they are used together.
 Every command takes `--json` and `--config FILE`; `discreet --debug COMMAND` shows where an error comes from, and
-`discreet --install-completion` teaches the shell to complete names. Exit codes: 0, 1 (it failed), 2 (the options make
-no sense).
+`discreet --install-completion` teaches the shell to complete names ([how](command.md#completion)). Progress is shown on
+a terminal only.
+
+| exit code | meaning |
+|---|---|
+| 0 | it worked |
+| 1 | it failed, for the reason on standard error; of `discreet audit`: more was found than the guarantee allows |
+| 2 | an option is wrong, or they make no sense together |
 """
 WORDS = {str: "TEXT", int: "INTEGER", float: "NUMBER", Path: "PATH"}
 SHARED = ("--json", "--config", "--help")
