@@ -1,12 +1,8 @@
-"""Private Frank-Wolfe: Figure 2 of the 2018 paper with every private method, and how time and memory grow.
+"""Private Frank-Wolfe: how fast it is, and how time and memory grow.
 
-    python benchmarks/frank_wolfe.py --figure 2a --runs 2       test RMSE against epsilon on the paper's synthetic data
-    python benchmarks/frank_wolfe.py --figure 2b                and on Jester 1
-    python benchmarks/frank_wolfe.py --parts speed growth large
-    python benchmarks/frank_wolfe.py ... --out docs/results     also writes frank-wolfe.json, as figures come (a run
-                                                                that was stopped goes on), and frank-wolfe-fig2a.svg
+    python benchmarks/frank_wolfe.py --parts speed growth large [--out docs/results/frank-wolfe.json]
 
-Delta 1e-6, add-remove. The protocol of the figures is `discreet.papers.frank_wolfe_figures`. The parts:
+Figure 2 of the paper is `discreet reproduce frank-wolfe-fig2a` (to 2e). Delta 1e-6, add-remove. The parts:
 
     speed      one step on 500,000 x 400 with 80 ratings per user, against A^T A of the same table by scipy.sparse, by
                turns, the smallest time of each; and the highest memory of a fit above the data, in multiples of it
@@ -33,13 +29,10 @@ from discreet.completion.private import Door
 from discreet.data.catalogue import Catalogue
 from discreet.data.ids import Ids
 from discreet.data.synthetic import made_table
-from discreet.papers import frank_wolfe_figures as figures
 from discreet.testing import InsecureSeededNoise
 
-DELTA = figures.DELTA
+DELTA = 1e-6
 LARGE = (500_000, 400, 80)  # users, items, ratings per user
-ONCE = ("DPFrankWolfe, Oja", "DPALS", "DPSGD", "DPGradientDescent")  # slow: one run each on the synthetic data
-ONLY_AT = {"DPALS": (1.0,), "DPSGD": (1.0,), "DPFrankWolfe, Oja": (1.0, 5.0), "DPGradientDescent": (1.0, 5.0)}
 Found = dict[str, Any]
 
 
@@ -165,64 +158,22 @@ def show(name: str, found: Found) -> Found:
 PARTS: dict[str, Callable[[int], Found]] = {"speed": speed, "growth": growth, "large": large}
 
 
-class Results:
-    """The results on disk, written whenever there is something new."""
-
-    def __init__(self, folder: Path | None) -> None:
-        self.folder = folder
-        self.document: Found = {"version": discreet.__version__, "delta": DELTA, "parts": {}, "figures": {}}
-        if folder is not None and (folder / "frank-wolfe.json").exists():
-            self.document |= json.loads((folder / "frank-wolfe.json").read_text(encoding="utf-8"))
-
-    def put(self, kind: str, name: str, value: Found) -> None:
-        """Take on a result."""
-        self.document[kind][name] = value
-        self.document["version"] = discreet.__version__
-        if self.folder is not None:
-            text = json.dumps(self.document, indent=1)
-            (self.folder / "frank-wolfe.json").write_text(text + "\n", encoding="utf-8")
-
-
-def figure(name: str, options: argparse.Namespace, results: Results) -> None:
-    """One of the paper's figures: printed, written and drawn."""
-    data = figures.synthetic(options.users) if name == "2a" else figures.jester()
-
-    def runs(method: str, epsilon: float) -> int:
-        skipped = options.methods and method not in options.methods
-        if skipped or (name == "2a" and epsilon and epsilon not in ONLY_AT.get(method, (epsilon,))):
-            return 0
-        return 1 if name == "2a" and method in ONCE else int(options.runs)
-
-    command = f"python benchmarks/frank_wolfe.py --figure {name} --runs {options.runs} --out docs/results"
-    known = results.document["figures"].get(name, {})
-    rows = list(known.get("rows", [])) if known.get("data") == data.title else []
-    for row in figures.figure(data, runs=runs, done=rows):
-        show(f"{row['method']}, epsilon {row['epsilon']}", row)
-        rows.append(row)
-        results.put("figures", name, {"data": data.title, "command": command, "rows": rows})
-    print(figures.table(rows))
-    if options.out is not None:
-        title = f"Figure {name}: {data.title}"
-        figures.draw(rows, title, options.out / f"frank-wolfe-fig{name}.svg", log=name == "2a")
-
-
 def main() -> None:
-    """Print the figures."""
+    """Print the parts, and write them if asked."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--figure", choices=("2a", "2b"), action="append", default=[])
-    parser.add_argument("--parts", nargs="*", choices=PARTS, default=[])
-    parser.add_argument("--runs", type=int, default=10, help="fits at each point; slow methods have fewer")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--turns", type=int, default=2, help="how often each time is measured")
-    parser.add_argument("--users", type=int, default=LARGE[0], help="of the synthetic data")
-    parser.add_argument("--methods", nargs="+", help="some of the methods, by their names in the table")
-    parser.add_argument("--out", type=Path, help="a folder")
+    parser.add_argument("--out", type=Path, help="where to write; other parts stay there")
     options = parser.parse_args()
-    results = Results(options.out)
-    for name in options.figure:
-        figure(name, options, results)
+    document: Found = {"version": discreet.__version__, "delta": DELTA, "parts": {}}
+    if options.out is not None and options.out.exists():
+        document |= json.loads(options.out.read_text(encoding="utf-8"))
     for part in options.parts:
-        found = {"command": f"python benchmarks/frank_wolfe.py --parts {part}", **PARTS[part](options.turns)}
-        results.put("parts", part, show(part, found))
+        command = f"python benchmarks/frank_wolfe.py --parts {part}"
+        document["parts"][part] = show(part, {"command": command, **PARTS[part](options.turns)})
+        if options.out is not None:
+            document["version"] = discreet.__version__
+            options.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,20 @@ from typing import Annotated
 import typer
 
 from discreet import __version__
-from discreet.cli import account, audit, datasets, demo, doctor, evaluate, export, ledger, recommend, serve, train
+from discreet.cli import (
+    account,
+    audit,
+    datasets,
+    demo,
+    doctor,
+    evaluate,
+    export,
+    ledger,
+    recommend,
+    reproduce,
+    serve,
+    train,
+)
 from discreet.cli.common import Group
 
 app = typer.Typer(
@@ -24,6 +37,7 @@ app.command("export")(export.export)
 app.command("serve")(serve.serve)
 app.command("account")(account.account)
 app.command("audit")(audit.audit)
+app.command("reproduce")(reproduce.reproduce)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(datasets.app, name="datasets")
 app.command("doctor")(doctor.doctor)

@@ -28,10 +28,15 @@ class DataSet:
     licence: str
     downloads: tuple[Download, ...] = ()  # empty: nobody may hand it out, bring your own file
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The names that its file or folder may have."""
+        own = _OTHER_NAMES.get(self.name, ())
+        return (f"{self.name}.parquet", *(source.file for source in self.downloads), *own)
+
     def where(self) -> Path | None:
         """The file or folder at hand, if there is one."""
-        files = [f"{self.name}.parquet", *(source.file for source in self.downloads), *_OTHER_NAMES.get(self.name, ())]
-        return archives.at_hand(*files)
+        return archives.at_hand(*self.files)
 
 
 def _movielens(name: str, md5: str | None, counts: tuple[int, int, int], low: float) -> DataSet:

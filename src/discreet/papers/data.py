@@ -1,0 +1,109 @@
+"""The data of a table or figure: at hand, another data set in their place, or made up; the label always says which."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from discreet.data import datasets, splits
+from discreet.data.archives import ENVIRONMENT, cache_folder
+from discreet.data.interactions import Interactions
+from discreet.data.published import CATALOG, DataSet
+from discreet.errors import DataError
+from discreet.papers.reproduction import Options
+
+QUICK_USERS = 400  # of data that are at hand
+QUICK_SHAPE = (400, 120, 12_000)  # of data that are made up
+
+Shape = tuple[int, int, int]
+
+
+class Labelled(NamedTuple):
+    """Ratings, and what they are."""
+
+    ratings: Interactions
+    label: str
+
+
+def shape_of(name: str) -> Shape:
+    """Users, items and ratings of a data set."""
+    data = CATALOG[name]
+    return data.users, data.items, data.interactions
+
+
+def load(name: str, options: Options, shape: Shape | None = None) -> Labelled:
+    """A data set of a paper, or what is to stand in for it; `shape`: users, items and ratings to make up."""
+    wanted = CATALOG[name]
+    if options.generated:
+        return _generated(wanted, QUICK_SHAPE if options.quick else shape or shape_of(name))
+    data = wanted if options.data is None else datasets.find(options.data)
+    if data.where() is None and options.source is None:
+        raise DataError(missing(data))
+    ratings = datasets.load(data.name, options.source)
+    label = data.title if data is wanted else f"{data.title}, IN THE PLACE OF {wanted.title}"
+    if options.quick and ratings.n_users > QUICK_USERS:
+        ratings = ratings.of_users(np.arange(QUICK_USERS))
+        label += f" (quick: {QUICK_USERS} users only)"
+    return Labelled(ratings, label)
+
+
+def at_hand(names: tuple[str, ...], options: Options) -> tuple[str, ...]:
+    """Those of several data sets that can be run; the first of them, to be missed, if there is none."""
+    some = options.generated or options.data is not None or options.source is not None
+    return tuple(name for name in names if some or CATALOG[name].where() is not None) or names[:1]
+
+
+def missing(data: DataSet) -> str:
+    """What to do about data that are not at hand."""
+    files = " or ".join(data.files)
+    fetch = f"`discreet datasets fetch {data.name}`, or " if data.downloads else ""
+    return (
+        f"{data.title} is not at hand: {fetch}put {files} into the folder named by {ENVIRONMENT} (or into "
+        f"{str(cache_folder())!r}); --generated runs on made-up data of that size, --data on another data set"
+    )
+
+
+def _generated(wanted: DataSet, shape: Shape) -> Labelled:
+    users, items, count = shape
+    made = datasets.movielens_like(users, items, count, random_state=0)
+    if made.value_range != wanted.value_range:
+        made = made.rescale(*wanted.value_range)
+    size = f"{users:,} x {items:,}, {count:,} ratings"
+    return Labelled(made, f"GENERATED (movielens_like, {size}), NOT {wanted.title}")
+
+
+def most_rated(data: Labelled, n_items: int = 400) -> Labelled:
+    """The items with the most ratings, and the users who rated one of them."""
+    ratings, label = data
+    counts = np.bincount(ratings.indices, minlength=ratings.n_items)
+    top = ratings.of_items(np.sort(np.argsort(-counts, kind="stable")[:n_items]))
+    return Labelled(top.of_users(np.flatnonzero(np.diff(top.indptr))), f"{label}, {top.n_items} most rated items")
+
+
+def at_most(ratings: Interactions, count: int, seed: int = 0) -> Interactions:
+    """At most so many ratings of each user, picked at random."""
+    order = np.lexsort((np.random.default_rng(seed).random(len(ratings)), ratings.user_numbers()))
+    kept = np.zeros(len(ratings), bool)
+    kept[order[np.arange(len(ratings)) - np.repeat(ratings.indptr[:-1], np.diff(ratings.indptr)) < count]] = True
+    return ratings.where(kept)
+
+
+class Division(NamedTuple):
+    """Ratings divided for learning and testing; `history`: what test users are folded in from."""
+
+    label: str
+    train: Interactions
+    history: Interactions
+    test: Interactions
+
+
+def divided(data: Labelled, valid: float, test: float, seed: int = 1234) -> Division:
+    """A random division; test users are folded in from what is for training and for validation."""
+    parts = splits.holdout(data.ratings, valid=valid, test=test, random_state=seed)
+    tested = np.isin(_cells(data.ratings), _cells(parts.test))
+    return Division(data.label, parts.train, data.ratings.where(~tested), parts.test)
+
+
+def _cells(ratings: Interactions) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return ratings.user_numbers().astype(np.int64) * ratings.n_items + ratings.indices

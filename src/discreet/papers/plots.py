@@ -1,0 +1,112 @@
+"""A figure drawn from its rows (extra `plot`): a panel for each value of one key, a curve for each method."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from discreet.errors import MissingExtra
+from discreet.papers.reproduction import AS_PUBLISHED, Plot, Reproduction, Row
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6a3d9a", "#8c6d31", "#555555")
+EXACT = ", exact noise"
+STYLES = {AS_PUBLISHED: "--", EXACT: "-.", "": "-"}
+MARKERS = "osD^v"
+
+
+def draw(reproduction: Reproduction, rows: Sequence[Row], path: Path) -> None:
+    """Write a figure to a file, by the ending of its name."""
+    try:
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtra("a figure", "plot") from None
+    plot = reproduction.plot
+    if plot is None:
+        return
+    panels = _panels(plot, rows)
+    figure = Figure(figsize=(3.4 * len(panels) + 3, 3.8), layout="constrained")
+    colours = _colours(rows)
+    for place, panel in enumerate(panels):
+        axes = figure.add_subplot(1, len(panels), place + 1)
+        mine = [row for row in rows if plot.panels is None or row.get(plot.panels) in (panel, None)]
+        _panel(axes, reproduction, plot, mine, colours)
+        _mark(axes, reproduction, plot, panel)
+        _axes(axes, plot, mine)
+        axes.set_title("" if panel is None else f"{plot.panels} {panel}", fontsize="small")
+        axes.set_ylabel("" if place else reproduction.measure)
+    handles = {label: handle for axes in figure.axes for handle, label in zip(*_legend(axes), strict=True)}
+    figure.legend(list(handles.values()), list(handles), loc="outside right center", fontsize=7, frameon=False)
+    data = "; ".join(dict.fromkeys(row["data"] for row in rows))
+    figure.suptitle(f"{reproduction.title}\n{data}", fontsize=8, x=0.01, ha="left")
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "discreet"}):  # small, and the same for the same rows
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+
+
+def _panels(plot: Plot, rows: Sequence[Row]) -> list[Any]:
+    found = [row.get(plot.panels) for row in rows] if plot.panels else [None]
+    return sorted({value for value in found if value is not None}) or [None]
+
+
+def _base(method: str) -> tuple[str, str]:
+    """A method's name, and what is said of its noise."""
+    end = next(end for end in STYLES if method.endswith(end))
+    return method.removesuffix(end), end
+
+
+def _colours(rows: Sequence[Row]) -> dict[str, str]:
+    bases = dict.fromkeys(_base(row["method"])[0] for row in rows)
+    return {base: COLOURS[at % len(COLOURS)] for at, base in enumerate(bases)}
+
+
+def _panel(axes: Any, reproduction: Reproduction, plot: Plot, rows: Sequence[Row], colours: dict[str, str]) -> None:
+    """The curves; what has no place on the axis, as it has no epsilon, is a horizontal line."""
+    keys = [key for key in plot.lines if len({row.get(key) for row in rows}) > 1]
+    curves: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        curves.setdefault((row["method"], *(row.get(key) for key in keys)), []).append(row)
+    kinds = list(dict.fromkeys(name[1:] for name in curves))
+    for name, mine in curves.items():
+        base, end = _base(name[0])
+        told = [f"{key} {value:g}" for key, value in zip(keys, name[1:], strict=True) if value is not None]
+        label = ", ".join([name[0], *told])
+        look = {"color": colours[base], "linestyle": STYLES[end], "linewidth": 1.2, "label": label}
+        placed = sorted((row for row in mine if row.get(plot.x) is not None), key=lambda row: float(row[plot.x]))
+        if placed:
+            xs, ys = [row[plot.x] for row in placed], [row[reproduction.measure] for row in placed]
+            marker = MARKERS[kinds.index(name[1:]) % len(MARKERS)]
+            spread = [row["sd"] or 0.0 for row in placed]
+            axes.errorbar(xs, ys, yerr=spread, marker=marker, markersize=3, capsize=2, **look)
+        else:
+            axes.axhline(mine[0][reproduction.measure], **{**look, "linestyle": ":"})
+
+
+def _mark(axes: Any, reproduction: Reproduction, plot: Plot, panel: Any) -> None:
+    """What was published, where a point of the figure was."""
+    found = {
+        (one.at[plot.x], one.value)
+        for one in reproduction.published
+        if one.at is not None and plot.x in one.at and (panel is None or one.at.get(plot.panels or "") == panel)
+    }
+    if found:
+        xs, ys = zip(*sorted(found), strict=True)
+        axes.plot(xs, ys, linestyle="", marker="*", markersize=8, color="k", label="published")
+
+
+def _axes(axes: Any, plot: Plot, rows: Sequence[Row]) -> None:
+    ticks = sorted({row[plot.x] for row in rows if row.get(plot.x) is not None})
+    if "x" in plot.log:
+        axes.set_xscale("log")
+    if ticks:
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    if "y" in plot.log:
+        axes.set_yscale("log")
+    axes.minorticks_off()
+    axes.set_xlabel(plot.label)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _legend(axes: Any) -> tuple[list[Any], list[str]]:
+    handles, labels = axes.get_legend_handles_labels()
+    return handles, labels

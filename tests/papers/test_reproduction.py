@@ -1,0 +1,172 @@
+"""Points become rows, rows are compared with what was published, results survive being stopped."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from discreet.errors import DataError
+from discreet.papers import registry
+from discreet.papers.dpals import protocol
+from discreet.papers.reproduction import (
+    Options,
+    Plot,
+    Point,
+    Published,
+    Reproduction,
+    Row,
+    best_of,
+    printed,
+    ratio_of,
+    value_of,
+)
+from discreet.papers.results import Results, compared, read, table
+
+
+def entry(counts: list[str] | None = None, **other: Any) -> Reproduction:
+    """Two private methods at two epsilons and one that is not private; an error is 1 / epsilon + seed."""
+
+    def points(options: Options) -> list[Point]:
+        def run(name: str, epsilon: float | None) -> Any:
+            def once(seed: int) -> dict[str, float | None]:
+                if counts is not None:
+                    counts.append(name)
+                return {"rmse": 1 / (epsilon or 10) + seed, "true_epsilon": epsilon}
+
+            return once
+
+        found = [
+            Point({"data": "made", "method": name, "epsilon": epsilon}, run(name, epsilon))
+            for name in ("one, as published", "one")
+            for epsilon in (1.0, 4.0)
+            if options.wants(name)
+        ]
+        return [*found, Point({"data": "made", "method": "plain", "epsilon": None}, run("plain", None), 1)]
+
+    given: dict[str, Any] = {"published": printed({4.0: 0.5}, "rmse", ["one", "absent"], "Table 1"), "runs": 3, **other}
+    return Reproduction("an-entry", "a paper", "a title", "so", "rmse", points, **given)
+
+
+def test_points_become_rows_with_means_and_deviations() -> None:
+    rows = list(entry().rows(Options()))
+    assert [(row["method"], row["epsilon"], row["runs"]) for row in rows] == [
+        *((method, epsilon, 3) for method in ("one, as published", "one") for epsilon in (1.0, 4.0)),
+        ("plain", None, 1),
+    ]
+    assert (rows[1]["rmse"], rows[1]["sd"], rows[1]["true_epsilon"]) == (1.25, 1.0, 4.0)
+    assert (rows[-1]["sd"], rows[-1]["true_epsilon"]) == (None, None)
+    assert [row["runs"] for row in entry().rows(Options(quick=True))] == [1] * 5
+    assert [row["runs"] for row in entry().rows(Options(runs=2))] == [2, 2, 2, 2, 1]
+
+
+def test_the_two_calibrations() -> None:
+    published = [row["method"] for row in entry().rows(Options(calibration="published"))]
+    exact = [row["method"] for row in entry().rows(Options(calibration="exact"))]
+    assert published == ["one, as published"] * 2 + ["plain"]
+    assert exact == ["one"] * 2 + ["plain"]
+
+
+def test_published_beside_ours() -> None:
+    one = entry()
+    rows = list(one.rows(Options(runs=1)))
+    (line,) = one.comparison(rows)  # of what was not measured there is no line
+    assert (line["published"], line["ours"], line["ratio"], line["where"]) == (0.5, 0.25, 0.5, "Table 1")
+    elsewhere = [{**row, "data": "other", "rmse": 1.0} for row in rows]
+    assert [(line["data"], line["ratio"]) for line in one.comparison(rows + elsewhere)] == [("made", 0.5), ("other", 2)]
+    assert compared(one.comparison(rows)) == [["one, epsilon 4", "0.5", "0.25", "0.5", "Table 1"]]
+    headings, cells = table(one, rows)
+    assert headings[:3] == ["method", "epsilon", "rmse"]
+    assert cells[-1][:3] == ["plain", "-", "0.1"]
+
+
+def test_claims_about_several_rows() -> None:
+    rows: list[Row] = [{"x": x, "rmse": y, "method": "one"} for x, y in ((0.1, 3.0), (0.2, 1.0), (0.3, 2.0))]
+    assert best_of("x", "rmse", method="one")(rows) == 0.2
+    assert best_of("x", "rmse", max)(rows) == 0.1
+    assert best_of("x", "rmse", method="two")(rows) is None
+    assert ratio_of(value_of("rmse", x=0.1), value_of("rmse", x=0.3))(rows) == 1.5
+    assert ratio_of(value_of("rmse", x=0.1), value_of("rmse", x=0.9))(rows) is None
+
+
+def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
+    counts: list[str] = []
+    one, path = entry(counts), tmp_path / "rows.json"
+    results = Results(one, path, "a command")
+    for row, _ in zip(one.rows(Options(runs=2)), range(2), strict=False):
+        results.put(row)
+    again = Results(one, path, "a command")
+    assert again.rows == results.rows
+    assert len(again.rows) == 2
+    counts.clear()
+    for row in one.rows(Options(runs=2), tuple(again.rows)):
+        again.put(row)
+    assert counts == ["one"] * 4 + ["plain"]
+    document = read(path, "an-entry")
+    assert [row["method"] for row in document["rows"]] == ["one, as published"] * 2 + ["one"] * 2 + ["plain"]
+    assert document["comparison"][0]["ratio"] == pytest.approx(0.75 / 0.5)
+    assert document["command"] == "a command"
+    assert not list(one.rows(Options(runs=2), document["rows"]))
+    more = list(one.rows(Options(runs=3), document["rows"]))  # more runs: all but the one that has no noise
+    again.put(more[0])
+    assert [row["runs"] for row in again.rows] == [3, 2, 2, 2, 1]
+    assert not list(tmp_path.glob("*.part"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("{", "does not hold"), ('{"rows": []}', "does not hold"), ('{"name": "b", "rows": []}', "of b")],
+)
+def test_files_that_hold_something_else(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "rows.json").write_text(text)
+    with pytest.raises(DataError, match=message):
+        Results(entry(), tmp_path / "rows.json")
+
+
+def test_the_plot_has_every_method_and_what_was_published(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from discreet.papers.plots import draw
+
+    one = entry(plot=Plot(log="xy"))
+    draw(one, list(one.rows(Options())), tmp_path / "plot.svg")
+    drawn = (tmp_path / "plot.svg").read_text(encoding="utf-8")
+    assert all(f">{word}</text>" in drawn for word in ("one", "one, as published", "plain", "published", "a title"))
+    panels = entry(plot=Plot("x", "an axis", panels="epsilon", log="", lines=("rank",)))
+    rows = [{**row, "x": x, "rank": rank} for row in one.rows(Options()) for x in (1, 2) for rank in (8, 16)]
+    draw(panels, rows, tmp_path / "panels.svg")
+    drawn = (tmp_path / "panels.svg").read_text(encoding="utf-8")
+    assert all(f">{word}</text>" in drawn for word in ("epsilon 1.0", "epsilon 4.0", "an axis", "one, rank 8"))
+
+
+def test_published_values_are_found_in_rows_that_have_them() -> None:
+    """Rows with the values of Table 5 agree with it in every line."""
+    one = registry.find("dpals-table5")
+    rows = [
+        {"data": "x", "method": method, "epsilon": epsilon, "column": column, "value": mean, "sd": None}
+        for column, means in protocol.TABLE_5.items()
+        for epsilon, mean in means.items()
+        for method in (protocol.PRINTED, protocol.EXACT)
+    ]
+    assert [line["ratio"] for line in one.comparison(rows)] == [1.0] * 24
+
+
+def test_table_4_gives_back_its_epsilons() -> None:
+    one = registry.find("dpals-table4")
+    lines = one.comparison(list(one.rows(Options(calibration="published"))))
+    off = {(line["what"].partition(",")[0], line["published"]) for line in lines if abs(line["ratio"] - 1) > 0.0115}
+    assert len(lines) == 12
+    assert off == {("ml-10m-top400", 8.0), ("ml-10m-top400", 16.0)}
+
+
+def test_every_table_and_figure_is_there() -> None:
+    assert len(registry.NAMES) == 24
+    for one in registry.every():
+        assert isinstance(one, Reproduction)
+        assert registry.find(one.name) is one
+        assert len(one.protocol) > 60
+        assert all(isinstance(line, Published) and line.where for line in one.published)
+    with pytest.raises(DataError, match="there are frank-wolfe-fig2a, "):
+        registry.find("dpals-fig6")
+    json.dumps([one.protocol for one in registry.every()])
