@@ -160,6 +160,16 @@ def page(certificate: dict[str, Any], *, body: str = "") -> str:
         certificate: from `Statement.certificate`.
         body: more HTML, put before the privacy statement (a report's tables and plots).
     """
+    title = html.escape(certificate["title"])
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f"<title>{title}</title><style>{CSS}</style><main><h1>{title}</h1>{article(certificate, body=body)}</main>"
+        f"</html>"
+    )
+
+
+def article(certificate: dict[str, Any], *, body: str = "") -> str:
+    """What a page has below its title, to be a part of other pages; it needs the style sheet `CSS`."""
     c, text = certificate, html.escape
     cells = "".join(
         "<tr>"
@@ -178,16 +188,14 @@ def page(certificate: dict[str, Any], *, body: str = "") -> str:
     )
     state = "holds" if c["guarantee"]["holds"] else "void"
     return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>{text(c['title'])}</title><style>{_CSS}</style><main><h1>{text(c['title'])}</h1>"
         f'<p class="{state}">{text(c["sentence"])}</p>{body}<h2>What was released</h2><div class="wide"><table>'
         f"<tr>{heads}</tr>{cells}</table></div>"
         f"<p>Noise: {text(sources(c))}.</p><h2>Covered</h2><p>{text(c['covered'])}</p>{bullets}"
-        f"<footer>Issued {text(c['issued'])}. {text(_footer(c))}.</footer></main></html>"
+        f"<footer>Issued {text(c['issued'])}. {text(_footer(c))}.</footer>"
     )
 
 
-_CSS = """
+CSS = """
 body{font:16px/1.5 system-ui,sans-serif;color:#1c2430;background:#fff;margin:0}
 main{max-width:56rem;margin:2rem auto;padding:0 1rem}
 .wide{overflow-x:auto}

@@ -4,10 +4,25 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any
 
 PATIENCE = 1.5  # seconds before a bar appears
+
+_quiet = ContextVar("quiet", default=False)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No bars inside: for work that has one of its own, or of whose progress nobody may know."""
+    token = _quiet.set(True)
+    try:
+        yield
+    finally:
+        _quiet.reset(token)
 
 
 class Bar:
@@ -18,7 +33,7 @@ class Bar:
         self._done = 0.0
         self._start = time.monotonic()
         self._progress: Any = None
-        self._wanted = sys.stderr is not None and sys.stderr.isatty()
+        self._wanted = sys.stderr is not None and sys.stderr.isatty() and not _quiet.get()
 
     def __enter__(self) -> Bar:
         return self

@@ -1,7 +1,8 @@
 """How good a model is, in the owner's exact numbers or in noisy ones that may be published.
 
 The package can be called: `discreet.evaluate(model, test, history=train, metrics=["rmse", "recall@20"])["rmse"]`. See
-`evaluate` for the arguments, `METRICS` for the formulas, `Evaluation` for what comes back.
+`evaluate` for the arguments, `METRICS` for the formulas, `Evaluation` for what comes back. `tradeoff` does it for
+several models and epsilons.
 """
 
 import inspect
@@ -13,8 +14,10 @@ from discreet.evaluate.metrics import METRICS, Metric
 from discreet.evaluate.private import plan
 from discreet.evaluate.result import Bucket, Evaluation, Score
 from discreet.evaluate.run import evaluate
+from discreet.evaluate.tradeoff_call import tradeoff
+from discreet.evaluate.tradeoff_result import Tradeoff
 
-__all__ = ["METRICS", "Bucket", "Evaluation", "Metric", "Score", "evaluate", "module", "plan"]
+__all__ = ["METRICS", "Bucket", "Evaluation", "Metric", "Score", "Tradeoff", "evaluate", "module", "plan", "tradeoff"]
 
 
 class CallableModule(ModuleType):
