@@ -47,8 +47,14 @@ def test_gather(arrays):
 def test_gram(arrays):
     X = np.random.default_rng(0).standard_normal((4, 5, 3))
     x = arrays.put(X)
-    np.testing.assert_allclose(arrays.get(arrays.gram(x.swapaxes(1, 2), x)), X.swapaxes(1, 2) @ X)
-    np.testing.assert_allclose(arrays.get(arrays.gram(x, x.swapaxes(1, 2))), X @ X.swapaxes(1, 2))
+    out = arrays.empty("gram", (4, 3, 3), x)
+    arrays.gram(x, out)
+    np.testing.assert_allclose(arrays.get(out), X.swapaxes(1, 2) @ X)
+    arrays.gram(x, out, add=True)
+    np.testing.assert_allclose(arrays.get(out), 2 * X.swapaxes(1, 2) @ X)
+    out = arrays.empty("gram", (4, 5, 5), x)
+    arrays.gram(x, out, dual=True)
+    np.testing.assert_allclose(arrays.get(out), X @ X.swapaxes(1, 2))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -57,7 +63,7 @@ def test_solve(arrays, dtype):
     A, b = X.swapaxes(1, 2) @ X, X[:, 0].copy()
     A[1] = 0
     A[2] = b[2] = 1  # singular
-    found = arrays.get(arrays.solve_spd(arrays.put(A.copy()), arrays.put(b.copy())))
+    found = arrays.get(arrays.solve_spd(arrays.put(A.copy()), arrays.put(b.copy()), lambda i: arrays.put(A[i])))
     expected = [np.linalg.pinv(a.astype(np.float64), hermitian=True) @ y for a, y in zip(A, b, strict=True)]
     np.testing.assert_allclose(found, expected, atol=1e-4)
 

@@ -53,6 +53,18 @@ def test_a_bad_system_does_not_spoil_its_neighbours():
         np.testing.assert_allclose(A[i] @ x[i], b[i], atol=1e-9)
 
 
+@pytest.mark.parametrize("k", [16, 70])
+def test_upper_triangles_are_enough(k):
+    A, b = systems(0, 4, k, np.float64)
+    A[2] = A[2, :, :1] @ A[2, :1]  # singular
+    b[2] = A[2, 0]
+    halves = np.triu(A) + np.tril(np.full_like(A, np.nan), -1)
+    asked = []
+    x = solve_spd(halves, b.copy(), lambda i: asked.append(i) or A[i])
+    assert asked == [2]
+    np.testing.assert_allclose((A @ x[:, :, None])[:, :, 0], b, rtol=1e-6, atol=1e-9)
+
+
 @pytest.mark.filterwarnings("error")
 def test_a_matrix_that_is_not_positive_is_no_error():
     A = np.array([[[-1.0, 0.0], [0.0, 2.0]]])

@@ -8,7 +8,7 @@ private models need that it does not; so it is tried out, once in a process, bef
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from typing import Any
 
@@ -16,13 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from discreet.linalg.blas import gram
 from discreet.linalg.cholesky import solve_spd
 from discreet.linalg.threads import single_threaded_blas
 
 Array = NDArray[Any]
 
 PLACES = 8  # numbers of 8 bytes in a cache line
-SHAPES = [(c, k) for c in (1, 4, 7, 18, 40, 96) for k in (1, 2, 3, 6, 11, 13, 24, 33)]
+SHAPES = [(c, k) for c in (1, 4, 7, 18, 40, 96) for k in (1, 2, 3, 6, 11, 13, 24, 33, 65)]
 LARGE = [(1001, 64)]  # dense rows, and directions of taste
 KINDS = (np.float32, np.float64)  # that users are folded in with
 
@@ -51,6 +52,9 @@ def address_dependent() -> tuple[str, ...]:
             operations = PRODUCTS if (c, k) in LARGE else OPERATIONS
             found.update(name for name, operation in operations.items() if _varies(operation, X, t, z))
             found.update(["solve"] * _varies(solve_spd, X.swapaxes(1, 2) @ X + np.eye(k, dtype=kind), z))
+            for dual in (False, True):
+                out = np.zeros((1, c, c) if dual else (1, k, k), kind)
+                found.update(["upper X^T X"] * _varies(partial(gram, dual=dual, upper=True), X, out))
     return tuple(sorted(found))
 
 

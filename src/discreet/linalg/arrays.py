@@ -7,18 +7,25 @@ one of these.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discreet.errors import MissingExtra
+from discreet.linalg.blas import gram
 from discreet.linalg.cholesky import least_pivots, solve_spd
 
 
 class Arrays(Protocol):
-    """Where arrays live, and what is done to them there."""
+    """Where arrays live, and what is done to them there.
+
+    Attributes:
+        cache: Bytes of gathered columns that are better used before more are gathered.
+    """
+
+    cache: int
 
     def put(self, array: NDArray[Any]) -> Any:
         """A NumPy array, as an array of this library."""
@@ -29,11 +36,20 @@ class Arrays(Protocol):
     def gather(self, columns: Any, index: NDArray[np.intp]) -> Any:
         """Rows of a matrix, picked by an array of numbers of any shape."""
 
-    def gram(self, left: Any, right: Any) -> Any:
-        """A batch of matrix products, in memory that the next call may use again."""
+    def empty(self, name: str, shape: tuple[int, ...], like: Any) -> Any:
+        """Memory for numbers of the kind of `like`, which the next one to ask by this name may use again."""
 
-    def solve_spd(self, A: Any, b: Any) -> Any:
-        """Solve a batch of symmetric positive definite systems; A and b may be overwritten."""
+    def gram(self, X: Any, out: Any, *, dual: bool = False, add: bool = False, upper: bool = False) -> None:
+        """X^T X of each matrix, X X^T if `dual`, in `out`, or added to it.
+
+        If `upper`, what is below the diagonal may be anything.
+        """
+
+    def solve_spd(self, A: Any, b: Any, whole: Callable[[int], Any]) -> Any:
+        """Solve a batch of symmetric positive definite systems, by upper triangles; A and b may be overwritten.
+
+        `whole(i)` gives the whole of A[i] anew.
+        """
 
     def add_to_diagonal(self, A: Any, amount: Any) -> None:
         """Add amount[i] to the diagonal of A[i]."""
@@ -62,6 +78,8 @@ class _Memory(threading.local):
 class NumpyArrays(Arrays):
     """NumPy, with memory of its own for each thread."""
 
+    cache = 1 << 20
+
     def __init__(self) -> None:
         self._memory = _Memory()
 
@@ -76,12 +94,14 @@ class NumpyArrays(Arrays):
         out = self._memory.get("gather", (*index.shape, columns.shape[1]), columns.dtype)
         return np.take(columns, index, axis=0, out=out, mode="clip")  # "raise" would copy once more
 
-    def gram(self, left: Any, right: Any) -> Any:
-        out = self._memory.get("gram", (*left.shape[:2], right.shape[2]), left.dtype)
-        return np.matmul(left, right, out=out)
+    def empty(self, name: str, shape: tuple[int, ...], like: Any) -> Any:
+        return self._memory.get(name, shape, like.dtype)
 
-    def solve_spd(self, A: Any, b: Any) -> Any:
-        return solve_spd(A, np.ascontiguousarray(b))
+    def gram(self, X: Any, out: Any, *, dual: bool = False, add: bool = False, upper: bool = False) -> None:
+        gram(X, out, dual=dual, add=add, upper=upper)
+
+    def solve_spd(self, A: Any, b: Any, whole: Callable[[int], Any]) -> Any:
+        return solve_spd(A, np.ascontiguousarray(b), whole)
 
     def add_to_diagonal(self, A: Any, amount: Any) -> None:
         np.einsum("ikk->ik", A)[:] += amount[:, None]
@@ -95,6 +115,8 @@ class NumpyArrays(Arrays):
 
 class TorchArrays(Arrays):
     """torch on one device."""
+
+    cache = 1 << 40  # a card is quicker the more there is to do
 
     def __init__(self, device: str = "cpu") -> None:
         try:
@@ -116,10 +138,14 @@ class TorchArrays(Arrays):
     def gather(self, columns: Any, index: NDArray[np.intp]) -> Any:
         return columns[self._torch.as_tensor(index, device=self.device)]
 
-    def gram(self, left: Any, right: Any) -> Any:
-        return left @ right
+    def empty(self, name: str, shape: tuple[int, ...], like: Any) -> Any:
+        return self._torch.empty(shape, dtype=like.dtype, device=self.device)
 
-    def solve_spd(self, A: Any, b: Any) -> Any:
+    def gram(self, X: Any, out: Any, *, dual: bool = False, add: bool = False, upper: bool = False) -> None:
+        Y = X.swapaxes(1, 2) if dual else X
+        self._torch.baddbmm(out, Y.swapaxes(1, 2), Y, beta=int(add), out=out)
+
+    def solve_spd(self, A: Any, b: Any, whole: Callable[[int], Any]) -> Any:
         factor, info = self._torch.linalg.cholesky_ex(A)
         x = self._torch.cholesky_solve(b[..., None], factor)[..., 0]
         pivots, diagonals = (self._torch.diagonal(M, dim1=1, dim2=2) for M in (factor, A))

@@ -1,32 +1,31 @@
 """Many small symmetric positive definite systems.
 
-LAPACK's `posv`, called for each matrix in turn, takes half to a third of the time of NumPy's batched solvers (an LU; a
-Cholesky with no triangular solve behind it), and of a panelled or a vectorised Cholesky written in NumPy. SciPy
-publishes it as a C function (`scipy.linalg.cython_lapack`); called through ctypes it runs outside the interpreter
-lock, which SciPy's own Python wrapper holds, and that nearly halves the time on two threads. For very small matrices a
-call for each takes longer than its work: they are factored all at once, entry by entry.
+LAPACK's `posv`, called for each matrix in turn (`blas.py`), takes half to a third of the time of NumPy's batched
+solvers (an LU; a Cholesky with no triangular solve behind it), and of a panelled or a vectorised Cholesky written in
+NumPy. For very small matrices a call for each takes longer than its work: they are factored all at once, entry by
+entry.
 """
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from discreet.linalg.blas import cholesky_solve
 
 Array = NDArray[Any]
 
 TOGETHER = 12  # columns up to which that is quicker
 
 
-def solve_spd(A: Array, b: Array) -> Array:
+def solve_spd(A: Array, b: Array, whole: Callable[[int], Array] | None = None) -> Array:
     """Solve A[i] x[i] = b[i] for each i. A (batch, k, k) is overwritten, and b (batch, k) becomes the solution.
 
     A matrix that is singular, or so nearly that this precision cannot tell, gets the solution of least norm in place
-    of an error, NaN or noise.
+    of an error, NaN or noise. Where A has nothing but upper triangles, `whole(i)` is asked for such a matrix anew.
     """
     if not (
         A.flags.c_contiguous and b.flags.c_contiguous and A.dtype == b.dtype and A.shape == (*b.shape, b.shape[-1])
@@ -42,19 +41,19 @@ def solve_spd(A: Array, b: Array) -> Array:
             x[i] = least_norm(A[i], b[i])
         b[:] = x
         return b
-    posv, sides = _posv(A.dtype.char), b.copy()
-    status = np.zeros(len(A), np.intc)
-    triangle, size, one = ctypes.c_char(b"L"), ctypes.c_int(b.shape[1]), ctypes.c_int(1)
-    uplo, n, nrhs = (ctypes.addressof(word) for word in (triangle, size, one))
-    addresses = (range(x.ctypes.data, x.ctypes.data + x.nbytes, x.strides[0]) for x in (A, b, status))
-    for matrix, vector, info in zip(*addresses, strict=True):
-        # In LAPACK's order of memory "lower" is our upper triangle; what is below the diagonal stays as it was.
-        posv(uplo, n, nrhs, matrix, n, vector, n, info)
+    sides = b.copy()
+    status = cholesky_solve(A, b)
     pivots = np.diagonal(A, axis1=1, axis2=2)
     for i in np.flatnonzero((status != 0) | ~(pivots > least_pivots(diagonals)).all(axis=1)):
-        below = np.tril(A[i], -1)
-        b[i] = least_norm(below + below.T + np.diag(diagonals[i]), sides[i])
+        b[i] = least_norm(whole(int(i)) if whole is not None else _mirrored(A[i], diagonals[i]), sides[i])
     return b
+
+
+def _mirrored(A: Array, diagonal: Array) -> Array:
+    """The symmetric matrix whose lower triangle is A's."""
+    below = np.tril(A, -1)
+    matrix: Array = below + below.T + np.diag(diagonal)
+    return matrix
 
 
 def _together(A: Array, b: Array) -> tuple[Array, Array]:
@@ -88,15 +87,3 @@ def least_norm(A: Array, b: Array) -> Array:
     kept = values > floor
     solution: Array = vectors[:, kept] @ ((b @ vectors[:, kept]) / values[kept])
     return solution
-
-
-@cache
-def _posv(kind: str) -> Callable[..., None]:
-    """LAPACK's sposv or dposv: (uplo, n, nrhs, a, lda, b, ldb, info), all by address."""
-    import scipy.linalg.cython_lapack
-
-    capsule = scipy.linalg.cython_lapack.__pyx_capi__[{"f": "sposv", "d": "dposv"}[kind]]
-    python = ctypes.pythonapi
-    name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", python))
-    pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", python))
-    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 8)(pointer(capsule, name(capsule)))

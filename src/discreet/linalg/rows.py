@@ -22,9 +22,10 @@ Array = NDArray[Any]
 Solver = Literal["exact", "cg"]
 
 BLOCK_BYTES = 1 << 24  # of gathered columns, or of Gram matrices: enough work to make a call from Python cheap
-LONGEST = 4096  # targets that are gathered at once; longer rows are summed in parts
+LONGEST = 1024  # targets of a row that are gathered at once; longer rows are summed in parts
 FEW_COLUMNS = 16
 GRAM_PAYS = 48  # columns up to which conjugate gradients are quicker on Gram matrices than on gathered columns
+KEPT = 4096  # targets of a row up to which gathered columns are kept for them otherwise
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,11 @@ class Block:
     starts: Array
     counts: Array
     length: int
+
+    def only(self, i: int) -> Block:
+        """One of the rows, padded to the same length."""
+        own = slice(i, i + 1)
+        return Block(self.rows[own], self.starts[own], self.counts[own], self.length)
 
 
 def padded_lengths(counts: Array, steps: int = 16) -> Array:
@@ -99,8 +105,8 @@ class Rows:
     centre: Array | None = None
     arrays: Arrays = NUMPY
 
-    def gather(self, block: Block, first: int, last: int) -> tuple[Any, Any]:
-        """Columns (rows, length, k) and targets (rows, length) at places first..last, zero where a row has none."""
+    def places(self, block: Block, first: int, last: int) -> tuple[Array, Array]:
+        """Which columns (rows, length), and targets of this shape, are at places first..last; zeros where none is."""
         place = np.arange(first, last)
         at = block.starts[:, None] + place
         padding = None
@@ -110,22 +116,48 @@ class Rows:
         index, targets = self.indices[at].astype(np.intp), self.targets[at]
         if padding is not None:
             index[padding], targets[padding] = len(self.columns) - 1, 0
-        X = self.arrays.gather(self.columns, index)
+        return index, targets
+
+    def gathered(self, rows: Array, index: Array, targets: Array) -> tuple[Any, Any]:
+        """Columns (rows, length, k) and targets of some rows at some places."""
+        X, t = self.arrays.gather(self.columns, index), self.arrays.put(targets)
         if self.first is not None:
-            X[:, :, 0] *= self.arrays.put(self.first[block.rows, None])
-        t = self.arrays.put(targets)
+            X[:, :, 0] *= self.arrays.put(self.first[rows, None])
         if self.centre is not None:  # what is left to explain, and to solve for
-            t = t - (X @ self.arrays.put(self.centre[block.rows])[:, :, None])[:, :, 0]
+            t = t - (X @ self.arrays.put(self.centre[rows])[:, :, None])[:, :, 0]
         return X, t
 
-    def normal_equations(self, block: Block) -> tuple[Any, Any]:
-        """X^T X (rows, k, k) and X^T t (rows, k), without the penalty."""
-        X, t = self.gather(block, 0, min(block.length, LONGEST))
-        A, b = self.arrays.gram(X.swapaxes(1, 2), X), (t[:, None, :] @ X)[:, 0]
-        for first in range(LONGEST, block.length, LONGEST):
-            X, t = self.gather(block, first, min(block.length, first + LONGEST))
-            more = _equations(X, t)
-            A, b = A + more[0], b + more[1]
+    def gather(self, block: Block, first: int, last: int) -> tuple[Any, Any]:
+        """Columns and targets of all rows of a block at places first..last."""
+        return self.gathered(block.rows, *self.places(block, first, last))
+
+    def normal_equations(self, block: Block, *, upper: bool = False) -> tuple[Any, Any]:
+        """X^T X (rows, k, k), of which the upper triangle may be enough, and X^T t (rows, k); without the penalty.
+
+        As many columns are gathered at a time as stay in a cache until their products are taken.
+        """
+        k, length = self.columns.shape[1], min(block.length, LONGEST)
+        index, targets = self.places(block, 0, block.length)
+        A = self.arrays.empty("gram", (len(index), k, k), self.columns)
+        b = []
+        most = max(1, self.arrays.cache // (length * k * self.targets.itemsize))
+        for at in range(0, len(index), most):
+            own = slice(at, at + most)
+            side = 0
+            for first in range(0, block.length, length):
+                places = (own, slice(first, first + length))
+                X, t = self.gathered(block.rows[own], index[places], targets[places])
+                self.arrays.gram(X, A[own], add=first > 0, upper=upper)
+                side = side + (t[:, None, :] @ X)[:, 0]
+            b.append(side)
+        return A, self.arrays.concatenate(b)
+
+    def penalised(self, block: Block, *, upper: bool = False) -> tuple[Any, Any]:
+        """The normal equations with the penalty."""
+        A, b = self.normal_equations(block, upper=upper)
+        if self.gram is not None:
+            A += self.gram
+        self.arrays.add_to_diagonal(A, self.arrays.put(self.scale[block.rows]))
         return A, b
 
 
@@ -206,24 +238,23 @@ def _put(padded_values: Array, block: Block, first: int, last: int, out: Array) 
 
 
 def _primal(rows: Rows, block: Block) -> Any:
-    A, b = rows.normal_equations(block)
-    if rows.gram is not None:
-        A += rows.gram
-    rows.arrays.add_to_diagonal(A, rows.arrays.put(rows.scale[block.rows]))
-    return rows.arrays.solve_spd(A, b)
+    A, b = rows.penalised(block, upper=True)
+    return rows.arrays.solve_spd(A, b, lambda i: rows.penalised(block.only(i))[0][0])
 
 
 def _dual(rows: Rows, block: Block) -> Any:
     """Solve by z = X^T (X X^T + s I)^-1 t. What is padded has a system of its own, s alone, and the solution zero."""
     X, t = rows.gather(block, 0, block.length)
-    K = rows.arrays.gram(X, X.swapaxes(1, 2))
-    rows.arrays.add_to_diagonal(K, rows.arrays.put(rows.scale[block.rows]))
-    return (rows.arrays.solve_spd(K, t)[:, None, :] @ X)[:, 0]
+    scale = rows.arrays.put(rows.scale[block.rows])
 
+    def system(own: slice, upper: bool) -> Any:
+        K = rows.arrays.empty("gram", (len(X[own]), block.length, block.length), X)
+        rows.arrays.gram(X[own], K, dual=True, upper=upper)
+        rows.arrays.add_to_diagonal(K, scale[own])
+        return K
 
-def _equations(X: Any, t: Any) -> tuple[Any, Any]:
-    """X^T X and X^T t."""
-    return X.swapaxes(1, 2) @ X, (t[:, None, :] @ X)[:, 0]
+    solved = rows.arrays.solve_spd(system(slice(None), True), t, lambda i: system(slice(i, i + 1), False)[0])
+    return (solved[:, None, :] @ X)[:, 0]
 
 
 def _conjugate_gradients(rows: Rows, block: Block, z: Any, steps: int) -> Any:
@@ -244,7 +275,7 @@ def _conjugate_gradients(rows: Rows, block: Block, z: Any, steps: int) -> Any:
 def _system(rows: Rows, block: Block) -> tuple[Any, Any]:
     """How to multiply by a block's matrices, penalty included, and their right-hand sides."""
     scale = rows.arrays.put(rows.scale[block.rows])[:, None]
-    by_gram = rows.columns.shape[1] <= GRAM_PAYS or block.length > LONGEST
+    by_gram = rows.columns.shape[1] <= GRAM_PAYS or block.length > KEPT
     X, b = rows.normal_equations(block) if by_gram else rows.gather(block, 0, block.length)
     if not by_gram:
         b = (b[:, None, :] @ X)[:, 0]

@@ -33,7 +33,7 @@ def n_threads(n_jobs: int | None) -> int:
 
 
 @cache
-def _libraries() -> list[Any]:
+def blas_libraries() -> list[Any]:
     """The BLAS libraries of this process, each of which has threads of its own."""
     import scipy.linalg  # noqa: F401  # its BLAS is not that of NumPy
     from threadpoolctl import ThreadpoolController
@@ -55,7 +55,7 @@ def _is_per_thread(library: Any) -> bool:
 
 
 def _hold_this_thread() -> None:
-    for library in filter(_is_per_thread, _libraries()):
+    for library in filter(_is_per_thread, blas_libraries()):
         _set_threads(library, 1)
 
 
@@ -70,16 +70,16 @@ def single_threaded_blas() -> Iterator[None]:
     global _holders, _before  # noqa: PLW0603  # the number of BLAS threads is a property of the process
     with _lock:
         if _holders == 0:
-            _before = [library.get_num_threads() for library in _libraries()]
+            _before = [library.get_num_threads() for library in blas_libraries()]
         _holders += 1
-        for library in _libraries():
+        for library in blas_libraries():
             _set_threads(library, 1)
     try:
         yield
     finally:
         with _lock:
             _holders -= 1
-            for library, threads in zip(_libraries(), _before, strict=True):
+            for library, threads in zip(blas_libraries(), _before, strict=True):
                 if _holders == 0 or _is_per_thread(library):
                     _set_threads(library, threads)
 

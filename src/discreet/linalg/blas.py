@@ -1,0 +1,99 @@
+"""Two routines of BLAS and LAPACK, called for each matrix of a batch in turn.
+
+NumPy's and SciPy's functions for batches do more than is needed here: a matrix product fills both halves of a symmetric
+matrix, and a Cholesky has no solve behind it. So the routines themselves are called through ctypes, outside the
+interpreter lock. The OpenBLAS that NumPy ships is looked for first: it is usually the newer one, and its names say how
+wide its integers are. Where there is none, `posv` is the one that SciPy publishes as a C function, and a product is
+NumPy's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.linalg.threads import blas_libraries
+
+Array = NDArray[Any]
+
+EACH = 64  # columns from which half of a product takes longer than a call from Python
+ROW_MAJOR, UPPER, AS_IT_IS, TRANSPOSED = 101, 121, 111, 112  # of CBLAS
+REALS: dict[str, Any] = {"f": ctypes.c_float, "d": ctypes.c_double}
+PREFIX = {"f": "s", "d": "d"}
+
+
+@dataclass(frozen=True)
+class Routines:
+    """For one kind of number: what is called by address, and how wide its integers are."""
+
+    integer: Any
+    posv: Callable[..., None]
+    syrk: Callable[..., None] | None
+
+
+def cholesky_solve(A: Array, b: Array) -> Array:
+    """Solve A[i] x = b[i] in place of b[i], by the upper triangle of A[i], which becomes its factor; LAPACK's verdicts.
+
+    What is below the diagonal is neither read nor written.
+    """
+    routines = _routines(A.dtype.char)
+    status = np.zeros(len(A), np.dtype(routines.integer))
+    triangle, size, one = ctypes.c_char(b"L"), routines.integer(b.shape[1]), routines.integer(1)
+    uplo, n, nrhs = (ctypes.addressof(word) for word in (triangle, size, one))
+    for matrix, vector, info in zip(*map(_addresses, (A, b, status)), strict=True):
+        routines.posv(uplo, n, nrhs, matrix, n, vector, n, info)  # LAPACK's "lower", in its order, is our upper
+    return status
+
+
+def gram(X: Array, out: Array, *, dual: bool = False, add: bool = False, upper: bool = False) -> Array:
+    """X[i]^T X[i] for each i, or X[i] X[i]^T if `dual`, in `out`, or added to it.
+
+    If `upper`, what is below the diagonal may be anything.
+    """
+    left, right = (X, X.swapaxes(1, 2)) if dual else (X.swapaxes(1, 2), X)
+    syrk = _routines(X.dtype.char).syrk if upper and out.shape[1] >= EACH else None
+    if syrk is None:
+        return np.add(out, left @ right, out=out) if add else np.matmul(left, right, out=out)
+    size, inner, width = out.shape[1], right.shape[1], X.shape[2]
+    how = (ROW_MAJOR, UPPER, AS_IT_IS if dual else TRANSPOSED, size, inner)
+    for matrix, product in zip(_addresses(X), _addresses(out), strict=True):
+        syrk(*how, 1, matrix, width, add, product, size)
+    return out
+
+
+def _addresses(batch: Array) -> range:
+    """Where in memory each matrix of a batch begins; its own numbers are contiguous."""
+    return range(batch.ctypes.data, batch.ctypes.data + len(batch) * batch.strides[0], batch.strides[0] or 1)
+
+
+@cache
+def _routines(kind: str) -> Routines:
+    """The routines for numbers of a kind, "f" or "d"."""
+    letter = PREFIX[kind]
+    for library in blas_libraries():
+        found = ctypes.CDLL(library.filepath)
+        posv, syrk = (getattr(found, f"scipy_{name}64_", None) for name in (f"{letter}posv_", f"cblas_{letter}syrk"))
+        if posv is not None and syrk is not None:
+            word, real, place = ctypes.c_int64, REALS[kind], ctypes.c_void_p
+            posv.argtypes, posv.restype = [place] * 8, None
+            syrk.argtypes = [ctypes.c_int] * 3 + [word, word, real, place, word, real, place, word]
+            syrk.restype = None
+            return Routines(word, posv, syrk)
+    return Routines(ctypes.c_int, _scipy_posv(letter), None)
+
+
+def _scipy_posv(letter: str) -> Callable[..., None]:
+    """LAPACK's sposv or dposv: (uplo, n, nrhs, a, lda, b, ldb, info), all by address."""
+    import scipy.linalg.cython_lapack
+
+    capsule = scipy.linalg.cython_lapack.__pyx_capi__[f"{letter}posv"]
+    python = ctypes.pythonapi
+    name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", python))
+    pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", python))
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 8)(pointer(capsule, name(capsule)))

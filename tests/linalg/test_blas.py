@@ -1,0 +1,63 @@
+"""Routines that are called for each matrix in turn."""
+
+import ctypes.util
+
+import numpy as np
+import pytest
+
+from discreet.linalg import blas
+
+KINDS = {"f": (np.float32, 1e-4), "d": (np.float64, 1e-11)}
+
+
+@pytest.fixture(params=["NumPy's", "SciPy's"])
+def library(request, monkeypatch):
+    """The library that NumPy ships, and what there is without it."""
+    blas._routines.cache_clear()
+    if request.param == "SciPy's":
+        monkeypatch.setattr(blas, "blas_libraries", list)
+    yield request.param
+    blas._routines.cache_clear()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dual", [False, True])
+@pytest.mark.parametrize("shape", [(3, 5, 7), (2, 100, 70), (2, 70, 100), (0, 80, 80), (2, 1, 64)])
+def test_gram(library, kind, dual, shape):
+    dtype, tolerance = KINDS[kind]
+    X = np.random.default_rng(0).standard_normal(shape).astype(dtype)
+    expected = X @ X.swapaxes(1, 2) if dual else X.swapaxes(1, 2) @ X
+    for upper in (False, True):
+        found = blas.gram(X, np.full_like(expected, np.nan), dual=dual, upper=upper)
+        assert found.dtype == dtype
+        np.testing.assert_allclose(np.triu(found), np.triu(expected), atol=tolerance)
+        if not upper:
+            np.testing.assert_allclose(found, expected, atol=tolerance)
+        blas.gram(X, found, dual=dual, add=True, upper=upper)
+        np.testing.assert_allclose(np.triu(found), 2 * np.triu(expected), atol=tolerance)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("k", [1, 20, 90])
+def test_cholesky_solve(library, kind, k):
+    dtype, tolerance = KINDS[kind]
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((4, 3 * k, k)).astype(dtype)
+    A, b = X.swapaxes(1, 2) @ X, rng.standard_normal((4, k)).astype(dtype)
+    A[1, 0, 0] = -1  # LAPACK says so, and goes on with the next
+    factors, x = A.copy(), b.copy()
+    status = blas.cholesky_solve(factors, x)
+    assert list(status != 0) == [False, True, False, False]
+    np.testing.assert_array_equal(np.tril(factors, -1), np.tril(A, -1))
+    for i in (0, 2, 3):
+        np.testing.assert_allclose(A[i] @ x[i], b[i], atol=100 * tolerance)
+
+
+def test_a_library_without_the_names_is_passed_over(monkeypatch):
+    class Other:
+        filepath = ctypes.util.find_library("c")
+
+    monkeypatch.setattr(blas, "blas_libraries", lambda: [Other])
+    blas._routines.cache_clear()
+    assert blas._routines("d").syrk is None
+    blas._routines.cache_clear()
