@@ -13,6 +13,7 @@ from scipy.stats import binom
 import discreet
 from discreet.audit import Subject
 from discreet.audit.canaries import OneRun, end_to_end, one_run, scores
+from discreet.audit.findings import Alarms
 from discreet.audit.subjects import shipped
 from discreet.privacy import Gaussian, Laplace, RandomizedResponse
 
@@ -38,7 +39,7 @@ def tiny(**given: Any) -> Subject:
 
 
 def test_a_correct_mechanism_is_measured_at_its_claim() -> None:
-    found = end_to_end(tiny(noise=Gaussian(0.5)), ("x", None), runs=60)
+    found = end_to_end(tiny(noise=Gaussian(0.5)), ("x", None), runs=60, alarms=Alarms())
     assert found.ok, found.words
     claim = found.figures["claimed"]
     assert claim == pytest.approx(8**0.5, rel=1e-9)
@@ -47,15 +48,15 @@ def test_a_correct_mechanism_is_measured_at_its_claim() -> None:
 
 
 def test_a_broken_mechanism_is_proved_to_be() -> None:
-    found = end_to_end(tiny(noise=Gaussian(4.0), moves=40), ("x", None), runs=100)
+    found = end_to_end(tiny(noise=Gaussian(4.0), moves=40), ("x", None), runs=100, alarms=Alarms())
     assert not found.ok
     assert found.figures["proved"] > found.figures["claimed"]
 
 
 def test_a_blind_audit_says_so() -> None:
-    found = end_to_end(tiny(noise=Gaussian(0.5), moves=0), ("x", None), runs=40)
-    assert not found.ok
-    assert end_to_end(tiny(noise=Gaussian(0.5), moves=0), ("x", None), runs=16, worst=False).ok
+    blind = tiny(noise=Gaussian(0.5), moves=0)
+    assert not end_to_end(blind, ("x", None), runs=40, alarms=Alarms()).ok
+    assert end_to_end(blind, ("x", None), runs=16, alarms=Alarms(), reach=None).ok
 
 
 @pytest.mark.parametrize("noise", [Laplace(0.5), RandomizedResponse(2.0)])
@@ -64,13 +65,14 @@ def test_pure_mechanisms(noise: Any) -> None:
     with_her, without_her = scores(subject, ("x", None), 40)
     assert np.abs(np.concatenate([with_her, without_her])).max() <= 4 + 1e-9  # epsilon 2 twice: no score is beyond it
     assert with_her.mean() > 0.5 > -0.5 > without_her.mean()
-    found = end_to_end(subject, ("x", None), runs=20)
+    found = end_to_end(subject, ("x", None), runs=20, alarms=Alarms())
     assert found.ok, found.words
+    assert "so few runs could prove nothing" in found.words
 
 
 def test_whole_fits_of_a_model() -> None:
     subject = shipped()["PublishedDPSVD, add-remove"]
-    found = end_to_end(subject, subject.pairs[0], runs=40)
+    found = end_to_end(subject, subject.pairs[0], runs=40, alarms=Alarms())
     assert found.ok, found.words
 
 
@@ -104,8 +106,21 @@ def test_one_run_is_right_about_coins() -> None:
 def test_one_fit_with_many_canaries() -> None:
     crowd = discreet.datasets.movielens_like(400, 80, 8000, random_state=0)
     people = [{crowd.items[2 * i]: 5.0, crowd.items[2 * i + 1]: 0.5} for i in range(40)]
-    found, run = one_run(lambda: discreet.DPSVD(epsilon=100.0, delta=1e-6, n_jobs=1), crowd, people)
+    found, run = one_run(lambda: discreet.DPSVD(epsilon=100.0, delta=1e-6, n_jobs=1), crowd, people, alarms=Alarms())
     assert found.ok
     assert run.guesses == 20
     assert run.right >= 17  # at epsilon 100 canaries can be seen
     assert 0 <= found.figures["proved"] < 100
+
+
+def test_what_one_run_could_have_detected() -> None:
+    """Guesses about coins of that epsilon prove more than the claim nearly always, and of the claim's own never."""
+    run, claim, level = OneRun(1000, 1000, 0), 1.0, 1e-4
+    least = run.detectable(claim, 0.0, level)
+    assert 1.1 < least < 2
+    rng = np.random.default_rng(0)
+    for epsilon, proved in ((1.05 * least, range(90, 101)), (claim, range(1))):
+        right = rng.binomial(1000, 1 / (1 + np.exp(-epsilon)), 100)
+        above = sum(OneRun(1000, 1000, int(count)).epsilon(0.0, level) > claim for count in right)
+        assert above in proved
+    assert OneRun(20, 20, 20).detectable(5.0, 0.0) == np.inf

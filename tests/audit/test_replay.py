@@ -2,17 +2,19 @@
 
 import logging
 import warnings
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 import discreet
-from discreet.audit import Subject, record, replay
+from discreet.audit import Subject, record, replay, subjects
 from discreet.audit.findings import failed
 from discreet.audit.people import extremes, ordinary
 from discreet.audit.replaying import ACCOUNT, EVENTS, OUTPUT, SENSITIVITY, same
-from discreet.audit.searching import SEARCH, designed, search
+from discreet.audit.searching import SEARCH, TIGHT, WHOLE, designed, search
 from discreet.audit.subjects import DELTA, of, shipped
 from discreet.completion import MODELS
 from discreet.completion.private import PrivateModel
@@ -28,16 +30,31 @@ def test_no_private_model_is_left_out() -> None:
         assert any(subject.make().adjacency == adjacency for subject in SUBJECTS.values())
 
 
-@pytest.mark.parametrize("name", [name for name in SUBJECTS if "add-remove" in name and "DPSGD" not in name])
-def test_one_designed_person_can_be_told_from_nobody_as_well_as_the_claim_allows(name: str) -> None:
-    """All releases of a fit together: the exact distance of the two laws is between 0.9 of the claim and the claim."""
-    subject = SUBJECTS[name]
-    person, nobody = subject.pairs[1 if "Oja" in name and "Frank" in name else 0]
-    one = replay(subject.make, subject.world(person), subject.world(nobody))
-    claim = one.first.model.guarantee_.mu
-    assert one.mu <= claim * (1 + 1e-9)
-    if "PublishedDPFrankWolfe" not in name:  # whose bound is for directions that nobody's data lead to
-        assert one.mu >= 0.9 * claim, one.mu / claim
+def test_the_claim_is_compared_with_what_two_people_can_be_apart() -> None:
+    subject = SUBJECTS["PublishedDPSVD, replace"]
+    tried = designed(subject)
+    assert tried.shares == [tried.replays[0].mu / tried.replays[0].first.model.guarantee_.mu]
+    assert tried.findings[-1].check == WHOLE
+    assert tried.findings[-1].ok
+    assert 0.9 < tried.shares[0] <= 1
+    slack = designed(replace(subject, attainable=(0.5, "reasons")))  # two people are further apart than was proved
+    assert not slack.findings[-1].ok
+    assert "nobody can be more than 50.0% of it, for reasons" in slack.findings[-1].words
+    blind = designed(replace(subject, pairs=[*subject.pairs[:0], ({7: 5.0, 8: 4.0}, {7: 5.0, 8: 3.0})]))
+    assert [finding.check for finding in failed(blind.findings)] == [TIGHT, WHOLE]
+
+
+def test_two_releases_of_the_published_frank_wolfe_are_as_far_apart_as_their_lengths_allow() -> None:
+    """L^2 and 2 L^2, of 4 L^2 each that are charged for."""
+    crowd = tuple((f"v{i:04}", ((7, 5.0), (8, 0.05))) for i in range(2000))
+    subject = replace(
+        SUBJECTS["PublishedDPFrankWolfe, add-remove"],
+        make=partial(discreet.PublishedDPFrankWolfe, epsilon=15, delta=DELTA, radius=1e6, row_norm=5.0, n_steps=3),
+        world=partial(subjects._crowd, 20, False, more=crowd),
+    )
+    share = subject.replay(({7: 0.05, 8: 4.99}, None)).share
+    assert share is not None
+    assert 0.95 * (5 / 32) ** 0.5 < share <= (5 / 32) ** 0.5
 
 
 def test_search_climbs_and_finds_nobody() -> None:

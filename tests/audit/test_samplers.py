@@ -1,6 +1,7 @@
 """Audits of noise: they accept what is right, and say so; they notice what is a little wrong."""
 
 import math
+import shutil
 import sys
 from typing import Any
 
@@ -9,11 +10,12 @@ import pytest
 from scipy import stats
 
 from discreet import Gaussian, Laplace, RandomizedResponse
-from discreet.audit.distinguishing import Evidence, clopper_pearson, detectable, distinguish
-from discreet.audit.findings import EACH, FALSE_ALARM, MOST_TESTS
+from discreet.audit.distinguishing import Evidence, clopper_pearson, detectable, detectable_epsilon, distinguish
+from discreet.audit.findings import EACH, FALSE_ALARM, Alarms, Exhausted
 from discreet.audit.samplers import law, streams
 from discreet.privacy import SystemNoise
 from discreet.testing import InsecureSeededNoise
+from tests.conftest import missing
 
 NOISES = [
     Gaussian(3.0),
@@ -26,7 +28,7 @@ NOISES = [
 
 @pytest.mark.parametrize("noise", NOISES, ids=str)
 def test_the_law_of_noise(noise: Any) -> None:
-    found = law(noise, draws=200_000, source=InsecureSeededNoise(1))
+    found = law(noise, draws=200_000, source=InsecureSeededNoise(1), alarms=Alarms())
     assert found.ok, found.words
 
 
@@ -38,7 +40,7 @@ def test_noise_that_is_two_percent_off_is_noticed(noise: Any, off: float, monkey
     for name in ("gaussian", "two_sided_geometric"):
         real = getattr(sampling, name)
         monkeypatch.setattr(sampling, name, lambda scale, *rest, real=real: real(scale * off, *rest))
-    assert not law(noise, draws=400_000, source=InsecureSeededNoise(1)).ok
+    assert not law(noise, draws=400_000, source=InsecureSeededNoise(1), alarms=Alarms()).ok
 
 
 @pytest.mark.slow
@@ -48,7 +50,7 @@ def test_at_ten_million_draws_half_a_percent_is_noticed(off: float, monkeypatch:
 
     real = sampling.gaussian
     monkeypatch.setattr(sampling, "gaussian", lambda sigma, *rest: real(sigma * off, *rest))
-    assert law(Gaussian(3.0), draws=10_000_000, source=InsecureSeededNoise(2)).ok == (off == 1)
+    assert law(Gaussian(3.0), draws=10_000_000, source=InsecureSeededNoise(2), alarms=Alarms()).ok == (off == 1)
 
 
 def test_keys_are_never_the_same() -> None:
@@ -60,10 +62,17 @@ def test_keys_are_never_the_same() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # pyspark's own
 def test_spark_workers_never_get_the_same_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    pyspark = pytest.importorskip("pyspark")
+    """Eight tasks in processes that are forked from one, each asking for many keys."""
+    try:
+        from pyspark import sql
+    except ImportError:
+        missing("Spark", "pyspark is not installed: pip install 'discreet[spark]'")
+    if shutil.which("java") is None:
+        missing("Spark", "Java is not installed")
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    session = pyspark.sql.SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    session = sql.SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
     try:
         keys = session.sparkContext.parallelize(range(400), 8).map(lambda _: SystemNoise().fresh_key()).collect()
     finally:
@@ -98,7 +107,17 @@ def test_false_alarms_are_as_rare_as_is_said() -> None:
         with_her, without_her = rng.standard_normal(400) + 1.0, rng.standard_normal(400)
         wrong += distinguish(with_her, without_her, level=0.02).mu > 1.0
     assert wrong <= 28  # 16 are expected at most; more than 28 have a chance below 1%
-    assert pytest.approx(FALSE_ALARM) == MOST_TESTS * EACH
+
+
+def test_a_run_has_a_budget_of_false_alarms() -> None:
+    """Each test takes its level, the same for all, and what is not left cannot be had."""
+    alarms = Alarms(most=20)
+    assert alarms.take(2) * 20 == pytest.approx(FALSE_ALARM)
+    found = law(Gaussian(3.0, symmetric=True), draws=20_000, source=InsecureSeededNoise(1), alarms=alarms)
+    assert alarms.made == 2 + found.tests == 20  # six tests on the diagonal, above it and below
+    with pytest.raises(Exhausted, match="20 statistical tests of 20 were made, and 1 more"):
+        alarms.take()
+    assert Alarms().take() == EACH
 
 
 def test_pure_epsilon() -> None:
@@ -116,3 +135,8 @@ def test_what_could_have_been_detected() -> None:
     noticed = sum(distinguish(rng.standard_normal(500) + 1.1 * few, rng.standard_normal(500)).mu > 1 for _ in range(20))
     assert noticed >= 15
     assert detectable(1.0, 4) == math.inf
+    few, many = detectable_epsilon(1.0, 2000), detectable_epsilon(1.0, 2_000_000)
+    assert 1 < many < 1.05 < few
+    assert detectable_epsilon(1.0, 4) == math.inf
+    hits, alarms = rng.binomial(1000, 1 / (1 + np.exp(-1.05 * few)), 50), rng.binomial(1000, 1 / (1 + np.exp(few)), 50)
+    assert sum(Evidence(int(a), int(b), 1000).epsilon() > 1 for a, b in zip(hits, alarms, strict=True)) >= 45

@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom
+from scipy.special import expit
+from scipy.stats import binom, norm
 
-from discreet.audit.distinguishing import Evidence, detectable, distinguish
-from discreet.audit.findings import EACH, Finding
+from discreet.audit.distinguishing import SURELY, Evidence, could, detectable, detectable_epsilon, distinguish, least
+from discreet.audit.findings import EACH, Alarms, Finding
 from discreet.audit.people import Row, entries
 from discreet.audit.recording import Recording, record
 from discreet.audit.replaying import settings
@@ -32,7 +33,6 @@ Array = NDArray[Any]
 CANARY, ONE_RUN = "canary", "one run"
 BLIND = 0.9  # of the claim: an audit that measures less of a designed worst case does not see
 SMALL = 1e-4  # of the level: the delta at which guesses about many canaries are weighed
-SURE = 6.5  # standard deviations, within which that is no failure: chance fails once in 10^10 times
 
 
 def evidence_of(seen: Recording, other: Recording, sign: float) -> float:
@@ -59,7 +59,7 @@ def scores(subject: Subject, pair: tuple[Any, Any], runs: int, seed: int = 0) ->
     book = settings(subject.make())
 
     def fit(data: Any) -> Callable[[Any], Any]:
-        return lambda ledger: subject.make().fit(data, ledger=ledger)
+        return lambda ledger: subject.fit(subject.make(), data, ledger)
 
     found = np.empty((2, runs))
     for world, sign in ((0, 1.0), (1, -1.0)):
@@ -73,42 +73,47 @@ def scores(subject: Subject, pair: tuple[Any, Any], runs: int, seed: int = 0) ->
     return found[0], found[1]
 
 
-def end_to_end(subject: Subject, pair: tuple[Any, Any], *, runs: int, seed: int = 0, worst: bool = True) -> Finding:
+def end_to_end(
+    subject: Subject, pair: tuple[Any, Any], *, runs: int, alarms: Alarms, seed: int = 0, reach: float | None = 1.0
+) -> Finding:
     """Fit many times with and without somebody, and see what that proves.
 
     Args:
         subject: What to audit.
         pair: The person, before and after.
         runs: Fits in each world; half of them choose a threshold, half test it.
+        alarms: Where levels are taken from.
         seed: Of the noise.
-        worst: Whether this person was designed to be the worst, so that less than 0.9 of the claim is a failure.
+        reach: How much of the claim this person was designed to make up: less than 0.9 of that is a failure. None if
+            she was not designed.
     """
     guarantee = record(
-        lambda ledger: subject.make().fit(subject.world(pair[0]), ledger=ledger), **settings(subject.make())
+        lambda ledger: subject.fit(subject.make(), subject.world(pair[0]), ledger), **settings(subject.make())
     ).model.guarantee_
     with_her, without_her = scores(subject, pair, runs, seed)
-    if guarantee.mu is not None:
+    gaussian = guarantee.mu is not None
+    tests = 2 + (reach is not None) if gaussian else 4
+    level = alarms.take(tests)
+    blind = False
+    if gaussian:
         # The scores of two normal laws at a distance mu have means that differ by mu^2.
         measured = math.sqrt(max(float(with_her.mean() - without_her.mean()), 0.0))
-        name, claim, proved = "mu", guarantee.mu, distinguish(with_her, without_her).mu
-        least = detectable(claim, runs)
-        could = (
-            "; so few runs could prove nothing" if math.isinf(least) else f"; from {least:.3g} on it would be noticed"
-        )
+        name, claim, proved = "mu", guarantee.mu, distinguish(with_her, without_her, level=level).mu
+        noticed = detectable(claim, runs, level=level)
+        error = float(norm.isf(level)) * claim * math.sqrt(2 / runs)  # of the square of what is measured
+        blind = reach is not None and measured**2 + error < (BLIND * reach * claim) ** 2
     else:
-        both = (with_her, without_her), (-without_her, -with_her)
-        tried = [distinguish(*one, by=lambda e: e.epsilon(guarantee.delta)) for one in both]
-        proved = max(one.epsilon(guarantee.delta) for one in tried)
-        measured = max(_likeliest(one) for one in tried)
-        name, claim, could = "epsilon", guarantee.epsilon, ""
-    error = SURE * claim * math.sqrt(2 / runs)  # of the square of what is measured
-    blind = worst and guarantee.mu is not None and measured**2 + error < (BLIND * claim) ** 2
+        both, delta = ((with_her, without_her), (-without_her, -with_her)), guarantee.delta
+        tried = [distinguish(*one, level=level, by=lambda e: e.epsilon(delta)) for one in both]
+        proved, measured = (max(map(of, tried)) for of in (lambda e: e.epsilon(delta), _likeliest))
+        name, claim = "epsilon", guarantee.epsilon
+        noticed = detectable_epsilon(claim, runs, delta=delta, level=level)
     words = (
         f"{runs:,} fits with somebody and {runs:,} without her: {name} >= {proved:.3g} is proved, and {measured:.3g} "
-        f"measured, of {claim:.3g} claimed{could}"
+        f"measured, of {claim:.3g} claimed; {could(noticed)}"
     )
-    figures = {"proved": proved, "measured": measured, "claimed": claim, "runs": runs}
-    return Finding(CANARY, proved <= claim and not blind, words, figures, tests=4)
+    figures = {"proved": proved, "measured": measured, "claimed": claim, "runs": runs, "detectable": noticed}
+    return Finding(CANARY, proved <= claim and not blind, words, figures, tests=tests)
 
 
 def _likeliest(found: Evidence) -> float:
@@ -156,9 +161,27 @@ class OneRun:
             low, high = (middle, high) if self.chance(middle, delta) <= level else (low, middle)
         return low
 
+    def detectable(self, claim: float, delta: float, level: float = EACH) -> float:
+        """The smallest true epsilon that so many guesses would prove to be above a claim, with probability 95%.
+
+        If all of it went into telling each canary truly with odds e^epsilon, which is the most that can be told.
+        """
+
+        def detected(epsilon: float) -> bool:
+            right = int(binom.ppf(1 - SURELY, self.guesses, float(expit(epsilon))))
+            return OneRun(self.canaries, self.guesses, right).epsilon(delta, level) > claim
+
+        return least(detected, claim)
+
 
 def one_run(
-    make: Callable[[], Any], crowd: Interactions, people: list[Row], *, seed: int = 0, certain: float = 0.5
+    make: Callable[[], Any],
+    crowd: Interactions,
+    people: list[Row],
+    *,
+    alarms: Alarms,
+    seed: int = 0,
+    certain: float = 0.5,
 ) -> tuple[Finding, OneRun]:
     """Put each of many canaries in the data, or not, by a coin; fit once; guess who is in it.
 
@@ -169,6 +192,7 @@ def one_run(
         make: Makes the model; with add-remove adjacency.
         crowd: The others.
         people: The canaries' ratings.
+        alarms: Where the level is taken from.
         seed: Of coins and noise.
         certain: The share of canaries to guess about: those with the highest and the lowest scores.
     """
@@ -185,14 +209,16 @@ def one_run(
     order, half = np.argsort(found), int(certain * len(people) / 2)
     right = int(np.count_nonzero(coins[order[-half:]]) + np.count_nonzero(~coins[order[:half]]))
     run, guarantee = OneRun(len(people), 2 * half, right), seen.model.guarantee_
+    level = alarms.take()
     # Delta counts once for every canary: it must be far below the level, or nothing can be proved.
-    delta = min(guarantee.delta, SMALL * EACH)
-    proved, claim = run.epsilon(delta), guarantee.epsilon_at(delta)
+    delta = min(guarantee.delta, SMALL * level)
+    proved, claim = run.epsilon(delta, level), guarantee.epsilon_at(delta)
+    noticed = run.detectable(claim, delta, level)
     words = (
         f"one fit with {len(people):,} canaries, each in it or not: {right:,} of {2 * half:,} guesses were right, and "
-        f"this proves epsilon >= {proved:.3g} at delta {delta:.0e}, of {claim:.3g} claimed"
+        f"this proves epsilon >= {proved:.3g} at delta {delta:.0e}, of {claim:.3g} claimed; {could(noticed)}"
     )
-    figures = {"proved": proved, "claimed": claim, "right": right, "guesses": 2 * half}
+    figures = {"proved": proved, "claimed": claim, "right": right, "guesses": 2 * half, "detectable": noticed}
     return Finding(ONE_RUN, proved <= claim, words, figures, tests=1), run
 
 

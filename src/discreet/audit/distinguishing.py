@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
+from scipy.special import expit, ndtr, ndtri
 from scipy.stats import beta, binom
 
 from discreet.audit.findings import EACH
@@ -24,6 +24,7 @@ Array = NDArray[Any]
 CANDIDATES = 200  # thresholds to choose from
 FEW = 12  # of them that are looked at more closely
 SURELY = 0.95  # the probability with which something is said to be detectable
+MOST = 1e3  # what is not detectable up to here is taken never to be
 
 
 def clopper_pearson(hits: int, runs: int, level: float) -> tuple[float, float]:
@@ -110,22 +111,49 @@ def detectable(claim: float, runs: int, *, level: float = EACH) -> float:
 
     It would be with probability 95%, by the best test there is. Infinity, if no mu is.
     """
+    half = max(runs // 2, 1)
+
+    def detected(mu: float) -> bool:
+        places = np.linspace(0.0, 1.0, 9).tolist()  # of the threshold, between the two worlds' means
+        return any(
+            _likely(float(ndtr(mu * (1 - place))), float(ndtr(-mu * place)), half, level).mu > claim for place in places
+        )
+
+    return least(detected, claim)
+
+
+def detectable_epsilon(claim: float, runs: int, *, delta: float = 0.0, level: float = EACH) -> float:
+    """The same for epsilon: of one bit that is told truly with odds e^epsilon, which is the easiest to tell apart."""
+    half = max(runs // 2, 1)
+
+    def detected(epsilon: float) -> bool:
+        truly = float(expit(epsilon))
+        return _likely(truly, 1 - truly, half, level).epsilon(delta) > claim
+
+    return least(detected, claim)
+
+
+def least(detected: Callable[[float], bool], claim: float) -> float:
+    """The smallest number above a claim that is detected, if all larger ones are, too; infinity, if none is."""
     low, high = claim, claim + 1.0
-    while not _detected(high, claim, runs, level):
+    while not detected(high):
         high *= 2
-        if high > 1e3:
+        if high > MOST:
             return math.inf
     for _ in range(40):
         middle = (low + high) / 2
-        low, high = (low, middle) if _detected(middle, claim, runs, level) else (middle, high)
+        low, high = (low, middle) if detected(middle) else (middle, high)
     return high
 
 
-def _detected(mu: float, claim: float, runs: int, level: float) -> bool:
-    half = max(runs // 2, 1)
-    for place in np.linspace(0.0, 1.0, 9).tolist():  # of the threshold, between the two worlds' means
-        hit, alarm = float(ndtr(mu * (1 - place))), float(ndtr(-mu * place))
-        hits, alarms = int(binom.ppf((1 - SURELY) / 2, half, hit)), int(binom.ppf((1 + SURELY) / 2, half, alarm))
-        if Evidence(hits, alarms, half, level).mu > claim:
-            return True
-    return False
+def could(least_detectable: float) -> str:
+    """What an audit could have noticed, for people."""
+    if math.isinf(least_detectable):
+        return "so few runs could prove nothing"
+    return f"from {least_detectable:.3g} on it would have been noticed"
+
+
+def _likely(hit: float, alarm: float, runs: int, level: float) -> Evidence:
+    """The evidence that rates like these give, or better, in 95% of cases."""
+    hits, alarms = binom.ppf((1 - SURELY) / 2, runs, hit), binom.ppf((1 + SURELY) / 2, runs, alarm)
+    return Evidence(int(hits), int(alarms), runs, level)

@@ -1,4 +1,4 @@
-"""What a check found: a plain sentence, and whether it is as it must be."""
+"""What a check found, and how often all checks of a run together may cry wolf."""
 
 from __future__ import annotations
 
@@ -6,11 +6,40 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-# One false alarm in a million audits. Every statistical test is made at the level EACH, fixed beforehand, and an audit
-# makes at most MOST_TESTS of them (`Tests` counts); all other checks compare exactly, and cannot err by chance.
+# One false alarm in a million runs. Every statistical test is made at the level EACH, fixed beforehand, and a run makes
+# at most MOST_TESTS of them; all other checks compare exactly, and cannot err by chance.
 FALSE_ALARM = 1e-6
 MOST_TESTS = 10_000
 EACH = FALSE_ALARM / MOST_TESTS
+
+
+class Exhausted(RuntimeError):
+    """A run has made all the statistical tests that its rate of false alarms has room for."""
+
+
+@dataclass
+class Alarms:
+    """What one run may spend on false alarms: every statistical test takes its level from here, before it is made.
+
+    Attributes:
+        total: The most that the probability of any false alarm in the run may be.
+        most: How many tests share it, each at the same level, whatever was found before.
+        made: How many have been made.
+    """
+
+    total: float = FALSE_ALARM
+    most: int = MOST_TESTS
+    made: int = 0
+
+    def take(self, tests: int = 1) -> float:
+        """The level of each of the next so many tests; raises if there is no room for them."""
+        if self.made + tests > self.most:
+            raise Exhausted(
+                f"audit: {self.made:,} statistical tests of {self.most:,} were made, and {tests:,} more would exceed a "
+                f"false-alarm rate of {self.total:g} for the run; audit fewer models at once"
+            )
+        self.made += tests
+        return self.total / self.most
 
 
 @dataclass(frozen=True)
@@ -22,7 +51,7 @@ class Finding:
         ok: Whether the guarantee came through.
         words: What was found, for people.
         figures: The numbers behind it.
-        tests: How many statistical tests it took, each at the level `EACH`.
+        tests: How many statistical tests it took.
     """
 
     check: str
@@ -33,7 +62,7 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
-        return {"check": self.check, "ok": self.ok, "words": self.words, **({"figures": self.figures})}
+        return {"check": self.check, "ok": self.ok, "words": self.words, "figures": self.figures}
 
 
 def failed(findings: Iterable[Finding]) -> list[Finding]:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.audit.patching import patched
-from discreet.data.progress import Bar
+from discreet.data.progress import Bar, _quiet
 from discreet.privacy import Cost, Gaussian, GridArray, Laplace, Ledger, RandomizedResponse
 from discreet.privacy.keystream import Stream
 from discreet.privacy.noise import Noise
@@ -188,7 +188,8 @@ def _outside(recording: Recording) -> Iterator[None]:
     words, advance, printed = recording.words, Bar.advance, io.StringIO()
 
     def advanced(self: Bar, amount: float, doing: str = "") -> None:
-        words.append(f"progress: {amount!r} {doing}")
+        if not _quiet.get():
+            words.append(f"progress: {amount!r} {doing}")
         advance(self, amount, doing)
 
     logger, handler = logging.getLogger("discreet"), _Lines(words)

@@ -9,9 +9,9 @@ too: that is the guarantee's joint view.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from discreet.audit.findings import Finding
 from discreet.audit.recording import Recording, record
 from discreet.data.interactions import Interactions
-from discreet.privacy import Cost, SampledGaussian
+from discreet.privacy import Cost, Gaussian, Ledger, SampledGaussian
 from discreet.statement import Statement
 
 Array = NDArray[Any]
@@ -40,12 +40,14 @@ class Replay:
         second: The fit on the neighbour, with the same answers.
         moved: For each release's label, how far one person moved it, as a fraction of its declared sensitivity.
         findings: What was compared.
+        secret: The same as `moved` for releases that stay secret, of which only what is made of them is seen.
     """
 
     first: Recording
     second: Recording
     moved: dict[str, float]
     findings: list[Finding]
+    secret: dict[str, float] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -58,8 +60,47 @@ class Replay:
 
         Given the answers, the likelihood ratio of all releases together is that of one number with this distance.
         """
-        pairs = zip(self.first.releases, self.second.releases, strict=False)
-        return float(np.sqrt(sum((one.distance(other) / one.scale) ** 2 for one, other in pairs)))
+        return float(np.sqrt(sum(apart**2 for apart in self._apart())))
+
+    @property
+    def share(self) -> float | None:
+        """How far apart these neighbours are, all releases together, as a fraction of what the guarantee admits.
+
+        Of mu, or of a pure epsilon; None where the guarantee is not a sum over releases, or there is no model.
+        """
+        if self.first.model is None or len(self.first.releases) != len(self.second.releases):
+            return None
+        guarantee = self.first.model.guarantee_
+        if guarantee.mu:
+            return self.mu / float(guarantee.mu)
+        pure = not any(isinstance(release.noise, Gaussian) for release in self.first.releases)
+        return sum(self._apart()) / float(guarantee.epsilon) if pure and not guarantee.delta else None
+
+    def _apart(self) -> Iterator[float]:
+        """For each release the distance, in units of its noise."""
+        for one, other in zip(self.first.releases, self.second.releases, strict=False):
+            if one.label in self.secret:
+                yield self.secret[one.label] * one.sensitivity / one.scale
+            else:
+                yield one.distance(other) / one.scale
+
+
+class Fit(Protocol):
+    """Fits a model, paid for by a ledger; may return something else that has the guarantee."""
+
+    def __call__(self, model: Any, data: Any, ledger: Ledger) -> Any:
+        """What was fitted."""
+        ...
+
+
+def fit_once(model: Any, data: Any, ledger: Ledger) -> Any:
+    """The usual way."""
+    return model.fit(data, ledger=ledger)
+
+
+# For releases that stay secret: the answers with which a neighbour's fit comes to the same result, and for each of
+# their labels the logarithm of the ratio of densities of these and the first fit's answers, over what is declared.
+Couple = Callable[[Recording, Any, Any], tuple[list[Array], dict[str, float]]]
 
 
 def settings(model: Any) -> dict[str, Any]:
@@ -67,7 +108,16 @@ def settings(model: Any) -> dict[str, Any]:
     return {"unit": getattr(model, "unit", "user"), "adjacency": model.adjacency, "delta": model.delta}
 
 
-def replay(make: Callable[[], Any], data: Any, neighbour: Any, *, seed: int = 7) -> Replay:
+def replay(
+    make: Callable[[], Any],
+    data: Any,
+    neighbour: Any,
+    *,
+    seed: int = 7,
+    fit: Fit = fit_once,
+    couple: Couple | None = None,
+    answers: Sequence[Array] | None = None,
+) -> Replay:
     """Fit on both, and compare.
 
     Args:
@@ -75,16 +125,21 @@ def replay(make: Callable[[], Any], data: Any, neighbour: Any, *, seed: int = 7)
         data: What to fit on: Interactions, or whatever the model takes.
         neighbour: The same with one person more, less or changed, as the model's guarantee has it.
         seed: Of the noise.
+        fit: How it is fitted, if that is more than one call of `fit`.
+        couple: For models with releases that stay secret.
+        answers: What the door should say to the first fit, too: whatever it says, bounds must hold.
     """
     book = settings(make())
-    first = record(lambda ledger: make().fit(data, ledger=ledger), seed=seed, **book)
-    second = record(lambda ledger: make().fit(neighbour, ledger=ledger), answers=first.answers, seed=seed, **book)
+    first = record(lambda ledger: fit(make(), data, ledger), answers=answers, seed=seed, **book)
+    said, secret = (first.answers, {}) if couple is None or first.error else couple(first, data, neighbour)
+    second = record(lambda ledger: fit(make(), neighbour, ledger), answers=said, seed=seed, **book)
     findings = [*_events(first, second)]
+    furthest = {**moved(first, second), **secret}
     if len(first.releases) == len(second.releases):
-        findings += _sensitivities(first, second)
+        findings += _sensitivities(furthest)
     if first.model is not None and second.model is not None:
         findings += [*_account(first), _output(first.model, second.model), *_joint(first.model, data, neighbour)]
-    return Replay(first, second, moved(first, second), findings)
+    return Replay(first, second, furthest, findings, secret)
 
 
 def moved(first: Recording, second: Recording) -> dict[str, float]:
@@ -116,9 +171,9 @@ def _events(first: Recording, second: Recording) -> list[Finding]:
     return [Finding(EVENTS, True, f"{len(first.releases)} releases: the same with and without one person")]
 
 
-def _sensitivities(first: Recording, second: Recording) -> list[Finding]:
+def _sensitivities(moved: dict[str, float]) -> list[Finding]:
     findings = []
-    for label, share in moved(first, second).items():
+    for label, share in moved.items():
         words = f"one person moves {label!r} by {share:.1%} of its declared sensitivity"
         findings.append(Finding(SENSITIVITY, share <= 1 + ROUNDING, words, {"release": label, "share": share}))
     return findings
@@ -185,7 +240,7 @@ def _content(value: Any) -> Any:
     elif isinstance(value, list | tuple):
         content = [_content(part) for part in value]
     elif is_dataclass(value) and not isinstance(value, type):
-        content = {field.name: _content(getattr(value, field.name)) for field in fields(value)}
+        content = {one.name: _content(getattr(value, one.name)) for one in fields(value)}
     return type(value), content
 
 

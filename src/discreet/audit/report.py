@@ -18,6 +18,8 @@ CHECKS = {
     "same order, of the same shapes, with the same noise; nothing it logs, warns of or raises differs.",
     "sensitivity": "No release moves by more than was declared, whoever it is that comes or goes.",
     "worst case": "Somebody moves each release by at least 95% of what was declared: bounds are tight, and tests see.",
+    "whole claim": "Two designed people are at least 90% of the claim apart, all releases together, or of what it is "
+    "proved that anybody can be: the claim is not slack, and this audit sees all of it.",
     "account": "Every draw of noise belongs to a release in the ledger; no noise is used twice; the guarantee is that "
     "of all releases together.",
     "post-processing": "Given the same answers of the door, the two models are the same to the last bit.",
@@ -58,6 +60,12 @@ class Report:
         """How many statistical tests were made."""
         return sum(finding.tests for found in self.findings.values() for finding in found)
 
+    @property
+    def lost(self) -> list[str]:
+        """Where in the code private numbers lose their mark, so that taint does not follow them any further."""
+        every = (one.figures.get("lost", ()) for found in self.findings.values() for one in found)
+        return sorted({place for places in every for place in places})
+
     def verdict(self) -> str:
         """One sentence."""
         broken = [name for name, found in self.findings.items() if failed(found)]
@@ -87,6 +95,8 @@ class Report:
         if self.zoo:
             data |= {"caught": sum(bool(one.by) for one in self.zoo), "total": len(self.zoo)}
             data["zoo"] = [one.to_json() for one in self.zoo]
+        if self.lost:
+            data["lost"] = self.lost
         if self.attacks:
             data["attacks"] = [one.to_json() for one in self.attacks]
         return data | ({"notes": list(self.notes)} if self.notes else {})
@@ -99,7 +109,8 @@ class Report:
             by = ", ".join(caught.by) or "NOT CAUGHT"
             lines.append(f"{caught.mutant.name} ({caught.mutant.source}): {by}")
         lines += [str(one) for one in self.attacks]
-        return "\n".join([*lines, *self.notes, self.chances()]).strip()
+        lost = [f"Private numbers lose their mark in {place}." for place in self.lost]
+        return "\n".join([*lines, *lost, *self.notes, self.chances()]).strip()
 
     # The page
 
@@ -118,6 +129,7 @@ class Report:
             f"<title>Privacy audit</title><style>{_CSS}</style><main><h1>Privacy audit</h1>"
             f'<p class="{state}">{text(self.verdict())}</p>{notes}<p>{text(self.chances())}</p>'
             f"{_attacks(self.attacks)}{body}{_zoo(self.zoo)}"
+            f"{_table('Where private numbers lose their mark', ('in',), [(place,) for place in self.lost])}"
             f"{f'<h2>What the checks do</h2><dl>{what}</dl>' if what else ''}</main></html>"
         )
 
@@ -128,28 +140,27 @@ def _row(finding: Finding) -> str:
 
 
 def _zoo(zoo: Sequence[Caught]) -> str:
-    if not zoo:
-        return ""
-    rows = "".join(
-        f"<tr><td>{html.escape(one.mutant.name)}<td>{html.escape(one.mutant.error)}<td>{html.escape(one.mutant.source)}"
-        f"<td>{', '.join(one.by) or '<strong>NOT CAUGHT</strong>'}</tr>"
-        for one in zoo
-    )
-    head = "<tr><th>broken mechanism<th>what is wrong<th>where it was published, or happens<th>caught by</tr>"
-    return f"<h2>The zoo</h2><table>{head}{rows}</table>"
+    head = ("broken mechanism", "what is wrong", "where it was published, or happens", "caught by")
+    rows = [(one.mutant.name, one.mutant.error, one.mutant.source, ", ".join(one.by)) for one in zoo]
+    return _table("The zoo", head, rows)
 
 
 def _attacks(attacks: Sequence[Success]) -> str:
     """A table of successes, and a curve for each attack."""
-    if not attacks:
-        return ""
-    rows = "".join(
-        f"<tr><td>{html.escape(one.attack)}<td>{html.escape(one.model)}<td>{one.rate:.1%}<td>{one.chance:.1%}</tr>"
-        for one in attacks
-    )
-    head = "<tr><th>attack<th>model<th>success<th>by chance</tr>"
+    head = ("attack", "model", "success", "by chance")
+    rows = [(one.attack, one.model, f"{one.rate:.1%}", f"{one.chance:.1%}") for one in attacks]
     curves = "".join(_curve(name, attacks) for name in dict.fromkeys(one.attack for one in attacks))
-    return f"<h2>What an attacker achieves</h2><table>{head}{rows}</table>{curves}"
+    return _table("What an attacker achieves", head, rows) + curves
+
+
+def _table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table with a title; nothing, if it has no rows. A cell that is empty is one in which something is missing."""
+    if not rows:
+        return ""
+    lines = ["".join(f"<td>{html.escape(cell) or '<strong>NOTHING</strong>'}" for cell in row) for row in rows]
+    heads = "".join(f"<th>{html.escape(cell)}" for cell in head)
+    body = "".join(f"<tr>{line}</tr>" for line in (heads, *lines))
+    return f"<h2>{html.escape(title)}</h2><table>{body}</table>"
 
 
 def _curve(name: str, attacks: Sequence[Success]) -> str:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.audit.distinguishing import Evidence, distinguish
-from discreet.audit.findings import EACH, Finding
+from discreet.audit.distinguishing import Evidence, could, detectable, detectable_epsilon, distinguish
+from discreet.audit.findings import Alarms, Finding
 from discreet.audit.recording import Recording, Release
 from discreet.privacy import Gaussian, Grid, GridArray, Laplace, RandomizedResponse, SystemNoise
 from discreet.privacy.keystream import NoiseSource
@@ -30,10 +30,10 @@ PURE = 30  # times as many draws, to prove as much about a pure epsilon
 AIM = 2.5  # standard deviations apart: where the fewest runs prove the most
 
 
-def law(noise: Noise, *, draws: int, source: NoiseSource) -> Finding:
+def law(noise: Noise, *, draws: int, source: NoiseSource, alarms: Alarms) -> Finding:
     """Whether a mechanism's noise has its law: goodness of fit, variance, tails, correlations, all on its grid."""
     if isinstance(noise, RandomizedResponse):
-        return _coins(noise, draws, source)
+        return _coins(noise, draws, source, alarms)
     grid = noise.grid()
     if isinstance(noise, Gaussian) and noise.symmetric:
         shape: tuple[int, ...] = (max(draws // SIDE**2, 1), SIDE, SIDE)
@@ -41,12 +41,18 @@ def law(noise: Noise, *, draws: int, source: NoiseSource) -> Finding:
         shape = (draws,)
     drawn = noise.add(GridArray(np.zeros(shape, np.int64), grid), source)
     wrong = [] if np.array_equal(drawn / grid.step, np.rint(drawn / grid.step)) else ["it is not on its grid"]
-    for what, part, scale in _parts(noise, drawn):
-        wrong += [f"{what}{test}" for test, chance in _tests(part / scale, isinstance(noise, Laplace)) if chance < EACH]
+    parts = _parts(noise, drawn)
+    tests = [
+        (f"{what}{test}", chance)
+        for what, part, scale in parts
+        for test, chance in _tests(part / scale, isinstance(noise, Laplace))
+    ]
+    level = alarms.take(len(tests))
+    wrong += [test for test, chance in tests if chance < level]
     if len(shape) == 3 and not np.array_equal(drawn, drawn.swapaxes(1, 2)):
         wrong.append("it is not symmetric")
     said = f"{_name(noise)}: {drawn.size:,} draws have the law that is paid for"
-    return Finding(NOISE, not wrong, f"{_name(noise)}: {', '.join(wrong)}" if wrong else said, tests=12)
+    return Finding(NOISE, not wrong, f"{_name(noise)}: {', '.join(wrong)}" if wrong else said, tests=len(tests))
 
 
 def _name(noise: Noise) -> str:
@@ -91,40 +97,45 @@ def _tests(z: Array, laplace: bool) -> list[tuple[str, float]]:
     ]
 
 
-def _coins(noise: RandomizedResponse, draws: int, source: NoiseSource) -> Finding:
+def _coins(noise: RandomizedResponse, draws: int, source: NoiseSource, alarms: Alarms) -> Finding:
     """How often bits are flipped, and what that proves about epsilon, in all four ratios."""
     from scipy.stats import binomtest
 
-    kept = []
+    level = alarms.take(2)
     for bit, flip in zip((1, 0), noise._flips(20), strict=True):
         answers = noise.add(GridArray(np.full(draws, bit, np.int64), Grid()), source)
-        kept.append(answers)
         flipped = int(np.count_nonzero(answers != bit))
-        if binomtest(flipped, draws, float(flip)).pvalue < EACH:
+        if binomtest(flipped, draws, float(flip)).pvalue < level:
             words = f"{_name(noise)}: of {draws:,} bits of {bit}, {flipped:,} were flipped, not {float(flip):.1%}"
             return Finding(NOISE, False, words, tests=2)
     return Finding(NOISE, True, f"{_name(noise)}: {2 * draws:,} bits were flipped as often as is paid for", tests=2)
 
 
-def told_apart(release: Release, *, draws: int, source: NoiseSource) -> Finding:
+def told_apart(release: Release, *, draws: int, source: NoiseSource, alarms: Alarms) -> Finding:
     """Draw a mechanism many times on two numbers as far apart as its sensitivity: what proves that about its cost?"""
     noise, claim = release.noise, release.noise.cost(release.sensitivity)
     draws *= 1 if isinstance(noise, Gaussian) else PURE
-    if isinstance(noise, RandomizedResponse):
-        worlds = [noise.add(GridArray(np.full(draws, bit, np.int64), Grid()), source) for bit in (1, 0)]
-        proved, claimed = _best_epsilon(worlds), noise.bit_epsilon
-    elif isinstance(noise, Laplace):
-        worlds = [_scores(release, bit, draws, source) for bit in (1, 0)]
-        proved, claimed = _best_epsilon(worlds), claim.pure
-    else:
-        claimed = claim.mu or 0.0
+    tests = 2 if isinstance(noise, Gaussian) else 4  # a bound on each of two rates; for epsilon, in both directions
+    level = alarms.take(tests)
+    if isinstance(noise, Gaussian):
+        name, claimed = "mu", claim.mu or 0.0
         apart = AIM / claimed  # in units of the sensitivity: for a law that is shifted, mu grows as the distance does
         worlds = [_scores(release, bit * apart, draws, source) for bit in (1, 0)]
-        proved = distinguish(*worlds).mu / apart
+        proved, least = distinguish(*worlds, level=level).mu / apart, detectable(AIM, draws, level=level) / apart
+    else:
+        name, claimed = "epsilon", claim.pure if isinstance(noise, Laplace) else noise.bit_epsilon
+        if isinstance(noise, Laplace):
+            worlds = [_scores(release, bit, draws, source) for bit in (1, 0)]
+        else:
+            worlds = [noise.add(GridArray(np.full(draws, bit, np.int64), Grid()), source) for bit in (1, 0)]
+        proved, least = _best_epsilon(worlds, level), detectable_epsilon(claimed, draws, level=level)
     ok, blind = proved <= claimed, proved < CLAIM * claimed
-    name = "mu" if isinstance(noise, Gaussian) else "epsilon"
-    words = f"{release.label!r}: told apart {draws:,} times, {name} >= {proved:.4g} is proved, of {claimed:.4g} claimed"
-    return Finding(BLACK_BOX, ok and not blind, words, {"proved": proved, "claimed": claimed}, tests=4)
+    words = (
+        f"{release.label!r}: told apart {draws:,} times, {name} >= {proved:.4g} is proved, of {claimed:.4g} claimed; "
+        f"{could(least)}"
+    )
+    figures = {"proved": proved, "claimed": claimed, "detectable": least}
+    return Finding(BLACK_BOX, ok and not blind, words, figures, tests=tests)
 
 
 def _scores(release: Release, where: float, draws: int, source: NoiseSource) -> Array:
@@ -141,14 +152,14 @@ def _scores(release: Release, where: float, draws: int, source: NoiseSource) -> 
     return ratios
 
 
-def _best_epsilon(worlds: Sequence[Array]) -> float:
+def _best_epsilon(worlds: Sequence[Array], level: float) -> float:
     """The better of the two directions."""
     one, other = (world.astype(np.float64) for world in worlds)
-    found = (distinguish(*pair, by=Evidence.epsilon) for pair in ((one, other), (-other, -one)))
+    found = (distinguish(*pair, level=level, by=Evidence.epsilon) for pair in ((one, other), (-other, -one)))
     return max(evidence.epsilon() for evidence in found)
 
 
-def drawn_in(recording: Recording) -> Finding:
+def drawn_in(recording: Recording, alarms: Alarms) -> Finding:
     """Whether what the door added in one fit is the noise that it said: on the grid, everywhere, of the right size."""
     from scipy.stats import norm
 
@@ -170,17 +181,20 @@ def drawn_in(recording: Recording) -> Finding:
         return Finding(NOISE, True, "nothing but bits was released")
     # Numbers of a symmetric matrix count twice, and Laplace's have a kurtosis of 6: 10 times the usual variance.
     z = (squares / n - 1) * math.sqrt(n / 10)
-    ok = 2 * float(norm.sf(abs(z))) >= EACH
+    ok = 2 * float(norm.sf(abs(z))) >= alarms.take()
     words = f"{n:,} released numbers have noise of {math.sqrt(squares / n):.3f} times the size that is paid for"
     return Finding(NOISE, ok, words, tests=1)
 
 
-def mechanisms(recording: Recording, *, draws: int, source: NoiseSource, most: int = 3) -> list[Finding]:
+def mechanisms(
+    recording: Recording, *, draws: int, source: NoiseSource, alarms: Alarms, most: int = 3
+) -> list[Finding]:
     """All of this for the mechanisms that a fit used: those of the first `most` labels."""
     first = {release.label: release for release in reversed(recording.releases)}
     chosen = list(first.values())[::-1][:most]
-    laws = [law(release.noise, draws=draws, source=source) for release in chosen]
-    return [drawn_in(recording), *laws, *(told_apart(release, draws=draws // 4, source=source) for release in chosen)]
+    laws = [law(release.noise, draws=draws, source=source, alarms=alarms) for release in chosen]
+    apart = [told_apart(release, draws=draws // 4, source=source, alarms=alarms) for release in chosen]
+    return [drawn_in(recording, alarms), *laws, *apart]
 
 
 def streams(source: NoiseSource | None = None) -> Finding:

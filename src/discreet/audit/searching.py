@@ -9,11 +9,12 @@ import numpy as np
 
 from discreet.audit.findings import Finding, failed
 from discreet.audit.people import entries, extremes
-from discreet.audit.replaying import Replay, replay
+from discreet.audit.replaying import ROUNDING, Replay
 from discreet.audit.subjects import WORST, Subject
 from discreet.data.interactions import Interactions
 
-TIGHT, SEARCH = "worst case", "search"
+TIGHT, WHOLE, SEARCH = "worst case", "whole claim", "search"
+LEAST = 0.9  # of the claim, or of what is proved to be attainable: what designed people must be apart
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,11 @@ class Tried:
     findings: list[Finding]
     moved: dict[str, float]
 
+    @property
+    def shares(self) -> list[float]:
+        """How much of the claim each of them makes up; 0 where that is not to be told from releases."""
+        return [one.share or 0.0 for one in self.replays]
+
 
 def designed(subject: Subject, *, most: int | None = None) -> Tried:
     """Replay the people that were designed for a subject, and see that some of them reach each bound.
@@ -32,14 +38,28 @@ def designed(subject: Subject, *, most: int | None = None) -> Tried:
         subject: What to audit.
         most: How many of them to take; then whether bounds are reached is not asked.
     """
-    replays = [replay(subject.make, subject.world(a), subject.world(b)) for a, b in subject.pairs[:most]]
+    replays = [subject.replay(pair) for pair in subject.pairs[:most]]
     furthest: dict[str, float] = {}
     for one in replays:
         furthest = {label: max(furthest.get(label, 0.0), share) for label, share in {**furthest, **one.moved}.items()}
     findings = _merged([finding for one in replays for finding in one.findings])
     if subject.designed and most is None and not failed(findings):
         findings += [_tight(subject, label, share) for label, share in furthest.items()]
+        if all(one.share is not None for one in replays):
+            findings.append(_whole(subject, max(one.share or 0.0 for one in replays)))
     return Tried(replays, findings, furthest)
+
+
+def _whole(subject: Subject, share: float) -> Finding:
+    """Bounds may all be tight, and yet no two people may be as far apart as the claim is, all releases together."""
+    attainable, why = subject.attainable
+    words = f"all releases together, two designed people are {share:.1%} of the claim apart"
+    if why:
+        words += f"; nobody can be more than {attainable:.1%} of it, for {why}"
+    ok = LEAST * attainable <= share <= attainable * (1 + ROUNDING)
+    if not ok:
+        words += f"; this should be {LEAST:.0%} to 100% of {'that' if why else 'it'}"
+    return Finding(WHOLE, ok, words, {"share": share, "attainable": attainable})
 
 
 def _tight(subject: Subject, label: str, share: float) -> Finding:
@@ -83,7 +103,7 @@ def search(subject: Subject, *, tries: int, seed: int = 0) -> list[Finding]:
     for at in range(tries):
         person = people[at] if at < len(people) else _neighbouring(best[1], empty.n_items, low_high, rng)
         other = _random(empty.n_items, low_high, rng) if subject.make().adjacency == "replace" else None
-        one = replay(subject.make, subject.world(person), subject.world(other))
+        one = subject.replay((person, other))
         wrong += failed(one.findings)
         share = max(one.moved.values(), default=0.0)
         best = max(best, (share, person), key=lambda pair: pair[0])

@@ -16,8 +16,9 @@ import numpy as np
 
 import discreet
 from discreet.audit.people import CANARY, Row, entries, extremes, ordinary
-from discreet.completion.als import calibration, settings
-from discreet.completion.frank_wolfe import steps
+from discreet.audit.replaying import Couple, Fit, Replay, fit_once, replay
+from discreet.audit.special import Evaluated, secret_tilt
+from discreet.completion.als import settings
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError
 
@@ -38,15 +39,31 @@ class Subject:
         world: The data with a person in it, who may be None.
         pairs: People, before and after: neighbouring worlds.
         elsewhere: Releases whose worst case is none of these: why.
-        designed: Whether the pairs were designed for this model.
+        attainable: How much of the claim any two people can be apart, all releases together, where it is proved that
+            they cannot make up all of it: a fraction, and why.
+        designed: Whether the pairs were designed for this model: then they must reach every bound, and the claim.
+        fit: How it is fitted, if that is more than one call of `fit`.
+        couple: For models with releases that stay secret.
+        answers: What the door says to the first fit, for each pair, if not its own: with a worst case of a release that
+            stays secret.
     """
 
     name: str
-    make: Callable[[], Any]
+    make: Callable[..., Any]
     world: World
     pairs: Pairs
     elsewhere: dict[str, str] = dataclasses.field(default_factory=dict)
+    attainable: tuple[float, str] = (1.0, "")
     designed: bool = True
+    fit: Fit = fit_once
+    couple: Couple | None = None
+    answers: Callable[[Any], Sequence[Any]] | None = None
+
+    def replay(self, pair: tuple[Any, Any]) -> Replay:
+        """Two neighbouring fits."""
+        data, neighbour = (self.world(person) for person in pair)
+        said = None if self.answers is None else self.answers(data)
+        return replay(self.make, data, neighbour, fit=self.fit, couple=self.couple, answers=said)
 
 
 def of(model: Any, *, implicit: bool | None = None, n_items: int = 40) -> Subject:
@@ -66,7 +83,8 @@ def of(model: Any, *, implicit: bool | None = None, n_items: int = 40) -> Subjec
         pairs = [(one, other) for one, other in zip(people, [*people[1:], people[0]], strict=True)]
     elif model.adjacency != "add-remove":
         raise DataError(f"model: a subject for adjacency {model.adjacency!r} must be given as discreet.audit.Subject")
-    return Subject(type(model).__name__, lambda: clone(model), partial(_crowd, n_items, implicit), pairs, {}, False)
+    world = partial(_crowd, n_items, implicit)
+    return Subject(type(model).__name__, lambda: clone(model), world, pairs, designed=False)
 
 
 @cache
@@ -88,20 +106,28 @@ SINGLE = {7: 5.0}
 
 def shipped() -> dict[str, Subject]:
     """All subjects of the library's own, by name."""
-    subjects = [*_spectral(), *_descent(), *_als(), *_published_als(), *_frank_wolfe(), *_bits(), *_components()]
+    subjects = [
+        *_spectral(),
+        *_descent(),
+        *_als(),
+        *_published_als(),
+        *_frank_wolfe(),
+        *_bits(),
+        *_components(),
+        *_evaluations(),
+    ]
     return {subject.name: subject for subject in subjects}
 
 
 def _both(
-    name: str, make: Callable[..., Any], world: World, added: Pairs, replaced: Pairs, **elsewhere: dict[str, str]
+    name: str, make: Callable[..., Any], world: World, added: Pairs, replaced: Pairs, **more: Any
 ) -> list[Subject]:
     """One subject for each adjacency."""
     pairs = {"add-remove": added, "replace": replaced}
     return [
-        Subject(f"{name}, {adjacency}", partial(make, adjacency=adjacency), world, pairs[adjacency],
-                elsewhere.get(adjacency.replace("-", "_"), {}))
+        Subject(f"{name}, {adjacency}", partial(make, adjacency=adjacency), world, pairs[adjacency], **more)
         for adjacency in pairs
-    ]  # fmt: skip
+    ]
 
 
 def _private(kind: Any, **params: Any) -> Any:
@@ -138,37 +164,108 @@ def _descent() -> list[Subject]:
 
 
 def _als() -> list[Subject]:
-    """With a second moment, for which there must seem to be many users."""
-    n = 200
-    world = partial(_crowd, n, False, n_users=40)
+    """With a second moment, for which there must seem to be many users: of co-occurrences, or of residuals.
+
+    Replace: most of their items are other ones, which hardly differ from what is expected of them; a few are the same,
+    and there they disagree. So the two are far apart in what they have rated and, at the same time, in what they think.
+    """
     make = partial(_private, discreet.DPALS, n_users_hint=100_000, n_steps=2)
+    added, replaced = zip(*(_giants(n) for n in (MANY, FEW)), strict=True)
+    half = (MANY - SHARED) // 2
+    agreed = {item: 5.0 * (item % 2) for item in range(SHARED)}
+    opposed = {item: 5.0 - rating for item, rating in agreed.items()}
+    one = {**agreed, **dict.fromkeys(range(SHARED, SHARED + half), 2.5)}
+    other = {**opposed, **dict.fromkeys(range(SHARED + half, SHARED + 2 * half), 2.5)}
+    far = {settings.GRAM: "two people with orthogonal vectors, by public biases: tests/completion/test_dpals.py"}
+    many, few = (partial(_crowd, n, False, n_users=40) for n in (MANY, FEW))
+    return [
+        Subject("DPALS, add-remove", partial(make, adjacency="add-remove"), many, added[0]),
+        Subject("DPALS, replace", partial(make, adjacency="replace"), many, [(one, other), *replaced[0]], far),
+        Subject("DPALS of few items, add-remove", partial(make, adjacency="add-remove"), few, added[1]),
+        *_both("DPALS, continued", make, many, added[0], [(one, other), *replaced[0]], elsewhere=far, fit=_continued),
+    ]
+
+
+MANY, FEW, SHARED = 420, 200, 20
+
+
+def _giants(n: int) -> tuple[Pairs, Pairs]:
     giant = {item: 5.0 * (item % 2) for item in range(n)}
     mirror = {item: 5.0 - rating for item, rating in giant.items()}
-    stripes = {item: 5.0 * (item // 2 % 2) for item in range(n)}
     fan, critic = dict.fromkeys(range(n // 2), 5.0), dict.fromkeys(range(n // 2, n), 0.0)
-    added: Pairs = [(giant, None), (fan, None), (SINGLE, None)]
-    replaced: Pairs = [(giant, mirror), (giant, stripes), (fan, critic), ({7: 0.0}, SINGLE)]
-    far = {settings.GRAM: "two people must have vectors that are orthogonal: tests/completion/test_dpals.py has them"}
-    return _both("DPALS", make, world, added, replaced, replace=far)
+    return [(giant, None), (fan, None), (SINGLE, None)], [(giant, mirror), (fan, critic), ({7: 0.0}, SINGLE)]
+
+
+def _continued(model: Any, data: Any, ledger: Any) -> Any:
+    """A fit, and some more of it."""
+    return model.fit(data, ledger=ledger).fit_more(data, ledger, epsilon=2.0, n_steps=1)
 
 
 def _published_als() -> list[Subject]:
+    """Replace: two people of opposite opinions on the k items that count, whose vectors are the same all the same.
+
+    For these follow from what else they have rated, or from the few items that have large vectors of their own.
+    """
     n, k = 240, 120
     world = partial(_polar, n)
     fan, critic = dict.fromkeys(range(k), 1.0), dict.fromkeys(range(k), -1.0)
-    other = dict.fromkeys(range(k, n), 1.0)
-    common: dict[str, Any] = {"rank": 2, "max_items": k, "item_fraction": 1.0, "user_clip": 1e-3}
+    common: dict[str, Any] = {"rank": 2, "item_fraction": 1.0, "user_clip": 1e-3}
     common |= {"regularization": 0.5, "item_exponent": 0.0, "user_exponent": 0.0}
-    alone = {**common, "preprocess": False, "entry_clip": 1.0, "global_penalty": 0.1, "start": "svd"}
-    step = {calibration.STEP: "opposite ratings, vectors at an angle: tests/completion/test_published_replay.py"}
-    step[calibration.GRAM] = "orthogonal vectors, likewise"
+    alone = {"preprocess": False, "entry_clip": 1.0, "global_penalty": 0.1, "start": "svd"}
     added: Pairs = [(fan, None), (critic, None), (dict.fromkeys(range(20), 1.0), None)]
-    replaced: Pairs = [(fan, critic), (fan, other)]
-    make = partial(_private, discreet.PublishedDPALS)
+    make = partial(_private, discreet.PublishedDPALS, **common)
+    apart = partial(make, adjacency="replace")
     return [
-        *_both("PublishedDPALS", partial(make, **common), world, added, replaced, replace=step),
-        *_both("PublishedDPALS, Algorithm 1", partial(make, **alone), world, added, replaced, replace=step),
+        Subject("PublishedDPALS, add-remove", partial(make, max_items=k), world, added),
+        Subject("PublishedDPALS, Algorithm 1, add-remove", partial(make, max_items=k, **alone), world, added),
+        Subject("PublishedDPALS, replace", partial(apart, max_items=12, user_items="all"), _common, _opposed()),
+        Subject(
+            "PublishedDPALS, Algorithm 1, replace", partial(apart, max_items=30, **alone), _two_tastes, _two_minds()
+        ),
     ]
+
+
+def _opposed(k: int = 12) -> Pairs:
+    """Who have rated all common items alike, and k rare ones oppositely; and two who have no item in common."""
+    alike = dict.fromkeys(range(2 * k, 2 * k + 120), 1.0)
+    one, other = ({**alike, **dict.fromkeys(range(k), sign)} for sign in (1.0, -1.0))
+    return [(one, other), (dict.fromkeys(range(k), 1.0), dict.fromkeys(range(k, 2 * k), -1.0))]
+
+
+@cache
+def _common_crowd(row: tuple[tuple[int, float], ...], k: int = 12) -> Interactions:
+    rng = np.random.default_rng(0)
+    rows = [
+        (f"user {user:03}", int(item), float(rng.choice([-1.0, 1.0])))
+        for user in range(700)
+        for item in 2 * k + rng.choice(120, k, replace=False)
+    ]
+    rows += [(CANARY, item, value) for item, value in row]
+    return discreet.read(rows, items=list(range(2 * k + 120)), value_range=(-1, 1), on_invalid="drop")
+
+
+def _common(person: Row | None) -> Interactions:
+    """People who have rated some of 120 common items, and none of 24 rare ones."""
+    return _common_crowd(tuple(entries(person or {})))
+
+
+def _two_minds(k: int = 30) -> Pairs:
+    """Of one taste, and opposite opinions on all else; and of two tastes, with no item in common."""
+    rest, more = range(4, k + 2), range(k + 2, 2 * k)
+    one, other = ({0: 1.0, 1: 1.0, **dict.fromkeys(rest, sign)} for sign in (1.0, -1.0))
+    return [(one, other), (one, {2: 1.0, 3: 1.0, **dict.fromkeys(more, 1.0)})]
+
+
+@cache
+def _two_tastes_crowd(row: tuple[tuple[int, float], ...]) -> Interactions:
+    rows = [(f"user {user:04}", item, 1.0) for user in range(6000) for item in ((0, 1) if user % 2 else (2, 3))]
+    rows += [(CANARY, item, value) for item, value in row]
+    return discreet.read(rows, items=list(range(64)), value_range=(-1, 1), on_invalid="drop")
+
+
+def _two_tastes(person: Row | None) -> Interactions:
+    """People who like two items, or two others: these have long vectors, and all other items have none to speak of."""
+    return _two_tastes_crowd(tuple(entries(person or {})))
 
 
 @cache
@@ -190,22 +287,33 @@ def _polar(n_items: int, person: Row | None) -> Interactions:
 def _frank_wolfe() -> list[Subject]:
     """Who has rated one thing that nobody else has keeps all of her residual, and so moves every covariance.
 
-    For products with a vector the worst is who has rated the one thing that the leading direction is made to be.
+    For products with a vector the worst is who has rated the one thing that the leading direction is made to be. As
+    published, steps are so long that what she has rated is first overshot a little, and then by all that can be.
     """
     make = partial(_private, discreet.DPFrankWolfe, n_steps=2, centre=False, row_norm=5.0)
     crowd = tuple((f"v{i:04}", ((7, 5.0),)) for i in range(2000))
     world = partial(_crowd, 20, False, more=crowd)
-    published = partial(_private, discreet.PublishedDPFrankWolfe, radius=1e6, row_norm=5.0, n_steps=4, epsilon=EPSILON)
-    why = "a direction that nobody's data lead to: tests/completion/test_frank_wolfe_privacy.py tries the door itself"
-    far = {steps.COVARIANCE: why}
     aside, other = {8: 5.0}, {9: 5.0}
     pairs: tuple[Pairs, Pairs] = [(aside, None), (SINGLE, None)], [(aside, other), (SINGLE, {7: 0.0})]
     by_oja = partial(make, eigensolver="oja", n_steps=1, oja_steps=8)
+    long = partial(_private, discreet.PublishedDPFrankWolfe, radius=1e8, row_norm=5.005, n_steps=4)
+    halves = tuple((f"v{i:04}", ((7, 2.5), (8, 2.5))) for i in range(2000))
+    overshot: tuple[Pairs, Pairs] = [(SINGLE, None)], [(SINGLE, aside)]
     return [
         *_both("DPFrankWolfe", partial(make, eigensolver="dense"), world, *pairs),
         *_both("DPFrankWolfe by Oja's method", by_oja, world, *pairs),
-        *_both("PublishedDPFrankWolfe", published, world, *pairs, add_remove=far, replace=far),
+        *_both("PublishedDPFrankWolfe", long, partial(_crowd, 20, False, more=halves), *overshot, attainable=LENGTHS),
     ]
+
+
+# Residuals are at most L, sqrt 2 L and 2 L long at the first three releases, so that of 3 x 16 L^4 that are charged for
+# no more than (1 + 4 + 16) L^4 can be: 0.661 of mu. Which directions and lengths of steps make the most of it was
+# looked for by maximising over all of them, in the plane: 20.59 L^4.
+LENGTHS = (
+    (20.6 / 48) ** 0.5,
+    "residuals are charged for as 2 L long at all three releases, and are at most L at the first and sqrt 2 L at the "
+    "second",
+)
 
 
 def _bits() -> list[Subject]:
@@ -225,16 +333,16 @@ def _bits() -> list[Subject]:
             "tau": 1e3,
         },
     }
+    pairs: Pairs = [((17,), ()), ((0,), ())]
+    probit = partial(OneBit, "objective", "probit", epsilon=4.0, tau=1e3, n_jobs=1)
+    of_users = partial(OneBit, "objective", epsilon=8.0, unit="user", max_entries=6, n_jobs=1)
     return [
-        Subject(f"OneBit, {name}, flip", partial(OneBit, n_jobs=1, **params), _board, [((17,), ()), ((0,), ())])
-        for name, params in mechanisms.items()
-    ] + [
-        Subject(
-            "OneBit, objective, flip of a user",
-            partial(OneBit, "objective", epsilon=8.0, unit="user", max_entries=6, n_jobs=1),
-            _board,
-            [(tuple(range(15)), ())],
-        )
+        *(
+            Subject(f"OneBit, {name}, flip", partial(OneBit, n_jobs=1, **params), _board, pairs)
+            for name, params in mechanisms.items()
+        ),
+        Subject("OneBit, objective, flip of a user", of_users, _board, [(tuple(range(15)), ())]),
+        Subject("OneBit, probit objective, flip", probit, _board, pairs, designed=False, couple=secret_tilt),
     ]
 
 
@@ -263,3 +371,9 @@ def _rows(person: Any) -> Any:
     crowd = np.zeros((3000, 12))
     crowd[:, 4] = 1.0
     return crowd if person is None else np.vstack([crowd, person])
+
+
+def _evaluations() -> list[Subject]:
+    """Of a public model, all of whose predictions for somebody are wrong, and all of whose lists right; or both not."""
+    wrong, right = dict.fromkeys(range(10), 5.0), dict.fromkeys(range(10, 20), 2.5)
+    return _both("private evaluation", Evaluated, partial(_crowd, 20, False), [(wrong, None)], [(wrong, right)])

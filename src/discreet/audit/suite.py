@@ -9,7 +9,7 @@ import numpy as np
 
 from discreet.audit import attacks, subjects
 from discreet.audit.canaries import end_to_end, one_run
-from discreet.audit.findings import Finding, failed
+from discreet.audit.findings import Alarms, Finding, failed
 from discreet.audit.people import Row
 from discreet.audit.quick import quick
 from discreet.audit.report import Report
@@ -27,6 +27,7 @@ Effort = Literal["quick", "full"]
 TRIES = {"quick": 0, "full": 40}  # people that are searched through
 RUNS = {True: 400, False: 60}  # fits in each of two worlds, end to end; many only if somebody is the worst for all
 CANARIES = 200
+WORST = 0.93  # of what is attainable: what one pair must make up for whole fits to show 0.9 of it
 
 
 def run(
@@ -49,12 +50,13 @@ def run(
     chosen = list(chosen)
     total = len(chosen) + (len(MUTANTS) if zoo else 0) + 2 * attack
     found: dict[str, list[Finding]] = {}
+    alarms = Alarms()
     with Bar("audit", total, "checked") as bar:
         for subject in chosen:
-            found[subject.name] = audit(subject, effort)
+            found[subject.name] = audit(subject, effort, alarms)
             bar.advance(1, subject.name)
         if effort == "full" and chosen:
-            found["one run, DPSVD"] = [_one_run()]
+            found["one run, DPSVD"] = [_one_run(alarms)]
         caught = try_zoo(done=lambda name: bar.advance(1, name)) if zoo else []
         achieved: list[attacks.Success] = []
         for one in (attacks.membership, attacks.reconstruction) if attack else ():
@@ -81,25 +83,27 @@ def _subjects(model: Any) -> Iterable[Subject]:
     return [*own, *(subject for subject in mine if subject.make().adjacency == model.adjacency)]
 
 
-def audit(subject: Subject, effort: Effort) -> list[Finding]:
+def audit(subject: Subject, effort: Effort, alarms: Alarms) -> list[Finding]:
     """All checks of one subject."""
-    findings = quick(subject)
+    tried = designed(subject)
+    findings = quick(subject, alarms=alarms, tried=tried)
     if effort == "quick" or failed(findings):
         return findings
     findings += search(subject, tries=TRIES[effort])
-    replays = designed(subject, most=len(subject.pairs)).replays
-    best = max(range(len(replays)), key=lambda at: replays[at].mu)
-    claim = replays[best].first.model.guarantee_.mu
-    # A person is the worst for a whole fit only if she is for all of its releases at once.
-    worst = claim is not None and replays[best].mu >= 0.93 * claim
-    return [*findings, end_to_end(subject, subject.pairs[best], runs=RUNS[worst], worst=worst)]
+    if subject.couple is not None:  # its releases are not what is seen of it, and have no likelihood ratio
+        return findings
+    best = max(range(len(tried.replays)), key=lambda at: tried.shares[at])
+    # Many fits only for somebody who is the worst for all releases at once, as far as anybody can be.
+    reach = subject.attainable[0] if tried.shares[best] >= WORST * subject.attainable[0] else None
+    runs = RUNS[reach is not None]
+    return [*findings, end_to_end(subject, subject.pairs[best], runs=runs, alarms=alarms, reach=reach)]
 
 
-def _one_run() -> Finding:
+def _one_run(alarms: Alarms) -> Finding:
     """At the scale of a real data set: canaries with two items each that no other canary has."""
     from discreet.completion.spectral import DPSVD
 
     crowd = movielens_like(3000, 400, 90_000, random_state=0)
     items = np.random.default_rng(0).permutation(crowd.n_items)[: 2 * CANARIES].reshape(-1, 2).tolist()
     people: list[Row] = [{crowd.items[one]: 5.0, crowd.items[other]: 0.5} for one, other in items]
-    return one_run(lambda: DPSVD(epsilon=30.0, delta=1e-6, n_jobs=1), crowd, people)[0]
+    return one_run(lambda: DPSVD(epsilon=30.0, delta=1e-6, n_jobs=1), crowd, people, alarms=alarms)[0]

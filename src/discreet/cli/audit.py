@@ -68,4 +68,6 @@ def _tables(found: "Report", report: Path | None) -> list[Any]:
     if found.attacks:
         told = [(one.attack, one.model, f"{one.rate:.1%}", f"{one.chance:.1%}") for one in found.attacks]
         shown += [grid(("attack", "against", "success", "by chance"), told), ""]
+    if found.lost:
+        shown += ["Private numbers lose their mark, and taint does not follow them further, in", *found.lost, ""]
     return [*shown, found.chances(), *([f"The same as a page is in {report}."] if report else [])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -22,6 +23,7 @@ from discreet.completion.gradient.sampled import Samples
 from discreet.completion.private import Door, Noisy
 from discreet.completion.spectral.cleansing import Cleansing
 from discreet.completion.spectral.private import DPSVD
+from discreet.data.readers import read
 from discreet.errors import DataError
 from discreet.privacy import Ledger
 from discreet.privacy.ledger import Reservation
@@ -165,6 +167,26 @@ def _shuffled_batches() -> Patch:
     return patched(Samples, draw=draw)
 
 
+def _progress_shown() -> Patch:
+    """A bar for each user who is recommended something, so that they can be counted."""
+    from discreet.evaluate import private as evaluation
+
+    return patched(evaluation, quiet=nullcontext)
+
+
+def _refused_histories() -> Patch:
+    """Ratings that a model does not take are refused when they come, not when their range is declared."""
+    from discreet.evaluate import private as evaluation
+
+    return patched(evaluation, require_range=lambda task: None)
+
+
+def _wider(person: Any) -> Any:
+    """Ratings may be negative, which the model does not know of."""
+    rows = [("user", item, 2.5) for item in range(20)] + [("x", item, value) for item, value in (person or {}).items()]
+    return read(rows, items=list(range(20)), value_range=(-1, 5))
+
+
 ALONE = "PublishedDPALS, Algorithm 1, add-remove"
 MUTANTS = [
     Mutant(
@@ -260,5 +282,21 @@ MUTANTS = [
         "DP-SGD in practice (Chua and others 2024)",
         "DPSGD, add-remove",
         _shuffled_batches,
+    ),
+    Mutant(
+        "progress that counts users",
+        "a bar for each user shows how many there are",
+        "this library, found by this audit",
+        "private evaluation, add-remove",
+        _progress_shown,
+    ),
+    Mutant(
+        "histories refused one by one",
+        "that an evaluation fails tells that somebody has a rating which the model does not take",
+        "this library, found by this audit",
+        "private evaluation, add-remove",
+        _refused_histories,
+        pairs=[({0: 0.0, 1: -1.0}, None)],
+        world=_wider,
     ),
 ]

@@ -41,4 +41,6 @@ class Mutant:
         """The subject as this mutant is tried on it."""
         make = partial(subject.make, **dict(self.params)) if self.params else subject.make
         pairs, world = self.pairs or subject.pairs, self.world or subject.world
-        return replace(subject, name=self.name, make=make, pairs=pairs, world=world)
+        # People who were designed for something else need not reach every bound, and are not caught for that.
+        designed = subject.designed and not (self.pairs or self.params or self.world)
+        return replace(subject, name=self.name, make=make, pairs=pairs, world=world, designed=designed)
