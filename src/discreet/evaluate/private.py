@@ -14,7 +14,8 @@ from statistics import NormalDist
 
 import numpy as np
 
-from discreet.errors import PrivacyError
+from discreet.data.progress import quiet
+from discreet.errors import DataError, PrivacyError
 from discreet.evaluate.collect import Collected, Model, Task, collect
 from discreet.evaluate.metrics import Floats, Integers, Metric, parse
 from discreet.evaluate.result import Evaluation, Score
@@ -106,7 +107,9 @@ def release(task: Task, *, ledger: Ledger, epsilon: float, delta: float, confide
     if not layout.weights_on(noise.grid()).all():
         raise PrivacyError("epsilon: with so little of it the noise would drown any number of people; give more")
     with ledger.reserve(planned) as door:
-        sums = statistic(task, collect(task), layout, noise)
+        with quiet():  # there would be a bar for each user, and how many there are is private
+            collected = collect(task)
+        sums = statistic(task, collected, layout, noise)
         public = door.release(GridArray(sums, noise.grid()), layout.sensitivity, noise, label(metrics))
     mine = [event for event in ledger.events if event.body.get("reservation") == door.id]
     insecure = any(event.body["secure"] is not True for event in mine)
@@ -193,6 +196,24 @@ def require_private_model(model: Model, ledger: Ledger, public_model: bool) -> N
             "with public_model=True"
         )
     ledger.expect(unit=guarantee.unit, adjacency=guarantee.adjacency)
+
+
+def require_range(task: Task) -> None:
+    """Raise unless what histories may be, as declared, is what the model takes.
+
+    Else it would refuse some people's when it comes to them, and that it did would tell of them.
+    """
+    known, history = getattr(task.model, "value_range_", None), task.history
+    if known is None or history.implicit or getattr(task.model, "implicit_", False):
+        return
+    history.require_public()
+    assert history.value_range is not None
+    (low, high), (least, most) = history.value_range, known
+    if low < least or high > most:
+        raise DataError(
+            f"history: its values may be from {low:g} to {high:g}, and this model takes those from {least:g} to "
+            f"{most:g}; rescale the history, or declare its value_range as it is"
+        )
 
 
 def error_bound(task: Task, max_error: float | None) -> float:

@@ -197,5 +197,6 @@ def _privately(
             "spend, for instance ledger=ledger, epsilon=0.1, delta=1e-6"
         )
     door.require_private_model(task.model, ledger, public_model)
+    door.require_range(task)
     task = replace(task, max_error=door.error_bound(task, max_error))
     return door.release(task, ledger=ledger, epsilon=epsilon, delta=delta, confidence=confidence)
