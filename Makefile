@@ -51,9 +51,10 @@ audit: $(VENV)/.dev  ## the slow statistical tests of the guarantee, and an audi
 	$(BIN)/python -m pytest -m slow
 	$(BIN)/discreet audit --all --full --zoo --attack --report audit.html
 
-docs: $(VENV)/.dev  ## write the reference of the command; check that every link and every snippet holds
+docs: $(VENV)/.dev  ## the site: site/index.html; every link and every snippet is checked
 	$(BIN)/python -m discreet.cli.reference docs/guide/reference.md
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	$(BIN)/python -m pytest tests/docs
 
 clean:  ## remove the virtual environment and caches
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,69 @@
+"""Hooks of mkdocs: pages that live at the root of the repository are pages of the site, and links find them there.
+
+On a code host the same links work as they are: ../CONTRIBUTING.md in docs/, docs/promise.md at the root.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).parents[1]
+PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+PLAIN = ("CITATION.cff", "LICENSE")
+LATER = {  # pages that join the navigation once they are there: section and title
+    "guide/tradeoff.md": ("Guide", "Choosing by a trade-off"),
+    "guide/tuning.md": ("Guide", "Tuning in private"),
+    "proofs/tuning.md": ("Proofs", "Tuning"),
+    "results/README.md": ("Start", "Results"),
+}
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def on_config(config: Any) -> Any:
+    """Put pages that exist into the navigation."""
+    for path, (section, title) in LATER.items():
+        if (ROOT / "docs" / path).exists():
+            _section(config.nav, section).append({title: path})
+    return config
+
+
+def _section(nav: list[Any], name: str) -> list[Any]:
+    for part in nav:
+        for title, inner in part.items() if isinstance(part, dict) else ():
+            if isinstance(inner, list):
+                if title == name:
+                    return inner
+                found = _section(inner, name)
+                if found:
+                    return found
+    return []
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the files of the root."""
+    for name in (*PAGES, *PLAIN):
+        files.append(File.generated(config, name, abs_src_path=str(ROOT / name)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Let links lead to where the files are in the site."""
+    home = Path("docs") / page.file.src_uri if page.file.src_uri not in PAGES else Path(page.file.src_uri)
+
+    def moved(match: re.Match[str]) -> str:
+        target, _, anchor = match[1].partition("#")
+        if not target or re.match(r"[a-z]+:", target):
+            return match[0]
+        path = (ROOT / home.parent / target).resolve()
+        if path.parent == ROOT and path.name in (*PAGES, *PLAIN):
+            place = path.name
+        elif path.is_relative_to(ROOT / "docs"):
+            place = str(path.relative_to(ROOT / "docs"))
+        else:
+            return match[0]  # mkdocs says what is wrong with it
+        up = "../" * (len(Path(page.file.src_uri).parts) - 1)
+        return f"]({up}{place}{'#' + anchor if anchor else ''})"
+
+    return LINK.sub(moved, markdown)
