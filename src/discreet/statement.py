@@ -113,6 +113,14 @@ class Statement:
         """The guarantee, computed from the costs in the certificate."""
         return Guarantee.from_json(self.certificate["guarantee"])
 
+    def void(self, why_not: str) -> "Statement":
+        """The same releases with the word that what they give does not hold, and why; not signed."""
+        guarantee = self.guarantee.void(why_not) if self.guarantee.holds else self.guarantee
+        kept = {key: value for key, value in self.certificate.items() if key not in ("digest", "signature")}
+        notes = [*dict.fromkeys([*kept["notes"], f"{why_not[0].upper()}{why_not[1:]}."])]
+        content = {**kept, "sentence": str(guarantee), "guarantee": guarantee.to_json(), "notes": notes}
+        return Statement({**content, "digest": _digest(content)})
+
     # -- three faces
 
     def json(self, indent: int | None = 2) -> str:

@@ -17,7 +17,9 @@ from discreet.cli import (
     recommend,
     reproduce,
     serve,
+    tradeoff,
     train,
+    tune,
 )
 from discreet.cli.common import Group
 
@@ -33,6 +35,8 @@ app.command("demo")(demo.demo)
 app.command("train")(train.train)
 app.command("recommend")(recommend.recommend)
 app.command("evaluate")(evaluate.evaluate)
+app.command("tradeoff")(tradeoff.tradeoff)
+app.command("tune")(tune.tune)
 app.command("export")(export.export)
 app.command("serve")(serve.serve)
 app.command("account")(account.account)

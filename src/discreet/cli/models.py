@@ -80,7 +80,7 @@ def is_private(model: type["Model"]) -> bool:
 
 def make(model: type["Model"], settings: Sequence[str], epsilon: float | None, delta: float | None) -> "Model":
     """A model with these parameters, checked before any data is read."""
-    values = {name: _parameter(model, name, text) for name, text in map(_divided, settings)}
+    values = {name: parameter(model, name, text) for name, text in map(_divided, settings)}
     for name, number in zip(PRIVATE, (epsilon, delta), strict=True):
         if number is not None:
             _require(model, name)
@@ -169,7 +169,8 @@ def _divided(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _parameter(model: type["Model"], name: str, text: str) -> Any:
+def parameter(model: type["Model"], name: str, text: str) -> Any:
+    """A parameter of a model, from text, in the type that its constructor asks for."""
     parameters = inspect.signature(model).parameters
     if name not in parameters:
         if name in PRIVATE:

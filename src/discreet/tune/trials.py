@@ -1,0 +1,119 @@
+"""How many trials a private search makes: a secret random number, drawn before any data is touched.
+
+The charge of Papernot and Steinke (2022) is proved for these laws and no others (docs/proofs/tuning.md):
+
+- "poisson": Poisson, drawn again if it is 0;
+- "geometric", "logarithmic", or a shape between and beyond them (1 and 0): truncated negative binomial.
+
+Each has the mean that is asked for. The bits come from where the noise comes from: whoever knew the number, or which
+settings were tried, would know more than is paid for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+
+from discreet.errors import PrivacyError
+from discreet.numbers import positive
+from discreet.privacy import NoiseSource
+from discreet.privacy.keystream import Stream
+
+SHAPES = {"poisson": math.inf, "geometric": 1.0, "logarithmic": 0.0}
+MOST = 1000.0  # trials on average: ten thousand releases or so, far below the 2^20 that `Cost.tv` allows for
+BITS = 512  # of a uniform number
+DIGITS = 200  # of probabilities
+
+
+@dataclass(frozen=True)
+class Trials:
+    """The law of the number of trials: at least 1, with a mean, and of a shape (infinite: Poisson)."""
+
+    mean: float
+    shape: float
+
+    @classmethod
+    def of(cls, mean: float, law: str | float) -> Trials:
+        """Checked, from what a caller gives."""
+        if isinstance(law, str) and law not in SHAPES:
+            raise PrivacyError(
+                f"law: must be one of {', '.join(SHAPES)}, or the shape of a negative binomial, not {law!r}"
+            )
+        shape = SHAPES[law] if isinstance(law, str) else positive("law", law, zero=True)
+        if not 1 <= positive("trials", mean) <= MOST:
+            raise PrivacyError(f"trials: must be from 1 to {MOST:g} on average, not {mean:g}")
+        return cls(float(mean), shape)
+
+    def __str__(self) -> str:
+        named = {shape: name for name, shape in SHAPES.items()}
+        law = named.get(self.shape, f"negative binomial of shape {self.shape:g}")
+        return f"{self.mean:g} trials on average ({law}, at least one)"
+
+    def draw(self, source: NoiseSource) -> int:
+        """A number of trials: exact but for 2^-400, by inversion."""
+        uniform = uniform_bits(source)
+        with localcontext() as context:
+            context.prec = DIGITS
+            point, below, number = Decimal(uniform) / (1 << BITS), Decimal(0), 0
+            masses = self._masses()
+            while point >= below and 1 - below > Decimal(10) ** -160:  # beyond it there is less than 2^-500
+                below += next(masses)
+                number += 1
+        return number
+
+    def _masses(self) -> Iterator[Decimal]:
+        """The probabilities of 1, 2, 3, ... trials."""
+        if self.mean == 1:
+            yield Decimal(1)
+            return
+        if math.isinf(self.shape):
+            rate = Decimal(self.parameter)
+            mass, k = rate / (rate.exp() - 1), 1
+            while True:
+                yield mass
+                k += 1
+                mass *= rate / k
+        stop, shape = Decimal(self.parameter), Decimal(self.shape)
+        mass = (1 - stop) * (-1 / stop.ln() if not shape else shape / ((-shape * stop.ln()).exp() - 1))
+        k = 1
+        while True:
+            yield mass
+            mass *= (1 - stop) * (k + shape) / (k + 1)
+            k += 1
+
+    @property
+    def parameter(self) -> float:
+        """The rate of the Poisson law, or gamma of the negative binomial: such that the mean is not above `mean`."""
+        if self.shape == 1:
+            return 1 / self.mean
+        if math.isinf(self.shape):  # the mean grows with the rate: the lower end of where it is right
+            return _bisected(lambda rate: rate / -math.expm1(-rate) <= self.mean, 0.0, self.mean)[0]
+        return _bisected(lambda gamma: self._mean_at(gamma) > self.mean, 0.0, 1.0)[1]
+
+    def _mean_at(self, gamma: float) -> float:
+        """The mean of a truncated negative binomial law."""
+        if gamma in (0.0, 1.0):
+            return math.inf if gamma == 0 else 1.0
+        if not self.shape:
+            return (1 / gamma - 1) / -math.log(gamma)
+        return self.shape * (1 / gamma - 1) / -math.expm1(self.shape * math.log(gamma))
+
+
+def _bisected(is_low: object, low: float, high: float) -> tuple[float, float]:
+    """Neighbouring numbers, of which the lower one is low and the upper one is not."""
+    assert callable(is_low)
+    while low < (middle := (low + high) / 2) < high:
+        low, high = (middle, high) if is_low(middle) else (low, middle)
+    return low, high
+
+
+def uniform_bits(source: NoiseSource) -> int:
+    """A uniform secret number below 2^BITS."""
+    return int.from_bytes(Stream(source.fresh_key()).words(BITS // 64).tobytes(), "little")
+
+
+def choose(count: int, source: NoiseSource) -> int:
+    """One of 0, ..., count - 1, each as likely as the others but for 2^-500."""
+    return (uniform_bits(source) * count) >> BITS

@@ -1,0 +1,65 @@
+"""`discreet tune`, as a person would run it."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+import discreet
+from tests.cli.conftest import example
+from tests.cli.test_account import run
+
+START = ("ratings.csv", "--items", "movies.csv", "--range", "0.5", "5", "--delta", "1e-6", "--epsilon", "4")
+TRY = ("--try", "n_steps=1,2")
+
+
+def tune(*arguments: str, code: int = 0) -> str:
+    return run("tune", *arguments, code=code)
+
+
+def test_the_example_works_when_pasted_and_spends_nothing(work: Path) -> None:
+    text = run(*shlex.split(example("tune")))
+    for part in ("5 trials on average", "one of 2 settings", "costs epsilon = 4;", "Nothing was spent"):
+        assert part in text
+
+
+def test_a_search(work: Path) -> None:
+    ledger = discreet.Ledger("sqlite:///ledger.db", epsilon=4, delta=1e-6)
+    options = ("--trials", "2", "--law", "geometric", "--metric", "recall@5", "--model", "dpals", "--out", "found")
+    data = json.loads(tune(*START, *TRY, "--try", "caution=0,1.5", *options, "--ledger", "ledger.db", "--json"))
+    assert data["settings"] == 4
+    assert set(data["chosen"]) == {"n_steps", "caution"}
+    assert data["trial"]["epsilon"] < 4
+    model = discreet.load("found")
+    assert str(model.guarantee_) == data["sentence"]
+    assert [event.kind for event in ledger.events] == ["charge"]
+    assert "nothing was spent" in tune(*START, *TRY, *options, "--ledger", "ledger.db", code=1)
+    text = tune(*START, *TRY, "--trials", "1", "--out", "found")
+    for part in ("Chosen: n_steps=", "(noisy, and the best of several)", "joint differential privacy", "is in found"):
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ((), 2, "--try: say what to choose from"),
+        (("--try", "n_steps"), 2, "name=value,value"),
+        (("--try", "n_steps=many"), 2, "n_steps needs"),
+        (("--try", "depth=1,2"), 2, "no parameter 'depth'"),
+        ((*TRY, "--try", "n_steps=4"), 2, "given twice"),
+        (("--try", "epsilon=1,2"), 1, "epsilon decides what a trial costs"),
+        ((*TRY, "--law", "normal"), 1, "law: must be one of"),
+        ((*TRY, "--trials", "0"), 1, "trials"),
+    ],
+)
+def test_what_is_refused(work: Path, arguments: tuple[str, ...], code: int, message: str) -> None:
+    told = tune(*START, "--model", "dpals", *arguments, "--out", "found", code=code)
+    assert message in told
+    assert len(told.splitlines()) == 1
+    assert not Path("found").exists()
+
+
+def test_a_model_without_a_budget(work: Path) -> None:
+    assert "als" in tune("ratings.csv", "--model", "als", *TRY, code=2).lower()
+    assert "--epsilon and --delta" in tune("ratings.csv", *TRY, code=2)
