@@ -47,8 +47,15 @@ $(VENV)/.bench: pyproject.toml $(VENV)/.dev
 bench: $(VENV)/.bench  ## speed, as ratios measured side by side
 	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
 
-audit: $(VENV)/.dev  ## the slow statistical tests of the guarantee, and an audit of every model: audit.html
+$(VENV)/.audit: pyproject.toml $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --editable '.[dev,audit]' || \
+	    echo "jax-privacy could not be installed: our auditor is not compared with it" >&2
+	@touch $@
+
+audit: $(VENV)/.audit  ## the slow statistical tests of the guarantee, and an audit of every model: audit.html
+	scripts/install-system java
 	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest tests/audit/test_outside.py
 	$(BIN)/discreet audit --all --full --zoo --attack --report audit.html
 
 docs: $(VENV)/.dev  ## the site: site/index.html; every link and every snippet is checked
