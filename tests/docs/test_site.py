@@ -1,4 +1,4 @@
-"""The site that `make docs` builds: links and anchors lead somewhere, nothing comes from outside, no name is left out."""
+"""The site that `make docs` builds: links lead somewhere, nothing comes from outside, no public name is missing."""
 
 import re
 import subprocess
