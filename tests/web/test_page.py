@@ -345,17 +345,33 @@ DEVICES: dict[str, dict[str, Any]] = {
 }
 
 
+def axe() -> str:
+    return (resources.files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_axe_finds_nothing_serious(device: str, opened: Open) -> None:
-    axe = (resources.files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
     page = opened(**DEVICES[device], bypass_csp=True)  # for axe, which is no part of the page
-    page.evaluate(axe)
+    page.evaluate(axe())
     rate(page, "film 7", 5)
     page.fill("#search", "film")
     page.locator("details summary").first.click()
     objections(page)
     page.locator("#recommendations .name").first.click()
     objections(page)
+    page.keyboard.press("Escape")
+    page.locator("#clear").click()
+    assert page.locator("#confirm").is_visible()
+    objections(page)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_axe_finds_nothing_serious_when_there_is_no_model(device: str, opened: Open, files: Files) -> None:
+    with broken(files, model__json=None) as url:
+        page = opened(url, **DEVICES[device], bypass_csp=True)
+        assert page.locator("#failure").is_visible()
+        page.evaluate(axe())
+        objections(page)
 
 
 def objections(page: Any) -> None:
