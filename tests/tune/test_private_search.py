@@ -92,8 +92,8 @@ def test_the_theorem_by_hand() -> None:
 
 
 def test_a_trial_gets_less_than_a_fit_alone_and_more_trials_leave_less() -> None:
-    fits = [tune.preview(model(), {"n_steps": [1, 2]}, 30, BUDGET, trials=m).fit for m in (1, 2, 10, 100)]
-    assert BUDGET[0] > fits[0] > fits[1] > fits[2] > fits[3] > 0.1 * BUDGET[0]
+    fits = [tune.preview(model(), {"n_steps": [1, 2]}, 30, BUDGET, trials=m).fit for m in (1, 2, 10)]
+    assert BUDGET[0] > fits[0] > fits[1] > fits[2] > 0.3 * BUDGET[0]
     text = str(tune.preview(model(), {"n_steps": [1, 2]}, 30, BUDGET))
     assert "5 trials on average (poisson, at least one), each of one of 2 settings" in text
     assert "costs epsilon = 8;" in text
@@ -139,7 +139,7 @@ def test_beside_others_in_a_renyi_ledger() -> None:
 def test_the_number_of_trials_has_the_law_that_is_charged_for(law: Any) -> None:
     trials = Trials.of(4.0, law)
     source = InsecureSeededNoise(5)
-    drawn = np.array([trials.draw(source) for _ in range(3000)])
+    drawn = np.array([trials.draw(source) for _ in range(1200)])
     masses = [float(mass) for mass, _ in zip(trials._masses(), range(400), strict=False)]
     assert sum(masses) == pytest.approx(1, abs=1e-9)
     assert sum(k * mass for k, mass in enumerate(masses, 1)) == pytest.approx(4.0, rel=1e-9)
@@ -205,18 +205,20 @@ def quality(monkeypatch: pytest.MonkeyPatch, better: Any) -> None:
 
 def test_it_finds_a_clearly_better_setting() -> None:
     """Predictions with a tiny row norm are no better than means: at this epsilon the difference is plain."""
-    data = discreet.datasets.synthetic_low_rank(150, 30, 2, random_state=0)
+    data = discreet.datasets.synthetic_low_rank(100, 20, 2, random_state=0)
     found = tune.search(
         discreet.DPSVD(epsilon=1.0, delta=DELTA),
-        {"rank": [1, 2], "row_norm": [1e-3, 8.0]},
+        {"rank": [2], "row_norm": [1e-3, 8.0]},
         data,
         (150.0, DELTA),
         seeded(3, epsilon=150.0),
-        trials=5,
+        trials=4,
+        score_share=0.5,
+        max_error=3.0,
     )
     assert found.settings["row_norm"] == 8.0
     assert found.model.get_params()["row_norm"] == 8.0
-    assert 0 < found.score < 2
+    assert found.score == pytest.approx(0.9, abs=0.4)
     assert "row_norm=8.0" in str(found)
 
 
@@ -279,7 +281,7 @@ def test_nothing_of_the_losers_is_reachable(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(private, "_tried", tried)
     ledger = seeded(4)
     found = search({"n_steps": [1, 2, 3]}, ledger=ledger, trials=4)
-    assert len(fitted) > 2
+    assert len(fitted) > 1
     held = reachable([found, ledger])
     assert [thing for thing in held if isinstance(thing, discreet.DPALS)] == [found.model]
     assert not any(isinstance(thing, Ledger) and thing is not ledger for thing in held)

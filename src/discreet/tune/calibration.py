@@ -109,18 +109,17 @@ def calibrated(
 
 def _largest_mu(epsilon: float, delta: float, trials: Trials) -> float:
     """The largest mu of a Gaussian trial with which a search keeps the budget; 0 if there is none."""
+    from scipy.optimize import brentq
 
-    def keeps(mu: float) -> bool:
-        return Cost.of(Selection(Cost.of_mu(mu), trials.mean, trials.shape)).epsilon(delta) <= epsilon
+    def excess(log_mu: float) -> float:
+        cost = Cost.of(Selection(Cost.of_mu(math.exp(log_mu)), trials.mean, trials.shape))
+        return math.log(max(cost.epsilon(delta), 1e-12) / epsilon)
 
-    high = account(epsilon=epsilon, delta=delta).mu or 0.0
-    low = high * 1e-4
-    if not high or not keeps(low):
+    high = math.log(account(epsilon=epsilon, delta=delta).mu or 1e-300)
+    low = high - 9.0
+    if high < -600 or excess(low) > 0:
         return 0.0
-    for _ in range(40):
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if keeps(middle) else (low, middle)
-    return low
+    return math.exp(brentq(excess, low, high, xtol=1e-10) - 1e-10) if excess(high) > 0 else math.exp(high)
 
 
 def _fit_cost(model: Any, settings: Sequence[Setting], n_items: int, budget: tuple[float, float]) -> Cost:
