@@ -70,9 +70,18 @@ def test_data_that_are_missing_are_asked_for() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    ["", "dpals-fig4 --list", "dpals-fig4 --as-published --exact", "dpals-fig3b --generated --data 1m",
-     "dpals-table4 --plot a.svg", "dpals-fig4 --out no/such/folder.json", "dpals-fig4 --plot plot.nothing"],
-)  # fmt: skip
+    [
+        "",
+        "dpals-fig4 --list",
+        "dpals-fig4 --as-published --exact",
+        "dpals-fig3b --generated --data 1m",
+        "dpals-fig4 --generated",
+        "dpals-table5 --source ratings.dat",
+        "dpals-table4 --plot a.svg",
+        "dpals-fig4 --out no/such/folder.json",
+        "dpals-fig4 --plot plot.nothing",
+    ],
+)
 def test_options_that_make_no_sense(options: str) -> None:
     run("reproduce", *options.split(), code=2)
 

@@ -107,7 +107,8 @@ def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
     document = read(path, "an-entry")
     assert [row["method"] for row in document["rows"]] == ["one, as published"] * 2 + ["one"] * 2 + ["plain"]
     assert document["comparison"][0]["ratio"] == pytest.approx(0.75 / 0.5)
-    assert document["command"] == "a command"
+    assert document["commands"] == ["a command"]
+    assert Results(one, path, "another").commands == ["a command", "another"]
     assert not list(one.rows(Options(runs=2), document["rows"]))
     more = list(one.rows(Options(runs=3), document["rows"]))  # more runs: all but the one that has no noise
     again.put(more[0])
@@ -137,7 +138,10 @@ def test_the_plot_has_every_method_and_what_was_published(tmp_path: Path) -> Non
     rows = [{**row, "x": x, "rank": rank} for row in one.rows(Options()) for x in (1, 2) for rank in (8, 16)]
     draw(panels, rows, tmp_path / "panels.svg")
     drawn = (tmp_path / "panels.svg").read_text(encoding="utf-8")
-    assert all(f">{word}</text>" in drawn for word in ("epsilon 1.0", "epsilon 4.0", "an axis", "one, rank 8"))
+    assert all(f">{word}</text>" in drawn for word in ("epsilon 1", "epsilon 4", "an axis", "one, rank 8"))
+    draw(one, [*one.rows(Options()), *({**row, "data": "other"} for row in one.rows(Options()))], tmp_path / "two.svg")
+    drawn = (tmp_path / "two.svg").read_text(encoding="utf-8")
+    assert all(f">{word}</text>" in drawn for word in ("made", "other"))
 
 
 def test_published_values_are_found_in_rows_that_have_them() -> None:

@@ -68,9 +68,8 @@ def reproduce(
         return
     if as_published and exact:
         raise Misuse("--as-published and --exact: one of them; without them both are run")
-    if sum(given is not None for given in (data, source, generated or None)) > 1:
-        raise Misuse("--data, --source and --generated: one of them says what to run on")
     one = registry.find(name or "")
+    _check_data(one, data, source, generated)
     _check_files(one, out, plot)
     calibration: Literal["published", "exact"] | None = "published" if as_published else "exact" if exact else None
     where = None if source is None else str(source)
@@ -102,6 +101,16 @@ def _entry(one: "Reproduction") -> dict[str, Any]:
 def _listed(entry: dict[str, Any]) -> list[str]:
     words = ", ".join(data["name"] for data in entry["data"]) or "none: made by a formula"
     return [entry["name"], entry["title"], words, "yes" if entry["at_hand"] else "no; --generated stands in"]
+
+
+def _check_data(one: "Reproduction", data: str | None, source: Path | None, generated: bool) -> None:
+    given = [flag for flag, is_set in (("--data", data), ("--source", source), ("--generated", generated)) if is_set]
+    if len(given) > 1:
+        raise Misuse("--data, --source and --generated: one of them says what to run on")
+    if given and not one.needs:
+        raise Misuse(f"{given[0]}: {one.name} needs no data set")
+    if source is not None and len(one.needs) > 1:
+        raise Misuse(f"--source: {one.name} needs {' and '.join(one.needs)}; put both where data sets are looked for")
 
 
 def _check_files(one: "Reproduction", out: Path | None, plot: Path | None) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from discreet.errors import MissingExtra
 from discreet.papers.reproduction import AS_PUBLISHED, Plot, Reproduction, Row
+from discreet.papers.results import number
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6a3d9a", "#8c6d31", "#555555")
 EXACT = ", exact noise"
@@ -22,26 +24,37 @@ def draw(reproduction: Reproduction, rows: Sequence[Row], path: Path) -> None:
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingExtra("a figure", "plot") from None
-    plot = reproduction.plot
-    if plot is None:
+    if reproduction.plot is None:
         return
+    plot = _by_data(reproduction.plot, rows)
     panels = _panels(plot, rows)
     figure = Figure(figsize=(3.4 * len(panels) + 3, 3.8), layout="constrained")
-    colours = _colours(rows)
+    colours, same = _colours(rows), plot.panels not in ("data", "column")
     for place, panel in enumerate(panels):
-        axes = figure.add_subplot(1, len(panels), place + 1)
+        axes = figure.add_subplot(1, len(panels), place + 1, sharey=figure.axes[0] if place and same else None)
         mine = [row for row in rows if plot.panels is None or row.get(plot.panels) in (panel, None)]
         _panel(axes, reproduction, plot, mine, colours)
         _mark(axes, reproduction, plot, panel)
         _axes(axes, plot, mine)
-        axes.set_title("" if panel is None else f"{plot.panels} {panel}", fontsize="small")
+        axes.set_title(
+            "" if panel is None else panel if isinstance(panel, str) else f"{plot.panels} {number(panel)}",
+            fontsize=7,
+            wrap=True,
+        )
         axes.set_ylabel("" if place else reproduction.measure)
     handles = {label: handle for axes in figure.axes for handle, label in zip(*_legend(axes), strict=True)}
     figure.legend(list(handles.values()), list(handles), loc="outside right center", fontsize=7, frameon=False)
-    data = "; ".join(dict.fromkeys(row["data"] for row in rows))
-    figure.suptitle(f"{reproduction.title}\n{data}", fontsize=8, x=0.01, ha="left")
+    data = "" if plot.panels == "data" else "\n" + "; ".join(dict.fromkeys(row["data"] for row in rows))
+    figure.suptitle(f"{reproduction.title}{data}", fontsize=8, x=0.01, ha="left")
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "discreet"}):  # small, and the same for the same rows
         figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+
+
+def _by_data(plot: Plot, rows: Sequence[Row]) -> Plot:
+    """Rows of several data sets are in panels of their own, or if there are panels already in curves of their own."""
+    if len({row["data"] for row in rows}) == 1:
+        return plot
+    return replace(plot, lines=("data", *plot.lines)) if plot.panels else replace(plot, panels="data")
 
 
 def _panels(plot: Plot, rows: Sequence[Row]) -> list[Any]:
@@ -69,7 +82,7 @@ def _panel(axes: Any, reproduction: Reproduction, plot: Plot, rows: Sequence[Row
     kinds = list(dict.fromkeys(name[1:] for name in curves))
     for name, mine in curves.items():
         base, end = _base(name[0])
-        told = [f"{key} {value:g}" for key, value in zip(keys, name[1:], strict=True) if value is not None]
+        told = [f"{key} {number(value)}" for key, value in zip(keys, name[1:], strict=True) if value is not None]
         label = ", ".join([name[0], *told])
         look = {"color": colours[base], "linestyle": STYLES[end], "linewidth": 1.2, "label": label}
         placed = sorted((row for row in mine if row.get(plot.x) is not None), key=lambda row: float(row[plot.x]))
@@ -87,7 +100,10 @@ def _mark(axes: Any, reproduction: Reproduction, plot: Plot, panel: Any) -> None
     found = {
         (one.at[plot.x], one.value)
         for one in reproduction.published
-        if one.at is not None and plot.x in one.at and (panel is None or one.at.get(plot.panels or "") == panel)
+        if one.at is not None
+        and plot.x in one.at
+        and plot.panels in (None, "data", *one.at)
+        and one.at.get(plot.panels or "", panel) == panel
     }
     if found:
         xs, ys = zip(*sorted(found), strict=True)

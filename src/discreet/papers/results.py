@@ -17,17 +17,17 @@ HEADINGS = ("", "published", "ours", "ours / published", "where it is printed")
 class Results:
     """Rows that are written as they come: a run that was stopped goes on where it was.
 
-    A file may hold rows of several data sets; a row takes the place of the one that it measures again. A note in it,
-    on how its rows came about, stays.
+    A file may hold rows of several data sets, by several commands; a row takes the place of the one that it measures
+    again. A note in it, on what was found, stays.
     """
 
     def __init__(self, reproduction: Reproduction, path: Path | None = None, command: str = "") -> None:
         self.reproduction = reproduction
         self.path = path
-        self.command = command
         before = {} if path is None or not path.exists() else read(path, reproduction.name)
         self.rows: list[Row] = before.get("rows", [])
         self.note: str | None = before.get("note")
+        self.commands = list(dict.fromkeys([*before.get("commands", []), *([command] if command else [])]))
 
     def put(self, row: Row) -> None:
         """Take on a row, and write them all."""
@@ -50,7 +50,7 @@ class Results:
             "paper": about.paper,
             "title": about.title,
             "version": __version__,
-            "command": self.command,
+            "commands": self.commands,
             **({} if self.note is None else {"note": self.note}),
             "measure": about.measure,
             "comparison": about.comparison(self.rows),

@@ -79,9 +79,8 @@ class Task:
         """A point: the model that `make` makes."""
 
         def run(seed: int) -> Mapping[str, float | None]:
-            model = make()
-            learned = model.fit(self.train) if isinstance(model, Partly) else fitted(model, self.train)
-            return {self.measure: self.score(learned), "true_epsilon": true_epsilon(learned)}
+            model = fitted(make(), self.train)
+            return {self.measure: self.score(model), "true_epsilon": true_epsilon(model)}
 
         return Point({"data": self.label, "method": method, "epsilon": epsilon, **keys}, run, runs)
 
@@ -178,7 +177,7 @@ class Partly:
         """Fit the model to these items, or to the sampled of their ratings."""
         some = train.of_items(self.kept)
         self.mean = discreet.MeanRating("user").fit(train)
-        fitted(self.model, some if self.sample is None else some.where(self.sample(some)))
+        self.model.fit(some if self.sample is None else some.where(self.sample(some)))
         return self
 
     @property
