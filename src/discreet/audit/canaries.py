@@ -169,7 +169,7 @@ class OneRun:
 
         def detected(epsilon: float) -> bool:
             right = int(binom.ppf(1 - SURELY, self.guesses, float(expit(epsilon))))
-            return OneRun(self.canaries, self.guesses, right).epsilon(delta, level) > claim
+            return OneRun(self.canaries, self.guesses, right).chance(claim, delta) <= level
 
         return least(detected, claim)
 

@@ -42,6 +42,7 @@ class Subject:
         attainable: How much of the claim any two people can be apart, all releases together, where it is proved that
             they cannot make up all of it: a fraction, and why.
         designed: Whether the pairs were designed for this model: then they must reach every bound, and the claim.
+        runs: Fits in each of two worlds, in a full audit.
         fit: How it is fitted, if that is more than one call of `fit`.
         couple: For models with releases that stay secret.
         answers: What the door says to the first fit, for each pair, if not its own: with a worst case of a release that
@@ -55,6 +56,7 @@ class Subject:
     elsewhere: dict[str, str] = dataclasses.field(default_factory=dict)
     attainable: tuple[float, str] = (1.0, "")
     designed: bool = True
+    runs: int = 100
     fit: Fit = fit_once
     couple: Couple | None = None
     answers: Callable[[Any], Sequence[Any]] | None = None
@@ -143,7 +145,7 @@ def _spectral() -> list[Subject]:
     alone: Pairs = [(DIVIDED, None), (FAN, None), (SINGLE, None)]
     printed = partial(_private, discreet.PublishedDPCleansedSVD, max_items=20, clamp=1.0, epsilon=30.0)
     return [
-        *_both("DPSVD", partial(_private, discreet.DPSVD), liked, [(two, None), (one, None)], [(one, three)]),
+        *_both("DPSVD", partial(_private, discreet.DPSVD), liked, [(two, None), (one, None)], [(one, three)], runs=600),
         *_both("DPSVD of ratings", partial(_private, discreet.DPSVD), ratings, [(DIVIDED, None)], replaced),
         *_both("PublishedDPSVD", partial(_private, discreet.PublishedDPSVD), ratings, [(DIVIDED, None)], replaced),
         *_both("DPCleansedSVD", partial(_private, discreet.DPCleansedSVD), cleansed, alone, both),

@@ -25,7 +25,7 @@ from discreet.errors import DataError
 Effort = Literal["quick", "full"]
 
 TRIES = {"quick": 0, "full": 40}  # people that are searched through
-RUNS = {True: 400, False: 60}  # fits in each of two worlds, end to end; many only if somebody is the worst for all
+FEW_RUNS = 24  # fits in each of two worlds, end to end, with somebody who is not the worst for all releases at once
 CANARIES = 200
 WORST = 0.93  # of what is attainable: what one pair must make up for whole fits to show 0.9 of it
 
@@ -95,7 +95,7 @@ def audit(subject: Subject, effort: Effort, alarms: Alarms) -> list[Finding]:
     best = max(range(len(tried.replays)), key=lambda at: tried.shares[at])
     # Many fits only for somebody who is the worst for all releases at once, as far as anybody can be.
     reach = subject.attainable[0] if tried.shares[best] >= WORST * subject.attainable[0] else None
-    runs = RUNS[reach is not None]
+    runs = FEW_RUNS if reach is None else subject.runs
     return [*findings, end_to_end(subject, subject.pairs[best], runs=runs, alarms=alarms, reach=reach)]
 
 
