@@ -13,13 +13,14 @@ from discreet.audit.zoo.mutant import Mutant
 
 SUBJECTS = shipped()
 SLOW = ("DPSGD",)
+RAISING = ("an error about somebody", "histories refused one by one", "a search by exact scores")  # for some people
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_broken_mechanism_is_caught(mutant: Mutant) -> None:
     caught = catch(mutant, SUBJECTS)
     assert caught.by, [finding.words for finding in caught.findings]
-    if mutant.name != "an error about somebody":
+    if mutant.name not in RAISING:
         assert FIT not in {finding.check for finding in failed(caught.findings)}, caught.findings
     assert caught.to_json()["why"]
 

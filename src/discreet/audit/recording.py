@@ -31,7 +31,8 @@ Array = NDArray[Any]
 
 SEED = 7
 _epsilon = lru_cache(4096)(Cost.epsilon)  # the same for the same releases, and dear to compute
-COINS = ("discreet.completion.gradient.sampled:draw",)  # who is in a secret sample: charged for, and no noise
+# Secret chances that are charged for, and no noise: who is in a sample, how many trials a search makes, and of what.
+COINS = ("discreet.completion.gradient.sampled:draw", "discreet.tune.trials:uniform_bits")
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Recording:
 
     Attributes:
         releases: In order.
-        coins: How often a secret sample was drawn.
+        coins: How often such a chance was drawn.
         elsewhere: Where noise was drawn that no release asked for, as "module:function".
         words: Warnings, log lines, what was printed, and progress that was shown, in order.
         warned: The warnings themselves.

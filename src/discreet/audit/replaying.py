@@ -20,6 +20,7 @@ from discreet.audit.findings import Finding
 from discreet.audit.recording import Recording, record
 from discreet.data.interactions import Interactions
 from discreet.privacy import Cost, Gaussian, Ledger, SampledGaussian
+from discreet.privacy.accounting import Selection
 from discreet.statement import Statement
 
 Array = NDArray[Any]
@@ -27,8 +28,9 @@ Array = NDArray[Any]
 FIT, EVENTS, SENSITIVITY, ACCOUNT = "fit", "events", "sensitivity", "account"
 OUTPUT, JOINT = "post-processing", "joint view"
 ROUNDING = 1e-9  # relative; of float64 sums that are compared with a bound
+SCORE = "evaluation"  # how the label of a noisy score begins
 PASSING = ("issued", "digest", "signature")  # of a certificate: not the same twice
-_ID = re.compile(r"[0-9a-f]{12,}")
+_ID = re.compile(r"[0-9a-f]{12,}|(?<=\()[0-9a-f]{8}(?=\))")  # random ids
 
 
 @dataclass(frozen=True)
@@ -187,6 +189,9 @@ def _account(seen: Recording) -> list[Finding]:
         ]
     charged = sum((event.cost for event in seen.events), Cost())
     made = sum((release.noise.cost(release.sensitivity) for release in seen.releases), Cost())
+    searches = [event for event, _ in charged.events if isinstance(event, Selection)]
+    if len(searches) == 1:
+        return [_search(seen, searches[0])]
     sampled = [event for event, _ in charged.events if isinstance(event, SampledGaussian)]
     if len(sampled) == 1:  # releases over secret samples: each must be one that was charged for
         each = sampled[0]
@@ -200,6 +205,19 @@ def _account(seen: Recording) -> list[Finding]:
     if not spent <= told * (1 + ROUNDING):
         return [Finding(ACCOUNT, False, f"what was released costs epsilon = {spent:.4g}, and {told:.4g} is declared")]
     return [Finding(ACCOUNT, True, f"every draw of noise is in the ledger, and the guarantee is epsilon = {told:.4g}")]
+
+
+def _search(seen: Recording, search: Selection) -> Finding:
+    """Each trial of a search, which ends with its score, costs no more than what the search was charged for."""
+    trials: list[Cost] = [Cost()]
+    for release in seen.releases:
+        trials[-1] += release.noise.cost(release.sensitivity)
+        if release.label.startswith(SCORE):
+            trials.append(Cost())
+    dearest, paid = max(float(trial.mu or 0.0) for trial in trials), float(search.run.mu or 0.0)
+    ok = dearest <= paid * (1 + ROUNDING)
+    words = f"a trial costs mu = {dearest:.4g}, and the search was charged for trials of {paid:.4g}"
+    return Finding(ACCOUNT, ok, words)
 
 
 def _mu(release: Any) -> float:

@@ -19,6 +19,7 @@ from discreet.data.readers import read
 from discreet.evaluate import evaluate
 from discreet.privacy import Ledger
 from discreet.privacy.guarantee import Adjacency
+from discreet.tune import search
 
 Array = NDArray[Any]
 
@@ -41,6 +42,13 @@ def secret_tilt(first: Recording, data: Interactions, neighbour: Interactions) -
     other = tilt.answer + changed
     likelier = float(((np.abs(tilt.answer) - np.abs(other)) / tilt.scale + bends[1] - bends[0]).sum())
     return [other, *first.answers[1:]], {TILT: abs(likelier) * tilt.scale / tilt.sensitivity}
+
+
+def searched(model: Any, data: Interactions, ledger: Ledger) -> Any:
+    """A private search for one parameter of a model: the model that is found, with all that is told of it."""
+    found = search(model, {"rank": [2, 4]}, data, (model.epsilon, model.delta), ledger, trials=2.0)
+    found.model.searched_ = (dict(found.settings), found.score, found.metric)
+    return found.model
 
 
 @cache

@@ -17,7 +17,7 @@ import numpy as np
 import discreet
 from discreet.audit.people import CANARY, Row, entries, extremes, ordinary
 from discreet.audit.replaying import Couple, Fit, Replay, fit_once, replay
-from discreet.audit.special import Evaluated, secret_tilt
+from discreet.audit.special import Evaluated, searched, secret_tilt
 from discreet.completion.als import settings
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError
@@ -378,4 +378,8 @@ def _rows(person: Any) -> Any:
 def _evaluations() -> list[Subject]:
     """Of a public model, all of whose predictions for somebody are wrong, and all of whose lists right; or both not."""
     wrong, right = dict.fromkeys(range(10), 5.0), dict.fromkeys(range(10, 20), 2.5)
-    return _both("private evaluation", Evaluated, partial(_crowd, 20, False), [(wrong, None)], [(wrong, right)])
+    world, found = partial(_crowd, 20, False), partial(_private, discreet.DPSVD, epsilon=EPSILON)
+    return [
+        *_both("private evaluation", Evaluated, world, [(wrong, None)], [(wrong, right)]),
+        *_both("private search", found, world, [(DIVIDED, None)], [(DIVIDED, wrong)], designed=False, fit=searched),
+    ]

@@ -181,6 +181,20 @@ def _refused_histories() -> Patch:
     return patched(evaluation, require_range=lambda task: None)
 
 
+def _exact_scores() -> Patch:
+    """Trials are compared by exact errors, for which nobody has paid."""
+    from discreet.evaluate import evaluate
+    from discreet.tune import private as tuning
+
+    real = tuning._tried
+
+    def tried(model: Any, task: Any, trial: Any, source: Any) -> tuple[Any, float]:
+        fitted, _ = real(model, task, trial, source)
+        return fitted, evaluate(fitted, task.test, history=task.history, metrics=[trial.metric])[trial.metric]
+
+    return patched(tuning, _tried=tried)
+
+
 def _wider(person: Any) -> Any:
     """Ratings may be negative, which the model does not know of."""
     rows = [("user", item, 2.5) for item in range(20)] + [("x", item, value) for item, value in (person or {}).items()]
@@ -298,5 +312,12 @@ MUTANTS = [
         _refused_histories,
         pairs=[({0: 0.0, 1: -1.0}, None)],
         world=_wider,
+    ),
+    Mutant(
+        "a search by exact scores",
+        "fits are paid for, and which of them is kept is decided by exact errors on private ratings",
+        "usual practice",
+        "private search, add-remove",
+        _exact_scores,
     ),
 ]
