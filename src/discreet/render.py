@@ -55,6 +55,7 @@ def rows(releases: Sequence[Mapping[str, Any]], delta: float) -> list[dict[str, 
     """The releases as people read them: with the epsilon of each alone, and its share where all are of one kind."""
     costs = [Cost.from_json(release["cost"]) for release in releases]
     total = sum(costs, Cost())
+    alone = {cost: round_up(cost.epsilon(delta)) for cost in set(costs)}  # of many releases, most cost the same
     table = []
     for release, cost in zip(releases, costs, strict=True):
         noise = dict(release.get("noise", {"kind": "charged elsewhere"}))
@@ -71,7 +72,7 @@ def rows(releases: Sequence[Mapping[str, Any]], delta: float) -> list[dict[str, 
                 "shape": "×".join(map(str, release.get("shape", []))) or "1",
                 "sensitivity": f"{release['sensitivity']:.6g}" if "sensitivity" in release else "-",
                 "noise": f"{kind} {settings}".strip() + (", symmetric" if noise.get("symmetric") else ""),
-                "epsilon": round_up(cost.epsilon(delta)),
+                "epsilon": alone[cost],
                 "part": part or 0.0,
                 "share": "-" if part is None else f"{part:.1%}",
             }
