@@ -12,33 +12,7 @@ from mkdocs.structure.files import File
 ROOT = Path(__file__).parents[1]
 PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 PLAIN = ("CITATION.cff", "LICENSE")
-LATER = {  # pages that join the navigation once they are there: section and title
-    "guide/tradeoff.md": ("Guide", "Choosing by a trade-off"),
-    "guide/tuning.md": ("Guide", "Tuning in private"),
-    "proofs/tuning.md": ("Proofs", "Tuning"),
-    "results/README.md": ("Start", "Results"),
-}
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-
-
-def on_config(config: Any) -> Any:
-    """Put pages that exist into the navigation."""
-    for path, (section, title) in LATER.items():
-        if (ROOT / "docs" / path).exists():
-            _section(config.nav, section).append({title: path})
-    return config
-
-
-def _section(nav: list[Any], name: str) -> list[Any]:
-    for part in nav:
-        for title, inner in part.items() if isinstance(part, dict) else ():
-            if isinstance(inner, list):
-                if title == name:
-                    return inner
-                found = _section(inner, name)
-                if found:
-                    return found
-    return []
 
 
 def on_files(files: Any, config: Any) -> Any:

@@ -65,5 +65,10 @@ def test_every_public_name_has_a_place_in_the_reference(site: Path) -> None:
     modules = {"audit", "datasets", "evaluate", "privacy", "splits", "testing", "tune", "errors"}
     missing = [name for name in discreet.__all__ if name not in modules and f"discreet.{name}" not in ids]
     assert not missing
-    for name in ("discreet.audit.run", "discreet.data.splits.holdout", "discreet.completion.base.Model.recommend"):
+    for name in (
+        "discreet.audit.run",
+        "discreet.tune.search",
+        "discreet.data.splits.holdout",
+        "discreet.completion.base.Model.recommend",
+    ):
         assert name in ids
