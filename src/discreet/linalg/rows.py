@@ -37,10 +37,14 @@ class Block:
     counts: Array
     length: int
 
-    def only(self, i: int) -> Block:
-        """One of the rows, padded to the same length."""
-        own = slice(i, i + 1)
+    def some(self, own: slice) -> Block:
+        """Some of the rows, padded to the same length."""
         return Block(self.rows[own], self.starts[own], self.counts[own], self.length)
+
+    def cuts(self, row_bytes: int, cache: int) -> Iterator[slice]:
+        """All rows, as many at a time as stay in a cache, if each gathers so many bytes."""
+        most = max(1, cache // max(row_bytes, 1))
+        return (slice(at, at + most) for at in range(0, len(self.rows), most))
 
 
 def padded_lengths(counts: Array, steps: int = 16) -> Array:
@@ -140,9 +144,7 @@ class Rows:
         index, targets = self.places(block, 0, block.length)
         A = self.arrays.empty("gram", (len(index), k, k), self.columns)
         b = []
-        most = max(1, self.arrays.cache // (length * k * self.targets.itemsize))
-        for at in range(0, len(index), most):
-            own = slice(at, at + most)
+        for own in block.cuts(length * k * self.targets.itemsize, self.arrays.cache):
             side = 0
             for first in range(0, block.length, length):
                 places = (own, slice(first, first + length))
@@ -239,7 +241,7 @@ def _put(padded_values: Array, block: Block, first: int, last: int, out: Array) 
 
 def _primal(rows: Rows, block: Block) -> Any:
     A, b = rows.penalised(block, upper=True)
-    return rows.arrays.solve_spd(A, b, lambda i: rows.penalised(block.only(i))[0][0])
+    return rows.arrays.solve_spd(A, b, lambda i: rows.penalised(block.some(slice(i, i + 1)))[0][0])
 
 
 def _dual(rows: Rows, block: Block) -> Any:

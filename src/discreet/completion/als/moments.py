@@ -19,6 +19,7 @@ from discreet.completion.als.calibration import UP, step_sensitivity
 from discreet.completion.als.sampling import Sample
 from discreet.completion.private import MOST_CELLS, Door
 from discreet.errors import DataError
+from discreet.linalg.arrays import NUMPY
 from discreet.linalg.rows import LONGEST, Block, Rows, blocks, padded
 from discreet.linalg.threads import over_blocks
 from discreet.privacy import Gaussian, Grid, GridArray, truncate
@@ -162,13 +163,15 @@ def _add(total: Array, part: Sample, cells: Array, n_jobs: int | None) -> None:
     rows = Rows(table.indptr.astype(np.int64), table.indices, table.data, cells, np.zeros(0))
 
     def work(block: Block) -> None:
-        for first in range(0, block.length, LONGEST):
-            last = min(block.length, first + LONGEST)
-            X, t = rows.gather(block, first, last)
-            left = X if weights is None else X * _aligned(weights, block, first, last)[:, :, None]
-            # An item is in one block, which one thread works on: no two write to the same matrices.
-            total[block.rows, :r, :r] += (left.swapaxes(1, 2) @ X).astype(np.int64)
-            total[block.rows, :r, r] += (t[:, None, :] @ X)[:, 0].astype(np.int64)
+        length = min(block.length, LONGEST)
+        for some in map(block.some, block.cuts(length * r * 8, NUMPY.cache)):
+            for first in range(0, block.length, length):
+                last = min(block.length, first + length)
+                X, t = rows.gather(some, first, last)
+                left = X if weights is None else X * _aligned(weights, some, first, last)[:, :, None]
+                # An item is in one block, which one thread works on: no two write to the same matrices.
+                total[some.rows, :r, :r] += (left.swapaxes(1, 2) @ X).astype(np.int64)
+                total[some.rows, :r, r] += (t[:, None, :] @ X)[:, 0].astype(np.int64)
 
     for _ in over_blocks(work, blocks(rows.indptr, r, 8), n_jobs):
         pass
