@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, ndtr, ndtri
-from scipy.stats import beta, binom
+from scipy.special import betaincinv, expit, ndtr, ndtri
+from scipy.stats import binom
 
 from discreet.audit.findings import EACH
 
@@ -29,8 +30,8 @@ MOST = 1e3  # what is not detectable up to here is taken never to be
 
 def clopper_pearson(hits: int, runs: int, level: float) -> tuple[float, float]:
     """Bounds on a probability, each wrong with probability at most `level`."""
-    low = float(beta.ppf(level, hits, runs - hits + 1)) if hits else 0.0
-    high = float(beta.isf(level, hits + 1, runs - hits)) if hits < runs else 1.0
+    low = float(betaincinv(hits, runs - hits + 1, level)) if hits else 0.0
+    high = 1 - float(betaincinv(runs - hits, hits + 1, level)) if hits < runs else 1.0
     return low, high
 
 
@@ -106,6 +107,7 @@ def _mu(evidence: Evidence) -> float:
     return evidence.mu
 
 
+@cache
 def detectable(claim: float, runs: int, *, level: float = EACH) -> float:
     """The smallest true mu that so many runs in each world (half of them to choose) would prove to be above a claim.
 
@@ -122,6 +124,7 @@ def detectable(claim: float, runs: int, *, level: float = EACH) -> float:
     return least(detected, claim)
 
 
+@cache
 def detectable_epsilon(claim: float, runs: int, *, delta: float = 0.0, level: float = EACH) -> float:
     """The same for epsilon: of one bit that is told truly with odds e^epsilon, which is the easiest to tell apart."""
     half = max(runs // 2, 1)

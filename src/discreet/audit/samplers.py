@@ -124,11 +124,14 @@ def told_apart(release: Release, *, draws: int, source: NoiseSource, alarms: Ala
         proved, least = distinguish(*worlds, level=level).mu / apart, detectable(AIM, draws, level=level) / apart
     else:
         name, claimed = "epsilon", claim.pure if isinstance(noise, Laplace) else noise.bit_epsilon
-        if isinstance(noise, Laplace):
-            worlds = [_scores(release, bit, draws, source) for bit in (1, 0)]
+        apart = 1.0
+        if isinstance(noise, Laplace):  # for which epsilon grows as the distance does
+            apart = max(1.0, 1 / claimed)
+            worlds = [_scores(release, bit * apart, draws, source, apart) for bit in (1, 0)]
         else:
             worlds = [noise.add(GridArray(np.full(draws, bit, np.int64), Grid()), source) for bit in (1, 0)]
-        proved, least = _best_epsilon(worlds, level), detectable_epsilon(claimed, draws, level=level)
+        proved = _best_epsilon(worlds, level) / apart
+        least = detectable_epsilon(claimed * apart, draws, level=level) / apart
     ok, blind = proved <= claimed, proved < CLAIM * claimed
     words = (
         f"{release.label!r}: told apart {draws:,} times, {name} >= {proved:.4g} is proved, of {claimed:.4g} claimed; "
@@ -138,7 +141,7 @@ def told_apart(release: Release, *, draws: int, source: NoiseSource, alarms: Ala
     return Finding(BLACK_BOX, ok and not blind, words, figures, tests=tests)
 
 
-def _scores(release: Release, where: float, draws: int, source: NoiseSource) -> Array:
+def _scores(release: Release, where: float, draws: int, source: NoiseSource, apart: float = 1.0) -> Array:
     """Log-likelihood ratios, or what orders draws as they do, where the truth is so many sensitivities from 0."""
     noise = release.noise
     assert not isinstance(noise, RandomizedResponse)
@@ -148,7 +151,7 @@ def _scores(release: Release, where: float, draws: int, source: NoiseSource) -> 
     seen = plain.add(GridArray(truth, grid), source)
     if isinstance(plain, Gaussian):
         return seen
-    ratios: Array = (np.abs(seen) - np.abs(seen - release.sensitivity)) / plain.scale
+    ratios: Array = (np.abs(seen) - np.abs(seen - release.sensitivity * apart)) / plain.scale
     return ratios
 
 
