@@ -9,7 +9,7 @@ too: that is the guarantee's joint view.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Protocol
 
@@ -118,7 +118,6 @@ def replay(
     seed: int = 7,
     fit: Fit = fit_once,
     couple: Couple | None = None,
-    answers: Sequence[Array] | None = None,
 ) -> Replay:
     """Fit on both, and compare.
 
@@ -129,10 +128,9 @@ def replay(
         seed: Of the noise.
         fit: How it is fitted, if that is more than one call of `fit`.
         couple: For models with releases that stay secret.
-        answers: What the door should say to the first fit, too: whatever it says, bounds must hold.
     """
     book = settings(make())
-    first = record(lambda ledger: fit(make(), data, ledger), answers=answers, seed=seed, **book)
+    first = record(lambda ledger: fit(make(), data, ledger), seed=seed, **book)
     said, secret = (first.answers, {}) if couple is None or first.error else couple(first, data, neighbour)
     second = record(lambda ledger: fit(make(), neighbour, ledger), answers=said, seed=seed, **book)
     findings = [*_events(first, second)]

@@ -45,8 +45,6 @@ class Subject:
         runs: Fits in each of two worlds, in a full audit.
         fit: How it is fitted, if that is more than one call of `fit`.
         couple: For models with releases that stay secret.
-        answers: What the door says to the first fit, for each pair, if not its own: with a worst case of a release that
-            stays secret.
     """
 
     name: str
@@ -59,13 +57,11 @@ class Subject:
     runs: int = 100
     fit: Fit = fit_once
     couple: Couple | None = None
-    answers: Callable[[Any], Sequence[Any]] | None = None
 
     def replay(self, pair: tuple[Any, Any]) -> Replay:
         """Two neighbouring fits."""
         data, neighbour = (self.world(person) for person in pair)
-        said = None if self.answers is None else self.answers(data)
-        return replay(self.make, data, neighbour, fit=self.fit, couple=self.couple, answers=said)
+        return replay(self.make, data, neighbour, fit=self.fit, couple=self.couple)
 
 
 def of(model: Any, *, implicit: bool | None = None, n_items: int = 40) -> Subject:
