@@ -196,7 +196,7 @@ def test_coins_are_exact() -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_a_coin_whose_first_word_ties_is_decided_by_the_next(fraction: str, seed: int) -> None:
     twin = stream(seed)
-    first, second = twin.word(), twin.word()
+    first, second = (int(twin.words(1)[0]) for _ in range(2))
     with localcontext() as context:
         context.prec = 120
         level = (Decimal(first) + Decimal(fraction)) / (1 << 64)

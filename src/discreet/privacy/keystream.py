@@ -45,10 +45,6 @@ class Stream:
         self.fill(words)
         return words
 
-    def word(self) -> int:
-        """One uniform 64-bit word."""
-        return int(self.words(1)[0])
-
     def __reduce__(self) -> str:
         raise PrivacyError("a noise stream cannot be copied or pickled: its bits must be used once")
 

@@ -16,9 +16,7 @@ import numpy.typing as npt
 
 from discreet.errors import PrivacyError
 from discreet.numbers import positive, whole
-
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+from discreet.privacy.sampling import Floats, Integers
 
 CELLS = 20  # a noise standard deviation is about 2^20 grid cells
 MAX_BOUND = 1 << 30  # largest contribution of a user in grid cells: sums of 2^32 users then stay below 2^63

@@ -17,14 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from discreet.errors import PrivacyError, Unbounded
+from discreet.linalg.threads import over_blocks
 from discreet.numbers import decimal, positive, probability
 from discreet.privacy import sampling
 from discreet.privacy.accounting import Cost, PureEvent
 from discreet.privacy.keystream import NoiseSource, Stream
 from discreet.privacy.lattice import Grid, GridArray
+from discreet.privacy.sampling import Floats, Integers
 
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Sampler = Callable[[Stream, Integers], None]
 
 _SQRT_HALF = math.nextafter(math.sqrt(0.5), 1.0)
@@ -100,8 +100,8 @@ class Gaussian:
     def add(self, statistic: GridArray, source: NoiseSource) -> npt.NDArray[Any]:
         """The public array, in the statistic's own units."""
         sigma, values, grid = _scale("noise.std", self.std, statistic.grid), statistic.values, statistic.grid
-        stream, wide = Stream(source.fresh_key()), partial(sampling.gaussian, sigma)
-        narrow = partial(sampling.gaussian, sigma * _SQRT_HALF)
+        wide, narrow = (partial(sampling.gaussian, scale) for scale in (sigma, sigma * _SQRT_HALF))
+        stream = Stream(key := source.fresh_key())
         if not self.symmetric:
             return _plus(values, grid, wide, stream)
         n, (i, j) = values.shape[-1], np.triu_indices(values.shape[-1], k=1)
@@ -111,9 +111,13 @@ class Gaussian:
         flat = values.reshape(math.prod(values.shape[:-2]), n * n)
         result, some = np.empty(flat.shape), max(1, 2 * sampling.BLOCK // max(n * n, 1))
         diagonals = _plus(flat.take(diagonal, axis=1), grid, wide, stream)
-        for rows in (slice(at, at + some) for at in range(0, len(flat), some)):  # as many matrices as fit in the cache
-            noisy = [diagonals[rows], _plus(flat[rows].take(above, axis=1), grid, narrow, stream)]
+
+        def fill(at: int) -> None:  # as many matrices as fit in the cache; of the keystream a part that is theirs alone
+            rows, own = slice(at, at + some), Stream(key, at) if at else stream
+            noisy = [diagonals[rows], _plus(flat[rows].take(above, axis=1), grid, narrow, own)]
             np.concatenate(noisy, axis=1).take(place.ravel(), axis=1, out=result[rows], mode="clip")
+
+        list(over_blocks(fill, range(0, len(flat), some), -1))  # on all cores
         return result.reshape(values.shape)
 
 

@@ -114,7 +114,7 @@ class _Uniform:
     def refine(self, bits: int) -> None:
         """Make at least `bits` digits known."""
         while self.bits < bits:
-            self.value = (self.value << 64) | self.stream.word()
+            self.value = (self.value << 64) | int(self.stream.words(1)[0])
             self.bits += 64
 
     def decimal(self) -> Decimal:
@@ -153,7 +153,7 @@ def _integer(zig: _Ziggurat, scale: float, layer: int, across: _Uniform, offset:
 
 def _fresh_point(zig: _Ziggurat, stream: Stream) -> tuple[int, _Uniform, _Uniform | None]:
     """Layer, abscissa and ordinate of a new point; no ordinate if any would be under the curve."""
-    word = stream.word()
+    word = int(stream.words(1)[0])
     layer, mantissa = word % _LAYERS, word >> (64 - _MANTISSA)
     up = None if mantissa < zig.quick[layer] else _Uniform(stream)
     return layer, _Uniform(stream, mantissa, _MANTISSA), up
