@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import discreet
-from discreet.audit import Subject, record, replay, subjects
+from discreet.audit import Subject, record, replay, worlds
 from discreet.audit.findings import failed
 from discreet.audit.people import extremes, ordinary
 from discreet.audit.replaying import ACCOUNT, EVENTS, OUTPUT, SENSITIVITY, same
@@ -50,7 +50,7 @@ def test_two_releases_of_the_published_frank_wolfe_are_as_far_apart_as_their_len
     subject = replace(
         SUBJECTS["PublishedDPFrankWolfe, add-remove"],
         make=partial(discreet.PublishedDPFrankWolfe, epsilon=15, delta=DELTA, radius=1e6, row_norm=5.0, n_steps=3),
-        world=partial(subjects._crowd, 20, False, more=crowd),
+        world=partial(worlds.crowd, 20, False, more=crowd),
     )
     share = subject.replay(({7: 0.05, 8: 4.99}, None)).share
     assert share is not None

@@ -14,6 +14,7 @@ from discreet.completion.baselines import MeanRating
 from discreet.completion.one_bit.mechanisms import TrueBits, two_valued
 from discreet.completion.one_bit.objectives import TILT
 from discreet.completion.one_bit.releases import _tilted
+from discreet.completion.spectral import DPSVD
 from discreet.data.interactions import Interactions
 from discreet.data.readers import read
 from discreet.evaluate import evaluate
@@ -44,11 +45,20 @@ def secret_tilt(first: Recording, data: Interactions, neighbour: Interactions) -
     return [other, *first.answers[1:]], {TILT: abs(likelier) * tilt.scale / tilt.sensitivity}
 
 
-def searched(model: Any, data: Interactions, ledger: Ledger) -> Any:
-    """A private search for one parameter of a model: the model that is found, with all that is told of it."""
-    found = search(model, {"rank": [2, 4]}, data, (model.epsilon, model.delta), ledger, trials=2.0)
-    found.model.searched_ = (dict(found.settings), found.score, found.metric)
-    return found.model
+@dataclass
+class Searched:
+    """A private search for one parameter of DPSVD, in the form of a model."""
+
+    adjacency: Adjacency
+    epsilon: float = 15.0
+    delta: float = 1e-6
+
+    def fit(self, data: Interactions, ledger: Ledger) -> Any:
+        """The model that is found, with all that is told of it."""
+        base = DPSVD(epsilon=self.epsilon, delta=self.delta, adjacency=self.adjacency, n_jobs=1)
+        found = search(base, {"rank": [2, 4]}, data, (self.epsilon, self.delta), ledger, trials=2.0)
+        found.model.searched_ = (dict(found.settings), found.score, found.metric)
+        return found.model
 
 
 @cache

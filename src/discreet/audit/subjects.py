@@ -9,17 +9,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 import discreet
-from discreet.audit.people import CANARY, Row, entries, extremes, ordinary
+from discreet.audit import worlds
+from discreet.audit.people import extremes
 from discreet.audit.replaying import Couple, Fit, Replay, fit_once, replay
-from discreet.audit.special import Evaluated, searched, secret_tilt
+from discreet.audit.special import Evaluated, Searched, secret_tilt
 from discreet.completion.als import settings
-from discreet.data.interactions import Interactions
 from discreet.errors import DataError
 
 EPSILON, DELTA = 15.0, 1e-6  # at which people can be told apart as well as a few thousand fits can show
@@ -42,6 +42,7 @@ class Subject:
         attainable: How much of the claim any two people can be apart, all releases together, where it is proved that
             they cannot make up all of it: a fraction, and why.
         designed: Whether the pairs were designed for this model: then they must reach every bound, and the claim.
+        open: Whether all that is released is seen, so that whole fits can be told apart by its likelihood ratio.
         runs: Fits in each of two worlds, in a full audit.
         fit: How it is fitted, if that is more than one call of `fit`.
         couple: For models with releases that stay secret.
@@ -54,6 +55,7 @@ class Subject:
     elsewhere: dict[str, str] = dataclasses.field(default_factory=dict)
     attainable: tuple[float, str] = (1.0, "")
     designed: bool = True
+    open: bool = True
     runs: int = 100
     fit: Fit = fit_once
     couple: Couple | None = None
@@ -81,19 +83,8 @@ def of(model: Any, *, implicit: bool | None = None, n_items: int = 40) -> Subjec
         pairs = [(one, other) for one, other in zip(people, [*people[1:], people[0]], strict=True)]
     elif model.adjacency != "add-remove":
         raise DataError(f"model: a subject for adjacency {model.adjacency!r} must be given as discreet.audit.Subject")
-    world = partial(_crowd, n_items, implicit)
+    world = partial(worlds.crowd, n_items, implicit)
     return Subject(type(model).__name__, lambda: clone(model), world, pairs, designed=False)
-
-
-@cache
-def _ordinary(n_items: int, implicit: bool, n_users: int, rows: tuple[Any, ...]) -> Interactions:
-    return ordinary(n_items, *rows, implicit=implicit, n_users=n_users)
-
-
-def _crowd(n_items: int, implicit: bool, person: Row | None, *, n_users: int = 100, more: Any = ()) -> Interactions:
-    """Ordinary people, and one who may be extraordinary, or not there."""
-    rows = [*more, *([] if person is None else [(CANARY, tuple(entries(person)))])]
-    return _ordinary(n_items, implicit, n_users, tuple(rows))
 
 
 DIVIDED = {item: 5.0 * (item % 2) for item in range(20)}
@@ -133,8 +124,8 @@ def _private(kind: Any, **params: Any) -> Any:
 
 
 def _spectral() -> list[Subject]:
-    ratings, liked = partial(_crowd, 40, False), partial(_crowd, 50, True, n_users=200)
-    cleansed = partial(_crowd, 60, False)
+    ratings, liked = partial(worlds.crowd, 40, False), partial(worlds.crowd, 50, True, n_users=200)
+    cleansed = partial(worlds.crowd, 60, False)
     one, two, three = {7: 1.0}, {3: 1.0, 30: 1.0}, {8: 1.0}
     replaced: Pairs = [(DIVIDED, ELSEWHERE)]
     both = [(FAN, CRITIC), (DIVIDED, ELSEWHERE), (FAN, DIVIDED)]
@@ -150,7 +141,7 @@ def _spectral() -> list[Subject]:
 
 
 def _descent() -> list[Subject]:
-    ratings = partial(_crowd, 40, False)
+    ratings = partial(worlds.crowd, 40, False)
     exact = partial(_private, discreet.DPGradientDescent, n_steps=3)
     printed = partial(_private, discreet.PublishedDPGradientDescent, n_steps=3)
     sampled = partial(_private, discreet.DPSGD, n_steps=4, sample_rate=0.25, epsilon=5.0)
@@ -175,7 +166,7 @@ def _als() -> list[Subject]:
     one = {**agreed, **dict.fromkeys(range(SHARED, SHARED + half), 2.5)}
     other = {**opposed, **dict.fromkeys(range(SHARED + half, SHARED + 2 * half), 2.5)}
     far = {settings.GRAM: "two people with orthogonal vectors, by public biases: tests/completion/test_dpals.py"}
-    many, few = (partial(_crowd, n, False, n_users=40) for n in (MANY, FEW))
+    many, few = (partial(worlds.crowd, n, False, n_users=40) for n in (MANY, FEW))
     return [
         Subject("DPALS, add-remove", partial(make, adjacency="add-remove"), many, added[0]),
         Subject("DPALS, replace", partial(make, adjacency="replace"), many, [(one, other), *replaced[0]], far),
@@ -205,7 +196,7 @@ def _published_als() -> list[Subject]:
     For these follow from what else they have rated, or from the few items that have large vectors of their own.
     """
     n, k = 240, 120
-    world = partial(_polar, n)
+    world = partial(worlds.polar, n)
     fan, critic = dict.fromkeys(range(k), 1.0), dict.fromkeys(range(k), -1.0)
     common: dict[str, Any] = {"rank": 2, "item_fraction": 1.0, "user_clip": 1e-3}
     common |= {"regularization": 0.5, "item_exponent": 0.0, "user_exponent": 0.0}
@@ -216,9 +207,12 @@ def _published_als() -> list[Subject]:
     return [
         Subject("PublishedDPALS, add-remove", partial(make, max_items=k), world, added),
         Subject("PublishedDPALS, Algorithm 1, add-remove", partial(make, max_items=k, **alone), world, added),
-        Subject("PublishedDPALS, replace", partial(apart, max_items=12, user_items="all"), _common, _opposed()),
+        Subject("PublishedDPALS, replace", partial(apart, max_items=12, user_items="all"), worlds.common, _opposed()),
         Subject(
-            "PublishedDPALS, Algorithm 1, replace", partial(apart, max_items=30, **alone), _two_tastes, _two_minds()
+            "PublishedDPALS, Algorithm 1, replace",
+            partial(apart, max_items=30, **alone),
+            worlds.two_tastes,
+            _two_minds(),
         ),
     ]
 
@@ -230,56 +224,11 @@ def _opposed(k: int = 12) -> Pairs:
     return [(one, other), (dict.fromkeys(range(k), 1.0), dict.fromkeys(range(k, 2 * k), -1.0))]
 
 
-@cache
-def _common_crowd(row: tuple[tuple[int, float], ...], k: int = 12) -> Interactions:
-    rng = np.random.default_rng(0)
-    rows = [
-        (f"user {user:03}", int(item), float(rng.choice([-1.0, 1.0])))
-        for user in range(700)
-        for item in 2 * k + rng.choice(120, k, replace=False)
-    ]
-    rows += [(CANARY, item, value) for item, value in row]
-    return discreet.read(rows, items=list(range(2 * k + 120)), value_range=(-1, 1), on_invalid="drop")
-
-
-def _common(person: Row | None) -> Interactions:
-    """People who have rated some of 120 common items, and none of 24 rare ones."""
-    return _common_crowd(tuple(entries(person or {})))
-
-
 def _two_minds(k: int = 30) -> Pairs:
     """Of one taste, and opposite opinions on all else; and of two tastes, with no item in common."""
     rest, more = range(4, k + 2), range(k + 2, 2 * k)
     one, other = ({0: 1.0, 1: 1.0, **dict.fromkeys(rest, sign)} for sign in (1.0, -1.0))
     return [(one, other), (one, {2: 1.0, 3: 1.0, **dict.fromkeys(more, 1.0)})]
-
-
-@cache
-def _two_tastes_crowd(row: tuple[tuple[int, float], ...]) -> Interactions:
-    rows = [(f"user {user:04}", item, 1.0) for user in range(6000) for item in ((0, 1) if user % 2 else (2, 3))]
-    rows += [(CANARY, item, value) for item, value in row]
-    return discreet.read(rows, items=list(range(64)), value_range=(-1, 1), on_invalid="drop")
-
-
-def _two_tastes(person: Row | None) -> Interactions:
-    """People who like two items, or two others: these have long vectors, and all other items have none to speak of."""
-    return _two_tastes_crowd(tuple(entries(person or {})))
-
-
-@cache
-def _polar_crowd(n_items: int, row: tuple[tuple[int, float], ...]) -> Interactions:
-    rng = np.random.default_rng(0)
-    rows = [
-        (f"user {user:03}", int(item), float(rng.uniform(-1, 1)))
-        for user in range(25)
-        for item in rng.choice(n_items, 20, replace=False)
-    ]
-    rows += [(CANARY, item, value) for item, value in row]
-    return discreet.read(rows, items=list(range(n_items)), value_range=(-1, 1), on_invalid="drop")
-
-
-def _polar(n_items: int, person: Row | None) -> Interactions:
-    return _polar_crowd(n_items, tuple(entries(person or {})))
 
 
 def _frank_wolfe() -> list[Subject]:
@@ -290,7 +239,7 @@ def _frank_wolfe() -> list[Subject]:
     """
     make = partial(_private, discreet.DPFrankWolfe, n_steps=2, centre=False, row_norm=5.0)
     crowd = tuple((f"v{i:04}", ((7, 5.0),)) for i in range(2000))
-    world = partial(_crowd, 20, False, more=crowd)
+    world = partial(worlds.crowd, 20, False, more=crowd)
     aside, other = {8: 5.0}, {9: 5.0}
     pairs: tuple[Pairs, Pairs] = [(aside, None), (SINGLE, None)], [(aside, other), (SINGLE, {7: 0.0})]
     by_oja = partial(make, eigensolver="oja", n_steps=1, oja_steps=8)
@@ -300,7 +249,9 @@ def _frank_wolfe() -> list[Subject]:
     return [
         *_both("DPFrankWolfe", partial(make, eigensolver="dense"), world, *pairs),
         *_both("DPFrankWolfe by Oja's method", by_oja, world, *pairs),
-        *_both("PublishedDPFrankWolfe", long, partial(_crowd, 20, False, more=halves), *overshot, attainable=LENGTHS),
+        *_both(
+            "PublishedDPFrankWolfe", long, partial(worlds.crowd, 20, False, more=halves), *overshot, attainable=LENGTHS
+        ),
     ]
 
 
@@ -336,21 +287,20 @@ def _bits() -> list[Subject]:
     of_users = partial(OneBit, "objective", epsilon=8.0, unit="user", max_entries=6, n_jobs=1)
     return [
         *(
-            Subject(f"OneBit, {name}, flip", partial(OneBit, n_jobs=1, **params), _board, pairs)
+            Subject(f"OneBit, {name}, flip", partial(OneBit, n_jobs=1, **params), worlds.board, pairs)
             for name, params in mechanisms.items()
         ),
-        Subject("OneBit, objective, flip of a user", of_users, _board, [(tuple(range(15)), ())]),
-        Subject("OneBit, probit objective, flip", probit, _board, pairs, designed=False, couple=secret_tilt),
+        Subject("OneBit, objective, flip of a user", of_users, worlds.board, [(tuple(range(15)), ())]),
+        Subject(
+            "OneBit, probit objective, flip",
+            probit,
+            worlds.board,
+            pairs,
+            designed=False,
+            open=False,
+            couple=secret_tilt,
+        ),
     ]
-
-
-@cache
-def _board(flipped: tuple[int, ...]) -> Interactions:
-    """A matrix of bits, some of which are the opposite."""
-    made: Interactions = discreet.datasets.one_bit(20, 15, alpha=3.0, observed=1.0, random_state=0)
-    values = np.array(made.values)
-    values[list(flipped)] *= -1
-    return dataclasses.replace(made, values=values, value_range=(-1.0, 1.0))
 
 
 def _components() -> list[Subject]:
@@ -360,22 +310,16 @@ def _components() -> list[Subject]:
     replaced: Pairs = [(e[4], e[5]), (e[4], -e[4]), ((e[4] + e[9]) / 2**0.5, (e[4] - e[9]) / 2**0.5)]
     make = partial(_private, discreet.DPPCA, n_components=1, row_norm=1.0, n_steps=8)
     return [
-        *_both("DPPCA", partial(make, method="dense"), _rows, added, replaced),
-        *_both("DPPCA by Oja's method", partial(make, method="oja"), _rows, added, replaced),
+        *_both("DPPCA", partial(make, method="dense"), worlds.rows, added, replaced),
+        *_both("DPPCA by Oja's method", partial(make, method="oja"), worlds.rows, added, replaced),
     ]
-
-
-def _rows(person: Any) -> Any:
-    crowd = np.zeros((3000, 12))
-    crowd[:, 4] = 1.0
-    return crowd if person is None else np.vstack([crowd, person])
 
 
 def _evaluations() -> list[Subject]:
     """Of a public model, all of whose predictions for somebody are wrong, and all of whose lists right; or both not."""
     wrong, right = dict.fromkeys(range(10), 5.0), dict.fromkeys(range(10, 20), 2.5)
-    world, found = partial(_crowd, 20, False), partial(_private, discreet.DPSVD, epsilon=EPSILON)
+    world = partial(worlds.crowd, 20, False)
     return [
         *_both("private evaluation", Evaluated, world, [(wrong, None)], [(wrong, right)]),
-        *_both("private search", found, world, [(DIVIDED, None)], [(DIVIDED, wrong)], designed=False, fit=searched),
+        *_both("private search", Searched, world, [(DIVIDED, None)], [(DIVIDED, wrong)], designed=False, open=False),
     ]

@@ -90,7 +90,7 @@ def audit(subject: Subject, effort: Effort, alarms: Alarms) -> list[Finding]:
     if effort == "quick" or failed(findings):
         return findings
     findings += search(subject, tries=TRIES[effort])
-    if subject.couple is not None:  # its releases are not what is seen of it, and have no likelihood ratio
+    if not subject.open:
         return findings
     best = max(range(len(tried.replays)), key=lambda at: tried.shares[at])
     # Many fits only for somebody who is the worst for all releases at once, as far as anybody can be.
