@@ -77,6 +77,19 @@ def test_exact(arrays, k, gram, first, dtype):
     np.testing.assert_allclose(found, oracle(rows), atol=1e-9 if dtype is np.float64 else 5e-3)
 
 
+@pytest.mark.parametrize("gram", [False, True])
+@pytest.mark.parametrize("count", [50, 300])  # by the dual system, where there is no Gram matrix, and by the primal one
+def test_memory_that_is_used_again_does_not_enter(gram, count):
+    """From 64 columns on only upper triangles are filled; what is below them may be anything."""
+    rows = problem([count, count, count], 70, gram=gram)
+    with np.errstate(invalid="ignore"):
+        NUMPY.empty("gram", (3, 300, 300), rows.targets)[:] = np.nan
+    with np.errstate(all="raise"):
+        np.testing.assert_allclose(solve_rows(rows), oracle(rows), atol=1e-8)
+    singular = problem([count, count], 70, gram=gram, n_columns=3, scale=0.0)
+    np.testing.assert_allclose(solve_rows(singular), oracle(singular), atol=1e-6)
+
+
 @pytest.mark.parametrize("k", [1, 7, 60])  # on both sides of GRAM_PAYS
 @pytest.mark.parametrize("gram", [False, True])
 @pytest.mark.parametrize("first", [False, True])

@@ -135,30 +135,31 @@ class Rows:
         """Columns and targets of all rows of a block at places first..last."""
         return self.gathered(block.rows, *self.places(block, first, last))
 
-    def normal_equations(self, block: Block, *, upper: bool = False) -> tuple[Any, Any]:
+    def normal_equations(self, block: Block, *, upper: bool = False, start: Any = None) -> tuple[Any, Any]:
         """X^T X (rows, k, k), of which the upper triangle may be enough, and X^T t (rows, k); without the penalty.
 
-        As many columns are gathered at a time as stay in a cache until their products are taken.
+        Products are added to `start`, if it is given. As many columns are gathered at a time as stay in a cache until
+        their products are taken.
         """
         k, length = self.columns.shape[1], min(block.length, LONGEST)
         index, targets = self.places(block, 0, block.length)
         A = self.arrays.empty("gram", (len(index), k, k), self.columns)
+        if start is not None:
+            A[:] = start
         b = []
         for own in block.cuts(length * k * self.targets.itemsize, self.arrays.cache):
             side = 0
             for first in range(0, block.length, length):
                 places = (own, slice(first, first + length))
                 X, t = self.gathered(block.rows[own], index[places], targets[places])
-                self.arrays.gram(X, A[own], add=first > 0, upper=upper)
+                self.arrays.gram(X, A[own], add=first > 0 or start is not None, upper=upper)
                 side = side + (t[:, None, :] @ X)[:, 0]
             b.append(side)
         return A, self.arrays.concatenate(b)
 
     def penalised(self, block: Block, *, upper: bool = False) -> tuple[Any, Any]:
         """The normal equations with the penalty."""
-        A, b = self.normal_equations(block, upper=upper)
-        if self.gram is not None:
-            A += self.gram
+        A, b = self.normal_equations(block, upper=upper, start=self.gram)
         self.arrays.add_to_diagonal(A, self.arrays.put(self.scale[block.rows]))
         return A, b
 
