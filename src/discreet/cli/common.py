@@ -29,6 +29,8 @@ class Group(TyperGroup):
         """Run a sub-command."""
         try:
             return super().invoke(ctx)
+        except BrokenPipeError:  # `discreet ... | head` has seen enough; click ends quietly
+            raise
         except Exception as error:
             if ctx.params.get("debug") or type(error).__module__.partition(".")[0] in ("typer", "click"):
                 raise
