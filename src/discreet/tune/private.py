@@ -29,6 +29,7 @@ from discreet.evaluate.collect import Task
 from discreet.evaluate.metrics import parse
 from discreet.evaluate.run import _threshold
 from discreet.evaluate.tradeoff_result import LOWER_IS_BETTER
+from discreet.linalg.hashing import ODD, mixed
 from discreet.numbers import positive, round_up, whole
 from discreet.privacy import Guarantee, Ledger
 from discreet.statement import Statement
@@ -277,14 +278,7 @@ def own_share(data: Interactions, share: float, seed: int) -> NDArray[np.bool_]:
     A pseudo-random function of the seed, the item and all items of the user. Nobody's coming or going changes what is
     held out of anybody else's row, as a random division of the whole table would.
     """
-    items = _mixed(data.indices.astype(np.uint64) + np.uint64(seed % 2**32) * np.uint64(0x9E3779B97F4A7C15))
+    items = mixed(data.indices.astype(np.uint64) + np.uint64(seed % 2**32) * ODD)
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(items, dtype=np.uint64)])
     rows = sums[data.indptr[1:]] - sums[data.indptr[:-1]]  # modulo 2^64, as is meant
-    return _mixed(items ^ rows[data.user_numbers()]) < np.uint64(min(int(share * 2**64), 2**64 - 1))
-
-
-def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """A bijection of 64-bit words that leaves no pattern (the finaliser of SplitMix64)."""
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
+    return mixed(items ^ rows[data.user_numbers()]) < np.uint64(min(int(share * 2**64), 2**64 - 1))

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.completion.private import Part
+from discreet.linalg.hashing import ODD, Words, mixed
 from discreet.linalg.rows import blocks
 
 Array = NDArray[Any]
-Words = NDArray[np.uint64]
 
 USERS = 1 << 13  # in a block
 
@@ -48,24 +48,14 @@ class Sample(Part):
         return (self.rows(first, min(first + users, n)) for first in range(0, max(n, 1), users))
 
 
-_ODD = np.uint64(0x9E3779B97F4A7C15)
-
-
-def _mixed(words: Words) -> Words:
-    """Words scrambled by the finaliser of SplitMix64 (Steele and others 2014)."""
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
-
-
 def priorities(part: Part, seed: int) -> Words:
     """A random-looking word for each entry of each row, from the seed and the row's own items and values."""
-    items = _mixed((part.indices.astype(np.uint64) + np.uint64(1)) * _ODD + np.uint64(seed % 2**64))
+    items = mixed((part.indices.astype(np.uint64) + np.uint64(1)) * ODD + np.uint64(seed % 2**64))
     values = np.ascontiguousarray(part.values, np.float64).view(np.uint64)
     row, filled = np.zeros(len(part.counts), np.uint64), part.counts > 0
     if filled.any():  # sums modulo 2^64: the same in any order
-        row[filled] = np.add.reduceat(_mixed(items + values * _ODD), part.indptr[:-1][filled])
-    return _mixed(items ^ np.repeat(_mixed(row + _ODD), part.counts))
+        row[filled] = np.add.reduceat(mixed(items + values * ODD), part.indptr[:-1][filled])
+    return mixed(items ^ np.repeat(mixed(row + ODD), part.counts))
 
 
 def _first(part: Part, keys: Array, k: int) -> NDArray[np.bool_]:
