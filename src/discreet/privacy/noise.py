@@ -6,7 +6,9 @@ Laplace noise, the number of bits for randomised response.
 """
 
 import math
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -17,7 +19,6 @@ import numpy as np
 import numpy.typing as npt
 
 from discreet.errors import PrivacyError, Unbounded
-from discreet.linalg.threads import over_blocks
 from discreet.numbers import decimal, positive, probability
 from discreet.privacy import sampling
 from discreet.privacy.accounting import Cost, PureEvent
@@ -117,7 +118,8 @@ class Gaussian:
             noisy = [diagonals[rows], _plus(flat[rows].take(above, axis=1), grid, narrow, own)]
             np.concatenate(noisy, axis=1).take(place.ravel(), axis=1, out=result[rows], mode="clip")
 
-        list(over_blocks(fill, range(0, len(flat), some), -1))  # on all cores
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(fill, range(0, len(flat), some)))
         return result.reshape(values.shape)
 
 
