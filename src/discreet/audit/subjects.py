@@ -320,6 +320,6 @@ def _evaluations() -> list[Subject]:
     wrong, right = dict.fromkeys(range(10), 5.0), dict.fromkeys(range(10, 20), 2.5)
     world = partial(worlds.crowd, 20, False)
     return [
-        *_both("private evaluation", Evaluated, world, [(wrong, None)], [(wrong, right)]),
+        *_both("private evaluation", Evaluated, world, [(wrong, None)], [(wrong, right)], runs=40),
         *_both("private search", Searched, world, [(DIVIDED, None)], [(DIVIDED, wrong)], designed=False, open=False),
     ]
