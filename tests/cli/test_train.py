@@ -1,7 +1,6 @@
 """`discreet train`, as a person would run it."""
 
 import json
-import re
 import shlex
 import shutil
 import subprocess
@@ -274,20 +273,6 @@ def test_a_config_file_that_cannot_be_read(work: Path, monkeypatch: pytest.Monke
     Path("train.toml").write_text("rang = 3")
     monkeypatch.setattr(config, "find_spec", lambda name: None)
     assert "pip install tomli" in train("--config", "train.toml", code=2)
-
-
-# -- the page about all this
-
-
-def test_the_commands_of_the_page_work(work: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "guide" / "command.md").read_text(encoding="utf-8")
-    for name, content in re.findall(r"`(\w+\.toml)`[^`]*```toml\n(.*?)```", page, flags=re.S):
-        Path(name).write_text(content)
-    blocks = "".join(re.findall(r"```console\n(.*?)```", page, flags=re.S)).replace("\\\n", " ")
-    commands = re.findall(r"^\$ discreet (.*)$", blocks, flags=re.M)
-    assert len(commands) > 8
-    for command in commands:
-        run(*shlex.split(command))
 
 
 # -- the installed command
