@@ -4,9 +4,9 @@
 
 For each data set and epsilon (delta 1e-6; 80/10/10, seed 1234; users folded in from the 80%) settings are changed one
 at a time: steps, columns, clips, the division of the budget, regularisation, weights. Those that help by validation
-RMSE, over the same draws of the noise, are taken together, too. The best of all that, by validation, is "tuned"; it and the
-default are then measured on the test ratings with other draws. Regret is default / tuned - 1. Choosing like this looks
-at private data and is not charged: it is what no private choice can beat by much.
+RMSE, over the same draws of the noise, are taken together, too. The best of all that, by validation, is "tuned"; it
+and the default are then measured on the test ratings with other draws. Regret is default / tuned - 1. Choosing like
+this looks at private data and is not charged: it is what no private choice can beat by much.
 
 Results are written after each cell, and cells that are there already are not computed again.
 """
