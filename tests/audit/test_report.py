@@ -28,7 +28,8 @@ def test_a_report_says_what_was_tried_and_found() -> None:
     assert page.startswith("<!doctype html>")
     assert "What the checks do" in page
     assert "<script" not in page
-    json.dumps(report.to_json())
+    json.dumps(report.to_json(), allow_nan=False)
+    assert Finding("canary", True, "little", {"detectable": float("inf")}).to_json()["figures"] == {"detectable": None}
 
 
 def test_a_report_about_something_broken() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -61,8 +62,12 @@ class Finding:
     tests: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return {"check": self.check, "ok": self.ok, "words": self.words, "figures": self.figures}
+        """Plain values; what is infinite, which JSON does not know, is None."""
+        figures = {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in self.figures.items()
+        }
+        return {"check": self.check, "ok": self.ok, "words": self.words, "figures": figures}
 
 
 def failed(findings: Iterable[Finding]) -> list[Finding]:
