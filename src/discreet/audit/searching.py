@@ -55,7 +55,7 @@ def _whole(subject: Subject, share: float) -> Finding:
     attainable, why = subject.attainable
     words = f"all releases together, two designed people are {share:.1%} of the claim apart"
     if why:
-        words += f"; nobody can be more than {attainable:.1%} of it, for {why}"
+        words += f"; at most about {attainable:.1%} of it is in reach, for {why}"
     ok = LEAST * attainable <= share <= attainable * (1 + ROUNDING)
     if not ok:
         words += f"; this should be {LEAST:.0%} to 100% of {'that' if why else 'it'}"
