@@ -39,7 +39,7 @@ def test_the_claim_is_compared_with_what_two_people_can_be_apart() -> None:
     assert 0.9 < tried.shares[0] <= 1
     slack = designed(replace(subject, attainable=(0.5, "reasons")))  # two people are further apart than was proved
     assert not slack.findings[-1].ok
-    assert "nobody can be more than 50.0% of it, for reasons" in slack.findings[-1].words
+    assert "at most about 50.0% of it is in reach, for reasons" in slack.findings[-1].words
     blind = designed(replace(subject, pairs=[*subject.pairs[:0], ({7: 5.0, 8: 4.0}, {7: 5.0, 8: 3.0})]))
     assert [finding.check for finding in failed(blind.findings)] == [TIGHT, WHOLE]
 
