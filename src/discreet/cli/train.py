@@ -58,7 +58,7 @@ def train(
     if threshold is not None and not implicit:
         raise Misuse("--threshold: it says which ratings count for implicit feedback; give --implicit too")
     files = statement or []
-    _require_writable(out, files)
+    require_writable(out, files)
     reading = tables.Reading(
         user, item, value, time, connection, items, value_range, observed_items_are_public,
         on_duplicate, on_invalid, on_unknown,
@@ -74,7 +74,7 @@ def train(
     show(_result(made, costs, out, files), as_json, "", *_outcome(made, out, files))
 
 
-def _require_writable(out: Path, files: list[Path]) -> None:
+def require_writable(out: Path, files: list[Path]) -> None:
     """Find out before hours of training, not after."""
     if out.exists() and not out.is_dir():
         raise ModelError(f"{str(out)!r}: it exists and is not a folder; give another")

@@ -7,7 +7,7 @@ import typer
 
 from discreet.cli import config, models, tables
 from discreet.cli.common import Json, Misuse, plain, promise, show
-from discreet.cli.train import _require_writable
+from discreet.cli.train import require_writable
 
 if TYPE_CHECKING:
     from discreet.completion.base import Model
@@ -66,7 +66,7 @@ def tune(
     if threshold is not None and not implicit:
         raise Misuse("--threshold: it says which ratings count for implicit feedback; give --implicit too")
     if out is not None:
-        _require_writable(out, [])
+        require_writable(out, [])
     reading = tables.Reading(
         user, item, value, time, connection, items, value_range, observed_items_are_public,
         on_duplicate, on_invalid, on_unknown,

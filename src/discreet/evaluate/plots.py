@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def draw(evaluation: Evaluation, ax: Any, metrics: Sequence[str] | None, buckets: bool) -> Any:
     """Draw bars, or curves over buckets, and return the axes."""
-    ax = _axes() if ax is None else ax
+    ax = new_axes() if ax is None else ax
     if buckets:
         _curves(evaluation, ax, metrics)
     else:
@@ -26,7 +26,7 @@ def draw(evaluation: Evaluation, ax: Any, metrics: Sequence[str] | None, buckets
     return ax
 
 
-def _axes() -> Any:
+def new_axes() -> Any:
     try:
         import matplotlib.pyplot as plt
     except ImportError:

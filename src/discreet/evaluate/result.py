@@ -116,7 +116,7 @@ class Evaluation(dict[str, float]):
         return ["metric", "value", named, "users" if not self.private else "users (noisy)"]
 
     def _rows(self) -> list[list[str]]:
-        return [[name, _number(s.value), _interval(s), f"{s.users:,}"] for name, s in self.scores.items()]
+        return [[name, number(s.value), _interval(s), f"{s.users:,}"] for name, s in self.scores.items()]
 
     def _bucket_title(self) -> str:
         return f"By popularity of the target, in buckets of {_DIVIDED[self.bucket_by]}, the most popular first"
@@ -125,23 +125,23 @@ class Evaluation(dict[str, float]):
         names = list(self.buckets[0].scores)
         rows = [["bucket", "items", "share", *(part for name in names for part in (name, "interval"))]]
         for bucket in self.buckets:
-            cells = [part for s in bucket.scores.values() for part in (_number(s.value), _interval(s))]
+            cells = [part for s in bucket.scores.values() for part in (number(s.value), _interval(s))]
             rows.append([str(bucket.number), f"{bucket.items:,}", f"{bucket.share:.1%}", *cells])
         return rows
 
     def __str__(self) -> str:
-        lines = [*self._notes(), "", *_aligned([self._head(), *self._rows()])]
+        lines = [*self._notes(), "", *aligned([self._head(), *self._rows()])]
         if self.buckets:
-            lines += ["", self._bucket_title(), *_aligned(self._bucket_rows())]
+            lines += ["", self._bucket_title(), *aligned(self._bucket_rows())]
         return "\n".join(lines)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         notes = "".join(f"<p>{html.escape(note)}</p>" for note in self._notes())
-        tables = _html_table([self._head(), *self._rows()])
+        tables = html_table([self._head(), *self._rows()])
         if self.buckets:
-            tables += f"<p>{html.escape(self._bucket_title())}</p>{_html_table(self._bucket_rows())}"
+            tables += f"<p>{html.escape(self._bucket_title())}</p>{html_table(self._bucket_rows())}"
         return notes + tables
 
     # -- other forms
@@ -197,22 +197,22 @@ def _columns(scores: Sequence[tuple[str, Score]]) -> dict[str, Any]:
     return {"metric": [name for name, _ in scores], **parts}
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
     if math.isnan(value):
         return "-"
     return f"{value:.4f}" if abs(value) < 100 else f"{value:,.1f}"
 
 
 def _interval(score: Score) -> str:
-    return "-" if math.isnan(score.low) else f"{_number(score.low)} to {_number(score.high)}"
+    return "-" if math.isnan(score.low) else f"{number(score.low)} to {number(score.high)}"
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
-def _html_table(rows: Sequence[Sequence[str]]) -> str:
+def html_table(rows: Sequence[Sequence[str]]) -> str:
     head, *body = rows
     cells = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in body)
     heads = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)

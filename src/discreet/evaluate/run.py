@@ -102,7 +102,7 @@ def evaluate(
     least = None if relevant is None else _finite("relevant", relevant)
     task = Task(model, test, history, asked, relevant=least, exclude_seen=bool(exclude_seen), private=bool(private))
     if any(metric.name == "accuracy" for metric in asked):
-        task = replace(task, threshold=_threshold(test, threshold, private))
+        task = replace(task, threshold=threshold_of(test, threshold, private))
     if private:
         _refuse(_EXACT_ONLY, {"buckets": buckets, "n_boot": n_boot, "popularity": popularity})
         return _privately(
@@ -162,7 +162,7 @@ def _count(name: str, value: Any) -> int:
     return int(value)
 
 
-def _threshold(test: Interactions, threshold: float | None, private: bool) -> float:
+def threshold_of(test: Interactions, threshold: float | None, private: bool) -> float:
     """What accuracy tells values apart by: given, or known from what the values are."""
     if threshold is not None:
         return _finite("threshold", threshold)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from discreet import render
 from discreet.errors import MissingExtra
-from discreet.evaluate.plots import _axes
-from discreet.evaluate.result import _html_table
+from discreet.evaluate.plots import new_axes
+from discreet.evaluate.result import html_table
 
 if TYPE_CHECKING:
     from discreet.evaluate.tradeoff_result import Tradeoff
@@ -20,7 +20,7 @@ STYLES = ("--", ":", "-.")
 
 def draw(found: Tradeoff, ax: Any, metric: str) -> Any:
     """Curves over epsilon, on a logarithmic scale; the bars reach from the lowest to the highest run."""
-    ax = _axes() if ax is None else ax
+    ax = new_axes() if ax is None else ax
     for at, (model, curve) in enumerate(found.items()):
         epsilons = [epsilon for epsilon in sorted(curve) if metric in curve[epsilon]]
         spreads = [found.spread(model, epsilon, metric) for epsilon in epsilons]
@@ -71,7 +71,7 @@ def page(found: Tradeoff) -> str:
     plots = "".join(
         f'<h2>{text(metric)}</h2><figure class="plot">{svg(found, metric)}<figcaption>Bars reach from the lowest to '
         f'the highest of {found.repeats} runs.</figcaption></figure><div class="wide">'
-        f"{_html_table(found.table(metric))}</div>"
+        f"{html_table(found.table(metric))}</div>"
         for metric in found.metrics
     )
     said = "".join(f"<p>{text(sentence)}</p>" for sentence in found.worth())

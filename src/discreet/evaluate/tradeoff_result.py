@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, NoReturn
 from discreet.data.frames import to_library
 from discreet.errors import DataError
 from discreet.evaluate.metrics import Metric
-from discreet.evaluate.result import _aligned, _html_table, _number
+from discreet.evaluate.result import aligned, html_table, number
 from discreet.evaluate.tradeoff_runs import Run
 
 OWNER = (
@@ -38,7 +38,7 @@ class Spread(NamedTuple):
         return cls(statistics.fmean(values), sd, min(values), max(values), len(values))
 
     def __str__(self) -> str:
-        return _number(self.mean) + (f" ± {self.sd:.4f}" if self.runs > 1 else "")
+        return number(self.mean) + (f" ± {self.sd:.4f}" if self.runs > 1 else "")
 
 
 class Tradeoff(dict[str, dict[float, dict[str, float]]]):
@@ -116,7 +116,7 @@ class Tradeoff(dict[str, dict[float, dict[str, float]]]):
         good = [point for point in points if point[1] <= TOLERABLE]
         at = min(good)[0] if good else max(points)[0]
         _, loss, model = min((point for point in points if point[0] == at), key=lambda point: point[1])
-        numbers = f"{self.spread(model, at, metric)} against {_number(against)}"
+        numbers = f"{self.spread(model, at, metric)} against {number(against)}"
         found = f"you lose {loss:.1%} {metric}" if loss > 0 else f"you lose nothing in {metric}"
         return f"At epsilon {at:g} {found} with {model} against {name} ({numbers})."
 
@@ -138,7 +138,7 @@ class Tradeoff(dict[str, dict[float, dict[str, float]]]):
         metric = self._metric(metric)
         if self.free is None or metric not in self.lines[self.free]:
             return []
-        bar = f"{self.free} ({metric} {_number(self.lines[self.free][metric])})"
+        bar = f"{self.free} ({metric} {number(self.lines[self.free][metric])})"
         told = []
         for model, curve in self.items():
             smallest = self.beats_free(model, metric)
@@ -168,7 +168,7 @@ class Tradeoff(dict[str, dict[float, dict[str, float]]]):
             rows.append([model, *cells])
         for name, values in self.lines.items():
             if metric in values:
-                rows.append([name, _number(values[metric]), *[""] * (len(budgets) - 1)])
+                rows.append([name, number(values[metric]), *[""] * (len(budgets) - 1)])
         return rows
 
     def _notes(self) -> list[str]:
@@ -178,14 +178,14 @@ class Tradeoff(dict[str, dict[float, dict[str, float]]]):
     def __str__(self) -> str:
         lines = [*self._notes(), ""]
         for metric in self.metrics:
-            lines += [*_aligned(self.table(metric)), ""]
+            lines += [*aligned(self.table(metric)), ""]
         return "\n".join([*lines, self.sentence(), *self.worth()])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         said = "".join(f"<p>{html.escape(text)}</p>" for text in (*self._notes(), self.sentence(), *self.worth()))
-        return said + "".join(_html_table(self.table(metric)) for metric in self.metrics)
+        return said + "".join(html_table(self.table(metric)) for metric in self.metrics)
 
     # -- other forms
 

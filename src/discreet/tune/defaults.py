@@ -6,27 +6,11 @@ number of users. docs/guide/tuning.md says how it was made, and how much better 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 from discreet.completion.als.private import DPALS
-from discreet.completion.als.settings import (
-    BIAS,
-    BIAS_SPREAD,
-    COLUMN_SPREAD,
-    EXPLORERS,
-    GRAM,
-    POPULARITY,
-    SECOND_MOMENT,
-    STEP,
-    USER_BIAS,
-    USER_VECTOR,
-    USERS,
-    WEIGHTS,
-    Settings,
-)
-from discreet.completion.als.training import GRAM_CLIP
+from discreet.completion.als.settings import BIAS_SPREAD, COLUMN_SPREAD, EXPLORERS, USER_BIAS, USER_VECTOR
 from discreet.numbers import whole
 
 SLOPES = 2  # columns that every model has: how far users follow biases, and popularity
@@ -83,7 +67,7 @@ def public_defaults(n_users_hint: int | None, n_items: int, epsilon: float, delt
         parameters={**given, "n_steps": found.n_steps},
         rank=columns,
         n_steps=found.n_steps,
-        clips=_clips(found),
+        clips=found.bounds,
         budget={label: share if isinstance(share, float) else share[0] for label, share in found.shares.items()},
         regularization={
             "users' offsets": USER_BIAS,
@@ -92,15 +76,3 @@ def public_defaults(n_users_hint: int | None, n_items: int, epsilon: float, delt
             "spread of item columns": COLUMN_SPREAD,
         },
     )
-
-
-def _clips(found: Settings) -> dict[str, float]:
-    return {
-        USERS: math.sqrt(2),
-        POPULARITY: 1.0,
-        WEIGHTS: 1.0,
-        BIAS: found.bias_clip,
-        SECOND_MOMENT: 0.64 if found.residual else 1.0,
-        GRAM: GRAM_CLIP * found.step_clip,
-        STEP: found.step_clip,
-    }

@@ -27,7 +27,7 @@ from discreet.errors import DataError, PrivacyError
 from discreet.evaluate import private as scoring
 from discreet.evaluate.collect import Task
 from discreet.evaluate.metrics import parse
-from discreet.evaluate.run import _threshold
+from discreet.evaluate.run import threshold_of
 from discreet.evaluate.tradeoff_result import LOWER_IS_BETTER
 from discreet.linalg.hashing import ODD, mixed
 from discreet.numbers import positive, round_up, whole
@@ -103,10 +103,11 @@ def preview(
         law: As for `search`.
         score_share: As for `search`.
     """
-    base = _base(model, budget_of(budget))
+    epsilon_delta = budget_of(budget)
+    base = _base(model, epsilon_delta)
     settings, named = settings_of(base, space), str(parse(metric or "rmse")[0])
     law_of_trials, n_items = Trials.of(trials, law), whole("n_items", n_items, 1)
-    return calibrated(base, settings, n_items, budget_of(budget), trials=law_of_trials, metric=named, share=score_share)
+    return calibrated(base, settings, n_items, epsilon_delta, trials=law_of_trials, metric=named, share=score_share)
 
 
 def search(
@@ -155,7 +156,8 @@ def search(
         relevant: As for `discreet.evaluate`.
         threshold: As for `discreet.evaluate`.
     """
-    base, epsilon_delta = _base(model, budget_of(budget)), budget_of(budget)
+    epsilon_delta = budget_of(budget)
+    base = _base(model, epsilon_delta)
     settings = settings_of(base, space)
     train, held_out = _divided(data, valid, random_state)
     asked = parse(metric or ("recall@20" if train.implicit else "rmse"))[0]
@@ -171,7 +173,7 @@ def search(
     task = Task(base, held_out, train, (asked,), relevant=relevant, private=True)
     task = replace(task, max_error=scoring.error_bound(task, max_error))
     if asked.name == "accuracy":
-        task = replace(task, threshold=_threshold(held_out, threshold, private=True))
+        task = replace(task, threshold=threshold_of(held_out, threshold, private=True))
     if ledger is None:
         ledger = Ledger(epsilon=epsilon_delta[0], delta=trial.delta, unit=base.unit, adjacency=base.adjacency)
     statement = _charged(ledger, base, trial, train, settings)

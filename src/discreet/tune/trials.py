@@ -12,7 +12,7 @@ settings were tried, would know more than is paid for.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 
@@ -101,9 +101,8 @@ class Trials:
         return self.shape * (1 / gamma - 1) / -math.expm1(self.shape * math.log(gamma))
 
 
-def _bisected(is_low: object, low: float, high: float) -> tuple[float, float]:
+def _bisected(is_low: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
     """Neighbouring numbers, of which the lower one is low and the upper one is not."""
-    assert callable(is_low)
     while low < (middle := (low + high) / 2) < high:
         low, high = (middle, high) if is_low(middle) else (low, middle)
     return low, high

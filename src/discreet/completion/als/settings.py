@@ -20,6 +20,7 @@ USER_PRIOR = 0.45  # how far a user's vector is foretold by the items she has ch
 OVERLAP = 1.5  # how much more an item step sees than the shared Gram matrix says, about
 EXPLORERS, EXPLORER_SIZE, EXPLORER_SPREAD = 8, 0.05, 0.2  # random columns: how many, their size, how far they may grow
 CHANGE = 0.15  # how much an item's share of all interactions may change from one release to the next, relatively
+GRAM_CLIP = 20.0  # bound of a user's part of the shared Gram matrix, times that of her part of an item step
 LEAST_EIGENVALUE = 1.05  # of the noise's largest, for a direction to be kept
 
 
@@ -50,6 +51,19 @@ class Settings:
     n_frequent: int = 1500
     residual: bool = False
     clear: float = 4.0
+
+    @property
+    def bounds(self) -> dict[str, float]:
+        """Label -> the L2 norm that a user's contribution to that release never exceeds."""
+        return {
+            USERS: math.sqrt(2),
+            POPULARITY: 1.0,
+            WEIGHTS: 1.0,
+            BIAS: self.bias_clip,
+            SECOND_MOMENT: 0.64 if self.residual else 1.0,
+            STEP: self.step_clip,
+            GRAM: GRAM_CLIP * self.step_clip,
+        }
 
     @property
     def looks_for_directions(self) -> bool:

@@ -33,7 +33,6 @@ from discreet.linalg.folds import Folds, LeftOut
 Array = NDArray[Any]
 
 FOLDS = 4
-GRAM_CLIP = 20.0  # times the length of a contribution to an item step
 LIFT = 10.0  # the most that such a contribution is lengthened by
 TYPICAL_SPREAD = 0.9  # of ratings about their user's mean, in quarters of their range, where constants were set
 LEAST_SPREAD = 0.05  # in that
@@ -91,7 +90,7 @@ class Training:
     def steps(self, mean: float, weights: Weights, items: Items) -> Items:
         """All item steps."""
         s, m, known = self.settings, self.ratings.n_items, items.mean.shape[1]
-        bounds = (s.step_clip, GRAM_CLIP * s.step_clip)
+        bounds = (s.bounds[STEP], s.bounds[GRAM])
         items = items.with_explorers()
         for at in range(s.n_steps):
             local, shape = Local(items, weights, mean, s), (m, items.mean.shape[1])
@@ -109,7 +108,7 @@ class Training:
         def rows(part: Part) -> Array:
             return _own_moments(part, reach)
 
-        users = self.door.rows(USERS, self._parts(), rows, 3, bound=math.sqrt(2), aligned=True)
+        users = self.door.rows(USERS, self._parts(), rows, 3, bound=self.settings.bounds[USERS], aligned=True)
         n_users = max(float(users.values[0]), 10.0)
         spread = reach * math.sqrt(max(float(users.values[2]) + 2 * users.std, 0.0) / n_users)
         return n_users, reach * float(np.clip(users.values[1] / n_users, -1, 1)), spread
@@ -118,7 +117,8 @@ class Training:
         def entries(part: Part) -> Array:
             return own_weights(part, a)
 
-        return self.door.vector(WEIGHTS, self._parts(), entries, self.ratings.n_items, bound=1.0, aligned=True)
+        bound = self.settings.bounds[WEIGHTS]
+        return self.door.vector(WEIGHTS, self._parts(), entries, self.ratings.n_items, bound=bound, aligned=True)
 
     def _start(self) -> tuple[float, Weights]:
         """The mean rating, and how often items occur. From here on the unit is one in which ratings spread by about 1.
@@ -130,7 +130,8 @@ class Training:
         self.unit *= finer
         mean /= finer
         m, s = self.ratings.n_items, self.settings
-        popularity = self.door.vector(POPULARITY, self._parts(), equal_weights, m, bound=1.0, aligned=True)
+        bound = s.bounds[POPULARITY]
+        popularity = self.door.vector(POPULARITY, self._parts(), equal_weights, m, bound=bound, aligned=True)
         a = np.maximum(popularity.values, 0.7 + popularity.std) ** -s.exponent
         return mean, Weights.of(a, popularity, self._weights(a), n_users)
 
@@ -139,8 +140,8 @@ class Training:
             own = (part.row_sums(part.values) + USER_BIAS * mean) / (part.counts + USER_BIAS)
             return own_weights(part, weights.a) * (part.values - own[part.owners])
 
-        clip = self.settings.bias_clip
-        return self.door.vector(BIAS, self._parts(), entries, self.ratings.n_items, bound=clip, aligned=False)
+        bound = self.settings.bounds[BIAS]
+        return self.door.vector(BIAS, self._parts(), entries, self.ratings.n_items, bound=bound, aligned=False)
 
     def _with_directions(self, items: Items, weights: Weights, mean: float) -> Items:
         s = self.settings
@@ -156,7 +157,7 @@ class Training:
             dense[part.owners[at >= 0], at[at >= 0]] = entries[at >= 0]
             return dense
 
-        bound = 0.64 if s.residual else 1.0
+        bound = s.bounds[SECOND_MOMENT]
         blocks = self._parts(max(1, DENSE_CELLS // len(frequent)))  # dense rows of so many users at a time
         release = self.door.second_moment(SECOND_MOMENT, blocks, rows, len(frequent), bound=bound, hollow=True)
         look, spread = (directions.of_residuals, 0.05) if s.residual else (directions.of_co_occurrences, COLUMN_SPREAD)
