@@ -1,6 +1,5 @@
 """Files that the tests of the command share."""
 
-import re
 from pathlib import Path
 
 import pandas as pd
@@ -47,7 +46,5 @@ def private_model(monkeypatch: pytest.MonkeyPatch) -> str:
 
 def example(command: str) -> str:
     """The example in a command's help."""
-    text = get_command(app).commands[command].help  # type: ignore[attr-defined]
-    found = re.search(r"Example: discreet (.*)", text)
-    assert found
-    return found[1]
+    found: str = get_command(app).commands[command].example  # type: ignore[attr-defined]
+    return found.removeprefix("discreet ")

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from discreet.cli import app
-from discreet.data import archives
+from discreet.data import archives, read
 from discreet.data.datasets import CATALOG
 
 run = CliRunner().invoke
@@ -47,9 +47,21 @@ def test_a_list_on_a_narrow_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert str(home / "ml-1m.zip") in "".join(text.split())
 
 
-@pytest.mark.parametrize("command", ["list", "fetch", "describe"])
+@pytest.mark.parametrize("command", ["list", "fetch", "describe", "sample"])
 def test_help_has_an_example(command: str) -> None:
     assert f"Example: discreet datasets {command}" in run(app, ["datasets", command, "--help"]).stdout
+
+
+def test_a_sample_replaces_nothing(tmp_path: Path) -> None:
+    command = ["datasets", "sample", str(tmp_path / "new"), "--users", "30", "--items", "20", "--ratings", "200"]
+    assert "200 ratings" in run(app, command).stdout
+    made = read(tmp_path / "new" / "ratings.parquet", items=tmp_path / "new" / "movies.csv", value_range=(0.5, 5))
+    assert (made.n_users, made.n_items, len(made)) == (30, 20, 200)
+    (tmp_path / "new" / "movies.csv").unlink()
+    again = run(app, command)
+    assert again.exit_code == 1
+    assert "ratings.parquet: already there" in again.output
+    assert not (tmp_path / "new" / "movies.csv").exists()
 
 
 def test_fetch_what_is_at_hand(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from tests.cli.conftest import example
 from tests.cli.test_account import run
 
 
-def test_the_example_works_when_pasted(work: Path) -> None:
-    text = run(*shlex.split(example("export")))
+def test_the_example_on_a_model_without_a_guarantee(work: Path) -> None:
+    text = run(*shlex.split(example("export")), "--not-private")
     assert "NOT PRIVATE" in text
     assert "of the ten best stay" in text
     assert (work / "site" / "index.html").is_file()
@@ -52,4 +52,4 @@ def test_errors_are_one_sentence(work: Path) -> None:
 
 
 def test_help_of_serve() -> None:
-    assert example("serve") == "serve model --not-private"
+    assert example("serve") == "serve model"

@@ -15,6 +15,13 @@ def path(tmp_path: Path) -> str:
     return str(file)
 
 
+def test_create(tmp_path: Path) -> None:
+    begin = ("ledger", "create", str(tmp_path / "new.db"), "--epsilon", "2", "--delta")
+    assert "budget epsilon = 2" in run(*begin, "1e-6")
+    assert json.loads(run(*begin, "1e-6", "--json"))["entries"] == 1  # it stays as it is
+    assert "keeps it" in run(*begin, "1e-7", code=1)
+
+
 def test_show(path: str) -> None:
     text = run("ledger", "show", path)
     for part in ("epsilon = 1", "clicks per item", "gaussian std 10", "further release that fits"):

@@ -25,11 +25,16 @@ def train(*arguments: str, code: int = 0) -> str:
     return run("train", *arguments, code=code)
 
 
-def test_the_example_works_when_pasted(work: Path) -> None:
-    assert len(example("train")) < 70  # so that help does not break the line
-    text = run(*shlex.split(example("train")))
-    assert "NOT PRIVATE" in text
-    assert isinstance(discreet.load("model"), discreet.ALS)
+def test_the_example_says_what_it_spends_before_it_does(work: Path) -> None:
+    text = " ".join(run(*shlex.split(example("train"))).split())
+    assert 0 < text.index("epsilon=1.0") < text.index("joint differential privacy with epsilon = 1") < len(text)
+    assert isinstance(discreet.load("model"), discreet.DPALS)
+
+
+def test_without_privacy(work: Path) -> None:
+    text = train("ratings.csv", "--model", "als", *QUICK, "--out", "model")
+    assert "(NOT PRIVATE)" in text
+    assert not discreet.load("model").guarantee_.holds
 
 
 @pytest.mark.filterwarnings("ignore:.*is really epsilon")  # of what was published
@@ -227,7 +232,9 @@ def test_what_a_private_model_needs(work: Path, private_model: str) -> None:
 def test_a_ledger(work: Path, private_model: str) -> None:
     options = ["--items", "movies.csv", "--range", "0.5", "5", "--epsilon", "1", "--delta", "1e-6", "--out", "model"]
     start = ["ratings.csv", "--model", private_model, *options]
-    assert "discreet.Ledger('sqlite:///ledger.db', epsilon=3" in train(*start, "--ledger", "ledger.db", code=1)
+    assert "to begin one: discreet ledger create ledger.db --epsilon 3" in train(
+        *start, "--ledger", "ledger.db", code=1
+    )
     assert not Path("ledger.db").exists()
     ledger = discreet.Ledger("sqlite:///ledger.db", epsilon=1.2, delta=1e-6)
     assert "item popularity" in train(*start, "--ledger", "ledger.db")

@@ -11,7 +11,7 @@ from discreet.cli import app
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 # Run by themselves elsewhere: endless, slow, or fetching.
-ELSEWHERE = ("serve", "demo", "tradeoff", "tune", "reproduce", "datasets fetch", "audit")
+ELSEWHERE = ("serve", "demo", "tradeoff", "tune", "reproduce", "datasets fetch", "datasets sample", "audit")
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", flags=re.S | re.M)
 
 

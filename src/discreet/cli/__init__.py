@@ -21,30 +21,34 @@ from discreet.cli import (
     train,
     tune,
 )
-from discreet.cli.common import Group
+from discreet.cli.common import Command, Group
 
 app = typer.Typer(
     name="discreet",
     cls=Group,
-    help="Recommenders with a provable privacy guarantee.",
+    help=(
+        "Recommenders with a provable privacy guarantee.\n\n"
+        "Each command's --help ends with an example to paste. `discreet datasets sample` makes up the tables that they "
+        "need; `discreet train --help` goes on from there."
+    ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("demo")(demo.demo)
-app.command("train")(train.train)
-app.command("recommend")(recommend.recommend)
-app.command("evaluate")(evaluate.evaluate)
-app.command("tradeoff")(tradeoff.tradeoff)
-app.command("tune")(tune.tune)
-app.command("export")(export.export)
-app.command("serve")(serve.serve)
-app.command("account")(account.account)
-app.command("audit")(audit.audit)
-app.command("reproduce")(reproduce.reproduce)
+app.command("demo", cls=Command)(demo.demo)
+app.command("train", cls=Command)(train.train)
+app.command("recommend", cls=Command)(recommend.recommend)
+app.command("evaluate", cls=Command)(evaluate.evaluate)
+app.command("tradeoff", cls=Command)(tradeoff.tradeoff)
+app.command("tune", cls=Command)(tune.tune)
+app.command("export", cls=Command)(export.export)
+app.command("serve", cls=Command)(serve.serve)
+app.command("account", cls=Command)(account.account)
+app.command("audit", cls=Command)(audit.audit)
+app.command("reproduce", cls=Command)(reproduce.reproduce)
+app.command("doctor", cls=Command)(doctor.doctor)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(datasets.app, name="datasets")
-app.command("doctor")(doctor.doctor)
 
 
 def _version(wanted: bool) -> None:

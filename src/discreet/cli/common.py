@@ -6,20 +6,34 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from discreet.errors import DiscreetError
+from discreet.errors import DiscreetError, PrivacyError
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from discreet.privacy import Guarantee
+    from discreet.privacy import Guarantee, Ledger
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 class Misuse(DiscreetError):
     """The options do not go together, or are incomplete: exit code 2, where other errors are 1."""
+
+
+class Command(TyperCommand):
+    """A sub-command. Its help ends with an example, in one line however narrow the terminal is: it can be pasted."""
+
+    def __init__(self, *given: Any, help: str | None = None, **settings: Any) -> None:
+        about, _, rest = (help or "").partition("Example: ")
+        self.example, _, more = rest.partition("\n")
+        super().__init__(*given, help="\n\n".join(filter(None, (about.strip(), more.strip()))), **settings)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Show the help, and the example as it stands."""
+        super().format_help(ctx, formatter)
+        typer.echo(f" Example: {self.example}")
 
 
 class Group(TyperGroup):
@@ -52,6 +66,23 @@ class Group(TyperGroup):
             if name and option.startswith("--") and re.search(rf"\b{name}{'' if '_' in name else '='}", message)
         ]
         return f" (here: {', '.join(named)})" if named else ""
+
+
+def ledger_url(where: str) -> str:
+    """The URL of a ledger, which may be given as a file."""
+    return where if "://" in where else f"sqlite:///{where}"
+
+
+def opened(where: str, name: str) -> "Ledger":
+    """A ledger that exists: a wrong path is not a new budget."""
+    from discreet.privacy import Ledger
+
+    try:
+        return Ledger(ledger_url(where), name=name, create=False)
+    except PrivacyError as error:
+        what, begin, _ = str(error).partition("; give epsilon and delta to begin")
+        hint = f"; to begin one: discreet ledger create {where} --epsilon 3 --delta 1e-6" if begin else ""
+        raise PrivacyError(what + hint) from None
 
 
 def show(data: Any, as_json: bool, *tables: Any) -> None:

@@ -1,4 +1,4 @@
-"""`discreet datasets`: what there is, where it is, and what is in it."""
+"""`discreet datasets`: what there is, where it is, and what is in it; and one that is made up."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ from typing import Annotated, Any
 import typer
 
 from discreet.cli import config
-from discreet.cli.common import Json
+from discreet.cli.common import Command, Json
+from discreet.errors import DataError
 
-app = typer.Typer(help="Data sets of the papers: list, fetch, describe.", no_args_is_help=True)
+RATINGS, MOVIES = "ratings.parquet", "movies.csv"
+SEED = 0  # the same files for everybody
+
+app = typer.Typer(help="Data sets: list, fetch and describe those of the papers; make one up.", no_args_is_help=True)
 
 
 def names(incomplete: str) -> list[str]:
@@ -24,7 +28,7 @@ def names(incomplete: str) -> list[str]:
 Name = Annotated[str, typer.Argument(help="A name that `discreet datasets list` shows.", autocompletion=names)]
 
 
-@app.command("list")
+@app.command("list", cls=Command)
 def list_(config_file: config.Config = None, as_json: Json = False) -> None:
     """Show the data sets there are, and which of them are at hand.
 
@@ -65,7 +69,7 @@ def list_(config_file: config.Config = None, as_json: Json = False) -> None:
     Console().print(table)
 
 
-@app.command()
+@app.command(cls=Command)
 def fetch(name: Name, config_file: config.Config = None, as_json: Json = False) -> None:
     """Download a data set into DISCREET_DATA, or the platform's cache, unless it is at hand.
 
@@ -88,7 +92,7 @@ def fetch(name: Name, config_file: config.Config = None, as_json: Json = False) 
             typer.echo(f"{data.title} is in {path}")
 
 
-@app.command()
+@app.command(cls=Command)
 def describe(
     name: Annotated[str, typer.Argument(help="A name that `discreet datasets list` shows, or the path of a table.")],
     source: Annotated[Path | None, typer.Option(help="The original archive or its folder, if you have it.")] = None,
@@ -97,7 +101,7 @@ def describe(
 ) -> None:
     """Load a data set, or any table, and show what is in it: exact numbers, for its owner.
 
-    Example: discreet datasets describe ratings.csv
+    Example: discreet datasets describe ratings.parquet
     """
     from discreet.data import datasets, read
 
@@ -105,3 +109,31 @@ def describe(
     ratings = read(name) if is_table else datasets.load(name, source)
     described: dict[str, Any] = ratings.describe()
     typer.echo(json.dumps(described, indent=2, default=str) if as_json else str(described))
+
+
+@app.command(cls=Command)
+def sample(
+    folder: Annotated[Path, typer.Argument(help="Where to write; by default here.")] = Path(),
+    users: Annotated[int, typer.Option(help="How many people to make up.", min=1)] = 20_000,
+    items: Annotated[int, typer.Option(help="How many films.", min=10)] = 300,
+    ratings: Annotated[int, typer.Option(help="How many ratings.", min=1)] = 1_000_000,
+    config_file: config.Config = None,
+    as_json: Json = False,
+) -> None:
+    """Make up ratings.parquet and movies.csv, to try the other commands on. Files that are there are never replaced.
+
+    Example: discreet datasets sample
+    """
+    from pyarrow import csv, parquet
+
+    from discreet.data.movielens_like import movielens_like
+
+    paths = [folder / RATINGS, folder / MOVIES]
+    if there := [str(path) for path in paths if path.exists()]:
+        raise DataError(f"{' and '.join(there)}: already there, and not replaced; name another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    made = movielens_like(users, items, ratings, random_state=SEED)
+    parquet.write_table(made.to_arrow(), paths[0])
+    csv.write_csv(made.catalogue.to_arrow(), paths[1])
+    said = f"{len(made):,} ratings, from 0.5 to 5, by people who are made up: {paths[0]}; {items:,} films: {paths[1]}."
+    typer.echo(json.dumps({"paths": [str(path) for path in paths]}) if as_json else said)

@@ -64,7 +64,7 @@ def evaluate(
 ) -> None:
     """Measure a saved model; or, with --model, try one on a table against the baselines.
 
-    Example: discreet evaluate ratings.csv --model als
+    Example: discreet evaluate ratings.parquet --model dpals --epsilon 1 --delta 1e-6 --items movies.csv --range 0.5 5
 
     The numbers are exact, about private people, and for the owner's eyes only.
     """

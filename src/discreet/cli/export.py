@@ -41,7 +41,7 @@ def export(
 ) -> None:
     """Write a model as a web page that recommends in the browser, where what people like stays.
 
-    Example: discreet export model site --not-private
+    Example: discreet export model site
     """
     from discreet.completion.saving import load
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin,
 
 import typer
 
-from discreet.cli.common import Misuse
-from discreet.errors import PrivacyError
+from discreet.cli.common import Misuse, opened
 
 if TYPE_CHECKING:
     from discreet.completion.base import Model
@@ -121,14 +120,7 @@ def ledger(model: type["Model"], url: str | None, name: str) -> "Ledger | None":
         raise Misuse(
             f"{model.__name__} is not private: it spends nothing, so it takes no ledger; {_advice('--ledger')}"
         )
-    from discreet.privacy import Ledger
-
-    where = url if "://" in url else f"sqlite:///{url}"
-    try:
-        return Ledger(where, name=name, create=False)
-    except PrivacyError as error:
-        begin = f": discreet.Ledger({where!r}, epsilon=3, delta=1e-6) in Python" if "begin" in str(error) else ""
-        raise PrivacyError(f"{error}{begin}") from None
+    return opened(url, name)
 
 
 def chosen(model: "Model", ratings: "Interactions") -> "Model":

@@ -35,7 +35,7 @@ def serve(
 ) -> None:
     """Serve a model until Ctrl-C: the page at /, and /v1/recommend, /v1/items, /v1/statement, /openapi.json.
 
-    Example: discreet serve model --not-private
+    Example: discreet serve model
     """
     try:
         import uvicorn

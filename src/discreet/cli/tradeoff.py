@@ -62,7 +62,7 @@ def tradeoff(
 ) -> None:
     """Fit private models at several epsilons, draw error against epsilon, and say which epsilon costs little.
 
-    Example: discreet tradeoff ratings.csv --items movies.csv --range 0.5 5 --delta 1e-6
+    Example: discreet tradeoff ratings.parquet --epsilons 1,4 --delta 1e-6 --items movies.csv --range 0.5 5
 
     A run that was stopped goes on where it was. The numbers are exact, and for the owner's eyes only.
     """

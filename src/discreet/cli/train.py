@@ -48,7 +48,7 @@ def train(
 ) -> None:
     """Learn a model from a table of who liked what, and save it.
 
-    Example: discreet train ratings.csv --model als --out model
+    Example: discreet train ratings.parquet --epsilon 1 --delta 1e-6 --items movies.csv --range 0.5 5 --out model
 
     It says what it will do, and what that will spend, before it does it.
     """

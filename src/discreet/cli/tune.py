@@ -51,7 +51,7 @@ def tune(
 ) -> None:
     """Choose parameters by a private search, all of it paid for; or, without --out, say what a trial would get.
 
-    Example: discreet tune ratings.csv --epsilon 4 --delta 1e-6 --try n_steps=2,4 --items movies.csv --range 0.5 5
+    Example: discreet tune ratings.parquet --try n_steps=2,4 --epsilon 4 --delta 1e-6 --items movies.csv --range 0.5 5
 
     The parameters that a model has by itself cost nothing: try these first.
     """

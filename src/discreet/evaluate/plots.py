@@ -27,6 +27,7 @@ def draw(evaluation: Evaluation, ax: Any, metrics: Sequence[str] | None, buckets
 
 
 def new_axes() -> Any:
+    """Axes of a figure of their own."""
     try:
         import matplotlib.pyplot as plt
     except ImportError:

@@ -198,6 +198,7 @@ def _columns(scores: Sequence[tuple[str, Score]]) -> dict[str, Any]:
 
 
 def number(value: float) -> str:
+    """A metric for people."""
     if math.isnan(value):
         return "-"
     return f"{value:.4f}" if abs(value) < 100 else f"{value:,.1f}"
@@ -208,11 +209,13 @@ def _interval(score: Score) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table as lines of text."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def html_table(rows: Sequence[Sequence[str]]) -> str:
+    """A table as a page has it; the first row is its head."""
     head, *body = rows
     cells = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in body)
     heads = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
