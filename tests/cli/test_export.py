@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-import discreet
 from tests.cli.conftest import example
 from tests.cli.test_account import run
 
@@ -46,9 +45,6 @@ def test_errors_are_one_sentence(work: Path) -> None:
     Path("curve.json").write_text("{")
     assert "is not JSON" in run("export", "model", "out", "--not-private", "--tradeoff", "curve.json", code=1)
     assert "no 'price'" in run("export", "model", "out", "--not-private", "--columns", "price", code=1)
-    discreet.GradientDescent(n_steps=2).fit(discreet.read("train.csv", value_range=(0.5, 5))).save("other")
-    told = run("export", "other", "out", "--not-private", code=1)
-    assert "GradientDescent cannot be exported" in told
 
 
 def test_help_of_serve() -> None:

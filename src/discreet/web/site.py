@@ -35,6 +35,7 @@ MODEL, ARRAYS, ITEMS, CERTIFICATE = "model/model.json", "model/arrays.bin", "mod
 WORKER = "sw.js"
 USUAL = ("genre", "genres", "category", "year", "author", "artist", "director", "brand")  # columns worth showing
 VECTORS = 3  # made-up people whose scores a reader checks itself against
+EXACT = ("gram", "transitions")  # small matrices, which rounding would be felt in
 SAFE = 2**53  # whole numbers that JavaScript has exactly
 
 
@@ -79,7 +80,7 @@ def export(
     """Make a site of a fitted model.
 
     Args:
-        model: DPALS, DPSVD, DPCleansedSVD, DPSGD, ALS, SVD, a baseline, or the Recommender that chose one of them.
+        model: Any model of the library, or the Recommender that chose one.
         precision: Of item vectors: "float32", "float16" or "int8". What that costs is measured.
         title: What the page calls itself.
         columns: Columns of the catalogue to show beside titles; by default genres, years and the like, if there are.
@@ -96,12 +97,12 @@ def export(
     folding, people = Folding.of(model), made_up(model)
     pack = Pack()
     kept = {name: pack.add_table(name, table, precision) for name, table in folding.tables.items()}
-    for name, array in folding.vectors.items():
-        pack.add(name, array, "float64" if name == "gram" else "float32")
+    stored = folding.with_tables(kept)
+    for name, array in stored.vectors.items():
+        pack.add(name, array, "float64" if name in EXACT else "float32")
     pack.add("popularity", model.popularity_)
     like = model._similar_columns()
     pack.add("map", projected(model.item_factors_[:, like], folding.ridge.base))
-    stored = folding.with_tables(kept)
     parts = {
         ARRAYS: bytes(pack.content),
         ITEMS: _json(_items(model, columns)),
@@ -117,7 +118,7 @@ def export(
         "rank": int(folding.ridge.columns.shape[1]),
         "value_range": [low, high],
         "implicit": model.implicit_,
-        "folding": folding.settings,
+        "folding": stored.settings,
         "similar": [like.start, like.stop],
         "precision": precision,
         "loss": measured(folding, stored, people),

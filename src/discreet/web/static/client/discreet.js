@@ -7,7 +7,7 @@
  *     model.recommend({ tt0111161: 5, tt0068646: 4.5 }, { n: 10 });
  *
  * A history is an object {item: rating}, a Map, an array of [item, rating] pairs, or, for liked items, an array of
- * items. The mathematics is in folding.js, and agrees with Python to 1e-5.
+ * items. The mathematics is in folding.js and what it imports, and agrees with Python to 1e-5.
  */
 import { ModelError, parsed, read, requireUnchanged, unpacked } from "./files.js";
 import { Folding } from "./folding.js";
