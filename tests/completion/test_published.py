@@ -12,21 +12,14 @@ from discreet.completion.als import DPALS, PublishedDPALS, private_regressions
 from discreet.completion.als.calibration import STEP, Schedule, Sigmas, step_sensitivity
 from discreet.completion.als.moments import ItemStep, Moments, exact_moments
 from discreet.completion.als.preprocessing import most_frequent
-from discreet.completion.als.published_steps import (
-    a_item,
-    a_user,
-    clearly_indefinite,
-    clip,
-    normalised,
-    project_psd,
-    user_ridge,
-)
+from discreet.completion.als.published_steps import a_item, a_user, clip, normalised, user_ridge
 from discreet.completion.als.sampling import Sample, lowest, priorities, uniform, weights
 from discreet.completion.base import Model
 from discreet.completion.ridge import Penalty
 from discreet.data import Interactions
 from discreet.datasets import synthetic_low_rank
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
+from discreet.linalg.indefinite import clearly_indefinite, project_psd
 from discreet.papers.dpals_tables import TABLE_4, dpals_rho_squared
 from discreet.papers.rules import dpals_epsilon, noise_multiplier
 from discreet.privacy import Cost, Grid
@@ -37,6 +30,13 @@ DELTA = 1e-6
 
 def seeded(seed: int = 1, **settings: Any) -> discreet.Ledger:
     return discreet.Ledger(**{"delta": DELTA, "noise_source": InsecureSeededNoise(seed), **settings})
+
+
+def stacked(gram: Any, rhs: Any) -> Moments:
+    """Statistics as they are released, with twice the right-hand sides."""
+    stack = np.zeros((len(gram), gram.shape[1] + 1, gram.shape[1] + 1))
+    stack[:, :-1, :-1], stack[:, :-1, -1] = gram, 2 * rhs
+    return Moments(stack, 0.5)
 
 
 class TestPublishedDPALS(ModelConformance):
@@ -140,7 +140,7 @@ def test_a_item_projects_only_what_is_not_positive_definite() -> None:
     X = X + np.swapaxes(X, 1, 2) + np.where(np.arange(30) % 2, 12, 0)[:, None, None] * np.eye(4)
     rhs = rng.standard_normal((30, 4))
     shared = np.diag([0.1, 0.2, 0.3, 0.4])
-    found = a_item(Moments(X, rhs), np.linspace(0.1, 1, 30), shared, 2)
+    found = a_item(stacked(X, rhs), np.linspace(0.1, 1, 30), shared, 2)
     negative = 0
     for j in range(30):
         whole = X[j] + np.linspace(0.1, 1, 30)[j] * np.eye(4) + shared
@@ -153,7 +153,7 @@ def test_a_item_projects_before_it_adds_penalties_if_asked() -> None:
     rng = np.random.default_rng(1)
     X = rng.standard_normal((20, 4, 4))
     X, shared, rhs = X + X.swapaxes(1, 2), np.diag([1.0, 2.0, -3.0, 0.5]), rng.standard_normal((20, 4))
-    found = a_item(Moments(X, rhs), np.full(20, 0.3), shared, 2, project_first=True)
+    found = a_item(stacked(X, rhs), np.full(20, 0.3), shared, 2, project_first=True)
     for matrix, b, v in zip(X, rhs, found, strict=True):
         expected = np.linalg.solve(project_psd(matrix) + np.diag([1.3, 2.3, 0.3, 0.8]), b)
         np.testing.assert_allclose(v, expected, atol=1e-9)

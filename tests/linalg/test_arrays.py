@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from discreet.errors import MissingExtra
-from discreet.linalg.arrays import NUMPY, NumpyArrays, TorchArrays
+from discreet.linalg.arrays import NUMPY, NumpyArrays
+from discreet.linalg.torch_arrays import TorchArrays
 
 
 @pytest.fixture(params=["numpy", "torch"])

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from discreet.errors import MissingExtra
 from discreet.linalg import rows as kernels
-from discreet.linalg.arrays import NUMPY, TorchArrays
+from discreet.linalg.arrays import NUMPY, NumpyArrays
 from discreet.linalg.rows import Rows, blocks, padded, row_means, solve_rows
+from discreet.linalg.torch_arrays import TorchArrays
 
 
 @pytest.fixture(params=["numpy", "torch"])
@@ -110,7 +111,7 @@ def test_float32_for_long(solver):
 @pytest.mark.parametrize("solver", ["exact", "cg"])
 @pytest.mark.parametrize("k", [4, 60])
 def test_long_rows_are_summed_in_parts(arrays, monkeypatch, longest, solver, k):
-    monkeypatch.setattr(kernels, "LONGEST", longest)
+    monkeypatch.setattr(type(arrays), "longest", longest)
     rows = problem(LENGTHS, k, first=True, gram=True, arrays=arrays, scale=3)
     np.testing.assert_allclose(solve_rows(rows, solver=solver, cg_steps=400), oracle(rows), atol=1e-6)
 
@@ -120,7 +121,7 @@ def test_long_rows_are_summed_in_parts(arrays, monkeypatch, longest, solver, k):
 @pytest.mark.parametrize("solver", ["exact", "cg"])
 @pytest.mark.parametrize("longest", [7, 4096])
 def test_a_centre_and_what_is_left(arrays, monkeypatch, k, gram, solver, longest):
-    monkeypatch.setattr(kernels, "LONGEST", longest)
+    monkeypatch.setattr(type(arrays), "longest", longest)
     rows = problem(LENGTHS, k, gram=gram, first=True, centre=True, arrays=arrays, scale=2)
     left = np.full(len(rows.targets), np.nan)
     expected = oracle(rows)
@@ -144,7 +145,7 @@ def test_what_is_left_without_columns():
 @pytest.mark.parametrize("k", [0, 1, 5])
 @pytest.mark.parametrize("longest", [7, 4096])
 def test_means_of_rows(monkeypatch, k, longest):
-    monkeypatch.setattr(kernels, "LONGEST", longest)
+    monkeypatch.setattr(type(arrays), "longest", longest)
     rows = problem(LENGTHS, k)
     expected = np.zeros((len(LENGTHS), k))
     for i, count in enumerate(LENGTHS):
@@ -166,7 +167,7 @@ def test_means_of_rows(monkeypatch, k, longest):
 def test_any_lengths(counts, k, gram, first, seed, size):
     rows = problem(counts, k, gram=gram, first=first and k > 0, seed=seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "BLOCK_BYTES", size)
+        patch.setattr(NumpyArrays, "block_bytes", size)
         found = solve_rows(rows)
     np.testing.assert_allclose(found, oracle(rows), atol=1e-8)
 
@@ -175,7 +176,7 @@ def test_any_lengths(counts, k, gram, first, seed, size):
 def test_blocks_hold_every_row_once(counts, k, size):
     indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "BLOCK_BYTES", size)
+        patch.setattr(NumpyArrays, "block_bytes", size)
         cut = list(blocks(indptr, k, 4))
     rows = np.concatenate([block.rows for block in cut] or [np.zeros(0, int)])
     assert sorted(rows) == [at for at, count in enumerate(counts) if count]
@@ -259,7 +260,7 @@ def test_inputs_are_left_alone():
 @pytest.mark.parametrize("k", [5, 70])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_the_same_bits_for_any_number_of_threads(monkeypatch, solver, k, dtype):
-    monkeypatch.setattr(kernels, "BLOCK_BYTES", 1 << 16)  # many blocks
+    monkeypatch.setattr(NumpyArrays, "block_bytes", 1 << 16)  # many blocks
     monkeypatch.setattr(kernels, "LONGEST", 500)
     counts = np.random.default_rng(3).integers(0, 90, 400)
     counts[7] = 1200

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from functools import cached_property
+from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -21,6 +21,7 @@ from discreet.data.catalogue import Catalogue
 from discreet.data.ids import Ids
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError, NotFitted, PrivacyError
+from discreet.linalg.arrays import arrays_on
 from discreet.linalg.threads import n_threads
 from discreet.numbers import whole
 from discreet.privacy.accounting import Cost
@@ -59,6 +60,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     _VALUES: ClassVar[tuple[str, ...]] = ("value_range_", "implicit_", "global_mean_")
 
     n_jobs: int | None = -1
+    device: str = "cpu"
     catalogue_: Catalogue
     item_factors_: Array
     item_bias_: Array
@@ -67,6 +69,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     implicit_: bool
     global_mean_: float
     guarantee_: Guarantee
+    _ridge_now: Ridge
 
     # What a model must say
 
@@ -102,6 +105,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         """Check all parameters, and then read whatever was given to learn from."""
         self._check_parameters()
         n_threads(self.n_jobs)
+        arrays_on(self.device)
         if not isinstance(ratings, Interactions):
             from discreet.data.readers import read
 
@@ -113,7 +117,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 
     def _set(self, learned: dict[str, Any], catalogue: Catalogue, statement: Statement) -> None:
         """Take on what was learned, all at once."""
-        for name in [name for name in vars(self) if name.endswith("_") or name == "_folding"]:
+        for name in [name for name in vars(self) if name.endswith("_") or name == "_ridge_now"]:
             delattr(self, name)
         for name, value in learned.items():
             if isinstance(value, np.ndarray):
@@ -133,9 +137,12 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         """The item ids, in their own type."""
         return self.catalogue_.ids
 
-    @cached_property
+    @property
     def _folding(self) -> Ridge:
-        return self._ridge()
+        known: Ridge | None = vars(self).get("_ridge_now")
+        if known is None or known.device != self.device:
+            known = self._ridge_now = replace(self._ridge(), device=self.device)
+        return known
 
     # Serving
 

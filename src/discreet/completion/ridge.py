@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.interactions import Interactions
+from discreet.linalg.arrays import arrays_on
 from discreet.linalg.rows import Rows, Solver, padded, row_means, solve_rows
 from discreet.linalg.threads import single_threaded_blas
 
@@ -45,6 +46,7 @@ class Ridge:
         gram: G, or None.
         offset_penalty: The weight of the offset a_i squared; None: there is no offset.
         prior: One vector p_j for each item: z_i is pulled to the mean of those of her items, in place of zero; or None.
+        device: Where it is computed.
     """
 
     columns: Array
@@ -53,6 +55,7 @@ class Ridge:
     gram: Array | None = None
     offset_penalty: float | None = None
     prior: Array | None = None
+    device: str = "cpu"
 
     @cached_property
     def _prepared(self) -> tuple[Array, Array | None]:
@@ -104,11 +107,14 @@ class Ridge:
     def _rows(self, indptr: Array, indices: Array, values: Array) -> tuple[Rows, Array]:
         """The regressions as the kernel takes them; and what each row's offset is to be multiplied by."""
         kind = self.columns.dtype
-        targets = values.astype(kind) - self.base[indices].astype(kind)
-        columns, gram = self._prepared
+        targets = values.astype(kind, copy=False)
+        if self.base.any():
+            targets = targets - self.base[indices].astype(kind)
+        arrays = arrays_on(self.device)
+        columns, gram = (None if matrix is None else arrays.put(matrix) for matrix in self._prepared)
         scale, first = self._weights(np.diff(indptr))
         unit = np.ones(len(scale), kind) if first is None else first
-        return Rows(indptr, indices, targets, columns, scale, gram, first, self._centre(indptr, indices)), unit
+        return Rows(indptr, indices, targets, columns, scale, gram, first, self._centre(indptr, indices), arrays), unit
 
     def fold_in(self, histories: Interactions, n_jobs: int | None) -> tuple[Array, Array]:
         """Users' offsets and vectors, from their own histories."""

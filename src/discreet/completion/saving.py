@@ -107,7 +107,11 @@ def _encoded(model: Model) -> tuple[bytes, dict[str, bytes]]:
         "format": FORMAT,
         "version": VERSION,
         "class": cls.__name__,
-        "params": {name: _plain(name, value) for name, value in model.get_params(deep=False).items()},
+        "params": {
+            name: _plain(name, value)
+            for name, value in model.get_params(deep=False).items()
+            if name != "device"  # where it was trained says nothing of where it will be used
+        },
         "values": {name: _plain(name, getattr(model, name)) for name in cls._VALUES},
         "origin": model.catalogue_.origin,
         "files": {name: {"sha256": digest(content), "size": len(content)} for name, content in parts.items()},

@@ -6,16 +6,21 @@ one of these.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.errors import MissingExtra
+from discreet.errors import DataError
 from discreet.linalg.blas import gram
-from discreet.linalg.cholesky import least_pivots, solve_spd
+from discreet.linalg.cholesky import solve_spd
+from discreet.linalg.indefinite import project_psd, solve_positive_part
+
+if TYPE_CHECKING:
+    from discreet.linalg.rows import Block
 
 
 class Arrays(Protocol):
@@ -23,9 +28,20 @@ class Arrays(Protocol):
 
     Attributes:
         cache: Bytes of gathered columns that are better used before more are gathered.
+        block_bytes: Of gathered columns, or of Gram matrices, in a block: enough work to make a call from Python cheap.
+        longest: Targets of a row that are gathered at once; longer rows are summed in parts.
+        most_rows: In a block, or solved together.
+        together: Bytes of Gram matrices that are solved together, whatever the lengths of their rows; 0: each block is
+            solved by itself.
+        most_targets: Of a table, which are there at a time.
     """
 
     cache: int
+    block_bytes: int
+    longest: int
+    most_rows: int
+    together: int
+    most_targets: int
 
     def put(self, array: NDArray[Any]) -> Any:
         """A NumPy array, as an array of this library."""
@@ -33,7 +49,13 @@ class Arrays(Protocol):
     def get(self, array: Any) -> NDArray[Any]:
         """An array of this library, as one of NumPy."""
 
-    def gather(self, columns: Any, index: NDArray[np.intp]) -> Any:
+    def copy(self, array: Any) -> Any:
+        """A contiguous copy."""
+
+    def places(self, indices: Any, targets: Any, block: Block, places: slice, nothing: int) -> tuple[Any, Any]:
+        """The indices and targets (rows, length) at some places of a block's rows; `nothing` and 0 where none is."""
+
+    def gather(self, columns: Any, index: Any) -> Any:
         """Rows of a matrix, picked by an array of numbers of any shape."""
 
     def empty(self, name: str, shape: tuple[int, ...], like: Any) -> Any:
@@ -45,11 +67,20 @@ class Arrays(Protocol):
         If `upper`, what is below the diagonal may be anything.
         """
 
+    def sums(self, t: Any, X: Any) -> Any:
+        """X^T t of each matrix."""
+
     def solve_spd(self, A: Any, b: Any, whole: Callable[[int], Any]) -> Any:
         """Solve a batch of symmetric positive definite systems, by upper triangles; A and b may be overwritten.
 
         `whole(i)` gives the whole of A[i] anew.
         """
+
+    def solve_positive_part(self, A: Any, b: Any) -> Any:
+        """The solutions of least norm with the positive parts of symmetric matrices; A and b may be overwritten."""
+
+    def project_psd(self, A: Any) -> Any:
+        """The nearest positive semidefinite matrices."""
 
     def add_to_diagonal(self, A: Any, amount: Any) -> None:
         """Add amount[i] to the diagonal of A[i]."""
@@ -79,6 +110,11 @@ class NumpyArrays(Arrays):
     """NumPy, with memory of its own for each thread."""
 
     cache = 1 << 20
+    block_bytes = 1 << 24
+    longest = 1024
+    most_rows = 1 << 62
+    together = 0
+    most_targets = 1 << 62
 
     def __init__(self) -> None:
         self._memory = _Memory()
@@ -90,7 +126,22 @@ class NumpyArrays(Arrays):
         found: NDArray[Any] = array
         return found
 
-    def gather(self, columns: Any, index: NDArray[np.intp]) -> Any:
+    def copy(self, array: Any) -> Any:
+        return np.array(array, order="C")
+
+    def places(self, indices: Any, targets: Any, block: Block, places: slice, nothing: int) -> tuple[Any, Any]:
+        place = np.arange(places.start, places.stop)
+        at = block.starts[:, None] + place
+        padding = None
+        if places.stop > block.counts.min():
+            padding = place >= block.counts[:, None]
+            at[padding] = block.starts[0]  # any place that exists
+        index, own = indices[at].astype(np.intp), targets[at]
+        if padding is not None:
+            index[padding], own[padding] = nothing, 0
+        return index, own
+
+    def gather(self, columns: Any, index: Any) -> Any:
         out = self._memory.get("gather", (*index.shape, columns.shape[1]), columns.dtype)
         return np.take(columns, index, axis=0, out=out, mode="clip")  # "raise" would copy once more
 
@@ -100,8 +151,17 @@ class NumpyArrays(Arrays):
     def gram(self, X: Any, out: Any, *, dual: bool = False, add: bool = False, upper: bool = False) -> None:
         gram(X, out, dual=dual, add=add, upper=upper)
 
+    def sums(self, t: Any, X: Any) -> Any:
+        return (t[:, None, :] @ X)[:, 0]
+
     def solve_spd(self, A: Any, b: Any, whole: Callable[[int], Any]) -> Any:
         return solve_spd(A, np.ascontiguousarray(b), whole)
+
+    def solve_positive_part(self, A: Any, b: Any) -> Any:
+        return solve_positive_part(A, b)
+
+    def project_psd(self, A: Any) -> Any:
+        return project_psd(A)
 
     def add_to_diagonal(self, A: Any, amount: Any) -> None:
         np.einsum("ikk->ik", A)[:] += amount[:, None]
@@ -113,55 +173,20 @@ class NumpyArrays(Arrays):
         return np.concatenate(arrays)
 
 
-class TorchArrays(Arrays):
-    """torch on one device."""
-
-    cache = 1 << 40  # a card is quicker the more there is to do
-
-    def __init__(self, device: str = "cpu") -> None:
-        try:
-            import torch
-        except ModuleNotFoundError:
-            raise MissingExtra(f"device={device!r}", "gpu") from None
-        self._torch = torch
-        self.device = torch.device(device)
-
-    def put(self, array: NDArray[Any]) -> Any:
-        if array.dtype.kind == "u" and array.dtype.itemsize > 1:  # torch has few unsigned types
-            array = array.astype(np.int64)
-        return self._torch.as_tensor(np.array(array), device=self.device)
-
-    def get(self, array: Any) -> NDArray[Any]:
-        found: NDArray[Any] = array.cpu().numpy()
-        return found
-
-    def gather(self, columns: Any, index: NDArray[np.intp]) -> Any:
-        return columns[self._torch.as_tensor(index, device=self.device)]
-
-    def empty(self, name: str, shape: tuple[int, ...], like: Any) -> Any:
-        return self._torch.empty(shape, dtype=like.dtype, device=self.device)
-
-    def gram(self, X: Any, out: Any, *, dual: bool = False, add: bool = False, upper: bool = False) -> None:
-        Y = X.swapaxes(1, 2) if dual else X
-        self._torch.baddbmm(out, Y.swapaxes(1, 2), Y, beta=int(add), out=out)
-
-    def solve_spd(self, A: Any, b: Any, whole: Callable[[int], Any]) -> Any:
-        factor, info = self._torch.linalg.cholesky_ex(A)
-        x = self._torch.cholesky_solve(b[..., None], factor)[..., 0]
-        pivots, diagonals = (self._torch.diagonal(M, dim1=1, dim2=2) for M in (factor, A))
-        failed = ((info != 0) | ~(pivots > least_pivots(diagonals)).all(dim=1)).nonzero()[:, 0]
-        if len(failed):  # rare: singular in this precision
-            x[failed] = (self._torch.linalg.pinv(A[failed], hermitian=True) @ b[failed][..., None])[..., 0]
-        return x
-
-    def add_to_diagonal(self, A: Any, amount: Any) -> None:
-        self._torch.diagonal(A, dim1=1, dim2=2).add_(amount[:, None])
-
-    def divide(self, a: Any, b: Any) -> Any:
-        return self._torch.where(b > 0, a / b, self._torch.zeros_like(a))
-
-    def concatenate(self, arrays: Sequence[Any]) -> Any:
-        return self._torch.cat(list(arrays))
-
-
 NUMPY = NumpyArrays()
+
+
+def arrays_on(device: str) -> Arrays:
+    """NumPy for "cpu"; torch for "cuda", or "cuda:1" where there are several cards.
+
+    Raises:
+        DataError: There is no such device here, or it is too small.
+        MissingExtra: torch is not installed.
+    """
+    if device == "cpu":
+        return NUMPY
+    if not isinstance(device, str) or not re.fullmatch(r"cuda(:\d+)?", device):
+        raise DataError(f"device: 'cpu', 'cuda' or, of several cards, 'cuda:1' is needed, not {device!r}")
+    from discreet.linalg import torch_arrays
+
+    return torch_arrays.card(device)

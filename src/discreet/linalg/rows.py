@@ -9,7 +9,7 @@ of the size of its targets. Blocks are the same for any number of threads, and s
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -21,8 +21,6 @@ from discreet.linalg.threads import over_blocks
 Array = NDArray[Any]
 Solver = Literal["exact", "cg"]
 
-BLOCK_BYTES = 1 << 24  # of gathered columns, or of Gram matrices: enough work to make a call from Python cheap
-LONGEST = 1024  # targets of a row that are gathered at once; longer rows are summed in parts
 FEW_COLUMNS = 16
 GRAM_PAYS = 48  # columns up to which conjugate gradients are quicker on Gram matrices than on gathered columns
 KEPT = 4096  # targets of a row up to which gathered columns are kept for them otherwise
@@ -41,6 +39,11 @@ class Block:
         """Some of the rows, padded to the same length."""
         return Block(self.rows[own], self.starts[own], self.counts[own], self.length)
 
+    def filled(self, n_rows: int) -> Block:
+        """With rows behind that have no targets, so that there are `n_rows`."""
+        more = (0, n_rows - len(self.rows))
+        return Block(np.pad(self.rows, more, "edge"), np.pad(self.starts, more), np.pad(self.counts, more), self.length)
+
     def cuts(self, row_bytes: int, cache: int) -> Iterator[slice]:
         """All rows, as many at a time as stay in a cache, if each gathers so many bytes."""
         most = max(1, cache // max(row_bytes, 1))
@@ -58,18 +61,24 @@ def padded_lengths(counts: Array, steps: int = 16) -> Array:
     return lengths
 
 
-def blocks(indptr: Array, n_columns: int, itemsize: int) -> Iterator[Block]:
+def most_rows(length: int, n_columns: int, itemsize: int, arrays: Arrays) -> int:
+    """How many rows of a padded length are in a block, at most."""
+    fit = arrays.block_bytes // (max(length, n_columns) * max(n_columns, 1) * itemsize)
+    return max(1, min(fit, arrays.most_rows))
+
+
+def blocks(indptr: Array, n_columns: int, itemsize: int, arrays: Arrays = NUMPY) -> Iterator[Block]:
     """Cut rows into blocks of one padded length, of some bytes of columns each; rows without targets are in none."""
     counts = np.diff(indptr)
-    # With few columns a call from Python costs more than some padding.
-    lengths = padded_lengths(counts, 4 if n_columns <= FEW_COLUMNS else 16)
+    # With few columns, or on a card, a call from Python costs more than some padding.
+    lengths = padded_lengths(counts, 4 if n_columns <= FEW_COLUMNS or arrays.together else 16)
     order = np.argsort(lengths, kind="stable")
     ordered = lengths[order]
     at = int(np.searchsorted(ordered, 0, side="right"))
     while at < len(order):
         length = int(ordered[at])
-        fit = max(1, BLOCK_BYTES // (max(length, n_columns) * max(n_columns, 1) * itemsize))
-        end = min(at + fit, int(np.searchsorted(ordered, length, side="right")))
+        end = at + most_rows(length, n_columns, itemsize, arrays)
+        end = min(end, int(np.searchsorted(ordered, length, side="right")))
         rows = order[at:end]
         yield Block(rows, indptr[rows], counts[rows], length)
         at = end
@@ -109,22 +118,29 @@ class Rows:
     centre: Array | None = None
     arrays: Arrays = NUMPY
 
-    def places(self, block: Block, first: int, last: int) -> tuple[Array, Array]:
+    def places(self, block: Block, first: int, last: int) -> tuple[Any, Any]:
         """Which columns (rows, length), and targets of this shape, are at places first..last; zeros where none is."""
-        place = np.arange(first, last)
-        at = block.starts[:, None] + place
-        padding = None
-        if last > block.counts.min():
-            padding = place >= block.counts[:, None]
-            at[padding] = block.starts[0]  # any place that exists
-        index, targets = self.indices[at].astype(np.intp), self.targets[at]
-        if padding is not None:
-            index[padding], targets[padding] = len(self.columns) - 1, 0
-        return index, targets
+        return self.arrays.places(self.indices, self.targets, block, slice(first, last), len(self.columns) - 1)
 
-    def gathered(self, rows: Array, index: Array, targets: Array) -> tuple[Any, Any]:
+    def some(self) -> Iterator[tuple[slice, Rows]]:
+        """Some rows at a time, with as many of their targets as `arrays` has room for, where it keeps them."""
+        first, n = 0, len(self.indptr) - 1
+        while first < n:
+            most = self.indptr[first] + self.arrays.most_targets
+            last = max(first + 1, int(np.searchsorted(self.indptr, most, side="right")) - 1)
+            own, at = slice(first, last), slice(self.indptr[first], self.indptr[last])
+            indices, targets = self.arrays.put(self.indices[at]), self.arrays.put(self.targets[at])
+            one, centre = (None if values is None else values[own] for values in (self.first, self.centre))
+            indptr, scale = self.indptr[first : last + 1] - at.start, self.scale[own]
+            yield (
+                own,
+                replace(self, indptr=indptr, indices=indices, targets=targets, scale=scale, first=one, centre=centre),
+            )
+            first = last
+
+    def gathered(self, rows: Array, index: Any, targets: Any) -> tuple[Any, Any]:
         """Columns (rows, length, k) and targets of some rows at some places."""
-        X, t = self.arrays.gather(self.columns, index), self.arrays.put(targets)
+        X, t = self.arrays.gather(self.columns, index), targets
         if self.first is not None:
             X[:, :, 0] *= self.arrays.put(self.first[rows, None])
         if self.centre is not None:  # what is left to explain, and to solve for
@@ -141,7 +157,7 @@ class Rows:
         Products are added to `start`, if it is given. As many columns are gathered at a time as stay in a cache until
         their products are taken.
         """
-        k, length = self.columns.shape[1], min(block.length, LONGEST)
+        k, length = self.columns.shape[1], min(block.length, self.arrays.longest)
         index, targets = self.places(block, 0, block.length)
         A = self.arrays.empty("gram", (len(index), k, k), self.columns)
         if start is not None:
@@ -153,7 +169,7 @@ class Rows:
                 places = (own, slice(first, first + length))
                 X, t = self.gathered(block.rows[own], index[places], targets[places])
                 self.arrays.gram(X, A[own], add=first > 0 or start is not None, upper=upper)
-                side = side + (t[:, None, :] @ X)[:, 0]
+                side = side + self.arrays.sums(t, X)
             b.append(side)
         return A, self.arrays.concatenate(b)
 
@@ -192,6 +208,20 @@ def solve_rows(
     if start is not None:
         known = np.diff(rows.indptr) > 0
         z[known] = start[known] - (0 if rows.centre is None else rows.centre[known])
+    for own, some in rows.some():
+        left = None if residuals is None else residuals[rows.indptr[own.start] : rows.indptr[own.stop]]
+        if solver == "exact" and rows.arrays.together:
+            _solve_together(some, z[own], left)
+        else:
+            _solve_blocks(some, z[own], left, solver=solver, cg_steps=cg_steps, n_jobs=n_jobs)
+    return z if rows.centre is None else z + rows.centre
+
+
+def _solve_blocks(
+    rows: Rows, z: Array, residuals: Array | None, *, solver: Solver, cg_steps: int, n_jobs: int | None
+) -> None:
+    """Solve each block by itself, in threads; z has what to start from, and gets the solutions."""
+    k = z.shape[1]
 
     def work(block: Block) -> None:
         if solver == "cg":
@@ -204,9 +234,56 @@ def solve_rows(
         if residuals is not None:
             _put_residuals(rows, block, solved, residuals)
 
-    for _ in over_blocks(work, blocks(rows.indptr, k, z.itemsize), n_jobs):
+    for _ in over_blocks(work, blocks(rows.indptr, k, z.itemsize, rows.arrays), n_jobs):
         pass
-    return z if rows.centre is None else z + rows.centre
+
+
+def _solve_together(rows: Rows, z: Array, residuals: Array | None) -> None:
+    """Solve many rows of whatever lengths at once.
+
+    Products of rows of one length are always taken of the same number of rows, and systems always solved by the same
+    number, with rows of nothing where there are not so many. Which kernel a library chooses for a shape is then the
+    same whoever else is there.
+    """
+    k, arrays = z.shape[1], rows.arrays
+    size = max(1, min(arrays.together // (k * k * z.itemsize), arrays.most_rows))
+    for group in _groups(blocks(rows.indptr, k, z.itemsize, arrays), size):
+        A, b = arrays.empty("systems", (size, k, k), rows.columns), arrays.empty("sides", (size, k), rows.columns)
+        A[:], b[:], end = 0, 0, 0
+        for block in group:
+            begin, end = end, end + len(block.rows)
+            filled = block.filled(most_rows(block.length, k, z.itemsize, arrays))
+            products, sides = rows.normal_equations(filled)
+            A[begin:end], b[begin:end] = products[: end - begin], sides[: end - begin]
+        if rows.gram is not None:
+            A += rows.gram
+        members = np.concatenate([block.rows for block in group])
+        arrays.add_to_diagonal(A, arrays.put(np.pad(rows.scale[members], (0, size - end), constant_values=1)))
+        solved = arrays.solve_spd(A, b, lambda i, A=A: A[i])  # type: ignore[misc]
+        z[members] = arrays.get(solved[:end])
+        if residuals is not None:
+            begin = 0
+            for block in group:
+                own = solved[begin : begin + len(block.rows)]
+                begin += len(block.rows)
+                _put_residuals(rows, block, own, residuals)
+
+
+def _groups(several: Iterator[Block], size: int) -> Iterator[list[Block]]:
+    """Blocks of at most `size` rows together, cut where that is needed."""
+    group: list[Block] = []
+    room = size
+    for block in several:
+        at = 0
+        while at < len(block.rows):
+            group.append(block.some(slice(at, at + room)))
+            taken = len(group[-1].rows)
+            at, room = at + taken, room - taken
+            if not room:
+                yield group
+                group, room = [], size
+    if group:
+        yield group
 
 
 def row_means(indptr: Array, indices: Array, columns: Array, *, n_jobs: int | None = 1) -> Array:
@@ -217,9 +294,9 @@ def row_means(indptr: Array, indices: Array, columns: Array, *, n_jobs: int | No
     means = np.zeros((len(counts), columns.shape[1]), columns.dtype)
 
     def work(block: Block) -> None:
-        for first in range(0, block.length, LONGEST):
-            X, t = rows.gather(block, first, min(block.length, first + LONGEST))
-            means[block.rows] += (t[:, None, :] @ X)[:, 0]
+        for first in range(0, block.length, NUMPY.longest):
+            X, t = rows.gather(block, first, min(block.length, first + NUMPY.longest))
+            means[block.rows] += NUMPY.sums(t, X)
 
     for _ in over_blocks(work, blocks(indptr, columns.shape[1], columns.itemsize), n_jobs):
         pass
@@ -227,8 +304,8 @@ def row_means(indptr: Array, indices: Array, columns: Array, *, n_jobs: int | No
 
 
 def _put_residuals(rows: Rows, block: Block, z: Any, out: Array) -> None:
-    for first in range(0, block.length, LONGEST):
-        last = min(block.length, first + LONGEST)
+    for first in range(0, block.length, rows.arrays.longest):
+        last = min(block.length, first + rows.arrays.longest)
         X, t = rows.gather(block, first, last)
         _put(rows.arrays.get(t - (X @ z[:, :, None])[:, :, 0]), block, first, last, out)
 
@@ -257,7 +334,7 @@ def _dual(rows: Rows, block: Block) -> Any:
         return K
 
     solved = rows.arrays.solve_spd(system(slice(None), True), t, lambda i: system(slice(i, i + 1), False)[0])
-    return (solved[:, None, :] @ X)[:, 0]
+    return rows.arrays.sums(solved, X)
 
 
 def _conjugate_gradients(rows: Rows, block: Block, z: Any, steps: int) -> Any:
@@ -281,7 +358,7 @@ def _system(rows: Rows, block: Block) -> tuple[Any, Any]:
     by_gram = rows.columns.shape[1] <= GRAM_PAYS or block.length > KEPT
     X, b = rows.normal_equations(block) if by_gram else rows.gather(block, 0, block.length)
     if not by_gram:
-        b = (b[:, None, :] @ X)[:, 0]
+        b = rows.arrays.sums(b, X)
 
     def times(p: Any) -> Any:
         inner = p[:, :, None] if by_gram else X.swapaxes(1, 2) @ (X @ p[:, :, None])

@@ -57,6 +57,7 @@ class GridArray:
 
     values: Integers
     grid: Grid
+    spare: bool = False  # whether what is released may take the place of the values in memory
 
     def __post_init__(self) -> None:
         if not isinstance(self.grid, Grid) or not isinstance(self.values, np.ndarray) or self.values.dtype != np.int64:

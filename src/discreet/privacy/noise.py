@@ -110,7 +110,7 @@ class Gaussian:
         place.flat[np.concatenate([diagonal, above])] = np.arange(n + len(i))
         place[j, i] = place[i, j]
         flat = values.reshape(math.prod(values.shape[:-2]), n * n)
-        result, some = np.empty(flat.shape), max(1, 2 * sampling.BLOCK // max(n * n, 1))
+        result, some = flat.view(float) if statistic.spare else np.empty(flat.shape), 1 + 2 * sampling.BLOCK // n**2
         diagonals = _plus(flat.take(diagonal, axis=1), grid, wide, stream)
 
         def fill(at: int) -> None:  # as many matrices as fit in the cache; of the keystream a part that is theirs alone
@@ -118,7 +118,7 @@ class Gaussian:
             noisy = [diagonals[rows], _plus(flat[rows].take(above, axis=1), grid, narrow, own)]
             np.concatenate(noisy, axis=1).take(place.ravel(), axis=1, out=result[rows], mode="clip")
 
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
+        with ThreadPoolExecutor(min(os.cpu_count() or 1, 8)) as pool:  # more would wait for each other
             list(pool.map(fill, range(0, len(flat), some)))
         return result.reshape(values.shape)
 

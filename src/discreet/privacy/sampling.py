@@ -30,7 +30,7 @@ Probability = Callable[[int], Decimal]  # to the number of decimal digits asked 
 
 TV_PER_DRAW = 2.0**-419
 MAX_SCALE = 2.0**30  # in grid cells: above it too many draws would need the slow exact path
-BLOCK = 1 << 16  # words worked on at a time: enough to hide the cost of a call, few enough for the cache
+BLOCK = 1 << 18  # words worked on at a time: enough that threads seldom wait for each other, few enough for a cache
 
 _LAYERS = 1 << 10
 _MANTISSA = 52  # bits of the abscissa drawn at once; with the layer and the sign they fill a 64-bit word
@@ -202,8 +202,7 @@ def _fill(zig: _Ziggurat, scale: float, stream: Stream, out: Integers) -> None:
     np.multiply(mantissa, np.take(steps, index, out=other, mode="clip"), out=value)
     if zig.density.floor:
         value -= np.repeat([0.5, -0.5], _LAYERS).take(index)
-    nearest = np.rint(value, out=other)
-    out[:] = nearest
+    out[:] = nearest = np.rint(value, out=other)
     value -= nearest
     # Not sure of the integer: the bits not drawn yet and three roundings, each 2^-52 of the largest value at most.
     close = np.abs(value, out=value) > 0.5 - 4 * scale * float(zig.width[0]) * 2.0**-_MANTISSA

@@ -31,7 +31,7 @@ class FrequentRidge(Ridge):
     @cached_property
     def _inner(self) -> Ridge:
         columns = self.columns[:, :-1] if self.own_mean else self.columns
-        return Ridge(np.ascontiguousarray(columns), self.base, self.penalty, self.gram)
+        return Ridge(np.ascontiguousarray(columns), self.base, self.penalty, self.gram, device=self.device)
 
     def fold_in(self, histories: Interactions, n_jobs: int | None) -> tuple[Array, Array]:
         """Users' offsets, which are 0, and vectors, from their own histories."""

@@ -9,6 +9,8 @@ two people's opposite ratings and opposite vectors cannot be counted twice. Proo
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,23 +22,39 @@ from discreet.completion.als.sampling import Sample
 from discreet.completion.private import MOST_CELLS, Door
 from discreet.errors import DataError
 from discreet.linalg.arrays import NUMPY
-from discreet.linalg.rows import LONGEST, Block, Rows, blocks, padded
+from discreet.linalg.rows import Block, Rows, blocks, padded
 from discreet.linalg.threads import over_blocks
 from discreet.privacy import Gaussian, Grid, GridArray, truncate
 
 Array = NDArray[Any]
 
-MOST_BYTES = 1 << 31  # of a stack of matrices
+AddUp = Callable[["ItemStep", Grid, Sample, Array, "int | None"], Array]
+
 MOST_USERS = 1 << 15  # at a time, for the memory; below 2^22, sums of 2^30 cells of each stay exact in float64
 WEIGHT_CELLS = 6  # a weight of 1 is 2^6 cells
 
 
 @dataclass(frozen=True)
 class Moments:
-    """The noisy statistics: Gram matrices (items, r, r) and right-hand sides (items, r)."""
+    """The noisy statistics, as they are released: the last columns of symmetric matrices are right-hand sides.
 
-    gram: Array
-    rhs: Array
+    Attributes:
+        stack: (items, r + 1, r + 1).
+        unit: What the right-hand sides are to be multiplied by.
+    """
+
+    stack: Array
+    unit: float
+
+    @property
+    def gram(self) -> Array:
+        """Gram matrices (items, r, r)."""
+        return self.stack[:, :-1, :-1]
+
+    @property
+    def rhs(self) -> Array:
+        """Right-hand sides (items, r)."""
+        return self.stack[:, :-1, -1] * self.unit
 
 
 @dataclass(frozen=True)
@@ -84,16 +102,25 @@ class ItemStep:
 
 
 def check_size(n_items: int, rank: int, names: str = "rank, item_fraction") -> None:
-    """Raise if so many matrices of this size are too large to be released at once."""
-    size = n_items * (rank + 1) ** 2 * 8
-    if size > MOST_BYTES:
+    """Raise if so many matrices of this size are too large to be released at once on this machine."""
+    size, most = n_items * (rank + 1) ** 2 * 8, most_bytes()
+    if size > most:
         raise DataError(
             f"{names}: {n_items:,} x {rank + 1:,} x {rank + 1:,} numbers would be released at once, which is "
-            f"{size / 2**30:.1f} GiB, and at most {MOST_BYTES >> 30} can be; lower one of these"
+            f"{size / 2**30:.1f} GiB, and at most a quarter of the memory can be, here {most / 2**30:.1f}; lower one "
+            "of these"
         )
 
 
-def item_moments(door: Door, step: ItemStep, sample: Sample, users: Array) -> Moments:
+def most_bytes() -> int:
+    """Of a stack of matrices: a quarter of the machine's memory, where that is known."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4
+    except (AttributeError, ValueError, OSError):  # Windows
+        return 1 << 31
+
+
+def item_moments(door: Door, step: ItemStep, sample: Sample, users: Array, add_up: AddUp | None = None) -> Moments:
     """Release the statistics of one item step.
 
     Args:
@@ -101,15 +128,14 @@ def item_moments(door: Door, step: ItemStep, sample: Sample, users: Array) -> Mo
         step: The public constants.
         sample: Users' items, at most k of each without weights, and ratings.
         users: Users' vectors, each computed from her own data and public numbers.
+        add_up: How the statistics are added up; by default `exact_moments`.
     """
     sensitivity, noise = step.noise(door)
     grid = step.grid(noise.std)
-    sums = exact_moments(step, grid, sample, users, door.n_jobs)
-    statistic = GridArray(sums, grid * grid * step.weight_grid)
+    sums = (add_up or exact_moments)(step, grid, sample, users, door.n_jobs)
+    statistic = GridArray(sums, grid * grid * step.weight_grid, spare=True)
     released = door.release(statistic, sensitivity, noise, step.label).values
-    r = released.shape[1] - 1
-    unit = step.entry_clip / (step.ratio / math.sqrt(2) * step.user_clip)
-    return Moments(released[:, :r, :r], released[:, :r, r] * unit)
+    return Moments(released, step.entry_clip / (step.ratio / math.sqrt(2) * step.user_clip))
 
 
 def exact_moments(step: ItemStep, grid: Grid, sample: Sample, users: Array, n_jobs: int | None) -> Array:
@@ -119,12 +145,17 @@ def exact_moments(step: ItemStep, grid: Grid, sample: Sample, users: Array, n_jo
     for part in sample.blocks(MOST_USERS):
         own = users[part.first : part.first + len(part.counts)]
         cells = padded(truncate(own, bound=step.user_clip, grid=grid), np.float64)
-        weights, targets = _whole_weights(step, part), _whole_targets(step, grid, part.values)
-        if weights is not None:
-            targets *= weights
-        _add(total, Sample(part.indptr, part.indices, targets, weights), cells, n_jobs)
+        _add(total, whole_ratings(step, grid, part), cells, n_jobs)
     total[:, r, :r] = total[:, :r, r]
     return total
+
+
+def whole_ratings(step: ItemStep, grid: Grid, part: Sample) -> Sample:
+    """Some users' ratings, times weights, and weights: in cells."""
+    weights, targets = _whole_weights(step, part), _whole_targets(step, grid, part.values)
+    if weights is not None:
+        targets *= weights
+    return Sample(part.indptr, part.indices, targets, weights, part.first)
 
 
 def _whole_weights(step: ItemStep, part: Sample) -> Array | None:
@@ -163,7 +194,7 @@ def _add(total: Array, part: Sample, cells: Array, n_jobs: int | None) -> None:
     rows = Rows(table.indptr.astype(np.int64), table.indices, table.data, cells, np.zeros(0))
 
     def work(block: Block) -> None:
-        length = min(block.length, LONGEST)
+        length = min(block.length, NUMPY.longest)
         for some in map(block.some, block.cuts(length * r * 8, NUMPY.cache)):
             for first in range(0, block.length, length):
                 last = min(block.length, first + length)

@@ -52,6 +52,8 @@ class ALS(NotPrivateModel):
         dtype: "float32" or "float64".
         random_state: Seed of the vectors that the first step starts from.
         n_jobs: Threads, in scikit-learn's meaning. The result is the same, bit for bit, for any number.
+        device: "cpu", or "cuda" for a GPU (extra `gpu`), which then folds users in and ranks items for them, too. It is
+            not saved with the model.
     """
 
     _ARRAYS: ClassVar[tuple[str, ...]] = (*NotPrivateModel._ARRAYS, "gram_")
@@ -78,6 +80,7 @@ class ALS(NotPrivateModel):
         dtype: Literal["float32", "float64"] = "float32",
         random_state: int | None = 0,
         n_jobs: int | None = -1,
+        device: str = "cpu",
     ) -> None:
         self.rank = rank
         self.regularization = regularization
@@ -92,6 +95,7 @@ class ALS(NotPrivateModel):
         self.dtype = dtype
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.device = device
 
     def _check_parameters(self) -> None:
         for name in ("n_steps", "cg_steps", *(() if self.rank is None else ("rank",))):
@@ -173,7 +177,7 @@ class _Training:
         """One side's biases and vectors, given the other side's."""
         model = self.model
         offset_penalty = model.bias_regularization if self.biases else None
-        ridge = Ridge(factors, base, penalty, self._gram(factors), offset_penalty)
+        ridge = Ridge(factors, base, penalty, self._gram(factors), offset_penalty, device=model.device)
         start = now if model.solver == "cg" else None
         return ridge.solve(*table, solver=model.solver, cg_steps=model.cg_steps, start=start, n_jobs=model.n_jobs)
 

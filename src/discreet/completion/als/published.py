@@ -107,6 +107,8 @@ class PublishedDPALS(PrivateModel):
         adjacency: "add-remove" or "replace".
         random_state: Seed of the start and of the samples; public.
         n_jobs: Threads, in scikit-learn's meaning. The result is the same for any number.
+        device: "cpu", or "cuda" for a GPU (extra `gpu`), which then folds users in and ranks items for them, too. It is
+            not saved with the model.
     """
 
     _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "frequent_")
@@ -151,6 +153,7 @@ class PublishedDPALS(PrivateModel):
         adjacency: Adjacency = "add-remove",
         random_state: int = 0,
         n_jobs: int | None = -1,
+        device: str = "cpu",
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -185,6 +188,7 @@ class PublishedDPALS(PrivateModel):
         self.adjacency = adjacency
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.device = device
 
     def _check_parameters(self) -> None:
         positive("epsilon", self.epsilon)

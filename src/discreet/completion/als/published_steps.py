@@ -14,12 +14,11 @@ from discreet.completion.als.moments import Moments
 from discreet.completion.als.sampling import Sample
 from discreet.completion.private import PART, Door, Part
 from discreet.completion.ridge import Penalty, Ridge
-from discreet.linalg.cholesky import solve_spd
+from discreet.linalg.arrays import NUMPY, Arrays
+from discreet.linalg.indefinite import project_psd
 from discreet.linalg.threads import over_blocks, single_threaded_blas
 
 Array = NDArray[Any]
-
-BLOCK_BYTES = 1 << 22  # of matrices that are solved at a time and thread
 
 
 def clip(vectors: Array, bound: float) -> Array:
@@ -29,13 +28,13 @@ def clip(vectors: Array, bound: float) -> Array:
     return clipped
 
 
-def user_ridge(factors: Array, penalty: Penalty, global_penalty: float) -> Ridge:
+def user_ridge(factors: Array, penalty: Penalty, global_penalty: float, device: str = "cpu") -> Ridge:
     """The regression of A_user: sum_j (y_j - u . v_j)^2 + lambda_0 sum over all j of (u . v_j)^2 + lambda_i |u|^2."""
     gram = None
     if global_penalty:
         with single_threaded_blas():
             gram = global_penalty * (factors.T @ factors)
-    return Ridge(factors, np.zeros(len(factors)), penalty, gram)
+    return Ridge(factors, np.zeros(len(factors)), penalty, gram, device=device)
 
 
 def a_user(ridge: Ridge, rows: Part, user_clip: float | None) -> Array:
@@ -45,59 +44,32 @@ def a_user(ridge: Ridge, rows: Part, user_clip: float | None) -> Array:
 
 
 def a_item(
-    moments: Moments, penalty: Array, shared: Array | None, n_jobs: int | None, *, project_first: bool = False
+    moments: Moments,
+    penalty: Array,
+    shared: Array | None,
+    n_jobs: int | None,
+    *,
+    project_first: bool = False,
+    arrays: Arrays = NUMPY,
 ) -> Array:
     """A_item after the noise: v_j = PSD(X_j)^+ b_j with X_j = the noisy Gram + lambda_j I + lambda_0 K, free of charge.
 
     With `project_first`, v_j = (PSD(Gram) + lambda_j I + PSD(lambda_0 K))^-1 b_j.
-
-    Cholesky is tried first, unless a glance tells that it would fail. Where it does, X_j is not positive definite, and
-    its eigenvalues that are not positive are replaced by 0: the solution of least norm, which `solve_spd` returns too,
-    is that of the projection's pseudoinverse.
     """
-    m, r = moments.rhs.shape
-    size = max(1, BLOCK_BYTES // (r * r * 8))
+    m, r = len(moments.stack), moments.stack.shape[1] - 1
+    size = max(1, arrays.block_bytes // (4 * r * r * 8))
     added = np.zeros((r, r)) if shared is None else project_psd(shared) if project_first else shared
 
     def work(start: int) -> Array:
         block = slice(start, start + size)
-        X = np.array(moments.gram[block], np.float64, order="C")
-        X = project_psd(X) if project_first else X
-        X += added
-        np.einsum("ikk->ik", X)[:] += penalty[block, None]
-        b = np.array(moments.rhs[block], np.float64, order="C")
-        indefinite = clearly_indefinite(X)
-        if not indefinite.any():
-            return solve_spd(X, b)
-        b[indefinite] = _least_norm(X[indefinite], b[indefinite])
-        b[~indefinite] = solve_spd(X[~indefinite], b[~indefinite])
-        return b
+        stack = arrays.put(moments.stack[block])
+        X, b = arrays.copy(stack[:, :r, :r]), stack[:, :r, r] * moments.unit
+        X = arrays.project_psd(X) if project_first else X
+        X += arrays.put(added)
+        arrays.add_to_diagonal(X, arrays.put(penalty[block]))
+        return arrays.get(arrays.solve_positive_part(X, b))
 
     return np.concatenate(list(over_blocks(work, range(0, m, size), n_jobs)))
-
-
-def clearly_indefinite(X: Array) -> NDArray[np.bool_]:
-    """Which matrices have a principal minor of size 1 or 2 that is negative, so that no Cholesky factor exists."""
-    diagonals = np.diagonal(X, axis1=1, axis2=2)
-    most = np.maximum(diagonals, 0)[:, :, None] * diagonals[:, None, :] * (1 + 1e-12)  # rounding does not decide
-    indefinite: NDArray[np.bool_] = (diagonals < 0).any(axis=1) | (most < X**2).any(axis=(1, 2))
-    return indefinite
-
-
-def _least_norm(X: Array, b: Array) -> Array:
-    """The solutions of least norm with the positive parts of symmetric matrices."""
-    values, vectors = np.linalg.eigh(X)
-    kept = values > np.maximum(values[:, -1:], 0) * X.shape[1] * np.finfo(X.dtype).eps
-    inner = np.divide((b[:, None, :] @ vectors)[:, 0], values, out=np.zeros_like(b), where=kept)
-    solution: Array = (vectors @ inner[:, :, None])[:, :, 0]
-    return solution
-
-
-def project_psd(X: Array) -> Array:
-    """The nearest positive semidefinite matrix, negative eigenvalues being replaced by 0: the PSD of `a_item`."""
-    values, vectors = np.linalg.eigh(X)
-    projected: Array = (vectors * np.maximum(values, 0)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
-    return projected
 
 
 def a_item_by_gradients(

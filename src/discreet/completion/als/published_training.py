@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discreet.completion.als.calibration import GRAM, STEP
-from discreet.completion.als.moments import ItemStep, item_moments
+from discreet.completion.als.moments import AddUp, ItemStep, item_moments
 from discreet.completion.als.preprocessing import Prepared
 from discreet.completion.als.published_steps import (
     a_item,
     a_item_by_gradients,
     a_user,
+    clip,
     noisy_svd_start,
     normalised,
     random_start,
     user_ridge,
 )
 from discreet.completion.private import Door
+from discreet.linalg.arrays import arrays_on
 from discreet.linalg.threads import over_blocks
 
 if TYPE_CHECKING:
     from discreet.completion.als.published import PublishedDPALS
 
 Array = NDArray[Any]
+
+CLIPPED = 16  # parts of all users' vectors
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,11 @@ class Training:
     def _users(self, factors: Array) -> Array:
         """A_user for everybody, some users at a time."""
         model = self.model
-        ridge = user_ridge(factors, model._user_penalty(), model.global_penalty)
+        ridge = user_ridge(factors, model._user_penalty(), model.global_penalty, model.device)
+        if model.device != "cpu":  # which has room for everybody at once
+            users = a_user(ridge, self.data.own, None)
+            blocks = over_blocks(lambda part: clip(part, model.user_clip), np.array_split(users, CLIPPED), model.n_jobs)
+            return np.concatenate(list(blocks))
         blocks = over_blocks(lambda rows: a_user(ridge, rows, model.user_clip), self.data.own.blocks(), model.n_jobs)
         return np.concatenate(list(blocks))
 
@@ -114,5 +123,16 @@ class Training:
             ratio=model.gram_noise / model.rhs_noise,
             weighted=data.sample.weights is not None,
         )
-        moments = item_moments(self.door, step, data.sample, users)
-        return a_item(moments, penalty, shared, model.n_jobs, project_first=model.project_first)
+        moments = item_moments(self.door, step, data.sample, users, self._adding)
+        arrays = arrays_on(model.device)
+        return a_item(moments, penalty, shared, model.n_jobs, project_first=model.project_first, arrays=arrays)
+
+    @cached_property
+    def _adding(self) -> AddUp | None:
+        """How the statistics of an item step are added up."""
+        if self.model.device == "cpu":
+            return None
+        from discreet.completion.als.card_moments import CardMoments
+        from discreet.linalg import torch_arrays
+
+        return CardMoments(torch_arrays.card(self.model.device))
