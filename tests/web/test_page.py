@@ -271,6 +271,8 @@ def test_implicit_feedback_is_liked(opened: Open, ratings: discreet.Interactions
         page.fill("#search", "film 3")
         page.keyboard.press("Enter")
         assert page.locator("#history li").count() == 2
+        assert "the 2 things you liked" in page.inner_text("#note")
+        assert "rated" not in page.inner_text("#app")
 
 
 @contextmanager

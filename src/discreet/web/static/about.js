@@ -1,6 +1,6 @@
 // One item: what is expected of it, why, and what is like it.
 import { bar, brief, el } from "./dom.js";
-import { said } from "./rating.js";
+import { said, words } from "./rating.js";
 
 const REASONS = 6;
 const ALIKE = 6;
@@ -36,7 +36,7 @@ export function showItem(dialog, page, item) {
         "div",
         {},
         page.control(item),
-        el("span", { className: "detail" }, own === undefined ? "not rated yet" : said(model.description, own)),
+        el("span", { className: "detail" }, own === undefined ? `not ${words(model.description).done} yet` : said(model.description, own)),
       ),
     ),
     el("h3", {}, "Why"),
@@ -75,7 +75,7 @@ export function showItem(dialog, page, item) {
 function reasons(model, ratings, item) {
   const { contributions, baseline } = model.explain(ratings, item);
   if (!contributions.length)
-    return el("p", { className: "detail" }, "You have rated nothing else yet: this is what most people think of it.");
+    return el("p", { className: "detail" }, `You have ${words(model.description).done} nothing else yet: this is what most people think of it.`);
   const largest = Math.max(...contributions.map(({ adds }) => Math.abs(adds)), 1e-9);
   const sign = (value) => (value < 0 ? "−" : "+") + Math.abs(value).toFixed(2);
   return el(
@@ -92,6 +92,6 @@ function reasons(model, ratings, item) {
           el("span", { className: "number" }, sign(adds)),
         ),
       ),
-    el("li", { className: "detail" }, `Without your ratings it would be ${brief(baseline)}.`),
+    el("li", { className: "detail" }, `Without your ${words(model.description).many} it would be ${brief(baseline)}.`),
   );
 }

@@ -4,7 +4,7 @@ import { showItem } from "./about.js";
 import { $, bar, el, listed } from "./dom.js";
 import { CatalogueMap } from "./map.js";
 import { watchNetwork, showPrivacy } from "./privacy.js";
-import { ratingControl } from "./rating.js";
+import { ratingControl, words } from "./rating.js";
 import { folded, matches, searchBox } from "./search.js";
 import { History } from "./store.js";
 import { setUpTheme } from "./theme.js";
@@ -28,6 +28,9 @@ async function start() {
   } = model.description;
   document.title = title;
   $("title").textContent = title;
+  if (model.description.implicit) {
+    for (const node of document.querySelectorAll("[data-implicit]")) node.textContent = node.dataset.implicit;
+  }
   const history = new History(new URL("./", location.href).pathname);
   history.restrict((item, rating) => model.numbers.has(item) && (rating === null || (rating >= low && rating <= high)));
   $("loading").hidden = true;
@@ -181,7 +184,7 @@ class Page {
             {
               type: "button",
               className: "remove",
-              "aria-label": `Take back the rating of ${title}`,
+              "aria-label": `Take back the ${words(this.model.description).one} of ${title}`,
               onclick: () => this.rate(item, null),
             },
             "×",
@@ -214,8 +217,9 @@ class Page {
     $("recommendations").replaceChildren(...cards);
     $("more").hidden = found.length < this.shown;
     const cold = this.model.description.folding.cold_note.replace(/^no history: /, "");
-    const known = { 0: `not yours yet: ${cold}`, 1: "from the one thing you rated" };
-    $("note").textContent = known[ratings.length] ?? `from the ${ratings.length} things you rated`;
+    const { done } = words(this.model.description);
+    const known = { 0: `not yours yet: ${cold}`, 1: `from the one thing you ${done}` };
+    $("note").textContent = known[ratings.length] ?? `from the ${ratings.length} things you ${done}`;
   }
 
   #card(item, expected, part, ratings) {

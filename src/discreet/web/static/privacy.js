@@ -1,5 +1,6 @@
 // What is promised, to whom, and what this page does with what it is told: nothing.
 import { bar, brief, el, svg } from "./dom.js";
+import { words } from "./rating.js";
 
 /** Count what the page asks the network for from now on; tells it to `onCount`, at once and whenever it changes. */
 export function watchNetwork(onCount) {
@@ -12,8 +13,8 @@ export function watchNetwork(onCount) {
 export function showPrivacy(section, model, history) {
   const { privacy, tradeoff, loss, precision } = model.description;
   const count = el("span", {});
-  const counted = () =>
-    (count.textContent = history.ratings.size === 1 ? "1 rating" : `${history.ratings.size} ratings`);
+  const { one, many } = words(model.description);
+  const counted = () => (count.textContent = `${history.ratings.size} ${history.ratings.size === 1 ? one : many}`);
   history.onChange(counted);
   counted();
   section.replaceChildren(
@@ -26,9 +27,9 @@ export function showPrivacy(section, model, history) {
         {},
         el("h3", {}, "You"),
         el("p", { className: "big" }, "Nothing leaves your device"),
-        ...you(count),
+        ...you(many, count),
       ),
-      el("article", {}, el("h3", {}, "Those the model learned from"), ...others(privacy)),
+      el("article", {}, el("h3", {}, "Those the model learned from"), ...others(privacy, model.description.implicit)),
       el("article", {}, el("h3", {}, "Where the budget went"), ...budget(privacy)),
     ),
     tradeoff
@@ -65,23 +66,24 @@ export function showPrivacy(section, model, history) {
   );
 }
 
-function you(count) {
+function you(many, count) {
   return [
     el(
       "p",
       {},
-      "Your ratings are matched with the catalogue right here: the model came to you, so that you need not go to it.",
+      `Your ${many} are matched with the catalogue right here: the model came to you, so that you need not go to it.`,
     ),
     el("p", {}, "Kept in this browser, until you delete them: ", count, "."),
   ];
 }
 
-function others(privacy) {
+function others(privacy, implicit) {
   if (!privacy.holds) {
     return [el("p", { className: "big bad" }, "Not private"), el("p", {}, privacy.sentence)];
   }
   const { epsilon, delta, unit, adjacency } = privacy;
-  const whose = unit === "user" ? "everything that any one person rated" : "any single rating of anybody's";
+  const whole = `everything that any one person ${implicit ? "did" : "rated"}`;
+  const whose = unit === "user" ? whole : "any single rating of anybody's";
   const changed = { "add-remove": "been left out", replace: "been something else", flip: "been the opposite" }[
     adjacency
   ];

@@ -11,6 +11,11 @@ export function levels({ implicit, value_range: [low, high] }) {
   return Array.from({ length: STARS }, (_, i) => (usual ? i + 1 : low + ((high - low) * i) / (STARS - 1)));
 }
 
+/** What giving a rating is called. */
+export function words({ implicit }) {
+  return implicit ? { done: "liked", one: "like", many: "likes" } : { done: "rated", one: "rating", many: "ratings" };
+}
+
 /** How a value is said. */
 export function said({ implicit, value_range: [low, high] }, value) {
   const number = Number(value.toFixed(1));
