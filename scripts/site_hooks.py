@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 PLAIN = ("CITATION.cff", "LICENSE")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+NAMED = re.compile(r"\bdocs/([\w/-]+)\.md\b")
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -20,6 +21,13 @@ def on_files(files: Any, config: Any) -> Any:
     for name in (*PAGES, *PLAIN):
         files.append(File.generated(config, name, abs_src_path=str(ROOT / name)))
     return files
+
+
+def on_page_content(html: str, page: Any, **_: Any) -> str:
+    """Let the pages that docstrings name, docs/proofs/dpals.md for instance, be links to them."""
+    if not page.file.src_uri.startswith("reference/"):
+        return html
+    return NAMED.sub(r'<a href="../\1.html">\g<0></a>', html)
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:

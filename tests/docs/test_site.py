@@ -60,6 +60,13 @@ def test_links_and_anchors_lead_somewhere_and_nothing_is_loaded_from_outside(sit
             )
 
 
+def test_examples_and_proofs_of_the_reference_are_code_and_links(site: Path) -> None:
+    text = (site / "reference" / "private-models.html").read_text(encoding="utf-8")
+    assert text.count("Examples:") > 7
+    assert "<details" not in text  # which is what a heading that the parser does not know becomes
+    assert 'href="../proofs/dpals.html"' in text
+
+
 def test_every_public_name_has_a_place_in_the_reference(site: Path) -> None:
     ids: set[str] = set().union(*(Page(path).ids for path in (site / "reference").glob("*.html")))
     modules = {"audit", "datasets", "evaluate", "privacy", "splits", "testing", "tune", "errors"}
@@ -67,6 +74,7 @@ def test_every_public_name_has_a_place_in_the_reference(site: Path) -> None:
     assert not missing
     for name in (
         "discreet.audit.run",
+        "discreet.web.export",
         "discreet.tune.search",
         "discreet.data.splits.holdout",
         "discreet.completion.base.Model.recommend",

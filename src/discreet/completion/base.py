@@ -43,7 +43,27 @@ NOT_PRIVATE = "it was trained without noise, so whoever holds it may learn what 
 
 
 class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """What every model can do. Subclasses learn (`_learn`) and say how a user is folded in (`_ridge`).
+    """What every model can do once it is fitted: it knows items, and folds any user in from her own history.
+
+    A history is a mapping {item: rating}, a list of liked items, or a table of many people's. The model keeps none.
+
+    Example:
+        >>> import discreet
+        >>> ratings = discreet.datasets.movielens_like(300, 50, 6_000, random_state=0)
+        >>> model = discreet.DPALS(epsilon=5, delta=1e-6).fit(ratings)
+        >>> history = {3: 5.0, 14: 4.5, 15: 1.0}
+        >>> found = model.recommend(history, n=5)
+        >>> found.to_frame("pandas").columns.tolist()
+        ['item', 'score', 'rank']
+        >>> bool(0.5 <= model.predict(history, [found.items[0]])[0] <= 5)
+        True
+        >>> why = model.explain(history, found.items[0])
+        >>> bool(abs(why.baseline + why.contributions.sum() - why.score) < 1e-4)
+        True
+        >>> len(model.similar_items(3, n=4))
+        4
+        >>> len(model.recommend(ratings, n=5).to_frame("pandas"))  # for everybody in a table
+        1500
 
     Attributes:
         guarantee_: What was promised to the people in the data.
@@ -95,6 +115,11 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 
         Returns:
             The model itself. If anything fails, it is what it was before.
+
+        Raises:
+            DataError: A parameter is wrong, or the data are of a kind that the model does not learn from.
+            NotPublic: A public input is missing, such as the items or the range of values. Nothing was spent.
+            BudgetExceeded: The ledger has too little left. Nothing was spent, no data was touched.
         """
         ratings = self._readied(ratings)
         learned, statement = self._learn(ratings, ledger)
@@ -187,6 +212,10 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 
         Returns:
             `Recommendations` for one history, `BatchRecommendations` for many.
+
+        Raises:
+            UnknownItem: An item is not in the model's catalogue, and `on_unknown` is "raise".
+            DataError: A rating is out of range, or the history is none.
         """
         histories, single = self._reader(on_unknown).read(history)
         options = serving.Options(n, exclude_seen, allow, deny, on_unknown)
@@ -240,17 +269,40 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         return serving.predict(self, history, targets, on_unknown)
 
     def embed(self, history: Any, *, on_unknown: OnUnknown = "raise") -> Array:
-        """The user's vector, to go with `item_factors_`; for many users one row each. It is private to that user."""
+        """The user's vector, to go with `item_factors_`; for many users one row each. It is private to that user.
+
+        Args:
+            history: As for `recommend`.
+            on_unknown: As for `recommend`.
+
+        Returns:
+            An array (rank,), or (users, rank) for many.
+        """
         histories, single = self._reader(on_unknown).read(history)
         vectors = self._fold_in(histories)[1]
         return vectors[0] if single else vectors
 
     def similar_items(self, item: Any, n: int = 10, *, metric: Literal["cosine", "dot"] = "cosine") -> Recommendations:
-        """The items whose vectors are most like that of an item, by cosine or by inner product."""
+        """The items whose vectors are most like that of an item.
+
+        Args:
+            item: Its id.
+            n: How many items.
+            metric: By the "cosine" of vectors, or by their inner product, "dot", which prefers popular items.
+        """
         return serving.similar_items(self, item, n, metric)
 
     def explain(self, history: Any, item: Any, *, on_unknown: OnUnknown = "raise") -> Explanation:
-        """What each item of one history adds to the score of an item; the contributions add up to it."""
+        """Why an item gets its score: what each item of one history adds to it.
+
+        Args:
+            history: Of one person, as for `recommend`.
+            item: The id of the item to be explained.
+            on_unknown: As for `recommend`.
+
+        Returns:
+            An `Explanation`; its baseline and its contributions add up to the score.
+        """
         return serving.explain(self, history, item, on_unknown)
 
     def export_vectors(self, format: str = "numpy", path: str | PathLike[str] | None = None) -> Any:
@@ -270,7 +322,12 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         return np.concatenate([vectors, np.ones_like(vectors, shape=(*vectors.shape[:-1], 1))], axis=-1)
 
     def ann_index(self, *, connectivity: int = 32, expansion: int = 128) -> AnnIndex:
-        """An approximate index of the items (extra `ann`), to search with `query_vector`."""
+        """An approximate index of the items (extra `ann`), to search with `query_vector`.
+
+        Args:
+            connectivity: Neighbours of each item in the index: more are slower and find more.
+            expansion: How many candidates are looked at while it is built: likewise.
+        """
         from discreet.recommend.vectors import AnnIndex
 
         return AnnIndex.build(self.catalogue_, self._search_vectors(), connectivity, expansion)

@@ -20,6 +20,12 @@ class Popularity(NotPrivateModel):
 
     score_ij = (number of users of item j) / (number of users). Ratings are not looked at.
 
+    Example:
+        >>> import discreet
+        >>> ratings = discreet.datasets.movielens_like(300, 50, 6_000, random_state=0)
+        >>> print(discreet.Popularity().fit(ratings).recommend([], n=3).note)
+        no history: ranked by popularity
+
     Args:
         n_jobs: Threads for recommending, in scikit-learn's meaning.
     """
@@ -47,6 +53,14 @@ class MeanRating(NotPrivateModel):
         sum over observed (i, j) of (y_ij - m - a_i - b_j)^2 + shrinkage * (sum_i a_i^2 + sum_j b_j^2)
 
     as small as possible, users and items taking turns.
+
+    Example:
+        >>> import discreet
+        >>> ratings = discreet.datasets.movielens_like(300, 50, 6_000, random_state=0)
+        >>> train, _, test = discreet.splits.holdout(ratings, test=0.1)
+        >>> model = discreet.MeanRating("both").fit(train)
+        >>> discreet.evaluate(model, test, history=train, metrics="rmse")["rmse"] < 1.1
+        True
 
     Args:
         by: "global", "user", "item" or "both".

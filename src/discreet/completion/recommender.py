@@ -25,6 +25,15 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
     After `fit` it does all that the model does (`recommend`, `predict`, `statement`, `save`, ...), by passing it on to
     `model_`, the model that was chosen. Which one depends on whether the data have values, a thing of their form.
 
+    Example:
+        >>> import discreet
+        >>> ratings = discreet.datasets.movielens_like(300, 50, 6_000, random_state=0)
+        >>> model = discreet.Recommender(epsilon=1.0, delta=1e-6).fit(ratings)
+        >>> type(model.model_).__name__
+        'DPALS'
+        >>> type(model.choose(ratings.to_implicit(4))).__name__  # what 4 stars and more say, without the stars
+        'DPSVD'
+
     Args:
         epsilon: The privacy budget.
         delta: The delta of the budget, a constant well below 1 / the number of users.
@@ -43,7 +52,7 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
         self.n_jobs = n_jobs
 
     def fit(self, ratings: Any, *, ledger: Ledger | None = None) -> Self:
-        """Choose a model and fit it; see `DPALS.fit`."""
+        """Choose a model and fit it. Arguments as for every model's `fit`."""
         if not isinstance(ratings, Interactions):
             from discreet.data.readers import read
 

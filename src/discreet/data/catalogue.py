@@ -35,6 +35,14 @@ observed_items_are_public = ObservedItems.PUBLIC
 class Catalogue:
     """The items in a fixed order, with whatever is publicly known about them.
 
+    Example:
+        >>> import discreet
+        >>> films = discreet.datasets.movielens_like(300, 50, 6_000, random_state=0).catalogue
+        >>> len(films), films.names
+        (50, ['title', 'genres'])
+        >>> films.column("title")[:2]
+        ['Film 1', 'Film 2']
+
     Attributes:
         ids: The items; the position of an item is its number.
         origin: How the catalogue came to be public, or None if nobody has said that it is.

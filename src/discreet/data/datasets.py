@@ -1,8 +1,8 @@
 """The data sets of the papers, from their original files, and generated ones.
 
 Nothing is downloaded or created until a loader is called. A loader takes, in this order: the file given as
-`source=`; what is in the folder named by DISCREET_DATA (or in the platform's cache, or in ../shared/data beside
-a checkout), either the original archive or a parquet table of the same name; a download.
+`source=`; what is in the folder named by DISCREET_DATA (or in the platform's cache), either the original archive or a
+parquet table of the same name; a download.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ def netflix(*, source: Path_ = None) -> Interactions:
     """The Netflix prize: 1 to 5 stars, with titles and years of the films as the catalogue.
 
     Args:
-        source: nf_prize_dataset.tar.gz, or a folder or archive with mv_*.txt or combined_data_*.txt in it.
+        source: nf_prize_dataset.tar.gz, or a folder or archive with `mv_*.txt` or `combined_data_*.txt` in it.
     """
     data = CATALOG["netflix"]
     path = _locate(data, source)

@@ -55,6 +55,18 @@ class Interactions:
     in the order of the catalogue. User u's items are `indices[indptr[u]:indptr[u + 1]]`, increasing, and
     `values` is aligned with them.
 
+    Example:
+        >>> import discreet
+        >>> rows = [("ann", "tea", 5), ("bob", "tea", 2), ("bob", "milk", 4)]
+        >>> table = discreet.read(rows, items=["milk", "tea", "water"], value_range=(1, 5))
+        >>> table
+        Interactions(3 of 2 users and 3 items)
+        >>> table.history("bob")
+        {'milk': 4.0, 'tea': 2.0}
+        >>> table.to_scipy().toarray()
+        array([[0., 5., 0.],
+               [4., 2., 0.]], dtype=float32)
+
     Attributes:
         users: The users' ids, in their own type.
         catalogue: The items, and what is publicly known about them.

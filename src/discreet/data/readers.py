@@ -59,6 +59,12 @@ def read(
     ids, items in the order of `items` (or sorted, without it): the order of the rows does not matter, except
     to tell the first from the last of repeated pairs. A user is in the result if a row of hers is.
 
+    Example:
+        >>> import discreet
+        >>> rows = [("ann", "tea", 5), ("bob", "tea", 2), ("bob", "milk", 4)]
+        >>> discreet.read(rows, items=["milk", "tea", "water"], value_range=(1, 5))
+        Interactions(3 of 2 users and 3 items)
+
     Args:
         source: A path or glob, or a list of them (csv, tsv, parquet, json lines; also .gz and .zst); a SELECT,
             run by DuckDB, over files ("SELECT ... FROM 'ratings/*.parquet'") or over `connection`; a pandas,

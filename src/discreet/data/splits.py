@@ -49,6 +49,13 @@ def holdout(ratings: Interactions, *, valid: float = 0.0, test: float = 0.1, ran
 
     Every division into parts of these sizes is equally likely.
 
+    Example:
+        >>> import discreet
+        >>> ratings = discreet.datasets.movielens_like(300, 50, 6_000, random_state=0)
+        >>> train, valid, test = discreet.splits.holdout(ratings, valid=0.1, test=0.1, random_state=1234)
+        >>> len(train), len(valid), len(test)
+        (4800, 600, 600)
+
     Args:
         ratings: The table.
         valid: The fraction of interactions for validation.

@@ -70,6 +70,18 @@ def evaluate(
     users (for rmse: the root of the mean over users of each one's mean squared error) with noise, released through
     `ledger`; docs/proofs/evaluation.md says what is released and why it is private.
 
+    Example:
+        >>> import discreet
+        >>> ratings = discreet.datasets.movielens_like(300, 50, 6_000, random_state=0)
+        >>> train, _, test = discreet.splits.holdout(ratings, test=0.1)
+        >>> model = discreet.ALS(rank=4).fit(train)
+        >>> result = discreet.evaluate(model, test, history=train, metrics=["rmse", "ndcg@10"])
+        >>> sorted(result)
+        ['ndcg@10', 'rmse']
+        >>> low, high = result.interval("rmse")
+        >>> low < result["rmse"] < high
+        True
+
     Args:
         model: A fitted model.
         test: The targets: interactions that the model has not seen.

@@ -79,6 +79,15 @@ def export(
 ) -> Site:
     """Make a site of a fitted model.
 
+    Example:
+        >>> import discreet
+        >>> ratings = discreet.datasets.movielens_like(300, 50, 6_000, random_state=0)
+        >>> from discreet.web import export
+        >>> model = discreet.DPALS(epsilon=5, delta=1e-6).fit(ratings)
+        >>> site = export(model, title="Film evening")  # site.write("folder") writes it
+        >>> site.loss["top_10_kept"] > 0.8
+        True
+
     Args:
         model: Any model of the library, or the Recommender that chose one.
         precision: Of item vectors: "float32", "float16" or "int8". What that costs is measured.

@@ -37,6 +37,15 @@ class ALS(NotPrivateModel):
     everywhere. A step solves for all users and then for all items, each by a ridge regression; a new user is folded in
     by the same one.
 
+    Example:
+        >>> import discreet
+        >>> ratings = discreet.datasets.movielens_like(300, 50, 6_000, random_state=0)
+        >>> model = discreet.ALS(rank=8).fit(ratings)
+        >>> model.guarantee_.holds
+        False
+        >>> len(model.recommend({3: 5.0, 14: 1.5}, n=5))
+        5
+
     Args:
         rank: The length of the vectors; by default 16 for ratings and 64 for implicit feedback.
         regularization: Weight of the vectors' squared lengths; by default 12 for ratings, 6 for implicit feedback.

@@ -60,6 +60,15 @@ class DPALS(PrivateModel):
     proof. How the budget is divided follows from epsilon, delta, the size of the catalogue and `n_users_hint` alone;
     `preview` prints it.
 
+    Example:
+        >>> import discreet
+        >>> ratings = discreet.datasets.movielens_like(3000, 100, 90_000, random_state=0)
+        >>> model = discreet.DPALS(epsilon=1.0, delta=1e-6).fit(ratings)
+        >>> model.guarantee_.epsilon <= 1
+        True
+        >>> len(model.recommend({3: 5.0, 14: 1.5}, n=5))
+        5
+
     Args:
         epsilon: The privacy budget.
         delta: The delta of the budget, a constant well below 1 / the number of users.

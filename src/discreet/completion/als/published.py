@@ -65,6 +65,12 @@ class PublishedDPALS(PrivateModel):
     matrix more (user_clip^2). Proofs, and what differs for replace: docs/proofs/dpals-published.md. The guarantee is
     always the true one, whichever way the noise was set.
 
+    Example:
+        >>> import discreet
+        >>> model = discreet.DPALS.as_published(epsilon=20, delta=1e-6, preprocessing_noise=4, calibration="published")
+        >>> round(model.plan(n_items=1000).cost.epsilon(1e-6), 1)  # what the paper calls 20
+        24.4
+
     Args:
         epsilon: The budget; for calibration="published" and "experiments" what the paper would call epsilon.
         delta: Its delta.

@@ -36,6 +36,12 @@ class FrankWolfe(FrankWolfeModel, NotPrivateModel):
     Makes the sum of losses of fitted ratings small over matrices of nuclear norm at most k. Each step goes from Y
     towards -k u v^T, u and v being the leading singular vectors of the gradient on what is rated.
 
+    Example:
+        >>> import discreet
+        >>> ratings = discreet.datasets.movielens_like(300, 50, 6_000, random_state=0)
+        >>> len(discreet.FrankWolfe().fit(ratings).recommend({3: 5.0, 14: 1.5}, n=5))
+        5
+
     Args:
         n_steps: T.
         radius: k; by default twice the largest singular value of the ratings, scaled up to the whole matrix.

@@ -45,6 +45,12 @@ class PublishedDPFrankWolfe(PrivateFrankWolfe, PublishedModel):
     made. The guarantee is the true one: better than `epsilon` where the printed noise is more than it takes, worse
     (with a warning) where it is less. The start of Oja's method is normalised, without which there would be none.
 
+    Example:
+        >>> import discreet
+        >>> model = discreet.DPFrankWolfe.as_published(epsilon=5, delta=1e-6, radius=100, row_norm=5)
+        >>> round(model.plan(n_items=1000).cost.epsilon(1e-6), 2)
+        2.95
+
     Args:
         epsilon: What the paper would call epsilon.
         delta: And delta.

@@ -24,6 +24,12 @@ class GradientDescent(DescentModel, NotPrivateModel):
     Minimises |P(Y - X)|^2 / 2 over matrices Y whose singular values add up to at most `radius`; P keeps the entries
     that users have rated, x_i are a user's ratings less her own mean. Steps are y = project(y - eta P(y - x)).
 
+    Example:
+        >>> import discreet
+        >>> ratings = discreet.datasets.movielens_like(300, 50, 6_000, random_state=0)
+        >>> len(discreet.GradientDescent().fit(ratings).recommend({3: 5.0, 14: 1.5}, n=5))
+        5
+
     Args:
         n_steps: How many steps.
         step_size: eta for full rows, below 2; it is larger for who has rated few items (`Descent`).

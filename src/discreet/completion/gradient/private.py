@@ -99,6 +99,13 @@ class DPGradientDescent(DescentModel, PrivateModel):
     A user's prediction is her own mean and y after the last step; whoever comes later replays the public steps.
     Nobody's row is kept: her state is her coefficients on public directions, at most 64 or half of the items.
 
+    Example:
+        >>> import discreet
+        >>> ratings = discreet.datasets.movielens_like(300, 50, 6_000, random_state=0)
+        >>> model = discreet.DPGradientDescent(epsilon=5, delta=1e-6).fit(ratings)
+        >>> len(model.recommend({3: 5.0, 14: 1.5}, n=5))
+        5
+
     Args:
         epsilon: The privacy budget.
         delta: The delta of the budget, a constant well below 1 / the number of users.
@@ -182,7 +189,14 @@ class PublishedDPGradientDescent(PublishedModel, DPGradientDescent):
     """Projected gradient descent with the noise that was published: L^2 sqrt(64 T log(1 / delta)) / epsilon.
 
     It differs from `DPGradientDescent` in nothing else. Rows are shortened to L as a whole; the paper bounds the rated
-    entries only, which bounds nothing once y is filled in. `guarantee_` has the epsilon that the noise truly gives.
+    entries only, which bounds nothing once y is filled in. `guarantee_` has the epsilon that the noise truly gives. The
+    parameters are those of `DPGradientDescent`; `epsilon` is what the paper would call epsilon.
+
+    Example:
+        >>> import discreet
+        >>> model = discreet.DPGradientDescent.as_published(epsilon=5, delta=1e-6)
+        >>> round(model.plan(n_items=1000).cost.epsilon(1e-6), 2)  # more noise than it takes
+        0.69
     """
 
     _error = "the noise is too little for rows of this length"

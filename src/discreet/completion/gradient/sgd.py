@@ -48,6 +48,13 @@ class DPSGD(PrivateModel):
     A ledger that pays for it must be new, or have filter="renyi"; the cost is recorded as a charge, before anything
     else is done. Sampling is accounted for add-remove adjacency only.
 
+    Example:
+        >>> import discreet
+        >>> print(discreet.DPSGD(epsilon=5, delta=1e-6).preview(n_items=1000))  # doctest: +ELLIPSIS
+        release ...
+        item gradient over a sample of users ...
+        costs epsilon = ...
+
     Args:
         epsilon: The privacy budget.
         delta: The delta of the budget, a constant well below 1 / the number of users.

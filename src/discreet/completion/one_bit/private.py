@@ -64,6 +64,15 @@ class OneBit(BitModel):
     A model keeps item vectors, never users'. A user's prediction comes from her own history: a regression of her true
     bits on the public vectors, on her own side; had her bits been those of the fit, it would give her row of X.
 
+    Example:
+        >>> import discreet
+        >>> ratings = discreet.datasets.movielens_like(300, 50, 6_000, random_state=0)
+        >>> model = discreet.OneBit(mechanism="input", threshold=4, epsilon=2).fit(ratings)  # 4 stars and more are a 1
+        >>> print(model.guarantee_.unit, model.guarantee_.epsilon)
+        entry 2.0
+        >>> model.predict_sign({3: 5.0, 14: 1.5}, [7, 8]).shape
+        (2,)
+
     Args:
         mechanism: "input", "objective", "gradient", "output" or None.
         link: "logistic" or "probit".

@@ -119,6 +119,13 @@ class DPCleansedSVD(_CleansedModel):
     (predictor="svd"). With predictor="knn", what she thinks of an item is foretold by what she thinks of those that are
     nearest to it, by the cosine of the covariance.
 
+    Example:
+        >>> import discreet
+        >>> ratings = discreet.datasets.movielens_like(300, 50, 6_000, random_state=0)
+        >>> model = discreet.DPCleansedSVD(epsilon=5, delta=1e-6).fit(ratings)
+        >>> model.predict({3: 5.0, 14: 1.5}, [7, 8]).shape
+        (2,)
+
     Args:
         epsilon: The privacy budget.
         delta: The delta of the budget, a constant well below 1 / the number of users.
@@ -186,6 +193,12 @@ class PublishedDPCleansedSVD(PublishedModel, _CleansedModel):
     noise of that times sqrt(2 log(2 / delta')) / epsilon', with its part epsilon', delta' of the budget. The paper is
     not at hand: its constants are from memory. For users the sensitivities are, with k = `max_items`, sqrt(k) R,
     sqrt(k), sqrt(k) B^2 and sqrt(k) (add-remove). `guarantee_` has what follows.
+
+    Example:
+        >>> import discreet
+        >>> model = discreet.DPCleansedSVD.as_published(epsilon=5, delta=1e-6)
+        >>> round(model.plan(n_items=1000).cost.epsilon(1e-6), 1)  # of a user, where 5 is meant of a rating
+        15.5
 
     Args:
         epsilon: What the paper would call epsilon.

@@ -31,6 +31,12 @@ class SVD(NotPrivateModel):
 
         sum over her items of (y_j - middle of the range - a - sum_k sqrt(d_k) z_k q_jk)^2 + 2 |z|^2 + a^2.
 
+    Example:
+        >>> import discreet
+        >>> ratings = discreet.datasets.movielens_like(300, 50, 6_000, random_state=0)
+        >>> len(discreet.SVD().fit(ratings).recommend({3: 5.0, 14: 1.5}, n=5))
+        5
+
     Args:
         rank: How many directions; by default up to 64, and half of the items.
         centre: Whether users subtract their own mean.

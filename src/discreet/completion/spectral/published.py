@@ -34,6 +34,12 @@ class PublishedDPSVD(PublishedModel):
     per user, is computed from the data and so would leak; here it is public. The printed noise is several times what
     (epsilon, delta) takes: `guarantee_` has the epsilon that it truly gives.
 
+    Example:
+        >>> import discreet
+        >>> model = discreet.DPSVD.as_published(epsilon=5, delta=1e-6)
+        >>> round(model.plan(n_items=1000).cost.epsilon(1e-6), 2)  # more noise than it takes
+        0.69
+
     Args:
         epsilon: What the paper would call epsilon.
         delta: And delta.
