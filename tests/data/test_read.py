@@ -53,6 +53,10 @@ def test_names_that_are_given_are_not_guessed(caplog: pytest.LogCaptureFixture) 
     assert ratings.history(1) == {2: 5.0}
     assert ratings.report.guessed == ()
     assert not caplog.records
+    discreet.read(frame, user="a", item="b", value="c")  # that there are no times is no guess
+    assert not caplog.records
+    discreet.read(frame.rename(columns={"rating": "stars"}), user="a", item="b")
+    assert "taking 'stars' as value; name" in caplog.text
 
 
 def test_a_wrong_column_is_named_with_those_there_are() -> None:

@@ -90,10 +90,16 @@ class Columns:
         plain_names = ("user", "item", "rating", "value", "timestamp", "time")
         return all(name in plain_names for name in self.wanted.names)
 
+    def said(self, roles: Sequence[str] = ("user", "item", "value", "time")) -> str:
+        """The columns behind some roles, in words."""
+        named = {role: name for role in roles if (name := getattr(self, role)) is not None}
+        words = [f"{name!r} as {role}" for role, name in named.items()]
+        if "value" in roles and self.value is None:
+            words.append("no value (every row counts 1)")
+        return ", ".join(words)
+
     def __str__(self) -> str:
-        value = "no value (every row counts 1)" if self.value is None else f"{self.value!r} as value"
-        time = "" if self.time is None else f", {self.time!r} as time"
-        return f"{self.user!r} as user, {self.item!r} as item, {value}{time}"
+        return self.said()
 
 
 def choose(names: Sequence[str], **given: str | Guess | None) -> Columns:
@@ -105,7 +111,8 @@ def choose(names: Sequence[str], **given: str | Guess | None) -> Columns:
         if isinstance(name, Guess):
             taken = {column for column in given.values() if isinstance(column, str)}
             chosen[role] = guess(role, [column for column in names if column not in taken])
-            guessed += [role]
+            if role != "time" or chosen[role] is not None:  # that there are no times is no guess
+                guessed += [role]
         elif name is not None and name not in names:
             raise DataError(f"{role}={name!r}: there is no such column; the columns are {listed}")
         else:

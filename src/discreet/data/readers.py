@@ -109,7 +109,7 @@ def read(
             )
         if columns.guessed:
             level = logging.INFO if columns.plainly_named else logging.WARNING
-            log.log(level, "discreet.read: taking %s; name the columns to be sure", columns)
+            log.log(level, "discreet.read: taking %s; name the columns to be sure", columns.said(columns.guessed))
         observed = items is None or isinstance(items, ObservedItems)
         is_select = isinstance(items, str) and sources.SELECT.match(items)
         where = connection if is_select else None

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.catalogue import Catalogue
-from discreet.data.columns import guess
+from discreet.data.columns import GUESS, guess
 from discreet.data.ids import Ids, smallest_unsigned, to_array
 from discreet.data.interactions import Interactions
 from discreet.data.readers import read
@@ -103,7 +103,7 @@ class Reader:
             return self._rows(users, [([], None)] if user is None else []), user is None
         whole = table.with_columns(nw.lit(0).alias("user")) if user is None else table
         try:
-            ratings = read(nw.to_native(whole))
+            ratings = read(nw.to_native(whole), user="user" if user is None else GUESS)
         except DataError as error:
             raise DataError(f"history: {str(error).removeprefix('source: ')}") from None
         return self._moved(ratings), user is None
