@@ -220,9 +220,12 @@ def test_what_a_private_model_needs(work: Path, private_model: str) -> None:
     start = ["ratings.csv", "--model", private_model, "--out", "model"]
     assert "give --epsilon and --delta" in train(*start, code=2)
     start += ["--epsilon", "1", "--delta", "1e-6"]
-    assert "--items, --observed-items-are-public" in train(*start, code=1)
+    told = train(*start, code=1)
+    assert all(f"{flag} " in told for flag in ("--items", "--observed-items-are-public,", "--range"))  # all at once
     start += ["--observed-items-are-public"]
-    assert "(here: --range)" in train(*start, code=1)
+    told = train(*start, code=1)
+    assert "give --range LOW HIGH" in told
+    assert "--items" not in told
     train(*start, "--range", "0.5", "5")
     assert "or train a private model: " in train(
         "ratings.csv", "--model", "als", "--epsilon", "1", "--out", "model", code=2

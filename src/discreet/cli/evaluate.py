@@ -90,7 +90,10 @@ def evaluate(
         cls = models.find(model)
         made = models.make(cls, config.merged(ctx, "settings", settings), epsilon, delta)
         spending = models.ledger(cls, ledger, ledger_name)
-        results = _tried(made, spending, read(sources[0]), (split, seed), options, buckets)
+        ratings = read(sources[0])
+        if models.is_private(cls):
+            tables.require_public(ratings)
+        results = _tried(made, spending, ratings, (split, seed), options, buckets)
         about = {"split": split, "seed": seed, "guarantee": str(made.guarantee_)}
     if plot is not None:
         _draw(results, plot)
@@ -247,11 +250,14 @@ def _words(results: Results, about: dict[str, Any]) -> list[Any]:
     names = dict.fromkeys(metric for result in results.values() for metric in result)
     rows = [[name, *(_cell(result, name) for result in results.values())] for name in names]
     table = grid(["metric", *results], rows)
+    others = list(results)[1:]
+    beside = f"{' and '.join(others)}, which need no noise, are there to compare with: not private."
     return [
         OWNER,
         f"Tested on {about['split']:.0%} of the table, at random; in brackets 95% intervals. {about['guarantee']}",
         "",
         table,
+        *(["", beside] if others else []),
         *(["", str(first).partition("\n\n")[2].partition("\n\n")[2]] if first.buckets else []),
         *after,
     ]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from discreet.cli.common import Misuse
-from discreet.errors import DataError, UnknownItem
+from discreet.errors import DataError, NotPublic, UnknownItem
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -101,6 +101,24 @@ def forgotten(ratings: "Interactions", implicit: bool, threshold: float | None) 
     if threshold is not None and ratings.implicit:
         raise DataError("threshold: the table has no ratings to compare with it; leave out --threshold")
     return ratings.to_implicit(threshold)
+
+
+def require_public(ratings: "Interactions") -> None:
+    """Raise unless a private model is told all that it must be told; says what is missing in the command's words."""
+    missing = []
+    try:
+        ratings.catalogue.require_public()
+    except NotPublic:
+        missing.append(
+            "--items FILE, which items there are (or --observed-items-are-public, your word that it is no secret which "
+            "of them the table has)"
+        )
+    if ratings.value_range is None:
+        missing.append("--range LOW HIGH, the lowest and the highest rating that there can be")
+    if missing:
+        raise NotPublic(
+            f"a private model must not read off the table what it takes to be public: give {'; and '.join(missing)}"
+        )
 
 
 # -- ids that arrive as text, or in another type than the model's

@@ -73,6 +73,8 @@ def tradeoff(
         on_duplicate, on_invalid, on_unknown,
     )  # fmt: skip
     ratings = tables.forgotten(reading.read(source), implicit, threshold)
+    if any(models.is_private(type(made)) for made in chosen):
+        tables.require_public(ratings)
     from discreet.evaluate import tradeoff as compute
 
     found = compute(

@@ -64,6 +64,8 @@ def train(
         on_duplicate, on_invalid, on_unknown,
     )  # fmt: skip
     ratings = tables.forgotten(reading.read(source), implicit, threshold)
+    if models.is_private(cls):
+        tables.require_public(ratings)
     made = models.chosen(made, ratings)
     costs = models.preview(made, ratings, spending)
     show(None, False, *([] if as_json else _intention(made, ratings, source, costs)))

@@ -74,6 +74,7 @@ def tune(
     ratings = tables.forgotten(reading.read(source), implicit, threshold)
     from discreet.tune import preview, search
 
+    tables.require_public(ratings)
     made = models.chosen(made, ratings)
     values = _space(made, tried)
     budget = (made.get_params()["epsilon"], made.get_params()["delta"])

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 OWNER = (
     "Exact numbers about private users, for the owner's eyes only: no guarantee covers them if they are published, or "
-    "if a model is chosen by them. private=True gives noisy ones."
+    "if a model is chosen by them. discreet.evaluate(..., private=True) gives noisy ones."
 )
 _DIVIDED = {"items": "equal numbers of items", "interactions": "equal numbers of interactions"}
 
