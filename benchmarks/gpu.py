@@ -1,11 +1,12 @@
-"""Private ALS on a GPU: seconds for each stage of a step, and for a whole fit, noise included.
+"""A GPU: private alternating least squares, its non-private twin, and recommendations for everybody.
 
-On data of the shape of MovieLens 20M's positives (136,677 users, 20,108 items, 10 million), for DPALS as published,
-which is the heaviest model there is: a Gram matrix for each item, all 20,108 of them (item_fraction=1), and all
-interactions of all users on both sides (sampling="weights"). Prints what fraction of the card's float64 rate the Gram
-step reaches, and checks the statistics bit for bit, and the factors, against the processor's.
+On data of the shape of MovieLens 20M's positives (136,677 users, 20,108 items, 10 million). The private model is DPALS
+as published with a Gram matrix for each of all 20,108 items (item_fraction=1) and all interactions of all users on both
+sides (sampling="weights"): the heaviest that there is. Prints the seconds of every stage, what fraction of the card's
+float64 rate the Gram step reaches, and whether the card's statistics are the processor's, bit for bit.
 
-    python benchmarks/gpu.py [--ranks 64 128] [--out docs/results/gpu.json]
+    python benchmarks/gpu.py --out docs/results/gpu.json
+    python benchmarks/gpu.py --parts large          # a million users, 200,000 items, a billion interactions
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ import argparse
 import contextlib
 import functools
 import json
-import platform
-import statistics
+import os
+import resource
 import time
-import warnings
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,12 @@ import numpy as np
 import torch
 
 import discreet
-from discreet.completion.als import card_moments, published_training
+from discreet.completion import private
+from discreet.completion.als import card_moments, moments, preprocessing, published_training
+from discreet.data.catalogue import Catalogue
+from discreet.data.ids import Ids
 from discreet.linalg import torch_arrays
+from discreet.linalg.addresses import neighbour_dependent
 from discreet.testing import InsecureSeededNoise
 
 SHAPE = (136_677, 20_108, 10_000_000)
@@ -50,25 +55,42 @@ SETTINGS: dict[str, Any] = {
     "rhs_noise": 20.2,
     "preprocessing_noise": 100.0,
 }
+Figures = dict[str, Any]
+
+
+def synchronise() -> None:
+    """Wait for the card."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def seconds(work: Callable[[], Any], rounds: int = 3) -> list[float]:
+    """How long it takes, some times, after once to warm up."""
+    work()
+    found = []
+    for _ in range(rounds):
+        synchronise()
+        start = time.perf_counter()
+        work()
+        synchronise()
+        found.append(round(time.perf_counter() - start, 4))
+    return found
 
 
 @contextlib.contextmanager
-def timed_stages(seconds: dict[str, list[float]]) -> Iterator[None]:
-    """Note how long each stage of a fit takes."""
-    Training, Sums = published_training.Training, card_moments.CardMoments
+def timed_stages(found: dict[str, list[float]]) -> Iterator[None]:
+    """Note how long each stage of a private fit takes."""
     stages = [
-        (published_training.Preprocessing if hasattr(published_training, "Preprocessing") else None, "run", "counting"),
-        (Training, "_users", "users"),
-        (Training, "_shared", "global Gram"),
-        (Sums, "_tabulate", "table by items"),
-        (Sums, "__call__", "item statistics"),
-        (discreet.completion.private.Door, "release", "noise"),
+        (preprocessing.Preprocessing, "run", "counting and sampling"),
+        (published_training.Training, "_users", "users"),
+        (published_training.Training, "_shared", "global Gram"),
+        (card_moments.CardMoments, "_tabulate", "table by items (part of the next)"),
+        (card_moments.CardMoments, "__call__", "item statistics"),
+        (private.Door, "release", "noise"),
         (published_training, "a_item", "solving for items"),
     ]
-    kept = []
+    kept: list[tuple[Any, str, Any]] = []
     for owner, name, stage in stages:
-        if owner is None:
-            continue
         real = getattr(owner, name)
 
         @functools.wraps(real)
@@ -77,7 +99,7 @@ def timed_stages(seconds: dict[str, list[float]]) -> Iterator[None]:
             start = time.perf_counter()
             result = _real(*args, **kwargs)
             synchronise()
-            seconds[_stage].append(time.perf_counter() - start)
+            found[_stage].append(round(time.perf_counter() - start, 4))
             return result
 
         kept.append((owner, name, real))
@@ -89,48 +111,185 @@ def timed_stages(seconds: dict[str, list[float]]) -> Iterator[None]:
             setattr(owner, name, real)
 
 
-def synchronise() -> None:
-    """Wait for the card."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
+def fit(data: Any, rank: int, device: str, **settings: Any) -> Any:
+    """A private model."""
+    model = discreet.DPALS.as_published(**{**SETTINGS, **settings}, rank=rank, device=device)
+    return model.fit(data, ledger=discreet.Ledger(delta=1e-6, noise_source=InsecureSeededNoise(0)))
 
 
-def fit(data: Any, rank: int, device: str) -> tuple[Any, float]:
-    """A fitted model, and the seconds that it took."""
-    model = discreet.DPALS.as_published(**SETTINGS, rank=rank, device=device)
-    ledger = discreet.Ledger(delta=1e-6, noise_source=InsecureSeededNoise(0))
-    synchronise()
+def in_stages(data: Any, rank: int, device: str, **settings: Any) -> dict[str, list[float]]:
+    """The seconds of each stage of one fit."""
+    stages: dict[str, list[float]] = defaultdict(list)
+    with timed_stages(stages):
+        fit(data, rank, device, **settings)
+    for stage, each in stages.items():
+        print(f"    {stage:34} {sum(each):7.3f} s: {each}", flush=True)
+    return dict(stages)
+
+
+def private_fit(data: Any, options: argparse.Namespace) -> Figures:
+    """Whole fits, and their stages."""
+    figures: Figures = {}
+    for rank in options.ranks:
+        whole = seconds(lambda rank=rank: fit(data, rank, options.device))  # type: ignore[misc]
+        print(f"rank {rank}: a private fit of {SETTINGS['n_steps']} steps {min(whole):.2f} s of {whole}")
+        figures[f"rank {rank}"] = {"fit": whole, "stages": in_stages(data, rank, options.device)}
+        figures[f"rank {rank}"]["bits depend on others"] = neighbour_dependent(options.device, rank)
+    return figures
+
+
+def gram_rate(data: Any, options: argparse.Namespace) -> Figures:
+    """The rate of the Gram step by itself, on the card alone, against the card's best."""
+    arrays = torch_arrays.card(options.device)
+    name = torch.cuda.get_device_name() if torch.cuda.is_available() else "processor"
+    peak = next((rate for word, rate in PEAK.items() if word in name), None)
+    figures: Figures = {"card": name, "float64 rate of the data sheet": peak}
+    for rank in options.ranks:
+        X = torch.randn(4096, 256, rank, dtype=torch.float64, device=arrays.device)
+        best = min(seconds(lambda X=X: X.swapaxes(1, 2) @ X, 10))  # type: ignore[misc]
+        adding, sample, step = _item_step(data, rank, arrays)
+        columns = torch.randint(-9999, 9999, (data.n_users + 1, rank), device=arrays.device).double()
+        adding(step, moments.Grid(-14), sample, np.zeros((data.n_users, rank)), -1)  # makes the table
+        total = arrays.host((step.n_items, rank + 1, rank + 1), np.int64)
+        whole = min(seconds(lambda: adding._add(total, 0, columns), 5))  # noqa: B023
+        work = 2 * len(data) * rank**2
+        figures[f"rank {rank}"] = {
+            "seconds": whole,
+            "TFLOP/s": round(work / whole / 1e12, 2),
+            "TFLOP/s of the products alone": round(2 * X.numel() * rank / best / 1e12, 1),
+            "fraction of the data sheet, products alone": peak and round(2 * X.numel() * rank / best / peak, 3),
+            "fraction of the data sheet": peak and round(work / whole / peak, 4),
+        }
+        print(f"rank {rank}: Gram step {figures[f'rank {rank}']}", flush=True)
+    return figures
+
+
+def _item_step(data: Any, rank: int, arrays: Any) -> tuple[Any, Any, Any]:
+    sample = moments.Sample(data.indptr, data.indices, data.values)
+    step = moments.ItemStep("step", 10**6, data.n_items, 1.0, 1.0, 1.0)
+    return card_moments.CardMoments(arrays), sample, step
+
+
+def parity(data: Any, options: argparse.Namespace) -> Figures:
+    """The card's integers against the processor's, for the same users' vectors; and factors of whole fits."""
+    arrays, rank = torch_arrays.card(options.device), 16
+    adding, sample, step = _item_step(data, rank, arrays)
+    users = np.random.default_rng(0).standard_normal((data.n_users, rank))
+    same = np.array_equal(
+        adding(step, moments.Grid(-14), sample, users, -1),
+        moments.exact_moments(step, moments.Grid(-14), sample, users, -1),
+    )
+    factors = [fit(data, rank, device).item_factors_ for device in ("cpu", options.device)]
+    far = float(np.abs(factors[0] - factors[1]).max() / np.abs(factors[0]).max())
+    figures = {"statistics are the same bits": bool(same), "largest difference of factors, of the largest": far}
+    for dtype in ("float64", "float32"):
+        made = [discreet.ALS(rank, n_steps=3, dtype=dtype, device=d).fit(data) for d in ("cpu", options.device)]
+        difference = np.abs(made[0].item_factors_ - made[1].item_factors_).max()
+        figures[f"ALS, {dtype}"] = float(difference / np.abs(made[0].item_factors_).max())
+    print(figures, flush=True)
+    return figures
+
+
+def plain(data: Any, options: argparse.Namespace) -> Figures:
+    """ALS without privacy, and the 20 best items of everybody: the card against the processor."""
+    figures: Figures = {"processor's cores": os.cpu_count()}
+    for rank in options.ranks:
+        times = {}
+        for device in (options.device, "cpu"):
+            for solver in ("exact", "cg"):
+
+                def sweeps(n: int, device: str = device, solver: Any = solver, rank: int = rank) -> Any:
+                    return discreet.ALS(rank, n_steps=n, solver=solver, device=device).fit(data)
+
+                one, three = (min(seconds(functools.partial(sweeps, n), 1)) for n in (1, 3))
+                times[f"{solver}, {device}: seconds a sweep"] = round((three - one) / 2, 4)
+        model = discreet.ALS(rank, n_steps=1, device=options.device).fit(data)
+        for device in (options.device, "cpu"):
+            model.set_params(device=device)
+            times[f"the 20 best for all, {device}"] = min(seconds(lambda: model.recommend(data, n=20), 1))  # noqa: B023
+        figures[f"rank {rank}"] = times
+        print(f"rank {rank}: {times}", flush=True)
+    return figures
+
+
+def billion(shape: tuple[int, int, int], device: str) -> Any:
+    """Users with about as many items each, of which a few are far more popular; made on the card."""
+    n_users, n_items, n = shape
+    drawn, some = int(1.01 * n / n_users), 20_000
+    made, counts = [], []
+    torch.manual_seed(0)
+    for first in range(0, n_users, some):
+        users = min(some, n_users - first)
+        items = (n_items * torch.rand(users, drawn, device=device) ** 2).long().clamp(max=n_items - 1).sort().values
+        kept = torch.cat([torch.ones_like(items[:, :1], dtype=torch.bool), items[:, 1:] > items[:, :-1]], 1)
+        made.append(items[kept].int().cpu().numpy())
+        counts.append(kept.sum(1).cpu().numpy())
+    indices = np.concatenate(made)
+    indptr = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
+    small = discreet.datasets.movielens_like(20, 30, 200).to_implicit()
+    return replace(
+        small,
+        users=Ids(np.arange(n_users)),
+        catalogue=Catalogue(np.arange(n_items)),
+        indptr=indptr,
+        indices=indices,
+        values=np.ones(len(indices), np.float32),
+        times=None,
+    )
+
+
+def large(options: argparse.Namespace) -> Figures:
+    """One fit of a step, on data as large as a company's."""
+    shape = (int(1_000_000 * options.scale), int(200_000 * options.scale), int(1e9 * options.scale))
     start = time.perf_counter()
-    model.fit(data, ledger=ledger)
-    return model, time.perf_counter() - start
+    data = billion(shape, options.device)
+    made = time.perf_counter() - start
+    print(
+        f"{data.n_users:,} users, {data.n_items:,} items, {len(data):,} interactions, made in {made:.0f} s", flush=True
+    )
+    settings = {"preprocess": False, "sampling": None, "max_items": 60, "n_steps": options.steps, "user_items": "all"}
+    start = time.perf_counter()
+    stages = in_stages(data, 64, options.device, **settings)
+    figures: Figures = {
+        "users": data.n_users,
+        "items": data.n_items,
+        "interactions": len(data),
+        "rank": 64,
+        "steps": options.steps,
+        "seconds": round(time.perf_counter() - start, 1),
+        "stages": stages,
+        "peak memory of the processor, GB": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 1),
+    }
+    if torch.cuda.is_available():
+        figures["peak memory of the card, GB"] = round(torch.cuda.max_memory_allocated() / 2**30, 1)
+    print(figures, flush=True)
+    return figures
+
+
+PARTS = {"private": private_fit, "rate": gram_rate, "parity": parity, "plain": plain}
 
 
 def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", nargs="+", choices=[*PARTS, "large"], default=list(PARTS))
     parser.add_argument("--ranks", type=int, nargs="+", default=[64, 128])
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--scale", type=float, default=1.0, help="of the data, for a trial")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--steps", type=int, default=1, help="of the large fit")
+    parser.add_argument("--out", type=Path, help="a JSON file; what it has of other parts stays")
     options = parser.parse_args()
-    shape = [int(n * options.scale) for n in SHAPE]
-    start = time.perf_counter()
-    data = discreet.datasets.movielens_like(*shape).to_implicit()
-    print(f"data: {shape}, {time.perf_counter() - start:.1f} s", flush=True)
-    results: dict[str, Any] = {"shape": shape, "settings": SETTINGS, "torch": torch.__version__}
-    for rank in options.ranks:
-        fit(data, rank, options.device)  # kernels are loaded, pages are touched
-        whole = [fit(data, rank, options.device)[1] for _ in range(options.rounds)]
-        stages: dict[str, list[float]] = defaultdict(list)
-        with timed_stages(stages):
-            fit(data, rank, options.device)
-        print(f"rank {rank}: a fit of {SETTINGS['n_steps']} steps {min(whole):.3f} s of {[round(w, 3) for w in whole]}")
-        for stage, each in stages.items():
-            print(f"    {stage:20} {sum(each):.3f} s in all: {[round(e, 4) for e in each]}", flush=True)
-        results[f"rank {rank}"] = {"fit": whole, "stages": stages}
-    if options.out:
-        options.out.write_text(json.dumps(results, indent=1) + "\n")
+    results = json.loads(options.out.read_text()) if options.out and options.out.exists() else {}
+    results |= {"version": discreet.__version__, "torch": torch.__version__, "settings": SETTINGS}
+    if set(options.parts) - {"large"}:
+        shape = [int(n * options.scale) for n in SHAPE]
+        data = discreet.datasets.movielens_like(*shape).to_implicit()
+        results["shape"] = shape
+    for part in options.parts:
+        results[part] = large(options) if part == "large" else PARTS[part](data, options)
+        if options.out:
+            options.out.parent.mkdir(parents=True, exist_ok=True)
+            options.out.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

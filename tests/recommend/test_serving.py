@@ -166,7 +166,7 @@ def test_blocks_and_files_agree_with_all_at_once(monkeypatch, tmp_path, als, rat
 
 def test_thread_independence(als, ratings, monkeypatch):
     monkeypatch.setattr(serving, "USERS", 17)
-    monkeypatch.setattr("discreet.recommend.topn.MOST", 8)
+    monkeypatch.setattr("discreet.linalg.arrays.NumpyArrays.scores", (1 << 22, 8))
     found = []
     for n_jobs in (1, 2, 3, 7):
         als_copy = ALS(rank=4, n_steps=3, n_jobs=n_jobs).fit(ratings)

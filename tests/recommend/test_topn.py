@@ -8,7 +8,7 @@ import pytest
 from discreet.data.catalogue import Catalogue
 from discreet.data.ids import Ids
 from discreet.data.interactions import Interactions
-from discreet.recommend import topn
+from discreet.linalg.arrays import NUMPY, NumpyArrays
 from discreet.recommend.topn import Scorer, best
 
 
@@ -42,7 +42,7 @@ def expected(histories, vectors, columns, base, cold, allowed, user, n, exclude_
 @pytest.mark.parametrize("n", [1, 7, 1000])
 @pytest.mark.parametrize("n_jobs", [1, 3])
 def test_against_sorting_everything(monkeypatch, exclude_seen, share, n, n_jobs):
-    monkeypatch.setattr(topn, "SCORE_BYTES", 1 << 14)  # several blocks
+    monkeypatch.setattr(NumpyArrays, "scores", (1 << 14, 1 << 10))  # several blocks
     histories, vectors, columns, base, cold = problem()
     allowed = None if share is None else np.random.default_rng(1).random(400) < share
     scorer = Scorer(columns, base, cold).among(allowed)
@@ -81,4 +81,4 @@ def test_memory_is_bounded_by_blocks():
         pass
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 2 * 3 * topn.SCORE_BYTES  # of two threads
+    assert peak < 2 * 3 * NUMPY.scores[0]  # of two threads

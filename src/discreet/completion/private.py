@@ -17,7 +17,7 @@ from discreet.completion.base import Model
 from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar
 from discreet.errors import DataError, PrivacyError
-from discreet.linalg.addresses import address_dependent
+from discreet.linalg.addresses import address_dependent, neighbour_dependent
 from discreet.linalg.threads import over_blocks
 from discreet.privacy import Gaussian, Grid, GridArray, Ledger, Plan, account, exact_matmul, truncate
 from discreet.privacy.guarantee import Adjacency, Unit
@@ -345,6 +345,15 @@ def require_sound(ratings: Interactions) -> None:
             f"this machine's BLAS gives other bits for other memory addresses ({', '.join(operations)}), so that one "
             "person's numbers would depend on who comes before her; use another BLAS, or with OpenBLAS another kernel "
             "(for instance OPENBLAS_CORETYPE=Haswell)"
+        )
+
+
+def require_same_bits(device: str, n_columns: int) -> None:
+    """Raise unless a card's numbers for one user do not depend on the others."""
+    if device != "cpu" and neighbour_dependent(device, n_columns):
+        raise PrivacyError(
+            f"device: {device!r} gives other bits for one person if other people are beside her, so that the proof of "
+            "privacy does not hold there; use 'cpu'"
         )
 
 

@@ -1,8 +1,9 @@
-"""Does this BLAS give the same bits wherever its operands are in memory?
+"""Does this machine give the same bits wherever its operands are in memory, and whoever is beside them?
 
-Most do. Some kernels treat the first few numbers apart until they reach an aligned address, and round differently for
-it. Then what is computed of one user would depend, in its last bits, on who comes before her in memory. The proofs of
-private models need that it does not; so it is tried out, once in a process, before the first private fit.
+Most BLAS do. Some kernels treat the first few numbers apart until they reach an aligned address, and round differently
+for it. Then what is computed of one user would depend, in its last bits, on who comes before her in memory. The proofs
+of private models need that it does not; so it is tried out, once in a process, before the first private fit. On a card
+many users are solved for in one call; there it is tried out that a user's bits do not depend on the others.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from discreet.linalg.arrays import arrays_on
 from discreet.linalg.blas import gram
 from discreet.linalg.cholesky import solve_spd
+from discreet.linalg.rows import Rows, padded, solve_rows
 from discreet.linalg.threads import single_threaded_blas
 
 Array = NDArray[Any]
@@ -25,6 +28,8 @@ Array = NDArray[Any]
 PLACES = 8  # numbers of 8 bytes in a cache line
 SHAPES = [(c, k) for c in (1, 4, 7, 18, 40, 96) for k in (1, 2, 3, 6, 11, 13, 24, 33, 65)]
 LARGE = [(1001, 64)]  # dense rows, and directions of taste
+LENGTHS = (*range(1, 33), 40, 48, 63, 64, 65, 100, 127, 200, 256, 300, 500, 900, 1500, 3000, 5000)  # of rows on a card
+MANY = 1000  # columns to choose from there
 KINDS = (np.float32, np.float64)  # that users are folded in with
 
 Operation = Callable[[Array, Array, Array], Array]
@@ -56,6 +61,28 @@ def address_dependent() -> tuple[str, ...]:
                 out = np.zeros((1, c, c) if dual else (1, k, k), kind)
                 found.update(["upper X^T X"] * _varies(partial(gram, dual=dual, upper=True), X, out))
     return tuple(sorted(found))
+
+
+@cache
+def neighbour_dependent(device: str, n_columns: int) -> bool:
+    """Whether rows that a card solves for depend, in their last bits, on which other rows there are."""
+    rng = np.random.default_rng(0)
+    counts = rng.permutation(np.repeat(LENGTHS, 5))
+    indptr = np.concatenate([[0], np.cumsum(counts)])
+    indices, targets = rng.integers(0, MANY, indptr[-1]), rng.standard_normal(indptr[-1])
+    arrays = arrays_on(device)
+    columns = arrays.put(padded(rng.standard_normal((MANY, n_columns)) / n_columns**0.5, np.float64))
+    shared = arrays.put(np.eye(n_columns) / 2)
+
+    def solved(members: Array) -> Array:
+        at = np.concatenate([np.arange(indptr[i], indptr[i + 1]) for i in members])
+        ends = np.concatenate([[0], np.cumsum(counts[members])])
+        return solve_rows(
+            Rows(ends, indices[at], targets[at], columns, np.full(len(members), 0.1), shared, arrays=arrays)
+        )
+
+    every, some = np.arange(len(counts)), rng.permutation(len(counts))[: len(counts) // 3]
+    return not np.array_equal(solved(every)[some], solved(some))
 
 
 def _placed(array: Array, at: int) -> Array:

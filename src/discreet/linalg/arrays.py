@@ -18,6 +18,7 @@ from discreet.errors import DataError
 from discreet.linalg.blas import gram
 from discreet.linalg.cholesky import solve_spd
 from discreet.linalg.indefinite import project_psd, solve_positive_part
+from discreet.linalg.topk import top_k
 
 if TYPE_CHECKING:
     from discreet.linalg.rows import Block
@@ -34,6 +35,7 @@ class Arrays(Protocol):
         together: Bytes of Gram matrices that are solved together, whatever the lengths of their rows; 0: each block is
             solved by itself.
         most_targets: Of a table, which are there at a time.
+        scores: Bytes of scores that are ranked at a time, and of how many users at most.
     """
 
     cache: int
@@ -42,6 +44,7 @@ class Arrays(Protocol):
     most_rows: int
     together: int
     most_targets: int
+    scores: tuple[int, int]
 
     def put(self, array: NDArray[Any]) -> Any:
         """A NumPy array, as an array of this library."""
@@ -82,6 +85,9 @@ class Arrays(Protocol):
     def project_psd(self, A: Any) -> Any:
         """The nearest positive semidefinite matrices."""
 
+    def top_k(self, scores: Any, k: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Columns and scores of each row's k best, as `linalg.topk.top_k` orders them."""
+
     def add_to_diagonal(self, A: Any, amount: Any) -> None:
         """Add amount[i] to the diagonal of A[i]."""
 
@@ -115,6 +121,7 @@ class NumpyArrays(Arrays):
     most_rows = 1 << 62
     together = 0
     most_targets = 1 << 62
+    scores = (1 << 22, 1 << 10)
 
     def __init__(self) -> None:
         self._memory = _Memory()
@@ -162,6 +169,9 @@ class NumpyArrays(Arrays):
 
     def project_psd(self, A: Any) -> Any:
         return project_psd(A)
+
+    def top_k(self, scores: Any, k: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        return top_k(scores, k)
 
     def add_to_diagonal(self, A: Any, amount: Any) -> None:
         np.einsum("ikk->ik", A)[:] += amount[:, None]

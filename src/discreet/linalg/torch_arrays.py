@@ -6,7 +6,7 @@ lengths of their rows. There are no eigenvalues: a card takes longer for those o
 
 Sums that are released are of integers in float64, exact in any order. What is solved for each user is not: so every
 call has a shape that depends on a row's own length and on public numbers, never on how many rows there are, and
-`same_wherever` tries out that the bits of a row do not depend on its place in the call.
+`addresses.neighbour_dependent` tries out that the bits of a row do not depend on its place in the call.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from discreet.errors import DataError, MissingExtra
 from discreet.linalg.arrays import Arrays
-from discreet.linalg.cholesky import least_pivots
+from discreet.linalg.cholesky import least_norm, least_pivots
+from discreet.linalg.topk import top_k
 
 if TYPE_CHECKING:
     from discreet.linalg.rows import Block
@@ -36,6 +37,7 @@ class TorchArrays(Arrays):
 
     cache = 1 << 62  # no gathering in small portions
     longest = 1 << 62
+    scores = (1 << 30, 1 << 14)
 
     def __init__(self, device: str) -> None:
         try:
@@ -137,9 +139,8 @@ class TorchArrays(Arrays):
     def solve_spd(self, A: Any, b: Any, whole: Callable[[int], Any]) -> Any:
         factor, definite = self._factored(A)
         x = self._torch.cholesky_solve(b[..., None], factor)[..., 0]
-        failed = (~definite).nonzero()[:, 0]
-        if len(failed):  # rare: singular in this precision
-            x[failed] = (self._torch.linalg.pinv(A[failed], hermitian=True) @ b[failed][..., None])[..., 0]
+        for i in (~definite).nonzero()[:, 0].tolist():  # rare: singular in this precision; each by itself
+            x[i] = self.put(least_norm(self.get(A[i]), self.get(b[i])))
         return x
 
     def _factored(self, A: Any) -> tuple[Any, Any]:
@@ -189,6 +190,19 @@ class TorchArrays(Arrays):
                 break
             S = self._torch.baddbmm(S, S, square, beta=1.5, alpha=-0.5)
         return (identity + (S + S.swapaxes(1, 2)) / 2) / 2
+
+    def top_k(self, scores: Any, k: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        values, places = self._torch.topk(scores, min(k, scores.shape[1]))
+        places, order = places.sort()  # of equal scores the earlier column comes first
+        values, order = values.gather(1, order).sort(descending=True, stable=True)
+        places = places.gather(1, order).masked_fill(values == -float("inf"), -1)
+        found, best = self.get(places), self.get(values)
+        if values.shape[1]:
+            last = values[:, -1:]
+            crowded = ((scores >= last).sum(1) > k) & (last[:, 0] > -float("inf"))
+            for row in crowded.nonzero()[:, 0].tolist():  # rare: others score as much as the last, perhaps earlier ones
+                (found[row],), (best[row],) = top_k(self.get(scores[row : row + 1]), k)
+        return found, best
 
     def add_to_diagonal(self, A: Any, amount: Any) -> None:
         self._torch.diagonal(A, dim1=1, dim2=2).add_(amount[:, None])

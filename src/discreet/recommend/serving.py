@@ -75,7 +75,8 @@ def blocks(
     def block(start: int) -> BatchRecommendations:
         part = _slice(histories, start, min(start + USERS, histories.n_users))
         offsets, vectors = model._fold_in(part)
-        parts = best(scorer, vectors, part, n=n, exclude_seen=options.exclude_seen, n_jobs=model.n_jobs)
+        unseen, n_jobs, device = options.exclude_seen, model.n_jobs, model.device
+        parts = best(scorer, vectors, part, n=n, exclude_seen=unseen, n_jobs=n_jobs, device=device)
         numbers, scores = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         scores += offsets[:, None]  # which do not change the order
         kept = numbers >= 0

@@ -81,6 +81,8 @@ class DPALS(PrivateModel):
         caution: How many standard deviations of what is not known of an item are taken from its score when items are
             ranked: with 1, of two items that look as good, the one that is better known comes first.
         n_jobs: Threads, in scikit-learn's meaning. The releases are the same for any number.
+        device: "cpu", or "cuda" for a GPU (extra `gpu`) to fold users in and to rank items for them. Learning is done
+            by the processor's threads all the same. It is not saved with the model.
     """
 
     _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "item_variance_", "item_prior_", "item_weights_")
@@ -102,6 +104,7 @@ class DPALS(PrivateModel):
         adjacency: Adjacency = "add-remove",
         caution: float = 0.0,
         n_jobs: int | None = -1,
+        device: str = "cpu",
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -111,6 +114,7 @@ class DPALS(PrivateModel):
         self.adjacency = adjacency
         self.caution = caution
         self.n_jobs = n_jobs
+        self.device = device
 
     @classmethod
     def as_published(cls, **parameters: Any) -> PublishedDPALS:

@@ -14,7 +14,7 @@ from discreet.completion.als.moments import check_size
 from discreet.completion.als.preprocessing import Preprocessing, Sampling, n_frequent
 from discreet.completion.als.published_steps import user_ridge
 from discreet.completion.als.published_training import Training
-from discreet.completion.private import Door, PrivateModel
+from discreet.completion.private import Door, PrivateModel, require_same_bits
 from discreet.completion.ridge import Penalty, Ridge
 from discreet.completion.spectral.calibration import true_ledger
 from discreet.data.interactions import Interactions
@@ -268,6 +268,9 @@ class PublishedDPALS(PrivateModel):
         if self.calibration == "exact":
             return super()._own_ledger()
         return true_ledger(self, self._schedule().plan(self.sigmas()), "gram_noise, rhs_noise, preprocessing_noise")
+
+    def _check_data(self, ratings: Interactions) -> None:
+        require_same_bits(self.device, self.rank)
 
     def _learn(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:
         if ratings.implicit and self._center:
