@@ -6,6 +6,7 @@ import json
 import logging
 import re
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -19,8 +20,10 @@ from hypothesis import HealthCheck, given, settings
 from schemathesis.checks import CHECKS
 from schemathesis.generation import GenerationMode
 from starlette.testclient import TestClient
+from typer.testing import CliRunner
 
 import discreet
+from discreet.cli import app
 from discreet.completion.base import Model
 from discreet.web import server
 from discreet.web.api import Api
@@ -231,6 +234,7 @@ def test_the_page_is_there_and_nothing_else(client: TestClient, site: Site) -> N
         assert client.get(path).status_code in (404, 200 if path.endswith("../app.js") else 404)
     answer = client.get(RECOMMEND)
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+    assert "POST that is answered" in answer.json()["error"]
     assert client.delete("/").status_code == 405
 
 
@@ -317,6 +321,15 @@ def test_the_command_serves(films: Model, tmp_path: Path) -> None:
     assert "POST /v1/recommend 200" in told
     assert "4.25" not in out + told
     assert "Traceback" not in told
+
+
+def test_a_port_that_is_taken(films: Model, tmp_path: Path) -> None:
+    films.save(tmp_path / "model")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        found = CliRunner().invoke(app, ["serve", str(tmp_path / "model"), "--not-private", "--port", port])
+    assert found.exit_code == 1
+    assert "--port 0" in found.output
 
 
 def test_the_requests_of_the_guide(client: TestClient) -> None:

@@ -99,4 +99,7 @@ def _told(made: "Site", site: Path, size: int) -> list[Any]:
     }
     sentence = about["privacy"]["sentence"]
     style = "bold" if about["privacy"]["holds"] else "bold red"
-    return [pairs(rows), "", Text(sentence, style=style), "", f"The site is in {site}. Any web server can host it."]
+    where = (
+        f"The site is in {site}. Any web server can host it; on this machine: python3 -m http.server --directory {site}"
+    )
+    return [pairs(rows), "", Text(sentence, style=style), "", where]

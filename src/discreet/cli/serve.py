@@ -1,6 +1,7 @@
 """`discreet serve`: a model on a local port, as a page and as a JSON API."""
 
 import logging
+import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +11,7 @@ import typer
 from discreet.cli import config
 from discreet.cli.common import Json, promise, show
 from discreet.cli.export import Columns, NotPrivate, Precision, Title, Tradeoff, made_site
-from discreet.errors import MissingExtra
+from discreet.errors import MissingExtra, ModelError
 
 if TYPE_CHECKING:
     from discreet.completion.base import Model
@@ -59,12 +60,20 @@ def serve(
         timeout_keep_alive=15,
         timeout_graceful_shutdown=5,
     )
-    listening = settings.bind_socket()
-    listening.listen(settings.backlog)  # whoever reads the address below can connect at once
+    listening = _listening(host, port, settings.backlog)  # whoever reads the address below can connect at once
     address = f"http://{host}:{listening.getsockname()[1]}"
     show({"url": f"{address}/", "openapi": f"{address}/openapi.json"}, as_json, *_told(loaded, address))
     sys.stdout.flush()
     uvicorn.Server(settings).run([listening])
+
+
+def _listening(host: str, port: int, backlog: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=backlog)
+    except OSError as error:
+        hint = "another --port may do, or --port 0, which is any that is free"
+        raise ModelError(f"{host}:{port} cannot be listened on ({error.strerror}); {hint}") from None
 
 
 def _told(model: "Model", address: str) -> list[Any]:

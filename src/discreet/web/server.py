@@ -151,7 +151,7 @@ def _single(request: Request) -> dict[str, str]:
 async def _body(request: Request, most: int) -> bytes:
     """The body of a request, which is JSON, not too large and not too slow."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise Refused(415, "the body must be declared as application/json")
+        raise Refused(415, "the body must be declared as JSON: send the header Content-Type: application/json")
     declared = request.headers.get("content-length", "0")
     if declared.isdigit() and int(declared) > most:
         raise Refused(413, f"the body is larger than {most:,} bytes")
@@ -188,7 +188,11 @@ async def _busy(_: Request, __: Any) -> Response:
 
 
 async def _http(_: Request, error: Any) -> Response:
-    reasons = {404: "there is nothing here", 405: "this cannot be done here"}
+    allowed = (error.headers or {}).get("Allow", "another method")
+    reasons = {
+        404: "there is nothing here; /openapi.json says what there is",
+        405: f"here it is {allowed} that is answered",
+    }
     return _error(error.status_code, reasons.get(error.status_code, "this cannot be answered"), error.headers)
 
 
