@@ -16,6 +16,8 @@ from discreet.errors import MissingExtra, ModelError
 if TYPE_CHECKING:
     from discreet.completion.base import Model
 
+BACKLOG = 2048  # connections that may wait
+
 
 def serve(
     model: Annotated[Path, typer.Argument(help="The folder of a model.")],
@@ -48,6 +50,7 @@ def serve(
     loaded = load(model)
     site = made_site(loaded, precision, title, columns, tradeoff, not_private)
     loaded.n_jobs = 1  # requests are computed together; threads for each would cost more than they give
+    listening = _listening(host, port)  # whoever reads the address below can connect at once
     logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.INFO if verbose else logging.ERROR)
     settings = uvicorn.Config(
         application(loaded, site, max_body=max_body, max_batch=max_batch),
@@ -60,17 +63,16 @@ def serve(
         timeout_keep_alive=15,
         timeout_graceful_shutdown=5,
     )
-    listening = _listening(host, port, settings.backlog)  # whoever reads the address below can connect at once
     address = f"http://{host}:{listening.getsockname()[1]}"
     show({"url": f"{address}/", "openapi": f"{address}/openapi.json"}, as_json, *_told(loaded, address))
     sys.stdout.flush()
     uvicorn.Server(settings).run([listening])
 
 
-def _listening(host: str, port: int, backlog: int) -> socket.socket:
+def _listening(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=backlog)
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         hint = "another --port may do, or --port 0, which is any that is free"
         raise ModelError(f"{host}:{port} cannot be listened on ({error.strerror}); {hint}") from None
