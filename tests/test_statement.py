@@ -42,6 +42,7 @@ def test_markdown_says_what_a_reader_needs(statement: Statement) -> None:
 
 def test_html_is_a_page_with_a_chart_and_escapes_labels(statement: Statement) -> None:
     page = statement.html()
+    assert all("how far one person can move them" in face for face in (page, str(statement)))
     assert page.startswith("<!doctype html>")
     assert "clicks &lt;b&gt;per item&lt;/b&gt;" in page
     assert "Shop &amp; co" in page

@@ -90,6 +90,17 @@ _COLUMNS = {
 }
 
 
+def _legend(certificate: Mapping[str, Any]) -> str:
+    """What the columns are, to who has not seen them before."""
+    if not certificate["releases"]:
+        return "Nothing, through a ledger."
+    return (
+        "All that was computed from people's data and made public, with noise added. Shape: how many numbers. "
+        "Sensitivity: how far one person can move them, all together. Noise: how far chance moves each of them. Epsilon "
+        "alone: what the guarantee would be, had there been nothing else."
+    )
+
+
 def _footer(certificate: Mapping[str, Any]) -> str:
     key = certificate.get("signature", {}).get("public_key")
     return f"Digest {certificate['digest']}" + (f", signed with the Ed25519 key {key}" if key else ", not signed")
@@ -113,7 +124,7 @@ def markdown(certificate: dict[str, Any]) -> str:
     table += ["| " + " | ".join(cell(row[column]) for column in _COLUMNS) + " |" for row in released]
     public = [f"- {name}: {why}" for name, why in c["public_inputs"].items()] or ["- nothing"]
     sections = {
-        "What was released": [*table, "", f"Noise: {sources(c)}."],
+        "What was released": [_legend(c), "", *table, "", f"Noise: {sources(c)}."],
         "Assumed to be public": public,
         "Covered": [c["covered"]],
         "Not covered": [f"- {text}" for text in c["not_covered"]],
@@ -189,8 +200,8 @@ def article(certificate: dict[str, Any], *, body: str = "") -> str:
     )
     state = "holds" if c["guarantee"]["holds"] else "void"
     return (
-        f'<p class="{state}">{text(c["sentence"])}</p>{body}<h2>What was released</h2><div class="wide"><table>'
-        f"<tr>{heads}</tr>{cells}</table></div>"
+        f'<p class="{state}">{text(c["sentence"])}</p>{body}<h2>What was released</h2><p>{_legend(c)}</p>'
+        f'<div class="wide"><table><tr>{heads}</tr>{cells}</table></div>'
         f"<p>Noise: {text(sources(c))}.</p><h2>Covered</h2><p>{text(c['covered'])}</p>{bullets}"
         f"<footer>Issued {text(c['issued'])}. {text(_footer(c))}.</footer>"
     )
