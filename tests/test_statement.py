@@ -53,6 +53,11 @@ def test_html_is_a_page_with_a_chart_and_escapes_labels(statement: Statement) ->
     assert statement._repr_markdown_() == str(statement)
 
 
+def test_where_nothing_was_released() -> None:
+    empty = Ledger(epsilon=1, delta=1e-6).statement()
+    assert all("Nothing, through a ledger" in face for face in (empty.html(), str(empty)))
+
+
 def test_the_certificate_is_complete_and_carries_no_times_of_releases(statement: Statement) -> None:
     data = json.loads(statement.json())
     for key in (

@@ -96,8 +96,8 @@ def _legend(certificate: Mapping[str, Any]) -> str:
         return "Nothing, through a ledger."
     return (
         "All that was computed from people's data and made public, with noise added. Shape: how many numbers. "
-        "Sensitivity: how far one person can move them, all together. Noise: how far chance moves each of them. Epsilon "
-        "alone: what the guarantee would be, had there been nothing else."
+        "Sensitivity: how far one person can move them, all together. Noise: how far chance moves each of them. "
+        "Epsilon alone: what the guarantee would be, had there been nothing else."
     )
 
 
