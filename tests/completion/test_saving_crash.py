@@ -1,19 +1,17 @@
 """A folder holds the old model or the new one, whatever happens to the process that replaces it, and to the disk.
 
-A child that saves is killed at one line after another of the code that touches the folder; every call to the operating
-system is made to fail; savers and readers run at the same time; and the power goes, on a disk that has kept only what
-it was told to keep.
+A child that saves stands still at one line after another of the code that touches the folder, where what it would leave
+is looked at, and is killed wherever that has changed; every call to the operating system is made to fail; savers and
+readers run at the same time; and the power goes, on a disk that has kept only what it was told to keep.
 """
 
 import os
 import shutil
-import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
+from itertools import groupby
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -21,9 +19,10 @@ import pytest
 from discreet.completion import atomic, saving
 from discreet.completion.saving import load, save
 from discreet.errors import ModelError
+from tests import dying
 from tests.completion.models import NAMES, REGISTRY, Fake, fitted, same
 
-STEPS = os.path.join("completion", "atomic.py")
+STEPS = (os.path.join("completion", "atomic.py"),)
 OLD, NEW = fitted(1), fitted(2)
 TRIES = range(1, 1000)  # more than there are lines or calls
 
@@ -36,37 +35,6 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> None:
 @cache
 def encoded(model: Fake) -> tuple[bytes, dict[str, bytes]]:
     return saving._encoded(model)
-
-
-def kill_at(step: int) -> Any:
-    """A trace function that kills the process at the given line."""
-    seen = 0
-
-    def trace(frame: FrameType, event: str, _: object) -> Any:
-        nonlocal seen
-        if not frame.f_code.co_filename.endswith(STEPS):
-            return None
-        if event == "line":
-            seen += 1
-            if seen == step:
-                os.kill(os.getpid(), signal.SIGKILL)
-        return trace
-
-    return trace
-
-
-def killed(folder: Path, model: Fake, step: int) -> bool:
-    """Whether a child that saves the model died at the given line, before it was done."""
-    content = encoded(model)
-    child = os.fork()
-    if child == 0:
-        try:
-            sys.settrace(kill_at(step))
-            atomic.replace(folder, *content)
-        finally:
-            os._exit(0)
-    _, status = os.waitpid(child, 0)
-    return os.WIFSIGNALED(status)
 
 
 def tidy(folder: Path) -> bool:
@@ -108,31 +76,54 @@ STARTS = [nothing, empty, whole, committed]
     ids=["nothing", "empty", "whole", "committed", "whole, again", "committed, again"],
 )
 def test_killed_at_every_line(tmp_path: Path, start: Callable[[Path], None], new: Fake) -> None:
-    template, folder = tmp_path / "template", tmp_path / "home" / "model"
+    template, home = tmp_path / "template", tmp_path / "home"
     start(template)
+    work = partial(atomic.replace, home / "model", *encoded(new))
+    put(home, contents(template))
+    states = dying.at_every_line(STEPS, work, lambda: contents(home / "model"))
+    assert len(states) > 50  # lines
+    assert same(load(home / "model"), new)
+    assert tidy(home / "model")
     found = {"old": 0, "new": 0, "none": 0}
-    for step in TRIES:
-        shutil.rmtree(folder.parent, ignore_errors=True)
-        folder.parent.mkdir()
-        if template.exists():
-            shutil.copytree(template, folder)
-        if not killed(folder, new, step):
-            break
-        if start in (whole, committed) or (folder / "model.json").exists():
-            again = load(folder)  # always: it never fails
-            found["new" if same(again, new) else "old"] += 1
-            assert same(again, new) or (same(again, OLD) and start in (whole, committed))
-        else:
-            found["none"] += 1
-        atomic.replace(folder, *encoded(OLD))
-        assert same_files(folder, OLD)
-        assert tidy(folder)
-    assert step > 50  # lines
-    assert same(load(folder), new)
-    assert tidy(folder)
+    for state, lines in groupby(states):
+        put(home, state)
+        found[survivor(home / "model", start, new)] += len(list(lines))
+    for line in dying.changes(states):
+        put(home, contents(template))
+        assert dying.killed(STEPS, work, line) == (line < len(states) - 1)
+        survivor(home / "model", start, new)
     before = "none" if start in (nothing, empty) else "old"
     assert found["new"] > 10
     assert new is OLD or found[before] > 10
+
+
+def contents(folder: Path) -> dict[str, bytes] | None:
+    """All that is in a folder; None if there is none."""
+    return {name: (folder / name).read_bytes() for name in sorted(os.listdir(folder))} if folder.exists() else None
+
+
+def put(home: Path, state: dict[str, bytes] | None) -> None:
+    """A home with such a folder in it and nothing else."""
+    shutil.rmtree(home, ignore_errors=True)
+    home.mkdir()
+    if state is not None:
+        (home / "model").mkdir()
+        for name, content in state.items():
+            (home / "model" / name).write_bytes(content)
+
+
+def survivor(folder: Path, start: Callable[[Path], None], new: Fake) -> str:
+    """Which model a killed process has left: never a broken one, and always one that can be replaced."""
+    if start in (whole, committed) or (folder / "model.json").exists():
+        again = load(folder)  # always: it never fails
+        found = "new" if same(again, new) else "old"
+        assert found == "new" or (same(again, OLD) and start in (whole, committed))
+    else:
+        found = "none"
+    atomic.replace(folder, *encoded(OLD))
+    assert same_files(folder, OLD)
+    assert tidy(folder)
+    return found
 
 
 CALLS = ["replace", "fsync", "open", "listdir", "unlink", "mkdir", "stat", "fdopen"]
@@ -180,8 +171,9 @@ def test_a_save_that_fails_leaves_no_trace(
             total = made()
         names = sorted(os.listdir(folder)) if folder.exists() else None
         if names and "model.json" in names:
-            assert any(same(load(folder), model) for model in ((NEW, OLD) if start in (whole, committed) else (NEW,)))
-            if same(load(folder), OLD):
+            again = load(folder)
+            assert same(again, NEW) or (same(again, OLD) and start in (whole, committed))
+            if same(again, OLD):
                 assert names in (NAMES, sorted(os.listdir(template)))
         else:
             assert start in (nothing, empty)

@@ -1,154 +1,156 @@
 """Nothing lost: a process killed at any point never leaves a released value without its record.
 
-A child releases from a ledger on disk and is killed (SIGKILL) at one step after another: at every line of the ledger,
-its store, the mechanisms, the samplers and the keystream that runs during a release, and then at moments chosen by a
-clock, to hit the database's own code. The child's noise source writes to a pipe whenever noise is drawn, before the
-noise exists.
+A child releases from a ledger on disk and stands still at one step after another: at every line of the ledger, its
+store, the mechanisms, the samplers and the keystream that runs during a release. What is on the disk there is checked,
+and a child is killed (SIGKILL) wherever it has changed; and then at moments chosen by a clock, to hit the database's
+own code. The child's noise source writes to a diary whenever noise is drawn, before the noise exists.
 """
 
 import os
 import random
-import shutil
 import signal
-import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import numpy as np
 import pytest
 
 from discreet import Gaussian, Ledger, Plan
 from discreet.privacy import Cost, SystemNoise
+from tests import dying
 
 STEPS = tuple(os.path.join("privacy", f"{name}.py") for name in ("ledger", "store", "noise", "sampling", "keystream"))
 COUNTS = np.array([5, 3, 0])
 
 
 class Telltale(SystemNoise):
-    """Says on a pipe that noise is about to be drawn."""
+    """Says in a diary that noise is about to be drawn."""
 
-    def __init__(self, pipe: int) -> None:
-        self.pipe = pipe
+    def __init__(self, diary: int) -> None:
+        self.diary = diary
 
     def fresh_key(self) -> bytes:
-        os.write(self.pipe, b"d")
+        os.write(self.diary, b"d")
         return super().fresh_key()
 
 
-def kill_at(step: int) -> Any:
-    """A trace function that kills the process at the given line."""
-    seen = 0
+@dataclass
+class World:
+    """A ledger on disk with one release in it, and the diary of the child that releases from it."""
 
-    def trace(frame: FrameType, event: str, _: object) -> Any:
-        nonlocal seen
-        if not frame.f_code.co_filename.endswith(STEPS):
-            return None
-        if event == "line":
-            seen += 1
-            if seen == step:
-                os.kill(os.getpid(), signal.SIGKILL)
-        return trace
+    folder: Path
 
-    return trace
+    def __post_init__(self) -> None:
+        self.folder.mkdir(exist_ok=True)
+        self.ledger, self.journal, self.diary = (
+            self.folder / name for name in ("ledger.db", "ledger.db-journal", "diary")
+        )
+        self.url = f"sqlite:///{self.ledger}"
 
+    def start(self, template: Path) -> None:
+        self.set((template.read_bytes(), b"", b""))
 
-def releases(url: str, pipe: int, reserve: bool) -> None:
-    """Two releases, or one under a plan; each value that comes back is reported on the pipe."""
-    ledger = Ledger(url, noise_source=Telltale(pipe))
-    if reserve:
-        plan = Plan.gaussian(0.1, {"a": (1.0, 3)})
-        with ledger.reserve(plan) as door:
-            door.release(COUNTS, 1, plan.noise("a", sensitivity=1), "a")
-            os.write(pipe, b"v")
-    else:
-        for _ in range(2):
-            ledger.release(COUNTS, 1, Gaussian(20.0), "a")
-            os.write(pipe, b"v")
+    def set(self, state: tuple[bytes, bytes, bytes]) -> None:
+        self.journal.unlink(missing_ok=True)
+        for path, content in zip((self.ledger, self.journal, self.diary), state, strict=True):
+            if content or path is not self.journal:
+                path.write_bytes(content)
 
+    def state(self) -> tuple[bytes, bytes, bytes]:
+        """All that is left of a child that dies now."""
+        return (
+            self.ledger.read_bytes(),
+            self.journal.read_bytes() if self.journal.exists() else b"",
+            self.diary.read_bytes(),
+        )
 
-def run_child(
-    url: str, *, step: int | None = None, after: float | None = None, reserve: bool = False
-) -> tuple[bytes, bool]:
-    """What the child said before it died or finished, and whether it finished."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            if step is not None:
-                sys.settrace(kill_at(step))
-            releases(url, write, reserve)
-        finally:
-            os._exit(0)
-    os.close(write)
-    if after is not None:
-        time.sleep(after)
-        os.kill(child, signal.SIGKILL)
-    with os.fdopen(read, "rb") as pipe:
-        said = pipe.read()
-    _, status = os.waitpid(child, 0)
-    return said, not os.WIFSIGNALED(status)
+    def releases(self, reserve: bool = False) -> None:
+        """Two releases, or one under a plan; each value that comes back is noted in the diary."""
+        diary = os.open(self.diary, os.O_WRONLY | os.O_APPEND)
+        ledger = Ledger(self.url, noise_source=Telltale(diary))
+        if reserve:
+            plan = Plan.gaussian(0.1, {"a": (1.0, 3)})
+            with ledger.reserve(plan) as door:
+                door.release(COUNTS, 1, plan.noise("a", sensitivity=1), "a")
+                os.write(diary, b"v")
+        else:
+            for _ in range(2):
+                ledger.release(COUNTS, 1, Gaussian(20.0), "a")
+                os.write(diary, b"v")
 
-
-def check(url: str, said: bytes) -> None:
-    """Every draw and every value has its record; the log is whole; at most one record has no draw yet."""
-    ledger = Ledger(url)
-    ledger.verify()
-    recorded, drawn, returned = len(ledger.events) - 1, said.count(b"d"), said.count(b"v")
-    assert returned <= drawn <= recorded <= drawn + 1
-    assert ledger.epsilon is not None
-    assert ledger.spent.epsilon <= ledger.epsilon
+    def check(self) -> None:
+        """Every draw and every value has its record; the log is whole; at most one record has no draw yet."""
+        said = self.diary.read_bytes()
+        ledger = Ledger(self.url)
+        ledger.verify()
+        recorded, drawn, returned = len(ledger.events) - 1, said.count(b"d"), said.count(b"v")
+        assert returned <= drawn <= recorded <= drawn + 1
+        assert ledger.epsilon is not None
+        assert ledger.spent.epsilon <= ledger.epsilon
+        reservations = ledger.open_reservations()
+        for reservation in reservations:  # what was set aside and not released can be had back, and no more than that
+            ledger.close(reservation)
+        if reservations:
+            ledger.verify()
+        spent = sum((event.cost for event in ledger.events), Cost())
+        assert ledger.spent.cost.gaussian == pytest.approx(spent.gaussian, rel=1e-9)
 
 
 @pytest.fixture
-def fresh(tmp_path: Path) -> Callable[[], str]:
-    """A ledger on disk with one release in it: a new copy at each call."""
-    template, copy = tmp_path / "template.db", tmp_path / "ledger.db"
-    ledger = Ledger(f"sqlite:///{template}", epsilon=1, delta=1e-6)
+def template(tmp_path: Path) -> Path:
+    path = tmp_path / "template.db"
+    ledger = Ledger(f"sqlite:///{path}", epsilon=1, delta=1e-6)
     ledger.release(COUNTS, 1, Gaussian(20.0), "warm up: imports, tables of the sampler")
-
-    def make() -> str:
-        copy.with_name("ledger.db-journal").unlink(missing_ok=True)
-        shutil.copy(template, copy)
-        return f"sqlite:///{copy}"
-
-    return make
+    return path
 
 
 @pytest.mark.parametrize("reserve", [False, True])
-def test_killed_at_every_line(fresh: Callable[[], str], reserve: bool) -> None:
-    step, finished, deaths = 0, False, {b"": 0, b"d": 0, b"dv": 0}
-    while not finished:
-        step += 1
-        url = fresh()
-        said, finished = run_child(url, step=step, reserve=reserve)
-        check(url, said)
-        deaths[said] = deaths.get(said, 0) + 1
-        if reserve:  # what the dead process had set aside and not released can be had back, and no more than that
-            ledger = Ledger(url)
-            for reservation in ledger.open_reservations():
-                ledger.close(reservation)
-            ledger.verify()
-            spent = sum((event.cost for event in ledger.events), Cost())
-            assert ledger.spent.cost.gaussian == pytest.approx(spent.gaussian, rel=1e-9)
-    assert step > 100  # lines
-    assert min(deaths[b""], deaths[b"d"], deaths[b"dv"]) > 10  # killed before, between and after
+def test_killed_at_every_line(tmp_path: Path, template: Path, reserve: bool) -> None:
+    world, after = World(tmp_path / "world"), World(tmp_path / "after")
+    world.start(template)
+    states = dying.at_every_line(STEPS, lambda: world.releases(reserve), world.state)
+    assert len(states) > 100  # lines
+    said = [diary for _, _, diary in states]
+    assert min(said.count(b""), said.count(b"d"), said.count(b"dv")) > 10  # before, between and after
+    changes, kills = dying.changes(states), 0
+    for line in changes:
+        after.set(states[line])
+        after.check()
+    for line in sorted({*changes, *(line - 1 for line in changes[1:])}):  # the first line and the last of each state
+        world.start(template)
+        kills += dying.killed(STEPS, lambda: world.releases(reserve), line)
+        world.check()
+    assert kills > len(changes)
 
 
-def test_killed_at_random_moments(fresh: Callable[[], str]) -> None:
+def killed_after(work: Callable[[], None], seconds: float | None) -> bool:
+    """Whether a child that does the work was killed after so many seconds, before it was done."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    if seconds is not None:
+        time.sleep(seconds)
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    return os.WIFSIGNALED(status)
+
+
+def test_killed_at_random_moments(tmp_path: Path, template: Path) -> None:
     """Including inside SQLite's commit: journals are rolled back, no entry is torn."""
-    url = fresh()
+    world = World(tmp_path / "world")
+    world.start(template)
     started = time.perf_counter()
-    said, finished = run_child(url)
+    assert not killed_after(world.releases, None)
     usual = time.perf_counter() - started
-    assert finished
-    check(url, said)
+    world.check()
     clock, killed = random.Random(1), 0
     for _ in range(80):
-        url = fresh()
-        said, finished = run_child(url, after=clock.uniform(0, usual))
-        killed += not finished
-        check(url, said)
+        world.start(template)
+        killed += killed_after(world.releases, clock.uniform(0, usual))
+        world.check()
     assert killed > 0
