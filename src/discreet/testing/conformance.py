@@ -9,6 +9,7 @@ Any test runner that collects methods named test_* runs it; it needs none to be 
 
 from __future__ import annotations
 
+import copy
 import gc
 import json
 import subprocess
@@ -41,6 +42,8 @@ model = discreet.load(sys.argv[1])
 found = model.recommend(json.loads(sys.argv[2]), n=7)
 print(json.dumps([found.items, [float(score).hex() for score in found.scores], str(model.guarantee_)]))
 """
+
+_FITTED: dict[type, dict[bool, tuple[Model, Interactions]]] = {}  # of each suite, without and with strings as ids
 
 
 @contextmanager
@@ -106,9 +109,13 @@ class ModelConformance:
         return read(rows, items=list(range(20)), value_range=(1, 5))
 
     def fitted(self, *, strings: bool = False) -> tuple[Model, Interactions]:
-        """A model fitted to `ratings()`."""
-        ratings = self.ratings(strings=strings)
-        return self.fit(self.model(), ratings), ratings
+        """A model fitted to `ratings()`, once for all tests of the suite; each of them has a copy of its own."""
+        kept = _FITTED.setdefault(type(self), {})
+        if strings not in kept:
+            ratings = self.ratings(strings=strings)
+            kept[strings] = self.fit(self.model(), ratings), ratings
+        model, ratings = kept[strings]
+        return copy.deepcopy(model), ratings
 
     def history(self, ratings: Interactions, at: int = 0) -> dict[Any, float]:
         """The history of a user."""
@@ -141,8 +148,8 @@ class ModelConformance:
 
     def test_parameters_are_stored_and_cloned(self) -> None:
         model = self.model()
-        copy = clone(model)
-        assert repr(copy.get_params()) == repr(model.get_params())
+        other = clone(model)
+        assert repr(other.get_params()) == repr(model.get_params())
         assert all(vars(model)[name] is value for name, value in model.get_params().items())
         json.dumps(model.get_params())
 
