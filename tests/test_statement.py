@@ -215,3 +215,14 @@ def test_markdown_escapes_what_would_break_it() -> None:
 def test_html_escapes_everything(statement: Statement) -> None:
     nasty = Statement.parse(forged(statement, lambda c: c["releases"][0].update(shape=["<script>"], source="<b>")))
     assert "<script>" not in nasty.html()
+
+
+def test_a_statement_can_be_made_void(statement: Statement) -> None:
+    void = statement.void("noise was seen")
+    assert not void.guarantee.holds
+    assert void.certificate["sentence"] == str(void.guarantee)
+    assert "noise was seen" in void.certificate["sentence"]
+    assert void.certificate["notes"][-1] == "Noise was seen."
+    assert "signature" not in statement.sign(Ed25519PrivateKey.generate()).void("noise was seen").certificate
+    assert Statement.parse(void.json()).guarantee == void.guarantee
+    assert void.void("another reason").guarantee == void.guarantee

@@ -23,6 +23,7 @@ import discreet
 from discreet import Catalogue, Ledger
 from discreet.completion.saving import load, save
 from discreet.errors import ModelError, NotFitted, PrivacyError
+from tests import fresh
 from tests.completion.models import (
     NAMES,
     REGISTRY,
@@ -352,9 +353,10 @@ def test_real_models_come_back_in_a_fresh_process(real: Any, tmp_path: Path) -> 
         "print(type(m).__name__, list(r.items), [float(s) for s in r.scores], m.guarantee_.holds)"
     )
     found = real.recommend(history, n=5)
-    run = subprocess.run([sys.executable, "-c", code, str(tmp_path / "m")], capture_output=True, text=True, check=True)
     scores = [float(score) for score in found.scores]
-    assert run.stdout.strip() == f"{type(real).__name__} {list(found.items)} {scores} False"
+    assert (
+        fresh.printed(code, str(tmp_path / "m")).strip() == f"{type(real).__name__} {list(found.items)} {scores} False"
+    )
 
 
 def test_real_models_are_refused_when_changed(real: Any, tmp_path: Path) -> None:

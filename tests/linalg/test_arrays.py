@@ -15,10 +15,8 @@ from discreet.linalg.torch_arrays import TorchArrays
 def arrays(request):
     if request.param == "numpy":
         return NumpyArrays()
-    try:
-        return TorchArrays("cpu")
-    except MissingExtra as reason:
-        pytest.skip(f"torch is not available: {reason}")  # an extra that CI does not install
+    request.getfixturevalue("torch")  # skips where there is none
+    return TorchArrays("cpu")
 
 
 def test_there_and_back(arrays):

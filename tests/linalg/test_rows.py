@@ -6,7 +6,6 @@ import threadpoolctl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from discreet.errors import MissingExtra
 from discreet.linalg import rows as kernels
 from discreet.linalg.arrays import NUMPY, NumpyArrays
 from discreet.linalg.rows import Rows, blocks, padded, row_means, solve_rows
@@ -17,10 +16,8 @@ from discreet.linalg.torch_arrays import TorchArrays
 def arrays(request):
     if request.param == "numpy":
         return NUMPY
-    try:
-        return TorchArrays("cpu")
-    except MissingExtra as reason:
-        pytest.skip(f"torch is not available: {reason}")  # an extra that CI does not install
+    request.getfixturevalue("torch")  # skips where there is none
+    return TorchArrays("cpu")
 
 
 def problem(

@@ -51,6 +51,7 @@ def test_the_sentence_says_everything() -> None:
     assert "any of the bits in one person's history" in str(account(mu=1, delta=1e-6, unit="user", adjacency="flip"))
     assert "joint" not in str(entry)
     assert str(G.void("seeded noise")).startswith("NOT PRIVATE: seeded noise")
+    assert str(account(mu=1, delta=0).void("seeded noise")) == "NOT PRIVATE: seeded noise."
     assert str(account(mu=1, delta=0)).startswith("NOT PRIVATE: no finite epsilon")
     assert "e^1000 times" in str(Guarantee(Cost.of(PureEvent(1000.0)), 0))
 

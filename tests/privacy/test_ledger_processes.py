@@ -9,6 +9,7 @@ import pytest
 from discreet import Gaussian, Ledger, account
 from discreet.errors import BudgetExceeded
 from discreet.privacy import Cost
+from tests import fresh
 
 PROCESSES, RELEASES = 8, 96
 
@@ -43,10 +44,8 @@ def test_eight_processes_spend_exactly_the_budget(url: str) -> None:
     small = Gaussian.for_mu(whole / 960**0.5, sensitivity=1).std
     ledger = Ledger(url, epsilon=1, delta=1e-6)
     ledger.charge(Cost.of_mu(whole * (5.5 / 96) ** 0.5), "so that the large ones do not come out even")
-    context = multiprocessing.get_context("forkserver")  # processes of their own, but imports only once
-    context.set_forkserver_preload(["discreet", "discreet.privacy.ledger", "dp_accounting"])
-    start, results = context.Barrier(PROCESSES), context.Queue()
-    workers = [context.Process(target=hammer, args=(url, start, std, small, results)) for _ in range(PROCESSES)]
+    start, results = fresh.context.Barrier(PROCESSES), fresh.context.Queue()
+    workers = [fresh.context.Process(target=hammer, args=(url, start, std, small, results)) for _ in range(PROCESSES)]
     for worker in workers:
         worker.start()
     counts = [results.get(timeout=300) for _ in workers]

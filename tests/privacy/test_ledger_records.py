@@ -173,6 +173,9 @@ def test_a_wrong_path_is_an_error_and_not_an_unlimited_budget(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(PrivacyError, match="cannot be opened"):
         budget(f"sqlite:///{tmp_path}/nowhere/ledger.db")
+    (tmp_path / "empty.db").touch()
+    with pytest.raises(PrivacyError, match="no ledger in this database"):
+        Ledger(f"sqlite:///{tmp_path}/empty.db", create=False)
     free = Ledger(f"sqlite:///{tmp_path}/free.db", create=True)
     assert free.epsilon is None
     for name in ("", None):
