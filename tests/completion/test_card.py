@@ -21,6 +21,7 @@ from discreet.linalg.topk import top_k
 from discreet.linalg.torch_arrays import TorchArrays
 from discreet.privacy import Grid
 from discreet.testing import InsecureSeededNoise
+from tests.conftest import missing
 
 RATINGS = movielens_like(300, 80, 12_000)
 LIKED = RATINGS.to_implicit(4)
@@ -31,7 +32,7 @@ def on_processor() -> TorchArrays:
     try:
         arrays = TorchArrays("cpu")
     except MissingExtra as reason:
-        pytest.skip(f"torch is not available: {reason}")
+        missing("torch", str(reason))
     arrays._torch.set_num_threads(1)  # other tests run beside
     return arrays
 

@@ -6,7 +6,6 @@ import threadpoolctl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from discreet.linalg import rows as kernels
 from discreet.linalg.arrays import NUMPY, NumpyArrays
 from discreet.linalg.rows import Rows, blocks, padded, row_means, solve_rows
 from discreet.linalg.torch_arrays import TorchArrays
@@ -142,7 +141,7 @@ def test_what_is_left_without_columns():
 @pytest.mark.parametrize("k", [0, 1, 5])
 @pytest.mark.parametrize("longest", [7, 4096])
 def test_means_of_rows(monkeypatch, k, longest):
-    monkeypatch.setattr(type(arrays), "longest", longest)
+    monkeypatch.setattr(NumpyArrays, "longest", longest)
     rows = problem(LENGTHS, k)
     expected = np.zeros((len(LENGTHS), k))
     for i, count in enumerate(LENGTHS):
@@ -258,7 +257,7 @@ def test_inputs_are_left_alone():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_the_same_bits_for_any_number_of_threads(monkeypatch, solver, k, dtype):
     monkeypatch.setattr(NumpyArrays, "block_bytes", 1 << 16)  # many blocks
-    monkeypatch.setattr(kernels, "LONGEST", 500)
+    monkeypatch.setattr(NumpyArrays, "longest", 500)
     counts = np.random.default_rng(3).integers(0, 90, 400)
     counts[7] = 1200
     rows = problem(counts, k, dtype=dtype, first=True, gram=k == 5)
