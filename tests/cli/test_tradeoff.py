@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import discreet
+from discreet.web.tradeoff import checked
 from tests.cli.conftest import example
 from tests.cli.test_account import run
 
@@ -36,8 +37,12 @@ def test_the_example_works_when_pasted_and_again_without_a_single_fit(
 def test_a_report_and_a_plot(work: Path) -> None:
     pytest.importorskip("matplotlib")
     metrics = ("--metrics", "recall@5,rmse", "--relevant", "4", "--model", "dpals", "--model", "mean-rating")
-    text = tradeoff(*PUBLIC, *FEW, *metrics, "--report", "r.html", "--plot", "p.svg", "--results", "r.duckdb")
-    assert "Every run is in r.duckdb, the report in r.html, the plot in p.svg." in text
+    files = ("--report", "r.html", "--plot", "p.svg", "--results", "r.duckdb", "--curve", "c.json")
+    text = tradeoff(*PUBLIC, *FEW, *metrics, *files)
+    assert "Every run is in r.duckdb, the report in r.html, the plot in p.svg, the curve in c.json." in text
+    curve = checked(json.loads(Path("c.json").read_text(encoding="utf-8")))  # as `discreet export` does
+    assert curve is not None
+    assert curve["metric"] == "recall@5"
     assert "<h2>recall@5</h2>" in Path("r.html").read_text(encoding="utf-8")
     assert "<svg" in Path("p.svg").read_text(encoding="utf-8")
     wanted = discreet.evaluate.tradeoff(

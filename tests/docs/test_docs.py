@@ -1,10 +1,14 @@
 """The documentation: its Python and its commands run, its links lead somewhere."""
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+import discreet
+from discreet.cli import app
 from tests.docs.pages import BLOCK, PAGES, ROOT, ids, run
 
 TUTORIAL = ROOT / "docs" / "tutorial.md"  # has a test of its own
@@ -37,9 +41,23 @@ def test_what_it_shows_runs(page: Path, tables: Path) -> None:
     run(page)
 
 
-def test_the_lawyer_is_shown_the_sentence_that_is_printed() -> None:
-    import discreet
+SEARCHES = ("tradeoff", "tune", "reproduce")  # many fits: on a table that is small
 
+
+def test_searches_and_reproductions_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = discreet.datasets.movielens_like(150, 30, 2_000, random_state=0)
+    made.to_frame("pandas").to_csv("ratings.csv", index=False)
+    made.catalogue.to_frame("pandas").to_csv("movies.csv", index=False)
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES if page != REFERENCE)
+    lines = dict.fromkeys(re.findall(rf"^\$ discreet ((?:{'|'.join(SEARCHES)}) .*)$", text, flags=re.M))
+    assert len(lines) > 5
+    for line in lines:
+        result = CliRunner().invoke(app, [*shlex.split(line), *(["--repeats", "1"] if "tradeoff" in line else [])])
+        assert result.exit_code == 0, f"{line}\n{result.output}"
+
+
+def test_the_lawyer_is_shown_the_sentence_that_is_printed() -> None:
     page = (ROOT / "docs" / "how-to" / "explain-to-a-lawyer.md").read_text(encoding="utf-8")
     quoted = " ".join(line.removeprefix("> ") for line in page.splitlines() if line.startswith("> "))
     assert quoted == str(discreet.account(epsilon=1.0, delta=1e-6))

@@ -35,8 +35,7 @@ MODELS: dict[str, tuple[bool, Callable[[], Any]]] = {  # whether it is for impli
         True,
         lambda: discreet.DPALS.as_published(**PRIVATE, rank=4, center=False, global_penalty=0.1),
     ),
-    "DPFrankWolfe": (False, lambda: discreet.DPFrankWolfe(**PRIVATE)),
-    "DPFrankWolfe, logistic": (False, lambda: discreet.DPFrankWolfe(**PRIVATE, loss="logistic")),
+    "DPFrankWolfe, logistic": (False, lambda: discreet.DPFrankWolfe(**PRIVATE, n_steps=4, loss="logistic")),
     "FrankWolfe": (False, lambda: discreet.FrankWolfe(n_steps=6)),
     "FrankWolfe, constant steps": (False, lambda: discreet.DPFrankWolfe(**PRIVATE, n_steps=6, step="constant")),
     "FrankWolfe, constant steps, logistic": (

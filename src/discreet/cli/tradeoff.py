@@ -1,5 +1,6 @@
 """`discreet tradeoff`: how good private models are at several epsilons, and what epsilon is worth having."""
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -42,6 +43,12 @@ def tradeoff(
     ] = Path("tradeoff.duckdb"),
     report: Annotated[Path | None, typer.Option(help="Where to write the report, an HTML page.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Where to draw the first metric: .png, .svg, .pdf.")] = None,
+    curve: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where to write the first model's curve for `discreet export --tradeoff`, if it may be public."
+        ),
+    ] = None,
     items: tables.Items = None,
     value_range: tables.Range = None,
     user: tables.User = None,
@@ -66,7 +73,7 @@ def tradeoff(
 
     A run that was stopped goes on where it was. The numbers are exact, and for the owner's eyes only.
     """
-    _require_writable(report, plot)
+    _require_writable(report, plot, curve)
     chosen = _models(model or [], config.merged(ctx, "settings", settings), delta)
     reading = tables.Reading(
         user, item, value, time, connection, items, value_range, observed_items_are_public,
@@ -98,6 +105,9 @@ def tradeoff(
         found.plot(figure.subplots())
         figure.savefig(plot)
         written["plot"] = str(plot)
+    if curve is not None:
+        curve.write_text(json.dumps(found.curve(next(iter(found)))), encoding="utf-8")
+        written["curve"] = str(curve)
     show({**_data(found), **written}, as_json, *_words(found, written))
 
 
@@ -134,16 +144,14 @@ def _figure() -> Any:
     return Figure(figsize=(7, 4), layout="constrained")
 
 
-def _require_writable(report: Path | None, plot: Path | None) -> None:
+def _require_writable(report: Path | None, plot: Path | None, curve: Path | None) -> None:
     """Find out before hours of training, not after."""
-    if report is None and plot is None:
-        return
-    known = _figure().canvas.get_supported_filetypes()
+    known = () if report is None and plot is None else _figure().canvas.get_supported_filetypes()
     if report is not None and report.suffix.lower() not in (".html", ".htm"):
         raise Misuse(f"--report: a file that ends in .html is needed, not {str(report)!r}")
     if plot is not None and plot.suffix.lower().removeprefix(".") not in known:
         raise Misuse(f"--plot: a file that ends in .{', .'.join(known)} is needed, not {str(plot)!r}")
-    for flag, file in (("--report", report), ("--plot", plot)):
+    for flag, file in (("--report", report), ("--plot", plot), ("--curve", curve)):
         if file is not None and (file.is_dir() or not file.parent.is_dir()):
             raise Misuse(f"{flag}: {str(file)!r} is not a file that can be written")
 
@@ -177,6 +185,6 @@ def _words(found: "Tradeoff", written: dict[str, str]) -> list[Any]:
         head, *rows = found.table(metric)
         shown += [grid(head, rows), ""]
     files = f"Every run is in {written['results']}" + "".join(
-        f", the {name} in {written[name]}" for name in ("report", "plot") if name in written
+        f", the {name} in {written[name]}" for name in ("report", "plot", "curve") if name in written
     )
     return [*shown, found.sentence(), *found.worth(), "", f"{files}."]

@@ -50,10 +50,9 @@ class DPSGD(PrivateModel):
 
     Example:
         >>> import discreet
-        >>> print(discreet.DPSGD(epsilon=5, delta=1e-6).preview(n_items=1000))  # doctest: +ELLIPSIS
-        release ...
-        item gradient over a sample of users ...
-        costs epsilon = ...
+        >>> model = discreet.DPSGD(epsilon=5, delta=1e-6, sample_rate=0.1)  # model.fit(ratings), as for every model
+        >>> print(f"{model.n_steps} steps, each on about a tenth of the users")
+        100 steps, each on about a tenth of the users
 
     Args:
         epsilon: The privacy budget.
