@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -273,6 +274,13 @@ def test_implicit_feedback_is_liked(opened: Open, ratings: discreet.Interactions
         assert page.locator("#history li").count() == 2
         assert "the 2 things you liked" in page.inner_text("#note")
         assert "rated" not in page.inner_text("#app")
+
+
+def test_opened_as_a_file_it_says_what_it_needs(browser: Any, films: Model, tmp_path: Path) -> None:
+    export(films, not_private=True).write(tmp_path / "site")
+    page = browser.new_page()
+    page.goto((tmp_path / "site" / "index.html").as_uri())
+    assert "python3 -m http.server" in page.inner_text("#loading")
 
 
 @contextmanager

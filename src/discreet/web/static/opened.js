@@ -1,0 +1,6 @@
+// Opened as a file, not from a server: browsers then refuse to load modules, and nothing else would say why.
+if (location.protocol === "file:") {
+  document.getElementById("loading").textContent =
+    "Browsers show this page only if it comes from a web server. On your own machine, run “python3 -m http.server” in " +
+    "this folder, and open http://localhost:8000.";
+}
