@@ -94,7 +94,11 @@ class Preprocessing:
             mean = noisy_mean(door, whole, float(total.sum()), self.k, (low, high))
         bound = self._bound(mean, low, high)
         sample = _centred(sample, mean, bound)
-        own = _centred(chosen(every(), _all, place, door.n_jobs), mean, bound) if self.all_items else sample
+        own = sample
+        if self.sampling == "weights":  # where everything is in the sample
+            own = Sample(sample.indptr, sample.indices, sample.values)
+        elif self.all_items:
+            own = _centred(chosen(every(), _all, place, door.n_jobs), mean, bound)
         return Prepared(popularity, frequent, counts, mean, bound, sample, own)
 
     def _uniform(self, part: Part) -> NDArray[np.bool_]:

@@ -71,8 +71,13 @@ class Training:
         ridge = user_ridge(factors, model._user_penalty(), model.global_penalty, model.device)
         if model.device != "cpu":  # which has room for everybody at once
             users = a_user(ridge, self.data.own, None)
-            blocks = over_blocks(lambda part: clip(part, model.user_clip), np.array_split(users, CLIPPED), model.n_jobs)
-            return np.concatenate(list(blocks))
+
+            def shorten(part: Array) -> None:
+                part[:] = clip(part, model.user_clip)
+
+            for _ in over_blocks(shorten, np.array_split(users, CLIPPED), model.n_jobs):
+                pass
+            return users
         blocks = over_blocks(lambda rows: a_user(ridge, rows, model.user_clip), self.data.own.blocks(), model.n_jobs)
         return np.concatenate(list(blocks))
 

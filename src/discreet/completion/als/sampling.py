@@ -60,7 +60,7 @@ def priorities(part: Part, seed: int) -> Words:
 
 def _first(part: Part, keys: Array, k: int) -> NDArray[np.bool_]:
     """Which entries have the k smallest keys of their row; of equal keys the first item's counts as smaller."""
-    chosen = np.ones(len(part.indices), bool)
+    chosen, largest = np.ones(len(part.indices), bool), keys.max() if len(keys) else 0
     for block in blocks(part.indptr, 1, keys.itemsize):  # rows of about the same length, padded with the largest keys
         long = block.counts > k
         if not long.any():
@@ -68,7 +68,7 @@ def _first(part: Part, keys: Array, k: int) -> NDArray[np.bool_]:
         starts, counts, place = block.starts[long], block.counts[long], np.arange(block.length)
         there = place < counts[:, None]
         at = (starts[:, None] + place)[there]
-        own = np.full(there.shape, keys.max(), keys.dtype)
+        own = np.full(there.shape, largest, keys.dtype)
         own[there] = keys[at]
         kept = own <= np.partition(own, k - 1, axis=1)[:, k - 1 : k]
         for i in np.flatnonzero(np.count_nonzero(kept & there, axis=1) > k):  # keys as large as the kth: rare
