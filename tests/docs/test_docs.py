@@ -47,7 +47,7 @@ SEARCHES = ("tradeoff", "tune", "reproduce")  # many fits: on a table that is sm
 def test_searches_and_reproductions_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     made = discreet.datasets.movielens_like(150, 30, 2_000, random_state=0)
-    made.to_frame("pandas").to_csv("ratings.csv", index=False)
+    made.to_frame("pandas").to_parquet("ratings.parquet")
     made.catalogue.to_frame("pandas").to_csv("movies.csv", index=False)
     text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES if page != REFERENCE)
     lines = dict.fromkeys(re.findall(rf"^\$ discreet ((?:{'|'.join(SEARCHES)}) .*)$", text, flags=re.M))

@@ -133,7 +133,8 @@ def sample(
         raise DataError(f"{' and '.join(there)}: already there, and not replaced; name another folder")
     folder.mkdir(parents=True, exist_ok=True)
     made = movielens_like(users, items, ratings, random_state=SEED)
-    parquet.write_table(made.to_arrow(), paths[0])
-    csv.write_csv(made.catalogue.to_arrow(), paths[1])
+    table, films = made.to_arrow(), made.catalogue.to_arrow()
+    parquet.write_table(table.rename_columns(["userId", "movieId", "rating"]), paths[0])  # as MovieLens has them
+    csv.write_csv(films.rename_columns(["movieId", *films.column_names[1:]]), paths[1])
     said = f"{len(made):,} ratings, from 0.5 to 5, by people who are made up: {paths[0]}; {items:,} films: {paths[1]}."
     typer.echo(json.dumps({"paths": [str(path) for path in paths]}) if as_json else said)

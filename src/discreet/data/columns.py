@@ -86,8 +86,8 @@ class Columns:
 
     @property
     def plainly_named(self) -> bool:
-        """Whether the columns have the very names that this library gives them, which leaves no doubt."""
-        plain_names = ("user", "item", "rating", "value", "timestamp", "time")
+        """Whether the columns have names that leave no doubt: those of this library, or those of MovieLens."""
+        plain_names = ("user", "item", "rating", "value", "timestamp", "time", "userId", "movieId")
         return all(name in plain_names for name in self.wanted.names)
 
     def said(self, roles: Sequence[str] = ("user", "item", "value", "time")) -> str:
