@@ -55,7 +55,7 @@ SETTINGS: dict[str, Any] = {
     "rhs_noise": 20.2,
     "preprocessing_noise": 100.0,
 }
-# What the paper has for MovieLens 20M at epsilon 5, but for the rank, 32 there: a tenth of the items, 60 of each user's.
+# What the paper has for MovieLens 20M at epsilon 5, but for the rank, 32 there.
 TABLE_4: dict[str, Any] = {"item_fraction": 0.1, "sampling": "adaptive"}
 Figures = dict[str, Any]
 
