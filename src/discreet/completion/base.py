@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -79,6 +80,8 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     _ARRAYS: ClassVar[tuple[str, ...]] = ("item_factors_", "item_bias_", "popularity_")
     _VALUES: ClassVar[tuple[str, ...]] = ("value_range_", "implicit_", "global_mean_")
 
+    _in_spark: ClassVar[bool] = False  # whether it can be fitted where a Spark table is
+
     n_jobs: int | None = -1
     device: str = "cpu"
     catalogue_: Catalogue
@@ -106,12 +109,13 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 
     # Learning
 
-    def fit(self, ratings: Any, *, ledger: Ledger | None = None) -> Self:
+    def fit(self, ratings: Any, *, ledger: Ledger | None = None, **reading: Any) -> Self:
         """Learn from a table of who liked what.
 
         Args:
-            ratings: Interactions, or anything that `discreet.read` takes.
+            ratings: Interactions, or anything that `discreet.read` takes. A Spark DataFrame stays in Spark.
             ledger: Where a private model records what it spends; by default a ledger of its own.
+            reading: What else `discreet.read` is to know (`items`, `value_range`, ...), if the table is not read yet.
 
         Returns:
             The model itself. If anything fails, it is what it was before.
@@ -121,24 +125,21 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             NotPublic: A public input is missing, such as the items or the range of values. Nothing was spent.
             BudgetExceeded: The ledger has too little left. Nothing was spent, no data was touched.
         """
-        ratings = self._readied(ratings)
-        learned, statement = self._learn(ratings, ledger)
-        self._set(learned, ratings.catalogue, statement)
+        with self._readied(ratings, reading) as table:
+            learned, statement = self._learn(table, ledger)
+            self._set(learned, table.catalogue, statement)
         return self
 
-    def _readied(self, ratings: Any) -> Interactions:
-        """Check all parameters, and then read whatever was given to learn from."""
+    @contextmanager
+    def _readied(self, ratings: Any, reading: dict[str, Any] | None = None) -> Iterator[Interactions]:
+        """Check all parameters, and then read whatever was given to learn from; what was read in Spark is let go of."""
         self._check_parameters()
         n_threads(self.n_jobs)
         arrays_on(self.device)
-        if not isinstance(ratings, Interactions):
-            from discreet.data.readers import read
-
-            ratings = read(ratings)
-        table: Interactions = ratings
-        if not table.n_items:
-            raise DataError("ratings: the catalogue has no items")
-        return table
+        with readied(ratings, reading or {}, self._in_spark, type(self).__name__) as table:
+            if not table.n_items:
+                raise DataError("ratings: the catalogue has no items")
+            yield table
 
     def _set(self, learned: dict[str, Any], catalogue: Catalogue, statement: Statement) -> None:
         """Take on what was learned, all at once."""
@@ -376,6 +377,37 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         low, high = self.value_range_
         if not (math.isfinite(low) and math.isfinite(high) and low <= high and math.isfinite(self.global_mean_)):
             raise DataError("value_range_, global_mean_: finite numbers are needed")
+
+
+@contextmanager
+def readied(ratings: Any, reading: dict[str, Any], in_spark: bool, name: str) -> Iterator[Interactions]:
+    """A table to learn from, read if it is not yet: in Spark, if it is there and the model can be fitted there.
+
+    What is in Spark has all that such a model asks of Interactions: what is public of them, and sums.
+    """
+    there = (
+        type(ratings).__module__.startswith(("pyspark.", "discreet.engine.spark")) or reading.get("engine") == "spark"
+    )
+    if there and not in_spark:
+        raise DataError(
+            f"ratings: {name} is fitted in the memory of one machine, not in Spark (DPALS, DPALS.as_published and "
+            "DPFrankWolfe are); collect the table first: discreet.read(dataframe, items=..., value_range=...)"
+        )
+    if isinstance(ratings, Interactions) or type(ratings).__module__.startswith("discreet.engine.spark"):
+        if reading:
+            raise DataError(f"{min(reading)}: the table has been read already; give this to discreet.read")
+        yield ratings
+        return
+    from discreet.data.readers import read
+
+    if not there:
+        yield read(ratings, **reading)
+        return
+    table: Any = read(ratings, **{**reading, "engine": "spark"})
+    try:
+        yield table
+    finally:
+        table.unpersist()
 
 
 class NotPrivateModel(Model):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +16,20 @@ from scipy.sparse import coo_array
 from discreet.completion.base import Model
 from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar
+from discreet.engine import Blocks, Here, added
+from discreet.engine.local import Add
 from discreet.errors import DataError, PrivacyError
-from discreet.linalg.addresses import address_dependent, neighbour_dependent
+from discreet.linalg.addresses import neighbour_dependent, require_sound_blas
 from discreet.linalg.threads import over_blocks
 from discreet.privacy import Gaussian, Grid, GridArray, Ledger, Plan, account, exact_matmul, truncate
 from discreet.privacy.guarantee import Adjacency, Unit
 from discreet.privacy.ledger import Preview, Reservation
 from discreet.statement import Statement
+
+if TYPE_CHECKING:
+    from discreet.engine.spark import SparkInteractions
+
+    Ratings: TypeAlias = Interactions | SparkInteractions  # of which a model may know what is public, and sums
 
 Array = NDArray[Any]
 
@@ -71,16 +78,37 @@ class Part:
         return rows
 
 
-def parts(ratings: Interactions, values: Array, *, most_users: int | None = None) -> Iterator[Part]:
+class Table(Protocol):
+    """Users' rows: user u's items are indices[indptr[u]:indptr[u + 1]]."""
+
+    @property
+    def indptr(self) -> Array:
+        """One offset more than users."""
+        ...
+
+    @property
+    def indices(self) -> Array:
+        """Item numbers."""
+        ...
+
+
+def parts(ratings: Table, values: Array, *, most_users: int | None = None) -> Iterator[Part]:
     """The users' rows, some at a time: at most `most_users`, for those who make something large of each."""
     indptr = ratings.indptr
     first = 0
-    while first < ratings.n_users:
+    while first < len(indptr) - 1:
         last = max(first + 1, int(np.searchsorted(indptr, indptr[first] + PART, side="right")) - 1)
         last = min(last, first + (most_users or MOST_USERS))
         begin, end = int(indptr[first]), int(indptr[last])
         yield Part(indptr[first : last + 1] - begin, ratings.indices[begin:end], values[begin:end])
         first = last
+
+
+def everybody(ratings: Ratings, most_users: int | None = None) -> Blocks[Part]:
+    """All users' rows, some at a time, wherever they are: as often as they are asked for."""
+    if isinstance(ratings, Interactions):
+        return Here(lambda: parts(ratings, ratings.values, most_users=most_users))
+    return ratings.blocks(most_users)
 
 
 def equal_weights(part: Part) -> Array:
@@ -89,6 +117,7 @@ def equal_weights(part: Part) -> Array:
 
 
 Some = TypeVar("Some", bound=Part)  # some users' rows, with whatever else their contributions need
+Everybody: TypeAlias = "Blocks[Some] | Iterable[Some]"  # all users' rows, some at a time
 
 
 @dataclass(frozen=True)
@@ -124,17 +153,22 @@ class Door:
         sensitivity = bound if apart == 1 else math.nextafter(bound * apart, math.inf)
         return sensitivity, self.reservation.plan.noise(label, sensitivity=sensitivity, symmetric=symmetric)
 
-    def add_up(self, work: Callable[[Any], Array], blocks: Iterable[Any], shape: tuple[int, ...]) -> Array:
-        """The exact sum of what some users at a time contribute, in cells."""
-        total = np.zeros(shape, np.int64)
-        for integers in over_blocks(work, blocks, self.n_jobs):
-            total += integers
-        return total
+    def add_up(
+        self,
+        work: Callable[[Any], Any],
+        blocks: Everybody[Any],
+        shape: tuple[int, ...],
+        add: Add = added,
+        symmetric: bool = False,
+    ) -> Array:
+        """The exact sum of what some users at a time contribute, in cells; see `Blocks.add_up`."""
+        where = blocks if isinstance(blocks, Blocks) else Here(lambda: blocks)
+        return where.add_up(work, shape, self.n_jobs, add=add, symmetric=symmetric)
 
     def vector(
         self,
         label: str,
-        blocks: Iterable[Some],
+        blocks: Everybody[Some],
         entries: Callable[[Some], Array],
         size: int,
         *,
@@ -156,7 +190,7 @@ class Door:
     def rows(
         self,
         label: str,
-        blocks: Iterable[Some],
+        blocks: Everybody[Some],
         rows: Callable[[Some], Array],
         size: int,
         *,
@@ -177,7 +211,7 @@ class Door:
     def outer(
         self,
         label: str,
-        blocks: Iterable[Some],
+        blocks: Everybody[Some],
         contribution: Callable[[Some], tuple[Array, Array, Array]],
         shape: tuple[int, int],
         *,
@@ -200,7 +234,7 @@ class Door:
     def item_step(
         self,
         labels: tuple[str, str],
-        blocks: Iterable[Some],
+        blocks: Everybody[Some],
         contribution: Callable[[Some], tuple[Array, Array, Array, Array]],
         shape: tuple[int, int],
         *,
@@ -234,7 +268,7 @@ class Door:
     def second_moment(
         self,
         label: str,
-        blocks: Iterable[Some],
+        blocks: Everybody[Some],
         rows: Callable[[Some], Array],
         size: int,
         *,
@@ -252,28 +286,41 @@ class Door:
         length = root_below(bound)
         grid = half_grid(noise.std, length)
         most = math.floor(grid.cells(length))
-        sums = np.zeros((size, size), np.int64)
 
         def work(part: Some) -> Array:
             if not sparse:
                 return truncate(rows(part), bound=length, grid=grid).reshape(-1, size)
             return part.dense(truncate(rows(part), bound=length, grid=grid, indptr=part.indptr), size)
 
-        # Large matrices: threads share one sum, a stripe of it each, so that there is only one however many they are.
-        stripes = [slice(at, min(at + STRIPE, size)) for at in range(0, size, STRIPE)]
-        for cells in over_blocks(work, blocks, self.n_jobs):
+        def add(sums: Array, cells: Array, n_jobs: int | None) -> Array:
+            return add_products(sums, cells, most, n_jobs)
 
-            def add(stripe: slice, cells: Array = cells) -> None:
-                left, right = cells[:, : stripe.stop], cells[:, stripe]
-                sums[: stripe.stop, stripe] += exact_matmul(left, right, left_bound=most, right_bound=most)
-
-            for _ in over_blocks(add, stripes, self.n_jobs):
-                pass
-        for stripe in stripes:  # the lower triangle, which the release does not read, is a copy of the upper one
+        sums = self.add_up(work, blocks, (size, size), add, True)
+        for stripe in stripes(size):  # the lower triangle, which the release does not read, is a copy of the upper one
             sums[stripe, : stripe.start] = sums[: stripe.start, stripe].T
         if hollow:
             np.fill_diagonal(sums, 0)
         return self.release(GridArray(sums, grid * grid), sensitivity, noise, label)
+
+
+def stripes(size: int) -> list[slice]:
+    """The columns of a large matrix, some at a time."""
+    return [slice(at, min(at + STRIPE, size)) for at in range(0, size, STRIPE)]
+
+
+def add_products(sums: Array, cells: Array, most: int, n_jobs: int | None) -> Array:
+    """Add x x^T, of integer rows x no longer than `most`, to a matrix: from its diagonal up.
+
+    Threads share one sum, a stripe of it each, so that there is only one of these large matrices however many they are.
+    """
+
+    def add(stripe: slice) -> None:
+        left, right = cells[:, : stripe.stop], cells[:, stripe]
+        sums[: stripe.stop, stripe] += exact_matmul(left, right, left_bound=most, right_bound=most)
+
+    for _ in over_blocks(add, stripes(len(sums)), n_jobs):
+        pass
+    return sums
 
 
 def root_below(bound: float) -> float:
@@ -316,12 +363,15 @@ def half_grid(std: float, length: float) -> Grid:
     return Grid(-((MOST_CELLS - math.frexp(max(std, length * length))[1]) // 2))
 
 
-def require_sound(ratings: Interactions) -> None:
+def require_sound(ratings: Ratings) -> None:
     """Raise unless a table is what the proofs assume, and this machine computes as they do. Says nothing of the data.
 
-    Everything that `discreet.read` makes passes; an Interactions put together by hand may not.
+    Everything that `discreet.read` makes passes; an Interactions put together by hand may not. What is in Spark was
+    made by the partitions that keep it, which look at their own machines.
     """
     ratings.require_public()
+    if not isinstance(ratings, Interactions):
+        return
     assert ratings.value_range is not None
     low, high = (np.float32(end) for end in ratings.value_range)
     indptr, indices, values = ratings.indptr, ratings.indices, ratings.values
@@ -340,12 +390,7 @@ def require_sound(ratings: Interactions) -> None:
             "ratings: each user's items must be in increasing order, each once, with values in the declared range, as "
             "discreet.read makes them; this table was put together otherwise"
         )
-    if operations := address_dependent():
-        raise PrivacyError(
-            f"this machine's BLAS gives other bits for other memory addresses ({', '.join(operations)}), so that one "
-            "person's numbers would depend on who comes before her; use another BLAS, or with OpenBLAS another kernel "
-            "(for instance OPENBLAS_CORETYPE=Haswell)"
-        )
+    require_sound_blas()
 
 
 def require_same_bits(device: str, n_columns: int) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sklearn.base import BaseEstimator
 
 from discreet.completion.als import DPALS
+from discreet.completion.base import readied
 from discreet.completion.spectral import DPSVD
 from discreet.data.interactions import Interactions
 from discreet.errors import NotFitted
@@ -51,13 +52,11 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
         self.adjacency = adjacency
         self.n_jobs = n_jobs
 
-    def fit(self, ratings: Any, *, ledger: Ledger | None = None) -> Self:
+    def fit(self, ratings: Any, *, ledger: Ledger | None = None, **reading: Any) -> Self:
         """Choose a model and fit it. Arguments as for every model's `fit`."""
-        if not isinstance(ratings, Interactions):
-            from discreet.data.readers import read
-
-            ratings = read(ratings)
-        self.model_ = self.choose(ratings).fit(ratings, ledger=ledger)
+        self._check_parameters()
+        with readied(ratings, reading, True, type(self).__name__) as table:
+            self.model_ = self.choose(table).fit(table, ledger=ledger)
         return self
 
     def choose(self, ratings: Interactions) -> DPALS | DPSVD:

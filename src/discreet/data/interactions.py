@@ -47,8 +47,51 @@ class ByItem:
     values: NDArray[np.float32]
 
 
+class Declared:
+    """What the owner of a table has declared public, wherever its rows are."""
+
+    catalogue: Catalogue
+    value_range: tuple[float, float] | None
+    implicit: bool
+
+    @property
+    def n_items(self) -> int:
+        """How many items the catalogue has, rated or not."""
+        return len(self.catalogue)
+
+    @property
+    def items(self) -> Ids:
+        """The items' ids, in their own type."""
+        return self.catalogue.ids
+
+    @property
+    def public_inputs(self) -> dict[str, str]:
+        """What the owner has declared public, in words: the privacy statement prints this."""
+        declared = {}
+        if self.catalogue.origin is not None:
+            declared["items"] = f"{self.n_items:,} items, {self.catalogue.origin}"
+        if self.value_range is not None:
+            low, high = self.value_range
+            declared["value_range"] = f"{low:g} to {high:g}" + (", every interaction counts 1" * self.implicit)
+        return declared
+
+    def require_public(self) -> None:
+        """Raise NotPublic unless catalogue and value range have been declared. Every private fit calls this.
+
+        Raises:
+            NotPublic: Naming what is missing and how to give it. Nothing about the data is in the message.
+        """
+        self.catalogue.require_public()
+        if self.value_range is None:
+            raise NotPublic(
+                "value_range: the lowest and highest possible value have not been declared, and must not be read "
+                "off private data. Either pass value_range=(lowest, highest) to discreet.read, or declare it "
+                "afterwards with ratings.with_public(value_range=(lowest, highest))"
+            )
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Interactions:
+class Interactions(Declared):
     """A table of users, items and values, checked and numbered; each (user, item) pair at most once.
 
     Made by `discreet.read`, a generator or a data set. Users are numbered in sorted order of their ids, items
@@ -111,16 +154,6 @@ class Interactions:
         """How many users."""
         return len(self.users)
 
-    @property
-    def n_items(self) -> int:
-        """How many items the catalogue has, rated or not."""
-        return len(self.catalogue)
-
-    @property
-    def items(self) -> Ids:
-        """The items' ids, in their own type."""
-        return self.catalogue.ids
-
     def __repr__(self) -> str:
         return f"Interactions({len(self):,} of {self.n_users:,} users and {self.n_items:,} items)"
 
@@ -142,31 +175,6 @@ class Interactions:
     __hash__ = None  # type: ignore[assignment]  # compared by content
 
     # Public inputs
-
-    @property
-    def public_inputs(self) -> dict[str, str]:
-        """What the owner has declared public, in words: the privacy statement prints this."""
-        declared = {}
-        if self.catalogue.origin is not None:
-            declared["items"] = f"{self.n_items:,} items, {self.catalogue.origin}"
-        if self.value_range is not None:
-            low, high = self.value_range
-            declared["value_range"] = f"{low:g} to {high:g}" + (", every interaction counts 1" * self.implicit)
-        return declared
-
-    def require_public(self) -> None:
-        """Raise NotPublic unless catalogue and value range have been declared. Every private fit calls this.
-
-        Raises:
-            NotPublic: Naming what is missing and how to give it. Nothing about the data is in the message.
-        """
-        self.catalogue.require_public()
-        if self.value_range is None:
-            raise NotPublic(
-                "value_range: the lowest and highest possible value have not been declared, and must not be read "
-                "off private data. Either pass value_range=(lowest, highest) to discreet.read, or declare it "
-                "afterwards with ratings.with_public(value_range=(lowest, highest))"
-            )
 
     def with_public(self, *, items: Any = None, value_range: Any = None) -> Interactions:
         """Declare public inputs after reading.

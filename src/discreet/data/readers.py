@@ -15,7 +15,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 from numpy.lib.format import open_memmap
@@ -28,6 +28,9 @@ from discreet.data.interactions import Interactions, Report
 from discreet.data.progress import Bar
 from discreet.errors import DataError
 
+if TYPE_CHECKING:
+    from discreet.engine.spark import SparkInteractions
+
 log = logging.getLogger("discreet")
 
 POLICIES = {
@@ -37,6 +40,7 @@ POLICIES = {
 }
 
 
+@overload
 def read(
     source: Any,
     *,
@@ -51,7 +55,41 @@ def read(
     on_invalid: str = "raise",
     on_unknown: str = "raise",
     cache: str | os.PathLike[str] | None = None,
-) -> Interactions:
+    engine: Literal["local"] = "local",
+) -> Interactions: ...
+@overload
+def read(
+    source: Any,
+    *,
+    user: str | Guess = GUESS,
+    item: str | Guess = GUESS,
+    value: str | Guess | None = GUESS,
+    time: str | Guess | None = GUESS,
+    items: Any = None,
+    value_range: tuple[float, float] | None = None,
+    on_duplicate: str = "last",
+    on_invalid: str = "raise",
+    on_unknown: str = "raise",
+    engine: Literal["spark"],
+    partitions: int | None = None,
+) -> SparkInteractions: ...
+def read(
+    source: Any,
+    *,
+    user: str | Guess = GUESS,
+    item: str | Guess = GUESS,
+    value: str | Guess | None = GUESS,
+    time: str | Guess | None = GUESS,
+    items: Any = None,
+    value_range: tuple[float, float] | None = None,
+    connection: Any = None,
+    on_duplicate: str = "last",
+    on_invalid: str = "raise",
+    on_unknown: str = "raise",
+    cache: str | os.PathLike[str] | None = None,
+    engine: Literal["local", "spark"] = "local",
+    partitions: int | None = None,
+) -> Any:
     """Read a table with one row for each time a user rated, bought, played or looked at an item.
 
     Ids may be of any type and come back in that type. In csv and tsv files, which have no types, ids are
@@ -91,6 +129,9 @@ def read(
         on_unknown: What becomes of rows about items outside `items`: "raise" or "drop".
         cache: A folder in which to build the result, for tables larger than memory: it is mapped into memory,
             and can be opened again by `Interactions.from_disk`.
+        engine: "local", or "spark": the table, a Spark DataFrame, or a path, SELECT or table name for the session,
+            stays in Spark, and models that can are fitted there (`SparkInteractions`).
+        partitions: Into how many partitions Spark divides the users; by default as many as it has cores, or more.
 
     Raises:
         DataError: The table cannot be read as it is; says which argument or row, and what to do.
@@ -99,17 +140,23 @@ def read(
         if policy not in POLICIES[name]:
             raise DataError(f"{name}: one of {', '.join(POLICIES[name])} is needed, not {policy!r}")
     bounds = None if value_range is None else check_range(value_range)
+    if engine == "spark":
+        for name, useless in (("connection", connection), ("cache", cache)):
+            if useless is not None:
+                raise DataError(f"{name}: with engine='spark' the table stays in Spark; leave {name} out")
+        from discreet.data import spark
+
+        frame = spark.frame_of(source)
+        columns = choose(frame.columns, user=user, item=item, value=value, time=time)
+        _settle_columns(columns, on_duplicate, bounds)
+        policies = spark.Policies(on_duplicate, on_invalid, on_unknown)
+        return spark.Reading(frame, columns, bounds, policies).read(items, partitions)
+    if engine != "local" or partitions is not None:
+        raise DataError("engine: 'local' or 'spark' is needed; partitions= are those of Spark, with engine='spark'")
     table = sources.open_table(source, connection)
     try:
         columns = choose(table.names, user=user, item=item, value=value, time=time)
-        if columns.value is None and on_duplicate != "sum" and bounds not in (None, (0.0, 1.0)):
-            raise DataError(
-                f"value_range={value_range}: there is no column of values, so every row counts 1 and the range is "
-                "(0, 1). Name the column with value=, leave out value_range=, or count with on_duplicate='sum'"
-            )
-        if columns.guessed:
-            level = logging.INFO if columns.plainly_named else logging.WARNING
-            log.log(level, "discreet.read: taking %s; name the columns to be sure", columns.said(columns.guessed))
+        _settle_columns(columns, on_duplicate, bounds)
         observed = items is None or isinstance(items, ObservedItems)
         is_select = isinstance(items, str) and sources.SELECT.match(items)
         where = connection if is_select else None
@@ -136,6 +183,18 @@ def read(
     finally:
         table.close()
     return ratings if cache is None else storage.load(cache)
+
+
+def _settle_columns(columns: Columns, on_duplicate: str, bounds: tuple[float, float] | None) -> None:
+    """Raise if columns and range do not fit together; say which columns were guessed."""
+    if columns.value is None and on_duplicate != "sum" and bounds not in (None, (0.0, 1.0)):
+        raise DataError(
+            f"value_range={bounds}: there is no column of values, so every row counts 1 and the range is "
+            "(0, 1). Name the column with value=, leave out value_range=, or count with on_duplicate='sum'"
+        )
+    if columns.guessed:
+        level = logging.INFO if columns.plainly_named else logging.WARNING
+        log.log(level, "discreet.read: taking %s; name the columns to be sure", columns.said(columns.guessed))
 
 
 def _rows(

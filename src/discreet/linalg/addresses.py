@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from discreet.errors import PrivacyError
 from discreet.linalg.arrays import arrays_on
 from discreet.linalg.blas import gram
 from discreet.linalg.cholesky import solve_spd
@@ -44,6 +45,16 @@ OPERATIONS: dict[str, Operation] = {
     "X X^T": lambda X, t, z: X @ X.swapaxes(1, 2),
     "sparse t X": lambda X, t, z: csr_array((t[0], np.arange(t.size), [0, t.size]), shape=t.shape) @ X[0],
 }
+
+
+def require_sound_blas() -> None:
+    """Raise unless one user's numbers are the same to the last bit whoever is computed beside her."""
+    if operations := address_dependent():
+        raise PrivacyError(
+            f"this machine's BLAS gives other bits for other memory addresses ({', '.join(operations)}), so that one "
+            "person's numbers would depend on who comes before her; use another BLAS, or with OpenBLAS another kernel "
+            "(for instance OPENBLAS_CORETYPE=Haswell)"
+        )
 
 
 @cache

@@ -163,6 +163,11 @@ class Items:
         return self.mean[:, 1:]
 
     @property
+    def means(self) -> Items:
+        """The means alone: all that users need to know, and far smaller."""
+        return Items(self.mean, np.zeros((len(self.mean), 0, 0)))
+
+    @property
     def variance(self) -> Array:
         """Of each entry of `mean`."""
         return np.diagonal(self.covariance, axis1=1, axis2=2)[:, : self.mean.shape[1]]

@@ -87,6 +87,7 @@ class DPALS(PrivateModel):
 
     _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "item_variance_", "item_prior_", "item_weights_")
     _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "unit_")
+    _in_spark: ClassVar[bool] = True
 
     item_variance_: Array
     item_prior_: Array
@@ -189,7 +190,13 @@ class DPALS(PrivateModel):
         return DPALS(**{**self.get_params(deep=False), **given})
 
     def fit_more(
-        self, ratings: Any, ledger: Ledger | None = None, *, epsilon: float | None = None, n_steps: int | None = None
+        self,
+        ratings: Any,
+        ledger: Ledger | None = None,
+        *,
+        epsilon: float | None = None,
+        n_steps: int | None = None,
+        **reading: Any,
     ) -> Self:
         """Go on learning from where the model is: more item steps, on the same ratings or on new ones.
 
@@ -204,27 +211,30 @@ class DPALS(PrivateModel):
                 was one: a budget holds only if all that is spent on it goes through one ledger.
             epsilon: What this costs, at the model's delta; by default as much as `fit` did. `plan_more` says on what.
             n_steps: How many steps; by default as many as `fit` would make.
+            reading: What else `discreet.read` is to know, if the table is not read yet.
 
         Returns:
             The model itself; its guarantee is now that of all fits together, for someone who is in all of them. If
             anything fails, the model is what it was before.
         """
         after, more = self.statement(), self._more(epsilon, n_steps)
-        ratings = more._readied(ratings)
-        require_sound(ratings)
-        self._check_data(ratings)
-        if ratings.value_range != tuple(self.value_range_):
-            low, high = self.value_range_
-            raise DataError(f"ratings: this model knows values from {low:g} to {high:g}; rescale the ratings to that")
-        plan = self.plan_more(ratings.n_items, epsilon=epsilon, n_steps=n_steps)
 
         def learn(door: Door, ratings: Interactions) -> dict[str, Any]:
             training = Training.of(door, more._settings(ratings.n_items).continued(), ratings, self.unit_)
             return self._learned(training, *training.go_on(self._known(ratings.catalogue)))
 
-        paying = more._own_ledger() if ledger is None else ledger
-        learned, statement = more._under(plan, paying, ratings, learn, after)
-        self._set(learned, ratings.catalogue, statement)
+        with more._readied(ratings, reading) as table:
+            require_sound(table)
+            self._check_data(table)
+            if table.value_range != tuple(self.value_range_):
+                low, high = self.value_range_
+                raise DataError(
+                    f"ratings: this model knows values from {low:g} to {high:g}; rescale the ratings to that"
+                )
+            plan = self.plan_more(table.n_items, epsilon=epsilon, n_steps=n_steps)
+            paying = more._own_ledger() if ledger is None else ledger
+            learned, statement = more._under(plan, paying, table, learn, after)
+            self._set(learned, table.catalogue, statement)
         return self
 
     def _known(self, catalogue: Catalogue) -> tuple[float, Weights, Items]:

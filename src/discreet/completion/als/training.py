@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +25,12 @@ from discreet.completion.als.settings import (
     WEIGHTS,
     Settings,
 )
-from discreet.completion.private import DENSE_CELLS, Door, Part, equal_weights, parts
-from discreet.data.interactions import Interactions
+from discreet.completion.private import DENSE_CELLS, Door, Part, equal_weights, everybody
+from discreet.engine import Blocks
 from discreet.linalg.folds import Folds, LeftOut
+
+if TYPE_CHECKING:
+    from discreet.completion.private import Ratings
 
 Array = NDArray[Any]
 
@@ -45,12 +47,12 @@ class Training:
 
     door: Door
     settings: Settings
-    ratings: Interactions
+    ratings: Ratings
     value_range: tuple[float, float]
     unit: float
 
     @classmethod
-    def of(cls, door: Door, settings: Settings, ratings: Interactions, unit: float | None = None) -> Training:
+    def of(cls, door: Door, settings: Settings, ratings: Ratings, unit: float | None = None) -> Training:
         """Ratings are counted from the middle of their range, in a unit of a quarter of it, if not another is known."""
         assert ratings.value_range is not None
         low, high = ratings.value_range
@@ -62,12 +64,15 @@ class Training:
         low, high = self.value_range
         return (high - low) / 2 / self.unit
 
-    def _parts(self, most_users: int | None = None) -> Iterator[Part]:
-        middle, reach = sum(self.value_range) / 2, self.reach
-        for part in parts(self.ratings, self.ratings.values, most_users=most_users):
+    def _parts(self, most_users: int | None = None) -> Blocks[Part]:
+        middle, unit, reach = sum(self.value_range) / 2, self.unit, self.reach
+
+        def mapped(part: Part) -> Part:
             # Rounding may take the mapped ends of the range beyond themselves; the proof needs that nothing is.
-            mapped = np.clip((part.values.astype(np.float64) - middle) / self.unit, -reach, reach)
-            yield Part(part.indptr, part.indices, mapped)
+            values = np.clip((part.values.astype(np.float64) - middle) / unit, -reach, reach)
+            return Part(part.indptr, part.indices, values)
+
+        return everybody(self.ratings, most_users).map(mapped)
 
     def begin(self, features: Array) -> tuple[float, Weights, Items]:
         """All releases before the item steps: the mean rating, how often items occur, and what is known of them."""
@@ -93,7 +98,7 @@ class Training:
         bounds = (s.bounds[STEP], s.bounds[GRAM])
         items = items.with_explorers()
         for at in range(s.n_steps):
-            local, shape = Local(items, weights, mean, s), (m, items.mean.shape[1])
+            local, shape = Local(items.means, weights, mean, s), (m, items.mean.shape[1])
             step, gram = self.door.item_step((STEP, GRAM), self._parts(), local.step, shape, bounds=bounds)
             seen = Seen.of(step, gram, weights, s.bias_weight, s.step_clip)
             if at == 0:
@@ -148,7 +153,7 @@ class Training:
         frequent = np.sort(np.argsort(-weights.sums, kind="stable")[: s.n_frequent])
         place = np.full(self.ratings.n_items, -1)
         place[frequent] = np.arange(len(frequent))
-        local = Local(items, weights, mean, s)
+        local = Local(items.means, weights, mean, s)
 
         def rows(part: Part) -> Array:
             entries = local.weighted_residuals(part) if s.residual else own_weights(part, weights.a)

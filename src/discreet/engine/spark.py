@@ -1,0 +1,203 @@
+"""Users in the partitions of a Spark cluster: each partition keeps its users' rows, and emits nothing but sums.
+
+A pass over the users is one Spark job of two stages. In the first, a partition opens the parcel of functions and public
+arrays that the driver has sent, works through its rows, and emits its total in blocks (`partials`). In the second, the
+blocks are added up. The driver gets integers, sums over all users, and passes them through the door: only it draws
+noise, once, after the job has succeeded. Why nobody is counted twice: docs/proofs/spark.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.data.catalogue import Catalogue
+from discreet.data.ids import smallest_unsigned
+from discreet.data.interactions import Declared, Report
+from discreet.engine.local import Add, Blocks, added
+from discreet.engine.partials import PARTIAL, SUM, Layout, added_up, emitted, put_together
+from discreet.engine.shipping import Parcel
+from discreet.errors import PrivacyError
+from discreet.linalg.addresses import require_sound_blas
+from discreet.linalg.threads import single_threaded_blas
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from discreet.completion.private import Part
+
+Array = NDArray[Any]
+
+TRIES = 3
+# A row of these tables is up to some megabytes, and Spark counts rows; plans of two stages are not worth adapting.
+SETTINGS = {"spark.sql.execution.arrow.maxRecordsPerBatch": "8", "spark.sql.adaptive.enabled": "false"}
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some users' rows, as a partition keeps them: `indptr`, `indices` and `values` as `Interactions` has them."""
+
+    indptr: Array
+    indices: Array
+    values: Array
+
+    @classmethod
+    def of(cls, row: dict[str, bytes], n_items: int) -> Rows:
+        """From bytes."""
+        numbers = np.frombuffer(row["indices"], smallest_unsigned(n_items))
+        return cls(np.frombuffer(row["indptr"], np.int64), numbers, np.frombuffer(row["values"], np.float32))
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What a partition does with its users' rows: all of it public."""
+
+    make: Callable[[Any], Any]
+    work: Callable[[Any], Any]
+    add: Add
+    most_users: int | None
+    n_items: int
+    layout: Layout
+
+    def total(self, batches: Iterable[pa.RecordBatch]) -> Array:
+        """What the users of a partition contribute together. A task has one core, and uses one thread."""
+        from discreet.completion.private import parts
+
+        total = np.zeros(self.layout.shape, np.int64)
+        with single_threaded_blas():
+            for batch in batches:
+                for row in batch.select(["indptr", "indices", "values"]).to_pylist():
+                    rows = Rows.of(row, self.n_items)
+                    for part in parts(rows, rows.values, most_users=self.most_users):
+                        total = self.add(total, self.work(self.make(part)), 1)
+        return total
+
+
+@contextmanager
+def settings(session: Any, wanted: dict[str, str]) -> Iterator[None]:
+    """Change settings of a session for a while."""
+    before = {name: session.conf.get(name) for name in wanted}
+    try:
+        for name, value in wanted.items():
+            session.conf.set(name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            session.conf.set(name, value)
+
+
+@dataclass(frozen=True)
+class SparkInteractions(Declared):
+    """A table of users, items and values that stays in Spark, checked, numbered and compressed there.
+
+    Made by `discreet.read(..., engine="spark")`. Users are partitioned by their ids; a partition keeps its users' rows
+    as `Interactions` would, 6 to 8 bytes each, cached in memory and on disk. The driver knows what is public of them,
+    and `report`, which is for the owner. `DPALS`, `DPALS.as_published` and `DPFrankWolfe` can be fitted to it.
+
+    Attributes:
+        rows: The cached partitions.
+        n_partitions: How many there are.
+        catalogue: The items, and what is publicly known about them.
+        value_range: The public range of values.
+        implicit: Whether every interaction counts 1, for want of a value.
+        report: What happened when the table was read.
+    """
+
+    rows: Any
+    n_partitions: int
+    catalogue: Catalogue
+    value_range: tuple[float, float] | None = None
+    implicit: bool = False
+    report: Report = field(default_factory=Report)
+
+    def __repr__(self) -> str:
+        return f"SparkInteractions({self.n_items:,} items, users in {self.n_partitions} partitions)"
+
+    def unpersist(self) -> None:
+        """Let go of what Spark keeps of it in memory and on disk."""
+        self.rows.unpersist()
+
+    def blocks(self, most_users: int | None = None) -> Blocks[Part]:
+        """All users' rows, some at a time, where they are."""
+        return There(self, most_users)
+
+    def add_up(self, task: Pass) -> Array:
+        """The exact sum of what all partitions contribute, each of them once."""
+        session = self.rows.sparkSession
+        parcel = Parcel.of(task, session.sparkContext)
+        try:
+            for _ in range(TRIES):
+                with settings(session, SETTINGS):
+                    sums = _job(self.rows, parcel, task.layout).toArrow()
+                total = put_together(sums, task.layout, self.n_partitions)
+                if total is not None:
+                    return total
+        finally:
+            parcel.discard()
+        raise PrivacyError(
+            "ratings: Spark has computed partitions more than once, with different results, so that a person may count "
+            "twice in a sum. Nothing of it was released. If the table is computed by something random, or is written "
+            "to meanwhile, store it first and read it from there"
+        )
+
+
+def _job(rows: Any, parcel: Parcel, layout: Layout) -> Any:
+    """The two stages of a pass, not yet run."""
+
+    def partial(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        require_sound_blas()
+        context = TaskContext.get()
+        assert context is not None
+        yield from emitted(parcel.open().total(batches), layout, context.partitionId())
+
+    def total(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return added_up(batches, layout)
+
+    n_tasks = min(layout.n_blocks, rows.sparkSession.sparkContext.defaultParallelism)
+    return rows.mapInArrow(partial, PARTIAL).repartition(n_tasks, "block").mapInArrow(total, SUM)
+
+
+@dataclass(frozen=True)
+class There(Blocks[Any]):
+    """Blocks in the partitions of a cluster.
+
+    Attributes:
+        table: Whose rows.
+        most_users: Of a block.
+        make: What becomes of each, one after the other.
+    """
+
+    table: SparkInteractions
+    most_users: int | None
+    make: tuple[Callable[[Any], Any], ...] = ()
+
+    def map(self, make: Callable[[Any], Any]) -> There:
+        """The same users, as `make` has them: made anew for each sum."""
+        return There(self.table, self.most_users, (*self.make, make))
+
+    def add_up(
+        self,
+        work: Callable[[Any], Any],
+        shape: tuple[int, ...],
+        n_jobs: int | None,
+        *,
+        add: Add = added,
+        symmetric: bool = False,
+    ) -> Array:
+        """The sum, by a Spark job; how many threads there are is what the cluster says."""
+        steps = self.make
+
+        def make(part: Any) -> Any:
+            for step in steps:
+                part = step(part)
+            return part
+
+        layout = Layout(shape, symmetric)
+        return self.table.add_up(Pass(make, work, add, self.most_users, self.table.n_items, layout))
