@@ -21,6 +21,8 @@ from discreet.completion.ridge import Ridge
 from discreet.data.catalogue import Catalogue
 from discreet.data.ids import Ids
 from discreet.data.interactions import Interactions
+from discreet.data.sources import is_spark
+from discreet.engine.spark import SparkInteractions
 from discreet.errors import DataError, NotFitted, PrivacyError
 from discreet.linalg.arrays import arrays_on
 from discreet.linalg.threads import n_threads
@@ -385,15 +387,14 @@ def readied(ratings: Any, reading: dict[str, Any], in_spark: bool, name: str) ->
 
     What is in Spark has all that such a model asks of Interactions: what is public of them, and sums.
     """
-    there = (
-        type(ratings).__module__.startswith(("pyspark.", "discreet.engine.spark")) or reading.get("engine") == "spark"
-    )
+    read_there = isinstance(ratings, SparkInteractions)
+    there = read_there or is_spark(ratings) or reading.get("engine") == "spark"
     if there and not in_spark:
         raise DataError(
             f"ratings: {name} is fitted in the memory of one machine, not in Spark (DPALS, DPALS.as_published and "
             "DPFrankWolfe are); collect the table first: discreet.read(dataframe, items=..., value_range=...)"
         )
-    if isinstance(ratings, Interactions) or type(ratings).__module__.startswith("discreet.engine.spark"):
+    if read_there or isinstance(ratings, Interactions):
         if reading:
             raise DataError(f"{min(reading)}: the table has been read already; give this to discreet.read")
         yield ratings

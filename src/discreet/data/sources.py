@@ -256,6 +256,11 @@ def _reader(frame: Any) -> pa.RecordBatchReader:
         ) from None
 
 
+def is_spark(thing: Any) -> bool:
+    """Whether this is a table of Spark."""
+    return type(thing).__module__.startswith("pyspark.sql.") and type(thing).__name__ == "DataFrame"
+
+
 def from_frame(source: Any) -> Table:
     """A data frame of any library, an Arrow stream, a DuckDB relation, a Spark DataFrame."""
     import narwhals as nw

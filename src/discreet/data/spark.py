@@ -19,7 +19,7 @@ from discreet.data.catalogue import Catalogue, ObservedItems
 from discreet.data.columns import Cleaner, Columns
 from discreet.data.ids import Ids, storage, to_array
 from discreet.data.interactions import Interactions, Report
-from discreet.data.sources import BATCH, SELECT, SUFFIXES
+from discreet.data.sources import BATCH, SELECT, SUFFIXES, is_spark
 from discreet.engine.shipping import Parcel
 from discreet.engine.spark import SparkInteractions, settings
 from discreet.errors import DataError, MissingExtra, NotPublic
@@ -131,11 +131,6 @@ def chunks(ratings: Interactions | None, counts: Counts) -> Iterator[pa.RecordBa
 
 
 # -- on the driver
-
-
-def is_spark(thing: Any) -> bool:
-    """Whether this is a table of Spark."""
-    return type(thing).__module__.startswith("pyspark.sql.") and type(thing).__name__ == "DataFrame"
 
 
 def frame_of(source: Any) -> Any:

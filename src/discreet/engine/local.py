@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -68,6 +68,10 @@ class Here(Blocks[Block]):
     def map(self, make: Callable[[Block], Made]) -> Here[Made]:
         """The same users, as `make` has them: made anew for each sum, since they are as large as the data."""
         return Here(self.source, lambda block: make(self.make(block)))
+
+    def each(self, n_jobs: int | None) -> Iterator[Block]:
+        """All blocks, one after the other, made by threads."""
+        return over_blocks(self.make, self.source(), n_jobs)
 
     def add_up(
         self,

@@ -40,7 +40,8 @@ class Parcel:
 
         arrays: list[pickle.PickleBuffer] = []
         head = BytesIO()
-        CloudPickler(head, protocol=5, buffer_callback=arrays.append).dump(thing)
+        pickler: Any = CloudPickler
+        pickler(head, protocol=5, buffer_callback=arrays.append).dump(thing)
         parts = [head.getbuffer(), *(array.raw() for array in arrays)]
         sizes = tuple(part.nbytes for part in parts)
         if sum(sizes) <= INLINE:

@@ -178,6 +178,22 @@ class There(Blocks[Any]):
     most_users: int | None
     make: tuple[Callable[[Any], Any], ...] = ()
 
+    @property
+    def made(self) -> Callable[[Any], Any]:
+        """What becomes of a block, in all: a function that holds nothing but what is public."""
+        steps = self.make
+
+        def made(part: Any) -> Any:
+            for step in steps:
+                part = step(part)
+            return part
+
+        return made
+
+    def of(self, most_users: int | None) -> There:
+        """The same in blocks of another size."""
+        return There(self.table, most_users, self.make)
+
     def map(self, make: Callable[[Any], Any]) -> There:
         """The same users, as `make` has them: made anew for each sum."""
         return There(self.table, self.most_users, (*self.make, make))
@@ -192,12 +208,5 @@ class There(Blocks[Any]):
         symmetric: bool = False,
     ) -> Array:
         """The sum, by a Spark job; how many threads there are is what the cluster says."""
-        steps = self.make
-
-        def make(part: Any) -> Any:
-            for step in steps:
-                part = step(part)
-            return part
-
         layout = Layout(shape, symmetric)
-        return self.table.add_up(Pass(make, work, add, self.most_users, self.table.n_items, layout))
+        return self.table.add_up(Pass(self.made, work, add, self.most_users, self.table.n_items, layout))

@@ -86,7 +86,7 @@ def _exact_selection() -> Patch:
     real = Preprocessing._counts
 
     def counts(self: Preprocessing, door: Door, every: Any, n_items: int) -> Any:
-        blocks = list(every)
+        blocks = list(every.each(1))
         real(self, door, blocks, n_items)
         return np.sum([np.bincount(part.indices, minlength=n_items) for part in blocks], axis=0, dtype=np.float64)
 

@@ -28,7 +28,7 @@ from discreet.privacy import Gaussian, Grid, GridArray, truncate
 
 Array = NDArray[Any]
 
-AddUp = Callable[["ItemStep", Grid, Sample, Array, "int | None"], Array]
+AddUp = Callable[["ItemStep", Grid, Any, Any, "int | None"], Array]
 
 MOST_USERS = 1 << 15  # at a time, for the memory; below 2^22, sums of 2^30 cells of each stay exact in float64
 WEIGHT_CELLS = 6  # a weight of 1 is 2^6 cells
@@ -120,7 +120,7 @@ def most_bytes() -> int:
         return 1 << 31
 
 
-def item_moments(door: Door, step: ItemStep, sample: Sample, users: Array, add_up: AddUp | None = None) -> Moments:
+def item_moments(door: Door, step: ItemStep, sample: Any, users: Any, add_up: AddUp | None = None) -> Moments:
     """Release the statistics of one item step.
 
     Args:
@@ -143,11 +143,16 @@ def exact_moments(step: ItemStep, grid: Grid, sample: Sample, users: Array, n_jo
     r = users.shape[1]
     total = np.zeros((step.n_items, r + 1, r + 1), np.int64)
     for part in sample.blocks(MOST_USERS):
-        own = users[part.first : part.first + len(part.counts)]
-        cells = padded(truncate(own, bound=step.user_clip, grid=grid), np.float64)
-        _add(total, whole_ratings(step, grid, part), cells, n_jobs)
+        add_block(total, (step, grid), part, users[part.first : part.first + len(part.counts)], n_jobs)
     total[:, r, :r] = total[:, :r, r]
     return total
+
+
+def add_block(total: Array, by: tuple[ItemStep, Grid], part: Sample, own: Array, n_jobs: int | None) -> None:
+    """Add what some users contribute, from their rows and their own vectors; not the last rows, copies of columns."""
+    step, grid = by
+    cells = padded(truncate(own, bound=step.user_clip, grid=grid), np.float64)
+    _add(total, whole_ratings(step, grid, part), cells, n_jobs)
 
 
 def whole_ratings(step: ItemStep, grid: Grid, part: Sample) -> Sample:

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discreet.completion.als import sampling
 from discreet.completion.als.calibration import COUNTS, MEAN, RECOUNTS
+from discreet.completion.als.distributed import Sampled
 from discreet.completion.als.sampling import Sample
-from discreet.completion.private import Door, Part, parts
-from discreet.data.interactions import Interactions
-from discreet.linalg.threads import over_blocks
+from discreet.completion.private import Door, Everybody, Part, everybody
+from discreet.engine import Blocks, Here
+from discreet.engine.spark import There
+
+if TYPE_CHECKING:
+    from discreet.completion.private import Ratings
 
 Array = NDArray[Any]
 Sampling = Literal["uniform", "adaptive", "weights"]
+AnySample: TypeAlias = "Sample | Sampled"  # in memory, or drawn where the users are
 
 
 @dataclass(frozen=True)
@@ -40,8 +45,8 @@ class Prepared:
     counts: Array
     mean: float
     bound: float
-    sample: Sample
-    own: Sample
+    sample: AnySample
+    own: AnySample
 
 
 @dataclass(frozen=True)
@@ -68,38 +73,37 @@ class Preprocessing:
     all_items: bool
     seed: int
 
-    def run(self, door: Door, ratings: Interactions) -> Prepared:
+    def run(self, door: Door, ratings: Ratings) -> Prepared:
         """Lines 1 to 7."""
         m, (low, high) = ratings.n_items, ratings.value_range or (1.0, 1.0)
-        values = ratings.values
-        if self.entry_clip is not None:
-            values = np.clip(values, -self.entry_clip, self.entry_clip)
-            low, high = (float(np.clip(bound, -self.entry_clip, self.entry_clip)) for bound in (low, high))
-
-        def every() -> Iterator[Part]:  # made anew each time: what parts remember of their rows is as large as the data
-            return parts(ratings, values)
-
-        popularity = self._counts(door, every(), m) if self.counted else np.zeros(m)
+        every = everybody(ratings)
+        if (most := self.entry_clip) is not None:
+            every = every.map(lambda part: Part(part.indptr, part.indices, np.clip(part.values, -most, most)))
+            low, high = (float(np.clip(bound, -most, most)) for bound in (low, high))
+        popularity = self._counts(door, every, m) if self.counted else np.zeros(m)
         frequent = most_frequent(popularity, self.fraction)
         place = np.full(m, -1, np.int32)
         place[frequent] = np.arange(len(frequent))
-        sample = self._final(every(), place, popularity[frequent], door.n_jobs)
+        sample = self._final(every, place, popularity[frequent], door.n_jobs)
         counts = self._recounts(door, sample, len(frequent)) if self.counted else np.zeros(m)
         mean = 0.0
         if self.center:
             whole, total = sample, counts
             if self.sampling == "weights":
-                whole = chosen(every(), self._uniform, np.arange(m, dtype=np.int32), door.n_jobs)
+                whole = chosen(every, self._uniform, np.arange(m, dtype=np.int32), door.n_jobs)
                 total = popularity
             mean = noisy_mean(door, whole, float(total.sum()), self.k, (low, high))
         bound = self._bound(mean, low, high)
-        sample = _centred(sample, mean, bound)
-        own = sample
-        if self.sampling == "weights":  # where everything is in the sample
-            own = Sample(sample.indptr, sample.indices, sample.values)
-        elif self.all_items:
-            own = _centred(chosen(every(), _all, place, door.n_jobs), mean, bound)
-        return Prepared(popularity, frequent, counts, mean, bound, sample, own)
+
+        def centre(table: Sample) -> Sample:
+            return _centred(table, mean, bound)
+
+        sample, own = sample.map(centre), None
+        if self.all_items and self.sampling != "weights":  # which has everything in the sample
+            own = chosen(every, _all, place, door.n_jobs).map(centre)
+        if isinstance(own, Sampled) and isinstance(sample, Sampled):
+            sample = sample.with_own(own)
+        return Prepared(popularity, frequent, counts, mean, bound, sample, sample if own is None else own)
 
     def _uniform(self, part: Part) -> NDArray[np.bool_]:
         return sampling.uniform(part, self.k, self.seed)
@@ -109,24 +113,22 @@ class Preprocessing:
             return self.entry_clip
         return float(max(high - mean, mean - low)) or 1.0
 
-    def _counts(self, door: Door, every: Iterable[Part], n_items: int) -> Array:
+    def _counts(self, door: Door, every: Everybody[Part], n_items: int) -> Array:
         """Line 3: each user counts for k items, picked uniformly."""
         bound = math.nextafter(math.sqrt(self.k), math.inf)
         return door.vector(
             COUNTS, every, lambda part: self._uniform(part).astype(np.float64), n_items, bound=bound, aligned=True
         ).values
 
-    def _final(self, every: Iterable[Part], place: Array, counts: Array, n_jobs: int | None) -> Sample:
+    def _final(self, every: Blocks[Part], place: Array, counts: Array, n_jobs: int | None) -> AnySample:
         """Line 5: what a user trains the items with."""
         if self.sampling == "weights":
-            known = chosen(every, _all, place, n_jobs)
-            weights = [sampling.weights(part, self.k, counts) for part in known.blocks()]
-            return Sample(known.indptr, known.indices, known.values, np.concatenate(weights))
+            return chosen(every, _all, place, n_jobs, lambda part: sampling.weights(part, self.k, counts))
         if self.sampling == "adaptive":
             return chosen(every, lambda part: sampling.lowest(part, self.k, counts), place, n_jobs)
         return chosen(every, self._uniform, place, n_jobs)
 
-    def _recounts(self, door: Door, sample: Sample, n_items: int) -> Array:
+    def _recounts(self, door: Door, sample: AnySample, n_items: int) -> Array:
         """Line 6: counts, or sums of weights, of what is trained on."""
         bound = math.nextafter(math.sqrt(self.k), math.inf)
         return door.vector(RECOUNTS, sample.blocks(), Sample.own_weights, n_items, bound=bound, aligned=True).values
@@ -143,7 +145,7 @@ def n_frequent(n_items: int, fraction: float) -> int:
     return max(1, min(n_items, math.ceil(fraction * n_items - 1e-9)))
 
 
-def noisy_mean(door: Door, sample: Sample, n_ratings: float, k: int, value_range: tuple[float, float]) -> float:
+def noisy_mean(door: Door, sample: AnySample, n_ratings: float, k: int, value_range: tuple[float, float]) -> float:
     """Line 7: the mean rating. The number of ratings is the sum of the noisy counts, and costs nothing more.
 
     Ratings are taken from the middle of their range, so a user's k of them add up to at most k (high - low) / 2. The
@@ -162,25 +164,40 @@ def noisy_mean(door: Door, sample: Sample, n_ratings: float, k: int, value_range
 
 
 def chosen(
-    blocks: Iterable[Part], choose: Callable[[Part], NDArray[np.bool_]], place: Array, n_jobs: int | None
-) -> Sample:
-    """The entries that `choose` picks of each user's row, with items renumbered by `place`; one table of all.
+    every: Blocks[Part],
+    choose: Callable[[Part], NDArray[np.bool_]],
+    place: Array,
+    n_jobs: int | None,
+    weigh: Callable[[Part], Array] | None = None,
+) -> AnySample:
+    """The entries that `choose` picks of each user's row, with items renumbered by `place`, and weights by `weigh`.
 
-    Items with the place -1 are not there: `choose` does not see them.
+    Items with the place -1 are not there: `choose` does not see them. Where users are in memory, one table of all.
     """
 
-    def work(part: Part) -> Part:
+    def work(part: Part) -> Sample:
         known = _kept(part, place[part.indices] >= 0)
         known = Part(known.indptr, place[known.indices], known.values)
-        return _kept(known, choose(known))
+        picked = _kept(known, choose(known))
+        return Sample(picked.indptr, picked.indices, picked.values, None if weigh is None else weigh(picked))
 
-    empty = Part(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
-    every = [empty, *over_blocks(work, blocks, n_jobs)]
+    drawn = every.map(work)
+    if isinstance(drawn, There):
+        return Sampled(drawn)
+    assert isinstance(drawn, Here)
+    return together(list(drawn.each(n_jobs)), weighted=weigh is not None)
+
+
+def together(samples: list[Sample], weighted: bool) -> Sample:
+    """One table of all users, of the parts of one."""
+    empty = Sample(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
+    every = [empty, *samples]
     indptr = np.concatenate([[0], np.cumsum(np.concatenate([part.counts for part in every]))])
     items, values = (
         np.concatenate(arrays) for arrays in zip(*((part.indices, part.values) for part in every), strict=True)
     )
-    return Sample(indptr, items, values)
+    weights = np.concatenate([part.own_weights() for part in every]) if weighted else None
+    return Sample(indptr, items, values, weights)
 
 
 def _kept(part: Part, mask: NDArray[np.bool_]) -> Part:

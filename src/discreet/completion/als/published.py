@@ -119,6 +119,7 @@ class PublishedDPALS(PrivateModel):
 
     _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "frequent_")
     _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "folding_")
+    _in_spark: ClassVar[bool] = True
 
     frequent_: Array
     folding_: tuple[float, float, float, float]  # lambda, nu, Z, lambda_0

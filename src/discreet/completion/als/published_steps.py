@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from discreet.completion.als.calibration import GRADIENT, START
 from discreet.completion.als.moments import Moments
-from discreet.completion.als.sampling import Sample
+from discreet.completion.als.sampling import Sample, vectors_of
 from discreet.completion.private import PART, Door, Part
 from discreet.completion.ridge import Penalty, Ridge
 from discreet.linalg.arrays import NUMPY, Arrays
@@ -75,8 +75,8 @@ def a_item(
 def a_item_by_gradients(
     door: Door,
     factors: Array,
-    sample: Sample,
-    users: Array,
+    sample: Any,
+    users: Any,
     *,
     penalty: Array,
     shared: Array | None,
@@ -109,9 +109,9 @@ def a_item_by_gradients(
     return factors
 
 
-def own_gradient(factors: Array, users: Array, user_clip: float, part: Sample) -> tuple[Array, Array, Array]:
+def own_gradient(factors: Array, users: Any, user_clip: float, part: Sample) -> tuple[Array, Array, Array]:
     """The x and a of each user's gradient x a^T, x on her own items and a no longer than 1; and whose each x is."""
-    own, owners = users[part.first : part.first + len(part.counts)], part.owners
+    own, owners = vectors_of(users, part), part.owners
     scores = (own[owners] * factors[part.indices]).sum(axis=1)
     return part.own_weights() * (scores - part.values) * user_clip, own / user_clip, owners
 
@@ -121,7 +121,7 @@ def random_start(n_items: int, rank: int, scale: float, seed: int) -> Array:
     return np.random.default_rng(seed).standard_normal((n_items, rank)) * (scale / math.sqrt(rank))
 
 
-def noisy_svd_start(door: Door, sample: Sample, shape: tuple[int, int], *, k: int, entry_clip: float) -> Array:
+def noisy_svd_start(door: Door, sample: Any, shape: tuple[int, int], *, k: int, entry_clip: float) -> Array:
     """Remark 2: the leading eigenvectors of the noisy second moment of users' rows.
 
     A row of k entries of size Gamma_M moves it by k Gamma_M^2, not by Gamma_M^2 as the paper has it.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discreet.completion.als.calibration import GRAM, STEP
+from discreet.completion.als.distributed import Sampled, Solved, moments_there
 from discreet.completion.als.moments import AddUp, ItemStep, item_moments
 from discreet.completion.als.preprocessing import Prepared
 from discreet.completion.als.published_steps import (
@@ -22,6 +23,7 @@ from discreet.completion.als.published_steps import (
     random_start,
     user_ridge,
 )
+from discreet.completion.als.sampling import vectors_of
 from discreet.completion.private import Door
 from discreet.linalg.arrays import arrays_on
 from discreet.linalg.threads import over_blocks
@@ -65,10 +67,12 @@ class Training:
         longest = float(np.linalg.norm(start, axis=1).max())
         return start * (model.start_scale / longest)
 
-    def _users(self, factors: Array) -> Array:
-        """A_user for everybody, some users at a time."""
+    def _users(self, factors: Array) -> Any:
+        """A_user for everybody, some users at a time; or how to solve it, where users are elsewhere."""
         model = self.model
         ridge = user_ridge(factors, model._user_penalty(), model.global_penalty, model.device)
+        if isinstance(self.data.own, Sampled):
+            return Solved(ridge, a_user, model.user_clip)
         if model.device != "cpu":  # which has room for everybody at once
             users = a_user(ridge, self.data.own, None)
 
@@ -81,7 +85,7 @@ class Training:
         blocks = over_blocks(lambda rows: a_user(ridge, rows, model.user_clip), self.data.own.blocks(), model.n_jobs)
         return np.concatenate(list(blocks))
 
-    def _shared(self, users: Array) -> Array | None:
+    def _shared(self, users: Any) -> Array | None:
         """The noisy lambda_0 K."""
         model = self.model
         if not model.global_penalty:
@@ -89,7 +93,7 @@ class Training:
         noisy = self.door.second_moment(
             GRAM,
             self.data.sample.blocks(),
-            lambda part: users[part.first : part.first + len(part.counts)],
+            partial(vectors_of, users),
             model.rank,
             bound=model.user_clip**2,
         )
@@ -101,7 +105,7 @@ class Training:
         penalty: Array = self.model.regularization * weights / weights.mean()
         return penalty
 
-    def _items(self, factors: Array, users: Array, shared: Array | None) -> Array:
+    def _items(self, factors: Array, users: Any, shared: Array | None) -> Array:
         model, data, penalty = self.model, self.data, self._penalty()
         if model.item_step == "gradient":
             top = 0.0 if shared is None else max(float(np.linalg.eigvalsh(shared)[-1]), 0.0)
@@ -126,7 +130,7 @@ class Training:
             user_clip=model.user_clip,
             entry_clip=data.bound,
             ratio=model.gram_noise / model.rhs_noise,
-            weighted=data.sample.weights is not None,
+            weighted=model._sampling == "weights",
         )
         moments = item_moments(self.door, step, data.sample, users, self._adding)
         arrays = arrays_on(model.device)
@@ -135,6 +139,8 @@ class Training:
     @cached_property
     def _adding(self) -> AddUp | None:
         """How the statistics of an item step are added up."""
+        if isinstance(self.data.sample, Sampled):
+            return moments_there
         if self.model.device == "cpu":
             return None
         from discreet.completion.als.card_moments import CardMoments

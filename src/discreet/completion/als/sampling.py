@@ -8,7 +8,7 @@ protects them is the bound on what a row can contribute, not the luck of the dra
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +35,10 @@ class Sample(Part):
         """The weight of each entry."""
         return np.ones(len(self.indices)) if self.weights is None else self.weights
 
+    def map(self, make: Callable[[Sample], Sample]) -> Sample:
+        """All users' rows, as `make` has them."""
+        return make(self)
+
     def rows(self, first: int, last: int) -> Sample:
         """Some users, from `first` to before `last`."""
         begin, end = int(self.indptr[first]), int(self.indptr[last])
@@ -46,6 +50,12 @@ class Sample(Part):
         """All users, some at a time; at least one block, perhaps of nobody."""
         n = len(self.indptr) - 1
         return (self.rows(first, min(first + users, n)) for first in range(0, max(n, 1), users))
+
+
+def vectors_of(users: Any, part: Sample) -> Array:
+    """The vectors of some users: from an array of all, or by a function of their rows."""
+    found: Array = users(part) if callable(users) else users[part.first : part.first + len(part.counts)]
+    return found
 
 
 def priorities(part: Part, seed: int) -> Words:

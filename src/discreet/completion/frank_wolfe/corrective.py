@@ -97,6 +97,11 @@ class Corrective:
     centre: float
     offsets: bool
 
+    @property
+    def forgets(self) -> bool:
+        """A regression of a squared loss is of the ratings themselves."""
+        return isinstance(self.loss, Squared)
+
     def ridge(self, columns: Array) -> Ridge:
         """A user's regression, of her ratings less the centre."""
         base = np.zeros(len(columns), columns.dtype)
@@ -119,7 +124,7 @@ class Corrective:
 
     def targets(self, about: Array, fitted: Array) -> Array:
         """What a regression is to fit: Y_i - A_i, which for a squared loss are the ratings themselves."""
-        return about if isinstance(self.loss, Squared) else fitted - self._residuals(about, fitted)
+        return about if self.forgets else fitted - self._residuals(about, fitted)
 
     def _about(self, part: Part) -> Array:
         about: Array = part.values.astype(np.float64) - self.centre

@@ -56,6 +56,11 @@ class Local:
     centring: Centring
     loss: Loss
 
+    @property
+    def forgets(self) -> bool:
+        """A step goes on from where the last one arrived."""
+        return False
+
     def residuals(self, row: Prepared, fitted: Array) -> tuple[Array, Array]:
         """A_i on the user's own items, and the slopes of the loss."""
         slopes = self.loss.slope(fitted)

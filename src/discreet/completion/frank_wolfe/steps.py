@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.completion.frank_wolfe.local import Step, packed
-from discreet.completion.frank_wolfe.users import Users, residuals_of
+from discreet.completion.frank_wolfe.users import Replayed, Users, residuals_of
 from discreet.completion.private import DENSE_CELLS, Door, Noisy
 from discreet.completion.spectral.eigen import Direction, Products, leading, oja
 
@@ -49,19 +49,19 @@ class Found:
     diagonal: Array | None
 
 
-def covariance(door: Door, users: Users, clip: float) -> Noisy:
+def covariance(door: Door, users: Users | Replayed, clip: float) -> Noisy:
     """Release the sum over users of A_i^T A_i, A_i shortened to `clip`: sensitivity clip^2, or sqrt(2) times that."""
     n = users.ratings.n_items
     blocks = users.blocks(max(DENSE_CELLS // n, 1))
     return door.second_moment(COVARIANCE, blocks, residuals_of, n, bound=clip * clip, sparse=True)
 
 
-def products(door: Door, users: Users, clip: float) -> Products:
+def products(door: Door, users: Users | Replayed, clip: float) -> Products:
     """Releases of products with A and of sums of squares, A_i shortened to `clip`: sensitivity clip^2."""
     return Products(door, users.blocks, residuals_of, users.ratings.n_items, clip * clip)
 
 
-def global_component(door: Door, users: Users, solver: Solver, clip: float) -> Found:
+def global_component(door: Door, users: Users | Replayed, solver: Solver, clip: float) -> Found:
     """The leading direction of the residuals: from one release, or `oja_steps` and one more."""
     if solver.kind == "dense":
         release = covariance(door, users, clip)

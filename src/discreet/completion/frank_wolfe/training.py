@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from discreet.completion.base import require_ratings
 from discreet.completion.frank_wolfe.common import FrankWolfeModel
 from discreet.completion.frank_wolfe.corrective import Correction
 from discreet.completion.frank_wolfe.steps import MOST_DENSE, Eigensolver, Schedule, Solver, global_component, products
-from discreet.completion.frank_wolfe.users import Users
+from discreet.completion.frank_wolfe.users import everybody_at
 from discreet.completion.private import Door, PrivateModel
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError
@@ -24,6 +24,8 @@ LARGEST_DENSE = 1 << 14  # items whose covariance can be released whole: 2 GiB
 
 class PrivateFrankWolfe(FrankWolfeModel, PrivateModel):
     """What private Frank-Wolfe models share: T releases of residuals, each followed by everybody's local update."""
+
+    _in_spark: ClassVar[bool] = True
 
     radius: float | None
     eigensolver: Eigensolver | None
@@ -65,7 +67,7 @@ class PrivateFrankWolfe(FrankWolfeModel, PrivateModel):
         n = ratings.n_items
         row_norm, clip = self._bounds(value_range, n)
         component = self._refitting(value_range) if self._corrective else self._local(value_range, row_norm)
-        users = Users.of(ratings, component, self.n_jobs)
+        users = everybody_at(ratings, component, self.n_jobs)
         rule, solver = self._rule(n, clip), Solver(self._solver(n), self.oja_steps, self._oja_rate(n))
         popularity, last = np.zeros(n), self._n_releases() - 1
         for t in range(last + 1):

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.completion.private import Part, parts
+from discreet.completion.private import Part, everybody, parts
 from discreet.data.interactions import Interactions
+from discreet.engine import Blocks
 from discreet.linalg.threads import over_blocks
+
+if TYPE_CHECKING:
+    from discreet.completion.private import Ratings
+    from discreet.engine.spark import SparkInteractions
 
 Array = NDArray[Any]
 
@@ -31,6 +37,11 @@ class Fitted(Part):
 
 class Component(Protocol):
     """A local component: what a user makes of her own ratings and public steps. Each row depends on its user alone."""
+
+    @property
+    def forgets(self) -> bool:
+        """Whether a step depends on no step before it."""
+        ...
 
     def begin(self, part: Part) -> tuple[Array, Array]:
         """Y_i and A_i of some users before the first step."""
@@ -78,6 +89,48 @@ class Users:
         arrays = self.ratings.values, self.fitted, self.residuals
         for part, *state in zip(*(parts(self.ratings, a, most_users=most_users) for a in arrays), strict=True):
             yield Fitted(part.indptr, part.indices, part.values, *(own.values for own in state))
+
+
+@dataclass
+class Replayed:
+    """Everybody, elsewhere: Y_i and A_i are not kept there, but follow from the public steps, which each pass replays.
+
+    Attributes:
+        ratings: Where users' rows are.
+        component: The local component.
+        steps: The public steps so far; of a component that forgets, the last one.
+    """
+
+    ratings: SparkInteractions
+    component: Component
+    steps: tuple[Any, ...] = ()
+
+    def advance(self, step: Any) -> None:
+        """Everybody's local update, from the next pass on."""
+        self.steps = (step,) if self.component.forgets else (*self.steps, step)
+
+    def blocks(self, most_users: int | None = None) -> Blocks[Fitted]:
+        """Some users at a time."""
+        return everybody(self.ratings, most_users).map(partial(replayed, self.component, self.steps))
+
+
+def replayed(component: Component, steps: tuple[Any, ...], part: Part) -> Fitted:
+    """Some users after public steps, in the precision that `Users` keeps them in."""
+
+    def after(state: tuple[Array, Array]) -> Fitted:
+        return Fitted(part.indptr, part.indices, part.values, *(array.astype(np.float32) for array in state))
+
+    users = after(component.begin(part))
+    for step in steps:
+        users = after(component.move(users, step))
+    return users
+
+
+def everybody_at(ratings: Ratings, component: Component, n_jobs: int | None) -> Users | Replayed:
+    """All users before the first step, wherever they are."""
+    if isinstance(ratings, Interactions):
+        return Users.of(ratings, component, n_jobs)
+    return Replayed(ratings, component)
 
 
 def residuals_of(part: Fitted) -> Array:

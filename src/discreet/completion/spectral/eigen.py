@@ -8,7 +8,7 @@ Thakurta 2018, Algorithm 2), so that nothing larger than O(n + |Omega|) is ever 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-from discreet.completion.private import Door, Noisy, Part, fine_grid
+from discreet.completion.private import Door, Everybody, Noisy, Part, fine_grid
 from discreet.completion.spectral.directions import noise_edge, without_noise
 from discreet.errors import PrivacyError
 from discreet.linalg.threads import single_threaded_blas
@@ -80,7 +80,7 @@ class Products:
     """
 
     door: Door
-    blocks: Callable[[], Iterable[Part]]
+    blocks: Callable[[], Everybody[Any]]
     entries: Callable[[Any], Array]
     size: int
     bound: float
@@ -91,15 +91,16 @@ class Products:
         r = columns.shape[1]
         noise, sensitivity = self._calibrated(label, r)
         grid = fine_grid(noise.std, self.bound)
+        entries, size, bound = self.entries, self.size, self.bound  # all that goes to where users are
 
         def work(part: Any) -> Array:
-            x = self._bounded(part)
+            x = bounded(part, entries, bound)
             found = np.empty((len(x), r))
             for at in range(r):  # sums of one user's numbers, in their order
                 found[:, at] = part.row_sums(x * columns[part.indices, at])[part.owners] * x
-            cells = truncate(found.ravel(), bound=self.bound, grid=grid, indptr=part.indptr * r).reshape(-1, r)
+            cells = truncate(found.ravel(), bound=bound, grid=grid, indptr=part.indptr * r).reshape(-1, r)
             # Sums of at most 2^53 in float64 are exact: a part has at most 2^16 users, of at most 2^30 cells each.
-            sums = [np.bincount(part.indices, cells[:, at], minlength=self.size) for at in range(r)]
+            sums = [np.bincount(part.indices, cells[:, at], minlength=size) for at in range(r)]
             return np.stack(sums, axis=1).astype(np.int64)
 
         total = self.door.add_up(work, self.blocks(), (self.size, r))
@@ -118,9 +119,10 @@ class Products:
         """A sum of one number between 0 and the bound for each user."""
         noise = self.door.reservation.plan.noise(label, sensitivity=self.bound)
         grid = fine_grid(noise.std, self.bound)
+        entries, bound = self.entries, self.bound
 
         def work(part: Part) -> Array:
-            cells = truncate(squares(part, self._bounded(part))[:, None], bound=self.bound, grid=grid)
+            cells = truncate(squares(part, bounded(part, entries, bound))[:, None], bound=bound, grid=grid)
             found: Array = cells.sum(axis=0, dtype=np.int64)
             return found
 
@@ -139,12 +141,12 @@ class Products:
         sensitivity = apart + 2.0**-27 * max(std, self.bound) * math.sqrt(self.size * r)
         return plan.noise(label, sensitivity=sensitivity), sensitivity
 
-    def _bounded(self, part: Any) -> Array:
-        """Each user's x, no longer than the root of the bound."""
-        x = self.entries(part)
-        length = math.sqrt(self.bound)
-        found: Array = x * (length / np.maximum(np.sqrt(part.row_sums(x**2)), length))[part.owners]
-        return found
+
+def bounded(part: Any, entries: Callable[[Any], Array], bound: float) -> Array:
+    """Each user's x, no longer than the root of the bound."""
+    x, length = entries(part), math.sqrt(bound)
+    found: Array = x * (length / np.maximum(np.sqrt(part.row_sums(x**2)), length))[part.owners]
+    return found
 
 
 def check_budget(plan: Plan, size: int) -> Plan:
