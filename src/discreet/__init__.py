@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from discreet import errors
 
 if TYPE_CHECKING:
-    from discreet import audit, datasets, privacy, splits, testing, tune
+    from discreet import audit, datasets, privacy, spark, splits, testing, tune
     from discreet.completion.als import ALS, DPALS, PublishedDPALS, private_regressions
     from discreet.completion.baselines import MeanRating, Popularity
     from discreet.completion.frank_wolfe import DPFrankWolfe, FrankWolfe, PublishedDPFrankWolfe
@@ -63,7 +63,7 @@ _HOME = {
     "private_regressions": "discreet.completion.als",
     "read": "discreet.data",
 }
-_MODULES = ("audit", "datasets", "evaluate", "privacy", "splits", "testing", "tune")
+_MODULES = ("audit", "datasets", "evaluate", "privacy", "spark", "splits", "testing", "tune")
 
 __all__ = [
     "ALS",
@@ -105,6 +105,7 @@ __all__ = [
     "privacy",
     "private_regressions",
     "read",
+    "spark",
     "splits",
     "testing",
     "tune",

@@ -16,7 +16,7 @@ from pyspark.cloudpickle import CloudPickler
 import discreet
 from discreet.data.columns import choose
 from discreet.data.spark import Policies, Recipe, chunks
-from discreet.engine.partials import added_up, emitted, put_together
+from discreet.engine.partials import added_up, emitted
 from discreet.engine.spark import Pass, SparkInteractions
 
 
@@ -37,16 +37,17 @@ class Pretended(SparkInteractions):
     @classmethod
     def of(cls, data: discreet.Interactions, n: int, **given: Any) -> Pretended:
         table = data.to_arrow()
-        columns = choose(table.column_names, user="user", item="item", value=None if data.implicit else "rating", time=None)
+        columns = choose(
+            table.column_names, user="user", item="item", value=None if data.implicit else "rating", time=None
+        )
         recipe = Recipe(columns, data.items, data.value_range, Policies("raise", "raise", "raise"))
         where = np.array([zlib.crc32(str(user).encode()) % n for user in table["user"].to_pylist()])
         own = [table.select(columns.wanted.names).filter(pa.array(where == i)).to_batches() for i in range(n)]
         kept = [list(chunks(*recipe.read(batches))) for batches in own]
         return cls(None, n, data.catalogue, data.value_range, data.implicit, partitions=kept, **given)
 
-    def add_up(self, task: Pass) -> Any:
+    def _sums(self, task: Pass) -> pa.Table:
         layout = task.layout
         totals = [shipped(task).total(kept) for kept in self.partitions]
         partials = [one for i, total in enumerate(totals) for one in emitted(total, layout, i)]
-        sums = pa.Table.from_batches(list(added_up(self.trouble(partials), layout)))
-        return put_together(sums, layout, self.n_partitions)
+        return pa.Table.from_batches(list(added_up(self.trouble(partials), layout)))

@@ -128,22 +128,25 @@ class SparkInteractions(Declared):
 
     def add_up(self, task: Pass) -> Array:
         """The exact sum of what all partitions contribute, each of them once."""
-        session = self.rows.sparkSession
-        parcel = Parcel.of(task, session.sparkContext)
-        try:
-            for _ in range(TRIES):
-                with settings(session, SETTINGS):
-                    sums = _job(self.rows, parcel, task.layout).toArrow()
-                total = put_together(sums, task.layout, self.n_partitions)
-                if total is not None:
-                    return total
-        finally:
-            parcel.discard()
+        for _ in range(TRIES):
+            total = put_together(self._sums(task), task.layout, self.n_partitions)
+            if total is not None:
+                return total
         raise PrivacyError(
             "ratings: Spark has computed partitions more than once, with different results, so that a person may count "
             "twice in a sum. Nothing of it was released. If the table is computed by something random, or is written "
             "to meanwhile, store it first and read it from there"
         )
+
+    def _sums(self, task: Pass) -> pa.Table:
+        """The sums of all blocks, by one job."""
+        session = self.rows.sparkSession
+        parcel = Parcel.of(task, session.sparkContext)
+        try:
+            with settings(session, SETTINGS):
+                return _job(self.rows, parcel, task.layout).toArrow()
+        finally:
+            parcel.discard()
 
 
 def _job(rows: Any, parcel: Parcel, layout: Layout) -> Any:

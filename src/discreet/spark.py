@@ -1,0 +1,252 @@
+"""Apache Spark: recommendations as tables, and a stage for pipelines. `pip install 'discreet[spark]'`.
+
+Models are fitted where a Spark table is by `fit` itself, or by `discreet.read(..., engine="spark")` before it.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import tempfile
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from discreet.completion.saving import load
+from discreet.data.columns import GUESS, choose
+from discreet.data.sources import is_spark
+from discreet.engine.shipping import Parcel
+from discreet.engine.spark import SparkInteractions
+from discreet.errors import DataError, MissingExtra, UnknownItem
+from discreet.numbers import whole
+
+try:
+    from pyspark.ml import Estimator
+    from pyspark.ml import Model as SparkModel
+    from pyspark.ml.param import Param, Params, TypeConverters
+    from pyspark.ml.util import DefaultParamsReader, DefaultParamsWriter, MLReadable, MLReader, MLWritable, MLWriter
+except ImportError:
+    raise MissingExtra("discreet.spark", "spark") from None
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from discreet.completion.base import Model
+
+__all__ = ["Recommender", "RecommenderModel", "SparkInteractions", "recommend"]
+
+FILES = ("model.json", "factors.safetensors", "items.parquet")
+
+
+def recommend(
+    model: Model,
+    histories: Any,
+    n: int = 10,
+    *,
+    user: Any = GUESS,
+    item: Any = GUESS,
+    value: Any = GUESS,
+    exclude_seen: bool = True,
+    allow: Any = None,
+    deny: Any = None,
+    on_unknown: str = "raise",
+) -> Any:
+    """The n best items for each user of a Spark table of histories: a Spark table (user, item, score, rank).
+
+    Users are folded in by the partition that has their rows, from nothing but their own; what comes back is for each of
+    them alone. Nothing is computed before it is asked for, and nothing is collected.
+
+    Args:
+        model: A fitted model.
+        histories: A Spark DataFrame with a row for each user and item, as `fit` takes.
+        n: How many items.
+        user: The column of the user; by default one with a usual name.
+        item: The column of the item; likewise.
+        value: The column of the rating; likewise. None: every item counts as liked.
+        exclude_seen: Leave out what is in the history.
+        allow: Recommend only these items.
+        deny: Never recommend these items.
+        on_unknown: What to do about items that the model does not know: "raise", or "ignore" them.
+    """
+    from pyspark.sql.pandas.types import from_arrow_type
+    from pyspark.sql.types import DoubleType, IntegerType, StructField, StructType
+
+    if not is_spark(histories):
+        raise DataError(f"histories: a Spark DataFrame is needed, not {type(histories).__name__}; see model.recommend")
+    whole("n", n, 1)
+    columns = choose(histories.columns, user=user, item=item, value=value, time=GUESS)
+    names = columns.wanted.names
+    roles = ["user", "item", *(["rating"] if columns.value else []), *(["timestamp"] if columns.time else [])]
+    table = histories.select([histories[f"`{name}`"].alias(role) for name, role in zip(names, roles, strict=True)])
+    single = copy.copy(model)
+    single.n_jobs = 1  # a task has one core
+    options = {"exclude_seen": exclude_seen, "allow": allow, "deny": deny, "on_unknown": on_unknown}
+    parcel = Parcel.of((single, n, options), histories.sparkSession.sparkContext)
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return _recommended(batches, *parcel.open())
+
+    schema = StructType(
+        [
+            StructField("user", table.schema["user"].dataType),
+            StructField("item", from_arrow_type(model.items_.to_arrow().type)),
+            StructField("score", DoubleType()),
+            StructField("rank", IntegerType()),
+        ]
+    )
+    return table.repartition(table["user"]).mapInArrow(run, schema)
+
+
+def _recommended(
+    batches: Iterator[pa.RecordBatch], model: Model, n: int, options: dict[str, Any]
+) -> Iterator[pa.RecordBatch]:
+    """What a partition recommends to its users. What is wrong with a history is told without saying whose it is."""
+    import pyarrow as pa
+
+    found = [batch for batch in batches if batch.num_rows]
+    if not found:
+        return
+    table = pa.Table.from_batches(found)
+    ties = [(name, "ascending") for name in ("timestamp", "rating") if name in table.column_names]
+    try:
+        for block in model.recommend_blocks(table.sort_by(ties) if ties else table, n, **options):
+            part = block.to_arrow()
+            part = part.set_column(2, "score", part["score"].cast(pa.float64()))
+            plain = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
+            fields = [pa.field(field.name, plain.get(field.type, field.type)) for field in part.schema]
+            yield from part.cast(pa.schema(fields)).to_batches()
+    except (UnknownItem, DataError):
+        raise DataError(
+            "histories: there are rows with items that the model does not know (pass on_unknown='ignore' to leave them "
+            "out), without a user, item or rating, or with ratings outside the model's range"
+        ) from None
+
+
+class _Columns(Params):
+    """What both stages are told about histories."""
+
+    userCol: Param[str] = Param(Params._dummy(), "userCol", "the column of the user", TypeConverters.toString)  # noqa: N815
+    itemCol: Param[str] = Param(Params._dummy(), "itemCol", "the column of the item", TypeConverters.toString)  # noqa: N815
+    ratingCol: Param[str] = Param(  # noqa: N815
+        Params._dummy(), "ratingCol", "the column of the rating; empty: implicit feedback", TypeConverters.toString
+    )
+    n: Param[int] = Param(Params._dummy(), "n", "how many items to recommend to each user", TypeConverters.toInt)
+    excludeSeen: Param[bool] = Param(  # noqa: N815
+        Params._dummy(), "excludeSeen", "whether to leave out what is in a history", TypeConverters.toBoolean
+    )
+    onUnknown: Param[str] = Param(  # noqa: N815
+        Params._dummy(), "onUnknown", "items that the model does not know: raise or ignore", TypeConverters.toString
+    )
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__()
+        self._setDefault(userCol="user", itemCol="item", ratingCol="rating", n=10, excludeSeen=True, onUnknown="raise")
+        self._set(**given)
+
+    def _roles(self) -> dict[str, Any]:
+        value = self.getOrDefault(self.ratingCol) or None
+        return {"user": self.getOrDefault(self.userCol), "item": self.getOrDefault(self.itemCol), "value": value}
+
+
+class Recommender(_Columns, Estimator[Any]):
+    """A stage of a Spark ML pipeline that fits a private model to the table that reaches it.
+
+    Args:
+        model: The model to fit: `DPALS`, `DPALS.as_published` or `DPFrankWolfe` where the table is, in Spark.
+        ledger: Where it records what it spends; by default a ledger of its own.
+        reading: What else `discreet.read` is to know: `items`, `value_range`, `on_duplicate`, ...
+        columns: `userCol`, `itemCol`, `ratingCol` ("": implicit feedback), and for what is recommended later `n`,
+            `excludeSeen`, `onUnknown`.
+    """
+
+    def __init__(
+        self, model: Any, *, ledger: Any = None, reading: dict[str, Any] | None = None, **columns: Any
+    ) -> None:
+        super().__init__(**columns)
+        self.model, self.ledger, self.reading = model, ledger, reading or {}
+
+    def _fit(self, dataset: Any) -> RecommenderModel:
+        from sklearn.base import clone
+
+        fitted = clone(self.model).fit(dataset, ledger=self.ledger, **{**self._roles(), **self.reading})
+        return self._copyValues(RecommenderModel(fitted))
+
+
+class RecommenderModel(_Columns, SparkModel, MLWritable, MLReadable[Any]):
+    """A fitted private model as a stage: it makes recommendations (user, item, score, rank) of histories.
+
+    `save` writes what `model.save` writes, and beside it what Spark needs: `discreet.load` opens it, and `load` opens
+    what `model.save` has written.
+
+    Args:
+        model: A fitted model; it stays in the attribute `model`.
+        columns: As for `Recommender`.
+    """
+
+    def __init__(self, model: Any, **columns: Any) -> None:
+        super().__init__(**columns)
+        self.model = model
+
+    def _transform(self, dataset: Any) -> Any:
+        options: dict[str, Any] = {
+            "exclude_seen": self.getOrDefault(self.excludeSeen),
+            "on_unknown": self.getOrDefault(self.onUnknown),
+        }
+        return recommend(self.model, dataset, self.getOrDefault(self.n), **self._roles(), **options)
+
+    def write(self) -> MLWriter:
+        """How it is saved."""
+        return _Writer(self)
+
+    @classmethod
+    def read(cls) -> MLReader[Any]:
+        """How it is loaded."""
+        return _Reader()
+
+
+class _Writer(MLWriter):
+    def __init__(self, stage: RecommenderModel) -> None:
+        super().__init__()
+        self.stage = stage
+
+    def saveImpl(self, path: str) -> None:  # noqa: N802
+        DefaultParamsWriter.saveMetadata(self.stage, path, self.sparkSession)
+        with tempfile.TemporaryDirectory() as folder:
+            self.stage.model.save(folder)
+            home = _Home(self.sparkSession, path)
+            for name in FILES:
+                home.put(os.path.join(folder, name), name)
+
+
+class _Reader(MLReader[Any]):
+    def load(self, path: str) -> RecommenderModel:
+        home = _Home(self.sparkSession, path)
+        with tempfile.TemporaryDirectory() as folder:
+            for name in FILES:
+                home.get(name, os.path.join(folder, name))
+            stage = RecommenderModel(load(folder))
+        if home.has("metadata"):  # else it was saved without Spark
+            metadata = DefaultParamsReader.loadMetadata(path, self.sparkSession)
+            stage._resetUid(metadata["uid"])
+            DefaultParamsReader.getAndSetParams(stage, metadata)
+        return stage
+
+
+class _Home:
+    """A folder in whichever file system Spark finds it: HDFS, an object store, this machine."""
+
+    def __init__(self, session: Any, path: str) -> None:
+        context = session.sparkContext
+        self._path = context._jvm.org.apache.hadoop.fs.Path
+        self._at, self._files = path, self._path(path).getFileSystem(context._jsc.hadoopConfiguration())
+
+    def _place(self, name: str) -> Any:
+        return self._path(self._at, name)
+
+    def has(self, name: str) -> bool:
+        return bool(self._files.exists(self._place(name)))
+
+    def put(self, source: str, name: str) -> None:
+        self._files.copyFromLocalFile(False, True, self._path(f"file://{source}"), self._place(name))
+
+    def get(self, name: str, target: str) -> None:
+        self._files.copyToLocalFile(False, self._place(name), self._path(f"file://{target}"), True)

@@ -1,0 +1,217 @@
+"""Spark itself: a cluster of processes on this machine, one session for all tests."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import discreet
+from discreet.errors import DataError, NotPublic
+from discreet.testing import InsecureSeededNoise
+from tests.conftest import missing
+from tests.docs.pages import ROOT
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # pyspark's own
+
+DATA = discreet.datasets.movielens_like(400, 50, 8000, random_state=0)
+BUDGET = {"epsilon": 5.0, "delta": 1e-6}
+PUBLIC: dict[str, Any] = {"items": DATA.catalogue, "value_range": DATA.value_range}
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    try:
+        from pyspark import sql
+    except ImportError:
+        missing("Spark", "pyspark is not installed: pip install 'discreet[spark]'")
+    if shutil.which("java") is None:
+        missing("Spark", "Java is not installed")
+    before = dict(os.environ)
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.speculation": "true",  # tasks that take longer than others are run twice, at once
+        "spark.speculation.interval": "50ms",
+        "spark.speculation.multiplier": "1.1",
+        "spark.speculation.quantile": "0.5",
+        "spark.speculation.minTaskRuntime": "50ms",
+    }
+    builder = sql.SparkSession.builder.master("local-cluster[2,1,1024]")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    home, application = (
+        Path(session.sparkContext._jvm.System.getenv("SPARK_HOME") or "."),
+        session.sparkContext.applicationId,
+    )
+    yield session
+    session.stop()
+    shutil.rmtree(home / "work" / application, ignore_errors=True)
+    os.environ.clear()
+    os.environ.update(before)
+
+
+@pytest.fixture(scope="module")
+def table(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The ratings as a parquet table of the session's own catalogue."""
+    path = tmp_path_factory.mktemp("tables") / "ratings.parquet"
+    DATA.to_frame("pandas").to_parquet(path)
+    spark.sql(f"CREATE TABLE ratings USING parquet LOCATION '{path}'")
+    return spark.table("ratings")
+
+
+def seeded() -> discreet.Ledger:
+    return discreet.Ledger(delta=1e-6, noise_source=InsecureSeededNoise(3))
+
+
+def same(model: Any, other: Any) -> bool:
+    return all(np.array_equal(getattr(model, name), getattr(other, name)) for name in model._ARRAYS)
+
+
+@pytest.mark.parametrize("n", [1, 2, 7])
+def test_partitions_change_no_bit(table: Any, n: int) -> None:
+    """One item step from a public start: what is released, and the factors. Every model: test_engine.py."""
+    alone = {"preprocess": False, "item_fraction": 1.0}
+    model, expected = (discreet.DPALS.as_published(**BUDGET, rank=3, n_steps=1, **alone) for _ in range(2))
+    model.fit(table, ledger=seeded(), partitions=n, **PUBLIC)
+    assert same(model, expected.fit(DATA, ledger=seeded()))
+    assert not model.guarantee_.holds  # seeded noise protects nobody
+
+
+def test_a_table_by_its_name(table: Any) -> None:
+    ratings = discreet.read("ratings", engine="spark", **PUBLIC)
+    assert repr(ratings) == "SparkInteractions(50 items, users in 2 partitions)"
+    assert ratings.report.rows == len(DATA)
+    model, expected = (
+        discreet.DPFrankWolfe(**BUDGET, n_steps=2).fit(data, ledger=seeded()) for data in (ratings, DATA)
+    )
+    assert same(model, expected)
+    ratings.unpersist()
+
+
+def _executors(application: str) -> list[int]:
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().split(b"\0")
+        except OSError:  # it has ended
+            continue
+        if application.encode() in words and any(b"CoarseGrainedExecutorBackend" in word for word in words):
+            found.append(int(process.name))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="executors are found in /proc, which is not there")
+def test_executors_that_die_during_a_fit_change_nothing(spark: Any, table: Any) -> None:
+    """Rows are read again, and sums taken again, in part: everybody counts once, and noise is drawn once."""
+    killed: list[int] = []
+
+    def kill() -> None:
+        tracker = spark.sparkContext.statusTracker()
+        while not stop.is_set() and not killed:
+            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+            if passes and any(stage is not None and stage.numActiveTasks for stage in stages):
+                killed.append(_executors(spark.sparkContext.applicationId)[0])
+                os.kill(killed[0], signal.SIGKILL)
+            time.sleep(0.02)
+
+    passes: list[str] = []
+    stop, ledger, expected = threading.Event(), seeded(), seeded()
+    ratings = discreet.read(table, engine="spark", partitions=4, **PUBLIC)
+    local = discreet.DPALS(**BUDGET, n_steps=2).fit(DATA, ledger=expected)
+    thread = threading.Thread(target=kill)
+    thread.start()
+    try:
+        passes.append("the first of them begins")
+        model = discreet.DPALS(**BUDGET, n_steps=2).fit(ratings, ledger=ledger)
+    finally:
+        stop.set()
+        thread.join()
+    assert killed
+    assert same(model, local)
+    labels = [[event.body["label"] for event in book.events] for book in (ledger, expected)]
+    assert labels[0] == labels[1]
+    ratings.unpersist()
+
+
+def test_odd_rows(spark: Any) -> None:
+    rows = [("a", "x", 1.0, 1), ("a", "x", 3.0, 2), ("a", "y", float("nan"), 1), ("b", "y", 9.0, 1), ("b", "z", 2.0, 1)]
+    frame = spark.createDataFrame(rows, "user string, item string, rating double, time int")
+    public: dict[str, Any] = {"items": ["x", "y"], "value_range": (1, 5)}
+    with pytest.raises(DataError, match=r"value: 2 rows have no .* outside value_range=\(1, 5\)") as refused:
+        discreet.read(frame, engine="spark", **public)
+    assert "'a'" not in str(refused.value)
+    given = {"on_invalid": "clip", "value_range": (1, 5), "items": discreet.observed_items_are_public}
+    observed = discreet.read(frame, engine="spark", **given)
+    expected, names = discreet.read(frame, **given), ("rows", "dropped", "clipped", "unknown", "repeated")
+    assert [getattr(observed.report, name) for name in names] == [getattr(expected.report, name) for name in names]
+    assert observed.items == expected.items
+    assert "observed" in observed.public_inputs["items"]
+    with pytest.raises(NotPublic, match="items"):
+        discreet.DPALS(**BUDGET).fit(frame, value_range=(1, 5))
+    with pytest.raises(NotPublic, match="value_range"):
+        discreet.DPALS(**BUDGET).fit(frame, items=["x", "y"])
+    with pytest.raises(DataError, match="the column 'item' holds string"):
+        discreet.read(frame, engine="spark", value="item", item="rating", **public)
+    with pytest.raises(DataError, match="not in Spark"):
+        discreet.DPSVD(**BUDGET).fit(frame, **public)
+
+
+def test_a_pipeline(spark: Any, table: Any, tmp_path: Path) -> None:
+    from pyspark.ml import Pipeline, PipelineModel
+    from pyspark.ml.feature import SQLTransformer
+
+    named = table.selectExpr("concat('u', user) as who", "item as film", "rating as stars")
+    columns = {"userCol": "who", "itemCol": "film", "ratingCol": "stars"}
+    stage = discreet.spark.Recommender(discreet.DPFrankWolfe(**BUDGET, n_steps=1), reading=PUBLIC, n=3, **columns)
+    pipeline = Pipeline(stages=[SQLTransformer(statement="SELECT * FROM __THIS__ WHERE stars IS NOT NULL"), stage])
+    fitted = pipeline.fit(named)
+    model = fitted.stages[-1].model
+    assert model.guarantee_.holds
+    histories = named.where("who < 'u2'")
+    found = fitted.transform(histories).toPandas().sort_values(["user", "rank"])
+    local = model.recommend(
+        histories.toPandas().rename(columns={"who": "user", "film": "item", "stars": "rating"}), n=3
+    )
+    expected = local.to_frame("pandas").sort_values(["user", "rank"])
+    assert found.drop(columns="score").values.tolist() == expected.drop(columns="score").values.tolist()
+    assert np.allclose(found["score"], expected["score"])
+
+    fitted.write().overwrite().save(str(tmp_path / "pipeline"))
+    again = PipelineModel.load(str(tmp_path / "pipeline")).stages[-1]
+    assert again.getOrDefault("n") == 3
+    assert same(again.model, model)
+    (saved,) = (tmp_path / "pipeline").glob("stages/1_*")
+    assert same(discreet.load(saved), model)  # without Spark
+    model.save(tmp_path / "local")
+    assert same(discreet.spark.RecommenderModel.load(str(tmp_path / "local")).model, model)
+
+
+def test_unknown_items_are_told_without_names(spark: Any) -> None:
+    model = discreet.DPALS(**BUDGET, n_steps=1).fit(DATA)
+    frame = spark.createDataFrame([(1, 10**6, 3.0), (1, 2, 4.0)], "user int, item int, rating double")
+    ignored = discreet.spark.recommend(model, frame, 2, on_unknown="ignore").collect()
+    assert [row["rank"] for row in ignored] == [1, 2]
+    with pytest.raises(DataError, match="a Spark DataFrame is needed"):
+        discreet.spark.recommend(model, [(1, 2)])
+
+
+def test_the_example(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(ROOT / "examples" / "spark_pipeline.py"), run_name="__main__")
+    assert "joint differential privacy" in capsys.readouterr().out
