@@ -141,6 +141,8 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         with readied(ratings, reading or {}, self._in_spark, type(self).__name__) as table:
             if not table.n_items:
                 raise DataError("ratings: the catalogue has no items")
+            if isinstance(table, SparkInteractions) and self.device != "cpu":
+                raise DataError("device: in Spark, users are folded in by their partitions' CPUs; leave device out")
             yield table
 
     def _set(self, learned: dict[str, Any], catalogue: Catalogue, statement: Statement) -> None:
