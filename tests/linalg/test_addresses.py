@@ -47,7 +47,7 @@ def test_a_kernel_that_peels_is_found() -> None:
 
 
 def test_no_private_fit_where_bits_depend_on_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("discreet.completion.private.address_dependent", lambda: ("solve",))
+    monkeypatch.setattr("discreet.linalg.addresses.address_dependent", lambda: ("solve",))
     ledger = discreet.Ledger(epsilon=5, delta=1e-6)
     data = discreet.datasets.movielens_like(50, 20, 500, random_state=0)
     with pytest.raises(PrivacyError, match="OPENBLAS_CORETYPE"):
