@@ -69,12 +69,13 @@ def test_examples_and_proofs_of_the_reference_are_code_and_links(site: Path) -> 
 
 def test_every_public_name_has_a_place_in_the_reference(site: Path) -> None:
     ids: set[str] = set().union(*(Page(path).ids for path in (site / "reference").glob("*.html")))
-    modules = {"audit", "datasets", "evaluate", "privacy", "splits", "testing", "tune", "errors"}
+    modules = {"audit", "datasets", "evaluate", "privacy", "spark", "splits", "testing", "tune", "errors"}
     missing = [name for name in discreet.__all__ if name not in modules and f"discreet.{name}" not in ids]
     assert not missing
     for name in (
         "discreet.audit.run",
         "discreet.web.export",
+        "discreet.spark.Recommender",
         "discreet.tune.search",
         "discreet.data.splits.holdout",
         "discreet.completion.base.Model.recommend",
