@@ -247,6 +247,12 @@ def test_a_partition_of_nobody_is_there() -> None:
     assert recipe.read([])[1] == Counts()
 
 
+def test_spark_connect_is_refused() -> None:
+    frame = type("DataFrame", (), {"__module__": "pyspark.sql.connect.dataframe"})()
+    with pytest.raises(DataError, match="Spark Connect"):
+        discreet.read(frame, engine="spark")
+
+
 @pytest.mark.parametrize("given", [{"engine": "cloud"}, {"partitions": 3}, {"engine": "spark", "cache": "folder"}])
 def test_what_read_refuses(given: dict[str, Any]) -> None:
     with pytest.raises(DataError, match=r"engine|cache"):

@@ -158,6 +158,7 @@ class Door:
         work: Callable[[Any], Any],
         blocks: Everybody[Any],
         shape: tuple[int, ...],
+        *,
         add: Add = added,
         symmetric: bool = False,
     ) -> Array:
@@ -295,7 +296,7 @@ class Door:
         def add(sums: Array, cells: Array, n_jobs: int | None) -> Array:
             return add_products(sums, cells, most, n_jobs)
 
-        sums = self.add_up(work, blocks, (size, size), add, True)
+        sums = self.add_up(work, blocks, (size, size), add=add, symmetric=True)
         for stripe in stripes(size):  # the lower triangle, which the release does not read, is a copy of the upper one
             sums[stripe, : stripe.start] = sums[: stripe.start, stripe].T
         if hollow:

@@ -140,6 +140,10 @@ def frame_of(source: Any) -> Any:
     except ImportError:
         raise MissingExtra("engine='spark'", "spark") from None
     if is_spark(source):
+        if ".connect." in type(source).__module__:
+            raise DataError(
+                "source: this is a table of Spark Connect, which cannot broadcast; use a session in the driver's process"
+            )
         return source
     if not isinstance(source, str):
         raise DataError(

@@ -91,7 +91,7 @@ def settings(session: Any, wanted: dict[str, str]) -> Iterator[None]:
             session.conf.set(name, value)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class SparkInteractions(Declared):
     """A table of users, items and values that stays in Spark, checked, numbered and compressed there.
 

@@ -126,8 +126,8 @@ def _user_vector(real: Any, self: Any, door: Door, ratings: Any) -> Any:
 def _logged() -> Patch:
     real = Door.add_up
 
-    def add_up(self: Door, *given: Any) -> Any:
-        total = real(self, *given)
+    def add_up(self: Door, *given: Any, **named: Any) -> Any:
+        total = real(self, *given, **named)
         log.info("added up to %d", total.sum())
         return total
 

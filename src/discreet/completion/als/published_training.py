@@ -91,11 +91,7 @@ class Training:
         if not model.global_penalty:
             return None
         noisy = self.door.second_moment(
-            GRAM,
-            self.data.sample.blocks(),
-            partial(vectors_of, users),
-            model.rank,
-            bound=model.user_clip**2,
+            GRAM, self.data.sample.blocks(), partial(vectors_of, users), model.rank, bound=model.user_clip**2
         )
         return model.global_penalty * noisy.values
 
