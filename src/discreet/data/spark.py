@@ -142,7 +142,7 @@ def frame_of(source: Any) -> Any:
     if is_spark(source):
         if ".connect." in type(source).__module__:
             raise DataError(
-                "source: this is a table of Spark Connect, which cannot broadcast; use a session in the driver's process"
+                "source: this is a table of Spark Connect, which cannot broadcast; use a session in this process"
             )
         return source
     if not isinstance(source, str):
