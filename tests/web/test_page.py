@@ -250,7 +250,8 @@ def test_the_map_renders_zooms_and_tells(opened: Open, films: Model) -> None:
 def test_the_privacy_panel(opened: Open, ratings: discreet.Interactions) -> None:
     page = opened()
     assert "Not private" in page.inner_text("#privacy")  # its noise had a seed
-    assert page.locator(".tradeoff circle").count() == 3
+    assert page.locator(".tradeoff circle:not(.own)").count() == 3
+    assert "lower is better" in page.inner_text(".tradeoff")
     model = discreet.DPALS(epsilon=1, delta=1e-6).fit(ratings)
     with hosted(export(model).files) as url:
         page = opened(url)

@@ -36,12 +36,9 @@ export function showPrivacy(section, model, history) {
       ? el(
           "figure",
           { className: "tradeoff" },
-          curve(tradeoff),
-          el(
-            "figcaption",
-            {},
-            `Accuracy (${tradeoff.metric}) at other budgets: the smaller epsilon, the more private.`,
-          ),
+          el("h3", {}, "What privacy costs"),
+          curve(tradeoff, privacy.epsilon),
+          el("figcaption", {}, meant(tradeoff.metric)),
         )
       : "",
     el(
@@ -165,14 +162,21 @@ function proof() {
 }
 
 /** Accuracy against epsilon, on a logarithmic axis. */
-function curve({ metric, points, references }) {
-  const [width, height, left, low] = [560, 220, 52, 34];
+/** How to read the curve. */
+function meant(metric) {
+  const better = /^(rmse|mae)/.test(metric) ? "an error, so lower is better" : "higher is better";
+  return `${metric} (${better}) at several budgets: the smaller epsilon, the more private. A ring is the budget of this model.`;
+}
+
+function curve({ metric, points, references }, own) {
+  const width = Math.max(280, Math.min(640, innerWidth - 90)); // so that letters keep their size
+  const [height, left, low] = [220, 12, 34];
   const levels = [...points.map(({ value }) => value), ...Object.values(references)];
   const [least, most] = [Math.min(...levels), Math.max(...levels)];
   const room = (most - least || 1) * 0.12;
   const logs = points.map(({ epsilon }) => Math.log(epsilon));
   const span = Math.max(...logs) - Math.min(...logs) || 1;
-  const x = (epsilon) => left + 20 + ((Math.log(epsilon) - Math.min(...logs)) / span) * (width - left - 60);
+  const x = (epsilon) => left + 26 + ((Math.log(epsilon) - Math.min(...logs)) / span) * (width - left - 66);
   const y = (value) => 14 + ((most + room - value) / (most - least + 2 * room || 1)) * (height - low - 24);
   const said = points.map(({ epsilon, value }) => `${brief(value)} at ${brief(epsilon)}`).join(", ");
   return svg(
@@ -180,12 +184,15 @@ function curve({ metric, points, references }) {
     { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${metric} by epsilon: ${said}` },
     ...Object.entries(references).flatMap(([name, value]) => [
       svg("line", { class: "reference", x1: left, x2: width - 12, y1: y(value), y2: y(value) }),
-      svg("text", { x: width - 14, y: y(value) - 5, "text-anchor": "end" }, `${name} ${brief(value)}`),
+      svg("text", { x: left, y: y(value) - 5 }, `${name} ${brief(value)}`),
     ]),
     svg("polyline", { points: points.map(({ epsilon, value }) => `${x(epsilon)},${y(value)}`).join(" ") }),
     ...points.flatMap(({ epsilon, value }) => [
       svg("circle", { cx: x(epsilon), cy: y(value), r: 4.5 }),
-      svg("text", { x: x(epsilon), y: y(value) - 10, "text-anchor": "middle" }, brief(value)),
+      ...(Math.abs(epsilon - own) < 1e-3 * epsilon
+        ? [svg("circle", { class: "own", cx: x(epsilon), cy: y(value), r: 9 })]
+        : []),
+      svg("text", { x: x(epsilon), y: y(value) - 13, "text-anchor": "middle" }, brief(value)),
       svg("text", { x: x(epsilon), y: height - 12, "text-anchor": "middle" }, `ε ${brief(epsilon)}`),
     ]),
   );
