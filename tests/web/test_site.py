@@ -101,6 +101,8 @@ def test_a_model_that_cannot_be_exported_says_so(ratings: discreet.Interactions)
             ridge = super()._ridge()
             return Half(ridge.columns / 2, ridge.base, ridge.penalty)
 
+    with pytest.raises(ModelError, match="not a str"):
+        export("model")  # type: ignore[arg-type]
     with pytest.raises(ModelError, match="Own cannot be exported"):
         site_of(Own(rank=2, n_steps=1).fit(ratings))
 

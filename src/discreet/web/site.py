@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet import render
+from discreet.completion.base import Model
 from discreet.completion.recommender import Recommender
 from discreet.errors import DataError, ModelError, PrivacyError
 from discreet.recommend.files import whole_file
@@ -27,8 +28,6 @@ from discreet.web.tradeoff import checked
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
-
-    from discreet.completion.base import Model
 
 FORMAT, VERSION = "discreet-web", 1
 MODEL, ARRAYS, ITEMS, CERTIFICATE = "model/model.json", "model/arrays.bin", "model/items.json", "model/certificate.json"
@@ -96,9 +95,20 @@ def export(
         tradeoff: Accuracy at several epsilons, to be drawn on the page: {"metric": "rmse", "points": [{"epsilon": 1,
             "value": 0.92}, ...], "references": {"not private": 0.86}}.
         not_private: Your word that a model without a guarantee may be published.
+
+    Returns:
+        The files, in memory; `write` puts them into a folder.
+
+    Raises:
+        PrivacyError: The model has no guarantee, and `not_private` was not said.
+        ModelError: It is no model, or of a class of somebody else's that browsers cannot fold users into.
+        DataError: A column is not in the catalogue, or the curve has another form.
     """
     require_precision(precision)
     model = model.model_ if isinstance(model, Recommender) else model
+    if not isinstance(model, Model):
+        kind = type(model).__name__
+        raise ModelError(f"model: a recommender is needed, not a {kind}; a saved one is read by discreet.load(folder)")
     if not (model.guarantee_.holds or not_private):
         raise PrivacyError(
             f"model: {model.guarantee_} To publish it all the same, say so: not_private=True, or --not-private"
