@@ -158,13 +158,13 @@ def _door(recording: Recording, answers: Sequence[Array] | None) -> Iterator[Non
 
     def noted(self: Ledger, *given: Any) -> Array:
         statistic, sensitivity, noise, label, _ = given
+        on_grid = GridArray.of(statistic)
+        values = np.array(on_grid.values * on_grid.grid.step)  # whose place what is released may take
         inside[0] = True
         try:
             answer = release(self, *given)
         finally:
             inside[0] = False
-        on_grid = GridArray.of(statistic)
-        values = np.array(on_grid.values * on_grid.grid.step)
         at = len(recording.releases)
         if answers is not None and at < len(answers) and answers[at].shape == answer.shape:
             answer = np.array(answers[at])

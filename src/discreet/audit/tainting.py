@@ -42,7 +42,7 @@ PRIVATE_SIDE = {
     "discreet.completion.one_bit.mechanisms:two_valued",
     "discreet.completion.one_bit.certified:_primal",  # of a solver, whose result gets noise
     "discreet.linalg.rows:blocks",
-    "discreet.linalg.rows:places",
+    "discreet.linalg.arrays:places",
     "discreet.linalg.folds:of",
     "discreet.privacy.lattice:truncate",
     "discreet.privacy.lattice:_row_sums",

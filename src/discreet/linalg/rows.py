@@ -125,6 +125,9 @@ class Rows:
     def some(self) -> Iterator[tuple[slice, Rows]]:
         """Some rows at a time, with as many of their targets as `arrays` has room for, where it keeps them."""
         first, n = 0, len(self.indptr) - 1
+        if self.arrays is NUMPY:
+            yield slice(0, n), self
+            return
         while first < n:
             most = self.indptr[first] + self.arrays.most_targets
             last = max(first + 1, int(np.searchsorted(self.indptr, most, side="right")) - 1)

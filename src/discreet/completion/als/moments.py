@@ -30,7 +30,7 @@ Array = NDArray[Any]
 
 AddUp = Callable[["ItemStep", Grid, Any, Any, "int | None"], Array]
 
-MOST_USERS = 1 << 15  # at a time, for the memory; below 2^22, sums of 2^30 cells of each stay exact in float64
+MOST_USERS = 1 << 14  # at a time, for the memory; below 2^22, sums of 2^30 cells of each stay exact in float64
 WEIGHT_CELLS = 6  # a weight of 1 is 2^6 cells
 
 
