@@ -21,6 +21,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -248,7 +249,9 @@ def measure(path: Path, workers: int, rank: int, repeats: int, compare: bool) ->
             mllib(frame, rank, steps, workers)
             counts.append(shuffled(spark))
         figures["shuffled"]["MLlib, bytes a sweep"] = (counts[2] - counts[1]) - (counts[1] - counts[0])
+    home, application = spark.sparkContext._jvm.System.getenv("SPARK_HOME"), spark.sparkContext.applicationId
     spark.stop()
+    shutil.rmtree(Path(home or ".") / "work" / application, ignore_errors=True)  # the workers' logs
     return figures
 
 

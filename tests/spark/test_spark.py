@@ -39,7 +39,10 @@ def spark() -> Iterator[Any]:
         missing("Spark", "Java is not installed")
     before = dict(os.environ)
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # so short a life is not worth optimising
     settings = {
+        "spark.driver.extraJavaOptions": quick,
+        "spark.executor.extraJavaOptions": quick,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
@@ -168,6 +171,8 @@ def test_odd_rows(spark: Any) -> None:
         discreet.DPALS(**BUDGET).fit(frame, items=["x", "y"])
     with pytest.raises(DataError, match="the column 'item' holds string"):
         discreet.read(frame, engine="spark", value="item", item="rating", **public)
+    with pytest.raises(DataError, match=r"items: ids of type .*int64 and of type .*string cannot be compared"):
+        discreet.read(frame, engine="spark", items=[1, 2], value_range=(1, 5))
     with pytest.raises(DataError, match="not in Spark"):
         discreet.DPSVD(**BUDGET).fit(frame, **public)
 

@@ -182,6 +182,9 @@ class Reading:
 
     def read(self, items: Any, partitions: int | None) -> SparkInteractions:
         """Have the partitions read it: one job, after which they keep it."""
+        import pyarrow as pa
+        from pyspark.sql.pandas.types import to_arrow_type
+
         columns, policies = self.columns, self.policies
         _require_types(self.frame, columns)
         if self.value_range is None and (columns.value is not None or policies.on_duplicate == "sum"):
@@ -191,6 +194,8 @@ class Reading:
             )
         chosen = self.frame.select([self.frame[f"`{name}`"].alias(name) for name in columns.wanted.names])
         catalogue = _catalogue(chosen, columns, items)
+        kind = to_arrow_type(chosen.schema[columns.item].dataType)
+        catalogue.ids.numbers(pa.nulls(1, kind), "items")  # raises if such ids cannot be among these
         recipe = Recipe(columns, catalogue.ids, self.value_range, policies)
         rows = self._kept(chosen, recipe, partitions)
         with settings(rows.sparkSession, {"spark.sql.adaptive.enabled": "false"}):
