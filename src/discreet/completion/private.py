@@ -296,7 +296,14 @@ class Door:
         def add(sums: Array, cells: Array, n_jobs: int | None) -> Array:
             return add_products(sums, cells, most, n_jobs)
 
-        sums = self.add_up(work, blocks, (size, size), add=add, symmetric=True)
+        def product(part: Some) -> Array:
+            cells = work(part)
+            return exact_matmul(cells, cells, left_bound=most, right_bound=most)
+
+        if size <= STRIPE:  # few enough numbers for each part to have a sum of its own
+            sums = self.add_up(product, blocks, (size, size), symmetric=True)
+        else:
+            sums = self.add_up(work, blocks, (size, size), add=add, symmetric=True)
         for stripe in stripes(size):  # the lower triangle, which the release does not read, is a copy of the upper one
             sums[stripe, : stripe.start] = sums[: stripe.start, stripe].T
         if hollow:

@@ -110,7 +110,7 @@ class Gaussian:
         place.flat[np.concatenate([diagonal, above])] = np.arange(n + len(i))
         place[j, i] = place[i, j]
         flat = values.reshape(math.prod(values.shape[:-2]), n * n)
-        result, some = flat.view(float) if statistic.spare else np.empty(flat.shape), 1 + sampling.BLOCK // n**2
+        result, some = flat.view(float) if statistic.spare else np.empty(flat.shape), 1 + 2 * sampling.BLOCK // n**2
         diagonals = _plus(flat.take(diagonal, axis=1), grid, wide, stream)
 
         def fill(at: int) -> None:  # as many matrices as fit in the cache; of the keystream a part that is theirs alone
