@@ -35,8 +35,8 @@ lint: $(VENV)/.dev  ## style
 types: $(VENV)/.dev  ## mypy --strict
 	$(BIN)/mypy
 
-# torch is a download of hundreds of megabytes: only CI, which must test everything, fetches it; elsewhere the tests that
-# need it are skipped by name. The version is one that comes without the libraries of a GPU, which are gigabytes.
+# torch is a large download, of gigabytes where it brings the libraries of a GPU: only CI, which must test everything,
+# fetches it; elsewhere the tests that need it are skipped by name.
 $(VENV)/.torch: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet torch==2.13.0
 	@touch $@
