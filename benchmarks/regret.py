@@ -31,6 +31,7 @@ SOURCES: dict[str, Callable[[], discreet.Interactions]] = {
     "ML-100K": lambda: discreet.datasets.movielens("100k"),
     "low rank": lambda: discreet.datasets.synthetic_low_rank(5000),
     "MovieLens-like": lambda: discreet.datasets.movielens_like(10_000, 1_000, 400_000, random_state=0),
+    "MovieLens-like, wide": lambda: discreet.datasets.movielens_like(3_000, 5_000, 300_000, random_state=1),
     "Jester-1": lambda: discreet.datasets.jester(parts=(1,)).rescale(0, 5),
     "ML-1M": lambda: discreet.datasets.movielens("1m"),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import runpy
 import shutil
 import signal
@@ -105,6 +106,29 @@ def test_a_table_by_its_name(table: Any) -> None:
     )
     assert same(model, expected)
     ratings.unpersist()
+
+
+def test_what_the_page_shows_runs(spark: Any, table: Any, tmp_path: Path) -> None:
+    """Every block of docs/how-to/spark.md, with paths of this machine in the place of a company's."""
+    names = {"user": "userId", "item": "movieId", "rating": "rating"}
+    ratings = table.select([table[old].alias(new) for old, new in names.items()])
+    movies = DATA.catalogue.to_frame("pandas").rename(columns=names)
+    spark.sql(f"CREATE DATABASE shop LOCATION '{tmp_path}/shop'")
+    ratings.write.saveAsTable("shop.ratings")
+    spark.createDataFrame(movies).write.saveAsTable("shop.movies")
+    page = (ROOT / "docs/how-to/spark.md").read_text(encoding="utf-8")
+    places = {"s3a://shop/recommendations": f"{tmp_path}/lists", "hdfs:///models/films": f"{tmp_path}/films"}
+    for theirs, ours in places.items():
+        assert theirs in page
+        page = page.replace(theirs, ours)
+    namespace: dict[str, Any] = {"ledger": discreet.Ledger(epsilon=10, delta=1e-6)}
+    blocks = re.findall(r"^```py\n(.*?)^```", page, flags=re.S | re.M)
+    assert len(blocks) == 4
+    for block in blocks:
+        exec(compile(block, "docs/how-to/spark.md", "exec"), namespace)
+    assert spark.read.parquet(f"{tmp_path}/lists").count() == namespace["lists"].count() == DATA.n_users * 10
+    (folder,) = (tmp_path / "films" / "stages").glob("0_*")
+    assert discreet.load(folder).guarantee_.epsilon <= 1
 
 
 def _executors(application: str) -> list[int]:
