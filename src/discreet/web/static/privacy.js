@@ -5,7 +5,9 @@ import { words } from "./rating.js";
 /** Count what the page asks the network for from now on; tells it to `onCount`, at once and whenever it changes. */
 export function watchNetwork(onCount) {
   let count = 0;
-  new PerformanceObserver((list) => onCount((count += list.getEntries().length))).observe({ entryTypes: ["resource"] });
+  const ready = performance.now(); // a file that was asked for before may still arrive
+  const since = (list) => list.getEntries().filter((entry) => entry.startTime >= ready).length;
+  new PerformanceObserver((list) => onCount((count += since(list)))).observe({ entryTypes: ["resource"] });
   onCount(count);
 }
 
