@@ -17,6 +17,7 @@ import functools
 import json
 import os
 import resource
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -25,7 +26,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 import discreet
 from discreet.completion import private
@@ -35,6 +35,12 @@ from discreet.data.ids import Ids
 from discreet.linalg import torch_arrays
 from discreet.linalg.addresses import neighbour_dependent
 from discreet.testing import InsecureSeededNoise
+
+try:
+    import torch
+except ModuleNotFoundError:
+    print("skipped: a GPU is driven by torch, which is not installed: pip install 'discreet[gpu]'")
+    sys.exit()
 
 SHAPE = (136_677, 20_108, 10_000_000)
 PEAK = {"H200": 67e12, "H100": 67e12, "A100": 19.5e12}  # float64 on tensor cores, by the makers' data sheets
@@ -283,6 +289,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1, help="of the large fit")
     parser.add_argument("--out", type=Path, help="a JSON file; what it has of other parts stays")
     options = parser.parse_args()
+    if not torch.cuda.is_available():
+        print("skipped: torch sees no GPU on this machine")
+        return
     results = json.loads(options.out.read_text()) if options.out and options.out.exists() else {}
     results |= {"version": discreet.__version__, "torch": torch.__version__, "settings": SETTINGS}
     if set(options.parts) - {"large"}:
