@@ -78,7 +78,7 @@ def recommend(
     roles = ["user", "item", *(["rating"] if columns.value else []), *(["timestamp"] if columns.time else [])]
     table = histories.select([histories[f"`{name}`"].alias(role) for name, role in zip(names, roles, strict=True)])
     single = copy.copy(model)
-    single.n_jobs = 1  # a task has one core
+    single.n_jobs, single.device = 1, "cpu"  # a task has one core, and no card
     options = {"exclude_seen": exclude_seen, "allow": allow, "deny": deny, "on_unknown": on_unknown}
     parcel = Parcel.of((single, n, options), histories.sparkSession.sparkContext)
 

@@ -92,7 +92,7 @@ class TorchArrays(Arrays):
         self._torch.from_numpy(out).copy_(array)
 
     def copy(self, array: Any) -> Any:
-        return array.contiguous().clone() if array.is_contiguous() else array.contiguous()
+        return array.clone(memory_format=self._torch.contiguous_format)
 
     def places(self, indices: Any, targets: Any, block: Block, places: slice, nothing: int) -> tuple[Any, Any]:
         where, place = self._torch.where, self._torch.arange(places.start, places.stop, device=self.device)

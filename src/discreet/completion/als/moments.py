@@ -46,16 +46,6 @@ class Moments:
     stack: Array
     unit: float
 
-    @property
-    def gram(self) -> Array:
-        """Gram matrices (items, r, r)."""
-        return self.stack[:, :-1, :-1]
-
-    @property
-    def rhs(self) -> Array:
-        """Right-hand sides (items, r)."""
-        return self.stack[:, :-1, -1] * self.unit
-
 
 @dataclass(frozen=True)
 class ItemStep:
