@@ -3,14 +3,13 @@
 import logging
 import warnings
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 import discreet
-from discreet.audit import Subject, record, replay, worlds
+from discreet.audit import Subject, record, replay
 from discreet.audit.findings import failed
 from discreet.audit.people import extremes, ordinary
 from discreet.audit.replaying import ACCOUNT, EVENTS, OUTPUT, SENSITIVITY, same
@@ -42,19 +41,6 @@ def test_the_claim_is_compared_with_what_two_people_can_be_apart() -> None:
     assert "at most about 50.0% of it is in reach, for reasons" in slack.findings[-1].words
     blind = designed(replace(subject, pairs=[*subject.pairs[:0], ({7: 5.0, 8: 4.0}, {7: 5.0, 8: 3.0})]))
     assert [finding.check for finding in failed(blind.findings)] == [TIGHT, WHOLE]
-
-
-def test_two_releases_of_the_published_frank_wolfe_are_as_far_apart_as_their_lengths_allow() -> None:
-    """L^2 and 2 L^2, of 4 L^2 each that are charged for."""
-    crowd = tuple((f"v{i:04}", ((7, 5.0), (8, 0.05))) for i in range(2000))
-    subject = replace(
-        SUBJECTS["PublishedDPFrankWolfe, add-remove"],
-        make=partial(discreet.PublishedDPFrankWolfe, epsilon=15, delta=DELTA, radius=1e6, row_norm=5.0, n_steps=3),
-        world=partial(worlds.crowd, 20, False, more=crowd),
-    )
-    share = subject.replay(({7: 0.05, 8: 4.99}, None)).share
-    assert share is not None
-    assert 0.95 * (5 / 32) ** 0.5 < share <= (5 / 32) ** 0.5
 
 
 def test_search_climbs_and_finds_nobody() -> None:

@@ -59,8 +59,7 @@ class TestPublishedDPFrankWolfe(ModelConformance):
         return discreet.PublishedDPFrankWolfe(**{**given, "eigensolver": "oja", "oja_steps": 5, **params})
 
     def fit(self, model: Model, ratings: discreet.Interactions) -> Model:
-        with pytest.warns(UserWarning, match="really"):
-            return model.fit(ratings, ledger=discreet.Ledger(noise_source=InsecureSeededNoise(3), delta=1e-6))
+        return model.fit(ratings, ledger=discreet.Ledger(noise_source=InsecureSeededNoise(3), delta=1e-6))
 
 
 class TestFrankWolfe(ModelConformance):

@@ -235,7 +235,8 @@ def _frank_wolfe() -> list[Subject]:
     """Who has rated one thing that nobody else has keeps all of her residual, and so moves every covariance.
 
     For products with a vector the worst is who has rated the one thing that the leading direction is made to be. As
-    published, steps are so long that what she has rated is first overshot a little, and then by all that can be.
+    published, steps are so long that she is first led as far as she can be at a right angle to her only rating, to an
+    item that she is indifferent to, and then to the opposite of it.
     """
     make = partial(_private, discreet.DPFrankWolfe, n_steps=2, centre=False, row_norm=5.0)
     crowd = tuple((f"v{i:04}", ((7, 5.0),)) for i in range(2000))
@@ -243,26 +244,13 @@ def _frank_wolfe() -> list[Subject]:
     aside, other = {8: 5.0}, {9: 5.0}
     pairs: tuple[Pairs, Pairs] = [(aside, None), (SINGLE, None)], [(aside, other), (SINGLE, {7: 0.0})]
     by_oja = partial(make, eigensolver="oja", n_steps=1, oja_steps=8)
-    long = partial(_private, discreet.PublishedDPFrankWolfe, radius=1e8, row_norm=5.005, n_steps=4)
-    halves = tuple((f"v{i:04}", ((7, 2.5), (8, 2.5))) for i in range(2000))
-    overshot: tuple[Pairs, Pairs] = [(SINGLE, None)], [(SINGLE, aside)]
+    long = partial(_private, discreet.PublishedDPFrankWolfe, radius=16e3, row_norm=1.0, n_steps=4)
+    led = {0: 1.0, 1: 0.0}
     return [
         *_both("DPFrankWolfe", partial(make, eigensolver="dense"), world, *pairs),
         *_both("DPFrankWolfe by Oja's method", by_oja, world, *pairs),
-        *_both(
-            "PublishedDPFrankWolfe", long, partial(worlds.crowd, 20, False, more=halves), *overshot, attainable=LENGTHS
-        ),
+        *_both("PublishedDPFrankWolfe", long, worlds.swaying, [(led, None)], [(led, {2: 1.0, 3: 0.0})]),
     ]
-
-
-# Residuals are at most L, sqrt 2 L and 2 L long at the first three releases, so that of 3 x 16 L^4 that are charged for
-# no more than (1 + 4 + 16) L^4 can be: 0.661 of mu. Which directions and lengths of steps make the most of it was
-# looked for by maximising over all of them, in the plane: 20.59 L^4.
-LENGTHS = (
-    (20.6 / 48) ** 0.5,
-    "residuals are charged for as 2 L long at all three releases, and are at most L at the first and sqrt 2 L at the "
-    "second",
-)
 
 
 def _bits() -> list[Subject]:

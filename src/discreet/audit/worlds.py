@@ -74,6 +74,24 @@ def polar(n_items: int, person: Row | None) -> Interactions:
 
 
 @cache
+def _swaying_crowd(row: Entries) -> Interactions:
+    half = 0.5**0.5  # of a row's length: the same on items 0 and 1 as on 2 and 3
+    first = [(f"v{user:04}", item, half * (0.1, 0.995)[item % 2]) for user in range(2000) for item in range(4)]
+    second = [(f"w{user:04}", item, half * (-0.74, 0.2)[item % 2]) for user in range(1000) for item in range(4)]
+    mine = [(CANARY, item, value) for item, value in row]
+    return read([*first, *second, *mine], items=list(range(20)), value_range=(-1, 1), on_invalid="drop")
+
+
+def swaying(person: Row | None) -> Interactions:
+    """Two crowds with rows about 1 long, of which the leading direction sways, if steps are long.
+
+    First it is (0.03, 1), nearly that of the 2,000. Steps as long as rows then leave the 1,000 with more than they had,
+    and along (0.7, 0.72).
+    """
+    return _swaying_crowd(tuple(entries(person or {})))
+
+
+@cache
 def board(flipped: tuple[int, ...]) -> Interactions:
     """A matrix of bits, some of which are the opposite."""
     made: Interactions = one_bit(20, 15, alpha=3.0, observed=1.0, random_state=0)

@@ -102,7 +102,6 @@ MUTANTS = [
         "Frank-Wolfe, if L is charged for 2 L",
         "PublishedDPFrankWolfe, add-remove",
         partial(_undercharged, {COVARIANCE: 1 / 4}),
-        pairs=[(ONE_RATING, None)],
     ),
     Mutant(
         "eps_entry = eps_user / xi",

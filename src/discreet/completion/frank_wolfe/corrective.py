@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -173,6 +173,8 @@ class Correction:
     C follows the residuals: it is shortened as the root of the sum of |A_i|^2 is, which is released first, with the
     last step's C. So the noise shrinks with what is left to be found.
     """
+
+    which: ClassVar[str] = ""  # all releases are charged alike
 
     basis: Basis
     clip: float

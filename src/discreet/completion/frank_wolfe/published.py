@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 
 from discreet.completion.frank_wolfe.common import fill_of
+from discreet.completion.frank_wolfe.local import Step
 from discreet.completion.frank_wolfe.losses import LossName
 from discreet.completion.frank_wolfe.steps import COVARIANCE, ENERGY, PRODUCT, Eigensolver, Found, Schedule
 from discreet.completion.frank_wolfe.training import PrivateFrankWolfe
@@ -22,11 +24,34 @@ def oja_std(bound: float, steps: int, epsilon: float, delta: float) -> float:
     return bound * math.sqrt(256 * steps * math.log(2 / delta)) / epsilon
 
 
+def residual_lengths(count: int, loss: LossName) -> list[float]:
+    """How long residuals can be at each of `count` releases, in units of L: 1, sqrt(2), 2, 2, ...
+
+    At the first one nothing is fitted, and A_i = -x_i. The first step does not lead away from her ratings: Y_i . x_i >=
+    0 (with the squared loss). Later ones may.
+    """
+    return [1.0, math.sqrt(2) if loss == "squared" else 2.0, *[2.0] * count][:count]
+
+
 @dataclass
 class PublishedSchedule(Schedule):
-    """Steps of Algorithm 1: lambda' = lambda + sqrt(sigma log(n / beta)) n^(1/4), the last of which is the slack."""
+    """Steps of Algorithm 1: lambda' = lambda + sqrt(sigma log(n / beta)) n^(1/4), the last of which is the slack.
+
+    C is how long the residuals of a release can be: it shortens none, but the guarantee does not rely on that.
+
+    Attributes:
+        later: C, and how labels end, of the releases after the next one.
+    """
 
     slack: float = 0.0
+    later: list[tuple[float, str]] = field(default_factory=list)
+
+    def step(self, found: Found) -> Step:
+        """The step for a direction; then the next release's turn."""
+        made = super().step(found)
+        if self.later:
+            self.clip, self.which = self.later.pop(0)
+        return made
 
     def largest(self, found: Found) -> float:
         """Of lambda, with what the noise may hide of it."""
@@ -37,8 +62,8 @@ class PublishedDPFrankWolfe(PrivateFrankWolfe, PublishedModel):
     """Private Frank-Wolfe as published: Algorithm 1, and Algorithm 2 with eigensolver="oja". User-level joint DP.
 
     Y_i = Pi((1 - 1/T) Y_i - k/T (A_i . v) / lambda' v) for t = 2, ..., T: the first round of the T only finds v, so
-    there are T - 1 releases. Residuals are as long as 2 L, which is what one user's contribution is clipped to: she
-    moves A^T A by up to 4 L^2 (add-remove), or sqrt(2) times that (replace).
+    there are T - 1 releases. Residuals are at most L long at the first of them, sqrt(2) L at the second and 2 L later:
+    one user moves A^T A by up to L^2, 2 L^2, 4 L^2, 4 L^2, ... (add-remove), or sqrt(2) times that (replace).
 
     The noise is what the paper prints, sigma = L^2 sqrt(64 T log(1 / delta)) / epsilon (made symmetric, which is
     post-processing); with Oja's method, L^2 sqrt(256 Gamma log(2 / delta)) / epsilon for one call, though T - 1 are
@@ -49,7 +74,7 @@ class PublishedDPFrankWolfe(PrivateFrankWolfe, PublishedModel):
         >>> import discreet
         >>> model = discreet.DPFrankWolfe.as_published(epsilon=5, delta=1e-6, radius=100, row_norm=5)
         >>> round(model.plan(n_items=1000).cost.epsilon(1e-6), 2)
-        2.95
+        2.63
 
     Args:
         epsilon: What the paper would call epsilon.
@@ -118,22 +143,34 @@ class PublishedDPFrankWolfe(PrivateFrankWolfe, PublishedModel):
     def plan(self, n_items: int) -> Plan:
         """What a fit would release, and what each release truly costs; needs only the size of the catalogue."""
         self._check_parameters()
-        bound, count, std = (2 * float(self.row_norm)) ** 2, self._n_releases(), self._std()
-        if self._solver(whole("n_items", n_items, 1)) == "dense":
-            return check_budget(true_plan({COVARIANCE: (bound, True, std, count)}, self.adjacency), n_items)
-        cost = Cost.of_gaussian(bound * UP, std)  # the same for both adjacencies
-        lines = Planned(PRODUCT, cost, count * self.oja_steps), Planned(ENERGY, cost, count)
-        return check_budget(Plan(lines), n_items)
+        solver, std = self._solver(whole("n_items", n_items, 1)), self._std()
+        lines: list[Planned] = []
+        for (length, which), count in Counter(self._lengths()).items():
+            if solver == "dense":
+                lines += true_plan({COVARIANCE + which: (length**2, True, std, count)}, self.adjacency).lines
+            else:
+                cost = Cost.of_gaussian(length**2 * UP, std)  # the same for both adjacencies
+                lines += Planned(PRODUCT + which, cost, count * self.oja_steps), Planned(ENERGY + which, cost, count)
+        return check_budget(Plan(tuple(lines)), n_items)
+
+    def _lengths(self) -> list[tuple[float, str]]:
+        """Of residuals, at each release; and how the release's label ends."""
+        names = [", first", ", second", *[""] * self._n_releases()]
+        lengths = residual_lengths(self._n_releases(), self.loss)
+        return [(float(self.row_norm) * length, which) for length, which in zip(lengths, names, strict=False)]
 
     def _n_releases(self) -> int:
         return self.n_steps - 1
 
     def _bounds(self, value_range: tuple[float, float], n_items: int) -> tuple[float, float]:
-        return float(self.row_norm), 2 * float(self.row_norm)
+        return float(self.row_norm), self._lengths()[0][0]
 
     def _rule(self, n_items: int, clip: float) -> PublishedSchedule:
         slack = math.sqrt(self._std() * math.log(n_items / self.failure_probability)) * n_items**0.25
-        return PublishedSchedule(self.n_steps, fill_of(None, n_items), float(self.radius), clip, slack=slack)
+        (_, which), *later = self._lengths()
+        return PublishedSchedule(
+            self.n_steps, fill_of(None, n_items), float(self.radius), clip, which, slack=slack, later=later
+        )
 
     def _oja_rate(self, n_items: int) -> float | None:
         return 1 / (self.oja_steps * math.sqrt(n_items))

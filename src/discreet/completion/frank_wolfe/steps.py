@@ -49,11 +49,11 @@ class Found:
     diagonal: Array | None
 
 
-def covariance(door: Door, users: Users | Replayed, clip: float) -> Noisy:
+def covariance(door: Door, users: Users | Replayed, clip: float, which: str = "") -> Noisy:
     """Release the sum over users of A_i^T A_i, A_i shortened to `clip`: sensitivity clip^2, or sqrt(2) times that."""
     n = users.ratings.n_items
     blocks = users.blocks(max(DENSE_CELLS // n, 1))
-    return door.second_moment(COVARIANCE, blocks, residuals_of, n, bound=clip * clip, sparse=True)
+    return door.second_moment(COVARIANCE + which, blocks, residuals_of, n, bound=clip * clip, sparse=True)
 
 
 def products(door: Door, users: Users | Replayed, clip: float) -> Products:
@@ -61,13 +61,16 @@ def products(door: Door, users: Users | Replayed, clip: float) -> Products:
     return Products(door, users.blocks, residuals_of, users.ratings.n_items, clip * clip)
 
 
-def global_component(door: Door, users: Users | Replayed, solver: Solver, clip: float) -> Found:
-    """The leading direction of the residuals: from one release, or `oja_steps` and one more."""
+def global_component(door: Door, users: Users | Replayed, solver: Solver, clip: float, which: str = "") -> Found:
+    """The leading direction of the residuals: from one release, or `oja_steps` and one more.
+
+    `which` ends the labels of releases that are charged otherwise than those of other steps.
+    """
     if solver.kind == "dense":
-        release = covariance(door, users, clip)
+        release = covariance(door, users, clip, which)
         return Found(leading(release), np.diag(release.values))
-    found = oja(products(door, users, clip), (PRODUCT, ENERGY), solver.oja_steps, rate=solver.oja_rate)
-    return Found(found, None)
+    labels = PRODUCT + which, ENERGY + which
+    return Found(oja(products(door, users, clip), labels, solver.oja_steps, rate=solver.oja_rate), None)
 
 
 @dataclass
@@ -79,6 +82,7 @@ class Schedule:
         fill: About what share of the items a user has rated.
         radius: k, the largest nuclear norm; None: to be derived from the first release.
         clip: C.
+        which: How the labels of the next releases end.
         made: The steps so far.
     """
 
@@ -86,6 +90,7 @@ class Schedule:
     fill: float
     radius: float | None
     clip: float
+    which: str = ""
     made: list[Step] = field(default_factory=list)
 
     def before(self, residuals: Products) -> None:

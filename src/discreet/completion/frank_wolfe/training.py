@@ -72,7 +72,7 @@ class PrivateFrankWolfe(FrankWolfeModel, PrivateModel):
         popularity, last = np.zeros(n), self._n_releases() - 1
         for t in range(last + 1):
             rule.before(products(door, users, rule.clip))
-            found = global_component(door, users, solver, rule.clip)
+            found = global_component(door, users, solver, rule.clip, rule.which)
             step = rule.step(found)
             if t == 0 and found.diagonal is not None:
                 popularity = found.diagonal  # items that are rated often, and not all alike
