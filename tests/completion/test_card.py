@@ -11,8 +11,11 @@ from sklearn.base import clone
 
 import discreet
 from discreet.completion.als.card_moments import CardMoments
+from discreet.completion.als.card_steps import CardPart, CardSteps
 from discreet.completion.als.moments import ItemStep, exact_moments
 from discreet.completion.als.sampling import Sample
+from discreet.completion.als.training import Local
+from discreet.completion.private import Part
 from discreet.datasets import movielens_like
 from discreet.errors import DataError, MissingExtra, PrivacyError
 from discreet.linalg import addresses, torch_arrays
@@ -68,6 +71,50 @@ def test_published_with_a_shared_matrix_is_the_same(card: TorchArrays) -> None:
     settings = {"center": False, "global_penalty": 0.3, "entry_clip": 1.0}
     here, there = (published(device, LIKED, **settings) for device in ("cpu", "cuda"))
     np.testing.assert_allclose(here.item_factors_, there.item_factors_, atol=1e-6)
+
+
+def fitted(device: str, ratings: Any = RATINGS, **settings: Any) -> Any:
+    model = discreet.DPALS(**{"epsilon": 20, "delta": 1e-6, "n_steps": 3, **settings}, device=device)
+    return model.fit(ratings, ledger=discreet.Ledger(delta=1e-6, noise_source=InsecureSeededNoise(3)))
+
+
+def assert_same_model(here: Any, there: Any) -> None:
+    assert here.item_factors_.shape[1] > 2  # there is something to compare: tastes were found
+    for name in ("item_factors_", "item_bias_", "item_variance_"):
+        np.testing.assert_allclose(getattr(here, name), getattr(there, name), atol=2e-4)  # regressions are in float32
+    assert here.guarantee_ == there.guarantee_
+
+
+@pytest.mark.parametrize("settings", [{}, {"n_users_hint": 10**6}], ids=["steps", "and a second moment"])
+def test_dpals_is_the_same(card: TorchArrays, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, there = (fitted(device, **settings) for device in ("cpu", "cuda"))
+    assert_same_model(here, there)
+    monkeypatch.setattr(card, "most_bytes", 4_000_000)  # of the regressions of a hundred users
+    monkeypatch.setattr(CardSteps, "_kept", property(lambda steps: [] if len(steps.parts) > 2 else pytest.fail("one")))
+    assert_same_model(here, fitted("cuda", **settings))
+
+
+def test_dpals_goes_on_with_a_card(card: TorchArrays) -> None:
+    here, there = (fitted(device, n_steps=2) for device in ("cpu", "cuda"))
+    for model in (here, there):
+        ledger = discreet.Ledger(delta=1e-5, noise_source=InsecureSeededNoise(4))
+        model.fit_more(RATINGS, ledger, epsilon=10, n_steps=1)
+    assert_same_model(here, there)
+
+
+def test_item_steps_are_the_same_bits(card: TorchArrays, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the same contributions, which here are the processor's."""
+    asked = []
+
+    def folded_in(steps: CardSteps, part: CardPart, local: Local) -> Any:
+        asked.append(part)
+        entries, vectors, _, _ = local._weighted(Part(part.indptr, card.get(part.indices), card.get(part.values)))
+        return entries, vectors
+
+    monkeypatch.setattr(CardSteps, "_contributions", folded_in)
+    here, there = (fitted(device, n_users_hint=10**6) for device in ("cpu", "cuda"))
+    np.testing.assert_array_equal(here.item_factors_, there.item_factors_)
+    assert len(asked) == 3
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -155,22 +202,24 @@ def test_nobody_and_people_without_a_history(card: TorchArrays) -> None:
 
 def test_a_persons_bits_do_not_depend_on_the_others(card: TorchArrays) -> None:
     assert not addresses.neighbour_dependent("cuda", 8)
+    assert not addresses.neighbour_dependent("cuda", 24, 4)
 
 
+@pytest.mark.parametrize("model", [discreet.DPALS, discreet.DPALS.as_published])
 def test_a_card_whose_bits_do_is_refused_before_anything_is_spent(
-    card: TorchArrays, monkeypatch: pytest.MonkeyPatch
+    card: TorchArrays, model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = TorchArrays.solve_spd
 
     def mixing(self: TorchArrays, A: Any, b: Any, whole: Any) -> Any:
         x = real(self, A, b, whole)
-        return x + 1e-16 * x.abs().sum()  # of all that are there
+        return x + 1e-7 * x.abs().sum()  # of all that are there
 
     monkeypatch.setattr(TorchArrays, "solve_spd", mixing)
     addresses.neighbour_dependent.cache_clear()
     ledger = discreet.Ledger(delta=1e-6)
     with pytest.raises(PrivacyError, match=r"device: 'cuda' gives other bits .* use 'cpu'"):
-        discreet.DPALS.as_published(epsilon=1, delta=1e-6, device="cuda").fit(RATINGS, ledger=ledger)
+        model(epsilon=1, delta=1e-6, device="cuda").fit(RATINGS, ledger=ledger)
     addresses.neighbour_dependent.cache_clear()
     assert not ledger.events
     assert ledger.spent.epsilon == 0

@@ -6,7 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from discreet.linalg import folds as module
-from discreet.linalg.folds import Folds, LeftOut
+from discreet.linalg.arrays import NUMPY
+from discreet.linalg.folds import Folds, LeftOut, LeftOutBlocks
+from discreet.linalg.rows import padded
 
 LENGTHS = [0, 1, 2, 3, 4, 5, 9, 40, 0, 120]
 ITEMS = 150
@@ -74,6 +76,18 @@ def test_single_precision_is_kept():
     assert z.dtype == left.dtype == np.float32
     np.testing.assert_allclose(z, exact, atol=1e-4)
     np.testing.assert_allclose(left, remainder, atol=1e-4)
+
+
+@pytest.mark.parametrize("n", [1, 4])
+def test_padded_blocks_give_the_same(n):
+    lengths, k = [*LENGTHS, 17, 0, 33, 5], 8
+    indptr, indices = table(lengths)
+    targets, split, model = np.random.default_rng(2).standard_normal(len(indices)), Folds.of(indptr, n), regressions(k)
+    moved, penalty = (split.together(indices), split.together(targets)), np.linspace(0.5, 2, k)
+    expected, _ = model.solve(split, *moved, np.tile(penalty, (len(lengths), 1)))
+    padded_ = (padded(each, np.float64) for each in (model.columns, model.prior))
+    found = LeftOutBlocks(*padded_, penalty, NUMPY).solve(n, split.indptr, *moved)
+    np.testing.assert_allclose(found, expected, atol=1e-9)
 
 
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=8), st.integers(1, 14), st.integers(0, 7), st.data())

@@ -28,6 +28,7 @@ from discreet.statement import Statement
 
 if TYPE_CHECKING:
     from discreet.engine.spark import SparkInteractions
+    from discreet.linalg.torch_arrays import TorchArrays
 
     Ratings: TypeAlias = Interactions | SparkInteractions  # of which a model may know what is public, and sums
 
@@ -134,6 +135,7 @@ class Door:
     adjacency: Adjacency
     n_jobs: int | None
     bar: Bar | None = None
+    card: TorchArrays | None = None
 
     def release(self, sums: GridArray, sensitivity: float, noise: Gaussian, label: str) -> Noisy:
         """Make sums public, with the noise that the plan pays for. The bar shows what of the budget is spent."""
@@ -240,29 +242,28 @@ class Door:
         shape: tuple[int, int],
         *,
         bounds: tuple[float, float],
+        add_up: Callable[[StepCells], Array] | None = None,
     ) -> tuple[Noisy, Noisy]:
         """Release two sums over users, from one pass: of matrices with a row x_j a^T for each item, and of b b^T.
 
         `contribution` gives what it gives for `outer`, with bounds[0]; and the b, side by side if there are several,
-        with the sum of their |b|^2 at most bounds[1].
+        with the sum of their |b|^2 at most bounds[1]. `add_up` adds up the same cells, one sum below the other, in
+        another way.
         """
         items, k = shape
         sensitivity, noise = self.noise(labels[0], bounds[0], aligned=False)
         gram_sensitivity, gram_noise = self.noise(labels[1], bounds[1], aligned=True, symmetric=True)
-        grids = outer_grids(noise.std, bounds[0])
         length = root_below(bounds[1])
-        gram_grid = half_grid(gram_noise.std, length)
-        most = math.floor(gram_grid.cells(length))
+        grids = outer_grids(noise.std, bounds[0])
+        cells = StepCells(k, bounds[0], grids, length, half_grid(gram_noise.std, length))
 
         def work(part: Some) -> Array:
             entries, vectors, which, rows = contribution(part)
             step = outer_cells(part, (entries, vectors, which), items, bounds[0], grids)
-            cells = truncate(rows, bound=length, grid=gram_grid).reshape(-1, k)
-            gram = exact_matmul(cells, cells, left_bound=most, right_bound=most)
-            return np.vstack([step, gram])
+            return np.vstack([step, cells.gram(rows)])
 
-        sums = self.add_up(work, blocks, (items + k, k))
-        gram_sums = GridArray(sums[items:].copy(), gram_grid * gram_grid)
+        sums = add_up(cells) if add_up is not None else self.add_up(work, blocks, (items + k, k))
+        gram_sums = GridArray(sums[items:].copy(), cells.gram_grid * cells.gram_grid)
         gram = self.release(gram_sums, gram_sensitivity, gram_noise, labels[1])
         return self.release(GridArray(sums[:items].copy(), grids[0] * grids[1]), sensitivity, noise, labels[0]), gram
 
@@ -288,10 +289,13 @@ class Door:
         grid = half_grid(noise.std, length)
         most = math.floor(grid.cells(length))
 
+        def sparse_cells(part: Some) -> Array:
+            return truncate(rows(part), bound=length, grid=grid, indptr=part.indptr)
+
         def work(part: Some) -> Array:
             if not sparse:
                 return truncate(rows(part), bound=length, grid=grid).reshape(-1, size)
-            return part.dense(truncate(rows(part), bound=length, grid=grid, indptr=part.indptr), size)
+            return part.dense(sparse_cells(part), size)
 
         def add(sums: Array, cells: Array, n_jobs: int | None) -> Array:
             return add_products(sums, cells, most, n_jobs)
@@ -300,7 +304,9 @@ class Door:
             cells = work(part)
             return exact_matmul(cells, cells, left_bound=most, right_bound=most)
 
-        if size <= STRIPE:  # few enough numbers for each part to have a sum of its own
+        if sparse and self.card is not None:
+            sums = self._on_card(self.card, sparse_cells, blocks, size)
+        elif size <= STRIPE:  # few enough numbers for each part to have a sum of its own
             sums = self.add_up(product, blocks, (size, size), symmetric=True)
         else:
             sums = self.add_up(work, blocks, (size, size), add=add, symmetric=True)
@@ -309,6 +315,22 @@ class Door:
         if hollow:
             np.fill_diagonal(sums, 0)
         return self.release(GridArray(sums, grid * grid), sensitivity, noise, label)
+
+    def _on_card(self, card: TorchArrays, cells: Callable[[Some], Array], blocks: Everybody[Some], size: int) -> Array:
+        """The sum of x x^T for sparse x: cells are made here, and their products, below 2^53 as here, are there."""
+        total = card.zeros((size, size), np.int64)
+
+        def work(part: Some) -> Part:
+            return Part(part.indptr, part.indices, cells(part))
+
+        def add(sums: Array, part: Part, n_jobs: int | None) -> Array:
+            dense = card.zeros((len(part.counts), size), np.float64)
+            dense[card.put(part.owners), card.put(part.indices).long()] = card.put(part.values).double()
+            total.add_((dense.T @ dense).long())
+            return sums
+
+        self.add_up(work, blocks, (), add=add)
+        return card.get(total)
 
 
 def stripes(size: int) -> list[slice]:
@@ -360,10 +382,46 @@ def outer_cells(
     |x| |a| is below 2^30 cells and a part has at most 2^16 users: sums stay below 2^53, and are exact in float64.
     """
     entries, vectors, which = contribution
-    x = truncate(entries, bound=bound, grid=grids[0], indptr=part.indptr).astype(np.float64)
-    a = truncate(vectors, bound=1.0, grid=grids[1]).astype(np.float64)
+    x, a = whole_outer(part, entries, vectors, bound, grids)
     table = coo_array((x, (part.indices.astype(np.int64), which)), shape=(n_items, len(a))).tocsr()
     return np.asarray(table @ a).astype(np.int64)
+
+
+def whole_outer(
+    part: Part, entries: Array, vectors: Array, bound: float, grids: tuple[Grid, Grid]
+) -> tuple[Array, Array]:
+    """The x and a of a part's users, in cells."""
+    x = truncate(entries, bound=bound, grid=grids[0], indptr=part.indptr).astype(np.float64)
+    return x, truncate(vectors, bound=1.0, grid=grids[1]).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class StepCells:
+    """How what users contribute to an item step becomes integers.
+
+    Attributes:
+        k: Columns.
+        bound: Of a user's x.
+        grids: Of x, and of a.
+        length: Of a user's b.
+        gram_grid: Of b.
+    """
+
+    k: int
+    bound: float
+    grids: tuple[Grid, Grid]
+    length: float
+    gram_grid: Grid
+
+    def outer(self, part: Part, entries: Array, vectors: Array) -> tuple[Array, Array]:
+        """The x and a of a part's users."""
+        return whole_outer(part, entries, vectors, self.bound, self.grids)
+
+    def gram(self, rows: Array) -> Array:
+        """The sum of b b^T over a part's users."""
+        most = math.floor(self.gram_grid.cells(self.length))
+        cells = truncate(rows, bound=self.length, grid=self.gram_grid).reshape(-1, self.k)
+        return exact_matmul(cells, cells, left_bound=most, right_bound=most)
 
 
 def half_grid(std: float, length: float) -> Grid:
@@ -401,9 +459,9 @@ def require_sound(ratings: Ratings) -> None:
     require_sound_blas()
 
 
-def require_same_bits(device: str, n_columns: int) -> None:
+def require_same_bits(device: str, n_columns: int, folds: int = 1) -> None:
     """Raise unless a card's numbers for one user do not depend on the others."""
-    if device != "cpu" and neighbour_dependent(device, n_columns):
+    if device != "cpu" and neighbour_dependent(device, n_columns, folds):
         raise PrivacyError(
             f"device: {device!r} gives other bits for one person if other people are beside her, so that the proof of "
             "privacy does not hold there; use 'cpu'"
@@ -463,6 +521,14 @@ class PrivateModel(Model):
         ledger = self._own_ledger() if ledger is None else ledger
         return self._under(self.plan(ratings.n_items), ledger, ratings, self._learn_privately)
 
+    def _card(self) -> TorchArrays | None:
+        """The card that this model learns on."""
+        if self.device == "cpu":
+            return None
+        from discreet.linalg import torch_arrays
+
+        return torch_arrays.card(self.device)
+
     def _under(
         self,
         plan: Plan,
@@ -474,7 +540,7 @@ class PrivateModel(Model):
         """Learn as planned, paid for by a ledger. The guarantee is that of all, with what was released before."""
         ledger.expect(unit=self.unit, adjacency=self.adjacency)
         with ledger.reserve(plan) as reservation, Bar(type(self).__name__, 100, "% of the budget") as bar:
-            learned = learn(Door(reservation, self.adjacency, self.n_jobs, bar), ratings)
+            learned = learn(Door(reservation, self.adjacency, self.n_jobs, bar, self._card()), ratings)
         events = [event for event in ledger.events if event.body.get("reservation") == reservation.id]
         insecure = any(event.body["secure"] is not True for event in events)
         guarantee = replace(ledger.guarantee(plan.cost, insecure=insecure), delta=self.delta)

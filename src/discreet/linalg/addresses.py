@@ -21,6 +21,7 @@ from discreet.errors import PrivacyError
 from discreet.linalg.arrays import arrays_on
 from discreet.linalg.blas import gram
 from discreet.linalg.cholesky import solve_spd
+from discreet.linalg.folds import Folds, LeftOutBlocks
 from discreet.linalg.rows import Rows, padded, solve_rows
 from discreet.linalg.threads import single_threaded_blas
 
@@ -75,19 +76,27 @@ def address_dependent() -> tuple[str, ...]:
 
 
 @cache
-def neighbour_dependent(device: str, n_columns: int) -> bool:
-    """Whether rows that a card solves for depend, in their last bits, on which other rows there are."""
+def neighbour_dependent(device: str, n_columns: int, folds: int = 1) -> bool:
+    """Whether rows that a card solves for depend, in their last bits, on which other rows there are.
+
+    With several folds: the regressions of `folds.LeftOutBlocks`, with as many folds for each row.
+    """
     rng = np.random.default_rng(0)
     counts = rng.permutation(np.repeat(LENGTHS, 5))
     indptr = np.concatenate([[0], np.cumsum(counts)])
     indices, targets = rng.integers(0, MANY, indptr[-1]), rng.standard_normal(indptr[-1])
-    arrays = arrays_on(device)
-    columns = arrays.put(padded(rng.standard_normal((MANY, n_columns)) / n_columns**0.5, np.float64))
+    arrays, dtype = arrays_on(device), np.dtype(np.float64 if folds == 1 else np.float32)
+    columns = arrays.put(padded(rng.standard_normal((MANY, n_columns)) / n_columns**0.5, dtype))
     shared = arrays.put(np.eye(n_columns) / 2)
+    left_out = LeftOutBlocks(columns, columns, np.ones(n_columns, dtype), arrays)
 
     def solved(members: Array) -> Array:
         at = np.concatenate([np.arange(indptr[i], indptr[i + 1]) for i in members])
         ends = np.concatenate([[0], np.cumsum(counts[members])])
+        if folds > 1:
+            split = Folds.of(ends, folds)
+            moved = [arrays.put(split.together(each)) for each in (indices[at], targets[at].astype(dtype))]
+            return arrays.get(left_out.solve(folds, split.indptr, *moved))
         return solve_rows(
             Rows(ends, indices[at], targets[at], columns, np.full(len(members), 0.1), shared, arrays=arrays)
         )

@@ -61,6 +61,9 @@ class Arrays(Protocol):
     def gather(self, columns: Any, index: Any) -> Any:
         """Rows of a matrix, picked by an array of numbers of any shape."""
 
+    def zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """Zeros of a type of NumPy's."""
+
     def empty(self, name: str, shape: tuple[int, ...], like: Any) -> Any:
         """Memory for numbers of the kind of `like`, which the next one to ask by this name may use again."""
 
@@ -151,6 +154,9 @@ class NumpyArrays(Arrays):
     def gather(self, columns: Any, index: Any) -> Any:
         out = self._memory.get("gather", (*index.shape, columns.shape[1]), columns.dtype)
         return np.take(columns, index, axis=0, out=out, mode="clip")  # "raise" would copy once more
+
+    def zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        return np.zeros(shape, dtype)
 
     def empty(self, name: str, shape: tuple[int, ...], like: Any) -> Any:
         return self._memory.get(name, shape, like.dtype)

@@ -78,7 +78,6 @@ class TorchArrays(Arrays):
         return found
 
     def zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
-        """Zeros of this type on the device."""
         return self._torch.zeros(shape, dtype=getattr(self._torch, np.dtype(dtype).name), device=self.device)
 
     def host(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
@@ -119,22 +118,27 @@ class TorchArrays(Arrays):
         pieces = _pieces(X)
         return (t.reshape(len(pieces), 1, -1) @ pieces).reshape(len(X), -1, X.shape[2]).sum(1)
 
-    def by_column(self, indptr: Any, indices: Any, n_columns: int, *values: Any) -> tuple[Any, ...]:
-        """A table by its columns: where each begins, the rows that it has, and values in that order."""
+    def by_column(self, indices: Any, n_columns: int) -> tuple[NDArray[Any], Any]:
+        """A table by its columns: where each begins, and which entry comes next."""
         indices = self.put(indices).long()
-        order = self._torch.argsort(indices, stable=True)
-        counts = self.put(np.diff(indptr))
-        rows = self._torch.repeat_interleave(self._torch.arange(len(counts), device=self.device), counts)
         ends = self._torch.bincount(indices, minlength=n_columns).cumsum(0)
-        begin = np.concatenate([[0], self.get(ends)])
-        return begin, rows[order].int(), *(self.put(each)[order] for each in values)
+        return np.concatenate([[0], self.get(ends)]), self._torch.argsort(indices, stable=True)
+
+    def owners(self, counts: NDArray[Any]) -> Any:
+        """The row of each entry, for rows of so many."""
+        rows = self._torch.arange(len(counts), device=self.device, dtype=self._torch.int32)
+        return self._torch.repeat_interleave(rows, self.put(counts))
 
     def whole_products(self, left: Any, X: Any, t: Any) -> tuple[Any, Any]:
         """left^T X and X^T t of each matrix, for integers in float64, added up as int64 where rows are long."""
         first, second = _pieces(left), _pieces(X)
         gram = (first.swapaxes(1, 2) @ second).long()
-        sides = (t.reshape(len(second), 1, -1) @ second).long()
-        return gram.reshape(len(X), -1, *gram.shape[1:]).sum(1), sides.reshape(len(X), -1, X.shape[2]).sum(1)
+        return gram.reshape(len(X), -1, *gram.shape[1:]).sum(1), self.whole_sums(t, X)
+
+    def whole_sums(self, t: Any, X: Any) -> Any:
+        """X^T t alone."""
+        pieces = _pieces(X)
+        return (t.reshape(len(pieces), 1, -1) @ pieces).long().reshape(len(X), -1, X.shape[2]).sum(1)
 
     def solve_spd(self, A: Any, b: Any, whole: Callable[[int], Any]) -> Any:
         factor, definite = self._factored(A)

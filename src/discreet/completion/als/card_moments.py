@@ -59,7 +59,8 @@ class CardMoments:
         if any(part.weights is not None for part in parts):
             every.append(np.concatenate([part.own_weights() for part in parts]))
         if len(every[0]) <= self.arrays.most_targets:
-            indptr, users, *values = self.arrays.by_column(sample.indptr, sample.indices, step.n_items, *every)
+            indptr, order = self.arrays.by_column(sample.indices, step.n_items)
+            users, *values = (self.arrays.put(each)[order] for each in (self.arrays.owners(sample.counts), *every))
         else:
             shape = (len(sample.counts), step.n_items)
             tables = [csr_array((each, sample.indices, sample.indptr), shape=shape).tocsc() for each in every]

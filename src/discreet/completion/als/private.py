@@ -13,10 +13,20 @@ from numpy.typing import NDArray
 from discreet.completion.als.features import item_features
 from discreet.completion.als.items import Items, Weights
 from discreet.completion.als.published import PublishedDPALS
-from discreet.completion.als.settings import BIAS_SPREAD, GRAM, USER_BIAS, USER_VECTOR, Settings, settings
-from discreet.completion.als.training import Training
+from discreet.completion.als.settings import (
+    BIAS_SPREAD,
+    EXPLORERS,
+    GRAM,
+    USER_BIAS,
+    USER_VECTOR,
+    Settings,
+    filled_columns,
+    most_columns,
+    settings,
+)
+from discreet.completion.als.training import FOLDS, Training
 from discreet.completion.base import require_ratings
-from discreet.completion.private import Door, PrivateModel, require_sound
+from discreet.completion.private import Door, PrivateModel, require_same_bits, require_sound
 from discreet.completion.ridge import Penalty, Ridge
 from discreet.data.catalogue import Catalogue
 from discreet.data.frames import to_library
@@ -81,8 +91,8 @@ class DPALS(PrivateModel):
         caution: How many standard deviations of what is not known of an item are taken from its score when items are
             ranked: with 1, of two items that look as good, the one that is better known comes first.
         n_jobs: Threads, in scikit-learn's meaning. The releases are the same for any number.
-        device: "cpu", or "cuda" for a GPU (extra `gpu`) to fold users in and to rank items for them. Learning is done
-            by the processor's threads all the same. It is not saved with the model.
+        device: "cpu", or "cuda" for a GPU (extra `gpu`), which learns with the processor, folds users in and ranks
+            items for them. It is not saved with the model.
     """
 
     _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "item_variance_", "item_prior_", "item_weights_")
@@ -148,15 +158,17 @@ class DPALS(PrivateModel):
 
     def _check_data(self, ratings: Interactions) -> None:
         require_ratings("DPALS", ratings)
-        item_features(ratings.catalogue, self.features or ())  # raises if there is no such column
+        features = item_features(ratings.catalogue, self.features or ())  # raises if there is no such column
+        require_same_bits(self.device, filled_columns(most_columns(features.shape[1])), FOLDS)
 
     def _public_inputs(self) -> dict[str, str]:
         hint = {} if self.n_users_hint is None else {"n_users_hint": f"about {self.n_users_hint:,} users"}
         return hint | ({"features": ", ".join(self.features)} if self.features else {})
 
     def _learn_privately(self, door: Door, ratings: Interactions) -> dict[str, Any]:
-        training = Training.of(door, self._settings(ratings.n_items), ratings)
-        mean, weights, items = training.begin(item_features(ratings.catalogue, self.features or ()))
+        features = item_features(ratings.catalogue, self.features or ())
+        training = Training.of(door, self._settings(ratings.n_items), ratings, most_columns(features.shape[1]))
+        mean, weights, items = training.begin(features)
         return self._learned(training, mean, weights, items)
 
     def _learned(self, training: Training, mean: float, weights: Weights, items: Items) -> dict[str, Any]:
@@ -218,9 +230,11 @@ class DPALS(PrivateModel):
             anything fails, the model is what it was before.
         """
         after, more = self.statement(), self._more(epsilon, n_steps)
+        columns = 1 + self.item_factors_.shape[1] + EXPLORERS
 
         def learn(door: Door, ratings: Interactions) -> dict[str, Any]:
-            training = Training.of(door, more._settings(ratings.n_items).continued(), ratings, self.unit_)
+            settings = more._settings(ratings.n_items).continued()
+            training = Training.of(door, settings, ratings, columns, self.unit_)
             return self._learned(training, *training.go_on(self._known(ratings.catalogue)))
 
         with more._readied(ratings, reading) as table:
@@ -231,6 +245,7 @@ class DPALS(PrivateModel):
                 raise DataError(
                     f"ratings: this model knows values from {low:g} to {high:g}; rescale the ratings to that"
                 )
+            require_same_bits(self.device, filled_columns(columns), FOLDS)
             plan = self.plan_more(table.n_items, epsilon=epsilon, n_steps=n_steps)
             paying = more._own_ledger() if ledger is None else ledger
             learned, statement = more._under(plan, paying, table, learn, after)

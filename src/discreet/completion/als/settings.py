@@ -84,6 +84,16 @@ class Settings:
         return replace(self, shares=_with_steps(shares, self.n_steps), residual=False)
 
 
+def most_columns(n_features: int) -> int:
+    """How many columns there are at most: biases, two slopes, features, directions, explorers."""
+    return 3 + n_features + Settings.n_directions + EXPLORERS
+
+
+def filled_columns(n: int) -> int:
+    """How many columns a card works with, so that there are few shapes to try out: the next multiple of 8."""
+    return -(-n // 8) * 8
+
+
 def _with_steps(shares: dict[str, float | tuple[float, int]], n_steps: int) -> dict[str, float | tuple[float, int]]:
     """Shares, and what they leave for item steps."""
     rest = 1 - math.fsum(share if isinstance(share, float) else share[0] for share in shares.values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from discreet.engine import Blocks
 from discreet.linalg.folds import Folds, LeftOut
 
 if TYPE_CHECKING:
+    from discreet.completion.als.card_steps import CardSteps
     from discreet.completion.private import Ratings
 
 Array = NDArray[Any]
@@ -50,13 +51,16 @@ class Training:
     ratings: Ratings
     value_range: tuple[float, float]
     unit: float
+    most_columns: int
 
     @classmethod
-    def of(cls, door: Door, settings: Settings, ratings: Ratings, unit: float | None = None) -> Training:
+    def of(
+        cls, door: Door, settings: Settings, ratings: Ratings, most_columns: int, unit: float | None = None
+    ) -> Training:
         """Ratings are counted from the middle of their range, in a unit of a quarter of it, if not another is known."""
         assert ratings.value_range is not None
         low, high = ratings.value_range
-        return cls(door, settings, ratings, (low, high), unit or (high - low) / 4)
+        return cls(door, settings, ratings, (low, high), unit or (high - low) / 4, most_columns)
 
     @property
     def reach(self) -> float:
@@ -97,14 +101,26 @@ class Training:
         s, m, known = self.settings, self.ratings.n_items, items.mean.shape[1]
         bounds = (s.bounds[STEP], s.bounds[GRAM])
         items = items.with_explorers()
+        on_card = self._on_card(weights)
         for at in range(s.n_steps):
             local, shape = Local(items.means, weights, mean, s), (m, items.mean.shape[1])
-            step, gram = self.door.item_step((STEP, GRAM), self._parts(), local.step, shape, bounds=bounds)
+            add_up = None if on_card is None else partial(on_card.add_up, local)
+            step, gram = self.door.item_step(
+                (STEP, GRAM), self._parts(), local.step, shape, bounds=bounds, add_up=add_up
+            )
             seen = Seen.of(step, gram, weights, s.bias_weight, s.step_clip)
             if at == 0:
                 items, seen = items.explored(known, seen, s.clear)
             items = items.updated(seen, self.door.n_jobs)
         return items
+
+    def _on_card(self, weights: Weights) -> CardSteps | None:
+        """What adds item steps up, if that is a card."""
+        if self.door.card is None:
+            return None
+        from discreet.completion.als.card_steps import CardSteps
+
+        return CardSteps.of(self.door.card, self._parts, weights.a, self.most_columns, self.door.n_jobs)
 
     def _users(self) -> tuple[float, float, float]:
         """Roughly how many users there are, their mean rating, and how far at most they spread about their own."""
@@ -155,16 +171,17 @@ class Training:
         place[frequent] = np.arange(len(frequent))
         local = Local(items.means, weights, mean, s)
 
-        def rows(part: Part) -> Array:
+        def of_frequent(part: Part) -> Part:
             entries = local.weighted_residuals(part) if s.residual else own_weights(part, weights.a)
-            dense = np.zeros((len(part.indptr) - 1, len(frequent)))
             at = place[part.indices]
-            dense[part.owners[at >= 0], at[at >= 0]] = entries[at >= 0]
-            return dense
+            return Part(np.concatenate([[0], np.cumsum(at >= 0)])[part.indptr], at[at >= 0], entries[at >= 0])
 
-        bound = s.bounds[SECOND_MOMENT]
-        blocks = self._parts(max(1, DENSE_CELLS // len(frequent)))  # dense rows of so many users at a time
-        release = self.door.second_moment(SECOND_MOMENT, blocks, rows, len(frequent), bound=bound, hollow=True)
+        bound, m = s.bounds[SECOND_MOMENT], len(frequent)
+        # Without a card, dense rows of so many users are in memory at a time.
+        blocks = self._parts(None if self.door.card else max(1, DENSE_CELLS // m)).map(of_frequent)
+        release = self.door.second_moment(
+            SECOND_MOMENT, blocks, lambda part: part.values, m, bound=bound, hollow=True, sparse=True
+        )
         look, spread = (directions.of_residuals, 0.05) if s.residual else (directions.of_co_occurrences, COLUMN_SPREAD)
         return items.with_columns(look(release, frequent, weights, s.n_directions), spread**2)
 
@@ -200,23 +217,35 @@ class Local:
     mean: float
     settings: Settings
 
+    @property
+    def foretold(self) -> Array:
+        """What is foretold of each item, whoever rates it."""
+        foretold: Array = self.items.bias + self.mean
+        return foretold
+
     @cached_property
-    def _regressions(self) -> LeftOut:
+    def regressions(self) -> LeftOut:
         """On a constant and the items' factors. Single precision: half the memory to move, and noise is far larger."""
         factors = self.items.factors.astype(np.float32)
-        foretold = self.items.priors(self.weights).astype(np.float32)
-        return LeftOut(np.pad(factors, ((0, 0), (1, 0)), constant_values=1), np.pad(foretold, ((0, 0), (1, 0))))
+        prior = self.items.priors(self.weights).astype(np.float32)
+        return LeftOut(np.pad(factors, ((0, 0), (1, 0)), constant_values=1), np.pad(prior, ((0, 0), (1, 0))))
 
     def _solve(self, part: Part, folds: Folds) -> tuple[Array, Array]:
         """Vectors (bias_weight, u) of (users, folds), and the residuals of all ratings."""
-        targets = part.values - (self.items.bias + self.mean)[part.indices]
-        penalty = np.full((len(part.counts), self.items.mean.shape[1]), USER_VECTOR, np.float32)
-        penalty[:, 0] = USER_BIAS
+        targets = part.values - self.foretold[part.indices]
         ordered = folds.together(part.indices), folds.together(targets)
-        vectors, residuals = self._regressions.solve(folds, *ordered, penalty)
+        penalty = np.tile(self.penalty, (len(part.counts), 1))
+        vectors, residuals = self.regressions.solve(folds, *ordered, penalty)
         vectors = vectors.astype(np.float64)
         vectors[:, :, 0] = self.settings.bias_weight  # in place of her offset
         return vectors, residuals[folds.place]
+
+    @property
+    def penalty(self) -> Array:
+        """Of a user's offset, and of each number of her vector."""
+        penalty = np.full(self.items.mean.shape[1], USER_VECTOR, np.float32)
+        penalty[0] = USER_BIAS
+        return penalty
 
     def weighted_residuals(self, part: Part) -> Array:
         """w_j e_j |A| for each rating."""
@@ -236,11 +265,15 @@ class Local:
         the fold weighs in the item step.
         """
         entries, vectors, which, weights = self._weighted(part)
+        shares = np.bincount(which, weights, minlength=FOLDS * len(vectors)).reshape(-1, FOLDS)
+        entries, directions_, rows = self.lengthened(part, entries, vectors, shares)
+        return entries, directions_, which, rows
+
+    def lengthened(self, part: Part, entries: Array, vectors: Array, shares: Array) -> tuple[Array, Array, Array]:
+        """The x, the a and the b of a part's users, of w_j e_j |A|, their vectors A, and what each fold weighs."""
         lengths = np.sqrt((vectors**2).sum(axis=2))
         size = np.sqrt(part.row_sums(entries**2))
         scale = np.minimum(LIFT, self.settings.step_clip / np.maximum(size, 1e-12))
-        entries *= scale[part.owners]
-        shares = np.bincount(which, weights, minlength=lengths.size).reshape(lengths.shape) * scale[:, None]
         directions_ = (vectors / lengths[:, :, None]).reshape(-1, vectors.shape[2])
-        rows = (vectors * np.sqrt(shares)[:, :, None]).reshape(len(vectors), -1)
-        return entries, directions_, which, rows
+        rows = (vectors * np.sqrt(shares * scale[:, None])[:, :, None]).reshape(len(vectors), -1)
+        return entries * scale[part.owners], directions_, rows
