@@ -148,6 +148,33 @@ def private_fit(data: Any, options: argparse.Namespace) -> Figures:
     return figures
 
 
+def default_fit(data: Any, options: argparse.Namespace) -> Figures:
+    """DPALS with its defaults, on ratings: the card against the processor."""
+    figures: Figures = {"processor's cores": os.cpu_count()}
+    ratings = discreet.datasets.movielens_like(data.n_users, data.n_items, len(data))
+    for epsilon in (1, 5):
+        models, times = {}, {}
+        for device in (options.device, "cpu"):
+
+            def fit_it(epsilon: float = epsilon, device: str = device) -> Any:
+                ledger = discreet.Ledger(delta=1e-6, noise_source=InsecureSeededNoise(0))
+                return discreet.DPALS(epsilon=epsilon, delta=1e-6, device=device).fit(ratings, ledger=ledger)
+
+            models[device] = fit_it()
+            times[device] = seconds(fit_it, 2)
+        factors = [model.item_factors_ for model in models.values()]
+        figures[f"epsilon {epsilon}"] = {
+            "steps": models["cpu"].plan(data.n_items)["item step"].count,
+            "columns": factors[0].shape[1],
+            "fit, seconds": times,
+            "largest difference of factors, of the largest": float(
+                np.abs(factors[0] - factors[1]).max() / np.abs(factors[1]).max()
+            ),
+        }
+        print(f"epsilon {epsilon}: {figures[f'epsilon {epsilon}']}", flush=True)
+    return figures
+
+
 def gram_rate(data: Any, options: argparse.Namespace) -> Figures:
     """The rate of the Gram step by itself, on the card alone, against the card's best."""
     arrays = torch_arrays.card(options.device)
@@ -276,7 +303,7 @@ def large(options: argparse.Namespace) -> Figures:
     return figures
 
 
-PARTS = {"private": private_fit, "rate": gram_rate, "parity": parity, "plain": plain}
+PARTS = {"private": private_fit, "default": default_fit, "rate": gram_rate, "parity": parity, "plain": plain}
 
 
 def main() -> None:

@@ -107,7 +107,7 @@ class Ridge:
     def _rows(self, indptr: Array, indices: Array, values: Array) -> tuple[Rows, Array]:
         """The regressions as the kernel takes them; and what each row's offset is to be multiplied by."""
         kind = self.columns.dtype
-        targets = values.astype(kind, copy=False)
+        targets = values.astype(kind, copy=False) if isinstance(values, np.ndarray) else values  # which are on a card
         if self.base.any():
             targets = targets - self.base[indices].astype(kind)
         arrays = arrays_on(self.device)

@@ -203,7 +203,7 @@ def solve_rows(
         n_jobs: Threads, in scikit-learn's meaning.
     """
     k = rows.columns.shape[1]
-    z = np.zeros((len(rows.indptr) - 1, k), rows.targets.dtype)
+    z = np.zeros((len(rows.indptr) - 1, k), str(rows.targets.dtype).removeprefix("torch."))
     if k == 0:
         if residuals is not None:
             residuals[:] = rows.targets

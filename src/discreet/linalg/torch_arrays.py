@@ -26,6 +26,7 @@ from discreet.linalg.topk import top_k
 if TYPE_CHECKING:
     from discreet.linalg.rows import Block
 
+LARGE = 1 << 22  # bytes that are brought here faster by way of memory that stays where it is
 PIECE = 256  # targets of a long row that are multiplied at once
 LEAST_MEMORY = 1 << 32  # bytes of a card
 FAST, FAST_STEPS = (3.4445, -4.7750, 2.0315), 16  # x <- a x + b x^3 + c x^5: 3.4^16 is 4e8
@@ -74,14 +75,18 @@ class TorchArrays(Arrays):
         return self._torch.as_tensor(array, device=self.device)
 
     def get(self, array: Any) -> NDArray[Any]:
-        found: NDArray[Any] = array.cpu().numpy()
+        found: NDArray[Any]
+        if array.nbytes >= LARGE and array.device.type == "cuda":
+            found = self._torch.empty(array.shape, dtype=array.dtype, pin_memory=True).copy_(array).numpy()
+        else:
+            found = array.cpu().numpy()
         return found
 
     def zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
         return self._torch.zeros(shape, dtype=getattr(self._torch, np.dtype(dtype).name), device=self.device)
 
     def host(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-        """Memory of the processor that is quickly filled by `fetch`; what it holds is undefined."""
+        """Memory of the processor that `fetch` and `put` are quick with; what it holds is undefined."""
         pinned, kind = self.device.type == "cuda", getattr(self._torch, np.dtype(dtype).name)
         found: NDArray[Any] = self._torch.empty(shape, dtype=kind, pin_memory=pinned).numpy()
         return found

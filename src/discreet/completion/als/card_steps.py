@@ -123,14 +123,12 @@ class CardSteps:
         card: The card.
         parts: The users, as many together as it has room for.
         n_items: How many items there are.
-        columns: How many columns regressions are filled up to.
         n_jobs: Threads, in scikit-learn's meaning.
     """
 
     card: TorchArrays
     parts: list[list[Prepared]]
     n_items: int
-    columns: int
     n_jobs: int | None
 
     @classmethod
@@ -143,7 +141,7 @@ class CardSteps:
         blocks_ = every(room[1])
         assert isinstance(blocks_, Here)
         made = blocks_.map(lambda part: Prepared.of(part, a)).each(n_jobs)
-        return cls(card, list(_grouped(made, *room)), len(a), columns, n_jobs)
+        return cls(card, list(_grouped(made, *room)), len(a), n_jobs)
 
     @cached_property
     def _kept(self) -> list[CardPart]:
@@ -162,7 +160,9 @@ class CardSteps:
 
     def _sums(self, part: CardPart, local: Local, cells: StepCells) -> Array:
         entries, vectors = self._contributions(part, local)
-        x, a = np.empty(len(entries)), np.zeros((FOLDS * len(vectors) + 1, cells.k))
+        x = self.card.host((len(entries),), np.float64)
+        a = self.card.host((FOLDS * len(vectors) + 1, cells.k), np.float64)
+        a[-1] = 0
 
         def work(first: int) -> Array:
             users = slice(first, min(first + SOME_USERS, len(vectors)))
@@ -180,15 +180,15 @@ class CardSteps:
     def _contributions(self, part: CardPart, local: Local) -> tuple[Array, Array]:
         """For each entry w_j e_j |A|, and all vectors A (users, FOLDS, k): what `Local` makes of them."""
         card, k = self.card, len(local.penalty)
-        more = ((0, 0), (0, self.columns - k))
+        more = filled_columns(k) - k
         columns, prior = (
-            card.put(padded(np.pad(each, more), np.float32))
+            card.put(padded(np.pad(each, ((0, 0), (0, more))), np.float32))
             for each in (local.regressions.columns, local.regressions.prior)
         )
         targets = (part.values - card.put(local.foretold)[part.indices]).float()
         indices, together = card.zeros(part.indices.shape, np.int64), card.zeros(targets.shape, np.float32)
         indices[part.place], together[part.place] = part.indices, targets
-        penalty = np.pad(local.penalty, (0, self.columns - k), constant_values=1)
+        penalty = np.pad(local.penalty, (0, more), constant_values=1)
         solved = LeftOutBlocks(columns, prior, penalty, card).solve(FOLDS, part.starts, indices, together)[:, :, :k]
         z, foretold = solved.reshape(-1, k).T.contiguous(), card.zeros(targets.shape, np.float32)
         for column, own in zip(columns.T.contiguous(), z, strict=False):  # the last ones are zeros

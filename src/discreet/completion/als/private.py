@@ -46,6 +46,13 @@ Array = NDArray[Any]
 LEAST_MU = 2.0**-20  # below it a contribution would be less than a cell of the noise's grid
 
 
+def require_same_regressions(device: str, most_columns: int) -> None:
+    """Raise unless a card's regressions for one user, on up to so many columns, do not depend on the others."""
+    step = filled_columns(1)
+    for columns in range(step, filled_columns(most_columns) + 1, step):
+        require_same_bits(device, columns, FOLDS)
+
+
 class DPALS(PrivateModel):
     """Private alternating least squares for ratings: user-level joint differential privacy.
 
@@ -159,7 +166,7 @@ class DPALS(PrivateModel):
     def _check_data(self, ratings: Interactions) -> None:
         require_ratings("DPALS", ratings)
         features = item_features(ratings.catalogue, self.features or ())  # raises if there is no such column
-        require_same_bits(self.device, filled_columns(most_columns(features.shape[1])), FOLDS)
+        require_same_regressions(self.device, most_columns(features.shape[1]))
 
     def _public_inputs(self) -> dict[str, str]:
         hint = {} if self.n_users_hint is None else {"n_users_hint": f"about {self.n_users_hint:,} users"}
@@ -245,7 +252,7 @@ class DPALS(PrivateModel):
                 raise DataError(
                     f"ratings: this model knows values from {low:g} to {high:g}; rescale the ratings to that"
                 )
-            require_same_bits(self.device, filled_columns(columns), FOLDS)
+            require_same_regressions(self.device, columns)
             plan = self.plan_more(table.n_items, epsilon=epsilon, n_steps=n_steps)
             paying = more._own_ledger() if ledger is None else ledger
             learned, statement = more._under(plan, paying, table, learn, after)

@@ -23,8 +23,8 @@ from discreet.completion.als.published_steps import (
     random_start,
     user_ridge,
 )
-from discreet.completion.als.sampling import vectors_of
-from discreet.completion.private import Door
+from discreet.completion.als.sampling import Sample, vectors_of
+from discreet.completion.private import Door, Part
 from discreet.linalg.arrays import arrays_on
 from discreet.linalg.threads import over_blocks
 
@@ -74,7 +74,7 @@ class Training:
         if isinstance(self.data.own, Sampled):
             return Solved(ridge, a_user, model.user_clip)
         if model.device != "cpu":  # which has room for everybody at once
-            users = a_user(ridge, self.data.own, None)
+            users = a_user(ridge, self._own, None)
 
             def shorten(part: Array) -> None:
                 part[:] = clip(part, model.user_clip)
@@ -84,6 +84,15 @@ class Training:
             return users
         blocks = over_blocks(lambda rows: a_user(ridge, rows, model.user_clip), self.data.own.blocks(), model.n_jobs)
         return np.concatenate(list(blocks))
+
+    @cached_property
+    def _own(self) -> Part:
+        """Users' items and ratings for their own side: on the card for all steps, if it has room for them."""
+        own, card = self.data.own, self.door.card
+        assert isinstance(own, Sample)
+        if card is None or len(own.indices) > card.most_targets:
+            return own
+        return Part(own.indptr, card.put(own.indices), card.put(own.values.astype(np.float64)))
 
     def _shared(self, users: Any) -> Array | None:
         """The noisy lambda_0 K."""
@@ -137,9 +146,8 @@ class Training:
         """How the statistics of an item step are added up."""
         if isinstance(self.data.sample, Sampled):
             return moments_there
-        if self.model.device == "cpu":
+        if self.door.card is None:
             return None
         from discreet.completion.als.card_moments import CardMoments
-        from discreet.linalg import torch_arrays
 
-        return CardMoments(torch_arrays.card(self.model.device))
+        return CardMoments(self.door.card)
