@@ -11,6 +11,7 @@ from discreet import errors
 
 if TYPE_CHECKING:
     from discreet import audit, datasets, privacy, spark, splits, testing, tune
+    from discreet.calculator import account
     from discreet.completion.als import ALS, DPALS, PublishedDPALS, private_regressions
     from discreet.completion.baselines import MeanRating, Popularity
     from discreet.completion.frank_wolfe import DPFrankWolfe, FrankWolfe, PublishedDPFrankWolfe
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from discreet.completion.spectral.pca import DPPCA
     from discreet.data import Catalogue, Interactions, observed_items_are_public, read
     from discreet.evaluate import module as evaluate
-    from discreet.privacy import Gaussian, Guarantee, Laplace, Ledger, Plan, RandomizedResponse, account
+    from discreet.privacy import Gaussian, Guarantee, L2Laplace, Laplace, Ledger, Plan, RandomizedResponse
     from discreet.statement import Statement
 
 __version__ = "0.1.0.dev0"
@@ -42,6 +43,7 @@ _HOME = {
     "GradientDescent": "discreet.completion.gradient",
     "Guarantee": "discreet.privacy",
     "Interactions": "discreet.data",
+    "L2Laplace": "discreet.privacy",
     "Laplace": "discreet.privacy",
     "Ledger": "discreet.privacy",
     "MeanRating": "discreet.completion.baselines",
@@ -57,7 +59,7 @@ _HOME = {
     "Recommender": "discreet.completion.recommender",
     "SVD": "discreet.completion.spectral",
     "Statement": "discreet.statement",
-    "account": "discreet.privacy",
+    "account": "discreet.calculator",
     "load": "discreet.completion.saving",
     "observed_items_are_public": "discreet.data",
     "private_regressions": "discreet.completion.als",
@@ -81,6 +83,7 @@ __all__ = [
     "GradientDescent",
     "Guarantee",
     "Interactions",
+    "L2Laplace",
     "Laplace",
     "Ledger",
     "MeanRating",

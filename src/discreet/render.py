@@ -3,6 +3,7 @@
 import html
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from discreet.numbers import round_down, round_up
@@ -10,7 +11,8 @@ from discreet.privacy.accounting import Cost
 
 if TYPE_CHECKING:
     from discreet.privacy.guarantee import Guarantee
-    from discreet.privacy.ledger import Ledger, Preview
+    from discreet.privacy.ledger import Ledger
+    from discreet.privacy.plan import Plan
 
 
 _UNITS = {"user": "one person's entire history", "entry": "one single entry of one person's history"}
@@ -137,16 +139,24 @@ def markdown(certificate: dict[str, Any]) -> str:
     return "\n".join([*lines, f"Issued {c['issued']} with {used}. {_footer(c)}.", ""])
 
 
-def preview(preview: "Preview") -> str:
-    """What a plan would cost, as a table."""
-    lines = [f"{'release':<28}{'times':>6}{'share of mu^2':>15}"]
-    total = preview.plan.cost.gaussian or 1
-    for line in preview.plan.lines:
-        share = f"{line.total.gaussian / total:.1%}" if line.total.gaussian else "-"
-        lines.append(f"{line.label:<28}{line.count:>6}{share:>15}")
-    cost, after = round_up(preview.cost.epsilon), round_up(preview.after.epsilon)
-    lines.append(f"costs epsilon = {cost}, ledger then at {after}, at delta = {round_up(preview.cost.delta)}")
-    return "\n".join(lines if preview.fits else [*lines, "DOES NOT FIT in what the ledger has left"])
+@dataclass(frozen=True)
+class Preview:
+    """What a plan would cost, computed without any data; as a string, a table."""
+
+    plan: "Plan"
+    cost: "Guarantee"
+    after: "Guarantee"
+    fits: bool
+
+    def __str__(self) -> str:
+        lines = [f"{'release':<28}{'times':>6}{'share of mu^2':>15}"]
+        total = self.plan.cost.gaussian or 1
+        for line in self.plan.lines:
+            share = f"{line.total.gaussian / total:.1%}" if line.total.gaussian else "-"
+            lines.append(f"{line.label:<28}{line.count:>6}{share:>15}")
+        cost, after = round_up(self.cost.epsilon), round_up(self.after.epsilon)
+        lines.append(f"costs epsilon = {cost}, ledger then at {after}, at delta = {round_up(self.cost.delta)}")
+        return "\n".join(lines if self.fits else [*lines, "DOES NOT FIT in what the ledger has left"])
 
 
 def ledger(ledger: "Ledger") -> str:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cache
 from importlib.metadata import version
-from typing import Any
+from typing import Any, get_args
 
 from discreet.errors import PrivacyError
 from discreet.numbers import round_up
 from discreet.privacy.accounting import Cost
 from discreet.privacy.guarantee import Guarantee
-from discreet.privacy.noise import noise_from_json
+from discreet.privacy.noise import Noise
 from discreet.privacy.store import Entry, canonical
 
 FORMAT = 1
@@ -214,6 +214,15 @@ class Statement:
 def _public(body: Mapping[str, Any]) -> dict[str, Any]:
     """What of a ledger entry others may see: not when it happened, since running times depend on the data."""
     return {key: value for key, value in body.items() if key not in ("time", "reservation")}
+
+
+def noise_from_json(data: Mapping[str, Any]) -> Noise:
+    """The inverse of {"kind": noise.kind, **its fields}."""
+    kinds: dict[str, Any] = {cls.kind: cls for cls in get_args(Noise)}
+    if data.get("kind") not in kinds:
+        raise PrivacyError(f"noise of unknown kind {data.get('kind')!r}")
+    noise: Noise = kinds[data["kind"]](**{key: value for key, value in data.items() if key != "kind"})
+    return noise
 
 
 def _recomputed(release: Mapping[str, Any]) -> Cost:

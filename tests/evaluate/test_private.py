@@ -18,7 +18,7 @@ from discreet.evaluate import Evaluation, evaluate, plan
 from discreet.evaluate import private as door
 from discreet.evaluate.collect import Task, collect
 from discreet.evaluate.metrics import parse
-from discreet.privacy import Gaussian, GridArray
+from discreet.privacy import Cost, Gaussian, GridArray
 from discreet.testing import InsecureSeededNoise
 
 from .fakes import Scorer, random_case, table
@@ -148,7 +148,7 @@ def test_audit(adjacency: Any) -> None:
     layout = door.Layout.of(parse(metrics), None, adjacency)
     mu = discreet.account(epsilon=epsilon, delta=delta).mu
     assert mu is not None
-    noise = Gaussian.for_mu(mu, sensitivity=layout.sensitivity)
+    noise = Gaussian.for_cost(Cost.of_mu(mu), sensitivity=layout.sensitivity)
     best, worst = (door.contributions(task, collect(task), layout, noise.grid())[0] for task in extremes(metrics))
     other = np.zeros_like(best) if adjacency == "add-remove" else worst
     ledger = Ledger(noise_source=InsecureSeededNoise(5), adjacency=adjacency)

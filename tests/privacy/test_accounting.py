@@ -282,12 +282,8 @@ def test_the_dp_accounting_event_gives_an_outsider_the_same_answer() -> None:
     assert gaussian.epsilon(1e-5) == pytest.approx(outsider.get_epsilon(1e-5), rel=1e-4)
 
 
-def test_the_sampler_is_charged_to_delta() -> None:
-    cost = Cost.of_mu(1.0)
-    assert 0 < cost.tv < 1e-100
-    assert cost.delta(1.0) > gaussian_delta(1.0, 1.0) - 1e-15
-    # Where the sampler's distance could matter, no epsilon is stated.
-    assert Cost.of_mu(40.0).epsilon(1e-15) == math.inf
+def test_large_costs_have_an_epsilon_too() -> None:
+    assert 800 < Cost.of_mu(40.0).epsilon(1e-15) < 1200
     assert Cost.of_mu(40.0).delta(10.0) <= 1
 
 

@@ -103,7 +103,7 @@ def test_the_budget_stops_what_does_not_fit_and_says_what_would(url: str | None)
         ledger.release(COUNTS, 1, Gaussian(3.9), "second")
     assert "delta = 1e-06" in str(caught.value)
     assert len(ledger.events) == 1
-    ledger.release(COUNTS, 1, Gaussian.for_mu(left.mu * (1 - 1e-12), sensitivity=1), "all that is left")  # type: ignore[operator]
+    ledger.release(COUNTS, 1, Gaussian.for_cost(Cost.of_mu(left.mu * (1 - 1e-12)), sensitivity=1), "all that is left")  # type: ignore[operator]
     assert ledger.spent.epsilon <= 1
     assert ledger.remaining.epsilon < 1e-3  # type: ignore[union-attr]
 

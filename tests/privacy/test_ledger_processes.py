@@ -40,8 +40,8 @@ def test_eight_processes_spend_exactly_the_budget(url: str) -> None:
     whole = account(epsilon=1, delta=1e-6).mu
     assert whole is not None
     # 90 large releases fit and leave 6 parts in 96; of the small ones (a tenth of a part) 60 fit in that.
-    std = Gaussian.for_mu(whole / 96**0.5, sensitivity=1).std
-    small = Gaussian.for_mu(whole / 960**0.5, sensitivity=1).std
+    std = Gaussian.for_cost(Cost.of_mu(whole / 96**0.5), sensitivity=1).std
+    small = Gaussian.for_cost(Cost.of_mu(whole / 960**0.5), sensitivity=1).std
     ledger = Ledger(url, epsilon=1, delta=1e-6)
     ledger.charge(Cost.of_mu(whole * (5.5 / 96) ** 0.5), "so that the large ones do not come out even")
     start, results = fresh.context.Barrier(PROCESSES), fresh.context.Queue()

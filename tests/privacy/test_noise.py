@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from discreet.errors import PrivacyError, Unbounded
-from discreet.privacy import Cost, Gaussian, Grid, GridArray, Laplace, PureEvent, RandomizedResponse
-from discreet.privacy.noise import noise_from_json
+from discreet.privacy import Cost, Gaussian, Grid, GridArray, L2Laplace, Laplace, PureEvent, RandomizedResponse
+from discreet.statement import noise_from_json
 from discreet.testing import InsecureSeededNoise
 
 N = 1_000_000
@@ -80,6 +80,20 @@ def test_laplace_noise() -> None:
     assert stats.binomtest(int((counts == 0).sum()), N, zero).pvalue > 1e-9
 
 
+def test_noise_with_the_density_of_its_length() -> None:
+    zeros, source = GridArray(np.full((4, 5), 7 << 20), Grid(-20)), InsecureSeededNoise(6)
+    arrays = np.array([L2Laplace(3.0).add(zeros, source) - 7 for _ in range(150)])
+    lengths = np.linalg.norm(arrays, axis=(1, 2))
+    assert stats.kstest(lengths / 3, stats.gamma(20).cdf).pvalue > 1e-6
+    assert stats.kstest(lengths / 3.6, stats.gamma(20).cdf).pvalue < 1e-6
+    cosines = arrays.reshape(150, 20) / lengths[:, None]  # a squared cosine of a uniform direction has a beta law
+    assert stats.kstest(cosines.ravel() ** 2, stats.beta(0.5, 9.5).cdf).pvalue > 1e-6
+    assert arrays.std() == pytest.approx(L2Laplace(3.0).std(20), rel=0.1)
+    assert L2Laplace(4.0).cost(1.0) == Laplace(4.0).cost(1.0) == Cost.of(PureEvent(0.25))
+    assert L2Laplace(4.0) != Laplace(4.0)
+    assert L2Laplace(2.0).add(GridArray.of(5), InsecureSeededNoise(7)).shape == ()
+
+
 def test_randomised_response() -> None:
     bits = GridArray.of(np.tile([1, 0, -1, 1], N // 4))
     for noise, one, zero in (
@@ -109,13 +123,15 @@ def test_user_level_randomised_response_counts_bits() -> None:
 
 @pytest.mark.parametrize("mu", [1e-6, 0.01, 0.3, 1.0, 7.7])
 @pytest.mark.parametrize("sensitivity", [1e-3, 1 / 3, 1.0, 12.7])
-def test_noise_for_mu_is_the_least_that_suffices(mu: float, sensitivity: float) -> None:
-    noise = Gaussian.for_mu(mu, sensitivity=sensitivity)
+def test_noise_for_a_cost_is_the_least_that_suffices(mu: float, sensitivity: float) -> None:
+    noise = Gaussian.for_cost(Cost.of_mu(mu), sensitivity=sensitivity)
     assert noise.cost(sensitivity).gaussian <= Cost.of_mu(mu).gaussian
     assert noise.std <= sensitivity / mu * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("noise", [Gaussian(1.5, symmetric=True), Laplace(2.0), RandomizedResponse(epsilon=0.5)])
+@pytest.mark.parametrize(
+    "noise", [Gaussian(1.5, symmetric=True), Laplace(2.0), L2Laplace(2.0), RandomizedResponse(epsilon=0.5)]
+)
 def test_json_round_trip(noise: object) -> None:
     from dataclasses import asdict
 
@@ -125,7 +141,8 @@ def test_json_round_trip(noise: object) -> None:
 
 
 def test_grids_that_suit_the_noise() -> None:
-    assert Gaussian(1.0).grid() == Laplace(1.0).grid() == Grid(-20)
+    assert Gaussian(1.0).grid() == Laplace(1.0).grid() == L2Laplace(0.5).grid() == Grid(-20)
+    assert L2Laplace(1.0).grid(1023) == Grid(-15)
     assert RandomizedResponse(epsilon=1.0).grid() == Grid()
 
 
@@ -136,6 +153,7 @@ def test_grids_that_suit_the_noise() -> None:
         (lambda: Gaussian(math.nan), "noise.std"),
         (lambda: Gaussian(math.inf), "noise.std"),
         (lambda: Laplace(-1), "noise.scale"),
+        (lambda: L2Laplace(0), "noise.scale"),
         (RandomizedResponse, "flip_one"),
         (lambda: RandomizedResponse(epsilon=0), "noise.epsilon"),
         (lambda: RandomizedResponse(epsilon=1, flip_one=0.1), "either"),

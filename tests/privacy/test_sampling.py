@@ -14,7 +14,7 @@ from scipy import stats
 from discreet.errors import PrivacyError
 from discreet.privacy import SystemNoise, sampling
 from discreet.privacy.keystream import Stream
-from discreet.privacy.sampling import TV_PER_DRAW, bernoulli, gaussian, two_sided_geometric
+from discreet.privacy.sampling import Fraction, RandomScale, bernoulli, gaussian, random_scale, two_sided_geometric
 from discreet.testing import InsecureSeededNoise
 
 DRAWS = 10_000_000
@@ -54,11 +54,18 @@ def test_tables_in_exact_arithmetic(density: object) -> None:
     assert (np.diff(zig.width) < 0).all()
 
 
-def test_the_cut_of_the_normal_law_is_within_the_charge() -> None:
-    # Mills: P(|Z| > 24) < 2 phi(24) / 24
-    log_tail = math.log(2) - 24**2 / 2 - math.log(24 * math.sqrt(2 * math.pi))
-    assert log_tail < math.log(TV_PER_DRAW)
-    assert sampling._build(sampling._NORMAL).width[0] == 24
+def test_the_corner_for_the_tail_of_the_normal_law_in_exact_arithmetic() -> None:
+    zig = sampling._build(sampling._NORMAL)
+    assert zig.width[0] == 24
+    with localcontext() as context:
+        context.prec = 300
+        corner = sampling._corner(300)
+        beyond = Decimal(-288).exp() / 24  # the area under exp(-288 - 24 (x - 24)) for x > 24
+        assert abs((1 - corner) * zig.exact_area() / 2 - beyond) < Decimal("1e-290")
+        # All of the corner is in the base rectangle and above the curve.
+        assert sampling._NORMAL.exact(Decimal(12)) < corner * zig.exact_area() / 24
+        assert zig.quick[0] < 2**51
+    assert 1 - corner < 2.0**-53  # so that none of it escapes where 53 bits of the ordinate are looked at
 
 
 def test_a_machine_on_which_the_tables_fail_gets_no_noise() -> None:
@@ -169,9 +176,110 @@ def test_undecided_points_get_more_digits() -> None:
         assert up.bits > 160 if abs(offset) <= 1 else True
     assert (seen[0], seen[-1]) == (True, False)
     half = sampling._Uniform(stream(7), 1, 1)  # U in [1/2, 1): 2 U straddles 3/2
-    integer = sampling._integer(zig._replace(width=np.array([2.0])), 1.0, 0, half, sampling.Fraction(0))
+    integer = sampling._integer(1.0, sampling._Real(Fraction(0), Fraction(2), half), floor=False)
     assert half.bits > 1
     assert integer in (1, 2)
+
+
+@pytest.mark.parametrize("end", [2, 24])
+def test_the_tail_of_the_normal_law(end: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every point of the right half of the base rectangle taken for one beyond it: the law there is the normal's."""
+    monkeypatch.setattr(sampling, "_corner", lambda _: Decimal(0))
+    zig, source, far = sampling._build(sampling._NORMAL), stream(10), []
+    monkeypatch.setattr(sampling, "_END", end)
+    for _ in range(1500):
+        real = sampling._exact(zig, source, ((1 << 52) - 1) << 12, sampling._Uniform(source))
+        if real is not None:
+            far.append(float(real.bounds(64)[0]))
+    kept = stats.norm.sf(end) / (stats.norm.pdf(end) / end)  # the area under the curve over that under the exponential
+    assert stats.binomtest(len(far), 1500, kept).pvalue > 1e-6
+    beyond = stats.kstest(far, lambda x: -np.expm1(stats.norm.logsf(x) - stats.norm.logsf(end))).pvalue
+    assert beyond > 1e-6
+    if end == 2:
+        assert stats.kstest(np.array(far) - end, stats.expon(scale=1 / end).cdf).pvalue < 1e-6
+
+
+def test_a_draw_beyond_the_rectangles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first word in the corner, its ordinate's bits all ones: with a corner of 2^-53 the draw is beyond 24."""
+    source = stream(11)
+    given = iter([((1 << 52) - 1) << 12, (1 << 64) - 1])
+    real = source.fill
+
+    def fill(words: np.ndarray) -> None:
+        real(words)
+        if words.size == 1 and (word := next(given, None)) is not None:
+            words[0] = word
+
+    monkeypatch.setattr(source, "fill", fill)
+    monkeypatch.setattr(sampling, "_corner", lambda _: 1 - Decimal(2) ** -53)
+    out = np.zeros(1, np.int64)
+    gaussian(2.0**20, source, out)
+    assert 24 <= out[0] / 2.0**20 < 25
+
+
+# -- the density of the Euclidean length
+
+
+@pytest.mark.parametrize("r", [0.5, 3.0, 40.0, 1000.0])
+def test_normal_numbers_of_a_random_scale_have_the_density_of_their_length(r: float) -> None:
+    """The mixture by quadrature: the density at length r, of any number of them, is exp(-r) times the same constant."""
+    from scipy.integrate import quad
+
+    size = 7
+
+    def joint(g: float) -> float:  # of gamma, and of normal numbers of variance 2 gamma; times exp(r)
+        return math.exp((size - 1) / 2 * math.log(g) - g - size / 2 * math.log(2 * g) - r**2 / (4 * g) + r)
+
+    middle = r / 2  # where the integrand is largest, more or less
+    halves = [quad(joint, *ends, epsabs=0)[0] for ends in ((1e-9, middle), (middle, middle + 40 * math.sqrt(r) + 40))]
+    assert sum(halves) == pytest.approx(math.sqrt(math.pi) * 2 ** (-size / 2), rel=1e-6)
+
+
+@pytest.mark.parametrize("size", [3, 4, 7, 100, 10**4, 10**6, 2**40])
+def test_the_envelope_of_the_gamma_law_is_above_it(size: int) -> None:
+    mode, width = (size - 1) / 2, math.isqrt(size) + 2
+    far = np.concatenate([np.linspace(0, 60, 60_001), np.logspace(2, 6, 2_000)])
+    for sign in (1, -1):
+        t = sign * width * far / mode
+        inside = t > -1
+        log = mode * (np.log1p(t[inside]) - t[inside])
+        assert (log + far[inside] - 2).max() < 1e-6
+
+
+@pytest.mark.parametrize(("size", "degrees"), [(1, 4), (4, 5), (1000, 1001)])
+def test_the_law_of_a_random_scale(size: int, degrees: int) -> None:
+    source = stream(12)
+    squares = [float(random_scale(2.0, size, source)) ** 2 / 4 for _ in range(150)]
+    assert stats.kstest(squares, stats.chi2(degrees).cdf).pvalue > 1e-6
+    assert stats.kstest(squares, stats.chi2(degrees * 1.6).cdf).pvalue < 1e-6
+
+
+def test_digits_of_a_random_scale() -> None:
+    scale = random_scale(2.0**20, 50, stream(13))
+    (low, high), (lower, higher) = scale.bounds(300), scale.bounds(100)
+    assert lower <= low < high <= higher
+    assert high - low < 2.0**-250
+    assert abs(Fraction(float(scale)) / low - 1) < Fraction(1, 2**52)
+    # The smallest of gammas, too, has a float with all its digits.
+    tiny = RandomScale(1.0, sampling._Real(Fraction(0), Fraction(1, 2**300), sampling._Uniform(stream(14))))
+    assert abs(Fraction(float(tiny)) ** 2 / (2 * tiny.gamma.bounds(0)[0]) - 1) < Fraction(1, 2**51)
+
+
+def test_noise_of_a_random_scale_is_that_of_its_float_but_for_the_last_bits() -> None:
+    scale = random_scale(2.0**20, 1000, stream(15))
+    exact, rounded = (draw(gaussian, one, seed=16, size=1_000_000) for one in (scale, float(scale)))
+    assert np.array_equal(exact, rounded)
+    assert normal_p_value(exact, float(scale)) > FALSE_ALARM
+
+
+def test_integers_beyond_64_bits_wrap_as_sums_do() -> None:
+    huge = RandomScale(2.0**63, sampling._Real(Fraction(1, 2), Fraction(0), sampling._Uniform(stream(17))))
+    assert float(huge) == 2.0**63
+    out = draw(gaussian, huge, seed=18, size=30)
+    assert len(set(out.tolist())) == 30
+    small = draw(gaussian, 2.0**30, seed=18, size=30)  # the same points, of which these are the first bits
+    true = [sampling.math.remainder(int(one) / 2.0**30, 2) for one in small]  # in units of 2^63, modulo 2^64
+    assert np.abs([math.remainder(a / 2.0**63 - b, 2) for a, b in zip(out.tolist(), true, strict=True)]).max() < 1e-8
 
 
 def test_coins_are_exact() -> None:

@@ -26,7 +26,7 @@ from discreet.audit.replaying import settings
 from discreet.audit.subjects import Subject
 from discreet.data.interactions import Interactions
 from discreet.data.readers import read
-from discreet.privacy import Laplace, RandomizedResponse
+from discreet.privacy import L2Laplace, Laplace, RandomizedResponse
 
 Array = NDArray[Any]
 
@@ -48,6 +48,8 @@ def evidence_of(seen: Recording, other: Recording, sign: float) -> float:
         mine, theirs = ((one.answer - world.statistic).ravel() for world in (one, two))
         if isinstance(one.noise, Laplace):
             total += float((np.abs(theirs) - np.abs(mine)).sum()) / one.noise.scale
+        elif isinstance(one.noise, L2Laplace):
+            total += float(np.linalg.norm(theirs) - np.linalg.norm(mine)) / one.noise.scale
         else:
             total += float(theirs @ theirs - mine @ mine) / (2 * one.noise.std**2)
     return sign * total

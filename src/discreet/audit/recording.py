@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from discreet.audit.patching import patched
 from discreet.data.progress import Bar, _quiet
-from discreet.privacy import Cost, Gaussian, GridArray, Laplace, Ledger, RandomizedResponse
+from discreet.privacy import Cost, Gaussian, GridArray, L2Laplace, Laplace, Ledger, RandomizedResponse
 from discreet.privacy.keystream import Stream
 from discreet.privacy.noise import Noise
 from discreet.privacy.store import Entry
@@ -58,7 +58,7 @@ class Release:
         """Of its noise: a standard deviation, Laplace's scale, or 1 for coins."""
         if isinstance(self.noise, Gaussian):
             return self.noise.std
-        return self.noise.scale if isinstance(self.noise, Laplace) else 1.0
+        return self.noise.scale if isinstance(self.noise, Laplace | L2Laplace) else 1.0
 
 
 @dataclass

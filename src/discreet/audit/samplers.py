@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from discreet.audit.distinguishing import Evidence, could, detectable, detectable_epsilon, distinguish
 from discreet.audit.findings import Alarms, Finding
 from discreet.audit.recording import Recording, Release
-from discreet.privacy import Gaussian, Grid, GridArray, Laplace, RandomizedResponse, SystemNoise
+from discreet.privacy import Gaussian, Grid, GridArray, L2Laplace, Laplace, RandomizedResponse, SystemNoise
 from discreet.privacy.keystream import NoiseSource
 from discreet.privacy.noise import Noise
 
 Array = NDArray[Any]
 
 NOISE, STREAMS, BLACK_BOX = "noise", "streams", "black box"
-BINS, SIDE, FAR = 200, 40, 4.0
+BINS, SIDE, FAR, ARRAYS = 200, 40, 4.0, 50
 THREADS, FORKS, KEYS = 8, 3, 50
 CLAIM = 0.9  # of a claim: what an audit that is not blind proves on the worst case
 PURE = 30  # times as many draws, to prove as much about a pure epsilon
@@ -34,6 +34,8 @@ def law(noise: Noise, *, draws: int, source: NoiseSource, alarms: Alarms) -> Fin
     """Whether a mechanism's noise has its law: goodness of fit, variance, tails, correlations, all on its grid."""
     if isinstance(noise, RandomizedResponse):
         return _coins(noise, draws, source, alarms)
+    if isinstance(noise, L2Laplace):
+        return _lengths(noise, draws, source, alarms)
     grid = noise.grid()
     if isinstance(noise, Gaussian) and noise.symmetric:
         shape: tuple[int, ...] = (max(draws // SIDE**2, 1), SIDE, SIDE)
@@ -60,6 +62,8 @@ def _name(noise: Noise) -> str:
         return f"randomised response of epsilon {noise.bit_epsilon:.4g}"
     if isinstance(noise, Laplace):
         return f"Laplace noise of scale {noise.scale:.4g}"
+    if isinstance(noise, L2Laplace):
+        return f"noise of density exp(-|x| / {noise.scale:.4g})"
     return f"{'symmetric ' * noise.symmetric}Gaussian noise of std {noise.std:.4g}"
 
 
@@ -97,6 +101,25 @@ def _tests(z: Array, laplace: bool) -> list[tuple[str, float]]:
     ]
 
 
+def _lengths(noise: L2Laplace, draws: int, source: NoiseSource, alarms: Alarms) -> Finding:
+    """Arrays of noise: their lengths have the gamma law, and numbers over the length of theirs are nearly normal."""
+    from scipy import stats
+
+    size = max(draws // ARRAYS, 3)
+    grid = noise.grid(size)
+    arrays = [noise.add(GridArray(np.zeros(size, np.int64), grid), source) for _ in range(ARRAYS)]
+    lengths = np.array([np.linalg.norm(array) for array in arrays])
+    tests = [("the lengths are wrong", float(stats.kstest(lengths / noise.scale, stats.gamma(size).cdf).pvalue))]
+    z = np.concatenate(arrays) / np.repeat(lengths, size) * math.sqrt(size)
+    tests += [test for test in _tests(z, False) if "variance" not in test[0]]  # which was divided out
+    level = alarms.take(len(tests))
+    wrong = [test for test, chance in tests if chance < level]
+    if any((array / grid.step != np.rint(array / grid.step)).any() for array in arrays):
+        wrong.append("it is not on its grid")
+    said = f"{ARRAYS} arrays of {size:,} numbers have the law that is paid for"
+    return Finding(NOISE, not wrong, f"{_name(noise)}: {', '.join(wrong) if wrong else said}", tests=len(tests))
+
+
 def _coins(noise: RandomizedResponse, draws: int, source: NoiseSource, alarms: Alarms) -> Finding:
     """How often bits are flipped, and what that proves about epsilon, in all four ratios."""
     from scipy.stats import binomtest
@@ -114,6 +137,7 @@ def _coins(noise: RandomizedResponse, draws: int, source: NoiseSource, alarms: A
 def told_apart(release: Release, *, draws: int, source: NoiseSource, alarms: Alarms) -> Finding:
     """Draw a mechanism many times on two numbers as far apart as its sensitivity: what proves that about its cost?"""
     noise, claim = release.noise, release.noise.cost(release.sensitivity)
+    assert not isinstance(noise, L2Laplace)
     draws *= 1 if isinstance(noise, Gaussian) else PURE
     tests = 2 if isinstance(noise, Gaussian) else 4  # a bound on each of two rates; for epsilon, in both directions
     level = alarms.take(tests)
@@ -144,7 +168,7 @@ def told_apart(release: Release, *, draws: int, source: NoiseSource, alarms: Ala
 def _scores(release: Release, where: float, draws: int, source: NoiseSource, apart: float = 1.0) -> Array:
     """Log-likelihood ratios, or what orders draws as they do, where the truth is so many sensitivities from 0."""
     noise = release.noise
-    assert not isinstance(noise, RandomizedResponse)
+    assert isinstance(noise, Gaussian | Laplace)
     plain = Gaussian(noise.std) if isinstance(noise, Gaussian) else noise
     grid = plain.grid()
     truth = np.full(draws, math.floor(grid.cells(release.sensitivity * where)), np.int64)
@@ -173,7 +197,10 @@ def drawn_in(recording: Recording, alarms: Alarms) -> Finding:
         added = release.answer - release.statistic
         if not np.array_equal(added / release.step, np.rint(added / release.step)):
             return Finding(NOISE, False, f"{release.label!r}: what was added is not on the grid of the statistic")
-        scale = np.full(added.shape, release.scale * (math.sqrt(2) if isinstance(release.noise, Laplace) else 1))
+        times = math.sqrt(2) if isinstance(release.noise, Laplace) else 1.0
+        if isinstance(release.noise, L2Laplace):
+            times = release.noise.std(added.size) / release.scale
+        scale = np.full(added.shape, release.scale * times)
         if isinstance(release.noise, Gaussian) and release.noise.symmetric:
             scale *= math.sqrt(0.5)
             scale[..., range(added.shape[-1]), range(added.shape[-1])] *= math.sqrt(2)
@@ -196,7 +223,9 @@ def mechanisms(
     first = {release.label: release for release in reversed(recording.releases)}
     chosen = list(first.values())[::-1][:most]
     laws = [law(release.noise, draws=draws, source=source, alarms=alarms) for release in chosen]
-    apart = [told_apart(release, draws=draws // 4, source=source, alarms=alarms) for release in chosen]
+    # An array of noise with the density of its length takes too long to be drawn a million times.
+    quick = [release for release in chosen if not isinstance(release.noise, L2Laplace)]
+    apart = [told_apart(release, draws=draws // 4, source=source, alarms=alarms) for release in quick]
     return [drawn_in(recording, alarms), *laws, *apart]
 
 

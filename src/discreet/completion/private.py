@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array
 
+from discreet.calculator import account
 from discreet.completion.base import Model
 from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar
@@ -21,9 +22,10 @@ from discreet.engine.local import Add
 from discreet.errors import DataError, PrivacyError
 from discreet.linalg.addresses import neighbour_dependent, require_sound_blas
 from discreet.linalg.threads import over_blocks
-from discreet.privacy import Gaussian, Grid, GridArray, Ledger, Plan, account, exact_matmul, truncate
+from discreet.privacy import Gaussian, Grid, GridArray, Ledger, Plan, exact_matmul, truncate
 from discreet.privacy.guarantee import Adjacency, Unit
-from discreet.privacy.ledger import Preview, Reservation
+from discreet.privacy.ledger import Reservation
+from discreet.render import Preview
 from discreet.statement import Statement
 
 if TYPE_CHECKING:

@@ -14,13 +14,14 @@ from statistics import NormalDist
 
 import numpy as np
 
+from discreet.calculator import account
 from discreet.data.progress import quiet
 from discreet.errors import DataError, PrivacyError
 from discreet.evaluate.collect import Collected, Model, Task, collect
 from discreet.evaluate.metrics import Floats, Integers, Metric, parse
 from discreet.evaluate.result import Evaluation, Score
 from discreet.numbers import positive
-from discreet.privacy import Gaussian, Grid, GridArray, Guarantee, Ledger, Plan, account, truncate
+from discreet.privacy import Gaussian, Grid, GridArray, Guarantee, Ledger, Plan, truncate
 from discreet.privacy.guarantee import Adjacency
 
 _ROOM = 1 + 2.0**-30  # between the longest row and the bound: no row is ever shortened to fit

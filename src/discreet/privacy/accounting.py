@@ -20,16 +20,13 @@ import numpy as np
 
 from discreet.errors import PrivacyError
 from discreet.numbers import decimal, positive, probability
-from discreet.privacy.sampling import TV_PER_DRAW
 
 UNIT = 1 << 100  # mu^2 is counted in units of 2^-100, rounded up
-MAX_DRAWS = 1 << 40  # noise draws in one release; `Cost.tv` allows for that many in each
 MAX_EPSILON = 200.0  # of a budget: beyond it there is nothing left to protect
 MAX_MU = 1 << 20  # of one release, likewise
 
 _SAFETY = 1e-9  # relative, and
 _SAFETY_EPSILON = 4e-12  # absolute: dp_accounting's root is good to 1e-12; tests compare with 60 digits
-_TV_SHARE = 1e-12  # of delta, kept for the sampler's distance from its ideal law
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
@@ -134,7 +131,7 @@ class Cost:
 
     Attributes:
         gaussian: the sum of mu^2 over the Gaussian releases, in units of 2^-100, each rounded up.
-        releases: the number of Gaussian releases, each of which adds to `tv`.
+        releases: how many Gaussian releases there were.
         events: all other events, with how often each occurred.
     """
 
@@ -199,14 +196,6 @@ class Cost:
         return mu
 
     @property
-    def tv(self) -> float:
-        """Total variation between the noise that is drawn and its ideal law, over all releases and runs."""
-        others = sum(
-            n << (20 if isinstance(event, Selection) else 0) for event, n in self.events if event.kind != "pure"
-        )
-        return (self.releases + others) * MAX_DRAWS * TV_PER_DRAW
-
-    @property
     def _pld_error(self) -> float:
         """Of delta: several times what the Fourier transforms of the PLD accountant were seen to lose."""
         return 1e-12 + 2.0**-52 * sum(count for _, count in self.events)
@@ -266,16 +255,11 @@ class Cost:
         probability("delta", delta, zero=True)
         if not self or delta == 0:
             return self.pure
-        # The sampler's distance from its ideal law costs (1 + e^epsilon) tv of delta: a part is kept for that.
-        share = delta * (1 - _TV_SHARE)
-        if self.events:
-            exact = share > 2 * self._pld_error  # else the Renyi accountant, which is looser but has no such error
-            accountant = _accountant(self, renyi=not exact)
-            epsilon = float(accountant.get_epsilon(share - self._pld_error if exact else share)) * (1 + _SAFETY)
-        else:
-            epsilon = gaussian_epsilon(self._gaussian_mu, share)
-        if self.tv and (epsilon > 700 or (1 + math.exp(epsilon)) * self.tv > delta * _TV_SHARE):
-            return math.inf
+        if not self.events:
+            return gaussian_epsilon(self._gaussian_mu, delta)
+        exact = delta > 2 * self._pld_error  # else the Renyi accountant, which is looser but has no such error
+        accountant = _accountant(self, renyi=not exact)
+        epsilon = float(accountant.get_epsilon(delta - self._pld_error if exact else delta)) * (1 + _SAFETY)
         return min(epsilon, self.pure)
 
     def delta(self, epsilon: float) -> float:
@@ -283,11 +267,9 @@ class Cost:
         positive("epsilon", epsilon, zero=True)
         if epsilon >= self.pure:
             return 0.0
-        if self.events:
-            delta = float(_accountant(self, renyi=False).get_delta(epsilon)) * (1 + _SAFETY) + self._pld_error
-        else:
-            delta = gaussian_delta(self._gaussian_mu, epsilon)
-        return min(delta + (1 + math.exp(min(epsilon, 700))) * self.tv, 1.0)
+        if not self.events:
+            return gaussian_delta(self._gaussian_mu, epsilon)
+        return min(float(_accountant(self, renyi=False).get_delta(epsilon)) * (1 + _SAFETY) + self._pld_error, 1.0)
 
     def dp_event(self, renyi: bool = False) -> Any:
         """The same releases as one dp_accounting event."""
@@ -330,9 +312,9 @@ def largest_gaussian(epsilon: float, delta: float) -> int:
     """The largest `Cost.gaussian` whose reported epsilon at delta is at most `epsilon`."""
     if epsilon > MAX_EPSILON:
         raise PrivacyError(f"epsilon: a budget of {epsilon:g} protects nothing; the most is {MAX_EPSILON:g}")
-    largest = math.floor(Fraction(gaussian_mu(epsilon, delta * (1 - _TV_SHARE))) ** 2 * UNIT)
+    largest = math.floor(Fraction(gaussian_mu(epsilon, delta)) ** 2 * UNIT)
     step = 1 + (largest >> 52)
-    while largest and Cost(largest, 1 << 20).epsilon(delta) > epsilon:
+    while largest and Cost(largest).epsilon(delta) > epsilon:
         largest, step = max(largest - step, 0), step * 2
     return largest
 
@@ -343,8 +325,7 @@ def renyi_budget(epsilon: float, delta: float) -> tuple[float, float]:
     from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
 
     def bound(order: float) -> float:  # Canonne, Kamath and Steinke (2020), Proposition 12
-        log_delta = math.log(delta) + math.log1p(-_TV_SHARE)
-        return epsilon - math.log1p(-1 / order) + (log_delta + math.log(order)) / (order - 1)
+        return epsilon - math.log1p(-1 / order) + math.log(delta * order) / (order - 1)
 
     order = max(DEFAULT_RDP_ORDERS, key=lambda order: bound(order) / order)
     if bound(order) <= 0:

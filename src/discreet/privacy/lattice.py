@@ -174,18 +174,13 @@ def exact_matmul(left: npt.ArrayLike, right: npt.ArrayLike, *, left_bound: int, 
 def exact_scatter(index: npt.ArrayLike, values: npt.ArrayLike, *, size: int, bound: int = MAX_BOUND) -> Integers:
     """Sums of integers by index, exactly: element j of the result is the sum of the values whose index is j.
 
-    Float64 where the public bound on their size shows that it is exact, else int64. Entries beyond the bound are cut,
-    those whose index is not in 0 .. size - 1 are left out.
+    Entries beyond the public bound on their size are cut, those whose index is not in 0 .. size - 1 are left out.
     """
     where = np.asarray(index, None if np.size(index) else np.int64)
     if where.shape != np.shape(values):
         raise PrivacyError("values: there must be one for each index")  # how many there are is private
-    inside = (where >= 0) & (where < size)
-    where, integers = where[inside], _whole(np.asarray(values)[inside], bound)
-    if integers.size * bound < _EXACT:
-        return np.bincount(where, integers, minlength=size).astype(np.int64)
-    total = np.zeros(size, np.int64)
-    np.add.at(total, where, integers.astype(np.int64))
+    inside, total = (where >= 0) & (where < size), np.zeros(size, np.int64)
+    np.add.at(total, where[inside], _whole(np.asarray(values)[inside], bound).astype(np.int64))
     return total
 
 

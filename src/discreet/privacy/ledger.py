@@ -5,14 +5,14 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy.typing as npt
 
 from discreet.errors import BudgetExceeded, PrivacyError, Unbounded
 from discreet.numbers import positive, probability, round_down, round_up
-from discreet.privacy.accounting import MAX_DRAWS, UNIT, Cost, PureEvent, largest_gaussian, renyi_budget
+from discreet.privacy.accounting import UNIT, Cost, PureEvent, largest_gaussian, renyi_budget
 from discreet.privacy.guarantee import Adjacency, Guarantee, Notion, Unit
 from discreet.privacy.keystream import NoiseSource, SystemNoise
 from discreet.privacy.lattice import GridArray
@@ -21,6 +21,7 @@ from discreet.privacy.plan import Plan
 from discreet.privacy.store import BEGIN, Entry, State, Store, Transaction
 
 if TYPE_CHECKING:
+    from discreet.render import Preview
     from discreet.statement import Statement
 
 Filter = Literal["gaussian", "renyi"]
@@ -28,21 +29,6 @@ _NONE: Mapping[str, str] = {}
 
 _DEFAULTS: dict[str, Any] = {"epsilon": None, "delta": 0.0, "unit": "user", "adjacency": "add-remove"}
 _DEFAULTS |= {"notion": "joint-dp", "filter": "gaussian"}
-
-
-@dataclass(frozen=True)
-class Preview:
-    """What a plan would cost, computed without any data."""
-
-    plan: Plan
-    cost: Guarantee
-    after: Guarantee
-    fits: bool
-
-    def __str__(self) -> str:
-        from discreet import render
-
-        return render.preview(self)
 
 
 class Ledger:
@@ -229,8 +215,8 @@ class Ledger:
         mechanism.check(on_grid)
         if on_grid.grid.cells(sensitivity) < 1:
             raise PrivacyError(f"sensitivity: {sensitivity:g} is below a cell of the statistic's grid: use a finer one")
-        if not 1 <= on_grid.values.size <= MAX_DRAWS:
-            raise PrivacyError("statistic: it is empty, or has more than 2^40 elements: release it in parts")
+        if not on_grid.values.size:
+            raise PrivacyError("statistic: it is empty")
         body = {
             "label": _label(label),
             "sensitivity": sensitivity,
@@ -257,8 +243,10 @@ class Ledger:
             self._require(transaction.state, cost, f"charge {label!r}")
             transaction.append("charge", {"label": _label(label), "cost": cost.to_json()})
 
-    def preview(self, plan: Plan) -> Preview:
+    def preview(self, plan: Plan) -> "Preview":
         """What a plan would cost; touches no data and spends nothing."""
+        from discreet.render import Preview
+
         state = self._state()
         after = self.guarantee(state.cost + plan.cost, insecure=state.insecure)
         return Preview(plan, self.guarantee(plan.cost), after, self._fits(state.cost, plan.cost))

@@ -2,7 +2,7 @@
 
 `sensitivity` is always the largest change of the statistic between neighbouring data sets, under the ledger's
 unit and adjacency, in the statistic's own units: L2 for Gaussian noise (Frobenius for a symmetric matrix), L1 for
-Laplace noise, the number of bits for randomised response.
+Laplace noise (L2 for `L2Laplace`), the number of bits for randomised response.
 """
 
 import math
@@ -71,11 +71,6 @@ class Gaussian:
         object.__setattr__(self, "symmetric", bool(self.symmetric))
 
     @classmethod
-    def for_mu(cls, mu: float, *, sensitivity: float, symmetric: bool = False) -> "Gaussian":
-        """The least noise that makes a release of this sensitivity mu-Gaussian DP."""
-        return cls.for_cost(Cost.of_mu(mu), sensitivity=sensitivity, symmetric=symmetric)
-
-    @classmethod
     def for_cost(cls, cost: Cost, *, sensitivity: float, symmetric: bool = False) -> "Gaussian":
         """The least noise that a Gaussian cost pays for."""
         std = _sensitivity(sensitivity) / positive("mu", cost.mu)
@@ -124,24 +119,29 @@ class Gaussian:
 
 
 @dataclass(frozen=True)
-class Laplace:
-    """The two-sided geometric law, exp(-|k| step / scale), on the grid: exactly (sensitivity / scale)-DP, no delta."""
+class _Pure:
+    """Noise whose density falls by a factor of e over each `scale`, in some norm: epsilon is sensitivity / scale."""
 
-    kind: ClassVar[str] = "laplace"
     scale: float
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "scale", positive("noise.scale", self.scale))
-
-    def grid(self) -> Grid:
-        """The grid that suits this noise."""
-        return Grid.for_std(self.scale)
 
     def cost(self, sensitivity: float) -> Cost:
         """What a release costs."""
         ratio = Fraction(_sensitivity(sensitivity)) / Fraction(self.scale)
         epsilon = float(ratio)
         return Cost.of(PureEvent(epsilon if decimal(epsilon) >= ratio else math.nextafter(epsilon, math.inf)))
+
+
+class Laplace(_Pure):
+    """The two-sided geometric law, exp(-|k| step / scale), on the grid: exactly (sensitivity / scale)-DP, no delta."""
+
+    kind: ClassVar[str] = "laplace"
+
+    def grid(self) -> Grid:
+        """The grid that suits this noise."""
+        return Grid.for_std(self.scale)
 
     def check(self, statistic: GridArray) -> None:
         """Raise if this noise cannot be put on a statistic of this grid."""
@@ -151,6 +151,34 @@ class Laplace:
         """The public array, in the statistic's own units."""
         law = partial(sampling.two_sided_geometric, _scale("noise.scale", self.scale, statistic.grid))
         return _plus(statistic.values, statistic.grid, law, Stream(source.fresh_key()))
+
+
+class L2Laplace(_Pure):
+    """round(N) on the grid, N of density exp(-|x| / scale), |x| the Euclidean length of the whole array.
+
+    Exactly (sensitivity / scale)-DP, no delta, in the L2 sensitivity; rounding is post-processing. Of n numbers each
+    gets a standard deviation of scale sqrt(n + 1), or of 2 scale if there are fewer than three.
+    """
+
+    kind: ClassVar[str] = "l2-laplace"
+
+    def std(self, size: int) -> float:
+        """The standard deviation of the noise on each of so many numbers."""
+        return self.scale * math.sqrt(max(size, 3) + 1)
+
+    def grid(self, size: int = 3) -> Grid:
+        """The grid that suits this noise on so many numbers."""
+        return Grid.for_std(self.std(size))
+
+    def check(self, statistic: GridArray) -> None:
+        """Raise if this noise cannot be put on a statistic of this size and grid."""
+        _scale("noise.scale", self.std(statistic.values.size), statistic.grid)
+
+    def add(self, statistic: GridArray, source: NoiseSource) -> npt.NDArray[Any]:
+        """The public array, in the statistic's own units."""
+        stream, values, grid = Stream(source.fresh_key()), statistic.values, statistic.grid
+        scale = sampling.random_scale(grid.cells(self.scale), values.size, stream)
+        return _plus(values, grid, partial(sampling.gaussian, scale), stream)
 
 
 @dataclass(frozen=True)
@@ -220,13 +248,4 @@ class RandomizedResponse:
         return result.reshape(statistic.values.shape)
 
 
-Noise = Gaussian | Laplace | RandomizedResponse
-_KINDS: dict[str, Any] = {cls.kind: cls for cls in (Gaussian, Laplace, RandomizedResponse)}
-
-
-def noise_from_json(data: dict[str, Any]) -> Noise:
-    """The inverse of {"kind": noise.kind, **its fields}."""
-    if data.get("kind") not in _KINDS:
-        raise PrivacyError(f"noise of unknown kind {data.get('kind')!r}")
-    noise: Noise = _KINDS[data["kind"]](**{key: value for key, value in data.items() if key != "kind"})
-    return noise
+Noise = Gaussian | Laplace | L2Laplace | RandomizedResponse

@@ -5,8 +5,7 @@ equal-area rectangles that covers the region under the density f. Its coordinate
 bits are drawn at once, for a whole block, in float64; every comparison has a proved error band, and the few points that
 fall into a band (about one in ten million; for the geometric law also its tail, one in ten thousand) get more bits and
 are decided again in arithmetic of growing precision. What comes out is the integer part of a real number with exactly
-the wanted law. The only departure is that the normal law is cut at 24 standard deviations: its total variation from
-the ideal law is below 2^-419 a draw (`TV_PER_DRAW`). docs/proofs/sampler.md has the proof.
+the wanted law, tails included. docs/proofs/sampler.md has the proof.
 """
 
 import math
@@ -16,7 +15,7 @@ from contextlib import AbstractContextManager
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_EVEN, Context, Decimal, localcontext
 from fractions import Fraction
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -27,8 +26,8 @@ from discreet.privacy.keystream import Stream
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Probability = Callable[[int], Decimal]  # to the number of decimal digits asked for
+Scale = Union[float, "RandomScale"]
 
-TV_PER_DRAW = 2.0**-419
 MAX_SCALE = 2.0**30  # in grid cells: above it too many draws would need the slow exact path
 BLOCK = 1 << 18  # words worked on at a time: enough that threads seldom wait for each other, few enough for a cache
 
@@ -36,6 +35,7 @@ _LAYERS = 1 << 10
 _MANTISSA = 52  # bits of the abscissa drawn at once; with the layer and the sign they fill a 64-bit word
 _MARGIN = 1e-9  # by which the tables stay on the safe side of the curve, against 1e-12 of rounding
 _BAND = 1e-10  # half-width of the band in which float64 does not decide whether a point is under the curve
+_END = 24  # of the rectangles of the normal law
 
 
 def precision(digits: int) -> AbstractContextManager[Context]:
@@ -84,7 +84,7 @@ def _build(density: _Density) -> _Ziggurat:
 
     def stack(base: float) -> tuple[list[float], list[float], float, float]:
         area = (base + 1) * math.exp(-base) if density.tail else base
-        widths, heights = [base + 1 if density.tail else 24.0], [0.0]
+        widths, heights = [base + 1 if density.tail else float(_END)], [0.0]
         while len(widths) < _LAYERS and (height := heights[-1] + area / widths[-1]) < 1:
             heights.append(height)
             widths.append(density.inverse_log(math.log(height) - _MARGIN))
@@ -124,61 +124,125 @@ class _Uniform:
 
 def _under_curve(zig: _Ziggurat, layer: int, across: _Uniform, up: _Uniform) -> bool:
     """Whether the point is under the density: exact, drawing as many digits as the answer takes."""
-    digits = 40
-    while True:
+
+    def share(digits: int) -> Decimal:
+        """How much of the rectangle, at this abscissa, is under the density."""
         across.refine(4 * digits)
-        up.refine(4 * digits)
-        with precision(digits + 10):
-            area = zig.exact_area()
-            widths = [Decimal(w) for w in zig.width[: layer + 1].tolist()]
-            height = sum((area / w for w in widths[:-1]), Decimal(0)) + up.decimal() * area / widths[-1]
-            gap = zig.density.exact(widths[-1] * across.decimal()) - height
-            # Errors: 2^-(4 digits) in each coordinate times a width below 25, and 1,100 roundings of 10^-(digits+10).
-            if abs(gap) > Decimal(10) ** (4 - digits):
-                return gap > 0
-        digits *= 2
+        area, widths = zig.exact_area(), [Decimal(w) for w in zig.width[: layer + 1].tolist()]
+        height = sum((area / w for w in widths[:-1]), Decimal(0))
+        return (zig.density.exact(widths[-1] * across.decimal()) - height) * widths[-1] / area
+
+    return _below(up, share)
 
 
-def _integer(zig: _Ziggurat, scale: float, layer: int, across: _Uniform, offset: Fraction) -> int:
-    """The integer that scale * width * across + offset falls on: exact, for floor laws the floor, else the nearest."""
-    step = Fraction(scale) * Fraction(float(zig.width[layer]))
-    offset = offset if zig.density.floor else offset + Fraction(1, 2)
+class _Real(NamedTuple):
+    """The real number offset + factor * uniform."""
+
+    offset: Fraction
+    factor: Fraction
+    uniform: _Uniform
+
+    def bounds(self, bits: int) -> list[Fraction]:
+        """Between which numbers it is, at least so many digits of the uniform being known."""
+        self.uniform.refine(bits)
+        ends = (Fraction(self.uniform.value + end, 1 << self.uniform.bits) for end in (0, 1))
+        return sorted(self.offset + self.factor * end for end in ends)
+
+    def decimal(self, digits: int) -> Decimal:
+        """Its value to so many digits, in the current decimal context."""
+        low, _ = self.bounds(4 * digits)
+        return Decimal(low.numerator) / Decimal(low.denominator)
+
+
+def _integer(scale: Scale, real: _Real, floor: bool) -> int:
+    """The integer that scale * real falls on: exact, for floor laws the floor, else the nearest."""
+    bits = real.uniform.bits
     while True:
-        low = math.floor(offset + step * across.value / (1 << across.bits))
-        high = math.floor(offset + step * (across.value + 1) / (1 << across.bits))
+        ends = scale.bounds(bits) if isinstance(scale, RandomScale) else [Fraction(scale)] * 2
+        products = (a * b for a, b in zip(ends, real.bounds(bits), strict=True))
+        low, high = (math.floor(product + Fraction(not floor, 2)) for product in products)
         if low == high:
             return low
-        across.refine(across.bits + 64)
+        bits += 64
 
 
-def _fresh_point(zig: _Ziggurat, stream: Stream) -> tuple[int, _Uniform, _Uniform | None]:
-    """Layer, abscissa and ordinate of a new point; no ordinate if any would be under the curve."""
-    word = int(stream.words(1)[0])
-    layer, mantissa = word % _LAYERS, word >> (64 - _MANTISSA)
-    up = None if mantissa < zig.quick[layer] else _Uniform(stream)
-    return layer, _Uniform(stream, mantissa, _MANTISSA), up
+def _draw(zig: _Ziggurat, stream: Stream) -> _Real:
+    """One draw of the law, without the sign: throws points until one is under the curve."""
+    real = None
+    while real is None:
+        word = int(stream.words(1)[0])
+        quick = word >> (64 - _MANTISSA) < zig.quick[word % _LAYERS]
+        real = _exact(zig, stream, word, None if quick else _Uniform(stream))
+    return real
 
 
-def _exact(zig: _Ziggurat, scale: float, stream: Stream, word: int, up: _Uniform | None) -> int | None:
-    """Finish one point that float64 could not: its integer without the sign, or None if it is above the curve.
+def _exact(zig: _Ziggurat, stream: Stream, word: int, up: _Uniform | None) -> _Real | None:
+    """Finish one point that float64 could not: its abscissa, or None if it is above the curve.
 
     `up` is the ordinate within the rectangle, None for a point that is known to be under the curve.
     """
     layer, across = word % _LAYERS, _Uniform(stream, word >> (64 - _MANTISSA), _MANTISSA)
-    offset = Fraction(0)
-    while zig.density.tail and layer == 0 and up is not None:
-        if _below(across, lambda _: Decimal(zig.start) / (Decimal(zig.start) + 1)):
-            up = None  # left of the tail the base rectangle is all under the curve
-        else:
+    if zig.density.tail and layer == 0 and up is not None:
+        if not _below(across, lambda _: Decimal(zig.start) / (Decimal(zig.start) + 1)):
             # An exponential law forgets: beyond `start` it is a fresh draw, that much further out.
-            offset += Fraction(scale) * Fraction(zig.start)
-            layer, across, up = _fresh_point(zig, stream)
-            while up is not None and layer and not _under_curve(zig, layer, across, up):
-                layer, across, up = _fresh_point(zig, stream)
-            up = up if layer == 0 else None
+            again = _draw(zig, stream)
+            return again._replace(offset=again.offset + Fraction(zig.start))
+        up = None  # left of the tail the base rectangle is all under the curve
+    elif layer == 0 and up is not None and 2 * across.value >= 1 << across.bits and not _below(up, _corner):
+        far = _draw(_build(_EXPONENTIAL), stream)
+        keep = _below(_Uniform(stream), lambda digits: (-((far.decimal(digits) / _END) ** 2) / 2).exp())
+        return _Real(_END + far.offset / _END, far.factor / _END, far.uniform) if keep else None
     if up is not None and not _under_curve(zig, layer, across, up):
         return None
-    return _integer(zig, scale, layer, across, offset)
+    return _Real(Fraction(0), Fraction(float(zig.width[layer])), across)
+
+
+def _corner(_: int) -> Decimal:
+    """Where the corner [12, 24) x [this, 1) of the base rectangle, far above the curve, has the area exp(-288) / 24.
+
+    That is the area under exp(-288 - 24 (x - 24)), which covers the normal curve beyond x = 24. A point of the corner
+    stands for one there: x = 24 + E / 24, E exponential, under the curve with probability exp(-(E / 24)^2 / 2).
+    """
+    return 1 - 2 * _NORMAL.exact(Decimal(_END)) / (_END * _build(_NORMAL).exact_area())
+
+
+class RandomScale(NamedTuple):
+    """The real number scale * sqrt(2 gamma)."""
+
+    scale: float
+    gamma: _Real
+
+    def bounds(self, bits: int) -> list[Fraction]:
+        """Between which numbers it is, about so many digits being known."""
+        ends = (max(math.floor(2 * end * 4**bits), 0) for end in self.gamma.bounds(bits + 64))
+        return [Fraction(self.scale) * Fraction(math.isqrt(end) + k, 1 << bits) for k, end in enumerate(ends)]
+
+    def __float__(self) -> float:
+        bits = 128
+        while (ends := self.bounds(bits))[1] > ends[0] * (1 + Fraction(1, 1 << 60)):
+            bits *= 2
+        return float(ends[0])
+
+
+def random_scale(scale: float, size: int, stream: Stream) -> RandomScale:
+    """The standard deviation with which `size` normal numbers together have the density exp(-|x| / scale), |x| in L2.
+
+    For fewer than three, that of three. Gamma has the density f(x) = x^mode exp(-x): rejection from an exponential law
+    to both sides of the mode, since log f(mode + t) - log f(mode) <= -t^2 / (2 (mode + |t|)) <= 2 - |t| / width.
+    """
+    mode, width = Fraction(max(size, 3) - 1, 2), math.isqrt(max(size, 3)) + 2
+    while True:
+        far, sign = _draw(_build(_EXPONENTIAL), stream), 1 - 2 * (int(stream.words(1)[0]) & 1)
+
+        def chance(digits: int, far: _Real = far, sign: int = sign) -> Decimal:
+            with precision(3 * digits):
+                m, t = Decimal(mode.numerator) / Decimal(mode.denominator), far.decimal(3 * digits)
+                x = m + sign * width * t
+                return (m * (x / m).ln() - (x - m) + t - 2).exp() if x > 0 else Decimal(0)
+
+        if _below(_Uniform(stream), chance):
+            away = sign * width
+            return RandomScale(scale, _Real(mode + away * far.offset, away * far.factor, far.uniform))
 
 
 class _Memory(threading.local):
@@ -191,8 +255,9 @@ class _Memory(threading.local):
 _memory = _Memory()
 
 
-def _fill(zig: _Ziggurat, scale: float, stream: Stream, out: Integers) -> None:
+def _fill(zig: _Ziggurat, exact: Scale, stream: Stream, out: Integers) -> None:
     """Fill `out`, of at most a block, with independent signed draws; what is rejected is drawn again."""
+    scale = float(exact)
     mantissa, value, other, *integers = _memory.arrays[:, : out.size]
     words, index = integers[0].view(np.uint64), integers[1].view(np.int64)
     stream.fill(words)
@@ -202,7 +267,8 @@ def _fill(zig: _Ziggurat, scale: float, stream: Stream, out: Integers) -> None:
     np.multiply(mantissa, np.take(steps, index, out=other, mode="clip"), out=value)
     if zig.density.floor:
         value -= np.repeat([0.5, -0.5], _LAYERS).take(index)
-    out[:] = nearest = np.rint(value, out=other)
+    with np.errstate(invalid="ignore"):  # beyond int64 nothing is sure, below
+        out[:] = nearest = np.rint(value, out=other)
     value -= nearest
     # Not sure of the integer: the bits not drawn yet and three roundings, each 2^-52 of the largest value at most.
     close = np.abs(value, out=value) > 0.5 - 4 * scale * float(zig.width[0]) * 2.0**-_MANTISSA
@@ -216,8 +282,7 @@ def _fill(zig: _Ziggurat, scale: float, stream: Stream, out: Integers) -> None:
     ordinate = zig.height.take(layer) + up.astype(np.float64) * (zig.area * 2.0**-53) / width
     gap = np.exp(zig.density.log(mantissa[beyond] * (width * 2.0**-_MANTISSA))) - ordinate
     unsure = np.abs(gap) <= _BAND
-    if zig.density.tail:
-        unsure |= layer == 0
+    unsure |= (layer == 0) & (zig.density.tail | (up == 2**53 - 1))  # beyond the rectangles
     redo = np.zeros(out.size, bool)
     redo[beyond] = (gap < 0) & ~unsure
     close[beyond] &= ~unsure
@@ -225,24 +290,25 @@ def _fill(zig: _Ziggurat, scale: float, stream: Stream, out: Integers) -> None:
     tasks: list[tuple[int, _Uniform | None]] = [(i, None) for i in np.flatnonzero(close & ~redo).tolist()]
     tasks += [(int(beyond[j]), _Uniform(stream, int(up[j]), 53)) for j in np.flatnonzero(unsure).tolist()]
     for position, ordinate_bits in tasks:
-        integer = _exact(zig, scale, stream, int(words[position]), ordinate_bits)
-        redo[position] = integer is None
-        out[position] = (integer or 0) * (-1 if index[position] >= _LAYERS else 1)
+        real = _exact(zig, stream, int(words[position]), ordinate_bits)
+        redo[position] = real is None
+        integer = 0 if real is None else _integer(exact, real, zig.density.floor)
+        out[position] = ((-integer if index[position] >= _LAYERS else integer) + 2**63) % 2**64 - 2**63  # as int64 adds
     if zig.density.floor:
         redo |= (out == 0) & (index >= _LAYERS)  # there is one zero, not two
     again = np.empty(np.count_nonzero(redo), np.int64)
     if again.size:
-        _fill(zig, scale, stream, again)
+        _fill(zig, exact, stream, again)
         out[redo] = again
 
 
-def _sample(density: _Density, scale: float, stream: Stream, out: Integers) -> None:
-    if not 0 < scale <= MAX_SCALE:
+def _sample(density: _Density, scale: Scale, stream: Stream, out: Integers) -> None:
+    if isinstance(scale, float) and not 0 < scale <= MAX_SCALE:
         raise PrivacyError(f"noise: a scale of {scale:g} grid cells is outside (0, 2^30]; choose another grid")
     _blocks(lambda part: _fill(_build(density), scale, stream, part), out)
 
 
-def gaussian(sigma: float, stream: Stream, out: Integers) -> None:
+def gaussian(sigma: Scale, stream: Stream, out: Integers) -> None:
     """Fill `out` with independent draws of round(sigma Z), Z standard normal; sigma counts grid cells."""
     _sample(_NORMAL, sigma, stream, out)
 

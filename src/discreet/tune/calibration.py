@@ -9,10 +9,11 @@ from typing import Any
 
 from sklearn.base import clone
 
+from discreet.calculator import account
 from discreet.errors import PrivacyError
 from discreet.evaluate.private import plan as score_plan
 from discreet.numbers import positive, probability, round_up
-from discreet.privacy import Cost, Guarantee, Selection, account
+from discreet.privacy import Cost, Guarantee, Selection
 from discreet.tune.space import Setting
 from discreet.tune.trials import Trials
 

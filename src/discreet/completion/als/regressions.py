@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.calculator import account
 from discreet.completion.als.calibration import STEP, step_sensitivity
 from discreet.completion.als.moments import ItemStep, check_size, item_moments
 from discreet.completion.als.published_steps import a_item
@@ -15,7 +16,7 @@ from discreet.completion.private import Door
 from discreet.errors import DataError
 from discreet.linalg.threads import n_threads
 from discreet.numbers import positive, whole
-from discreet.privacy import Ledger, Plan, account
+from discreet.privacy import Ledger, Plan
 from discreet.privacy.guarantee import Adjacency
 
 Array = NDArray[Any]

@@ -20,10 +20,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.calculator import account
 from discreet.completion.private import Door
 from discreet.data.interactions import Interactions
 from discreet.errors import PrivacyError
-from discreet.privacy import Cost, Ledger, NoiseSource, Plan, Planned, SampledGaussian, account
+from discreet.privacy import Cost, Ledger, NoiseSource, Plan, Planned, SampledGaussian
 from discreet.privacy.keystream import Stream
 from discreet.privacy.sampling import bernoulli
 from discreet.privacy.store import Entry

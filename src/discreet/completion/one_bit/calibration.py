@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from discreet.calculator import account
 from discreet.completion.one_bit.links import Link
 from discreet.errors import PrivacyError
 from discreet.numbers import positive, whole
-from discreet.privacy import Cost, Gaussian, Laplace, Plan, PureEvent, RandomizedResponse, account
+from discreet.privacy import Cost, Gaussian, Laplace, Plan, PureEvent, RandomizedResponse
 
 STEPS = 60  # of bisection
 UP = 1 + 2.0**-50  # makes up for the rounding of a square root and a product

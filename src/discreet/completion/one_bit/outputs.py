@@ -16,11 +16,12 @@ from discreet.completion.one_bit.fitting import MAX_RANK, Completed, Effects
 from discreet.completion.one_bit.gradients import usual_penalty
 from discreet.completion.one_bit.likelihood import FlippedBits
 from discreet.completion.one_bit.links import Link
-from discreet.completion.one_bit.mechanisms import TrueBits, variance
+from discreet.completion.one_bit.mechanisms import TrueBits
 from discreet.completion.one_bit.projections import trimmed
 from discreet.completion.one_bit.solver import Problem, minimise
+from discreet.completion.private import fine_grid
 from discreet.linalg.threads import single_threaded_blas
-from discreet.privacy import Cost, Gaussian, GridArray, Laplace
+from discreet.privacy import Cost, Gaussian, GridArray, L2Laplace, Laplace
 from discreet.privacy.ledger import Reservation
 
 Array = NDArray[Any]
@@ -35,32 +36,32 @@ SWEEPS = 20  # of the projection after the noise, at most: it need not be precis
 def with_noise(reservation: Reservation, matrix: Array, distance: float, cost: Cost) -> tuple[Array, float]:
     """Release a matrix that neighbours move by at most `distance`, in the Frobenius norm, with the noise of a cost.
 
-    Returns it, and the standard deviation of the noise.
-
-    A Gaussian cost pays for Gaussian noise. A pure one pays for Laplace noise, by the sum of absolute changes, which is
-    at most sqrt(entries of the matrix) times the distance.
+    Returns it, and the standard deviation of the noise. A Gaussian cost pays for Gaussian noise, a pure one for noise N
+    of density exp(-epsilon |N| / distance).
     """
     entries = math.prod(matrix.shape)
-    pure = not cost.gaussian
-    spread = math.sqrt(entries) * UP if pure else 1.0  # the norm of the noise against Frobenius'
-
-    def noise(sensitivity: float) -> tuple[float, Laplace | Gaussian]:
-        if pure:
-            return laplace_for(cost, sensitivity)
-        return sensitivity, Gaussian.for_cost(cost, sensitivity=sensitivity)
-
-    grid = noise(distance * spread)[1].grid()
+    grid = fine_grid(_deviation(_noise(cost, distance)[1], entries), distance)
     # Each entry is rounded to the nearest cell, in both worlds: that moves them apart by a cell in each entry, at most.
-    sensitivity = (distance + grid.step * math.sqrt(entries)) * UP * spread
+    declared, noise = _noise(cost, (distance + grid.step * math.sqrt(entries)) * UP)
     on_grid = GridArray(np.rint(matrix / grid.step).astype(np.int64), grid)
-    declared, drawn = noise(sensitivity)
-    return reservation.release(on_grid, declared, drawn, OUTPUT), math.sqrt(variance(drawn))
+    return reservation.release(on_grid, declared, noise, OUTPUT), _deviation(noise, entries)
 
 
-def laplace_for(cost: Cost, sensitivity: float) -> tuple[float, Laplace]:
+def _noise(cost: Cost, sensitivity: float) -> tuple[float, L2Laplace | Gaussian]:
+    """The least noise that a cost pays for, and what is declared as the sensitivity: this or a hair above."""
+    if cost.gaussian:
+        return sensitivity, Gaussian.for_cost(cost, sensitivity=sensitivity)
+    return laplace_for(cost, sensitivity)
+
+
+def laplace_for(cost: Cost, sensitivity: float) -> tuple[float, L2Laplace]:
     """Noise whose cost is this `pure_cost` to the last digit, as plans need it; at this sensitivity or a hair above."""
     scale = -shortened(-sensitivity / cost.pure, SHORT + 4)  # rounded up: the product is exact in a float's 53 digits
-    return scale * cost.pure, Laplace(scale)
+    return scale * cost.pure, L2Laplace(scale)
+
+
+def _deviation(noise: L2Laplace | Gaussian, entries: int) -> float:
+    return noise.std(entries) if isinstance(noise, L2Laplace) else noise.std
 
 
 def projected(noisy: Array, std: float, radius: float, alpha: float) -> Completed:

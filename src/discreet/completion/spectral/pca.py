@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from discreet.calculator import account
 from discreet.completion.private import DENSE_CELLS, MOST_USERS, PART, Door, Noisy, Part, require_sound
 from discreet.completion.spectral.eigen import Products, block_iteration, check_budget, oja
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError, NotFitted
 from discreet.linalg.threads import n_threads, single_threaded_blas
 from discreet.numbers import positive, probability, whole
-from discreet.privacy import Ledger, Plan, account
+from discreet.privacy import Ledger, Plan
 from discreet.privacy.guarantee import Adjacency, Guarantee
 from discreet.statement import Statement
 

@@ -10,7 +10,6 @@ from discreet.papers.data import load
 from discreet.papers.one_bit import protocol
 from discreet.papers.reproduction import Options, Plot, Point, Reproduction
 
-EPSILONS = (1.0, 2.0, 4.0, 7.0, 10.0)
 TWO_STARS = 1.5  # the threshold: 2 stars against 0 or 1
 
 
@@ -22,7 +21,7 @@ def points(options: Options) -> Iterator[Point]:
         train, _, test = discreet.splits.holdout(ratings, valid=0.0, test=0.2, random_state=seed)
         return train, protocol.accuracies(train, test)
 
-    return protocol.compared(draw, {"data": label}, options.few(EPSILONS), options, threshold=TWO_STARS)
+    return protocol.compared(draw, {"data": label}, options.few(protocol.EPSILONS), options, threshold=TWO_STARS)
 
 
 REPRODUCTION = Reproduction(
