@@ -82,11 +82,11 @@ def test_laplace_noise() -> None:
 
 def test_noise_with_the_density_of_its_length() -> None:
     zeros, source = GridArray(np.full((4, 5), 7 << 20), Grid(-20)), InsecureSeededNoise(6)
-    arrays = np.array([L2Laplace(3.0).add(zeros, source) - 7 for _ in range(150)])
+    arrays = np.array([L2Laplace(3.0).add(zeros, source) - 7 for _ in range(100)])
     lengths = np.linalg.norm(arrays, axis=(1, 2))
     assert stats.kstest(lengths / 3, stats.gamma(20).cdf).pvalue > 1e-6
     assert stats.kstest(lengths / 3.6, stats.gamma(20).cdf).pvalue < 1e-6
-    cosines = arrays.reshape(150, 20) / lengths[:, None]  # a squared cosine of a uniform direction has a beta law
+    cosines = arrays.reshape(100, 20) / lengths[:, None]  # a squared cosine of a uniform direction has a beta law
     assert stats.kstest(cosines.ravel() ** 2, stats.beta(0.5, 9.5).cdf).pvalue > 1e-6
     assert arrays.std() == pytest.approx(L2Laplace(3.0).std(20), rel=0.1)
     assert L2Laplace(4.0).cost(1.0) == Laplace(4.0).cost(1.0) == Cost.of(PureEvent(0.25))

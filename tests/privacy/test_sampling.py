@@ -246,10 +246,10 @@ def test_the_envelope_of_the_gamma_law_is_above_it(size: int) -> None:
         assert (log + far[inside] - 2).max() < 1e-6
 
 
-@pytest.mark.parametrize(("size", "degrees"), [(1, 4), (4, 5), (1000, 1001)])
+@pytest.mark.parametrize(("size", "degrees"), [(1, 4), (1000, 1001)])
 def test_the_law_of_a_random_scale(size: int, degrees: int) -> None:
     source = stream(12)
-    squares = [float(random_scale(2.0, size, source)) ** 2 / 4 for _ in range(150)]
+    squares = [float(random_scale(2.0, size, source)) ** 2 / 4 for _ in range(100)]
     assert stats.kstest(squares, stats.chi2(degrees).cdf).pvalue > 1e-6
     assert stats.kstest(squares, stats.chi2(degrees * 1.6).cdf).pvalue < 1e-6
 

@@ -20,6 +20,7 @@ SWEEPS = 4  # of subspace iteration, at most: steps that follow each other go on
 SETTLED = 1e-3  # change of squared singular values, relative to the first, at which it stops
 EXTRA = 4  # vectors more than were needed the last time
 DENSE = 0.4  # share of all singular vectors from which on LAPACK finds them sooner
+FAR = 1e-3  # of the largest singular value: above it squares of singular values have all digits that matter
 
 
 class Matrix(Protocol):
@@ -194,6 +195,32 @@ def nuclear_ball(
         wanted = min(2 * wanted, most)
     left, values, transposed = np.linalg.svd(matrix.dense(), full_matrices=False)
     return trimmed(left[:, :most], simplex(values[:most], radius)[0], transposed[:most].T)
+
+
+def gram(array: Array) -> Array:
+    """A A^T, or A^T A if that is smaller."""
+    found: Array = array @ array.T if array.shape[0] <= array.shape[1] else array.T @ array
+    return found
+
+
+def in_ball(array: Array, radius: float) -> Array:
+    """The nearest matrix whose singular values add up to at most `radius`, with all its entries.
+
+    By the eigenvectors of A A^T, which are found several times sooner than singular vectors. Singular values below the
+    threshold, of which squares tell least, are not needed; if it is so low that others suffer, by singular vectors.
+    """
+    squares, vectors = np.linalg.eigh(gram(array))
+    values = np.sqrt(np.maximum(squares[::-1], 0.0))
+    kept, threshold = simplex(values, radius)
+    if threshold <= FAR * values[0]:
+        left, values, right = np.linalg.svd(array, full_matrices=False)
+        found: Array = (left * simplex(values, radius)[0]) @ right
+        return found
+    first = int(np.count_nonzero(kept))
+    vectors, shares = vectors[:, ::-1][:, :first], kept[:first] / values[:first]
+    if array.shape[0] <= array.shape[1]:
+        return (vectors * shares) @ (vectors.T @ array)
+    return (array @ vectors * shares) @ vectors.T
 
 
 def trimmed(left: Array, values: Array, right: Array) -> Factored:

@@ -40,6 +40,8 @@ MECHANISMS = ("input", "objective", "gradient", "output")
 PUBLISHED: dict[str, Any] = {"calibration": "published", "biases": False, "box": True}
 CLEAR = "Clear"  # without noise
 QUICK_USERS = 40
+FEW = 3  # runs of what takes minutes
+NONE: Mapping[str, Mapping[str, Any]] = {}
 
 
 class Watched(OneBit):
@@ -93,11 +95,13 @@ def compared(
     *,
     fixed: bool = False,
     published: Mapping[str, Any] = PUBLISHED,
+    slow: Mapping[str, Mapping[str, Any]] = NONE,
     **params: Any,
 ) -> Iterator[Point]:
     """Points of Clear, and of all mechanisms, published and corrected; each run has a draw of its own.
 
-    Where the data are the same in all runs (`fixed`), so is what has no noise.
+    Where the data are the same in all runs (`fixed`), so is what has no noise. Methods that are `slow`, by name, come
+    last and have few runs.
     """
     known: dict[Any, Any] = {}
 
@@ -121,6 +125,10 @@ def compared(
             for method, settings in ((mechanism + AS_PUBLISHED, {**given, **published}), (mechanism, given)):
                 if options.wants(method):
                     yield point(method, epsilon, settings)
+    for epsilon in epsilons:
+        for method, settings in slow.items():
+            if options.wants(method):
+                yield point(method, epsilon, {**params, **settings, "epsilon": epsilon}, FEW)
 
 
 # Synthetic data: relative errors
