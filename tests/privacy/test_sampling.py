@@ -164,18 +164,18 @@ def test_undecided_points_get_more_digits() -> None:
     with localcontext() as context:
         context.prec = 200
         height = sum((Decimal(zig.area) / Decimal(w) for w in zig.width[:layer].tolist()), Decimal(0))
-        across = sampling._Uniform(stream(5), (1 << 200) - (1 << 188), 200)
+        across = sampling.Uniform(stream(5), (1 << 200) - (1 << 188), 200)
         curve = sampling._NORMAL.exact(Decimal(float(zig.width[layer])) * across.decimal())
         exact = (curve - height) * Decimal(float(zig.width[layer])) / Decimal(zig.area)
         assert 0 < exact < 1
         on_curve = int(exact * (1 << 160))
     seen = []
     for offset in (-(1 << 40), 0, 1, 1 << 40):
-        up = sampling._Uniform(stream(6), on_curve + offset, 160)
-        seen.append(sampling._under_curve(zig, layer, sampling._Uniform(stream(5), across.value, 200), up))
+        up = sampling.Uniform(stream(6), on_curve + offset, 160)
+        seen.append(sampling._under_curve(zig, layer, sampling.Uniform(stream(5), across.value, 200), up))
         assert up.bits > 160 if abs(offset) <= 1 else True
     assert (seen[0], seen[-1]) == (True, False)
-    half = sampling._Uniform(stream(7), 1, 1)  # U in [1/2, 1): 2 U straddles 3/2
+    half = sampling.Uniform(stream(7), 1, 1)  # U in [1/2, 1): 2 U straddles 3/2
     integer = sampling._integer(1.0, sampling._Real(Fraction(0), Fraction(2), half), floor=False)
     assert half.bits > 1
     assert integer in (1, 2)
@@ -188,7 +188,7 @@ def test_the_tail_of_the_normal_law(end: int, monkeypatch: pytest.MonkeyPatch) -
     zig, source, far = sampling._build(sampling._NORMAL), stream(10), []
     monkeypatch.setattr(sampling, "_END", end)
     for _ in range(1500):
-        real = sampling._exact(zig, source, ((1 << 52) - 1) << 12, sampling._Uniform(source))
+        real = sampling._exact(zig, source, ((1 << 52) - 1) << 12, sampling.Uniform(source))
         if real is not None:
             far.append(float(real.bounds(64)[0]))
     kept = stats.norm.sf(end) / (stats.norm.pdf(end) / end)  # the area under the curve over that under the exponential
@@ -261,7 +261,7 @@ def test_digits_of_a_random_scale() -> None:
     assert high - low < 2.0**-250
     assert abs(Fraction(float(scale)) / low - 1) < Fraction(1, 2**52)
     # The smallest of gammas, too, has a float with all its digits.
-    tiny = RandomScale(1.0, sampling._Real(Fraction(0), Fraction(1, 2**300), sampling._Uniform(stream(14))))
+    tiny = RandomScale(1.0, sampling._Real(Fraction(0), Fraction(1, 2**300), sampling.Uniform(stream(14))))
     assert abs(Fraction(float(tiny)) ** 2 / (2 * tiny.gamma.bounds(0)[0]) - 1) < Fraction(1, 2**51)
 
 
@@ -273,7 +273,7 @@ def test_noise_of_a_random_scale_is_that_of_its_float_but_for_the_last_bits() ->
 
 
 def test_integers_beyond_64_bits_wrap_as_sums_do() -> None:
-    huge = RandomScale(2.0**63, sampling._Real(Fraction(1, 2), Fraction(0), sampling._Uniform(stream(17))))
+    huge = RandomScale(2.0**63, sampling._Real(Fraction(1, 2), Fraction(0), sampling.Uniform(stream(17))))
     assert float(huge) == 2.0**63
     out = draw(gaussian, huge, seed=18, size=30)
     assert len(set(out.tolist())) == 30
@@ -292,10 +292,10 @@ def test_coins_are_exact() -> None:
     assert stats.binomtest(int(coins.sum()), DRAWS, 1 / 3).pvalue > FALSE_ALARM
     # the first 160 bits of a third, then what further digits say
     bits = (1 << 160) // 3
-    below = sampling._below(sampling._Uniform(stream(9), bits - (1 << 20), 160), third)
-    above = sampling._below(sampling._Uniform(stream(9), bits + (1 << 20), 160), third)
+    below = sampling._below(sampling.Uniform(stream(9), bits - (1 << 20), 160), third)
+    above = sampling._below(sampling.Uniform(stream(9), bits + (1 << 20), 160), third)
     assert (below, above) == (True, False)
-    same = sampling._Uniform(stream(9), (1 << 320) // 3, 320)
+    same = sampling.Uniform(stream(9), (1 << 320) // 3, 320)
     sampling._below(same, third)
     assert same.bits > 320
 

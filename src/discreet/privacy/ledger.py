@@ -198,7 +198,7 @@ class Ledger:
         Args:
             statistic: integers, or integers on a grid (`GridArray`); floats are refused.
             sensitivity: how much one step to a neighbouring data set can change it, in the norm of the noise.
-            noise: `Gaussian`, `Laplace` or `RandomizedResponse`; a number is the std of Gaussian noise.
+            noise: `Gaussian`, `Laplace`, `L2Laplace` or `RandomizedResponse`; a number is the std of Gaussian noise.
             label: what it is, for the record; public.
 
         Returns the noisy statistic in its own units. Whatever is computed from it costs nothing more.
@@ -215,8 +215,8 @@ class Ledger:
         mechanism.check(on_grid)
         if on_grid.grid.cells(sensitivity) < 1:
             raise PrivacyError(f"sensitivity: {sensitivity:g} is below a cell of the statistic's grid: use a finer one")
-        if not on_grid.values.size:
-            raise PrivacyError("statistic: it is empty")
+        if not 1 <= on_grid.values.size <= 1 << 40:
+            raise PrivacyError("statistic: it is empty, or has more than 2^40 elements: release it in parts")
         body = {
             "label": _label(label),
             "sensitivity": sensitivity,

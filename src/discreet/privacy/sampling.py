@@ -105,7 +105,7 @@ def _build(density: _Density) -> _Ziggurat:
     return _Ziggurat(density, np.array(widths), np.array(heights), quick, high, area)
 
 
-class _Uniform:
+class Uniform:
     """A uniform real number in [0, 1) whose binary digits are drawn when they are needed."""
 
     def __init__(self, stream: Stream, value: int = 0, bits: int = 0) -> None:
@@ -122,7 +122,7 @@ class _Uniform:
         return Decimal(self.value) / Decimal(1 << self.bits)
 
 
-def _under_curve(zig: _Ziggurat, layer: int, across: _Uniform, up: _Uniform) -> bool:
+def _under_curve(zig: _Ziggurat, layer: int, across: Uniform, up: Uniform) -> bool:
     """Whether the point is under the density: exact, drawing as many digits as the answer takes."""
 
     def share(digits: int) -> Decimal:
@@ -140,7 +140,7 @@ class _Real(NamedTuple):
 
     offset: Fraction
     factor: Fraction
-    uniform: _Uniform
+    uniform: Uniform
 
     def bounds(self, bits: int) -> list[Fraction]:
         """Between which numbers it is, at least so many digits of the uniform being known."""
@@ -172,16 +172,16 @@ def _draw(zig: _Ziggurat, stream: Stream) -> _Real:
     while real is None:
         word = int(stream.words(1)[0])
         quick = word >> (64 - _MANTISSA) < zig.quick[word % _LAYERS]
-        real = _exact(zig, stream, word, None if quick else _Uniform(stream))
+        real = _exact(zig, stream, word, None if quick else Uniform(stream))
     return real
 
 
-def _exact(zig: _Ziggurat, stream: Stream, word: int, up: _Uniform | None) -> _Real | None:
+def _exact(zig: _Ziggurat, stream: Stream, word: int, up: Uniform | None) -> _Real | None:
     """Finish one point that float64 could not: its abscissa, or None if it is above the curve.
 
     `up` is the ordinate within the rectangle, None for a point that is known to be under the curve.
     """
-    layer, across = word % _LAYERS, _Uniform(stream, word >> (64 - _MANTISSA), _MANTISSA)
+    layer, across = word % _LAYERS, Uniform(stream, word >> (64 - _MANTISSA), _MANTISSA)
     if zig.density.tail and layer == 0 and up is not None:
         if not _below(across, lambda _: Decimal(zig.start) / (Decimal(zig.start) + 1)):
             # An exponential law forgets: beyond `start` it is a fresh draw, that much further out.
@@ -190,7 +190,7 @@ def _exact(zig: _Ziggurat, stream: Stream, word: int, up: _Uniform | None) -> _R
         up = None  # left of the tail the base rectangle is all under the curve
     elif layer == 0 and up is not None and 2 * across.value >= 1 << across.bits and not _below(up, _corner):
         far = _draw(_build(_EXPONENTIAL), stream)
-        keep = _below(_Uniform(stream), lambda digits: (-((far.decimal(digits) / _END) ** 2) / 2).exp())
+        keep = _below(Uniform(stream), lambda digits: (-((far.decimal(digits) / _END) ** 2) / 2).exp())
         return _Real(_END + far.offset / _END, far.factor / _END, far.uniform) if keep else None
     if up is not None and not _under_curve(zig, layer, across, up):
         return None
@@ -240,7 +240,7 @@ def random_scale(scale: float, size: int, stream: Stream) -> RandomScale:
                 x = m + sign * width * t
                 return (m * (x / m).ln() - (x - m) + t - 2).exp() if x > 0 else Decimal(0)
 
-        if _below(_Uniform(stream), chance):
+        if _below(Uniform(stream), chance):
             away = sign * width
             return RandomScale(scale, _Real(mode + away * far.offset, away * far.factor, far.uniform))
 
@@ -287,8 +287,8 @@ def _fill(zig: _Ziggurat, exact: Scale, stream: Stream, out: Integers) -> None:
     redo[beyond] = (gap < 0) & ~unsure
     close[beyond] &= ~unsure
 
-    tasks: list[tuple[int, _Uniform | None]] = [(i, None) for i in np.flatnonzero(close & ~redo).tolist()]
-    tasks += [(int(beyond[j]), _Uniform(stream, int(up[j]), 53)) for j in np.flatnonzero(unsure).tolist()]
+    tasks: list[tuple[int, Uniform | None]] = [(i, None) for i in np.flatnonzero(close & ~redo).tolist()]
+    tasks += [(int(beyond[j]), Uniform(stream, int(up[j]), 53)) for j in np.flatnonzero(unsure).tolist()]
     for position, ordinate_bits in tasks:
         real = _exact(zig, stream, int(words[position]), ordinate_bits)
         redo[position] = real is None
@@ -328,12 +328,12 @@ def bernoulli(probability: Probability, stream: Stream, out: Integers) -> None:
         part[:] = words < np.uint64(min(threshold, 2**64 - 1))
         # Within one of the threshold the first 64 bits do not decide.
         for i in np.flatnonzero(np.abs((words - np.uint64(threshold % 2**64)).view(np.int64)) <= 1).tolist():
-            part[i] = _below(_Uniform(stream, int(words[i]), 64), probability)
+            part[i] = _below(Uniform(stream, int(words[i]), 64), probability)
 
     _blocks(toss, out)
 
 
-def _below(uniform: _Uniform, probability: Probability) -> bool:
+def _below(uniform: Uniform, probability: Probability) -> bool:
     """Whether a uniform real is below a probability: exact."""
     digits = 60
     while True:

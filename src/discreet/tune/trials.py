@@ -14,17 +14,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from decimal import Decimal, localcontext
+from decimal import Decimal
 
 from discreet.errors import PrivacyError
 from discreet.numbers import positive
 from discreet.privacy import NoiseSource
 from discreet.privacy.keystream import Stream
+from discreet.privacy.sampling import Uniform, precision
 
 SHAPES = {"poisson": math.inf, "geometric": 1.0, "logarithmic": 0.0}
-MOST = 1000.0  # trials on average: ten thousand releases or so, far below the 2^20 that `Cost.tv` allows for
-BITS = 512  # of a uniform number
-DIGITS = 200  # of probabilities
+MOST = 1000.0  # trials on average: more would take for ever
+BITS = 512  # of a uniform number, to begin with
 
 
 @dataclass(frozen=True)
@@ -52,16 +52,24 @@ class Trials:
         return f"{self.mean:g} trials on average ({law}, at least one)"
 
     def draw(self, source: NoiseSource) -> int:
-        """A number of trials: exact but for 2^-400, by inversion."""
-        uniform = uniform_bits(source)
-        with localcontext() as context:
-            context.prec = DIGITS
-            point, below, number = Decimal(uniform) / (1 << BITS), Decimal(0), 0
-            masses = self._masses()
-            while point >= below and 1 - below > Decimal(10) ** -160:  # beyond it there is less than 2^-500
-                below += next(masses)
-                number += 1
-        return number
+        """A number of trials, by inversion: exact, with as many digits as it takes."""
+        uniform, digits = uniform_bits(source), BITS // 4
+        while True:
+            uniform.refine(4 * digits)
+            with precision(digits):
+                error = Decimal(10) ** (20 - digits)  # of the point, and of sums of probabilities
+                low, high = (self._at(uniform.decimal() + sign * error) for sign in (-1, 1))
+            if low == high and high:
+                return high
+            digits *= 2
+
+    def _at(self, point: Decimal) -> int:
+        """The first number of trials up to which probabilities add up to more than this; 0 if there is none."""
+        below, number, masses = Decimal(0), 0, self._masses()
+        while point >= below and point < 1:
+            below += next(masses)
+            number += 1
+        return number if point < 1 else 0
 
     def _masses(self) -> Iterator[Decimal]:
         """The probabilities of 1, 2, 3, ... trials."""
@@ -108,11 +116,15 @@ def _bisected(is_low: Callable[[float], bool], low: float, high: float) -> tuple
     return low, high
 
 
-def uniform_bits(source: NoiseSource) -> int:
-    """A uniform secret number below 2^BITS."""
-    return int.from_bytes(Stream(source.fresh_key()).words(BITS // 64).tobytes(), "little")
+def uniform_bits(source: NoiseSource) -> Uniform:
+    """A uniform secret number in [0, 1), the binary digits of which are drawn when they are needed."""
+    stream = Stream(source.fresh_key())
+    return Uniform(stream, int.from_bytes(stream.words(BITS // 64).tobytes(), "little"), BITS)
 
 
 def choose(count: int, source: NoiseSource) -> int:
-    """One of 0, ..., count - 1, each as likely as the others but for 2^-500."""
-    return (uniform_bits(source) * count) >> BITS
+    """One of 0, ..., count - 1, each as likely as the others."""
+    uniform = uniform_bits(source)
+    while (found := uniform.value * count >> uniform.bits) != ((uniform.value + 1) * count - 1) >> uniform.bits:
+        uniform.refine(uniform.bits + 64)
+    return found

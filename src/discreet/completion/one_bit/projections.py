@@ -209,18 +209,19 @@ def in_ball(array: Array, radius: float) -> Array:
     By the eigenvectors of A A^T, which are found several times sooner than singular vectors. Singular values below the
     threshold, of which squares tell least, are not needed; if it is so low that others suffer, by singular vectors.
     """
+    found: Array
     squares, vectors = np.linalg.eigh(gram(array))
     values = np.sqrt(np.maximum(squares[::-1], 0.0))
     kept, threshold = simplex(values, radius)
     if threshold <= FAR * values[0]:
         left, values, right = np.linalg.svd(array, full_matrices=False)
-        found: Array = (left * simplex(values, radius)[0]) @ right
+        found = (left * simplex(values, radius)[0]) @ right
         return found
     first = int(np.count_nonzero(kept))
     vectors, shares = vectors[:, ::-1][:, :first], kept[:first] / values[:first]
-    if array.shape[0] <= array.shape[1]:
-        return (vectors * shares) @ (vectors.T @ array)
-    return (array @ vectors * shares) @ vectors.T
+    wide = array.shape[0] <= array.shape[1]
+    found = (vectors * shares) @ (vectors.T @ array) if wide else (array @ vectors * shares) @ vectors.T
+    return found
 
 
 def trimmed(left: Array, values: Array, right: Array) -> Factored:

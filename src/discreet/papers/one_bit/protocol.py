@@ -126,9 +126,9 @@ def compared(
                 if options.wants(method):
                     yield point(method, epsilon, settings)
     for epsilon in epsilons:
-        for method, settings in slow.items():
+        for method, more in slow.items():
             if options.wants(method):
-                yield point(method, epsilon, {**params, **settings, "epsilon": epsilon}, FEW)
+                yield point(method, epsilon, {**params, **more, "epsilon": epsilon}, FEW)
 
 
 # Synthetic data: relative errors
