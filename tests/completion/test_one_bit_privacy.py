@@ -203,13 +203,18 @@ def test_a_flip_changes_the_density_of_a_tilted_optimum_by_no_more_than_it_costs
 
 
 @pytest.mark.parametrize("entries", [1, 4])
-def test_the_probit_objective_costs_what_was_asked_for(entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_the_probit_objective_costs_what_was_asked_for(
+    entries: int, delta: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ratings = board()
     params = {"unit": "user", "max_entries": entries} if entries > 1 else {}
-    model = OneBit("objective", "probit", epsilon=4.0, **params)
+    model = OneBit("objective", "probit", epsilon=4.0, delta=delta, **params)
     with statistics(monkeypatch) as seen:
-        model.fit(ratings, ledger=ledger(unit=model.unit))
-    assert 4 * (1 - 1e-5) < model.guarantee_.epsilon <= 4
+        model.fit(ratings, ledger=ledger(unit=model.unit, delta=delta))
+    assert 4 * (1 - (2e-3 if delta else 1e-5)) < model.guarantee_.epsilon <= 4
+    kinds = [release["noise"]["kind"] for release in model.statement().certificate["releases"]]
+    assert kinds == ["laplace", "gaussian" if delta else "l2-laplace"]
     assert [line.label for line in model.plan(1).lines] == [TILT, "completed matrix"]
     (nothing, _), (matrix, _) = seen
     assert not nothing.any()

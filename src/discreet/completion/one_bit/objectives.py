@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from discreet.calculator import account
 from discreet.completion.one_bit.calibration import pure_cost
 from discreet.completion.one_bit.certified import PRECISION, StronglyConvex
 from discreet.completion.one_bit.fitting import Completed, Effects
@@ -25,13 +26,14 @@ from discreet.completion.one_bit.solver import Problem, minimise
 from discreet.completion.private import fine_grid
 from discreet.errors import PrivacyError
 from discreet.linalg.threads import single_threaded_blas
-from discreet.privacy import GridArray, Laplace, Planned
+from discreet.privacy import GridArray, Laplace, Plan, Planned
 from discreet.privacy.ledger import Reservation
 
 Array = NDArray[Any]
 
 TILT = "linear term of the objective"
 SOLVER = 0.05  # of epsilon, for hiding how far from the optimum the solver stops
+ROUNDING = 1e-3  # of epsilon, for what accountants of two kinds of noise lose
 EXTRA = 0.25  # of epsilon, what the ratio of second derivatives may cost if the ridge is not given
 LEAST_RIDGE = 0.5  # if it is not given
 
@@ -55,11 +57,13 @@ class Tilted:
         fit: The constraints, the ridge and the link.
         entries: How many bits may change.
         epsilon: Of both releases together.
+        delta: For the noise on the matrix. With one it is Gaussian, of the same size however many entries there are.
     """
 
     fit: StronglyConvex
     entries: int
     epsilon: float
+    delta: float = 0.0
 
     @property
     def extra(self) -> float:
@@ -82,7 +86,11 @@ class Tilted:
         """What is released: the tilt, which stays secret, and the matrix."""
         sensitivity, noise = self.noise()
         first = noise.cost(sensitivity)
-        return Planned(TILT, first), Planned(OUTPUT, pure_cost(self.epsilon - first.pure))
+        left = self.epsilon - first.pure
+        if not self.delta:
+            return Planned(TILT, first), Planned(OUTPUT, pure_cost(left))
+        mu = account(epsilon=left - ROUNDING * self.epsilon, delta=self.delta).mu or 0.0
+        return Planned(TILT, first), Plan.gaussian(mu, {OUTPUT: 1.0})[OUTPUT]
 
     def gap(self, observed: int) -> float:
         """At which the fit stops: from what is public."""

@@ -77,7 +77,8 @@ class OneBit(BitModel):
         mechanism: "input", "objective", "gradient", "output" or None.
         link: "logistic" or "probit".
         epsilon: The privacy budget; needed unless `mechanism` is None.
-        delta: Its delta: 0, unless noise is Gaussian; with unit="user" and mechanism="input" a delta helps.
+        delta: Its delta: 0, unless noise is Gaussian; with unit="user" and mechanism="input" a delta helps. So it does
+            with the probit objective, which without one gets more noise the more entries the matrix has.
         threshold: Values from here on are ones; public. Not needed where values are the two ends of their range.
         alpha: The size of entries of X; public.
         tau: The nuclear norm of X, at most; public. By default alpha sqrt(d1 d2 rank) for d1 users and d2 items, times
@@ -89,7 +90,8 @@ class OneBit(BitModel):
             with mechanism="output" and the probit objective: it takes longer and predicts no better.
         solver: "spg", for the convex problem; "factored", for matrices too large for it: X = U V^T of the given rank
             with rows no longer than (alpha sqrt(rank))^(1/2), a bound on its max-norm, by least squares. Not convex.
-        noise: "laplace" or "gaussian", for all mechanisms but "input".
+        noise: "laplace" or "gaussian", for all mechanisms but "input". With "output" the former is noise N of density
+            exp(-epsilon |N| / sensitivity), |N| being the length of the whole matrix.
         n_steps: Of the gradient mechanism; they share the budget, so that few are best.
         clamp: C, of the gradient mechanism; public.
         ridge: lambda, of the output mechanism and of the probit objective; public. By default 0.5, or for the latter

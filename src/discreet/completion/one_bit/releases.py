@@ -102,7 +102,8 @@ def noisy_matrix(
 
 def _tilted(budget: Budget, radius: float) -> Tilted:
     ridge = budget.ridge or usual_ridge(budget.link, budget.alpha, budget.epsilon / budget.entries)
-    return Tilted(StronglyConvex(budget.link, radius, budget.alpha, ridge), budget.entries, budget.epsilon)
+    fit = StronglyConvex(budget.link, radius, budget.alpha, ridge)
+    return Tilted(fit, budget.entries, budget.epsilon, budget.delta)
 
 
 def _printed_tilt(budget: Budget) -> Laplace:

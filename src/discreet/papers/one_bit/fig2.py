@@ -35,7 +35,10 @@ def points(options: Options) -> Iterator[Point]:
         options,
         fixed=True,
         published={**protocol.PUBLISHED, "box": None},
-        slow={"objective, probit": {"mechanism": "objective", "link": "probit"}},
+        slow={
+            "objective, probit": {"mechanism": "objective", "link": "probit"},
+            "objective, probit, delta 1e-6": {"mechanism": "objective", "link": "probit", "delta": 1e-6},
+        },
         threshold=MEAN_RATING,
     )
 
