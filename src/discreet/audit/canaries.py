@@ -76,7 +76,7 @@ def scores(subject: Subject, pair: tuple[Any, Any], runs: int, seed: int = 0) ->
 
 
 def end_to_end(
-    subject: Subject, pair: tuple[Any, Any], *, runs: int, alarms: Alarms, seed: int = 0, reach: float | None = 1.0
+    subject: Subject, pair: tuple[Any, Any], *, runs: int, alarms: Alarms, seed: int = 0, worst: bool = True
 ) -> Finding:
     """Fit many times with and without somebody, and see what that proves.
 
@@ -86,15 +86,14 @@ def end_to_end(
         runs: Fits in each world; half of them choose a threshold, half test it.
         alarms: Where levels are taken from.
         seed: Of the noise.
-        reach: How much of the claim this person was designed to make up: less than 0.9 of that is a failure. None if
-            she was not designed.
+        worst: Whether she was designed to make up the claim: then less than 0.9 of it is a failure.
     """
     guarantee = record(
         lambda ledger: subject.fit(subject.make(), subject.world(pair[0]), ledger), **settings(subject.make())
     ).model.guarantee_
     with_her, without_her = scores(subject, pair, runs, seed)
     gaussian = guarantee.mu is not None
-    tests = 2 + (reach is not None) if gaussian else 4
+    tests = 2 + worst if gaussian else 4
     level = alarms.take(tests)
     blind = False
     if gaussian:
@@ -103,7 +102,7 @@ def end_to_end(
         name, claim, proved = "mu", guarantee.mu, distinguish(with_her, without_her, level=level).mu
         noticed = detectable(claim, runs, level=level)
         error = float(norm.isf(level)) * claim * math.sqrt(2 / runs)  # of the square of what is measured
-        blind = reach is not None and measured**2 + error < (BLIND * reach * claim) ** 2
+        blind = worst and measured**2 + error < (BLIND * claim) ** 2
     else:
         both, delta = ((with_her, without_her), (-without_her, -with_her)), guarantee.delta
         tried = [distinguish(*one, level=level, by=lambda e: e.epsilon(delta)) for one in both]

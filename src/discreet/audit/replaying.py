@@ -9,7 +9,7 @@ too: that is the guarantee's joint view.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Protocol
 
@@ -118,6 +118,7 @@ def replay(
     seed: int = 7,
     fit: Fit = fit_once,
     couple: Couple | None = None,
+    told: Sequence[Array] = (),
 ) -> Replay:
     """Fit on both, and compare.
 
@@ -128,9 +129,10 @@ def replay(
         seed: Of the noise.
         fit: How it is fitted, if that is more than one call of `fit`.
         couple: For models with releases that stay secret.
+        told: What the door answers to the first releases, if it is not left to chance.
     """
     book = settings(make())
-    first = record(lambda ledger: fit(make(), data, ledger), seed=seed, **book)
+    first = record(lambda ledger: fit(make(), data, ledger), answers=told, seed=seed, **book)
     said, secret = (first.answers, {}) if couple is None or first.error else couple(first, data, neighbour)
     second = record(lambda ledger: fit(make(), neighbour, ledger), answers=said, seed=seed, **book)
     findings = [*_events(first, second)]

@@ -14,7 +14,7 @@ from discreet.audit.subjects import WORST, Subject
 from discreet.data.interactions import Interactions
 
 TIGHT, WHOLE, SEARCH = "worst case", "whole claim", "search"
-LEAST = 0.9  # of the claim, or of what is proved to be attainable: what designed people must be apart
+LEAST = 0.9  # of the claim: what designed people must be apart
 
 
 @dataclass(frozen=True)
@@ -46,20 +46,15 @@ def designed(subject: Subject, *, most: int | None = None) -> Tried:
     if subject.designed and most is None and not failed(findings):
         findings += [_tight(subject, label, share) for label, share in furthest.items()]
         if all(one.share is not None for one in replays):
-            findings.append(_whole(subject, max(one.share or 0.0 for one in replays)))
+            findings.append(_whole(max(one.share or 0.0 for one in replays)))
     return Tried(replays, findings, furthest)
 
 
-def _whole(subject: Subject, share: float) -> Finding:
+def _whole(share: float) -> Finding:
     """Bounds may all be tight, and yet no two people may be as far apart as the claim is, all releases together."""
-    attainable, why = subject.attainable
+    ok = LEAST <= share <= 1 + ROUNDING
     words = f"all releases together, two designed people are {share:.1%} of the claim apart"
-    if why:
-        words += f"; at most about {attainable:.1%} of it is in reach, for {why}"
-    ok = LEAST * attainable <= share <= attainable * (1 + ROUNDING)
-    if not ok:
-        words += f"; this should be {LEAST:.0%} to 100% of {'that' if why else 'it'}"
-    return Finding(WHOLE, ok, words, {"share": share, "attainable": attainable})
+    return Finding(WHOLE, ok, words if ok else f"{words}; this should be {LEAST:.0%} to 100%", {"share": share})
 
 
 def _tight(subject: Subject, label: str, share: float) -> Finding:

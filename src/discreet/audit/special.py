@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from discreet.audit.recording import Recording
 from discreet.completion.baselines import MeanRating
+from discreet.completion.one_bit.links import Link
 from discreet.completion.one_bit.mechanisms import TrueBits, two_valued
 from discreet.completion.one_bit.objectives import TILT
 from discreet.completion.one_bit.releases import _tilted
@@ -24,25 +25,52 @@ from discreet.tune import search
 
 Array = NDArray[Any]
 
+NUDGE = 1e-3  # of a tilt, by which the derivative of an optimum is found
+
 
 def secret_tilt(first: Recording, data: Interactions, neighbour: Interactions) -> tuple[list[Array], dict[str, float]]:
-    """With which tilt a neighbour has the same optimum, and how much less (or more) likely that tilt makes it.
+    """With which tilt a neighbour, one of whose bits differs, has the same optimum, and how much less likely that is.
 
-    What is released is the optimum X, a function of the bits B and of a secret tilt H. At an optimum within all
-    constraints H = -(l'(X; B) + ridge X): for other bits B' it is H' = H + l'(X; B) - l'(X; B'). The density of X is
-    that of H times the determinant of its derivative, the product of l''(X; B) + ridge over all entries.
+    What is released is the optimum X, a function of the bits B and of a secret tilt H. Where it is optimal,
+    H = -(l'(X; B) + ridge X + what constraints add), so that for other bits B' it is H' = H + l'(X; B) - l'(X; B'). The
+    density of X is that of H times the determinant of A = -dH/dX, of which one entry of the diagonal differs by e, that
+    of the bit: determinants have the ratio 1 + e / A, by that entry of the inverse of A, -dX/dH.
     """
     tilt, matrix = first.releases[0], first.releases[1].statistic
-    fit = _tilted(first.model._budget(), 1.0).fit
-    cells = TrueBits.of(data, two_valued(data, None)).cells
-    signs = [np.where(TrueBits.of(table, two_valued(table, None)).bits > 0, 1.0, -1.0) for table in (data, neighbour)]
-    x = matrix[cells.rows, cells.columns]
-    slopes = [-sign * fit.link.log_slope(sign * x) for sign in signs]
-    bends = [np.log(fit.ridge + fit.link.bend(sign * x)) for sign in signs]
-    changed = np.rint((slopes[0] - slopes[1]) / tilt.step) * tilt.step
-    other = tilt.answer + changed
-    likelier = float(((np.abs(tilt.answer) - np.abs(other)) / tilt.scale + bends[1] - bends[0]).sum())
-    return [other, *first.answers[1:]], {TILT: abs(likelier) * tilt.scale / tilt.sensitivity}
+    true, other = (TrueBits.of(table, two_valued(table, None)) for table in (data, neighbour))
+    ((at,),) = np.nonzero(true.bits != other.bits)
+    mechanism = _tilted(first.model._budget(), first.model.tau)
+    link, place = mechanism.fit.link, (true.cells.rows[at], true.cells.columns[at])
+    nudge = np.where(np.arange(len(tilt.answer)) == at, NUDGE, 0.0)
+    ends = [
+        mechanism.fit.solve(true, tilt.answer + way * nudge, mechanism.gap(len(nudge)))[place] for way in (-1.0, 1.0)
+    ]
+    signs = np.where(np.array([true.bits[at], other.bits[at]]) > 0, 1.0, -1.0)
+    slopes, bends = -signs * link.log_slope(signs * matrix[place]), link.bend(signs * matrix[place])
+    answer = np.array(tilt.answer)
+    answer[at] += np.rint((slopes[0] - slopes[1]) / tilt.step) * tilt.step
+    likelier = float(np.abs(tilt.answer).sum() - np.abs(answer).sum()) / tilt.scale
+    likelier += float(np.log1p((bends[1] - bends[0]) * (ends[0] - ends[1]) / (2 * NUDGE)))
+    return [answer, *first.answers[1:]], {TILT: abs(likelier) * tilt.scale / tilt.sensitivity}
+
+
+def cornered(link: Link, ridge: float, size: int = 20) -> tuple[float, Array]:
+    """tau, and the tilt of bits that are all 1 that makes the first of them matter as much as it can.
+
+    For one entry, the tilt's density and the determinant of second derivatives change in opposite directions where no
+    constraint is active. Here the ball holds the entry up, against its own tilt: the matrix has a large singular value,
+    in which there is little of the entry, and a small negative one; its nuclear norm would be larger were the entry
+    smaller. All other values are positive, so that the ball hardly keeps it from moving.
+    """
+    large, share, value, others, multiplier = 15.0, 0.08, 0.98, 0.2, 3.0
+    small = (share * large - value) / (1 - share)
+    first = np.where(np.arange(size) == 0, share**0.5, ((1 - share) / (size - 1)) ** 0.5)
+    second = np.where(np.arange(size) == 0, (1 - share) ** 0.5, -((share / (size - 1)) ** 0.5))
+    rest = np.eye(size) - np.outer(first, first) - np.outer(second, second)
+    matrix = large * np.outer(first, first) - small * np.outer(second, second) + others * rest
+    normal = np.outer(first, first) - np.outer(second, second) + rest
+    tilt = link.log_slope(matrix) - ridge * matrix - multiplier * normal
+    return large + small + (size - 2) * others, np.rint(tilt.ravel() * 2**20) / 2**20  # on any grid that is finer
 
 
 @dataclass

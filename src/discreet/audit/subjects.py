@@ -18,7 +18,7 @@ import discreet
 from discreet.audit import worlds
 from discreet.audit.people import extremes
 from discreet.audit.replaying import Couple, Fit, Replay, fit_once, replay
-from discreet.audit.special import Evaluated, Searched, secret_tilt
+from discreet.audit.special import Evaluated, Searched, cornered, secret_tilt
 from discreet.completion.als import settings
 from discreet.errors import DataError
 
@@ -39,13 +39,12 @@ class Subject:
         world: The data with a person in it, who may be None.
         pairs: People, before and after: neighbouring worlds.
         elsewhere: Releases whose worst case is none of these: why.
-        attainable: How much of the claim any two people can be apart, all releases together, where it is proved that
-            they cannot make up all of it: a fraction, and why.
         designed: Whether the pairs were designed for this model: then they must reach every bound, and the claim.
         open: Whether all that is released is seen, so that whole fits can be told apart by its likelihood ratio.
         runs: Fits in each of two worlds, in a full audit.
         fit: How it is fitted, if that is more than one call of `fit`.
         couple: For models with releases that stay secret.
+        told: What the door answers to the first releases of a replay, where a rare answer is the worst one.
     """
 
     name: str
@@ -53,17 +52,17 @@ class Subject:
     world: World
     pairs: Pairs
     elsewhere: dict[str, str] = dataclasses.field(default_factory=dict)
-    attainable: tuple[float, str] = (1.0, "")
     designed: bool = True
     open: bool = True
     runs: int = 100
     fit: Fit = fit_once
     couple: Couple | None = None
+    told: Sequence[Any] = ()
 
     def replay(self, pair: tuple[Any, Any]) -> Replay:
         """Two neighbouring fits."""
         data, neighbour = (self.world(person) for person in pair)
-        return replay(self.make, data, neighbour, fit=self.fit, couple=self.couple)
+        return replay(self.make, data, neighbour, fit=self.fit, couple=self.couple, told=self.told)
 
 
 def of(model: Any, *, implicit: bool | None = None, n_items: int = 40) -> Subject:
@@ -256,6 +255,8 @@ def _frank_wolfe() -> list[Subject]:
 def _bits() -> list[Subject]:
     """One bit flipped; or for users, all of hers."""
     from discreet.completion.one_bit import OneBit
+    from discreet.completion.one_bit.links import Link
+    from discreet.completion.one_bit.outputs import OUTPUT
 
     mechanisms: dict[str, dict[str, Any]] = {
         "input": {"mechanism": "input", "epsilon": 1.0},
@@ -271,7 +272,9 @@ def _bits() -> list[Subject]:
         },
     }
     pairs: Pairs = [((17,), ()), ((0,), ())]
-    probit = partial(OneBit, "objective", "probit", epsilon=4.0, tau=1e3, n_jobs=1)
+    tau, tilt = cornered(Link("probit"), ridge=0.5)
+    probit = partial(OneBit, "objective", "probit", epsilon=4.0, tau=tau, ridge=0.5, n_jobs=1)
+    near = {OUTPUT: "how far from the optimum a solver may stop, which it does not"}
     of_users = partial(OneBit, "objective", epsilon=8.0, unit="user", max_entries=6, n_jobs=1)
     return [
         *(
@@ -282,11 +285,12 @@ def _bits() -> list[Subject]:
         Subject(
             "OneBit, probit objective, flip",
             probit,
-            worlds.board,
-            pairs,
-            designed=False,
+            worlds.unanimous,
+            [((), (0,))],
+            near,
             open=False,
             couple=secret_tilt,
+            told=[tilt],
         ),
     ]
 

@@ -100,6 +100,14 @@ def board(flipped: tuple[int, ...]) -> Interactions:
     return dataclasses.replace(made, values=values, value_range=(-1.0, 1.0))
 
 
+@cache
+def unanimous(flipped: tuple[int, ...], size: int = 20) -> Interactions:
+    """A matrix of bits that are all 1, but for some."""
+    values = np.where(np.isin(np.arange(size**2), flipped), -1.0, 1.0)
+    rows = [(at // size, at % size, value) for at, value in enumerate(values.tolist())]
+    return read(rows, items=list(range(size)), value_range=(-1, 1))
+
+
 def rows(person: Any) -> Any:
     """Rows of numbers, all alike, and one more."""
     crowd = np.zeros((3000, 12))

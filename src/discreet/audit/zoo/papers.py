@@ -13,6 +13,7 @@ from discreet.audit.zoo.mutant import Mutant, Patch
 from discreet.completion.als import calibration, moments
 from discreet.completion.frank_wolfe.steps import COVARIANCE
 from discreet.completion.one_bit.calibration import Budget
+from discreet.completion.one_bit.objectives import Tilted
 from discreet.completion.private import Door
 from discreet.completion.spectral import eigen
 from discreet.completion.spectral.private import SECOND_MOMENT
@@ -54,6 +55,11 @@ def _half_of_a_gradient() -> Patch:
         return sensitivity / 2, Laplace(noise.scale / 2)
 
     return patched(Budget, additive=additive)
+
+
+def _no_second_derivatives() -> Patch:
+    """The density of an optimum is taken to be that of its tilt."""
+    return patched(Tilted, extra=0.0)
 
 
 def _unsaid() -> Patch:
@@ -150,5 +156,12 @@ MUTANTS = [
         "OneBit, objective, flip",
         _unsaid,
         params=(("link", "probit"), ("calibration", "published")),
+    ),
+    Mutant(
+        "probit without its Jacobian, at a certified optimum",
+        "with all else mended, a bit costs more than its tilt by what second derivatives differ by",
+        "one-bit completion 2021, ObjP",
+        "OneBit, probit objective, flip",
+        _no_second_derivatives,
     ),
 ]
