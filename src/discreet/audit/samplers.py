@@ -24,6 +24,7 @@ Array = NDArray[Any]
 
 NOISE, STREAMS, BLACK_BOX = "noise", "streams", "black box"
 BINS, SIDE, FAR, ARRAYS = 200, 40, 4.0, 50
+LAGS, COORDINATES = 300, 16
 THREADS, FORKS, KEYS = 8, 3, 50
 CLAIM = 0.9  # of a claim: what an audit that is not blind proves on the worst case
 PURE = 30  # times as many draws, to prove as much about a pure epsilon
@@ -91,14 +92,28 @@ def _tests(z: Array, laplace: bool) -> list[tuple[str, float]]:
     counts = np.bincount(np.searchsorted(law.ppf(np.arange(1, BINS) / BINS), z), minlength=BINS)
     spread = math.sqrt(((24.0 if laplace else 3.0) - variance**2) / n)
     far = stats.binomtest(int(np.count_nonzero(np.abs(z) > FAR)), n, 2 * float(law.sf(FAR))).pvalue
-    serial = [float(np.mean(z[lag:] * z[:-lag])) / variance * math.sqrt(n - lag) for lag in (1, 2)]
+    lags, pairs = _correlations(z / math.sqrt(variance))
     return [
         ("the histogram is wrong", float(stats.chisquare(counts).pvalue)),
         ("the mean is not 0", 2 * float(stats.norm.sf(abs(z.mean()) * math.sqrt(n / variance)))),
         ("the variance is wrong", 2 * float(stats.norm.sf(abs(np.mean(z**2) - variance) / spread))),
         ("the tails are wrong", float(far)),
-        *(("draws that follow each other are correlated", 2 * float(stats.norm.sf(abs(one)))) for one in serial),
+        ("draws that follow each other are correlated", 2 * float(stats.norm.sf(abs(lags[0])))),
+        ("draws at a distance are correlated", float(stats.chi2.sf((lags**2).sum(), len(lags)))),
+        ("coordinates are correlated", float(stats.chi2.sf((pairs**2).sum(), len(pairs)))),
     ]
+
+
+def _correlations(z: Array) -> tuple[Array, Array]:
+    """Of draws at each distance up to LAGS, and of any two of COORDINATES that follow each other, over and over.
+
+    Each is about standard normal if draws are independent, and all of them are uncorrelated.
+    """
+    n = len(z)
+    spectrum = np.fft.rfft(z, n=1 << (n + LAGS).bit_length())
+    lags = np.fft.irfft(np.abs(spectrum) ** 2)[1 : LAGS + 1] / np.sqrt(n - np.arange(1, LAGS + 1))
+    rows = z[: n // COORDINATES * COORDINATES].reshape(-1, COORDINATES)
+    return lags, (rows.T @ rows)[np.triu_indices(COORDINATES, 1)] / math.sqrt(len(rows))
 
 
 def _lengths(noise: L2Laplace, draws: int, source: NoiseSource, alarms: Alarms) -> Finding:
