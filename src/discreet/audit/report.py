@@ -18,8 +18,8 @@ CHECKS = {
     "same order, of the same shapes, with the same noise; nothing it logs, warns of or raises differs.",
     "sensitivity": "No release moves by more than was declared, whoever it is that comes or goes.",
     "worst case": "Somebody moves each release by at least 95% of what was declared: bounds are tight, and tests see.",
-    "whole claim": "Two designed people are at least 90% of the claim apart, all releases together, or of what it is "
-    "proved that anybody can be: the claim is not slack, and this audit sees all of it.",
+    "whole claim": "Two designed people are at least 90% of the claim apart, all releases together: it is not slack, "
+    "and this audit sees all of it.",
     "account": "Every draw of noise belongs to a release in the ledger; no noise is used twice; the guarantee is that "
     "of all releases together.",
     "post-processing": "Given the same answers of the door, the two models are the same to the last bit.",

@@ -156,25 +156,41 @@ def _als() -> list[Subject]:
 
     Replace: most of their items are other ones, which hardly differ from what is expected of them; a few are the same,
     and there they disagree. So the two are far apart in what they have rated and, at the same time, in what they think.
+    Of few items, directions are looked for in residuals, and these are far apart if they are of different items, while
+    item steps are if they are opposite. Both are had by people with a taste for their other items that is a common one:
+    once it is found, it explains these, and what they disagree about is left.
     """
     make = partial(_private, discreet.DPALS, n_users_hint=100_000, n_steps=2)
     added, replaced = zip(*(_giants(n) for n in (MANY, FEW)), strict=True)
-    half = (MANY - SHARED) // 2
-    agreed = {item: 5.0 * (item % 2) for item in range(SHARED)}
-    opposed = {item: 5.0 - rating for item, rating in agreed.items()}
-    one = {**agreed, **dict.fromkeys(range(SHARED, SHARED + half), 2.5)}
-    other = {**opposed, **dict.fromkeys(range(SHARED + half, SHARED + 2 * half), 2.5)}
+    of_many, of_few = [_disagreeing(MANY, 20), *replaced[0]], [_disagreeing(FEW, 16, taste=2.25), *replaced[1]]
     far = {settings.GRAM: "two people with orthogonal vectors, by public biases: tests/completion/test_dpals.py"}
     many, few = (partial(worlds.crowd, n, False, n_users=40) for n in (MANY, FEW))
     return [
         Subject("DPALS, add-remove", partial(make, adjacency="add-remove"), many, added[0]),
-        Subject("DPALS, replace", partial(make, adjacency="replace"), many, [(one, other), *replaced[0]], far),
+        Subject("DPALS, replace", partial(make, adjacency="replace"), many, of_many, far),
         Subject("DPALS of few items, add-remove", partial(make, adjacency="add-remove"), few, added[1]),
-        *_both("DPALS, continued", make, many, added[0], [(one, other), *replaced[0]], elsewhere=far, fit=_continued),
+        Subject(
+            "DPALS of few items, replace",
+            partial(make, adjacency="replace"),
+            partial(worlds.tastes, FEW, 16),
+            of_few,
+            far,
+        ),
+        *_both("DPALS, continued", make, many, added[0], of_many, elsewhere=far, fit=_continued),
     ]
 
 
-MANY, FEW, SHARED = 420, 200, 20
+MANY, FEW = 420, 200
+
+
+def _disagreeing(n: int, shared: int, taste: float = 0.0) -> tuple[dict[int, float], dict[int, float]]:
+    """Two people who disagree about some items; each has half of the others, which are average, or to one taste."""
+    half = (n - shared) // 2
+    mine, hers = range(shared, shared + half), range(shared + half, shared + 2 * half)
+    agreed = {item: 5.0 * (item % 2) for item in range(shared)}
+    opposed = {item: 5.0 - rating for item, rating in agreed.items()}
+    one, other = ({item: 2.5 + taste * (-1) ** item for item in items} for items in (mine, hers))
+    return {**agreed, **one}, {**opposed, **other}
 
 
 def _giants(n: int) -> tuple[Pairs, Pairs]:

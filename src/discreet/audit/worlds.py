@@ -57,6 +57,23 @@ def two_tastes(person: Row | None) -> Interactions:
 
 
 @cache
+def _tastes_crowd(n_items: int, neutral: int, row: Entries) -> Interactions:
+    rng = np.random.default_rng(0)
+    rows = [
+        (f"user {user:03}", int(item), 2.5 if item < neutral else 5.0 * float((user + item) % 2))
+        for user in range(300)
+        for item in rng.choice(n_items, 60, replace=False)
+    ]
+    rows += [(CANARY, item, value) for item, value in row]
+    return read(rows, items=list(range(n_items)), value_range=(0, 5), on_invalid="drop")
+
+
+def tastes(n_items: int, neutral: int, person: Row | None) -> Interactions:
+    """People who like every other item and dislike the rest, or the other way round; the first ones nobody minds."""
+    return _tastes_crowd(n_items, neutral, tuple(entries(person or {})))
+
+
+@cache
 def _polar_crowd(n_items: int, row: Entries) -> Interactions:
     rng = np.random.default_rng(0)
     rows = [
