@@ -260,10 +260,12 @@ def _frank_wolfe() -> list[Subject]:
     pairs: tuple[Pairs, Pairs] = [(aside, None), (SINGLE, None)], [(aside, other), (SINGLE, {7: 0.0})]
     by_oja = partial(make, eigensolver="oja", n_steps=1, oja_steps=8)
     long = partial(_private, discreet.PublishedDPFrankWolfe, radius=16e3, row_norm=1.0, n_steps=4)
+    printed = partial(long, radius=100.0, row_norm=5.0, n_steps=2, eigensolver="oja", oja_steps=8)
     led = {0: 1.0, 1: 0.0}
     return [
         *_both("DPFrankWolfe", partial(make, eigensolver="dense"), world, *pairs),
         *_both("DPFrankWolfe by Oja's method", by_oja, world, *pairs),
+        *_both("PublishedDPFrankWolfe by Oja's method", printed, world, *pairs),
         *_both("PublishedDPFrankWolfe", long, worlds.swaying, [(led, None)], [(led, {2: 1.0, 3: 0.0})]),
     ]
 
@@ -320,6 +322,13 @@ def _components() -> list[Subject]:
     return [
         *_both("DPPCA", partial(make, method="dense"), worlds.rows, added, replaced),
         *_both("DPPCA by Oja's method", partial(make, method="oja"), worlds.rows, added, replaced),
+        *_both(
+            "DPPCA, two at once",
+            partial(make, method="block", n_components=2),
+            partial(worlds.rows, kinds=2),
+            added,
+            replaced,
+        ),
     ]
 
 

@@ -125,8 +125,8 @@ def unanimous(flipped: tuple[int, ...], size: int = 20) -> Interactions:
     return read(rows, items=list(range(size)), value_range=(-1, 1))
 
 
-def rows(person: Any) -> Any:
-    """Rows of numbers, all alike, and one more."""
+def rows(person: Any, kinds: int = 1) -> Any:
+    """Rows of numbers of one kind, or of some that have nothing in common, and one more."""
     crowd = np.zeros((3000, 12))
-    crowd[:, 4] = 1.0
+    crowd[np.arange(3000), 4 + np.arange(3000) % kinds] = 1.0
     return crowd if person is None else np.vstack([crowd, person])
