@@ -9,9 +9,13 @@ import copy
 import os
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from discreet.completion.saving import load
+from discreet.completion.atomic import HEAD, PARTS
+from discreet.completion.payload import items_from_bytes, items_to_bytes
+from discreet.completion.saving import ITEMS, described, load, plain, rich, unfitted
+from discreet.data.catalogue import Catalogue
 from discreet.data.columns import GUESS, choose
 from discreet.data.sources import is_spark
 from discreet.engine.shipping import Parcel
@@ -34,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Recommender", "RecommenderModel", "SparkInteractions", "recommend"]
 
-FILES = ("model.json", "factors.safetensors", "items.parquet")
+FILES = (HEAD, *PARTS)
 
 
 def recommend(
@@ -147,8 +151,11 @@ class _Columns(Params):
         return {"user": self.getOrDefault(self.userCol), "item": self.getOrDefault(self.itemCol), "value": value}
 
 
-class Recommender(_Columns, Estimator[Any]):
+class Recommender(_Columns, Estimator[Any], MLWritable, MLReadable[Any]):
     """A stage of a Spark ML pipeline that fits a private model to the table that reaches it.
+
+    It can be saved before it is fitted, with the model's parameters. A ledger cannot: set the attribute `ledger` again
+    after loading.
 
     Args:
         model: The model to fit: `DPALS`, `DPALS.as_published` or `DPFrankWolfe` where the table is, in Spark.
@@ -169,6 +176,53 @@ class Recommender(_Columns, Estimator[Any]):
 
         fitted = clone(self.model).fit(dataset, ledger=self.ledger, **{**self._roles(), **self.reading})
         return self._copyValues(RecommenderModel(fitted))
+
+    def write(self) -> MLWriter:
+        """How it is saved."""
+        return _PlanWriter(self)
+
+    @classmethod
+    def read(cls) -> MLReader[Any]:
+        """How it is loaded."""
+        return _PlanReader()
+
+
+class _PlanWriter(MLWriter):
+    def __init__(self, stage: Recommender) -> None:
+        super().__init__()
+        self.stage = stage
+
+    def saveImpl(self, path: str) -> None:  # noqa: N802
+        if self.stage.ledger is not None:
+            raise DataError("ledger: it is not saved with a stage; set it to None, and again where the stage is loaded")
+        reading, catalogue = dict(self.stage.reading), None
+        if isinstance(reading.get("items"), Catalogue):
+            catalogue = reading.pop("items")
+        about = {"model": described(self.stage.model), "reading": plain("reading", reading)}
+        if catalogue is not None:
+            about["origin"] = catalogue.origin
+        DefaultParamsWriter.saveMetadata(self.stage, path, self.sparkSession, extraMetadata={"discreet": about})
+        if catalogue is not None:
+            with tempfile.TemporaryDirectory() as folder:
+                file = Path(folder, ITEMS)
+                file.write_bytes(items_to_bytes(catalogue))
+                _Home(self.sparkSession, path).put(str(file), ITEMS)
+
+
+class _PlanReader(MLReader[Any]):
+    def load(self, path: str) -> Recommender:
+        metadata = DefaultParamsReader.loadMetadata(path, self.sparkSession)
+        about = metadata["discreet"]
+        reading = rich(about["reading"])
+        if "origin" in about:
+            with tempfile.TemporaryDirectory() as folder:
+                file = Path(folder, ITEMS)
+                _Home(self.sparkSession, path).get(ITEMS, str(file))
+                reading["items"] = items_from_bytes(file, file.read_bytes(), about["origin"])
+        stage = Recommender(unfitted(about["model"]), reading=reading)
+        stage._resetUid(metadata["uid"])
+        DefaultParamsReader.getAndSetParams(stage, metadata)
+        return stage
 
 
 class RecommenderModel(_Columns, SparkModel, MLWritable, MLReadable[Any]):

@@ -16,7 +16,7 @@ from pyspark.cloudpickle import CloudPickler
 import discreet
 from discreet.data.columns import choose
 from discreet.data.spark import Policies, Recipe, chunks
-from discreet.engine.partials import added_up, emitted
+from discreet.engine.partials import Layout, added_up, emitted
 from discreet.engine.spark import Pass, SparkInteractions
 
 
@@ -50,4 +50,12 @@ class Pretended(SparkInteractions):
         layout = task.layout
         totals = [shipped(task).total(kept) for kept in self.partitions]
         partials = [one for i, total in enumerate(totals) for one in emitted(total, layout, i)]
-        return pa.Table.from_batches(list(added_up(self.trouble(partials), layout)))
+        return pa.Table.from_batches(tree(self.trouble(partials), layout, len(totals)))
+
+
+def tree(partials: list[pa.RecordBatch], layout: Layout, n: int, branches: int = 3) -> list[pa.RecordBatch]:
+    """Sums of partials, a few branches at a time."""
+    while True:
+        partials, n = list(added_up(partials, layout, branches)), -(-n // branches)
+        if n == 1:
+            return partials

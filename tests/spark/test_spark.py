@@ -87,9 +87,10 @@ def same(model: Any, other: Any) -> bool:
     return all(np.array_equal(getattr(model, name), getattr(other, name)) for name in model._ARRAYS)
 
 
-@pytest.mark.parametrize("n", [1, 2, 7])
-def test_partitions_change_no_bit(table: Any, n: int) -> None:
+@pytest.mark.parametrize(("n", "branches"), [(1, 16), (2, 16), (7, 16), (7, 2)])
+def test_partitions_change_no_bit(table: Any, n: int, branches: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """One item step from a public start: what is released, and the factors. Every model: test_engine.py."""
+    monkeypatch.setattr("discreet.engine.spark.BRANCHES", branches)  # with 2, a tree of three levels
     alone = {"preprocess": False, "item_fraction": 1.0}
     model, expected = (discreet.DPALS.as_published(**BUDGET, rank=3, n_steps=1, **alone) for _ in range(2))
     model.fit(table, ledger=seeded(), partitions=n, **PUBLIC)
@@ -209,6 +210,13 @@ def test_a_pipeline(spark: Any, table: Any, tmp_path: Path) -> None:
     columns = {"userCol": "who", "itemCol": "film", "ratingCol": "stars"}
     stage = discreet.spark.Recommender(discreet.DPFrankWolfe(**BUDGET, n_steps=1), reading=PUBLIC, n=3, **columns)
     pipeline = Pipeline(stages=[SQLTransformer(statement="SELECT * FROM __THIS__ WHERE stars IS NOT NULL"), stage])
+    stage.ledger = discreet.Ledger()
+    with pytest.raises(DataError, match="ledger: it is not saved with a stage"):
+        pipeline.save(str(tmp_path / "refused"))
+    stage.ledger = None
+    pipeline.save(str(tmp_path / "plan"))
+    pipeline = Pipeline.load(str(tmp_path / "plan"))
+    assert pipeline.getStages()[-1].model.get_params() == stage.model.get_params()
     fitted = pipeline.fit(named)
     model = fitted.stages[-1].model
     assert model.guarantee_.holds

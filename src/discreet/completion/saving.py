@@ -96,9 +96,7 @@ def load(folder: str | os.PathLike[str], *, expect_class: type[Model] | None = N
 
 def _encoded(model: Model) -> tuple[bytes, dict[str, bytes]]:
     """The content of model.json and of the other files."""
-    cls = type(model)
-    if _registered(cls.__name__) is not cls:
-        raise ModelError(f"model: {cls.__name__} is not one of the models of this library, and only those can be saved")
+    cls, about = type(model), described(model)
     if any(not hasattr(model, name) for name in ("catalogue_", *cls._ARRAYS, *cls._VALUES)):
         raise NotFitted(f"model: this {cls.__name__} is not fitted yet; call fit before save")
     arrays = {name: getattr(model, name) for name in cls._ARRAYS}
@@ -106,18 +104,34 @@ def _encoded(model: Model) -> tuple[bytes, dict[str, bytes]]:
     document = {
         "format": FORMAT,
         "version": VERSION,
-        "class": cls.__name__,
-        "params": {
-            name: _plain(name, value)
-            for name, value in model.get_params(deep=False).items()
-            if name != "device"  # where it was trained says nothing of where it will be used
-        },
-        "values": {name: _plain(name, getattr(model, name)) for name in cls._VALUES},
+        **about,
+        "values": {name: plain(name, getattr(model, name)) for name in cls._VALUES},
         "origin": model.catalogue_.origin,
         "files": {name: {"sha256": digest(content), "size": len(content)} for name, content in parts.items()},
         "certificate": model.statement().certificate,
     }
     return _text({**document, "digest": _digest(document)}), parts
+
+
+def described(model: Model) -> dict[str, Any]:
+    """A model's class and parameters, as JSON has them."""
+    cls = type(model)
+    if _registered(cls.__name__) is not cls:
+        raise ModelError(f"model: {cls.__name__} is not one of the models of this library, and only those can be saved")
+    params = {
+        name: plain(name, value)
+        for name, value in model.get_params(deep=False).items()
+        if name != "device"  # where it was trained says nothing of where it will be used
+    }
+    return {"class": cls.__name__, "params": params}
+
+
+def unfitted(about: dict[str, Any]) -> Model:
+    """A model of the class and with the parameters that `described` gave, not fitted."""
+    cls = _registered(about["class"])
+    if cls is None:
+        raise ModelError(f"model: {brief(about['class'])} is not one of the models of this discreet")
+    return cls(**rich(about["params"]))
 
 
 def _digest(document: dict[str, Any]) -> str:
@@ -128,7 +142,7 @@ def _text(document: dict[str, Any]) -> bytes:
     return (json.dumps(document, indent=2, allow_nan=False) + "\n").encode("ascii")
 
 
-def _plain(name: str, value: Any) -> Any:
+def plain(name: str, value: Any) -> Any:
     """A parameter or learned value as JSON has it, so that `_restored` gives back the same."""
     if isinstance(value, np.generic):
         value = value.item()
@@ -137,20 +151,20 @@ def _plain(name: str, value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, tuple):
-        return {_TUPLE: [_plain(name, part) for part in value]}
+        return {_TUPLE: [plain(name, part) for part in value]}
     if isinstance(value, list):
-        return [_plain(name, part) for part in value]
+        return [plain(name, part) for part in value]
     if isinstance(value, dict) and all(type(key) is str and key != _TUPLE for key in value):
-        return {key: _plain(name, part) for key, part in value.items()}
+        return {key: plain(name, part) for key, part in value.items()}
     raise ModelError(f"{name}: a {type(value).__name__} cannot be saved; only numbers, text and lists of them can")
 
 
-def _rich(value: Any) -> Any:
-    """The inverse of `_plain`."""
+def rich(value: Any) -> Any:
+    """The inverse of `plain`."""
     if isinstance(value, dict):
-        parts = {key: _rich(part) for key, part in value.items()}
+        parts = {key: rich(part) for key, part in value.items()}
         return tuple(parts[_TUPLE]) if list(parts) == [_TUPLE] and isinstance(parts[_TUPLE], list) else parts
-    return [_rich(part) for part in value] if isinstance(value, list) else value
+    return [rich(part) for part in value] if isinstance(value, list) else value
 
 
 # -- from bytes to a model
@@ -228,7 +242,7 @@ def _decoded(home: Path, head: bytes, parts: dict[str, bytes], expect: type[Mode
     ):  # a certificate can be whole and of another model
         raise PrivacyError(f"{str(path)!r}: its certificate promises privacy, which a {cls.__name__} never has")
     try:
-        return cls._restored(_rich(document["params"]), arrays, _rich(document["values"]), catalogue, statement)
+        return cls._restored(rich(document["params"]), arrays, rich(document["values"]), catalogue, statement)
     except Exception as error:  # whatever a model says to values that nobody has checked before
         kind = PrivacyError if isinstance(error, PrivacyError) else ModelError
         raise kind(f"{str(home)!r}: its files do not make a {cls.__name__} ({error})") from error

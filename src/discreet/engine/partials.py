@@ -1,12 +1,13 @@
 """Sums on their way from the partitions of a cluster to its driver: cut into blocks, sealed, and added up exactly.
 
-A partition adds up what its users contribute, and emits the total in blocks of cells. Blocks are shuffled to as many
-tasks as there are, each of which adds up some of them; the driver puts the results together. All of it is integers.
+A partition adds up what its users contribute, and emits the total in blocks of cells. Blocks of a few partitions are
+shuffled to one task, which adds them up; their sums, a few at a time, to another; and so on, until there is one sum of
+each block. The driver puts these together. All of it is integers.
 
 A cluster may run a task twice, and take one block from the first run and another one from the second. If these runs saw
 different rows, a person would be in both halves, and her contribution would be longer than its bound. So a partition
-seals what it emits, with its own number and a digest of the whole; and a sum is taken only if every block is made of
-the same seals, one of each partition.
+seals what it emits, with its own number and a digest of the whole; sums keep all seals of what is in them; and the
+driver takes them only if every block is made of the same seals, one of each partition.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-PARTIAL = "block int, source int, seal binary, touched binary, cells binary"
-SUM = "block int, sources int, seal binary, cells binary"
+PARTIAL = "block int, branch int, seals binary, touched binary, cells binary"
 BLOCK_CELLS = 1 << 17  # of a block: a megabyte
-SEAL = 16  # bytes
+BRANCHES = 16  # whose sums one task adds up
+DIGEST = 16  # bytes
+SEAL = np.dtype([("source", "<i4"), ("digest", f"V{DIGEST}")])
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,10 @@ class Layout:
         """How many."""
         return -(-self.length // self.rows)
 
+    def nothing(self, block: int) -> Array:
+        """A block of zeros."""
+        return np.zeros((min(self.rows, self.length - block * self.rows), self.width), np.int64)
+
     @cached_property
     def _triangle(self) -> tuple[Array, Array]:
         return np.triu_indices(self.shape[-1])
@@ -89,59 +95,59 @@ class Layout:
 
 
 def emitted(total: Array, layout: Layout, source: int) -> Iterator[pa.RecordBatch]:
-    """A partition's total, block by block, without the rows that are zero; every block, so that its seal is there."""
-    import pyarrow as pa
-
+    """A partition's total, block by block; every block, so that its seal is there."""
     table = layout.packed(total)
-    seal = blake2b(table.data, digest_size=SEAL).digest()
+    seal = np.array([(source, blake2b(table.data, digest_size=DIGEST).digest())], SEAL)
     for block in range(layout.n_blocks):
         rows = table[block * layout.rows : (block + 1) * layout.rows]
-        touched = rows.any(axis=1)
-        yield pa.RecordBatch.from_pydict(
-            {
-                "block": pa.array([block], pa.int32()),
-                "source": pa.array([source], pa.int32()),
-                "seal": [seal],
-                "touched": [np.packbits(touched).tobytes()],
-                "cells": [rows[touched].tobytes()],
-            }
-        )
+        yield _batch(block, source, seal, rows)
 
 
-def added_up(batches: Iterable[pa.RecordBatch], layout: Layout) -> Iterator[pa.RecordBatch]:
-    """The sums of some blocks over all partitions. A partition that comes twice makes the number of them wrong."""
+def _batch(block: int, branch: int, seals: Array, rows: Array) -> pa.RecordBatch:
+    """A block, without the rows that are zero."""
     import pyarrow as pa
 
-    sums: dict[int, Array] = {}
-    seals: dict[int, list[tuple[int, bytes]]] = {}
+    touched = rows.any(axis=1)
+    return pa.RecordBatch.from_pydict(
+        {
+            "block": pa.array([block], pa.int32()),
+            "branch": pa.array([branch], pa.int32()),
+            "seals": [np.sort(seals, order="source").tobytes()],
+            "touched": [np.packbits(touched).tobytes()],
+            "cells": [rows[touched].tobytes()],
+        }
+    )
+
+
+def added_up(batches: Iterable[pa.RecordBatch], layout: Layout, branches: int) -> Iterator[pa.RecordBatch]:
+    """The sums of some blocks over the branches that meet here, with the seals of all."""
+    sums: dict[tuple[int, int], Array] = {}
+    seals: dict[tuple[int, int], list[Array]] = {}
     for batch in batches:
         for row in batch.to_pylist():
-            block, size = row["block"], min(layout.rows, layout.length - row["block"] * layout.rows)
-            total = sums.setdefault(block, np.zeros((size, layout.width), np.int64))
-            touched = np.unpackbits(np.frombuffer(row["touched"], np.uint8), count=size).astype(bool)
-            total[touched] += np.frombuffer(row["cells"], np.int64).reshape(-1, layout.width)
-            seals.setdefault(block, []).append((row["source"], row["seal"]))
-    for block, total in sums.items():
-        distinct = len({source for source, _ in seals[block]}) == len(seals[block])
-        whole = blake2b(b"".join(b"%d:%s;" % one for one in sorted(seals[block])), digest_size=SEAL)
-        yield pa.RecordBatch.from_pydict(
-            {
-                "block": pa.array([block], pa.int32()),
-                "sources": pa.array([len(seals[block]) if distinct else -1], pa.int32()),
-                "seal": [whole.digest()],
-                "cells": [total.tobytes()],
-            }
-        )
+            at = row["block"], row["branch"] // branches
+            total = sums.setdefault(at, layout.nothing(row["block"]))
+            total[_touched(row, total)] += np.frombuffer(row["cells"], np.int64).reshape(-1, layout.width)
+            seals.setdefault(at, []).append(np.frombuffer(row["seals"], SEAL))
+    for (block, branch), total in sums.items():
+        yield _batch(block, branch, np.concatenate(seals[block, branch]), total)
+
+
+def _touched(row: dict[str, Any], rows: Array) -> Array:
+    return np.unpackbits(np.frombuffer(row["touched"], np.uint8), count=len(rows)).astype(bool)
 
 
 def put_together(sums: pa.Table, layout: Layout, n_sources: int) -> Array | None:
     """The whole array; None unless each block is the sum of one and the same total of each of all partitions."""
-    complete = sorted(sums["block"].to_pylist()) == list(range(layout.n_blocks))
-    alike = len(set(sums["seal"].to_pylist())) == 1 and set(sums["sources"].to_pylist()) == {n_sources}
-    if not (complete and alike):
+    found = sums.to_pylist()
+    complete = sorted(row["block"] for row in found) == list(range(layout.n_blocks))
+    alike = {row["seals"] for row in found}
+    if not (complete and len(alike) == 1):
         return None
-    rows = np.empty((layout.length, layout.width), np.int64)
-    for block, cells in zip(sums["block"].to_pylist(), sums["cells"], strict=True):
-        own = rows[block * layout.rows : (block + 1) * layout.rows]
-        own[:] = np.frombuffer(cells.as_buffer(), np.int64).reshape(own.shape)
+    if not np.array_equal(np.frombuffer(alike.pop(), SEAL)["source"], np.arange(n_sources)):
+        return None
+    rows = np.zeros((layout.length, layout.width), np.int64)
+    for row in found:
+        own = rows[row["block"] * layout.rows : (row["block"] + 1) * layout.rows]
+        own[_touched(row, own)] = np.frombuffer(row["cells"], np.int64).reshape(-1, layout.width)
     return layout.unpacked(rows)

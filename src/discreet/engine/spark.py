@@ -1,9 +1,10 @@
 """Users in the partitions of a Spark cluster: each partition keeps its users' rows, and emits nothing but sums.
 
-A pass over the users is one Spark job of two stages. In the first, a partition opens the parcel of functions and public
-arrays that the driver has sent, works through its rows, and emits its total in blocks (`partials`). In the second, the
-blocks are added up. The driver gets integers, sums over all users, and passes them through the door: only it draws
-noise, once, after the job has succeeded. Why nobody is counted twice: docs/proofs/spark.md.
+A pass over the users is one Spark job. In its first stage, a partition opens the parcel of functions and public arrays
+that the driver has sent, works through its rows, and emits its total in blocks (`partials`). In the next ones, a tree,
+the blocks are added up, 16 partitions at a time. The driver gets integers, sums over all users, and passes them
+through the door: only it draws noise, once, after the job has succeeded. Why nobody is counted twice:
+docs/proofs/spark.md.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from discreet.data.catalogue import Catalogue
 from discreet.data.ids import smallest_unsigned
 from discreet.data.interactions import Declared, Report
 from discreet.engine.local import Add, Blocks, added
-from discreet.engine.partials import PARTIAL, SUM, Layout, added_up, emitted, put_together
+from discreet.engine.partials import BRANCHES, PARTIAL, Layout, added_up, emitted, put_together
 from discreet.engine.shipping import Parcel
 from discreet.errors import PrivacyError
 from discreet.linalg.addresses import require_sound_blas
@@ -144,13 +145,16 @@ class SparkInteractions(Declared):
         parcel = Parcel.of(task, session.sparkContext)
         try:
             with settings(session, SETTINGS):
-                return _job(self.rows, parcel, task.layout).toArrow()
+                return _job(self.rows, parcel, task.layout, self.n_partitions).toArrow()
         finally:
             parcel.discard()
 
 
-def _job(rows: Any, parcel: Parcel, layout: Layout) -> Any:
-    """The two stages of a pass, not yet run."""
+def _job(rows: Any, parcel: Parcel, layout: Layout, n_partitions: int) -> Any:
+    """The stages of a pass, not yet run."""
+    from pyspark.sql.functions import expr
+
+    branches = BRANCHES  # as it is here, not as a worker has it
 
     def partial(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -161,10 +165,15 @@ def _job(rows: Any, parcel: Parcel, layout: Layout) -> Any:
         yield from emitted(parcel.open().total(batches), layout, context.partitionId())
 
     def total(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return added_up(batches, layout)
+        return added_up(batches, layout, branches)
 
-    n_tasks = min(layout.n_blocks, rows.sparkSession.sparkContext.defaultParallelism)
-    return rows.mapInArrow(partial, PARTIAL).repartition(n_tasks, "block").mapInArrow(total, SUM)
+    sums, n, cores = rows.mapInArrow(partial, PARTIAL), n_partitions, rows.sparkSession.sparkContext.defaultParallelism
+    while True:
+        n = -(-n // branches)
+        meeting = expr(f"branch div {branches}")
+        sums = sums.repartition(min(layout.n_blocks * n, cores), "block", meeting).mapInArrow(total, PARTIAL)
+        if n == 1:
+            return sums
 
 
 @dataclass(frozen=True)
