@@ -337,7 +337,7 @@ class Door:
 
 
 def exact_gram(cells: Array, most: int) -> Array:
-    """The sum of x x^T over integer rows x no longer than `most`: what `exact_matmul` gives, in less than half the time.
+    """The sum of x x^T over integer rows x no longer than `most`: as `exact_matmul` has it, in less than half the time.
 
     Each product is at most most^2, so float64 is exact, in whatever order it adds, for as many rows at a time as keep
     their sum below 2^53. For a matrix times itself BLAS computes one half.

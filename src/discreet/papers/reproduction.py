@@ -75,10 +75,10 @@ class Point:
     run: Callable[[int], Mapping[str, float | None]]
     runs: int | None = None
 
-    def measured(self, runs: int) -> Row:
+    def measured(self, runs: int, first: int = 0) -> Row:
         """The row of this point: means over runs, and the standard deviation of what was measured first."""
         start = time.perf_counter()
-        found = [self.run(seed) for seed in range(runs)]
+        found = [self.run(seed) for seed in range(first, first + runs)]
         seconds = (time.perf_counter() - start) / runs
         measures = [name for name in found[0] if name != "true_epsilon"]
         row: Row = {**self.keys}
@@ -150,6 +150,7 @@ class Reproduction:
         needs: The data sets it is about; none: they are made by a formula.
         runs: How many runs there are at each point in the paper.
         plot: How it is drawn; None: it is a table.
+        by_run: Whether each run has data of its own: then all points are measured once before any is measured again.
     """
 
     name: str
@@ -162,15 +163,32 @@ class Reproduction:
     needs: tuple[str, ...] = ()
     runs: int = 10
     plot: Plot | None = field(default_factory=Plot)
+    by_run: bool = False
 
     def rows(self, options: Options, done: Sequence[Row] = ()) -> Iterator[Row]:
         """Measure the points that are not among `done` with as many runs."""
         usual = options.runs or (1 if options.quick else self.runs)
-        known = {self.identity(row): row["runs"] for row in done}
+        known = {self.identity(row): row for row in done}
+        if self.by_run:
+            yield from self._run_by_run(list(self.points(options)), usual, known)
+            return
         for point in self.points(options):
             runs = usual if point.runs is None else min(usual, point.runs)
-            if known.get(self.identity(point.keys), 0) < runs:
+            if known.get(self.identity(point.keys), {"runs": 0})["runs"] < runs:
                 yield point.measured(runs)
+
+    def _run_by_run(self, points: Sequence[Point], runs: int, known: dict[Any, Row]) -> Iterator[Row]:
+        """Measure all points with one seed after the other: rows as they grow, from those that are known."""
+        for seed in range(runs):
+            for point in points:
+                key = self.identity(point.keys)
+                if key not in known:
+                    known[key] = point.measured(1, seed)
+                elif known[key]["runs"] <= seed < (point.runs or runs):
+                    known[key] = pooled(known[key], point.measured(1, seed), self.measure)
+                else:
+                    continue
+                yield known[key]
 
     def identity(self, row: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
         """What tells a row from the others."""
@@ -196,6 +214,24 @@ class Reproduction:
                     line = {"what": one.what, "where": one.where, "says": one.says, "published": one.value}
                     lines.append({**line, "ours": _rounded(ours), "ratio": ratio, "data": data})
         return lines
+
+
+def pooled(row: Row, more: Row, measure: str) -> Row:
+    """The row of some runs and one of a single run more: means, and the standard deviation of what is measured."""
+    n, change = row["runs"], more[measure] - row[measure]
+    squares = (row["sd"] or 0.0) ** 2 * (n - 1) + change**2 * n / (n + 1)
+    means = {
+        key: _rounded(value + (more[key] - value) / (n + 1))
+        for key, value in row.items()
+        if isinstance(value, float) and isinstance(more.get(key), float) and key not in ("epsilon", "sd")
+    }
+    return {
+        **row,
+        **means,
+        "sd": _rounded(math.sqrt(squares / n)),
+        "runs": n + 1,
+        "seconds": round(means["seconds"], 1),
+    }
 
 
 # Where published numbers are in our rows

@@ -30,7 +30,7 @@ Array = NDArray[Any]
 LEAST_NOISE = 1.0  # times what the last direction explains: so much is taken to be left, at least
 CLEAR = 2.0  # standard deviations: a sum of squares that is smaller may be noise
 LEAST_NEW = 1e-6  # of a direction, squared, that is not among those before
-LEAST_CLIP = 2.0**-20  # of L: shorter residuals are rounding errors
+ROUNDING = 2.0**-20  # of residuals at first, and of L: shorter ones may come from the float32 that users are served in
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,11 @@ class Basis:
         """Before the first step."""
         return cls(np.zeros((n_items, 0)), (), (), fill)
 
-    def add(self, found: Found, length: float) -> Basis:
-        """One direction more; `length` is the sum of |A_i|^2 before it was fitted, and positive.
+    def add(self, found: Found, length: float, least: float) -> Basis:
+        """One direction more; `length` is the sum of |A_i|^2 before it was fitted, and positive, as is `least`.
 
-        Of that, users' coefficients on v make up signal / fill if everybody has rated this share of the items.
+        Of that, users' coefficients on v make up signal / fill if everybody has rated this share of the items. What is
+        left is at least `least`: penalties below what rounds would make users' regressions ill-conditioned.
         """
         direction = found.direction
         explained = direction.signal / self.fill
@@ -65,7 +66,7 @@ class Basis:
         share = float(new @ new)
         signal = direction.signal * direction.trust * share if share > LEAST_NEW else 0.0
         vector = new / math.sqrt(share) if signal else np.zeros_like(new)
-        noise = max(length - explained, LEAST_NOISE * explained)
+        noise = max(length - explained, LEAST_NOISE * explained, least)
         return Basis(np.column_stack([self.vectors, vector]), (*self.signals, signal), (*self.noises, noise), self.fill)
 
     @property
@@ -171,35 +172,46 @@ class Correction:
     """The rule of corrective steps: C and the basis, both functions of releases.
 
     C follows the residuals: it is shortened as the root of the sum of |A_i|^2 is, which is released first, with the
-    last step's C. So the noise shrinks with what is left to be found.
+    last step's C. So the noise shrinks with what is left to be found. Where that is rounding errors, steps end.
+
+    Attributes:
+        basis: The directions so far.
+        clip: C.
+        least_clip: The least that C becomes.
+        length: The sum of |A_i|^2 as it was last released, and no less than its noise makes clear.
+        least_length: What of it is rounding errors: a part of the first one.
     """
 
     which: ClassVar[str] = ""  # all releases are charged alike
 
     basis: Basis
     clip: float
-    least: float
+    least_clip: float
     length: float = 0.0
+    least_length: float = 0.0
 
     @classmethod
     def of(cls, n_items: int, fill: float, clip: float) -> Correction:
         """Before the first step."""
-        return cls(Basis.nothing(n_items, fill), clip, LEAST_CLIP * clip)
+        return cls(Basis.nothing(n_items, fill), clip, ROUNDING * clip)
 
-    def before(self, residuals: Products) -> None:
-        """Release the sum of |A_i|^2, and set C by it."""
+    def before(self, residuals: Products) -> bool:
+        """Release the sum of |A_i|^2, and set C by it. Whether another direction is worth looking for."""
         self.measure(residuals.length(LENGTH))
+        return self.length > self.least_length
 
     def measure(self, length: Noisy) -> None:
         """Take on a released sum of |A_i|^2."""
         clear = max(float(length.values[0]), CLEAR * length.std)
         if self.length:
-            self.clip = max(self.clip * math.sqrt(min(clear / self.length, 1.0)), self.least)
+            self.clip = max(self.clip * math.sqrt(min(clear / self.length, 1.0)), self.least_clip)
+        else:
+            self.least_length = ROUNDING**2 * clear
         self.length = clear
 
     def step(self, found: Found) -> Basis:
         """The directions so far, for everybody to fit."""
-        self.basis = self.basis.add(found, self.length)
+        self.basis = self.basis.add(found, self.length, self.least_length)
         return self.basis
 
     def kept(self) -> Kept:

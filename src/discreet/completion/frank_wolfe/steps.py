@@ -93,8 +93,9 @@ class Schedule:
     which: str = ""
     made: list[Step] = field(default_factory=list)
 
-    def before(self, residuals: Products) -> None:
-        """What is released before a direction: nothing."""
+    def before(self, residuals: Products) -> bool:
+        """Nothing is released before a direction, and all steps are made."""
+        return True
 
     def step(self, found: Found) -> Step:
         """The step for a direction."""

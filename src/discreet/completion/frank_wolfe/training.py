@@ -23,7 +23,7 @@ LARGEST_DENSE = 1 << 14  # items whose covariance can be released whole: 2 GiB
 
 
 class PrivateFrankWolfe(FrankWolfeModel, PrivateModel):
-    """What private Frank-Wolfe models share: T releases of residuals, each followed by everybody's local update."""
+    """What private Frank-Wolfe models share: T releases of residuals at most, each followed by a local update."""
 
     _in_spark: ClassVar[bool] = True
 
@@ -71,7 +71,8 @@ class PrivateFrankWolfe(FrankWolfeModel, PrivateModel):
         rule, solver = self._rule(n, clip), Solver(self._solver(n), self.oja_steps, self._oja_rate(n))
         popularity, last = np.zeros(n), self._n_releases() - 1
         for t in range(last + 1):
-            rule.before(products(door, users, rule.clip))
+            if not rule.before(products(door, users, rule.clip)):
+                break  # by what was released: the rest of the plan is not spent
             found = global_component(door, users, solver, rule.clip, rule.which)
             step = rule.step(found)
             if t == 0 and found.diagonal is not None:

@@ -25,7 +25,7 @@ def data(options: Options) -> figure_2.Data:
 
 def points(options: Options) -> Iterator[Point]:
     """All points."""
-    return figure_2.points(data, options)
+    return figure_2.points(figure_2.fixed(data, options), options)
 
 
 REPRODUCTION = figure_2.panel("b", "Jester, test RMSE against epsilon", __doc__, points, needs=("jester",))

@@ -9,7 +9,7 @@ the synthetic ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -40,9 +40,6 @@ PUBLISHED_STEPS = 6  # T, which makes 5 releases
 PLAIN = "FrankWolfe, not private"
 PUBLISHED, EXACT = "DPFrankWolfe, as published", "DPFrankWolfe, constant steps, exact noise"
 QUICK_METHODS = ("DPFrankWolfe", PUBLISHED, EXACT)
-
-Only = Mapping[str, tuple[float, ...]]  # method -> the epsilons at which it is run, where not at all
-Make = Callable[[], Any]
 
 
 @dataclass(frozen=True)
@@ -81,6 +78,15 @@ def top_400(name: str, options: Options, shape: papers_data.Shape, rescale: bool
     return Data(label, train, train, test, True, 1.5 * (ratings.n_users * ratings.n_items) ** 0.5, 8.0)
 
 
+Load = Callable[[int], Data]  # the data of a run
+
+
+def fixed(load: Callable[[Options], Data], options: Options) -> Load:
+    """The same data in all runs."""
+    data = load(options)
+    return lambda run: data
+
+
 def private_methods(data: Data) -> dict[str, Callable[[float], Any]]:
     """Every private method, by the epsilon."""
     own: dict[str, Any] = {"delta": DELTA, "centre": data.centre}
@@ -112,35 +118,39 @@ def exact_noise(epsilon: float, radius: float, row_norm: float, steps: int, **ot
     return discreet.DPFrankWolfe(epsilon=epsilon, n_steps=steps - 1, **ball, **other)
 
 
-def plain_methods(data: Data) -> dict[str, Make]:
+def plain_methods(data: Data) -> dict[str, Callable[[], Any]]:
     """The lines to compare with: not private, with as many steps as DPFrankWolfe makes at epsilon 1, and with more."""
     return {
         f"{PLAIN}, {steps} steps": partial(discreet.FrankWolfe, centre=data.centre, n_steps=steps) for steps in (5, 20)
     }
 
 
-def points(
-    load: Callable[[Options], Data], options: Options, only: Only | None = None, once: tuple[str, ...] = ()
-) -> Iterator[Point]:
-    """All points of a panel; `only` says where slow methods are measured, `once` which have a single run."""
-    data = load(options)
-    for method, make in private_methods(data).items():
+def points(load: Load, options: Options, plain_runs: int | None = 1) -> Iterator[Point]:
+    """All points of a panel; what is not private has one run, unless each run has data of its own."""
+    first = load(0)
+    for method in private_methods(first):
         asked = options.wants(method) and (not options.quick or method in QUICK_METHODS)
         for epsilon in options.few(EPSILONS) if asked else ():
-            if epsilon in (only or {}).get(method, (epsilon,)):
-                keys = {"data": data.label, "method": method, "epsilon": epsilon}
-                yield Point(keys, _run(data, partial(make, epsilon)), 1 if method in once else None)
-    for method, plain in plain_methods(data).items():
-        yield Point({"data": data.label, "method": method, "epsilon": None}, _run(data, plain), 1)
+            keys = {"data": first.label, "method": method, "epsilon": epsilon}
+            yield Point(keys, partial(_run, load, partial(_private, method, epsilon)))
+    for method in plain_methods(first):
+        keys = {"data": first.label, "method": method, "epsilon": None}
+        yield Point(keys, partial(_run, load, partial(_plain, method)), plain_runs)
 
 
-def _run(data: Data, make: Make) -> Callable[[int], dict[str, float | None]]:
-    def run(seed: int) -> dict[str, float | None]:
-        model = fitted(make(), data.train)
-        errors = model.predict(data.history, data.test) - data.test.values
-        return {"rmse": float(np.sqrt(np.mean(errors**2))), "true_epsilon": true_epsilon(model)}
+def _private(method: str, epsilon: float, data: Data) -> Any:
+    return private_methods(data)[method](epsilon)
 
-    return run
+
+def _plain(method: str, data: Data) -> Any:
+    return plain_methods(data)[method]()
+
+
+def _run(load: Load, make: Callable[[Data], Any], seed: int) -> dict[str, float | None]:
+    data = load(seed)
+    model = fitted(make(data), data.train)
+    errors = model.predict(data.history, data.test) - data.test.values
+    return {"rmse": float(np.sqrt(np.mean(errors**2))), "true_epsilon": true_epsilon(model)}
 
 
 def panel(
@@ -151,6 +161,7 @@ def panel(
     *,
     needs: tuple[str, ...] = (),
     log: str = "x",
+    by_run: bool = False,
 ) -> Reproduction:
     """A panel of the figure. What the text claims of all of them is that private Frank-Wolfe beats its baselines."""
     ours = value_of("rmse", method=PUBLISHED, epsilon=1.0)
@@ -174,4 +185,5 @@ def panel(
         published=claims,
         needs=needs,
         plot=Plot(log=log),
+        by_run=by_run,
     )
