@@ -168,7 +168,7 @@ def test_exact_data_are_learned_to_many_digits() -> None:
 
 
 def test_steps_end_where_what_is_left_is_rounding() -> None:
-    """And what is not released is not spent. More would fit rounding errors, by penalties too small for float32."""
+    """And what is not released is not spent. Users are served in float64: penalties are tiny by then."""
     data = discreet.datasets.rank_one(3_000, 40, per_user=30, random_state=0)
     train, _, test = discreet.splits.holdout(data, valid=0, test=0.05, random_state=0)
     paid = seeded()

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-PART = 5 << 16  # interactions whose contributions are in memory at a time and thread
+PART = 1 << 17  # interactions whose contributions are in memory at a time and thread
 UNIT_CELLS = 14  # a unit vector is at most 2^14 cells long
 MOST_USERS = 1 << 16  # whose contributions are in memory at a time and thread
 DENSE_CELLS = 1 << 21  # of users' dense rows that are in memory at a time and thread

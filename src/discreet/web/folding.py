@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from discreet.completion.als.frequent import FrequentRidge
 from discreet.completion.centred import Centring
-from discreet.completion.frank_wolfe.corrective import Refits
+from discreet.completion.frank_wolfe.corrective import Refit, Refits
 from discreet.completion.frank_wolfe.local import Replay as Steps
 from discreet.completion.gradient.local import PRETENDED
 from discreet.completion.gradient.local import Replay as Descents
@@ -196,6 +196,7 @@ def _descent(ridge: Any) -> Described:
 _KINDS: dict[type[Ridge], Callable[[Any], Described]] = {
     Ridge: _ridge,
     FrequentRidge: _frequent,
+    Refit: _ridge,
     Refits: _refits,
     BitRidge: _bits,
     Projection: _projection,

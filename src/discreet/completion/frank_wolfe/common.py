@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from discreet.completion.base import Model
 from discreet.completion.centred import RATINGS_PER_USER, Centring
-from discreet.completion.frank_wolfe.corrective import Corrective, Refits
+from discreet.completion.frank_wolfe.corrective import Corrective, Refit, Refits
 from discreet.completion.frank_wolfe.local import Local, Replay, Step
 from discreet.completion.frank_wolfe.losses import LossName, loss_of
 from discreet.completion.ridge import Penalty, Ridge
@@ -84,7 +83,7 @@ class FrankWolfeModel(Model):
             base = self.item_bias_ + np.float32(component.centre)
             ridge = component.ridge(self.item_factors_)
             if self.loss == "squared":
-                return replace(ridge, base=base)
+                return Refit(self.item_factors_, base, ridge.penalty, offset_penalty=ridge.offset_penalty)
             noises = self.steps_[:, 0].tolist()
             return Refits(self.item_factors_, base, ridge.penalty, component=component, noises=noises)
         local = self._local(self.value_range_, self.row_norm_)

@@ -30,7 +30,7 @@ Array = NDArray[Any]
 LEAST_NOISE = 1.0  # times what the last direction explains: so much is taken to be left, at least
 CLEAR = 2.0  # standard deviations: a sum of squares that is smaller may be noise
 LEAST_NEW = 1e-6  # of a direction, squared, that is not among those before
-ROUNDING = 2.0**-20  # of residuals at first, and of L: shorter ones may come from the float32 that users are served in
+ROUNDING = 2.0**-20  # of residuals at first, and of L: what is shorter is little more than rounding errors of ratings
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,23 @@ class Corrective:
 
 
 @dataclass(frozen=True)
-class Refits(Ridge):
+class Refit(Ridge):
+    """Folds a user in as she was fitted in training: in float64, for penalties become tiny where little is left."""
+
+    def fold_in(self, histories: Interactions, n_jobs: int | None) -> tuple[Array, Array]:
+        """Users' offsets and vectors, from their own histories."""
+        return self._solved(histories, histories.values, n_jobs)
+
+    def _solved(self, histories: Interactions, targets: Array, n_jobs: int | None) -> tuple[Array, Array]:
+        """What regressions on these targets find, in the precision of the columns."""
+        kind, (columns, base) = self.columns.dtype, (a.astype(np.float64) for a in (self.columns, self.base))
+        ridge = Ridge(columns, base, self.penalty, offset_penalty=self.offset_penalty, device=self.device)
+        offsets, vectors = ridge.solve(histories.indptr, histories.indices, targets, n_jobs=n_jobs)
+        return offsets.astype(kind), vectors.astype(kind)
+
+
+@dataclass(frozen=True)
+class Refits(Refit):
     """Folds a user in where the loss is not squared: one regression for each step, on targets that the last one gave.
 
     Attributes:
@@ -150,7 +166,7 @@ class Refits(Ridge):
     def fold_in(self, histories: Interactions, n_jobs: int | None) -> tuple[Array, Array]:
         """Users' offsets and vectors, from their own histories."""
         targets = self._targets(histories.indptr, histories.indices, histories.values)
-        return self.solve(histories.indptr, histories.indices, targets, n_jobs=n_jobs)
+        return self._solved(histories, targets, n_jobs)
 
     def contributions(self, indices: Array, values: Array, item: int) -> Array:
         """What each rating adds to the score of an item; targets are taken as they turned out for the whole history."""

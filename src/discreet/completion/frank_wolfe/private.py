@@ -34,6 +34,7 @@ class DPFrankWolfe(PrivateFrankWolfe):
     - local: each user fits her own ratings along all v so far, by a ridge regression whose penalties are public, and an
       offset of her own with it: fully corrective steps. C follows the residuals: before each step the sum of |A_i|^2 is
       released, with the last C (one user moves it by at most C^2), and C shrinks as its root does. So does the noise.
+      Where it says that nothing but rounding is left, steps end, and the rest of the budget is not spent.
 
     With step="constant" the local part is the paper's: Y_i = (1 - eta) Y_i - eta k / lambda' (A_i . v) v, eta = 1 / T,
     with x_i about her own mean and scaled to length L at most, projected so that |P Y_i| is at most L; Y stays in the
@@ -51,9 +52,9 @@ class DPFrankWolfe(PrivateFrankWolfe):
         5
 
     Args:
-        epsilon: The privacy parameter; all of it is spent.
+        epsilon: The privacy parameter.
         delta: The other one: a constant well below 1 / the number of users.
-        n_steps: T. By default 10 sqrt(mu): 5 at epsilon 1 and delta 1e-6, at most 20.
+        n_steps: T, the most steps. By default 10 sqrt(mu): 5 at epsilon 1 and delta 1e-6, never more than 20.
         radius: k, for constant steps. By default 2.5 times what the first release says of the largest singular value of
             the whole matrix.
         row_norm: L. By default the length of a typical row: a fifth of the value range (not centred: half the largest
