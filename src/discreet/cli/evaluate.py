@@ -59,6 +59,7 @@ def evaluate(
     delta: models.Delta = None,
     ledger: models.LedgerUrl = None,
     ledger_name: models.LedgerName = "default",
+    device: models.Device = "cpu",
     config_file: config.Config = None,
     as_json: Json = False,
 ) -> None:
@@ -69,6 +70,8 @@ def evaluate(
     The numbers are exact, about private people, and for the owner's eyes only.
     """
     _require_form(sources, history, model, settings, epsilon, delta, ledger)
+    if history is None and device != "cpu":
+        raise Misuse("--device is for a saved model; for one that is trained here, give --set device=cuda")
     _require_drawable(plot)
     options = {
         "metrics": None if metrics is None else [name.strip() for name in metrics.split(",") if name.strip()],
@@ -84,7 +87,8 @@ def evaluate(
         return tables.forgotten(reading.read(source), implicit, threshold)
 
     if history is not None:
-        results = _saved(Path(sources[0]), read, (sources[1], history), options, buckets)
+        saved = models.saved(Path(sources[0]), device)
+        results = _saved(saved, read, (sources[1], history), options, buckets)
         about: dict[str, Any] = {}
     else:
         cls = models.find(model)
@@ -141,12 +145,10 @@ def _figure() -> Any:
 # -- the two forms
 
 
-def _saved(folder: Path, read: Read, paths: tuple[str, str], options: dict[str, Any], buckets: int | None) -> Results:
+def _saved(model: "Model", read: Read, paths: tuple[str, str], options: dict[str, Any], buckets: int | None) -> Results:
     """A saved model on test data."""
-    from discreet.completion.saving import load
     from discreet.evaluate import evaluate as compute
 
-    model = load(folder)
     test, history = (
         tables.for_model(model, read(path), name) for path, name in zip(paths, ("test", "history"), strict=True)
     )

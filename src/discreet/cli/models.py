@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -45,11 +46,27 @@ LedgerUrl = Annotated[
 ]
 LedgerName = Annotated[str, typer.Option("--ledger-name", help="Which ledger of that database.")]
 
+Device = Annotated[
+    str, typer.Option("--device", help="Where a saved model folds people in and ranks: cpu, or cuda for a GPU.")
+]
+
 BEST = "Recommender"  # chooses by itself, so it is taken where none is named
 PRIVATE = ("epsilon", "delta")
 # The order in which the members of a union are tried: what a text can only be by chance comes last.
 ORDER: tuple[Any, ...] = (NoneType, bool, Literal, int, float, list, tuple, str)
 WORDS = {int: "a whole number", float: "a number", bool: "true or false", NoneType: "none", str: "a text"}
+
+
+def saved(folder: Path, device: str) -> "Model":
+    """A saved model, for use on a device."""
+    from discreet.completion.saving import load
+
+    model = load(folder)
+    if device != "cpu":
+        if "device" not in model.get_params():
+            raise Misuse(f"--device: a {type(model).__name__} is used on the processor alone; leave the option out")
+        model.set_params(device=device)
+    return model
 
 
 def find(name: str | None) -> type["Model"]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from discreet.cli import config, tables
+from discreet.cli import config, models, tables
 from discreet.cli.common import Json, Misuse, grid, plain, show
 from discreet.errors import DataError
 
@@ -44,6 +44,7 @@ def recommend(
     value: tables.Value = None,
     time: tables.Time = None,
     connection: tables.Connection = None,
+    device: models.Device = "cpu",
     config_file: config.Config = None,
     as_json: Json = False,
 ) -> None:
@@ -51,10 +52,8 @@ def recommend(
 
     Example: discreet recommend model --history "1=5,2=4"
     """
-    from discreet.completion.saving import load
-
     _require_one(history, users, similar, explain, out)
-    loaded = load(model)
+    loaded = models.saved(model, device)
     if similar is not None:
         found = loaded.similar_items(tables.as_ids(loaded, [similar], "similar")[0], n)
         show({"similar_to": similar, **_listed(found)}, as_json, *_table(found))
