@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -121,12 +120,14 @@ class CardSteps:
 
     Attributes:
         card: The card.
-        parts: The users, as many together as it has room for.
+        kept: The users on it, if it has room for all;
+        parts: else as many together as it has room for, which are brought there for each step.
         n_items: How many items there are.
         n_jobs: Threads, in scikit-learn's meaning.
     """
 
     card: TorchArrays
+    kept: list[CardPart]
     parts: list[list[Prepared]]
     n_items: int
     n_jobs: int | None
@@ -141,20 +142,19 @@ class CardSteps:
         blocks_ = every(room[1])
         assert isinstance(blocks_, Here)
         made = blocks_.map(lambda part: Prepared.of(part, a)).each(n_jobs)
-        return cls(card, list(_grouped(made, *room)), len(a), n_jobs)
+        parts = list(_grouped(made, *room))
+        kept = [CardPart.of(parts.pop(), len(a), card)] if len(parts) == 1 else []
+        return cls(card, kept, parts, len(a), n_jobs)
 
-    @cached_property
-    def _kept(self) -> list[CardPart]:
-        """What stays on the card: all that there is, or nothing."""
-        return [self._put(self.parts[0])] if len(self.parts) == 1 else []
-
-    def _put(self, several: list[Prepared]) -> CardPart:
-        return CardPart.of(several, self.n_items, self.card)
+    def _there(self) -> Iterator[CardPart]:
+        yield from self.kept
+        for several in self.parts:
+            yield CardPart.of(several, self.n_items, self.card)
 
     def add_up(self, local: Local, cells: StepCells) -> Array:
         """Both sums of an item step, one below the other."""
         total = np.zeros((self.n_items + cells.k, cells.k), np.int64)
-        for part in self._kept or map(self._put, self.parts):
+        for part in self._there():
             total += self._sums(part, local, cells)
         return total
 
