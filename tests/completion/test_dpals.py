@@ -334,7 +334,7 @@ def test_extreme_budgets(epsilon: float, adjacency: Any) -> None:
     assert np.isfinite(model.predict({0: 5.0}, [1, 2])).all()
 
 
-@pytest.mark.parametrize("given", [{"epsilon": 1e-9}, {"delta": 1e-200}, {"n_steps": 10**12}])
+@pytest.mark.parametrize("given", [{"epsilon": 1e-9}, {"n_steps": 10**12}])
 def test_a_budget_that_drowns_is_refused_first(given: dict[str, Any]) -> None:
     ledger = discreet.Ledger(epsilon=10, delta=1e-3)
     with pytest.raises(PrivacyError, match="epsilon"):

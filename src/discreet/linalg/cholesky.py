@@ -18,7 +18,7 @@ from discreet.linalg.blas import cholesky_solve
 
 Array = NDArray[Any]
 
-TOGETHER = 12  # columns up to which that is quicker
+TOGETHER = 24  # columns up to which that is quicker, if there are thousands; and threads do not wait for each other
 
 
 def solve_spd(A: Array, b: Array, whole: Callable[[int], Array] | None = None) -> Array:
@@ -38,7 +38,7 @@ def solve_spd(A: Array, b: Array, whole: Callable[[int], Array] | None = None) -
         x, pivots = _together(A, b)
         failed = ~(pivots > least_pivots(diagonals)).all(axis=1)
         for i in np.flatnonzero(failed):
-            x[i] = least_norm(A[i], b[i])
+            x[i] = least_norm(A[i] if whole is None else whole(int(i)), b[i])
         b[:] = x
         return b
     sides = b.copy()
@@ -57,9 +57,9 @@ def _mirrored(A: Array, diagonal: Array) -> Array:
 
 
 def _together(A: Array, b: Array) -> tuple[Array, Array]:
-    """Solutions and pivots of all systems at once, by operations on whole batches of entries."""
+    """Solutions and pivots of all systems at once, by operations on whole batches of entries: of upper triangles."""
     k = b.shape[1]
-    L, x = A.transpose(1, 2, 0).copy(), b.T.copy()  # entry by entry: long stretches of memory
+    L, x = A.transpose(2, 1, 0).copy(), b.T.copy()  # entry by entry: long stretches of memory
     with np.errstate(all="ignore"):  # what is singular is found by its pivots
         for j in range(k):
             L[j, j] = np.sqrt(L[j, j])
