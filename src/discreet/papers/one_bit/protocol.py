@@ -38,6 +38,7 @@ PAPER = "One-bit completion (2021)"
 EPSILONS = tuple(map(float, range(1, 11)))
 MECHANISMS = ("input", "objective", "gradient", "output")
 PUBLISHED: dict[str, Any] = {"calibration": "published", "biases": False, "box": True}
+AS_PRINTED: Mapping[str, Mapping[str, Any]] = {AS_PUBLISHED: PUBLISHED}
 CLEAR = "Clear"  # without noise
 QUICK_USERS = 40
 FEW = 3  # runs of what takes minutes
@@ -94,14 +95,14 @@ def compared(
     options: Options,
     *,
     fixed: bool = False,
-    published: Mapping[str, Any] = PUBLISHED,
+    published: Mapping[str, Mapping[str, Any]] = AS_PRINTED,
     slow: Mapping[str, Mapping[str, Any]] = NONE,
     **params: Any,
 ) -> Iterator[Point]:
     """Points of Clear, and of all mechanisms, published and corrected; each run has a draw of its own.
 
-    Where the data are the same in all runs (`fixed`), so is what has no noise. Methods that are `slow`, by name, come
-    last and have few runs.
+    Where the data are the same in all runs (`fixed`), so is what has no noise. What was `published` is measured for
+    each of some settings, by what is added to the name. Methods that are `slow`, by name, come last and have few runs.
     """
     known: dict[Any, Any] = {}
 
@@ -118,11 +119,14 @@ def compared(
     without = {**params, "mechanism": None}
     yield point(CLEAR, None, without, 1 if fixed else None)
     if params.get("biases") is not False:
-        yield point(CLEAR + AS_PUBLISHED, None, {**without, "biases": False}, 1 if fixed else None)
+        for name, printed in published.items():
+            plain = {**without, "biases": False, "alpha": printed.get("alpha", 1.0)}
+            yield point(CLEAR + name, None, plain, 1 if fixed else None)
     for epsilon in epsilons:
         for mechanism in MECHANISMS:
             given = {**params, "mechanism": mechanism, "epsilon": epsilon}
-            for method, settings in ((mechanism + AS_PUBLISHED, {**given, **published}), (mechanism, given)):
+            printed_ones = {mechanism + name: {**given, **printed} for name, printed in published.items()}
+            for method, settings in {**printed_ones, mechanism: given}.items():
                 if options.wants(method):
                     yield point(method, epsilon, settings)
     for epsilon in epsilons:
