@@ -146,7 +146,11 @@ def test_what_is_the_same() -> None:
 
 
 def test_extreme_people_are_within_the_range_or_dropped() -> None:
-    everybody = ordinary(40, *((f"x{i}", row) for i, row in enumerate(extremes(40).values())))
-    assert everybody.n_users == 100 + len(extremes(40))
+    crowd = ordinary(40)
+    people = extremes(crowd)
+    everybody = ordinary(40, *((f"x{i}", row) for i, row in enumerate(people.values())))
+    assert everybody.n_users == 100 + len(people)
     assert np.isfinite(everybody.values).all()
     assert everybody.values.max() <= 5
+    counts = np.bincount(crowd.indices, minlength=40)
+    assert counts[list(dict(people["has rare items only"]))].max() <= np.sort(counts)[4]

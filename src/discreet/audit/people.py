@@ -35,10 +35,12 @@ def entries(row: Row) -> Iterable[tuple[int, float]]:
     return row.items() if isinstance(row, Mapping) else row
 
 
-def extremes(n_items: int, value_range: tuple[float, float] = (0.0, 5.0)) -> dict[str, Row]:
-    """People on whom bounds are tried, whatever the model: each name says what is odd about them."""
-    low, high = value_range
+def extremes(crowd: Interactions) -> dict[str, Row]:
+    """People on whom bounds are tried, whatever the model, in a crowd: each name says what is odd about them."""
+    n_items, (low, high) = crowd.n_items, crowd.value_range or (0.0, 1.0)
     ends, half = (low, high), range(n_items // 2)
+    counts = np.bincount(crowd.indices, minlength=n_items)
+    rare = np.argsort(counts, kind="stable")[: max(n_items // 10, 2)].tolist()
     return {
         "rates everything alike": dict.fromkeys(range(n_items), high),
         "rates everything, at the extremes": {item: ends[item % 2] for item in range(n_items)},
@@ -48,6 +50,7 @@ def extremes(n_items: int, value_range: tuple[float, float] = (0.0, 5.0)) -> dic
         "has one item": {n_items // 3: high},
         "has one item, at the bottom": {n_items // 3: low},
         "has two items": {1: high, n_items - 1: low},
+        "has rare items only": {item: ends[at % 2] for at, item in enumerate(rare)},
         "rates one item again and again": ((3, high),) * 60,
         "sends NaN, infinities and ratings out of range": {
             0: float("nan"), 1: float("inf"), 2: -float("inf"), 3: 1e300, 4: low - 7.0, 5: high,

@@ -92,7 +92,7 @@ def search(subject: Subject, *, tries: int, seed: int = 0) -> list[Finding]:
     if not isinstance(empty, Interactions) or subject.make().adjacency == "flip":
         return []
     rng, low_high = np.random.default_rng(seed), empty.value_range or (0.0, 1.0)
-    people = [*extremes(empty.n_items, low_high).values()]
+    people = [*extremes(empty).values()]
     best: tuple[float, Any] = (-1.0, people[0])
     wrong: list[Finding] = []
     for at in range(tries):

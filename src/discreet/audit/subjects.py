@@ -76,13 +76,13 @@ def of(model: Any, *, implicit: bool | None = None, n_items: int = 40) -> Subjec
     from sklearn.base import clone
 
     implicit = getattr(model, "implicit_", False) if implicit is None else implicit
-    people = list(extremes(n_items).values())
+    world = partial(worlds.crowd, n_items, implicit)
+    people = list(extremes(world(None)).values())
     pairs: list[tuple[Any, Any]] = [(person, None) for person in people]
     if model.adjacency == "replace":
         pairs = [(one, other) for one, other in zip(people, [*people[1:], people[0]], strict=True)]
     elif model.adjacency != "add-remove":
         raise DataError(f"model: a subject for adjacency {model.adjacency!r} must be given as discreet.audit.Subject")
-    world = partial(worlds.crowd, n_items, implicit)
     return Subject(type(model).__name__, lambda: clone(model), world, pairs, designed=False)
 
 
@@ -276,18 +276,13 @@ def _bits() -> list[Subject]:
     from discreet.completion.one_bit.links import Link
     from discreet.completion.one_bit.outputs import OUTPUT
 
+    output: dict[str, Any] = {"mechanism": "output", "epsilon": 8.0, "ridge": 20.0, "tau": 1e3}
     mechanisms: dict[str, dict[str, Any]] = {
         "input": {"mechanism": "input", "epsilon": 1.0},
         "objective": {"mechanism": "objective", "epsilon": 1.0},
         "gradient": {"mechanism": "gradient", "epsilon": 1.0, "n_steps": 1},
-        "output": {
-            "mechanism": "output",
-            "epsilon": 8.0,
-            "noise": "gaussian",
-            "delta": 1e-5,
-            "ridge": 20.0,
-            "tau": 1e3,
-        },
+        "output": {**output, "noise": "gaussian", "delta": 1e-5},
+        "output without a delta": output,
     }
     pairs: Pairs = [((17,), ()), ((0,), ())]
     tau, tilt = cornered(Link("probit"), ridge=0.5)

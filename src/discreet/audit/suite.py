@@ -100,10 +100,10 @@ def audit(subject: Subject, effort: Effort, alarms: Alarms) -> list[Finding]:
 
 
 def _one_run(alarms: Alarms) -> Finding:
-    """At the scale of a real data set: canaries with two items each that no other canary has."""
+    """Among a million ratings, as in MovieLens 1M: canaries with two items each that no other canary has."""
     from discreet.completion.spectral import DPSVD
 
-    crowd = movielens_like(3000, 400, 90_000, random_state=0)
+    crowd = movielens_like(25_000, 400, 1_000_000, random_state=0)
     items = np.random.default_rng(0).permutation(crowd.n_items)[: 2 * CANARIES].reshape(-1, 2).tolist()
     people: list[Row] = [{crowd.items[one]: 5.0, crowd.items[other]: 0.5} for one, other in items]
     return one_run(lambda: DPSVD(epsilon=30.0, delta=1e-6, n_jobs=1), crowd, people, alarms=alarms)[0]
