@@ -68,15 +68,27 @@ class Replay:
     def share(self) -> float | None:
         """How far apart these neighbours are, all releases together, as a fraction of what the guarantee admits.
 
-        Of mu, or of a pure epsilon; None where the guarantee is not a sum over releases, or there is no model.
+        Of mu, or of a pure epsilon, or of the epsilon of releases over secret samples; None where the guarantee is none
+        of these, or there is no model.
         """
         if self.first.model is None or len(self.first.releases) != len(self.second.releases):
             return None
         guarantee = self.first.model.guarantee_
         if guarantee.mu:
             return self.mu / float(guarantee.mu)
+        charged = sum((event.cost for event in self.first.events), Cost())
+        if [type(event) for event, _ in charged.events] == [SampledGaussian]:
+            return self._sampled(*charged.events[0]) / float(guarantee.epsilon)
         pure = not any(isinstance(release.noise, Gaussian) for release in self.first.releases)
         return sum(self._apart()) / float(guarantee.epsilon) if pure and not guarantee.delta else None
+
+    def _sampled(self, each: Any, count: int) -> float:
+        """The epsilon of releases that move, whenever she is in the sample, as far as the least of those that did."""
+        pairs = zip(self.first.releases, self.second.releases, strict=True)
+        moved = [one.distance(other) / one.sensitivity for one, other in pairs]
+        least = min((share for share in moved if share), default=0.0)
+        cost = Cost.of(SampledGaussian(each.mu * least, each.probability), count) if least else Cost()
+        return cost.epsilon(self.first.model.guarantee_.delta)
 
     def _apart(self) -> Iterator[float]:
         """For each release the distance, in units of its noise."""
