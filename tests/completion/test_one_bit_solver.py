@@ -13,7 +13,7 @@ from discreet.completion.one_bit.fitting import complete, default_radius
 from discreet.completion.one_bit.likelihood import Cells, FlippedBits, Loss, ShiftedBits
 from discreet.completion.one_bit.links import Link
 from discreet.completion.one_bit.mechanisms import TrueBits
-from discreet.completion.one_bit.projections import Dense, Factored, nuclear_ball, simplex
+from discreet.completion.one_bit.projections import Dense, Factored, in_ball, nuclear_ball, simplex
 from discreet.completion.one_bit.solver import Problem, minimise
 
 RNG = np.random.default_rng(0)
@@ -32,6 +32,16 @@ def test_slopes_are_derivatives(loss: Loss) -> None:
         there[at] = step
         measured = (loss(x + there)[0] - loss(x - there)[0]) / (2 * step)
         assert slopes[at] == pytest.approx(measured, abs=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(30, 50), (50, 30)])
+@pytest.mark.parametrize("radius", [1e-3, 20.0, 200.0, 239.99, 1e4])
+def test_projection_by_eigenvectors_is_that_by_singular_vectors(shape: tuple[int, int], radius: float) -> None:
+    array = np.random.default_rng(0).standard_normal(shape)
+    left, values, right = np.linalg.svd(array * 240 / np.linalg.norm(array, "nuc"), full_matrices=False)
+    array = (left * values) @ right  # of nuclear norm 240: at 239.99 the threshold is too low for squares
+    wanted = (left * simplex(values, radius)[0]) @ right
+    assert np.abs(in_ball(array, radius) - wanted).max() < 1e-12
 
 
 @pytest.mark.parametrize("link", LINKS)
