@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from discreet import Gaussian, Laplace, RandomizedResponse
+from discreet import Gaussian, L2Laplace, Laplace, RandomizedResponse
 from discreet.audit.distinguishing import Evidence, clopper_pearson, detectable, detectable_epsilon, distinguish
 from discreet.audit.findings import EACH, FALSE_ALARM, Alarms, Exhausted
 from discreet.audit.samplers import law, streams
@@ -23,6 +23,7 @@ NOISES = [
     Laplace(2.0),
     RandomizedResponse(1.5),
     RandomizedResponse(flip_one=0.1, flip_zero=0.3),
+    L2Laplace(0.3),
 ]
 
 
@@ -41,6 +42,15 @@ def test_noise_that_is_two_percent_off_is_noticed(noise: Any, off: float, monkey
         real = getattr(sampling, name)
         monkeypatch.setattr(sampling, name, lambda scale, *rest, real=real: real(scale * off, *rest))
     assert not law(noise, draws=400_000, source=InsecureSeededNoise(1), alarms=Alarms()).ok
+
+
+@pytest.mark.parametrize("off", [0.98, 1.02])
+def test_lengths_that_are_two_percent_off_are_noticed(off: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    from discreet.privacy import sampling
+
+    real = sampling.random_scale
+    monkeypatch.setattr(sampling, "random_scale", lambda scale, *rest: real(scale * off, *rest))
+    assert not law(L2Laplace(0.3), draws=400_000, source=InsecureSeededNoise(1), alarms=Alarms()).ok
 
 
 @pytest.mark.parametrize(
