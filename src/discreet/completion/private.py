@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-PART = 1 << 17  # interactions whose contributions are in memory at a time and thread
+PART = 1 << 17  # interactions whose contributions are in memory at a time and thread: as many as a cache likes
+LONG_PART = 5 << 16  # where a part takes many calls, so that threads would wait for the interpreter
 UNIT_CELLS = 14  # a unit vector is at most 2^14 cells long
 MOST_USERS = 1 << 16  # whose contributions are in memory at a time and thread
 DENSE_CELLS = 1 << 21  # of users' dense rows that are in memory at a time and thread
@@ -97,22 +98,22 @@ class Table(Protocol):
         ...
 
 
-def parts(ratings: Table, values: Array, *, most_users: int | None = None) -> Iterator[Part]:
-    """The users' rows, some at a time: at most `most_users`, for those who make something large of each."""
+def parts(ratings: Table, values: Array, *, most_users: int | None = None, most: int = PART) -> Iterator[Part]:
+    """The users' rows, some at a time: `most` entries, and `most_users`, for those who make something large of each."""
     indptr = ratings.indptr
     first = 0
     while first < len(indptr) - 1:
-        last = max(first + 1, int(np.searchsorted(indptr, indptr[first] + PART, side="right")) - 1)
+        last = max(first + 1, int(np.searchsorted(indptr, indptr[first] + most, side="right")) - 1)
         last = min(last, first + (most_users or MOST_USERS))
         begin, end = int(indptr[first]), int(indptr[last])
         yield Part(indptr[first : last + 1] - begin, ratings.indices[begin:end], values[begin:end])
         first = last
 
 
-def everybody(ratings: Ratings, most_users: int | None = None) -> Blocks[Part]:
+def everybody(ratings: Ratings, most_users: int | None = None, most: int = PART) -> Blocks[Part]:
     """All users' rows, some at a time, wherever they are: as often as they are asked for."""
     if isinstance(ratings, Interactions):
-        return Here(lambda: parts(ratings, ratings.values, most_users=most_users))
+        return Here(lambda: parts(ratings, ratings.values, most_users=most_users, most=most))
     return ratings.blocks(most_users)
 
 

@@ -14,7 +14,7 @@ from discreet.completion.als import sampling
 from discreet.completion.als.calibration import COUNTS, MEAN, RECOUNTS
 from discreet.completion.als.distributed import Sampled
 from discreet.completion.als.sampling import Sample
-from discreet.completion.private import Door, Everybody, Part, everybody
+from discreet.completion.private import LONG_PART, Door, Everybody, Part, everybody
 from discreet.engine import Blocks, Here
 from discreet.engine.spark import There
 
@@ -76,7 +76,7 @@ class Preprocessing:
     def run(self, door: Door, ratings: Ratings) -> Prepared:
         """Lines 1 to 7."""
         m, (low, high) = ratings.n_items, ratings.value_range or (1.0, 1.0)
-        every = everybody(ratings)
+        every = everybody(ratings, most=LONG_PART)
         if (most := self.entry_clip) is not None:
             every = every.map(lambda part: Part(part.indptr, part.indices, np.clip(part.values, -most, most)))
             low, high = (float(np.clip(bound, -most, most)) for bound in (low, high))

@@ -25,7 +25,7 @@ from discreet.completion.als.settings import (
     WEIGHTS,
     Settings,
 )
-from discreet.completion.private import DENSE_CELLS, Door, Part, equal_weights, everybody
+from discreet.completion.private import DENSE_CELLS, LONG_PART, Door, Part, equal_weights, everybody
 from discreet.engine import Blocks
 from discreet.linalg.folds import Folds, LeftOut
 
@@ -76,7 +76,7 @@ class Training:
             values = np.clip((part.values.astype(np.float64) - middle) / unit, -reach, reach)
             return Part(part.indptr, part.indices, values)
 
-        return everybody(self.ratings, most_users).map(mapped)
+        return everybody(self.ratings, most_users, LONG_PART).map(mapped)
 
     def begin(self, features: Array) -> tuple[float, Weights, Items]:
         """All releases before the item steps: the mean rating, how often items occur, and what is known of them."""
