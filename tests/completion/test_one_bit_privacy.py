@@ -373,6 +373,26 @@ def test_users_can_flip_their_bits_themselves() -> None:
         OneBit(epsilon=2.0, perturbed=True).fit(sent, ledger=book)
 
 
+def test_flipped_bits_of_users_are_capped_where_they_are_flipped() -> None:
+    users: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-5, "unit": "user"}
+    sent = perturb(board(), max_entries=6, **users)
+    assert np.diff(sent.indptr).max() == 6
+    assert OneBit(perturbed=True, max_entries=6, **users).fit(sent).guarantee_.unit == "user"
+    book = discreet.Ledger(epsilon=3.0, delta=1e-5, unit="user", adjacency="flip")
+    with pytest.raises(PrivacyError, match="more than 5 flipped bits"):
+        OneBit(perturbed=True, max_entries=5, **users).fit(sent, ledger=book)
+    assert book.spent.epsilon == 0
+
+
+def test_users_are_told_that_published_flips_are_not_what_they_claim() -> None:
+    published: dict[str, Any] = {"epsilon": 1.0, "flip_one": 0.02, "flip_zero": 0.4, "calibration": "published"}
+    with pytest.warns(UserWarning, match=r"two of the four ratios.*really epsilon = 3\.402"):
+        sent = perturb(board(), **published)
+    with pytest.warns(UserWarning, match=r"two of the four ratios.*really epsilon = 3\.402"):
+        model = OneBit(perturbed=True, **published).fit(sent)
+    assert model.guarantee_.epsilon == pytest.approx(math.log(0.6 / 0.02))
+
+
 # Wrong input
 
 
@@ -382,7 +402,10 @@ def test_users_can_flip_their_bits_themselves() -> None:
         ({}, "epsilon"),
         ({"epsilon": 0}, "epsilon"),
         ({"epsilon": 1, "alpha": 0}, "alpha"),
+        ({"epsilon": 1, "alpha": -2.0}, "alpha"),
+        ({"epsilon": 1, "alpha": None}, "alpha"),
         ({"epsilon": 1, "tau": -1.0}, "tau"),
+        ({"epsilon": 1, "tau": 0}, "tau"),
         ({"epsilon": 1, "sigma": 0.0}, "sigma"),
         ({"epsilon": 1, "link": "cauchy"}, "link"),
         ({"epsilon": 1, "mechanism": "guess"}, "mechanism"),
@@ -403,7 +426,11 @@ def test_users_can_flip_their_bits_themselves() -> None:
         ({"epsilon": 1, "flip_one": 0.02, "flip_zero": 0.4}, r"\(1 - flip_zero\) / flip_one"),
         ({"epsilon": 1, "flip_one": 0.4, "flip_zero": 0.02}, r"\(1 - flip_one\) / flip_zero"),
         ({"epsilon": 1, "mechanism": "objective", "perturbed": True}, "perturbed"),
+        ({"epsilon": 1, "perturbed": "no"}, "perturbed: one of True, False"),
+        ({"epsilon": 1, "perturbed": True}, "are these the true ones"),
+        ({"epsilon": 1, "biases": "yes"}, "biases"),
         ({"epsilon": 1, "threshold": float("nan")}, "threshold"),
+        ({"epsilon": 1, "threshold": "high"}, "threshold"),
         ({"epsilon": 1, "threshold": 2.0}, "threshold"),
         ({"epsilon": 1, "rank": 0}, "rank"),
         ({"epsilon": 1, "mechanism": "gradient", "biases": True}, "biases"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from discreet.completion.one_bit.calibration import bit_epsilon, require_flips
@@ -18,6 +19,9 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "unit": ("entry", "user"),
     "calibration": ("exact", "published"),
     "solver": ("spg", "factored"),
+    "biases": (True, False, None),
+    "box": (True, False, None),
+    "perturbed": (True, False),  # what is merely true-ish, "no" for instance, must not do without noise
 }
 
 
@@ -28,13 +32,13 @@ def check(model: OneBit) -> None:
             words = ", ".join(map(repr, choices))
             raise DataError(f"{name}: one of {words} is needed, not {getattr(model, name)!r}")
     model._link()
-    for name in ("alpha", "tau", "clamp", "ridge"):
-        if getattr(model, name) is not None:
+    for name in ("alpha", "clamp", "tau", "ridge"):
+        if name in ("alpha", "clamp") or getattr(model, name) is not None:  # the others have a default for None
             positive(name, getattr(model, name))
     for name in ("rank", "n_steps"):
         whole(name, getattr(model, name), 1)
     whole("random_state", model.random_state, 0)
-    if model.threshold is not None and not math.isfinite(model.threshold):
+    if model.threshold is not None and not (isinstance(model.threshold, Real) and math.isfinite(model.threshold)):
         raise DataError(f"threshold: a finite number is needed, not {model.threshold!r}")
     if model.solver == "factored" and model.box:
         raise DataError("box: solver='factored' bounds the max-norm and keeps no box; leave it out")

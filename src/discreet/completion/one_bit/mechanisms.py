@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from discreet.completion.one_bit.likelihood import Cells, FlippedBits, ShiftedBits
 from discreet.completion.one_bit.links import Link
 from discreet.data.interactions import Interactions
-from discreet.errors import DataError
+from discreet.errors import DataError, PrivacyError
 from discreet.privacy import Gaussian, Grid, GridArray, Laplace, RandomizedResponse
 from discreet.privacy.ledger import Reservation
 
@@ -90,6 +90,21 @@ def two_valued(ratings: Interactions, threshold: float | None) -> float:
     if not low < threshold <= high:
         raise DataError(f"threshold: a number above {low:g} and up to {high:g} is needed, not {threshold:g}")
     return float(threshold)
+
+
+def require_flipped(ratings: Interactions, most: int | None) -> None:
+    """Raise if these cannot be bits that `perturb` gave out: by their range and by which there are, both public."""
+    if ratings.value_range != (0.0, 1.0):
+        low, high = ratings.value_range or (math.nan, math.nan)
+        raise PrivacyError(
+            f"perturbed: bits in the range 0 to 1 are needed, as `perturb` gives them out, not values from {low:g} to "
+            f"{high:g}: are these the true ones? Nothing was spent"
+        )
+    if most is not None and len(ratings) and int(np.diff(ratings.indptr).max()) > most:
+        raise PrivacyError(
+            f"max_entries: there are users with more than {most} flipped bits, so that all of them together are not as "
+            "private as is declared; give `perturb` and `OneBit` the same number"
+        )
 
 
 def capped(ratings: Interactions, most: int, seed: int) -> Interactions:

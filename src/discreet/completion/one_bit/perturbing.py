@@ -9,6 +9,7 @@ import numpy as np
 
 from discreet.completion.one_bit.mechanisms import TrueBits, capped, flipped, two_valued
 from discreet.completion.one_bit.private import OneBit
+from discreet.completion.private import require_sound
 from discreet.data.interactions import Interactions
 from discreet.privacy import Ledger
 
@@ -25,7 +26,7 @@ def perturb(ratings: Interactions, *, ledger: Ledger | None = None, **parameters
     """
     model = OneBit("input", **parameters)
     model._check_parameters()
-    ratings.require_public()
+    require_sound(ratings)
     model._check_data(ratings)
     if model.max_entries is not None:
         ratings = capped(ratings, model.max_entries, model.random_state)
@@ -33,6 +34,8 @@ def perturb(ratings: Interactions, *, ledger: Ledger | None = None, **parameters
     ledger.expect(unit=model.unit, adjacency=model.adjacency)
     budget = model._budget()
     true = TrueBits.of(ratings, two_valued(ratings, model.threshold))
-    with ledger.reserve(model.plan(ratings.n_items)) as reservation:
+    plan = model.plan(ratings.n_items)
+    with ledger.reserve(plan) as reservation:
         noisy = flipped(reservation, true, budget.response(), budget.entries, model._link())
+    model._name_error(plan.cost.epsilon(model.delta), stacklevel=3)
     return replace(ratings, values=noisy.bits.astype(np.float32), value_range=(0.0, 1.0), times=None)

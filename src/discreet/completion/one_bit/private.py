@@ -16,9 +16,17 @@ from discreet.completion.one_bit.checking import check
 from discreet.completion.one_bit.fitting import Completed, complete, default_radius
 from discreet.completion.one_bit.likelihood import Cells, FlippedBits, Loss
 from discreet.completion.one_bit.links import LinkName
-from discreet.completion.one_bit.mechanisms import FLIPPED, NoiseName, TrueBits, capped, flips, two_valued
+from discreet.completion.one_bit.mechanisms import (
+    FLIPPED,
+    NoiseName,
+    TrueBits,
+    capped,
+    flips,
+    require_flipped,
+    two_valued,
+)
 from discreet.completion.one_bit.serving import BitModel
-from discreet.completion.private import Door
+from discreet.completion.private import Door, require_sound
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError, PrivacyError
 from discreet.numbers import round_up, whole
@@ -235,13 +243,18 @@ class OneBit(BitModel):
         if why_not:
             statement = self._without_guarantee(statement, why_not)
             warnings.warn(f"OneBit: there is no guarantee: {why_not}", stacklevel=3)
-        elif self.calibration == "published" and statement.guarantee.epsilon > self.epsilon * (1 + 1e-9):
-            warnings.warn(
-                f"OneBit: {_ERRORS[self.mechanism]}. What is published as epsilon = {self.epsilon:g} is really epsilon "
-                f"= {round_up(statement.guarantee.epsilon)}",
-                stacklevel=3,
-            )
+        else:
+            self._name_error(statement.guarantee.epsilon, stacklevel=4)
         return learned, statement
+
+    def _name_error(self, true: float, stacklevel: int) -> None:
+        """A warning, if what is published as epsilon is really more."""
+        if self.calibration == "published" and true > self.epsilon * (1 + 1e-9):
+            warnings.warn(
+                f"OneBit: {_ERRORS[self.mechanism or '']}. What is published as epsilon = {self.epsilon:g} is really "
+                f"epsilon = {round_up(true)}",
+                stacklevel=stacklevel,
+            )
 
     def _without_guarantee(self, statement: Statement, why_not: str) -> Statement:
         """The noise that was drawn, for the record, and that it guarantees nothing."""
@@ -273,8 +286,9 @@ class OneBit(BitModel):
 
     def _learn_from_perturbed(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:
         """Noise was added elsewhere: the ledger is told what it cost."""
-        ratings.require_public()
+        require_sound(ratings)
         self._check_data(ratings)
+        require_flipped(ratings, self.max_entries)
         ledger = self._own_ledger() if ledger is None else ledger
         ledger.expect(unit=self.unit, adjacency=self.adjacency)
         plan, before = self.plan(ratings.n_items), len(ledger.entries)
@@ -286,6 +300,7 @@ class OneBit(BitModel):
         public = {**ratings.public_inputs, **self._public_inputs()}
         title = "OneBit: a recommender learned from bits that users flipped"
         guarantee = replace(ledger.guarantee(plan.cost), delta=self.delta)
+        self._name_error(guarantee.epsilon, stacklevel=5)
         return learned, Statement.of(title, guarantee, events, public_inputs=public)
 
     def _from_noisy(self, cells: Cells, loss: Loss, ratings: Interactions) -> dict[str, Any]:
