@@ -1,5 +1,6 @@
 """Trade-off curves: what is run and what is not run again, what is said, and what comes out."""
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -140,12 +141,19 @@ def test_a_stopped_run_goes_on_without_repeating_or_losing_one(tmp_path: Path, m
         assert len(fitted) == 5
 
 
+def swapped(data: discreet.Interactions) -> tuple[discreet.Interactions, discreet.Interactions]:
+    """The division of `tradeoff` itself, but test ratings are those of other users."""
+    train, _, test = discreet.splits.holdout(data, test=0.1, random_state=0)
+    return train, dataclasses.replace(test, users=type(test.users)(test.users.to_arrow()[::-1]))
+
+
 @pytest.mark.parametrize(
     "changed",
     [
         {"models": model(n_steps=1)},
         {"models": model(delta=1e-7)},
         {"data": discreet.datasets.movielens_like(400, 40, 9_000, random_state=1)},
+        {"data": swapped(DATA)},
         {"random_state": 1},
         {"test": 0.2},
         {"metrics": ["mae"]},

@@ -92,11 +92,12 @@ def context_of(train: Interactions, test: Interactions, options: dict[str, Any])
         for array in (part.indptr, part.indices, part.values):
             digest.update(f"{array.dtype}{array.shape}".encode())
             digest.update(array.tobytes())
-        sink = pa.BufferOutputStream()
-        table = part.catalogue.to_arrow()
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-        digest.update(sink.getvalue())
+        # By their ids users of the test data find their own histories.
+        for table in (part.catalogue.to_arrow(), pa.table({"user": part.users.to_arrow()})):
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, table.schema) as writer:
+                writer.write_table(table)
+            digest.update(sink.getvalue())
     return digest.hexdigest()
 
 
