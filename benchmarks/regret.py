@@ -15,6 +15,8 @@ import argparse
 import contextlib
 import json
 import math
+import shlex
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -137,7 +139,13 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=2)
     parser.add_argument("--out", type=Path, help="where to write; cells that are there stay")
     options = parser.parse_args()
-    document: dict[str, Any] = {"version": discreet.__version__, "delta": DELTA, "draws": options.draws, "cells": []}
+    document: dict[str, Any] = {
+        "version": discreet.__version__,
+        "command": shlex.join(["python", *sys.argv]),
+        "delta": DELTA,
+        "draws": options.draws,
+        "cells": [],
+    }
     if options.out and options.out.exists():
         document = json.loads(options.out.read_text(encoding="utf-8"))
     done = {(found["data"], found["epsilon"]) for found in document["cells"]}

@@ -40,7 +40,10 @@ Settings = Annotated[
     list[str] | None, typer.Option("--set", help="A parameter of the model, rank=64 for instance; may be repeated.")
 ]
 Epsilon = Annotated[float | None, typer.Option("--epsilon", help="What a private model may spend.")]
-Delta = Annotated[float | None, typer.Option("--delta", help="The delta at which it does.")]
+Delta = Annotated[
+    float | None,
+    typer.Option("--delta", help="The delta of its guarantee: a constant well below 1 / the number of users."),
+]
 LedgerUrl = Annotated[
     str | None, typer.Option("--ledger", help="Whose budget a private model spends: a file, or sqlite:///… or …://…")
 ]
