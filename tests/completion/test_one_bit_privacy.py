@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import importlib
+import inspect
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -266,6 +269,26 @@ def test_the_solver_is_given_noisy_bits_only(monkeypatch: pytest.MonkeyPatch) ->
     assert 0.15 < np.mean(flipped.bits != true) < 0.4  # 0.269 is expected
     assert np.std(shifted.targets - true) == pytest.approx(math.sqrt(2), rel=0.2)
     assert all(np.array_equal(cells.rows, other.rows) for other in (again,))
+
+
+def reachable(module: str, known: set[str]) -> set[str]:
+    """All names of modules and classes that a module of one-bit completion, and those that it imports, can name."""
+    for node in ast.walk(ast.parse(inspect.getsource(importlib.import_module(module)))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("discreet.completion.one_bit"):
+            new = {f"{node.module}"} - known
+            known |= new | {alias.name for alias in node.names}
+            for other in new:
+                reachable(other, known)
+    return known
+
+
+@pytest.mark.parametrize("module", ["fitting", "solver", "factored", "likelihood"])
+def test_the_solver_cannot_even_name_true_bits(module: str) -> None:
+    """It takes a `Loss`, which true bits are not: mypy refuses them, and no module of the solver knows the type."""
+    assert not isinstance(TrueBits.of(board(), 0.0), Callable)  # what every Loss is
+    found = reachable(f"discreet.completion.one_bit.{module}", set())
+    assert not found & {"TrueBits", "discreet.completion.one_bit.mechanisms"}
+    assert "TrueBits" in reachable("discreet.completion.one_bit.private", set())
 
 
 def test_models_of_neighbours_are_the_same_given_the_same_noisy_bits(monkeypatch: pytest.MonkeyPatch) -> None:
