@@ -279,6 +279,13 @@ def test_the_forms(found: Tradeoff) -> None:
     assert curve["points"][1]["value"] == found["long"][20.0]["rmse"]
 
 
+def test_an_epsilon_of_entries_is_not_taken_for_one_of_users(found: Tradeoff) -> None:
+    few: dict[str, Any] = {"epsilons": [2], "repeats": 1, "baselines": {}, "metrics": ["accuracy"], "threshold": 4.0}
+    mixed = curves([model(), discreet.OneBit(epsilon=1.0, threshold=4.0, tau=20.0)], **few)
+    assert "OneBit: epsilon is of single entries" in str(mixed)
+    assert "of single entries" not in str(found)
+
+
 def test_the_plot_and_the_report(found: Tradeoff) -> None:
     pytest.importorskip("matplotlib")
     from matplotlib.figure import Figure

@@ -68,6 +68,7 @@ def svg(found: Tradeoff, metric: str) -> str:
 def page(found: Tradeoff) -> str:
     """The report."""
     text = html.escape
+    owner, *notes = found._notes()
     plots = "".join(
         f'<h2>{text(metric)}</h2><figure class="plot">{svg(found, metric)}<figcaption>Bars reach from the lowest to '
         f'the highest of {found.repeats} runs.</figcaption></figure><div class="wide">'
@@ -79,7 +80,7 @@ def page(found: Tradeoff) -> str:
         f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>Privacy against accuracy</title><style>{render.CSS}{_CSS}</style><main><h1>Privacy against accuracy"
         f'</h1><p class="holds"><strong>{text(found.sentence())}</strong></p>{said}<p class="void">'
-        f"{text(found._notes()[0])}</p><p>{text(found._notes()[1])}</p>{plots}"
+        f"{text(owner)}</p>{''.join(f'<p>{text(note)}</p>' for note in notes)}{plots}"
         f"<h2>What each model promises</h2><p>The statement of the first run at each epsilon. It is about that run "
         f"alone, and none of these models is meant to be published.</p>{_statements(found)}</main></html>"
     )

@@ -173,7 +173,15 @@ class Tradeoff(dict[str, dict[float, dict[str, float]]]):
 
     def _notes(self) -> list[str]:
         noise = "one draw of the noise" if self.repeats == 1 else f"mean ± standard deviation of {self.repeats} draws"
-        return [OWNER, f"On test data, {noise}; models without an epsilon are fitted once."]
+        return [OWNER, f"On test data, {noise}; models without an epsilon are fitted once.", *self._of_entries()]
+
+    def _of_entries(self) -> list[str]:
+        """That an epsilon of single entries promises less than the same of users, if there is one."""
+        private = {run.model: run.certificate.get("guarantee", {}).get("unit") for run in self.runs if run.epsilon}
+        names = ", ".join(name for name, unit in private.items() if unit == "entry")
+        return [f"{names}: epsilon is of single entries, which is far less than the same epsilon of users."] * bool(
+            names
+        )
 
     def __str__(self) -> str:
         lines = [*self._notes(), ""]
