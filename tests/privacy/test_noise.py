@@ -143,6 +143,7 @@ def test_json_round_trip(noise: object) -> None:
 def test_grids_that_suit_the_noise() -> None:
     assert Gaussian(1.0).grid() == Laplace(1.0).grid() == L2Laplace(0.5).grid() == Grid(-20)
     assert L2Laplace(1.0).grid(1023) == Grid(-15)
+    L2Laplace(1).check(GridArray(np.zeros(3, np.int64), Grid(-26)))  # of a thousand numbers, each has more noise
     assert RandomizedResponse(epsilon=1.0).grid() == Grid()
 
 
@@ -164,6 +165,7 @@ def test_grids_that_suit_the_noise() -> None:
         (lambda: Gaussian(1, symmetric=True).check(GridArray.of(np.zeros(3, int))), "square"),
         (lambda: Gaussian(1).check(GridArray(np.zeros(1, np.int64), Grid(-40))), "grid"),
         (lambda: Laplace(1).check(GridArray(np.zeros(1, np.int64), Grid(-40))), "grid"),
+        (lambda: L2Laplace(1).check(GridArray(np.zeros(1000, np.int64), Grid(-26))), "grid"),
     ],
 )
 def test_bad_mechanisms(call: object, named: str) -> None:
