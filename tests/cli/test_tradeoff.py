@@ -81,3 +81,13 @@ def test_what_is_refused(work: Path, arguments: tuple[str, ...], code: int, mess
 
 def test_delta_has_no_default(work: Path) -> None:
     assert "--delta" in tradeoff("ratings.csv", code=2)
+
+
+def test_a_run_that_is_stopped_says_that_it_can_go_on(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*given: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(discreet.DPALS, "fit", stop)
+    assert "what is done is in 'tradeoff.duckdb', and the same command goes on" in tradeoff(
+        *PUBLIC, *FEW, "--model", "dpals", code=130
+    )

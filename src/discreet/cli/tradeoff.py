@@ -84,18 +84,22 @@ def tradeoff(
         tables.require_public(ratings)
     from discreet.evaluate import tradeoff as compute
 
-    found = compute(
-        {type(made).__name__: made for made in (models.chosen(made, ratings) for made in chosen)},
-        ratings,
-        _numbers(epsilons),
-        repeats,
-        metrics=None if metrics is None else [name.strip() for name in metrics.split(",") if name.strip()],
-        relevant=relevant,
-        threshold=None if implicit else threshold,
-        test=split,
-        random_state=seed,
-        results=results,
-    )
+    try:
+        found = compute(
+            {type(made).__name__: made for made in (models.chosen(made, ratings) for made in chosen)},
+            ratings,
+            _numbers(epsilons),
+            repeats,
+            metrics=None if metrics is None else [name.strip() for name in metrics.split(",") if name.strip()],
+            relevant=relevant,
+            threshold=None if implicit else threshold,
+            test=split,
+            random_state=seed,
+            results=results,
+        )
+    except KeyboardInterrupt:
+        typer.echo(f"discreet: stopped; what is done is in {str(results)!r}, and the same command goes on", err=True)
+        raise
     written = {"results": str(results)}
     if report is not None:
         report.write_text(found.html(), encoding="utf-8")
