@@ -323,6 +323,7 @@ def test_the_page_of_our_own_server(opened: Open, films: Model) -> None:
 
     settings = uvicorn.Config(application(films, export(films, not_private=True)), port=0, log_level="error")
     listening, running = settings.bind_socket(), uvicorn.Server(settings)
+    listening.listen()  # from now on: whoever comes before the server has started waits for it
     thread = threading.Thread(target=running.run, args=([listening],))
     thread.start()
     try:
