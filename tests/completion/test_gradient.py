@@ -14,7 +14,7 @@ from discreet.completion.centred import Centring
 from discreet.completion.gradient import private
 from discreet.completion.gradient.local import Descent, Replay, prepared
 from discreet.completion.gradient.private import MOMENT
-from discreet.completion.gradient.steps import Step, excess, packed, project, unpacked
+from discreet.completion.gradient.steps import Step, excess, own_edge, packed, project, unpacked
 from discreet.completion.private import Part
 from discreet.completion.ridge import Penalty
 from discreet.data import Interactions
@@ -228,6 +228,26 @@ def test_directions_are_of_what_entries_have_in_common() -> None:
     assert np.allclose(step.gains, np.array([1e5, 4e4]) / np.diag(v.T @ moment @ v), rtol=0.05)
     assert len(project(moment, 6e4, None).gains) == 1
     assert len(project(own, 0.0, None).gains) == 0
+
+
+def test_the_edge_of_uneven_noise_is_found() -> None:
+    rng = np.random.default_rng(0)
+    n = 500
+    for sizes in (np.ones(n), rng.uniform(0.2, 2, n), rng.uniform(0, 2, n) ** 2):
+        noise = np.triu(rng.standard_normal((n, n)) * sizes[:, None] * sizes, 1)
+        noise += noise.T
+        assert 0.98 < own_edge(noise) / np.linalg.eigvalsh(noise)[-1] < 1.1
+    assert own_edge(np.zeros((3, 3))) == 0
+
+
+def test_which_items_happen_to_be_rated_is_no_direction() -> None:
+    """Where privacy adds hardly any noise, the chance of who rated what is more, and not to be taken for taste."""
+    ratings = discreet.datasets.rank_one(4000, 100, per_user=20, random_state=0)
+    train, _, test = discreet.splits.holdout(ratings, valid=0.0, test=0.02, random_state=0)
+    fitted = model(1000.0, n_steps=5, centre=False).fit(train, ledger=seeded())
+    assert fitted.ranks_ == [1] * 5
+    errors = fitted.predict(train, test) - test.values
+    assert np.sqrt(np.mean(errors**2)) < 0.01 * np.std(test.values)
 
 
 # What is spent

@@ -17,6 +17,7 @@ Array = NDArray[Any]
 
 MOST = 64  # directions, however many items there are
 COMPLETIONS = 8  # of a diagonal
+LONGER = 0.3  # of what users' own chance adds to the edge: its tails are longer than those of noise that is drawn
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,8 @@ def foretelling(moment: Array, edge: float, most: int) -> Step:
 
     What entries do each by itself, as that most of them are not rated and count as zero, is on the diagonal only. So
     that is taken from the directions that stand out of the rest, again and again (Zhang, Cai and Wu 2022). The rest is
-    taken for noise: its eigenvalues end at twice their root mean square, if not at `edge`, which is more.
+    taken for noise: of the privacy, whose eigenvalues end at `edge`, and of which items users happened to rate, which
+    may be more where privacy costs little (`own_edge`).
     """
     n, common = len(moment), moment.copy()
     limits, kept = np.maximum(np.diag(moment), 0), 1
@@ -70,7 +72,8 @@ def foretelling(moment: Array, edge: float, most: int) -> Step:
             values, vectors = (found[..., ::-1] for found in eigh(common))
             rest = common - (vectors[:, :kept] * values[:kept]) @ vectors[:, :kept].T
         np.fill_diagonal(rest, 0)
-        level = max(edge, 2 * float(np.linalg.norm(rest)) / n**0.5)
+        own = own_edge(rest)
+        level = max(edge, own + LONGER * (own - edge))
         kept = min(int((values > level * (1 + n ** (-2 / 3))).sum()), most)
         values, vectors = values[:kept], vectors[:, :kept]
         np.fill_diagonal(common, np.minimum((vectors**2 * values).sum(axis=1), limits))
@@ -78,6 +81,22 @@ def foretelling(moment: Array, edge: float, most: int) -> Step:
     believed = true - level**2 / (4 * true)  # of it, times the squared cosine
     along = np.maximum((vectors * (moment @ vectors)).sum(axis=0), true)
     return Step(vectors, believed / along)
+
+
+def own_edge(rest: Array) -> float:
+    """Where eigenvalues of symmetric noise end that is independent, of variances a_i a_j: found from its rows' squares.
+
+    Its resolvent's entries are 1 / (z - a_i c), with c the sum of a_i / (z - a_i c). With u = z / c that is
+    z = u sqrt(sum of a_i / (u - a_i)), and the eigenvalues end at the least of it above the largest a_i: at twice the
+    root of n where all a_i are 1. Items that many rate, or rate strongly, move it up.
+    """
+    squares = (rest**2).sum(axis=1)
+    total = float(squares.sum())
+    if not total:
+        return 0.0
+    a = squares / total**0.5
+    u = a.max() * (1 + np.geomspace(1e-4, 1e4, 300))  # flat about its least value: this is near enough
+    return float((u * np.sqrt((a / (u[:, None] - a)).sum(axis=1))).min())
 
 
 def excess(sizes: Array, radius: float) -> float:
