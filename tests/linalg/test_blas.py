@@ -10,19 +10,22 @@ from discreet.linalg import blas
 KINDS = {"f": (np.float32, 1e-4), "d": (np.float64, 1e-11)}
 
 
-@pytest.fixture(params=["NumPy's", "SciPy's"])
+@pytest.fixture(params=["NumPy's", "NumPy's, by stairs", "SciPy's"])
 def library(request, monkeypatch):
-    """The library that NumPy ships, and what there is without it."""
+    """The library that NumPy ships, as if it had kernels for small matrices or not, and what there is without it."""
     blas._routines.cache_clear()
     if request.param == "SciPy's":
         monkeypatch.setattr(blas, "blas_libraries", list)
+    monkeypatch.setattr(blas, "_has_small_kernels", lambda: "stairs" in request.param)
     yield request.param
     blas._routines.cache_clear()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dual", [False, True])
-@pytest.mark.parametrize("shape", [(3, 5, 7), (2, 100, 70), (2, 70, 100), (0, 80, 80), (2, 1, 64)])
+@pytest.mark.parametrize(
+    "shape", [(3, 5, 7), (2, 100, 70), (2, 70, 100), (0, 80, 80), (2, 1, 64), (1, 160, 160), (1, 9, 20), (1, 900, 80)]
+)
 def test_gram(library, kind, dual, shape):
     dtype, tolerance = KINDS[kind]
     X = np.random.default_rng(0).standard_normal(shape).astype(dtype)
@@ -61,3 +64,10 @@ def test_a_library_without_the_names_is_passed_over(monkeypatch):
     blas._routines.cache_clear()
     assert blas._routines("d").syrk is None
     blas._routines.cache_clear()
+
+
+def test_stairs_are_for_kernels_that_take_matrices_as_they_lie(monkeypatch):
+    monkeypatch.setattr(blas, "blas_libraries", list)
+    blas._has_small_kernels.cache_clear()
+    assert not blas._has_small_kernels()
+    blas._has_small_kernels.cache_clear()

@@ -1,10 +1,15 @@
-"""Two routines of BLAS and LAPACK, called for each matrix of a batch in turn.
+"""Half products and Cholesky solves of many small matrices.
 
 NumPy's and SciPy's functions for batches do more than is needed here: a matrix product fills both halves of a symmetric
-matrix, and a Cholesky has no solve behind it. So the routines themselves are called through ctypes, outside the
-interpreter lock. The OpenBLAS that NumPy ships is looked for first: it is usually the newer one, and its names say how
-wide its integers are. Where there is none, `posv` is the one that SciPy publishes as a C function, and a product is
-NumPy's.
+matrix, and a Cholesky has no solve behind it. So routines of BLAS and LAPACK are called for each matrix in turn,
+through ctypes, outside the interpreter lock. The OpenBLAS that NumPy ships is looked for first: it is usually the newer
+one, and its names say how wide its integers are. Where there is none, those are called that SciPy publishes as C
+functions, and a product is NumPy's.
+
+Two things are quicker than the routines that are made for them, if only by how OpenBLAS is written. A system of one
+right-hand side is solved by `potrf` and two `trsv` in three quarters of the time of `posv`, which packs the factor for
+many sides. And where OpenBLAS multiplies small matrices as they lie (its AVX-512 kernels do), half of a product is made
+of a staircase of small ones, in three quarters to a half of the time of `syrk`.
 """
 
 from __future__ import annotations
@@ -23,6 +28,10 @@ from discreet.linalg.threads import blas_libraries
 Array = NDArray[Any]
 
 EACH = 64  # columns from which half of a product takes longer than a call from Python
+STAIR, STAIR_DUAL = 64, 8  # bytes of a stair of X^T X, columns of one of X X^T
+UNPACKED = 10**6  # multiplications in a product that such kernels take
+UNPACKED_DUAL = 1200  # and entries, if the transposed matrix is the second one
+SMALL_KERNELS = ("SkylakeX", "Cooperlake", "SapphireRapids")  # processors, as OpenBLAS calls those that it has them for
 ROW_MAJOR, UPPER, AS_IT_IS, TRANSPOSED = 101, 121, 111, 112  # of CBLAS
 REALS: dict[str, Any] = {"f": ctypes.c_float, "d": ctypes.c_double}
 PREFIX = {"f": "s", "d": "d"}
@@ -33,7 +42,8 @@ class Routines:
     """For one kind of number: what is called by address, and how wide its integers are."""
 
     integer: Any
-    posv: Callable[..., None]
+    potrf: Callable[..., None]
+    trsv: Callable[..., None]
     syrk: Callable[..., None] | None
 
 
@@ -44,10 +54,14 @@ def cholesky_solve(A: Array, b: Array) -> Array:
     """
     routines = _routines(A.dtype.char)
     status = np.zeros(len(A), np.dtype(routines.integer))
-    triangle, size, one = ctypes.c_char(b"L"), routines.integer(b.shape[1]), routines.integer(1)
-    uplo, n, nrhs = (ctypes.addressof(word) for word in (triangle, size, one))
+    letters = ctypes.create_string_buffer(b"LNT")
+    size, one = routines.integer(b.shape[1]), routines.integer(1)
+    lower, n, step = (ctypes.addressof(word) for word in (letters, size, one))  # LAPACK's "lower" is our upper
+    plain, transposed = lower + 1, lower + 2
     for matrix, vector, info in zip(*map(_addresses, (A, b, status)), strict=True):
-        routines.posv(uplo, n, nrhs, matrix, n, vector, n, info)  # LAPACK's "lower", in its order, is our upper
+        routines.potrf(lower, n, matrix, n, info)
+        for how in (plain, transposed):
+            routines.trsv(lower, how, plain, n, matrix, n, vector, step)
     return status
 
 
@@ -57,6 +71,14 @@ def gram(X: Array, out: Array, *, dual: bool = False, add: bool = False, upper: 
     If `upper`, what is below the diagonal may be anything.
     """
     left, right = (X, X.swapaxes(1, 2)) if dual else (X.swapaxes(1, 2), X)
+    stair = STAIR_DUAL if dual else STAIR // X.itemsize
+    if upper and _stairs_pay(stair, out.shape[1], right.shape[1], dual):
+        for at in range(0, out.shape[1], stair):
+            step = out[:, at : at + stair, at:]
+            product = np.matmul(left[:, at : at + stair], right[:, :, at:], out=None if add else step)
+            if add:
+                step += product
+        return out
     syrk = _routines(X.dtype.char).syrk if upper and out.shape[1] >= EACH else None
     if syrk is None:
         return np.add(out, left @ right, out=out) if add else np.matmul(left, right, out=out)
@@ -72,28 +94,49 @@ def _addresses(batch: Array) -> range:
     return range(batch.ctypes.data, batch.ctypes.data + len(batch) * batch.strides[0], batch.strides[0] or 1)
 
 
+def _stairs_pay(stair: int, size: int, inner: int, dual: bool) -> bool:
+    """Whether stairs of a product of this size, of sums of so many, are small enough for OpenBLAS's kernels."""
+    largest = stair * size
+    fit = largest * inner <= UNPACKED and (not dual or largest <= UNPACKED_DUAL)
+    return fit and size > stair and _has_small_kernels()
+
+
+@cache
+def _has_small_kernels() -> bool:
+    """Whether NumPy's BLAS multiplies small matrices as they lie."""
+    return any(
+        library.internal_api == "openblas" and library.architecture in SMALL_KERNELS for library in blas_libraries()
+    )
+
+
 @cache
 def _routines(kind: str) -> Routines:
     """The routines for numbers of a kind, "f" or "d"."""
     letter = PREFIX[kind]
+    word, real, place = ctypes.c_int64, REALS[kind], ctypes.c_void_p
+    names = (f"{letter}potrf_", f"{letter}trsv_", f"cblas_{letter}syrk")
     for library in blas_libraries():
         found = ctypes.CDLL(library.filepath)
-        posv, syrk = (getattr(found, f"scipy_{name}64_", None) for name in (f"{letter}posv_", f"cblas_{letter}syrk"))
-        if posv is not None and syrk is not None:
-            word, real, place = ctypes.c_int64, REALS[kind], ctypes.c_void_p
-            posv.argtypes, posv.restype = [place] * 8, None
+        potrf, trsv, syrk = (getattr(found, f"scipy_{name}64_", None) for name in names)
+        if potrf is not None and trsv is not None and syrk is not None:
+            potrf.argtypes, potrf.restype = [place] * 5, None
+            trsv.argtypes, trsv.restype = [place] * 8, None
             syrk.argtypes = [ctypes.c_int] * 3 + [word, word, real, place, word, real, place, word]
             syrk.restype = None
-            return Routines(word, posv, syrk)
-    return Routines(ctypes.c_int, _scipy_posv(letter), None)
+            return Routines(word, potrf, trsv, syrk)
+    return Routines(ctypes.c_int, *_scipy_routines(letter), None)
 
 
-def _scipy_posv(letter: str) -> Callable[..., None]:
-    """LAPACK's sposv or dposv: (uplo, n, nrhs, a, lda, b, ldb, info), all by address."""
-    import scipy.linalg.cython_lapack
+def _scipy_routines(letter: str) -> tuple[Callable[..., None], Callable[..., None]]:
+    """LAPACK's potrf (uplo, n, a, lda, info) and BLAS's trsv (uplo, trans, diag, n, a, lda, x, incx), by address."""
+    from scipy.linalg import cython_blas, cython_lapack
 
-    capsule = scipy.linalg.cython_lapack.__pyx_capi__[f"{letter}posv"]
     python = ctypes.pythonapi
     name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", python))
     pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", python))
-    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 8)(pointer(capsule, name(capsule)))
+
+    def published(module: Any, routine: str, arguments: int) -> Callable[..., None]:
+        capsule = module.__pyx_capi__[letter + routine]
+        return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * arguments)(pointer(capsule, name(capsule)))
+
+    return published(cython_lapack, "potrf", 5), published(cython_blas, "trsv", 8)
