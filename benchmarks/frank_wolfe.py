@@ -25,7 +25,7 @@ import numpy as np
 import scipy.sparse as sp
 
 import discreet
-from discreet.completion.private import Door
+from discreet.completion.door import Door
 from discreet.data.catalogue import Catalogue
 from discreet.data.ids import Ids
 from discreet.data.synthetic import made_table

@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 
 import discreet
-from discreet.completion import private
 from discreet.completion.als import card_moments, moments, preprocessing, published_training
+from discreet.completion.door import Door
 from discreet.data.catalogue import Catalogue
 from discreet.data.ids import Ids
 from discreet.linalg import torch_arrays
@@ -94,7 +94,7 @@ def timed_stages(found: dict[str, list[float]]) -> Iterator[None]:
         (published_training.Training, "_shared", "global Gram"),
         (card_moments.CardMoments, "_tabulate", "table by items (part of the next)"),
         (card_moments.CardMoments, "__call__", "item statistics"),
-        (private.Door, "release", "noise"),
+        (Door, "release", "noise"),
         (published_training, "a_item", "solving for items"),
     ]
     kept: list[tuple[Any, str, Any]] = []

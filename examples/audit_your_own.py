@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 import discreet
-from discreet.completion.private import Door, PrivateModel, equal_weights, parts
+from discreet.completion.door import Door
+from discreet.completion.parts import equal_weights, parts
+from discreet.completion.private import PrivateModel
 from discreet.completion.ridge import Penalty, Ridge
 
 

@@ -15,7 +15,7 @@ from discreet.completion.als.card_steps import CardPart, CardSteps
 from discreet.completion.als.moments import ItemStep, exact_moments
 from discreet.completion.als.sampling import Sample
 from discreet.completion.als.training import Local
-from discreet.completion.private import Part
+from discreet.completion.parts import Part
 from discreet.datasets import movielens_like
 from discreet.errors import DataError, MissingExtra, PrivacyError
 from discreet.linalg import addresses, torch_arrays

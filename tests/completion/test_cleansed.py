@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 import discreet
-from discreet.completion import private as doors
+from discreet.completion import parts as users_rows
 from discreet.completion.base import Model
-from discreet.completion.private import Part, parts
+from discreet.completion.parts import Part, parts
 from discreet.completion.ridge import Penalty
 from discreet.completion.spectral import cleansing
 from discreet.completion.spectral.cleansing import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing
@@ -158,7 +158,7 @@ def test_the_sums_are_what_the_definition_says(monkeypatch: Any) -> None:
 def test_sums_are_the_same_however_they_are_cut(monkeypatch: Any) -> None:
     data = world()
     whole = record(monkeypatch, lambda door: model().fit(data, ledger=door), None)
-    monkeypatch.setattr(doors, "PART", 100)
+    monkeypatch.setattr(users_rows, "PART", 100)
     monkeypatch.setattr(cleansing, "DENSE_CELLS", ITEMS * 3)
     cut = record(monkeypatch, lambda door: model(n_jobs=3).fit(data, ledger=door), None)
     assert all(np.array_equal(one, other) for one, other in zip(whole.statistics, cut.statistics, strict=True))

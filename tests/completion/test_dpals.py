@@ -11,7 +11,7 @@ from discreet.completion.als.private import DPALS
 from discreet.completion.als.settings import GRAM, SECOND_MOMENT, settings
 from discreet.completion.als.training import FOLDS, Local
 from discreet.completion.base import Model
-from discreet.completion.private import Part, parts
+from discreet.completion.parts import Part, parts
 from discreet.data import Interactions
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.testing import InsecureSeededNoise, ModelConformance

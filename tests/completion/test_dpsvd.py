@@ -8,9 +8,10 @@ import pyarrow as pa
 import pytest
 
 import discreet
-from discreet.completion import private as doors
+from discreet.completion import cells, door
+from discreet.completion import parts as users_rows
 from discreet.completion.base import Model
-from discreet.completion.private import Part, parts
+from discreet.completion.parts import Part, parts
 from discreet.completion.spectral import private as spectral
 from discreet.completion.spectral.explore import Exploration
 from discreet.completion.spectral.private import POPULARITY, SECOND_MOMENT, Residuals
@@ -101,9 +102,9 @@ def test_the_second_moment_is_the_sum_of_what_the_definition_says(monkeypatch: A
 def test_sums_are_the_same_however_they_are_cut(monkeypatch: Any) -> None:
     data = world()
     whole = record(monkeypatch, lambda door: model().fit(data, ledger=door), None)
-    monkeypatch.setattr(doors, "WHOLE", 7)
-    monkeypatch.setattr(doors, "STRIPE", 7)
-    monkeypatch.setattr(doors, "PART", 100)
+    monkeypatch.setattr(door, "WHOLE", 7)
+    monkeypatch.setattr(cells, "STRIPE", 7)
+    monkeypatch.setattr(users_rows, "PART", 100)
     monkeypatch.setattr(spectral, "DENSE_CELLS", 50 * 3)
     cut = record(monkeypatch, lambda door: model(n_jobs=3).fit(data, ledger=door), None)
     assert all(np.array_equal(one, other) for one, other in zip(whole.statistics, cut.statistics, strict=True))
@@ -112,9 +113,9 @@ def test_sums_are_the_same_however_they_are_cut(monkeypatch: Any) -> None:
 def test_a_gram_matrix_is_exact(monkeypatch: Any) -> None:
     rows = np.random.default_rng(0).integers(-(2**14), 2**14, (3000, 6))
     expected = rows.T @ rows
-    assert np.array_equal(doors.exact_gram(rows, 2**15), expected)
-    monkeypatch.setattr(doors, "EXACT", 2**30 * 1000)  # some rows at a time
-    assert np.array_equal(doors.exact_gram(rows, 2**15), expected)
+    assert np.array_equal(cells.exact_gram(rows, 2**15), expected)
+    monkeypatch.setattr(cells, "EXACT", 2**30 * 1000)  # some rows at a time
+    assert np.array_equal(cells.exact_gram(rows, 2**15), expected)
 
 
 def test_a_contribution_is_ones_own() -> None:

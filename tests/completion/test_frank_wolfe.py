@@ -9,10 +9,11 @@ import pytest
 import discreet
 from discreet.completion.base import Model
 from discreet.completion.centred import Centring, public_row_norm
+from discreet.completion.door import Noisy
 from discreet.completion.frank_wolfe.corrective import Basis, Correction
 from discreet.completion.frank_wolfe.losses import Logistic
 from discreet.completion.frank_wolfe.steps import COVARIANCE, LENGTH, Found, Schedule
-from discreet.completion.private import Noisy, Part
+from discreet.completion.parts import Part
 from discreet.completion.spectral.eigen import Direction
 from discreet.data import Interactions
 from discreet.errors import DataError, PrivacyError

@@ -7,7 +7,7 @@ import pytest
 
 import discreet
 from discreet.audit import worlds
-from discreet.completion import private as doors
+from discreet.completion import parts as users_rows
 from discreet.completion.centred import Centring
 from discreet.completion.frank_wolfe.corrective import Basis, Corrective
 from discreet.completion.frank_wolfe.local import Local, Step
@@ -155,7 +155,7 @@ def test_sums_are_the_same_however_they_are_cut(monkeypatch: Any) -> None:
 
         whole = record(monkeypatch, lambda door: fit(door, 1), None)
         with monkeypatch.context() as patched:
-            patched.setattr(doors, "PART", 100)
+            patched.setattr(users_rows, "PART", 100)
             cut = record(monkeypatch, lambda door: fit(door, 3), None)
         assert all(np.array_equal(one, other) for one, other in zip(whole.statistics, cut.statistics, strict=True))
 

@@ -8,14 +8,14 @@ import pyarrow as pa
 import pytest
 
 import discreet
-from discreet.completion import private as doors
+from discreet.completion import parts as users_rows
 from discreet.completion.base import Model
 from discreet.completion.centred import Centring
 from discreet.completion.gradient import private
 from discreet.completion.gradient.local import Descent, Replay, prepared
 from discreet.completion.gradient.private import MOMENT
 from discreet.completion.gradient.steps import Step, excess, own_edge, packed, project, unpacked
-from discreet.completion.private import Part
+from discreet.completion.parts import Part
 from discreet.completion.ridge import Penalty
 from discreet.data import Interactions
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
@@ -137,7 +137,7 @@ def test_the_second_moments_are_what_the_definition_says(monkeypatch: Any) -> No
 def test_sums_are_the_same_however_they_are_cut(monkeypatch: Any) -> None:
     data = world()
     whole = record(monkeypatch, lambda door: model().fit(data, ledger=door), None)
-    monkeypatch.setattr(doors, "PART", 100)
+    monkeypatch.setattr(users_rows, "PART", 100)
     monkeypatch.setattr(private, "DENSE_CELLS", ITEMS * 3)
     cut = record(monkeypatch, lambda door: model(n_jobs=3).fit(data, ledger=door), None)
     assert all(np.array_equal(one, other) for one, other in zip(whole.statistics, cut.statistics, strict=True))

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import discreet
-from discreet.completion import private as doors
+from discreet.completion import parts as users_rows
 from discreet.completion.base import Model
 from discreet.completion.gradient import sgd
 from discreet.completion.gradient.sampled import CLOSE, Samples, largest_mu, sampled_cost
 from discreet.completion.gradient.sgd import GRADIENT, Adam, Mean, own_gradient, user_ridge
-from discreet.completion.private import parts
+from discreet.completion.parts import parts
 from discreet.data import Interactions
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.privacy import SystemNoise
@@ -112,7 +112,7 @@ def test_a_contribution_is_ones_own() -> None:
 def test_sums_are_the_same_however_they_are_cut(monkeypatch: Any) -> None:
     data = world()
     whole = record(monkeypatch, lambda door: model().fit(data, ledger=door), None)
-    monkeypatch.setattr(doors, "PART", 100)
+    monkeypatch.setattr(users_rows, "PART", 100)
     cut = record(monkeypatch, lambda door: model(n_jobs=3).fit(data, ledger=door), None)
     assert all(np.array_equal(one, other) for one, other in zip(whole.statistics, cut.statistics, strict=True))
 

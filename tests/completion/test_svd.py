@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import discreet
-from discreet.completion import private as doors
+from discreet.completion import parts as users_rows
 from discreet.completion.base import Model
 from discreet.completion.centred import Centring, public_row_norm
 from discreet.completion.spectral import private as spectral
@@ -121,7 +121,7 @@ def test_the_second_moment_is_the_sum_of_what_the_definition_says(monkeypatch: A
 def test_sums_are_the_same_however_they_are_cut(monkeypatch: Any) -> None:
     data = world()
     whole = record(monkeypatch, lambda door: model().fit(data, ledger=door), None)
-    monkeypatch.setattr(doors, "PART", 100)
+    monkeypatch.setattr(users_rows, "PART", 100)
     monkeypatch.setattr(spectral, "DENSE_CELLS", ITEMS * 3)
     cut = record(monkeypatch, lambda door: model(n_jobs=3).fit(data, ledger=door), None)
     assert all(np.array_equal(one, other) for one, other in zip(whole.statistics, cut.statistics, strict=True))
@@ -130,11 +130,11 @@ def test_sums_are_the_same_however_they_are_cut(monkeypatch: Any) -> None:
 def test_a_contribution_is_ones_own() -> None:
     data = discreet.datasets.movielens_like(200, 80, 8000, random_state=0).rescale(0, 5)
     rows = RatingRows(np.arange(5, 75), 80, Centring.of((0, 5), 6.0, centre=True))
-    (whole,) = doors.parts(data, data.values)
+    (whole,) = users_rows.parts(data, data.values)
     together = rows(whole)
     for user in range(0, data.n_users, 7):
         one = data.of_users(np.array([user]))
-        (alone,) = doors.parts(one, one.values)
+        (alone,) = users_rows.parts(one, one.values)
         assert np.array_equal(rows(alone)[0], together[user])
 
 

@@ -17,7 +17,6 @@ from sklearn.base import clone
 
 import discreet
 from discreet import Ledger, tune
-from discreet.completion import private as doors
 from discreet.data import progress
 from discreet.data.interactions import Interactions
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
@@ -316,7 +315,7 @@ def test_it_is_silent_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     monkeypatch.setattr(sys, "stderr", shown)
     search(model=discreet.DPALS.as_published(epsilon=1, delta=DELTA, rank=2), space={"rank": [1, 2]}, trials=2)
     assert shown.getvalue() == ""
-    assert doors.Bar("again", 1)._wanted  # only inside
+    assert progress.Bar("again", 1)._wanted  # only inside
 
 
 # -- refusals

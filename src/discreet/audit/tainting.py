@@ -23,7 +23,7 @@ from discreet.audit.patching import patched
 from discreet.audit.recording import record
 from discreet.audit.replaying import FIT, settings
 from discreet.audit.subjects import Subject
-from discreet.completion.private import Part
+from discreet.completion.parts import Part
 from discreet.data.interactions import Interactions
 from discreet.privacy import GridArray, Ledger
 
@@ -33,7 +33,7 @@ TAINT = "taint"
 # user's own items, or refuse tables that nobody could have read, with the same words for all.
 PRIVATE_SIDE = {
     "discreet.data.interactions:__post_init__",
-    "discreet.completion.private:parts",
+    "discreet.completion.parts:parts",
     "discreet.completion.private:require_sound",
     "discreet.completion.als.sampling:_first",
     "discreet.completion.als.sampling:priorities",

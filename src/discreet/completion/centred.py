@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.completion.base import require_ratings
-from discreet.completion.private import Part
+from discreet.completion.parts import Part
 from discreet.data.interactions import Interactions
 from discreet.errors import Unbounded
 

@@ -30,7 +30,7 @@ from discreet.linalg.threads import single_threaded_blas
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from discreet.completion.private import Part
+    from discreet.completion.parts import Part
 
 Array = NDArray[Any]
 
@@ -67,7 +67,7 @@ class Pass:
 
     def total(self, batches: Iterable[pa.RecordBatch]) -> Array:
         """What the users of a partition contribute together. A task has one core, and uses one thread."""
-        from discreet.completion.private import parts
+        from discreet.completion.parts import parts
 
         total = np.zeros(self.layout.shape, np.int64)
         with single_threaded_blas():

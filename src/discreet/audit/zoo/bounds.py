@@ -14,7 +14,7 @@ from discreet.audit.patching import patched
 from discreet.audit.zoo.mutant import Mutant, Patch
 from discreet.completion import private
 from discreet.completion.als import moments, preprocessing, sampling
-from discreet.completion.private import Door
+from discreet.completion.door import Door
 from discreet.completion.spectral import pca
 from discreet.data import assembly
 

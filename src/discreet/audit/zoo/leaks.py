@@ -18,9 +18,9 @@ from discreet.completion.als.preprocessing import Preprocessing
 from discreet.completion.als.published import PublishedDPALS
 from discreet.completion.base import Model
 from discreet.completion.centred import Centring
+from discreet.completion.door import Door, Noisy
 from discreet.completion.gradient.private import DPGradientDescent
 from discreet.completion.gradient.sampled import Samples
-from discreet.completion.private import Door, Noisy
 from discreet.completion.spectral.cleansing import Cleansing
 from discreet.completion.spectral.private import DPSVD
 from discreet.data.readers import read

@@ -11,10 +11,10 @@ from discreet.audit.patching import patched
 from discreet.audit.zoo.bounds import together
 from discreet.audit.zoo.mutant import Mutant, Patch
 from discreet.completion.als import calibration, moments
+from discreet.completion.door import Door
 from discreet.completion.frank_wolfe.steps import COVARIANCE
 from discreet.completion.one_bit.calibration import Budget
 from discreet.completion.one_bit.objectives import Tilted
-from discreet.completion.private import Door
 from discreet.completion.spectral import eigen
 from discreet.completion.spectral.private import SECOND_MOMENT
 from discreet.privacy import Laplace, truncate

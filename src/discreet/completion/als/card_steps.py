@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from discreet.completion.als.settings import filled_columns
 from discreet.completion.als.training import FOLDS, Local, own_weights
-from discreet.completion.private import Part, StepCells
+from discreet.completion.cells import StepCells
+from discreet.completion.parts import Part
 from discreet.engine import Blocks, Here
 from discreet.linalg.folds import Folds, LeftOutBlocks
 from discreet.linalg.rows import Rows, blocks, padded

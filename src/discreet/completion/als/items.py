@@ -28,7 +28,7 @@ from discreet.completion.als.settings import (
     SLOPE_POPULARITY,
     USER_PRIOR,
 )
-from discreet.completion.private import Noisy
+from discreet.completion.door import Noisy
 from discreet.linalg.threads import over_blocks
 
 Array = NDArray[Any]

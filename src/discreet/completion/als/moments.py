@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from discreet.completion.als.calibration import UP, step_sensitivity
 from discreet.completion.als.sampling import Sample
-from discreet.completion.private import MOST_CELLS, Door
+from discreet.completion.cells import MOST_CELLS
+from discreet.completion.door import Door
 from discreet.errors import DataError
 from discreet.linalg.arrays import NUMPY
 from discreet.linalg.rows import Block, Rows, blocks, padded

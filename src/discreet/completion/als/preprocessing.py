@@ -14,12 +14,13 @@ from discreet.completion.als import sampling
 from discreet.completion.als.calibration import COUNTS, MEAN, RECOUNTS
 from discreet.completion.als.distributed import Sampled
 from discreet.completion.als.sampling import Sample
-from discreet.completion.private import LONG_PART, Door, Everybody, Part, everybody
+from discreet.completion.door import Door
+from discreet.completion.parts import LONG_PART, Everybody, Part, everybody
 from discreet.engine import Blocks, Here
 from discreet.engine.spark import There
 
 if TYPE_CHECKING:
-    from discreet.completion.private import Ratings
+    from discreet.completion.parts import Ratings
 
 Array = NDArray[Any]
 Sampling = Literal["uniform", "adaptive", "weights"]

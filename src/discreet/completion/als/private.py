@@ -26,7 +26,8 @@ from discreet.completion.als.settings import (
 )
 from discreet.completion.als.training import FOLDS, Training
 from discreet.completion.base import require_ratings
-from discreet.completion.private import Door, PrivateModel, require_same_bits, require_sound
+from discreet.completion.door import Door
+from discreet.completion.private import PrivateModel, require_same_bits, require_sound
 from discreet.completion.ridge import Penalty, Ridge
 from discreet.data.catalogue import Catalogue
 from discreet.data.frames import to_library

@@ -14,7 +14,8 @@ from discreet.completion.als.moments import check_size
 from discreet.completion.als.preprocessing import Preprocessing, Sampling, n_frequent
 from discreet.completion.als.published_steps import user_ridge
 from discreet.completion.als.published_training import Training
-from discreet.completion.private import Door, PrivateModel, require_same_bits
+from discreet.completion.door import Door
+from discreet.completion.private import PrivateModel, require_same_bits
 from discreet.completion.ridge import Penalty, Ridge
 from discreet.completion.spectral.calibration import true_ledger
 from discreet.data.interactions import Interactions

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from discreet.completion.als.calibration import GRADIENT, START
 from discreet.completion.als.moments import Moments
 from discreet.completion.als.sampling import Sample, vectors_of
-from discreet.completion.private import PART, Door, Part
+from discreet.completion.door import Door
+from discreet.completion.parts import PART, Part
 from discreet.completion.ridge import Penalty, Ridge
 from discreet.linalg.arrays import NUMPY, Arrays
 from discreet.linalg.indefinite import project_psd

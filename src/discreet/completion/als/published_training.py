@@ -24,7 +24,8 @@ from discreet.completion.als.published_steps import (
     user_ridge,
 )
 from discreet.completion.als.sampling import Sample, vectors_of
-from discreet.completion.private import Door, Part
+from discreet.completion.door import Door
+from discreet.completion.parts import Part
 from discreet.linalg.arrays import arrays_on
 from discreet.linalg.threads import over_blocks
 

@@ -12,7 +12,7 @@ from discreet.completion.als.calibration import STEP, step_sensitivity
 from discreet.completion.als.moments import ItemStep, check_size, item_moments
 from discreet.completion.als.published_steps import a_item
 from discreet.completion.als.sampling import Sample, uniform
-from discreet.completion.private import Door
+from discreet.completion.door import Door
 from discreet.errors import DataError
 from discreet.linalg.threads import n_threads
 from discreet.numbers import positive, whole

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.completion.private import Part
+from discreet.completion.parts import Part
 from discreet.linalg.hashing import ODD, Words, mixed
 from discreet.linalg.rows import blocks
 

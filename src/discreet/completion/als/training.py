@@ -25,13 +25,14 @@ from discreet.completion.als.settings import (
     WEIGHTS,
     Settings,
 )
-from discreet.completion.private import DENSE_CELLS, LONG_PART, Door, Part, equal_weights, everybody
+from discreet.completion.door import Door
+from discreet.completion.parts import DENSE_CELLS, LONG_PART, Part, equal_weights, everybody
 from discreet.engine import Blocks
 from discreet.linalg.folds import Folds, LeftOut
 
 if TYPE_CHECKING:
     from discreet.completion.als.card_steps import CardSteps
-    from discreet.completion.private import Ratings
+    from discreet.completion.parts import Ratings
 
 Array = NDArray[Any]
 

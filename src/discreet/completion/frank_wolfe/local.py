@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from discreet.completion.centred import Centring, Prepared
 from discreet.completion.frank_wolfe.losses import Loss, Squared
 from discreet.completion.frank_wolfe.users import Fitted
-from discreet.completion.private import Part, parts
+from discreet.completion.parts import Part, parts
 from discreet.completion.ridge import Ridge
 from discreet.data.interactions import Interactions
 from discreet.linalg.threads import over_blocks

@@ -15,7 +15,7 @@ from discreet.completion.centred import Prepared
 from discreet.completion.frank_wolfe.common import FrankWolfeModel
 from discreet.completion.frank_wolfe.local import Local, Step, packed
 from discreet.completion.frank_wolfe.losses import LossName
-from discreet.completion.private import DENSE_CELLS, parts
+from discreet.completion.parts import DENSE_CELLS, parts
 from discreet.completion.spectral.plain import second_moment
 from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar

@@ -9,9 +9,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.completion.door import Door, Noisy
 from discreet.completion.frank_wolfe.local import Step, packed
 from discreet.completion.frank_wolfe.users import Replayed, Users, residuals_of
-from discreet.completion.private import DENSE_CELLS, Door, Noisy
+from discreet.completion.parts import DENSE_CELLS
 from discreet.completion.spectral.eigen import Direction, Products, leading, oja
 
 Array = NDArray[Any]

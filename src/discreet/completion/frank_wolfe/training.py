@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.completion.base import require_ratings
+from discreet.completion.door import Door
 from discreet.completion.frank_wolfe.common import FrankWolfeModel
 from discreet.completion.frank_wolfe.corrective import Correction
 from discreet.completion.frank_wolfe.steps import MOST_DENSE, Eigensolver, Schedule, Solver, global_component, products
 from discreet.completion.frank_wolfe.users import everybody_at
-from discreet.completion.private import Door, PrivateModel
+from discreet.completion.private import PrivateModel
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError
 from discreet.numbers import positive, probability, whole

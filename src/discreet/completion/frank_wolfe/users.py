@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.completion.private import Part, everybody, parts
+from discreet.completion.parts import Part, everybody, parts
 from discreet.data.interactions import Interactions
 from discreet.engine import Blocks
 from discreet.linalg.threads import over_blocks
 
 if TYPE_CHECKING:
-    from discreet.completion.private import Ratings
+    from discreet.completion.parts import Ratings
     from discreet.engine.spark import SparkInteractions
 
 Array = NDArray[Any]

@@ -12,7 +12,7 @@ from discreet.completion.centred import Centring
 from discreet.completion.gradient.local import prepared
 from discreet.completion.gradient.private import DescentModel
 from discreet.completion.gradient.steps import Step, project
-from discreet.completion.private import DENSE_CELLS
+from discreet.completion.parts import DENSE_CELLS
 from discreet.completion.spectral.cleansing import check_catalogue
 from discreet.completion.spectral.plain import second_moment
 from discreet.data.interactions import Interactions

@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 
 from discreet.completion.base import Model
 from discreet.completion.centred import Centring
+from discreet.completion.door import Door
 from discreet.completion.gradient.local import Descent, Replay, prepared
 from discreet.completion.gradient.steps import Step, packed, project, unpacked
-from discreet.completion.private import DENSE_CELLS, Door, PrivateModel
+from discreet.completion.parts import DENSE_CELLS
+from discreet.completion.private import PrivateModel
 from discreet.completion.ridge import Penalty, Ridge
 from discreet.completion.spectral.calibration import PublishedModel, frank_wolfe_std, true_plan
 from discreet.completion.spectral.cleansing import check_catalogue

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.calculator import account
-from discreet.completion.private import Door
+from discreet.completion.door import Door
 from discreet.data.interactions import Interactions
 from discreet.errors import PrivacyError
 from discreet.privacy import Cost, Ledger, NoiseSource, Plan, Planned, SampledGaussian

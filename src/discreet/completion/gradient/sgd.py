@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.completion.base import require_ratings
+from discreet.completion.door import Door
 from discreet.completion.gradient.sampled import charged, largest_mu, sampled_cost
-from discreet.completion.private import Door, Part, PrivateModel, parts, require_sound
+from discreet.completion.parts import Part, parts
+from discreet.completion.private import PrivateModel, require_sound
 from discreet.completion.ridge import Penalty, Ridge
 from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar

@@ -62,18 +62,19 @@ def foretelling(moment: Array, edge: float, most: int) -> Step:
     What entries do each by itself, as that most of them are not rated and count as zero, is on the diagonal only. So
     that is taken from the directions that stand out of the rest, again and again (Zhang, Cai and Wu 2022). The rest is
     taken for noise: of the privacy, whose eigenvalues end at `edge`, and of which items users happened to rate, which
-    may be more where privacy costs little (`own_edge`).
+    may be more where privacy costs little (`own_edge`). That is looked at strictly in the second half only: as long as
+    directions are still to be taken from the rest, it has more in it than noise.
     """
     n, common = len(moment), moment.copy()
     limits, kept = np.maximum(np.diag(moment), 0), 1
     np.fill_diagonal(common, 0)
-    for _ in range(COMPLETIONS):
+    for margin in [0.0] * (COMPLETIONS // 2) + [LONGER] * (COMPLETIONS // 2):
         with single_threaded_blas():
             values, vectors = (found[..., ::-1] for found in eigh(common))
             rest = common - (vectors[:, :kept] * values[:kept]) @ vectors[:, :kept].T
         np.fill_diagonal(rest, 0)
         own = own_edge(rest)
-        level = max(edge, own + LONGER * (own - edge))
+        level = max(edge, own + margin * (own - edge))
         kept = min(int((values > level * (1 + n ** (-2 / 3))).sum()), most)
         values, vectors = values[:kept], vectors[:, :kept]
         np.fill_diagonal(common, np.minimum((vectors**2 * values).sum(axis=1), limits))

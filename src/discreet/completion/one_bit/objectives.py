@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from discreet.calculator import account
+from discreet.completion.cells import fine_grid
 from discreet.completion.one_bit.calibration import pure_cost
 from discreet.completion.one_bit.certified import PRECISION, StronglyConvex
 from discreet.completion.one_bit.fitting import Completed, Effects
@@ -23,7 +24,6 @@ from discreet.completion.one_bit.links import Link
 from discreet.completion.one_bit.mechanisms import TrueBits
 from discreet.completion.one_bit.outputs import OUTPUT, UP, projected, with_noise
 from discreet.completion.one_bit.solver import Problem, minimise
-from discreet.completion.private import fine_grid
 from discreet.errors import PrivacyError
 from discreet.linalg.threads import single_threaded_blas
 from discreet.privacy import GridArray, Laplace, Plan, Planned

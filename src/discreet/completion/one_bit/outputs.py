@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.completion.cells import fine_grid
 from discreet.completion.one_bit.box import intersection
 from discreet.completion.one_bit.calibration import SHORT, shortened
 from discreet.completion.one_bit.certified import StronglyConvex
@@ -19,7 +20,6 @@ from discreet.completion.one_bit.links import Link
 from discreet.completion.one_bit.mechanisms import TrueBits
 from discreet.completion.one_bit.projections import trimmed
 from discreet.completion.one_bit.solver import Problem, minimise
-from discreet.completion.private import fine_grid
 from discreet.linalg.threads import single_threaded_blas
 from discreet.privacy import Cost, Gaussian, GridArray, L2Laplace, Laplace
 from discreet.privacy.ledger import Reservation

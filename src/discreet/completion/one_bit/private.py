@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.completion.base import NOT_PRIVATE
+from discreet.completion.door import Door
 from discreet.completion.one_bit import releases
 from discreet.completion.one_bit.calibration import Budget
 from discreet.completion.one_bit.checking import check
@@ -26,7 +27,7 @@ from discreet.completion.one_bit.mechanisms import (
     two_valued,
 )
 from discreet.completion.one_bit.serving import BitModel
-from discreet.completion.private import Door, require_sound
+from discreet.completion.private import require_sound
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError, PrivacyError
 from discreet.numbers import round_up, whole

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from discreet.completion.base import require_ratings
 from discreet.completion.centred import SPREAD
-from discreet.completion.private import Door, PrivateModel
+from discreet.completion.door import Door
+from discreet.completion.private import PrivateModel
 from discreet.completion.ridge import Penalty, Ridge
 from discreet.completion.spectral.calibration import PublishedModel, require_rank, true_plan
 from discreet.completion.spectral.cleansing import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing, check_catalogue

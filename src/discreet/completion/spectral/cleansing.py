@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.completion.als.sampling import uniform
-from discreet.completion.private import DENSE_CELLS, Door, Noisy, Part, parts
+from discreet.completion.door import Door, Noisy
+from discreet.completion.parts import DENSE_CELLS, Part, parts
 from discreet.completion.spectral.directions import noise_edge
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError

@@ -16,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-from discreet.completion.private import Door, Everybody, Noisy, Part, fine_grid
+from discreet.completion.cells import fine_grid
+from discreet.completion.door import Door, Noisy
+from discreet.completion.parts import Everybody, Part
 from discreet.completion.spectral.directions import noise_edge, without_noise
 from discreet.errors import PrivacyError
 from discreet.linalg.threads import single_threaded_blas

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.completion.private import Part
+from discreet.completion.parts import Part
 from discreet.completion.ridge import Ridge
 from discreet.data.interactions import Interactions
 from discreet.linalg.threads import over_blocks

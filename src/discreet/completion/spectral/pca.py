@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from discreet.calculator import account
-from discreet.completion.private import DENSE_CELLS, MOST_USERS, PART, Door, Noisy, Part, require_sound
+from discreet.completion.door import Door, Noisy
+from discreet.completion.parts import DENSE_CELLS, MOST_USERS, PART, Part
+from discreet.completion.private import require_sound
 from discreet.completion.spectral.eigen import Products, block_iteration, check_budget, oja
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError, NotFitted

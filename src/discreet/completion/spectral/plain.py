@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from discreet.completion.base import NotPrivateModel, require_ratings
 from discreet.completion.centred import Centring
-from discreet.completion.private import DENSE_CELLS, Noisy, parts
+from discreet.completion.door import Noisy
+from discreet.completion.parts import DENSE_CELLS, parts
 from discreet.completion.ridge import Ridge
 from discreet.completion.spectral.calibration import require_rank
 from discreet.completion.spectral.cleansing import check_catalogue

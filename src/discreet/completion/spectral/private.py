@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.completion.centred import Centring
-from discreet.completion.private import DENSE_CELLS, Door, Noisy, Part, PrivateModel, equal_weights, parts
+from discreet.completion.door import Door, Noisy
+from discreet.completion.parts import DENSE_CELLS, Part, equal_weights, parts
+from discreet.completion.private import PrivateModel
 from discreet.completion.ridge import Penalty, Ridge
 from discreet.completion.spectral.calibration import require_rank
 from discreet.completion.spectral.explore import Exploration

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.completion.private import Noisy
+from discreet.completion.door import Noisy
 from discreet.completion.spectral.directions import noise_edge, standing_out
 
 Array = NDArray[Any]

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from discreet.completion.centred import RATINGS_PER_USER, SHRINKAGE, Centring
-from discreet.completion.private import DENSE_CELLS, Door, parts
+from discreet.completion.door import Door
+from discreet.completion.parts import DENSE_CELLS, parts
 from discreet.completion.ridge import Penalty, Ridge
 from discreet.completion.spectral.calibration import PublishedModel, frank_wolfe_std, require_rank, true_plan
 from discreet.completion.spectral.cleansing import check_catalogue

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from discreet.completion.als.sampling import lowest, uniform
-from discreet.completion.private import Part
+from discreet.completion.parts import Part
 from discreet.data.interactions import Interactions
 from discreet.papers.data import load
 from discreet.papers.dpals import protocol

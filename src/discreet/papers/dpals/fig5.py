@@ -13,7 +13,7 @@ import numpy as np
 
 import discreet
 from discreet.completion.als.sampling import lowest, uniform
-from discreet.completion.private import Part
+from discreet.completion.parts import Part
 from discreet.data.interactions import Interactions
 from discreet.papers.dpals import protocol
 from discreet.papers.reproduction import Options, Ours, Plot, Point, Published, Reproduction, Row, best_of, value_of
