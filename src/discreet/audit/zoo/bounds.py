@@ -12,7 +12,7 @@ import numpy as np
 
 from discreet.audit.patching import patched
 from discreet.audit.zoo.mutant import Mutant, Patch
-from discreet.completion import private
+from discreet.completion import cells, door, private
 from discreet.completion.als import moments, preprocessing, sampling
 from discreet.completion.door import Door
 from discreet.completion.spectral import pca
@@ -29,14 +29,14 @@ def together(*patches: Patch) -> ExitStack:
     return stack
 
 
-def _clipping(change: Callable[[Any, float], Any], module: Any = private) -> Patch:
+def _clipping(change: Callable[[Any, float], Any]) -> Patch:
     """Rows are changed before they are cut to a bound that is far too large: `change` is all the clipping there is."""
-    real = module.truncate
+    real = door.truncate
 
     def truncate(rows: Any, *, bound: float, **given: Any) -> Any:
         return real(change(np.asarray(rows, np.float64), bound), bound=AMPLE * bound, **given)
 
-    return patched(module, truncate=truncate)
+    return together(*(patched(module, truncate=truncate) for module in (cells, door)))
 
 
 def _lengths(rows: Any) -> Any:
