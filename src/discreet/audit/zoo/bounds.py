@@ -17,6 +17,7 @@ from discreet.completion.als import moments, preprocessing, sampling
 from discreet.completion.door import Door
 from discreet.completion.spectral import pca
 from discreet.data import assembly
+from discreet.privacy import truncate
 
 AMPLE = 1e3  # times a bound: as good as none, in these worlds
 
@@ -31,12 +32,11 @@ def together(*patches: Patch) -> ExitStack:
 
 def _clipping(change: Callable[[Any, float], Any]) -> Patch:
     """Rows are changed before they are cut to a bound that is far too large: `change` is all the clipping there is."""
-    real = door.truncate
 
-    def truncate(rows: Any, *, bound: float, **given: Any) -> Any:
-        return real(change(np.asarray(rows, np.float64), bound), bound=AMPLE * bound, **given)
+    def changed(rows: Any, *, bound: float, **given: Any) -> Any:
+        return truncate(change(np.asarray(rows, np.float64), bound), bound=AMPLE * bound, **given)
 
-    return together(*(patched(module, truncate=truncate) for module in (cells, door)))
+    return together(*(patched(module, truncate=changed) for module in (cells, door)))
 
 
 def _lengths(rows: Any) -> Any:
