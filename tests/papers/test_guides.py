@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -71,3 +72,25 @@ def test_regret() -> None:
         assert all(near(n, cell[k], 3) for n, k in zip(errors.split(", "), ("default", "tuned"), strict=True))
         assert near(regret.rstrip("%"), 100 * cell["regret"], 1)
         assert cell["regret"] < 0.006 or cell["data"] == "low rank"
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_private_frank_wolfe_and_what_it_is_compared_with(which: int) -> None:
+    name = ("frank-wolfe-fig2a", "frank-wolfe-fig2b")[which]
+    measured: dict[str, dict[float, dict[str, Any]]] = {}
+    for row in rows(name):
+        if row["epsilon"] is not None:
+            measured.setdefault(row["method"], {})[row["epsilon"]] = row
+    for method, found in measured.items():
+        for cell, epsilon in zip(cells("frank-wolfe.md", method, which), (0.1, 0.2, 0.5, 1.0, 2.0, 5.0), strict=True):
+            if cell == "-":
+                assert epsilon not in found, (method, epsilon)
+                continue
+            mean = Decimal(cell.split(maxsplit=1)[0])
+            last = float(Decimal(10) ** mean.as_tuple().exponent)  # what the last digit counts
+            assert abs(float(mean) - found[epsilon]["rmse"]) <= 0.5001 * max(last, 1e-4 * float(mean)), (
+                method,
+                epsilon,
+            )
+            assert (" x1" in cell) == (found[epsilon]["runs"] == 1)
+            assert found[epsilon]["runs"] in (1, 10)
