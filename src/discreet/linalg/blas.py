@@ -3,13 +3,11 @@
 NumPy's and SciPy's functions for batches do more than is needed here: a matrix product fills both halves of a symmetric
 matrix, and a Cholesky has no solve behind it. So routines of BLAS and LAPACK are called for each matrix in turn,
 through ctypes, outside the interpreter lock. The OpenBLAS that NumPy ships is looked for first: it is usually the newer
-one, and its names say how wide its integers are. Where there is none, those are called that SciPy publishes as C
-functions, and a product is NumPy's.
+one, and its names say how wide its integers are. Where there is none, `posv` is the one that SciPy publishes as a C
+function, and a product is NumPy's.
 
-Two things are quicker than the routines that are made for them, if only by how OpenBLAS is written. A system of one
-right-hand side is solved by `potrf` and two `trsv` in three quarters of the time of `posv`, which packs the factor for
-many sides. And where OpenBLAS multiplies small matrices as they lie (its AVX-512 kernels do), half of a product is made
-of a staircase of small ones, in three quarters to a half of the time of `syrk`.
+Where OpenBLAS multiplies small matrices as they lie (its AVX-512 kernels do), half of a product is made of a staircase
+of small ones, in three quarters to a half of the time of `syrk`.
 """
 
 from __future__ import annotations
@@ -29,6 +27,7 @@ Array = NDArray[Any]
 
 EACH = 64  # columns from which half of a product takes longer than a call from Python
 STAIR, STAIR_DUAL = 64, 8  # bytes of a stair of X^T X, columns of one of X X^T
+LEAST = 40  # columns from which they pay
 UNPACKED = 10**6  # multiplications in a product that such kernels take
 UNPACKED_DUAL = 1200  # and entries, if the transposed matrix is the second one
 SMALL_KERNELS = ("SkylakeX", "Cooperlake", "SapphireRapids")  # processors, as OpenBLAS calls those that it has them for
@@ -42,8 +41,7 @@ class Routines:
     """For one kind of number: what is called by address, and how wide its integers are."""
 
     integer: Any
-    potrf: Callable[..., None]
-    trsv: Callable[..., None]
+    posv: Callable[..., None]
     syrk: Callable[..., None] | None
 
 
@@ -54,14 +52,10 @@ def cholesky_solve(A: Array, b: Array) -> Array:
     """
     routines = _routines(A.dtype.char)
     status = np.zeros(len(A), np.dtype(routines.integer))
-    letters = ctypes.create_string_buffer(b"LNT")
-    size, one = routines.integer(b.shape[1]), routines.integer(1)
-    lower, n, step = (ctypes.addressof(word) for word in (letters, size, one))  # LAPACK's "lower" is our upper
-    plain, transposed = lower + 1, lower + 2
+    triangle, size, one = ctypes.c_char(b"L"), routines.integer(b.shape[1]), routines.integer(1)
+    uplo, n, nrhs = (ctypes.addressof(word) for word in (triangle, size, one))
     for matrix, vector, info in zip(*map(_addresses, (A, b, status)), strict=True):
-        routines.potrf(lower, n, matrix, n, info)
-        for how in (plain, transposed):
-            routines.trsv(lower, how, plain, n, matrix, n, vector, step)
+        routines.posv(uplo, n, nrhs, matrix, n, vector, n, info)  # LAPACK's "lower", in its order, is our upper
     return status
 
 
@@ -98,7 +92,7 @@ def _stairs_pay(stair: int, size: int, inner: int, dual: bool) -> bool:
     """Whether stairs of a product of this size, of sums of so many, are small enough for OpenBLAS's kernels."""
     largest = stair * size
     fit = largest * inner <= UNPACKED and (not dual or largest <= UNPACKED_DUAL)
-    return fit and size > stair and _has_small_kernels()
+    return fit and size >= LEAST and _has_small_kernels()
 
 
 @cache
@@ -113,30 +107,24 @@ def _has_small_kernels() -> bool:
 def _routines(kind: str) -> Routines:
     """The routines for numbers of a kind, "f" or "d"."""
     letter = PREFIX[kind]
-    word, real, place = ctypes.c_int64, REALS[kind], ctypes.c_void_p
-    names = (f"{letter}potrf_", f"{letter}trsv_", f"cblas_{letter}syrk")
     for library in blas_libraries():
         found = ctypes.CDLL(library.filepath)
-        potrf, trsv, syrk = (getattr(found, f"scipy_{name}64_", None) for name in names)
-        if potrf is not None and trsv is not None and syrk is not None:
-            potrf.argtypes, potrf.restype = [place] * 5, None
-            trsv.argtypes, trsv.restype = [place] * 8, None
+        posv, syrk = (getattr(found, f"scipy_{name}64_", None) for name in (f"{letter}posv_", f"cblas_{letter}syrk"))
+        if posv is not None and syrk is not None:
+            word, real, place = ctypes.c_int64, REALS[kind], ctypes.c_void_p
+            posv.argtypes, posv.restype = [place] * 8, None
             syrk.argtypes = [ctypes.c_int] * 3 + [word, word, real, place, word, real, place, word]
             syrk.restype = None
-            return Routines(word, potrf, trsv, syrk)
-    return Routines(ctypes.c_int, *_scipy_routines(letter), None)
+            return Routines(word, posv, syrk)
+    return Routines(ctypes.c_int, _scipy_posv(letter), None)
 
 
-def _scipy_routines(letter: str) -> tuple[Callable[..., None], Callable[..., None]]:
-    """LAPACK's potrf (uplo, n, a, lda, info) and BLAS's trsv (uplo, trans, diag, n, a, lda, x, incx), by address."""
-    from scipy.linalg import cython_blas, cython_lapack
+def _scipy_posv(letter: str) -> Callable[..., None]:
+    """LAPACK's sposv or dposv: (uplo, n, nrhs, a, lda, b, ldb, info), all by address."""
+    import scipy.linalg.cython_lapack
 
+    capsule = scipy.linalg.cython_lapack.__pyx_capi__[f"{letter}posv"]
     python = ctypes.pythonapi
     name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", python))
     pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", python))
-
-    def published(module: Any, routine: str, arguments: int) -> Callable[..., None]:
-        capsule = module.__pyx_capi__[letter + routine]
-        return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * arguments)(pointer(capsule, name(capsule)))
-
-    return published(cython_lapack, "potrf", 5), published(cython_blas, "trsv", 8)
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 8)(pointer(capsule, name(capsule)))

@@ -1,6 +1,6 @@
 """Many small symmetric positive definite systems.
 
-LAPACK's Cholesky, called for each matrix in turn (`blas.py`), takes half to a third of the time of NumPy's batched
+LAPACK's `posv`, called for each matrix in turn (`blas.py`), takes half to a third of the time of NumPy's batched
 solvers (an LU; a Cholesky with no triangular solve behind it), and of a panelled or a vectorised Cholesky written in
 NumPy. For very small matrices a call for each takes longer than its work: they are factored all at once, entry by
 entry.
