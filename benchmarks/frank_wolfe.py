@@ -195,7 +195,7 @@ def main() -> None:
     if options.out is not None and options.out.exists():
         document |= json.loads(options.out.read_text(encoding="utf-8"))
     for part in options.parts:
-        command = f"python benchmarks/frank_wolfe.py --parts {part}"
+        command = f"python benchmarks/frank_wolfe.py --parts {part} --turns {options.turns}"
         document["parts"][part] = show(part, {"command": command, **PARTS[part](options.turns)})
         if options.out is not None:
             document["version"] = discreet.__version__

@@ -97,7 +97,7 @@ def _stairs_pay(stair: int, size: int, inner: int, dual: bool) -> bool:
 
 @cache
 def _has_small_kernels() -> bool:
-    """Whether NumPy's BLAS multiplies small matrices as they lie."""
+    """Whether the BLAS here, which has the same kernels for NumPy and SciPy, multiplies small matrices as they lie."""
     return any(
         library.internal_api == "openblas" and library.architecture in SMALL_KERNELS for library in blas_libraries()
     )
