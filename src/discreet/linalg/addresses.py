@@ -71,7 +71,7 @@ def address_dependent() -> tuple[str, ...]:
             found.update(["solve"] * _varies(solve_spd, X.swapaxes(1, 2) @ X + np.eye(k, dtype=kind), z))
             for dual in (False, True):
                 out = np.zeros((1, c, c) if dual else (1, k, k), kind)
-                found.update(["upper X^T X"] * _varies(partial(gram, dual=dual, upper=True), X, out))
+                found.update(["upper X^T X"] * _varies(partial(_upper, dual=dual), X, out))
     return tuple(sorted(found))
 
 
@@ -103,6 +103,11 @@ def neighbour_dependent(device: str, n_columns: int, folds: int = 1) -> bool:
 
     every, some = np.arange(len(counts)), rng.permutation(len(counts))[: len(counts) // 3]
     return not np.array_equal(solved(every)[some], solved(some))
+
+
+def _upper(X: Array, out: Array, dual: bool) -> Array:
+    """The upper triangles of X^T X, or X X^T; below them is whatever was in memory."""
+    return np.triu(gram(X, out, dual=dual, upper=True))
 
 
 def _placed(array: Array, at: int) -> Array:

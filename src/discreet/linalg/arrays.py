@@ -28,8 +28,8 @@ class Arrays(Protocol):
     """Where arrays live, and what is done to them there.
 
     Attributes:
-        cache: Bytes of gathered columns that are better used before more are gathered.
-        block_bytes: Of gathered columns, or of Gram matrices, in a block: enough work to make a call from Python cheap.
+        cache: Bytes of gathered columns, or of Gram matrices, that are better used before there are more.
+        block_bytes: Of the same, in a block: enough work to make a call from Python cheap.
         longest: Targets of a row that are gathered at once; longer rows are summed in parts.
         most_rows: In a block, or solved together.
         together: Bytes of Gram matrices that are solved together, whatever the lengths of their rows; 0: each block is
@@ -118,9 +118,9 @@ class _Memory(threading.local):
 class NumpyArrays(Arrays):
     """NumPy, with memory of its own for each thread."""
 
-    cache = 1 << 20
+    cache = 1 << 22
     block_bytes = 1 << 24
-    longest = 1024
+    longest = 960  # two parts that `blas.UNPACKED` is room for, at 128 columns
     most_rows = 1 << 62
     together = 0
     most_targets = 1 << 62

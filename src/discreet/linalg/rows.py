@@ -16,12 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.linalg.arrays import NUMPY, Arrays
+from discreet.linalg.cholesky import TOGETHER
 from discreet.linalg.threads import over_blocks
 
 Array = NDArray[Any]
 Solver = Literal["exact", "cg"]
 
 FEW_COLUMNS = 16
+PLACE = 16  # bytes, about, of a target and of where its column is
 GRAM_PAYS = 48  # columns up to which conjugate gradients are quicker on Gram matrices than on gathered columns
 KEPT = 4096  # targets of a row up to which gathered columns are kept for them otherwise
 
@@ -39,15 +41,14 @@ class Block:
         """Some of the rows, padded to the same length."""
         return Block(self.rows[own], self.starts[own], self.counts[own], self.length)
 
+    def cuts(self, most: int) -> Iterator[Block]:
+        """All rows, at most so many at a time."""
+        return (self.some(slice(at, at + most)) for at in range(0, len(self.rows), most))
+
     def filled(self, n_rows: int) -> Block:
         """With rows behind that have no targets, so that there are `n_rows`."""
         more = (0, n_rows - len(self.rows))
         return Block(np.pad(self.rows, more, "edge"), np.pad(self.starts, more), np.pad(self.counts, more), self.length)
-
-    def cuts(self, row_bytes: int, cache: int) -> Iterator[slice]:
-        """All rows, as many at a time as stay in a cache, if each gathers so many bytes."""
-        most = max(1, cache // max(row_bytes, 1))
-        return (slice(at, at + most) for at in range(0, len(self.rows), most))
 
 
 def padded_lengths(counts: Array, steps: int = 16) -> Array:
@@ -62,23 +63,31 @@ def padded_lengths(counts: Array, steps: int = 16) -> Array:
 
 
 def most_rows(length: int, n_columns: int, itemsize: int, arrays: Arrays) -> int:
-    """How many rows of a padded length are in a block, at most."""
-    fit = arrays.block_bytes // (max(length, n_columns) * max(n_columns, 1) * itemsize)
+    """How many rows of a padded length are in a block, at most.
+
+    Of long rows a part is gathered at a time, and several of them share what that brings into the cache: rows' columns
+    are in ascending order, so that the same part of each has about the same columns.
+    """
+    gathered = max(min(length, arrays.longest), n_columns) * max(n_columns, 1) * itemsize
+    fit = arrays.block_bytes // max(gathered, length * PLACE)
     return max(1, min(fit, arrays.most_rows))
 
 
 def blocks(indptr: Array, n_columns: int, itemsize: int, arrays: Arrays = NUMPY) -> Iterator[Block]:
-    """Cut rows into blocks of one padded length, of some bytes of columns each; rows without targets are in none."""
+    """Cut rows into blocks of one padded length, of some bytes of columns each; rows without targets are in none.
+
+    The longest come first: when threads run out of blocks, what the others still work on is short.
+    """
     counts = np.diff(indptr)
     # With few columns, or on a card, a call from Python costs more than some padding.
     lengths = padded_lengths(counts, 4 if n_columns <= FEW_COLUMNS or arrays.together else 16)
-    order = np.argsort(lengths, kind="stable")
-    ordered = lengths[order]
-    at = int(np.searchsorted(ordered, 0, side="right"))
-    while at < len(order):
-        length = int(ordered[at])
+    order = np.argsort(-lengths, kind="stable")
+    ordered = -lengths[order]
+    at, filled = 0, int(np.searchsorted(ordered, 0))
+    while at < filled:
+        length = -int(ordered[at])
         end = at + most_rows(length, n_columns, itemsize, arrays)
-        end = min(end, int(np.searchsorted(ordered, length, side="right")))
+        end = min(end, int(np.searchsorted(ordered, -length, side="right")))
         rows = order[at:end]
         yield Block(rows, indptr[rows], counts[rows], length)
         at = end
@@ -157,24 +166,20 @@ class Rows:
     def normal_equations(self, block: Block, *, upper: bool = False, start: Any = None) -> tuple[Any, Any]:
         """X^T X (rows, k, k), of which the upper triangle may be enough, and X^T t (rows, k); without the penalty.
 
-        Products are added to `start`, if it is given. As many columns are gathered at a time as stay in a cache until
-        their products are taken.
+        Products are added to `start`, if it is given. Of long rows a part of the columns is gathered at a time.
         """
         k, length = self.columns.shape[1], min(block.length, self.arrays.longest)
         index, targets = self.places(block, 0, block.length)
         A = self.arrays.empty("gram", (len(index), k, k), self.columns)
         if start is not None:
             A[:] = start
-        b = []
-        for own in block.cuts(length * k * self.targets.itemsize, self.arrays.cache):
-            side = 0
-            for first in range(0, block.length, length):
-                places = (own, slice(first, first + length))
-                X, t = self.gathered(block.rows[own], index[places], targets[places])
-                self.arrays.gram(X, A[own], add=first > 0 or start is not None, upper=upper)
-                side = side + self.arrays.sums(t, X)
-            b.append(side)
-        return A, self.arrays.concatenate(b)
+        b = 0
+        for first in range(0, block.length, length):
+            some = slice(first, first + length)
+            X, t = self.gathered(block.rows, index[:, some], targets[:, some])
+            self.arrays.gram(X, A, add=first > 0 or start is not None, upper=upper)
+            b = b + self.arrays.sums(t, X)
+        return A, b
 
     def penalised(self, block: Block, *, upper: bool = False) -> tuple[Any, Any]:
         """The normal equations with the penalty."""
@@ -226,7 +231,7 @@ def _solve_blocks(
     """Solve each block by itself, in threads; z has what to start from, and gets the solutions."""
     k = z.shape[1]
 
-    def work(block: Block) -> None:
+    def solve(block: Block) -> None:
         if solver == "cg":
             solved = _conjugate_gradients(rows, block, rows.arrays.put(z[block.rows]), cg_steps)
         elif rows.gram is None and block.length < k:
@@ -237,8 +242,25 @@ def _solve_blocks(
         if residuals is not None:
             _put_residuals(rows, block, solved, residuals)
 
+    def work(block: Block) -> None:
+        for part in block.cuts(_at_a_time(rows, block, solver)):
+            solve(part)
+
     for _ in over_blocks(work, blocks(rows.indptr, k, z.itemsize, rows.arrays), n_jobs):
         pass
+
+
+def _at_a_time(rows: Rows, block: Block, solver: Solver) -> int:
+    """How many rows of a block to solve at a time, so that what is gathered and multiplied stays in a cache till then.
+
+    Very small systems are solved all at once: that takes as many calls for few as for many.
+    """
+    k, length = rows.columns.shape[1], min(block.length, rows.arrays.longest)
+    dual = solver == "exact" and rows.gram is None and length < k
+    if solver == "exact" and (length if dual else k) <= TOGETHER:
+        return len(block.rows)
+    row_bytes: int = k * rows.targets.itemsize * (length if dual else max(length, k))
+    return max(1, rows.arrays.cache // row_bytes)
 
 
 def _solve_together(rows: Rows, z: Array, residuals: Array | None) -> None:

@@ -191,7 +191,7 @@ def _add(total: Array, part: Sample, cells: Array, n_jobs: int | None) -> None:
 
     def work(block: Block) -> None:
         length = min(block.length, NUMPY.longest)
-        for some in map(block.some, block.cuts(length * r * 8, NUMPY.cache)):
+        for some in block.cuts(max(1, NUMPY.cache // (max(length, r) * r * 8))):
             for first in range(0, block.length, length):
                 last = min(block.length, first + length)
                 X, t = rows.gather(some, first, last)
