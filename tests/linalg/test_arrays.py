@@ -101,3 +101,14 @@ def test_without_torch(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(MissingExtra, match=r"device='cuda'.*discreet\[gpu\]"):
         TorchArrays("cuda")
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_memory_begins_with_a_cache_line(dtype):
+    arrays = NumpyArrays()
+    for shape in ((3, 5), (7, 11, 13), (1,)):
+        memory = arrays.empty("some", shape, np.zeros(0, dtype))
+        assert memory.shape == shape
+        assert memory.dtype == dtype
+        assert memory.flags.c_contiguous
+        assert memory.ctypes.data % 64 == 0

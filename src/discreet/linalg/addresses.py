@@ -29,7 +29,7 @@ Array = NDArray[Any]
 
 PLACES = 8  # numbers of 8 bytes in a cache line
 SHAPES = [(c, k) for c in (1, 4, 7, 18, 40, 96) for k in (1, 2, 3, 6, 11, 13, 24, 33, 65)]
-LARGE = [(1001, 64)]  # dense rows, and directions of taste
+LARGE = [(1002, 64)]  # dense rows, and directions of taste
 LENGTHS = (*range(1, 33), 40, 48, 63, 64, 65, 100, 127, 200, 256, 300, 500, 900, 1500, 3000, 5000)  # of rows on a card
 MANY = 1000  # columns to choose from there
 KINDS = (np.float32, np.float64)  # that users are folded in with

@@ -1,18 +1,20 @@
 """Half products and Cholesky solves of many small matrices.
 
 NumPy's and SciPy's functions for batches do more than is needed here: a matrix product fills both halves of a symmetric
-matrix, and a Cholesky has no solve behind it. So routines of LAPACK and BLAS are called for each matrix in turn,
-through ctypes, outside the interpreter lock: `posv`, which SciPy publishes as a C function, and `syrk` of the OpenBLAS
-that NumPy ships. Where there is none, a product is NumPy's.
+matrix, and a Cholesky has no solve behind it. So routines of BLAS and LAPACK are called for each matrix in turn,
+through ctypes, outside the interpreter lock. The OpenBLAS that NumPy ships is looked for first: it is usually the newer
+one, and its names say how wide its integers are. Where there is none, or a slow one, `posv` is the one that SciPy
+publishes as a C function; where there is none, a product is NumPy's.
 
 Where OpenBLAS multiplies small matrices as they lie (its AVX-512 kernels do), half of a product is made of a staircase
-of small ones, in four fifths to a half of the time of `syrk`.
+of small ones, in three quarters to a half of the time of `syrk`.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -28,10 +30,20 @@ STAIR, STAIR_DUAL = 64, 8  # bytes of a stair of X^T X, columns of one of X X^T
 LEAST = 40  # columns from which they pay
 UNPACKED = 10**6  # multiplications in a product that such kernels take
 UNPACKED_DUAL = 1200  # and entries, if the transposed matrix is the second one
+SLOW = "0.3.31"  # an OpenBLAS that takes a tenth to a fifth longer to factor small matrices than those around it
 SMALL_KERNELS = ("SkylakeX", "Cooperlake", "SapphireRapids")  # processors, as OpenBLAS calls those that it has them for
 ROW_MAJOR, UPPER, AS_IT_IS, TRANSPOSED = 101, 121, 111, 112  # of CBLAS
 REALS: dict[str, Any] = {"f": ctypes.c_float, "d": ctypes.c_double}
 PREFIX = {"f": "s", "d": "d"}
+
+
+@dataclass(frozen=True)
+class Routines:
+    """For one kind of number: what is called by address, and how wide the integers of `posv` are."""
+
+    integer: Any
+    posv: Callable[..., None]
+    syrk: Callable[..., None] | None
 
 
 def cholesky_solve(A: Array, b: Array) -> Array:
@@ -39,11 +51,12 @@ def cholesky_solve(A: Array, b: Array) -> Array:
 
     What is below the diagonal is neither read nor written.
     """
-    posv, status = _posv(A.dtype.char), np.zeros(len(A), np.intc)
-    triangle, size, one = ctypes.c_char(b"L"), ctypes.c_int(b.shape[1]), ctypes.c_int(1)
+    routines = _routines(A.dtype.char)
+    status = np.zeros(len(A), np.dtype(routines.integer))
+    triangle, size, one = ctypes.c_char(b"L"), routines.integer(b.shape[1]), routines.integer(1)
     uplo, n, nrhs = (ctypes.addressof(word) for word in (triangle, size, one))
     for matrix, vector, info in zip(*map(_addresses, (A, b, status)), strict=True):
-        posv(uplo, n, nrhs, matrix, n, vector, n, info)  # LAPACK's "lower", in its order, is our upper
+        routines.posv(uplo, n, nrhs, matrix, n, vector, n, info)  # LAPACK's "lower", in its order, is our upper
     return status
 
 
@@ -53,13 +66,26 @@ def gram(X: Array, out: Array, *, dual: bool = False, add: bool = False, upper: 
     If `upper`, what is below the diagonal may be anything.
     """
     left, right = (X, X.swapaxes(1, 2)) if dual else (X.swapaxes(1, 2), X)
-    size, inner, width = out.shape[1], right.shape[1], X.shape[2]
     stair = STAIR_DUAL if dual else STAIR // X.itemsize
-    if upper and _stairs_pay(stair, size, inner, dual):
-        return _by_stairs(left, right, out, stair, add)
-    syrk = _syrk(X.dtype.char) if upper and size >= EACH else None
+    n_parts = 1 if dual or not upper else _parts(stair, *X.shape[1:])
+    if n_parts > 1:
+        parts = np.empty((len(X), n_parts, *out.shape[1:]), out.dtype)
+        gram(X.reshape(-1, X.shape[1] // n_parts, X.shape[2]), parts.reshape(-1, *out.shape[1:]), upper=True)
+        with np.errstate(all="ignore"):  # below the diagonal is whatever was in memory
+            for at in range(n_parts):
+                np.add(out if add or at else 0, parts[:, at], out=out)
+        return out
+    if upper and _stairs_pay(stair, out.shape[1], right.shape[1], dual):
+        for at in range(0, out.shape[1], stair):
+            step = out[:, at : at + stair, at:]
+            product = np.matmul(left[:, at : at + stair], right[:, :, at:], out=None if add else step)
+            if add:
+                step += product
+        return out
+    syrk = _routines(X.dtype.char).syrk if upper and out.shape[1] >= EACH else None
     if syrk is None:
         return np.add(out, left @ right, out=out) if add else np.matmul(left, right, out=out)
+    size, inner, width = out.shape[1], right.shape[1], X.shape[2]
     how = (ROW_MAJOR, UPPER, AS_IT_IS if dual else TRANSPOSED, size, inner)
     for matrix, product in zip(_addresses(X), _addresses(out), strict=True):
         syrk(*how, 1, matrix, width, add, product, size)
@@ -73,24 +99,15 @@ def _addresses(batch: Array) -> range:
 
 def _stairs_pay(stair: int, size: int, inner: int, dual: bool) -> bool:
     """Whether stairs of a product of this size, of sums of so many, are small enough for OpenBLAS's kernels."""
-    fit = not dual or (stair * size <= UNPACKED_DUAL and stair * size * inner <= UNPACKED)
+    largest = stair * size
+    fit = largest * inner <= UNPACKED and (not dual or largest <= UNPACKED_DUAL)
     return fit and size >= LEAST and _has_small_kernels()
 
 
-def _by_stairs(left: Array, right: Array, out: Array, stair: int, add: bool) -> Array:
-    """The upper triangles of left[i] right[i]; long sums in parts that are small enough."""
-    size, inner = out.shape[1], right.shape[1]
-    n_parts = -(-inner * stair * size // UNPACKED)
-    part = -(-inner // n_parts)
-    for first in range(0, inner, part):
-        some, adds = slice(first, first + part), add or first > 0
-        product = np.empty_like(out) if adds else out
-        for at in range(0, size, stair):
-            np.matmul(left[:, at : at + stair, some], right[:, some, at:], out=product[:, at : at + stair, at:])
-        if adds:
-            with np.errstate(all="ignore"):  # below the diagonal is whatever was in memory
-                out += product
-    return out
+def _parts(stair: int, inner: int, size: int) -> int:
+    """How many parts of one length to cut long sums into, so that stairs pay; 1: they do already, or do not then."""
+    n_parts = max(1, -(-inner * stair * size // UNPACKED))
+    return n_parts if inner % n_parts == 0 and _stairs_pay(stair, size, inner // n_parts, dual=False) else 1
 
 
 @cache
@@ -102,25 +119,28 @@ def _has_small_kernels() -> bool:
 
 
 @cache
-def _syrk(kind: str) -> Callable[..., None] | None:
-    """BLAS's ssyrk or dsyrk, of an OpenBLAS whose name for it says how wide its integers are; None: there is none."""
+def _routines(kind: str) -> Routines:
+    """The routines for numbers of a kind, "f" or "d"."""
+    letter = PREFIX[kind]
     for library in blas_libraries():
-        syrk: Any = getattr(ctypes.CDLL(library.filepath), f"scipy_cblas_{PREFIX[kind]}syrk64_", None)
-        if syrk is not None:
+        found = ctypes.CDLL(library.filepath)
+        posv, syrk = (getattr(found, f"scipy_{name}64_", None) for name in (f"{letter}posv_", f"cblas_{letter}syrk"))
+        if posv is not None and syrk is not None:
             word, real, place = ctypes.c_int64, REALS[kind], ctypes.c_void_p
             syrk.argtypes = [ctypes.c_int] * 3 + [word, word, real, place, word, real, place, word]
             syrk.restype = None
-            found: Callable[..., None] = syrk
-            return found
-    return None
+            if library.version.startswith(SLOW):
+                return Routines(ctypes.c_int, _scipy_posv(letter), syrk)
+            posv.argtypes, posv.restype = [place] * 8, None
+            return Routines(word, posv, syrk)
+    return Routines(ctypes.c_int, _scipy_posv(letter), None)
 
 
-@cache
-def _posv(kind: str) -> Callable[..., None]:
+def _scipy_posv(letter: str) -> Callable[..., None]:
     """LAPACK's sposv or dposv: (uplo, n, nrhs, a, lda, b, ldb, info), all by address."""
     import scipy.linalg.cython_lapack
 
-    capsule = scipy.linalg.cython_lapack.__pyx_capi__[f"{PREFIX[kind]}posv"]
+    capsule = scipy.linalg.cython_lapack.__pyx_capi__[f"{letter}posv"]
     python = ctypes.pythonapi
     name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", python))
     pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", python))
