@@ -234,7 +234,7 @@ def _solve_blocks(
     def solve(block: Block) -> None:
         if solver == "cg":
             solved = _conjugate_gradients(rows, block, rows.arrays.put(z[block.rows]), cg_steps)
-        elif rows.gram is None and block.length < k:
+        elif _has_small_dual(rows, block):
             solved = _dual(rows, block)
         else:
             solved = _primal(rows, block)
@@ -255,12 +255,19 @@ def _at_a_time(rows: Rows, block: Block, solver: Solver) -> int:
 
     Very small systems are solved all at once: that takes as many calls for few as for many.
     """
-    k, length = rows.columns.shape[1], min(block.length, rows.arrays.longest)
-    dual = solver == "exact" and rows.gram is None and length < k
-    if solver == "exact" and (length if dual else k) <= TOGETHER:
+    k = rows.columns.shape[1]
+    dual = solver == "exact" and _has_small_dual(rows, block)
+    if solver == "exact" and (block.length if dual else k) <= TOGETHER:
         return len(block.rows)
-    row_bytes: int = k * rows.targets.itemsize * (length if dual else max(length, k))
+    largest = block.length if dual else max(min(block.length, rows.arrays.longest), k)
+    row_bytes: int = largest * k * rows.targets.itemsize
     return max(1, rows.arrays.cache // row_bytes)
+
+
+def _has_small_dual(rows: Rows, block: Block) -> bool:
+    """Whether rows have a dual system that is smaller than their own; a shared G has none."""
+    smaller: bool = block.length < rows.columns.shape[1]
+    return smaller and rows.gram is None
 
 
 def _solve_together(rows: Rows, z: Array, residuals: Array | None) -> None:
