@@ -259,7 +259,8 @@ def _at_a_time(rows: Rows, block: Block, solver: Solver) -> int:
     dual = solver == "exact" and _has_small_dual(rows, block)
     if solver == "exact" and (block.length if dual else k) <= TOGETHER:
         return len(block.rows)
-    largest = block.length if dual else max(min(block.length, rows.arrays.longest), k)
+    has_gram = not dual and (solver == "exact" or _by_gram(rows, block))
+    largest = max(min(block.length, rows.arrays.longest), k) if has_gram else block.length
     row_bytes: int = largest * k * rows.targets.itemsize
     return max(1, rows.arrays.cache // row_bytes)
 
@@ -387,7 +388,7 @@ def _conjugate_gradients(rows: Rows, block: Block, z: Any, steps: int) -> Any:
 def _system(rows: Rows, block: Block) -> tuple[Any, Any]:
     """How to multiply by a block's matrices, penalty included, and their right-hand sides."""
     scale = rows.arrays.put(rows.scale[block.rows])[:, None]
-    by_gram = rows.columns.shape[1] <= GRAM_PAYS or block.length > KEPT
+    by_gram = _by_gram(rows, block)
     X, b = rows.normal_equations(block) if by_gram else rows.gather(block, 0, block.length)
     if not by_gram:
         b = rows.arrays.sums(b, X)
@@ -398,6 +399,12 @@ def _system(rows: Rows, block: Block) -> tuple[Any, Any]:
         return product if rows.gram is None else product + p @ rows.gram
 
     return times, b
+
+
+def _by_gram(rows: Rows, block: Block) -> bool:
+    """Whether conjugate gradients multiply by Gram matrices, in place of gathered columns."""
+    few: bool = rows.columns.shape[1] <= GRAM_PAYS
+    return few or block.length > KEPT
 
 
 def _dots(a: Any, b: Any) -> Any:
