@@ -78,7 +78,7 @@ def recommend(
         raise DataError(f"histories: a Spark DataFrame is needed, not {type(histories).__name__}; see model.recommend")
     whole("n", n, 1)
     columns = choose(histories.columns, user=user, item=item, value=value, time=GUESS)
-    names = columns.wanted.names
+    names = columns.names
     roles = ["user", "item", *(["rating"] if columns.value else []), *(["timestamp"] if columns.time else [])]
     table = histories.select([histories[f"`{name}`"].alias(role) for name, role in zip(names, roles, strict=True)])
     single = copy.copy(model)

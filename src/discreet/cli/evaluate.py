@@ -55,6 +55,8 @@ def evaluate(
     ] = None,
     on_invalid: tables.OnInvalid = "raise",
     on_unknown: tables.OnUnknownRows = "raise",
+    separator: tables.Separator = None,
+    time_format: tables.TimeFormat = None,
     epsilon: models.Epsilon = None,
     delta: models.Delta = None,
     ledger: models.LedgerUrl = None,
@@ -80,7 +82,7 @@ def evaluate(
     }
     reading = tables.Reading(
         user, item, value, time, connection, items, value_range, observed_items_are_public,
-        on_invalid=on_invalid, on_unknown=on_unknown,
+        on_invalid=on_invalid, on_unknown=on_unknown, separator=separator, time_format=time_format,
     )  # fmt: skip
 
     def read(source: str) -> "Interactions":

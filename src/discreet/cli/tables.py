@@ -44,6 +44,14 @@ OnUnknownRows = Annotated[
     typer.Option("--on-unknown", help="What becomes of rows about items outside the catalogue."),
 ]
 
+Separator = Annotated[
+    str | None, typer.Option("--separator", help="What separates the cells of a CSV file; by default as in its header.")
+]
+TimeFormat = Annotated[
+    str | None,
+    typer.Option("--time-format", help="How times are written, such as %d/%m/%Y; by default numbers or ISO 8601."),
+]
+
 TEXT = {".csv": ",", ".txt": ",", ".tsv": "\t", ".tab": "\t"}
 SOURCE = "A file or glob (csv, tsv, parquet, json), a SELECT, or a name of `discreet datasets list`."
 
@@ -63,6 +71,8 @@ class Reading:
     on_duplicate: str = "last"
     on_invalid: str = "raise"
     on_unknown: str = "raise"
+    separator: str | None = None
+    time_format: str | None = None
 
     def read(self, source: str) -> "Interactions":
         """The table: of a data set, where there is no such file and the name is that of one."""
@@ -82,14 +92,26 @@ class Reading:
             on_duplicate=self.on_duplicate,
             on_invalid=self.on_invalid,
             on_unknown=self.on_unknown,
+            separator=self.separator,
+            time_format=self.time_format,
         )
 
     def _data_set(self, name: str) -> "Interactions":
         from discreet.data import datasets
 
-        for option in ("user", "item", "value", "time", "connection", "items", "value_range"):
+        for option in (
+            "user",
+            "item",
+            "value",
+            "time",
+            "connection",
+            "items",
+            "value_range",
+            "separator",
+            "time_format",
+        ):
             if getattr(self, option) is not None:
-                flag = option.removeprefix("value_")
+                flag = option.removeprefix("value_").replace("_", "-")
                 raise Misuse(f"{name} is a data set, whose columns, items and range are known; leave out --{flag}")
         return datasets.load(name)
 
@@ -203,7 +225,6 @@ def is_file(text: str) -> bool:
 def listed(path: str, argument: str) -> tuple[list[str], list[str] | None]:
     """Items and ratings, if there are any, of a file; a text file may do without a heading."""
     from discreet.data.columns import guess
-    from discreet.data.sources import open_table
 
     separator = TEXT.get(Path(path).suffix.lower())
     if separator is not None:
@@ -213,8 +234,7 @@ def listed(path: str, argument: str) -> tuple[list[str], list[str] | None]:
             return _cells(rows, 0, 1 if rows and len(rows[0]) > 1 else None, path, argument)
         rows = rows[1:]
     else:
-        table = open_table(path)
-        names, rows = list(table.names), _streamed(table)
+        names, rows = _whole(path, argument)
     if guess("user", names) is not None:
         raise DataError(f"{argument}: {path!r} has a column of users; give a table of many people with --users")
     item, value = guess("item", names) or ("id" if "id" in names else None), guess("value", names)
@@ -231,15 +251,24 @@ def _text_rows(path: str, separator: str, argument: str) -> list[list[str]]:
         raise DataError(f"{argument}: {path!r} is not a text file of rows: {error}") from None
 
 
-def _streamed(table: Any) -> list[list[str]]:
-    from discreet.data.columns import Wanted
+def _whole(path: str, argument: str) -> tuple[list[str], list[list[str]]]:
+    """The columns and the rows of a file that is no CSV."""
+    import pyarrow as pa
 
-    try:
-        names = list(table.names)
-        batches = list(table.stream(Wanted(names, ())))
-    finally:
-        table.close()
-    return [[str(row[name]) for name in names] for batch in batches for row in batch.to_pylist()]
+    from discreet.data import texts
+    from discreet.data.columns import Wanted
+    from discreet.data.sources import found_files, open_table
+
+    paths, kind = found_files([path])
+    if kind == "json":
+        found, _ = texts.catalogue(paths, kind, lambda names: names[0])
+    else:
+        table = open_table(path)
+        try:
+            found = pa.Table.from_batches(list(table.stream(Wanted(list(table.names or ()), ()))))
+        finally:
+            table.close()
+    return found.column_names, [[str(cell) for cell in row.values()] for row in found.to_pylist()]
 
 
 def _cells(

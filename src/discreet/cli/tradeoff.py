@@ -64,6 +64,8 @@ def tradeoff(
     on_duplicate: tables.OnDuplicate = "last",
     on_invalid: tables.OnInvalid = "raise",
     on_unknown: tables.OnUnknownRows = "raise",
+    separator: tables.Separator = None,
+    time_format: tables.TimeFormat = None,
     config_file: config.Config = None,
     as_json: Json = False,
 ) -> None:
@@ -77,7 +79,7 @@ def tradeoff(
     chosen = _models(model or [], config.merged(ctx, "settings", settings), delta)
     reading = tables.Reading(
         user, item, value, time, connection, items, value_range, observed_items_are_public,
-        on_duplicate, on_invalid, on_unknown,
+        on_duplicate, on_invalid, on_unknown, separator, time_format,
     )  # fmt: skip
     ratings = tables.forgotten(reading.read(source), implicit, threshold)
     if any(models.is_private(type(made)) for made in chosen):

@@ -36,6 +36,8 @@ def train(
     on_duplicate: tables.OnDuplicate = "last",
     on_invalid: tables.OnInvalid = "raise",
     on_unknown: tables.OnUnknownRows = "raise",
+    separator: tables.Separator = None,
+    time_format: tables.TimeFormat = None,
     epsilon: models.Epsilon = None,
     delta: models.Delta = None,
     ledger: models.LedgerUrl = None,
@@ -61,7 +63,7 @@ def train(
     require_writable(out, files)
     reading = tables.Reading(
         user, item, value, time, connection, items, value_range, observed_items_are_public,
-        on_duplicate, on_invalid, on_unknown,
+        on_duplicate, on_invalid, on_unknown, separator, time_format,
     )  # fmt: skip
     ratings = tables.forgotten(reading.read(source), implicit, threshold)
     if models.is_private(cls):

@@ -42,6 +42,8 @@ def tune(
     on_duplicate: tables.OnDuplicate = "last",
     on_invalid: tables.OnInvalid = "raise",
     on_unknown: tables.OnUnknownRows = "raise",
+    separator: tables.Separator = None,
+    time_format: tables.TimeFormat = None,
     epsilon: Annotated[float | None, typer.Option("--epsilon", help="What the whole search may spend.")] = None,
     delta: models.Delta = None,
     ledger: models.LedgerUrl = None,
@@ -69,7 +71,7 @@ def tune(
         require_writable(out, [])
     reading = tables.Reading(
         user, item, value, time, connection, items, value_range, observed_items_are_public,
-        on_duplicate, on_invalid, on_unknown,
+        on_duplicate, on_invalid, on_unknown, separator, time_format,
     )  # fmt: skip
     ratings = tables.forgotten(reading.read(source), implicit, threshold)
     from discreet.tune import preview, search

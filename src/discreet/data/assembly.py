@@ -107,9 +107,9 @@ def blocks(indptr: NDArray[np.int64], size: int = BLOCK) -> Iterator[tuple[int, 
 class Assembler:
     """Takes batches of rows; `finish` gives the compressed rows."""
 
-    def __init__(self, allocate: Allocate = in_memory, *, untyped_ids: bool = False) -> None:
-        self._users = Numbering("user", untyped=untyped_ids)
-        self._items = Numbering("item", untyped=untyped_ids)
+    def __init__(self, allocate: Allocate = in_memory, *, is_text: bool = False) -> None:
+        self._users = Numbering("user", written=is_text)
+        self._items = Numbering("item", written=is_text)
         self._chunks: list[_Chunk] = []
         self._allocate = allocate
 
@@ -154,7 +154,7 @@ class Assembler:
         present = totals > 0
         if not present.all():  # users of whom no row is left: their counts are zero, so none is written to
             user_numbers = user_numbers.renumbered(np.cumsum(present) - 1)
-            users, totals = Ids(users.take(np.flatnonzero(present))), totals[present]
+            users, totals = users.some(np.flatnonzero(present)), totals[present]
         indptr = np.concatenate([[0], np.cumsum(totals)]).astype(np.int64)
         indices, values, times = self._scatter(indptr, len(items), user_numbers, item_numbers)
         rows = Rows(users, items, indptr, indices, values, times, unknown=unknown)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from discreet.data.columns import Wanted, guess
 from discreet.data.frames import to_library
-from discreet.data.ids import Ids, decoded, storage, typed
+from discreet.data.ids import Ids, decoded, sorted_order, typed
 from discreet.errors import DataError, NotPublic
 
 if TYPE_CHECKING:
@@ -69,31 +69,43 @@ class Catalogue:
         Returns:
             The items in the order given (a set: sorted), with the other columns (titles, genres, ...) beside them.
         """
-        import pyarrow.compute as pc
-
-        from discreet.data.sources import open_table
+        from discreet.data import texts
+        from discreet.data.sources import SELECT, found_files, open_table, shown
 
         if isinstance(items, Catalogue):
             return items
         tabular = hasattr(items, "columns") or hasattr(items, "column_names")
         if isinstance(items, set | frozenset):  # whose order is nobody's choice
-            ids = Ids(items, "items")
-            return cls(Ids(ids.to_arrow().take(pc.array_sort_indices(storage(ids.to_arrow())))))
+            unordered = Ids(items, "items")
+            return cls(unordered.some(sorted_order(unordered.to_arrow())))
         if not (tabular or isinstance(items, str | os.PathLike)):
             return cls(items)
-        table = open_table(items, connection)
-        try:
-            names = list(table.names)
-            column = item if item in names else guess("item", names) or ("id" if "id" in names else None)
-            if column is None:
-                raise DataError(f"items: none of the columns {names} looks like the item; name it with item=")
-            whole = _whole(table.stream(Wanted(names, (column,))))
-        finally:
-            table.close()
+
+        def column(names: Sequence[str]) -> str:
+            found = item if item in names else guess("item", names) or ("id" if "id" in names else None)
+            if found is None:
+                raise DataError(f"items: none of the columns {list(names)} looks like the item; name it with item=")
+            return found
+
+        is_file = isinstance(items, os.PathLike) or (isinstance(items, str) and not SELECT.match(items))
+        paths, kind = found_files([items]) if is_file and connection is None else ([], "")
+        if kind in ("csv", "tsv", "json"):
+            whole, name = texts.catalogue(paths, kind, column)
+            what = shown(paths)
+        else:
+            table = open_table(items, connection)
+            try:
+                names = list(table.names or ())
+                name, what = column(names), table.what
+                whole = _whole(table.stream(Wanted(names, (name,))))
+            finally:
+                table.close()
         if not whole.num_rows:
-            raise DataError(f"items: {table.what} has no rows; a catalogue needs at least one item")
-        ids = whole.column(column).combine_chunks()
-        return cls(Ids(typed(ids) if table.untyped_ids else ids, "items"), whole.drop_columns([column]))
+            raise DataError(f"items: {what} has no rows; a catalogue needs at least one item")
+        ids = whole.column(name).combine_chunks()
+        if kind in ("csv", "tsv"):
+            ids = typed(ids)
+        return cls(Ids(ids, "items"), whole.drop_columns([name]))
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -136,7 +148,7 @@ class Catalogue:
 
         chosen = pa.array(np.asarray(numbers, dtype=np.int64))
         columns = self._columns.take(chosen) if self.names else None
-        return Catalogue(Ids(self.ids.to_arrow().take(chosen)), columns, origin=self.origin)
+        return Catalogue(Ids(self.ids.take(chosen)), columns, origin=self.origin)
 
     def require_public(self) -> None:
         """Raise NotPublic unless the owner has declared these items public."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import enum
 import re
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.ids import plain
+from discreet.data.parsing import numbers, times
 from discreet.errors import DataError
 
 if TYPE_CHECKING:
@@ -42,7 +42,11 @@ USUAL_NAMES: dict[str, tuple[str, ...]] = {
     "time": ("timestamp", "time", "ts", "datetime", "date", "createdat", "ratedat", "unixreviewtime"),
 }  # fmt: skip
 REQUIRED = ("user", "item")
-MISSING = ("", "NA", "N/A", "NULL", "null", "None", r"\N")  # how text says that there is no value
+BY_SELECT = (
+    "discreet.read(\"SELECT * FROM read_csv('ratings.csv', auto_detect = false, header = true, delim = ';', "
+    "decimal_separator = ',', columns = {'user': 'VARCHAR', 'item': 'VARCHAR', 'rating': 'DOUBLE'})\")"
+)
+KEYS = {"user": "user", "item": "item", "value": "rating", "time": None}  # of JSON lines, unless others are named
 
 
 def _key(name: str) -> str:
@@ -66,6 +70,7 @@ class Wanted:
     names: list[str]
     ids: tuple[str, ...]
     value: str | None = None
+    lenient: bool = False  # whether a line of text that cannot be read is a row of nulls, not an error
 
 
 @dataclass(frozen=True)
@@ -78,17 +83,20 @@ class Columns:
     time: str | None
     guessed: tuple[str, ...] = ()
 
-    @property
-    def wanted(self) -> Wanted:
+    def wanted(self, lenient: bool = False) -> Wanted:
         """The columns to read, in the order of the roles."""
-        names = [name for name in (self.user, self.item, self.value, self.time) if name is not None]
-        return Wanted(names, (self.user, self.item), self.value)
+        return Wanted(self.names, (self.user, self.item), self.value, lenient)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns, in the order of the roles."""
+        return [name for name in (self.user, self.item, self.value, self.time) if name is not None]
 
     @property
     def plainly_named(self) -> bool:
         """Whether the columns have names that leave no doubt: those of this library, or those of MovieLens."""
         plain_names = ("user", "item", "rating", "value", "timestamp", "time", "userId", "movieId")
-        return all(name in plain_names for name in self.wanted.names)
+        return all(name in plain_names for name in self.names)
 
     def said(self, roles: Sequence[str] = ("user", "item", "value", "time")) -> str:
         """The columns behind some roles, in words."""
@@ -102,8 +110,14 @@ class Columns:
         return self.said()
 
 
-def choose(names: Sequence[str], **given: str | Guess | None) -> Columns:
-    """Settle the four roles from what the caller said and, where nothing was said, from the usual names."""
+def choose(names: Sequence[str] | None, **given: str | Guess | None) -> Columns:
+    """Settle the four roles from what the caller said and, where nothing was said, from the usual names.
+
+    JSON lines have no header. What keys there are depends on the rows, so that none is guessed from them.
+    """
+    if names is None:
+        keys = {role: KEYS[role] if isinstance(name, Guess) else name for role, name in given.items()}
+        names, given = [key for key in keys.values() if key is not None], dict(keys)
     listed = ", ".join(map(repr, names))
     chosen: dict[str, str | None] = {}
     guessed: list[str] = []
@@ -118,11 +132,6 @@ def choose(names: Sequence[str], **given: str | Guess | None) -> Columns:
         else:
             chosen[role] = name
         if role in REQUIRED and chosen[role] is None:
-            if len(names) == 1 and re.search(r"[,;\t|]", names[0]):
-                raise DataError(
-                    f"{role}: there is a single column, {listed}, because a line has a different number of columns "
-                    "than the others, or the separator is another; correct the file, or name the separator"
-                )
             raise DataError(
                 f"{role}: no column has a usual name for it; pass {role}=, one of {listed}. (If these are not "
                 "names but data, the file has no header line: read it with a SELECT that names its columns)"
@@ -167,6 +176,7 @@ class Cleaner:
     value_range: tuple[float, float] | None
     has_value: bool
     has_time: bool
+    time_format: str | None = None
     rows: int = 0  # seen so far
     dropped: int = 0
     clipped: int = 0
@@ -250,33 +260,21 @@ class Cleaner:
         elif pa.types.is_decimal(kind):
             column = column.cast(pa.float64())
         elif pa.types.is_large_string(kind):
-            column = self._parse(column)
+            parsed, wrong = numbers(column)
+            if wrong is not None and self.on_invalid == "raise":
+                self._refuse_value(column, wrong)
+            return parsed
         elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             raise DataError(f"value: numbers are needed, but the column holds {kind}")
-        numbers: NDArray[Any] = column.to_numpy(zero_copy_only=False)
-        return numbers if numbers.dtype == np.float32 else numbers.astype(np.float64)
+        found: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+        return found if found.dtype == np.float32 else found.astype(np.float64)
 
-    def _parse(self, column: pa.Array) -> pa.Array:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        with contextlib.suppress(pa.ArrowInvalid):
-            return column.cast(pa.float64())
-        column = pc.utf8_trim_whitespace(column)
-        missing = pc.is_in(column, value_set=pa.array(MISSING, column.type))
-        column = pc.if_else(missing, pa.scalar(None, column.type), column)
-        with contextlib.suppress(pa.ArrowInvalid):
-            return column.cast(pa.float64())
-        written = pc.match_substring_regex(column, r"^[-+]?((\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|(?i)(nan|inf(inity)?))$")
-        wrong = np.flatnonzero(~pc.fill_null(written, True).to_numpy(zero_copy_only=False))
-        at = int(wrong[0]) if len(wrong) else 0
+    def _refuse_value(self, column: pa.Array, wrong: NDArray[np.bool_]) -> None:
+        at = int(np.flatnonzero(wrong)[0])
         cell = column[at].as_py()
-        advice = "; correct it, or name another column with value="
-        if re.fullmatch(r"[-+]?\d+,\d+", str(cell)):
-            advice = (
-                'because it has a decimal comma; read it with a SELECT, discreet.read("SELECT * FROM '
-                "read_csv('ratings.csv', delim = ';', decimal_separator = ',')\")"
-            )
+        advice = "; correct it, name another column with value=, or pass on_invalid='drop' to leave such rows out"
+        if re.fullmatch(r"\s*[-+]?\d+,\d+\s*", cell):
+            advice = f" because it has a decimal comma; read it with a SELECT, {BY_SELECT}"
         raise DataError(f"value: row {self.rows + at + 1} holds {cell!r}, which is not a number{advice}")
 
     def _times(self, column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
@@ -284,9 +282,11 @@ class Cleaner:
         import pyarrow as pa
 
         column = plain(column, "time")
+        if pa.types.is_large_string(column.type):
+            return self._written_times(column)
+        if self.time_format is not None:
+            raise DataError(f"time_format: the times are no text, but {column.type}; leave it out")
         try:
-            if pa.types.is_large_string(column.type):
-                column = column.cast(pa.timestamp("us"))
             if pa.types.is_null(column.type):
                 column = column.cast(self.time_type or pa.int64())
             self.time_type = self.time_type or column.type
@@ -302,7 +302,26 @@ class Cleaner:
             ) from None
         lost = column.is_null().to_numpy(zero_copy_only=False)
         if pa.types.is_floating(column.type):
-            numbers: NDArray[Any] = column.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
+            found: NDArray[Any] = column.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
         else:
-            numbers = column.fill_null(0).to_numpy(zero_copy_only=False)
-        return numbers, lost
+            found = column.fill_null(0).to_numpy(zero_copy_only=False)
+        return found, lost
+
+    def _written_times(self, column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        import pyarrow as pa
+
+        if self.time_type not in (None, pa.float64()):
+            raise DataError(f"time: it changes from {self.time_type} to text within the table; make it one type")
+        self.time_type = pa.float64()
+        found, wrong = times(column, self.time_format)
+        if wrong is not None and self.on_invalid == "raise":
+            at = int(np.flatnonzero(wrong)[0])
+            expected = (
+                "a number or ISO 8601 such as 2020-12-31T23:59:59" if self.time_format is None else self.time_format
+            )
+            raise DataError(
+                f"time: row {self.rows + at + 1} holds {column[at].as_py()!r}, where {expected} is needed. Correct it, say "
+                "how times are written with time_format= (for instance '%d/%m/%Y'), pass on_invalid='drop' to leave such "
+                "rows out, or time=None to do without"
+            )
+        return found, np.isnan(found)

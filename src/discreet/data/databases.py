@@ -1,4 +1,4 @@
-"""SELECTs, run by DuckDB or through any SQLAlchemy URL; `texts` has DuckDB read files as well."""
+"""SELECTs, run by DuckDB or through any SQLAlchemy URL."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from uuid import UUID
 
 from discreet.data import sources
 from discreet.data.columns import Wanted
+from discreet.data.statements import require_declared_files, require_select
 from discreet.errors import DataError, MissingExtra
 
 if TYPE_CHECKING:
@@ -71,7 +72,9 @@ def literal(value: str) -> str:
 
 def columns_of(connection: Any, query: str) -> dict[str, str]:
     """Names and types of what a query gives."""
-    return {row[0]: row[1] for row in connection.execute(f"DESCRIBE {query}").fetchall()}
+    found = connection.execute(f"DESCRIBE {query}").fetchall()
+    sources.require_names([row[0] for row in found])
+    return {row[0]: row[1] for row in found}
 
 
 def streamed(connection: Any, query: str, what: str, advice: str) -> Generator[pa.RecordBatch, None, None]:
@@ -150,7 +153,7 @@ def select(statement: str, connection: Any) -> sources.Table:
     if connection is None:
         database = connect()
     elif module == "duckdb":
-        database = connection  # the caller's, with her temporary tables and views
+        database = connection  # the caller's, with their temporary tables and views
     elif isinstance(connection, str | os.PathLike):
         if not os.path.exists(connection):
             raise DataError(
@@ -169,6 +172,7 @@ def select(statement: str, connection: Any) -> sources.Table:
     try:
         with explained("the SELECT", advice):
             body = _single_select(database, statement)
+            require_declared_files(body)
             found = columns_of(database, body)
     except BaseException:
         close()
@@ -185,6 +189,7 @@ def select(statement: str, connection: Any) -> sources.Table:
 def relation(source: Any, what: str) -> sources.Table:
     """A DuckDB relation."""
     advice = "Run the relation by itself to see what is wrong with it"
+    sources.require_names(source.columns)
     found = dict(zip(source.columns, map(str, source.types), strict=True))
 
     def stream(wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:
@@ -208,6 +213,14 @@ def _require_sqlite_file(url: Any) -> None:
             f"connection: there is no file {path!r}; relative paths start in {os.getcwd()!r}, absolute ones are "
             "written with four slashes, sqlite:////..."
         )
+
+
+def _only_read(connection: Any) -> None:
+    """Have the database itself refuse to write, where it can: a function that a SELECT calls may do anything."""
+    if connection.dialect.name == "postgresql":
+        connection.execution_options(postgresql_readonly=True)
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql("PRAGMA query_only = ON")
 
 
 def _from_sqlalchemy(statement: str, connection: Any) -> sources.Table:
@@ -234,7 +247,10 @@ def _from_sqlalchemy(statement: str, connection: Any) -> sources.Table:
         if isinstance(connection, str):
             _require_sqlite_file(sa.make_url(connection))
         engine = sa.create_engine(connection) if isinstance(connection, str) else connection
+        require_select(statement, engine.dialect.name)
         opened = engine.connect() if ours else connection
+        if isinstance(connection, str):
+            _only_read(opened)
 
         def close() -> None:
             if ours:
@@ -246,19 +262,17 @@ def _from_sqlalchemy(statement: str, connection: Any) -> sources.Table:
             options = {"stream_results": True, "max_row_buffer": ROWS_AT_A_TIME}
             # A colon in the statement is a colon, not a parameter.
             result = opened.execute(sa.text(statement.replace(":", r"\:")), execution_options=options)
-            names = list(result.keys()) if result.returns_rows else []
+            names = list(result.keys())
+            sources.require_names(names)
         except BaseException:
             close()
             raise
-    if not names:
-        close()
-        raise DataError("source: the statement gives no rows; a SELECT is needed")
 
     def stream(wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:
         at = {name: names.index(name) for name in wanted.names}
         with sql_explained():
             for rows in result.partitions(ROWS_AT_A_TIME):
                 columns = list(zip(*rows, strict=True))
-                yield sources.batch_of({name: columns[place] for name, place in at.items()})
+                yield sources.batch_of({name: columns[place] for name, place in at.items()}, wanted)
 
     return sources.Table("a SELECT by SQLAlchemy", names, stream, close=close)

@@ -192,8 +192,7 @@ def restaurant(*, source: Path_ = None) -> Interactions:
         ratings = archives.need(folder, "rating_final.csv")
         places = archives.find(folder, "geoplaces2.csv")
         names = None if places is None else formats.restaurant_places(places)
-        query = f'SELECT "userID" AS user, "placeID" AS item, rating FROM read_csv(\'{_sql(ratings)}\', header = true)'
-        return _read(query, data, names)
+        return _read(formats.restaurant_select(ratings), data, names)
 
 
 def netflix(*, source: Path_ = None) -> Interactions:
@@ -263,7 +262,7 @@ def _read(source: Any, data: DataSet, catalogue: pa.Table | None, items: str = "
 def _names(source: Any) -> list[str]:
     if isinstance(source, str):
         return ["timestamp"] if "timestamp" in source else []
-    return list(source.names if isinstance(source, Table) else source.schema.names)
+    return list((source.names or ()) if isinstance(source, Table) else source.schema.names)
 
 
 def _parquet(path: Path) -> pa.Table:
@@ -297,7 +296,3 @@ def _texts(files: list[Path]) -> Iterator[bytes]:
 def _table(batches: Iterator[pa.RecordBatch], what: str) -> Table:
     names = ["user", "item", "rating", "timestamp"]
     return Table(what, names, lambda wanted: (batch.select(wanted.names) for batch in batches))
-
-
-def _sql(path: Path) -> str:
-    return str(path).replace("'", "''")

@@ -27,13 +27,39 @@ GENRES_100K = (
 
 
 def movielens_select(ratings: Path) -> str:
-    """A SELECT for u.data (tabs), ratings.dat (`::`) or ratings.csv (a header and commas)."""
-    kinds = "{'user': 'BIGINT', 'item': 'BIGINT', 'rating': 'FLOAT', 'timestamp': 'BIGINT'}"
-    options = {".csv": "delim = ',', header = true", ".dat": "delim = '::', header = false"}.get(
-        ratings.suffix, r"delim = '\t', header = false"
-    )
-    path = str(ratings).replace("'", "''")
-    return f"SELECT * FROM read_csv('{path}', {options}, columns = {kinds}, quote = '', auto_detect = false)"
+    """A SELECT for u.data (tabs), ratings.dat (`::`) or ratings.csv (commas, with a header in any order)."""
+    kinds = {"user": "BIGINT", "item": "BIGINT", "rating": "FLOAT", "timestamp": "BIGINT"}
+    if ratings.suffix == ".csv":
+        names = {"userId": "user", "movieId": "item", "rating": "rating", "timestamp": "timestamp"}
+        return _select(ratings, {name: kinds[names[name]] for name in _header(ratings, names)}, names, header=True)
+    return _select(ratings, kinds, {name: name for name in kinds}, "::" if ratings.suffix == ".dat" else r"\t")
+
+
+def restaurant_select(ratings: Path) -> str:
+    """A SELECT for rating_final.csv."""
+    names = {"userID": "user", "placeID": "item", "rating": "rating"}
+    found = _header(ratings, names)
+    kinds = {"placeID": "BIGINT", "rating": "FLOAT"}
+    return _select(ratings, {name: kinds.get(name, "VARCHAR") for name in found}, names, header=True)
+
+
+def _header(path: Path, needed: Iterable[str]) -> list[str]:
+    """The columns of a CSV file, in its order."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        found = next(csv.reader(file), [])
+    lost = [name for name in needed if name not in found]
+    if lost:
+        raise DataError(f"source: {path.name} has no column {lost[0]!r}; its columns are {found}")
+    return found
+
+
+def _select(path: Path, kinds: dict[str, str], names: dict[str, str], delim: str = ",", header: bool = False) -> str:
+    """A SELECT that leaves nothing to be guessed."""
+    file = str(path).replace("'", "''")
+    columns = ", ".join(f"{name!r}: {kind!r}" for name, kind in kinds.items())
+    asked = ", ".join(f'"{name}" AS {new}' for name, new in names.items())
+    options = f"delim = '{delim}', header = {str(header).lower()}, quote = '', auto_detect = false"
+    return f"SELECT {asked} FROM read_csv('{file}', columns = {{{columns}}}, {options})"
 
 
 def movielens_films(path: Path) -> pa.Table:

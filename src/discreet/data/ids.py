@@ -7,6 +7,9 @@ integers, strings, UUIDs, dates, anything that Arrow can hold, compare and hash.
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
+import decimal
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
@@ -25,8 +28,11 @@ def smallest_unsigned(n: int) -> np.dtype[Any]:
     return np.min_scalar_type(max(n - 1, 0))
 
 
-def to_array(ids: Any, what: str) -> pa.Array:
-    """Make one Arrow array of ids from a list, an array, a series or an Arrow array, in its plain type."""
+def to_array(ids: Any, what: str, *, mixed: bool = False) -> pa.Array:
+    """Make one Arrow array of ids from a list, an array, a series or an Arrow array, in its plain type.
+
+    Python objects must all have one type, unless they may be `mixed`, as numbers are.
+    """
     import pyarrow as pa
 
     try:
@@ -36,10 +42,13 @@ def to_array(ids: Any, what: str) -> pa.Array:
             array = ids
         elif hasattr(ids, "__arrow_c_stream__"):
             array = pa.chunked_array(ids).combine_chunks()
-        elif isinstance(ids, np.ndarray):
+        elif isinstance(ids, np.ndarray) and ids.dtype != object:
             array = pa.array(ids)
         else:
-            array = pa.array(_python_list(ids, what), from_pandas=True)
+            cells = _python_list(ids, what)
+            if not mixed:
+                require_one_type(cells, what)
+            array = pa.array(cells, from_pandas=True)
     except OverflowError:
         array = _big_integers(ids, what)
     except (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeEncodeError) as error:
@@ -51,6 +60,46 @@ def _python_list(ids: Any, what: str) -> list[Any]:
     if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
         raise DataError(f"{what}: a list of ids was expected, not {ids!r}")
     return list(ids)
+
+
+# Subclasses before the classes they are derived from: a bool is an int, a datetime is a date.
+_KINDS: tuple[tuple[type, ...], ...] = (
+    (bool, np.bool_),
+    (int, np.integer),
+    (float, np.floating),
+    (str,),
+    (bytes, bytearray, memoryview),
+    (dt.datetime, np.datetime64),
+    (dt.date,),
+    (decimal.Decimal,),
+    (uuid.UUID,),
+)
+
+
+def _kinds(cells: Iterable[Any]) -> set[str]:
+    """The types of what is not missing, in a word each."""
+    types = {of for of in set(map(type, cells)) if of.__name__ not in ("NoneType", "NAType", "NaTType")}
+    return {next((kinds[0].__name__ for kinds in _KINDS if issubclass(of, kinds)), of.__name__) for of in types}
+
+
+def require_one_type(cells: Sequence[Any], what: str) -> None:
+    """Raise unless all Python objects that are there have one type.
+
+    Arrow would find a type that fits all of them: b"a" and "a" would become one id, and one person who is called 1.5
+    would turn the 1 of another into 1.0.
+    """
+    kinds = _kinds(cells)
+    if len(kinds) > 1 and "float" in kinds:  # pandas writes NaN for what is missing
+        kinds = _kinds(cell for cell in cells if not (isinstance(cell, float | np.floating) and np.isnan(cell)))
+    if "datetime" in kinds:
+        times = (cell for cell in cells if isinstance(cell, dt.datetime) and type(cell).__name__ != "NaTType")
+        if len({time.tzinfo is None for time in times}) > 1:
+            raise DataError(f"{what}: some times have a time zone and some have none; give all of them one, or none")
+    if len(kinds) > 1:
+        raise DataError(
+            f"{what}: ids of one type are needed, for instance all strings, not {' and '.join(sorted(kinds))}; convert "
+            "them before they are read"
+        )
 
 
 def _big_integers(ids: Any, what: str) -> pa.Array:
@@ -94,41 +143,37 @@ def decoded(array: pa.DictionaryArray) -> pa.Array:
     return pa.DictionaryArray.from_arrays(array.indices, values).dictionary_decode()
 
 
+INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"  # how an integer of 64 bits is written; "007" is not
+
+
 def typed(array: pa.Array) -> pa.Array:
-    """Give ids read from text their type: integers if every one is written as an integer is, else strings.
+    """Ids of a public catalogue that was read from text: integers if all are written as integers are, else strings.
 
-    Blanks around an id, as after the commas of "1, 2", are not part of it.
-
-    "007" is not how an integer is written, so it stays a string, and so does every id beside it: reading
-    never merges two ids into one, and does not depend on which rows happen to come first.
+    The ids of people, and of items that are not in a catalogue, stay text: their type would depend on all of them.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    array = _stripped(array)
-    written = pc.match_substring_regex(array, r"^(0|-?[1-9][0-9]{0,18})$")
-    if len(array) and pc.all(written).as_py():
-        try:
-            return array.cast(pa.int64())
-        except pa.ArrowInvalid:  # beyond 64 bits
-            pass
-    return array
+    written = len(array) and pc.all(pc.match_substring_regex(array, INTEGER)).as_py()
+    return array.cast(pa.int64()) if written else array
 
 
-def _stripped(array: pa.Array) -> pa.Array:
+def sorted_order(array: pa.Array, *, written: bool = False) -> NDArray[np.int64]:
+    """The places of ids in increasing order. Of ids `written` in a text file, integers come first, and 9 before 10.
+
+    Which of two ids comes first depends on these two alone, so that nobody else's id changes it.
+    """
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    stripped = pc.utf8_trim(array, " \t")
-    if stripped.equals(array):
-        return array
-    if pc.count_distinct(stripped).as_py() < pc.count_distinct(array).as_py():
-        counts = pc.value_counts(pc.utf8_trim(pc.unique(array), " \t"))
-        merged = counts.field("values").filter(pc.greater(counts.field("counts"), 1))[0].as_py()
-        raise DataError(
-            f"the id {merged!r} is written with and without blanks around it, which may or may not be one id; remove "
-            "the blanks, or read the file with a SELECT that says so: trim(column) AS item"
-        )
-    return stripped
+    if written:
+        integers = pc.if_else(pc.match_substring_regex(array, INTEGER), array, pa.scalar(None, array.type))
+        table = pa.table({"integer": integers.cast(pa.int64()), "text": array})
+        order = pc.sort_indices(table, sort_keys=[("integer", "ascending"), ("text", "ascending")])
+    else:
+        order = pc.array_sort_indices(storage(array))
+    places: NDArray[np.int64] = order.to_numpy().astype(np.int64)
+    return places
 
 
 def storage(array: pa.Array) -> pa.Array:
@@ -145,15 +190,27 @@ def _common(left: pa.Array, right: pa.Array, what: str) -> tuple[pa.Array, pa.Ar
     if left.type == right.type:
         return left, right
     integers = pa.types.is_integer(left.type) and pa.types.is_integer(right.type)
-    temporal = pa.types.is_temporal(left.type) and pa.types.is_temporal(right.type)
-    if integers or temporal or pa.types.is_null(left.type) or pa.types.is_null(right.type):
+    if integers or alike(left.type, right.type) or pa.types.is_null(left.type) or pa.types.is_null(right.type):
         for kind in (left.type, right.type, *((pa.int64(), pa.uint64()) if integers else ())):
             with contextlib.suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
                 return left.cast(kind), right.cast(kind)
+    text = pa.large_string()
+    for one, other in ((left, right), (right, left)):
+        if one.type == text and pa.types.is_integer(other.type):  # 7 of a table is "7" of a text file
+            return (left, right.cast(text)) if one is left else (left.cast(text), right)
     raise DataError(
         f"{what}: ids of type {left.type} and of type {right.type} cannot be compared; "
         "convert one side, so that both are for instance strings"
     )
+
+
+def alike(left: pa.DataType, right: pa.DataType) -> bool:
+    """Whether two types are the same but for a width or a unit. A date is no time: 2020-01-01 is not its midnight."""
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(left) and pa.types.is_timestamp(right):
+        return (left.tz is None) == (right.tz is None)
+    return any(kind(left) and kind(right) for kind in (pa.types.is_integer, pa.types.is_date, pa.types.is_time))
 
 
 class Ids(Sequence[Any]):
@@ -164,18 +221,31 @@ class Ids(Sequence[Any]):
         if array.null_count:
             raise DataError(f"{what}: {array.null_count} ids are missing; remove them")
         self._array = array
+        self._distinct = False
 
     def require_distinct(self, what: str) -> Ids:
         """Return self, or raise a DataError that names an id given twice."""
         import pyarrow.compute as pc
 
+        if self._distinct:
+            return self
         counts = pc.value_counts(storage(self._array))
         twice = counts.field("counts").to_numpy(zero_copy_only=False) > 1
         if twice.any():
             first = int(np.flatnonzero(twice)[0])
             shown = counts.field("values")[first].as_py()
             raise DataError(f"{what}: {int(twice.sum())} ids are given more than once, for instance {shown!r}")
+        self._distinct = True
         return self
+
+    def some(self, numbers: NDArray[Any]) -> Ids:
+        """The ids at the given numbers, none of which is given twice."""
+        return self._part(self.take(numbers))
+
+    def _part(self, array: pa.Array) -> Ids:
+        part = Ids(array)
+        part._distinct = self._distinct
+        return part
 
     def __len__(self) -> int:
         return len(self._array)
@@ -186,7 +256,7 @@ class Ids(Sequence[Any]):
     def __getitem__(self, at: slice) -> Ids: ...
     def __getitem__(self, at: int | slice) -> Any:
         if isinstance(at, slice):
-            return Ids(self._array[at])
+            return self._part(self._array[at])
         return self._array[int(at)].as_py()
 
     def __iter__(self) -> Iterator[Any]:
@@ -214,7 +284,9 @@ class Ids(Sequence[Any]):
         return {key: number for number, key in enumerate(self._array.to_pylist())}
 
     def number(self, key: Any) -> int:
-        """The number of one id; KeyError when there is none."""
+        """The number of one id; KeyError when there is none. 7 is found where ids are text, as "7"."""
+        if key not in self._numbers and isinstance(key, int | np.integer) and not isinstance(key, bool):
+            return self._numbers[str(key)]
         return self._numbers[key]
 
     def numbers(self, ids: Any, what: str = "ids") -> NDArray[np.int64]:

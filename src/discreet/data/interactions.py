@@ -313,7 +313,7 @@ class Interactions(Declared):
         part = self.where(np.repeat(chosen, np.diff(self.indptr)))
         counts = np.diff(self.indptr)[chosen]
         indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        return replace(part, users=Ids(self.users.take(np.flatnonzero(chosen))), indptr=indptr)
+        return replace(part, users=self.users.some(np.flatnonzero(chosen)), indptr=indptr)
 
     def for_items(self, items: Any) -> Interactions:
         """The interactions with some items, given by id; the catalogue shrinks to them, in its order."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.data.ids import Ids, storage, typed
+from discreet.data.ids import Ids, alike, sorted_order, storage
 from discreet.errors import DataError
 
 if TYPE_CHECKING:
@@ -78,9 +78,9 @@ class Close:
 class Numbering:
     """Takes the ids of one column in batches; `finish` numbers them for good."""
 
-    def __init__(self, what: str, *, untyped: bool = False) -> None:
+    def __init__(self, what: str, *, written: bool = False) -> None:
         self._what = what
-        self._untyped = untyped  # the ids come from text without types: see `typed`
+        self._written = written  # the ids come from a text file, which has no types
         self._type: pa.DataType | None = None
         self._close: Close | None = None
         self._known: pa.Array | None = None  # distinct ids in order of appearance
@@ -115,9 +115,8 @@ class Numbering:
         import pyarrow as pa
 
         # 5 and "5" are two ids, in one batch or in two.
-        alike = any(kind(ids.type) and kind(self._type) for kind in (pa.types.is_integer, pa.types.is_temporal))
         with contextlib.suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            if alike:
+            if alike(ids.type, self._type):
                 return ids.cast(self._type)
         raise DataError(
             f"{self._what}: ids change from {self._type} to {ids.type} within the table; "
@@ -151,7 +150,6 @@ class Numbering:
     def finish(self, catalogue: Ids | None = None) -> tuple[Ids, Numbers]:
         """Return the ids (those of the catalogue, if there is one) and the final numbers of each batch."""
         import pyarrow as pa
-        import pyarrow.compute as pc
 
         self._leave_table()
         if self._waiting:
@@ -162,7 +160,7 @@ class Numbering:
         known = self._distinct()
         if catalogue is not None:
             return catalogue, Numbers(catalogue.numbers(known, self._what), self._maps)
-        order = pc.array_sort_indices(storage(known)).to_numpy()
+        order = sorted_order(known, written=self._written)
         final = np.empty(len(order), dtype=np.int64)
         final[order] = np.arange(len(order))
         return Ids(known.take(pa.array(order))), Numbers(final, self._maps)
@@ -172,7 +170,7 @@ class Numbering:
 
         if isinstance(self._type, pa.BaseExtensionType):
             return self._type.wrap_array(self._known)
-        return typed(self._known) if self._untyped else self._known
+        return self._known
 
     def example_outside(self, ids: Ids) -> Any:
         """An id seen here that is not among `ids`, for an error message."""

@@ -25,6 +25,7 @@ from discreet.data.assembly import Allocate, Array, Assembler, Rows, in_memory
 from discreet.data.catalogue import Catalogue, ObservedItems, observed_items_are_public
 from discreet.data.columns import GUESS, Cleaner, Columns, Guess, check_range, choose
 from discreet.data.interactions import Interactions, Report
+from discreet.data.parsing import check_format
 from discreet.data.progress import Bar
 from discreet.errors import DataError
 
@@ -54,6 +55,8 @@ def read(
     on_duplicate: str = "last",
     on_invalid: str = "raise",
     on_unknown: str = "raise",
+    separator: str | None = None,
+    time_format: str | None = None,
     cache: str | os.PathLike[str] | None = None,
     engine: Literal["local"] = "local",
 ) -> Interactions: ...
@@ -70,6 +73,8 @@ def read(
     on_duplicate: str = "last",
     on_invalid: str = "raise",
     on_unknown: str = "raise",
+    separator: str | None = None,
+    time_format: str | None = None,
     engine: Literal["spark"],
     partitions: int | None = None,
 ) -> SparkInteractions: ...
@@ -86,16 +91,21 @@ def read(
     on_duplicate: str = "last",
     on_invalid: str = "raise",
     on_unknown: str = "raise",
+    separator: str | None = None,
+    time_format: str | None = None,
     cache: str | os.PathLike[str] | None = None,
     engine: Literal["local", "spark"] = "local",
     partitions: int | None = None,
 ) -> Any:
     """Read a table with one row for each time a user rated, bought, played or looked at an item.
 
-    Ids may be of any type and come back in that type. In csv and tsv files, which have no types, ids are
-    integers if every one is written as an integer, else strings. Users are numbered in sorted order of their
-    ids, items in the order of `items` (or sorted, without it): the order of the rows does not matter, except
-    to tell the first from the last of repeated pairs. A user is in the result if a row of hers is.
+    Nothing is guessed from rows: how a row is read depends on that row, on the header and on the arguments, so that
+    what one person writes changes nobody else's record (docs/proofs/reading.md).
+
+    Ids may be of any type and come back in that type. In text files (csv, tsv, json lines), which have no types, ids
+    are text as it is written; where `items` are integers, "7" is the item 7. Users are numbered in sorted order of
+    their ids, items in the order of `items` (or sorted, without it): the order of the rows does not matter, except
+    to tell the first from the last of repeated pairs. A user is in the result if at least one of their rows is.
 
     Example:
         >>> import discreet
@@ -109,11 +119,12 @@ def read(
             polars, Arrow, DuckDB or Spark table; a scipy sparse matrix or array of users by items; a list of
             tuples (user, item), (user, item, value) or (user, item, value, time).
         user: The column of the user; by default one with a usual name. A guess is logged and is in `.report`.
-        item: The column of the item; likewise.
-        value: The column of the value (rating, plays, ...); likewise. None, or a table without such a column:
-            implicit feedback, every row counts 1 and `value_range` is (0, 1). To count how often a pair occurs,
-            pass on_duplicate="sum" with a `value_range` for the counts.
-        time: The column of the time; likewise. None: do without.
+            JSON lines have no header to guess from: by default their keys are "user", "item" and "rating".
+        item: The column of the item; by default one with a usual name.
+        value: The column of the value (rating, plays, ...); by default one with a usual name. None, or a table without
+            such a column: implicit feedback, every row counts 1 and `value_range` is (0, 1). To count how often a pair
+            occurs, pass on_duplicate="sum" with a `value_range` for the counts.
+        time: The column of the time; by default one with a usual name. None: do without.
         items: The catalogue, a public input: ids, or a data frame, file or SELECT with titles and other columns,
             or `discreet.observed_items_are_public`. Without it no private model can be fitted.
         value_range: The lowest and highest possible value, a public input. Without it no private model can be
@@ -123,10 +134,15 @@ def read(
         on_duplicate: What becomes of a (user, item) pair that occurs again: "last" (the default) keeps the
             last one by time, or by row without times; "first"; "mean"; "sum"; "raise". A model never sees a
             pair twice.
-        on_invalid: What becomes of values that are missing, NaN, infinite or outside `value_range`: "raise";
+        on_invalid: What becomes of rows that cannot be read (a line of text with too many or too few cells, a value or
+            time that is none), and of values that are missing, NaN, infinite or outside `value_range`: "raise";
             "drop" leaves such rows out; "clip" moves infinite and out-of-range values to the nearest bound and
-            leaves out the missing ones. Rows without user, item or time raise, or are left out.
+            leaves out the others. With "raise", whether the reading succeeds depends on single rows, and whoever
+            sees that it failed learns of one; with "drop" or "clip" nothing in a row can stop it.
         on_unknown: What becomes of rows about items outside `items`: "raise" or "drop".
+        separator: Between the cells of a CSV file, if it is none of `,` `;` `|` and tab, or the header has several.
+        time_format: How times are written in text, for `strptime`, such as "%d/%m/%Y %H:%M". By default they are
+            numbers, or ISO 8601; dates and times of text become seconds since 1970 in UTC.
         cache: A folder in which to build the result, for tables larger than memory: it is mapped into memory,
             and can be opened again by `Interactions.from_disk`.
         engine: "local", or "spark": the table, a Spark DataFrame, or a path, SELECT or table name for the session,
@@ -140,20 +156,22 @@ def read(
         if policy not in POLICIES[name]:
             raise DataError(f"{name}: one of {', '.join(POLICIES[name])} is needed, not {policy!r}")
     bounds = None if value_range is None else check_range(value_range)
+    if time_format is not None:
+        check_format(time_format)
     if engine == "spark":
         for name, useless in (("connection", connection), ("cache", cache)):
             if useless is not None:
                 raise DataError(f"{name}: with engine='spark' the table stays in Spark; leave {name} out")
         from discreet.data import spark
 
-        frame = spark.frame_of(source)
-        columns = choose(frame.columns, user=user, item=item, value=value, time=time)
+        there = spark.open_table(source, separator)
+        columns = choose(there.names, user=user, item=item, value=value, time=time)
         _settle_columns(columns, on_duplicate, bounds)
-        policies = spark.Policies(on_duplicate, on_invalid, on_unknown)
-        return spark.Reading(frame, columns, bounds, policies).read(items, partitions)
+        policies = spark.Policies(on_duplicate, on_invalid, on_unknown, time_format)
+        return spark.Reading(there, columns, bounds, policies).read(items, partitions)
     if engine != "local" or partitions is not None:
         raise DataError("engine: 'local' or 'spark' is needed; partitions= are those of Spark, with engine='spark'")
-    table = sources.open_table(source, connection)
+    table = sources.open_table(source, connection, separator)
     try:
         columns = choose(table.names, user=user, item=item, value=value, time=time)
         _settle_columns(columns, on_duplicate, bounds)
@@ -161,9 +179,9 @@ def read(
         is_select = isinstance(items, str) and sources.SELECT.match(items)
         where = connection if is_select else None
         catalogue = None if observed else Catalogue.read(items, item=columns.item, connection=where)
-        cleaner = Cleaner(on_invalid, bounds, columns.value is not None, columns.time is not None)
+        cleaner = Cleaner(on_invalid, bounds, columns.value is not None, columns.time is not None, time_format)
         with _workspace(cache) as (allocate, folder):
-            assembler = Assembler(allocate, untyped_ids=table.untyped_ids)
+            assembler = Assembler(allocate, is_text=table.is_text)
             known = None if catalogue is None else catalogue.ids
             finish = partial(assembler.finish, known, on_unknown, on_duplicate)
             rows = _rows(table, columns, cleaner, assembler, finish)
@@ -202,7 +220,8 @@ def _rows(
 ) -> Rows:
     """Stream the table through the cleaner into compressed rows."""
     # Closed before the connection is, if a row is refused: the next batch may be on its way in a thread.
-    with Bar(f"reading {table.what}", table.rows) as bar, closing(table.stream(columns.wanted)) as batches:
+    wanted = columns.wanted(lenient=cleaner.on_invalid != "raise")
+    with Bar(f"reading {table.what}", table.rows) as bar, closing(table.stream(wanted)) as batches:
         for batch in batches:
             cells = cleaner(batch)
             if len(cells[0]):

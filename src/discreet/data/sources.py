@@ -36,25 +36,29 @@ class Table:
     """A table that has been found but not read."""
 
     what: str  # for people
-    names: Sequence[str]
+    names: Sequence[str] | None  # None: JSON lines, which have no header
     stream: Callable[[Wanted], Generator[pa.RecordBatch, None, None]]
     rows: int | None = None  # where it is known beforehand
-    untyped_ids: bool = False  # a text file: ids arrive as they are written
+    is_text: bool = False  # cells arrive as they are written in a text file
     library: str | None = None  # the data frame library of the source, if it is one
     close: Callable[[], None] = lambda: None
 
 
-def open_table(source: Any, connection: Any = None) -> Table:
-    """Recognise a source."""
+def open_table(source: Any, connection: Any = None, separator: str | None = None) -> Table:
+    """Recognize a source."""
+    paths = source if isinstance(source, list | tuple) else [source]
+    are_paths = bool(paths) and all(isinstance(path, str | os.PathLike) for path in paths)
+    is_select = connection is not None or (isinstance(source, str) and SELECT.match(source))
+    if are_paths and not is_select:
+        return from_files(paths, separator)
+    if separator is not None:
+        raise DataError("separator: it is that of a CSV file; leave it out")
     if isinstance(source, Table):  # one of our own, such as the files of a data set
         return source
-    if connection is not None or (isinstance(source, str) and SELECT.match(source)):
+    if is_select:
         if not isinstance(source, str):
             raise DataError(f"source: with connection= a SELECT statement is needed, not {type(source).__name__}")
         return databases.select(source, connection)
-    paths = source if isinstance(source, list | tuple) else [source]
-    if paths and all(isinstance(path, str | os.PathLike) for path in paths):
-        return from_files(paths)
     module = type(source).__module__.split(".")[0]
     if module == "scipy":
         return from_sparse(source)
@@ -84,11 +88,21 @@ def prefetched(batches: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch, N
             yield batch
 
 
-def from_files(sources: Sequence[str | os.PathLike[str]]) -> Table:
+def from_files(given: Sequence[str | os.PathLike[str]], separator: str | None = None) -> Table:
     """Files by path or glob, of one format."""
+    paths, kind = found_files(given)
+    if kind == "parquet":
+        if separator is not None:
+            raise DataError("separator: it is that of a CSV file; leave it out")
+        return _from_parquet(paths)
+    return texts.text_files(paths, kind, separator)
+
+
+def found_files(given: Sequence[str | os.PathLike[str]]) -> tuple[list[str], str]:
+    """The files that are meant, and their format. What is the name of a file is that file, and not a glob."""
     paths: list[str] = []
-    for given in sources:
-        source = os.fspath(given)
+    for one in given:
+        source = os.fspath(one)
         name = os.path.expanduser(source)
         found = [name] if os.path.exists(name) else sorted(glob.glob(name, recursive=True))
         if not found:
@@ -102,8 +116,7 @@ def from_files(sources: Sequence[str | os.PathLike[str]]) -> Table:
     formats = {_format(path) for path in paths}
     if len(formats) > 1:
         raise DataError(f"source: files of one format are needed, not {' and '.join(sorted(formats))}")
-    kind = formats.pop()
-    return _from_parquet(paths) if kind == "parquet" else texts.text_files(paths, kind)
+    return paths, formats.pop()
 
 
 def _format(path: str) -> str:
@@ -115,7 +128,7 @@ def _format(path: str) -> str:
         known = ", ".join(SUFFIXES)
         raise DataError(
             f"source: the format of {path!r} is not known by its suffix (known: {known}; with .gz or .zst). "
-            "Rename it, or read it with a SELECT from read_csv(...)"
+            "Rename it, or read it with a SELECT from read_csv(..., auto_detect = false, columns = ...)"
         )
     return SUFFIXES[suffix]
 
@@ -126,13 +139,15 @@ def _from_parquet(paths: list[str]) -> Table:
 
     def opened(path: str) -> Any:
         try:
-            return pq.ParquetFile(path, pre_buffer=False)  # a buffer would hold the whole file
+            # A buffer would hold the whole file. Checksums are verified where the file has them.
+            return pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True)
         except (pa.ArrowInvalid, OSError) as error:
             raise DataError(f"source: {path!r} is not a whole parquet file ({error}); fetch it again") from None
 
     def stream(names: list[str]) -> Iterator[pa.RecordBatch]:
         for path in paths:
             file = opened(path)
+            require_names(file.schema_arrow.names)
             lost = [name for name in names if name not in file.schema_arrow.names]
             if lost:
                 raise DataError(f"source: {path!r} has no column {lost[0]!r}, which {paths[0]!r} has")
@@ -143,15 +158,17 @@ def _from_parquet(paths: list[str]) -> Table:
                 raise DataError(f"source: {path!r} is damaged ({error}); fetch it again") from None
 
     files = [opened(path) for path in paths]
+    require_names(files[0].schema_arrow.names)
     return Table(
-        what=_shown(paths),
+        what=shown(paths),
         names=files[0].schema_arrow.names,
         stream=lambda wanted: prefetched(stream(wanted.names)),
         rows=sum(file.metadata.num_rows for file in files),
     )
 
 
-def _shown(paths: list[str]) -> str:
+def shown(paths: list[str]) -> str:
+    """Some files in words."""
     return paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more files"
 
 
@@ -189,11 +206,12 @@ def from_tuples(rows: Iterable[Any]) -> Table:
     names = list(first) if mapping else list(ROLES[: len(first)])
 
     def cells(row: Any, at: int) -> tuple[Any, ...]:
+        # All rows have the keys of the first, no more and no fewer: otherwise the first would decide for the others.
         try:
             found = tuple(row[name] for name in names) if mapping else tuple(row)
         except (KeyError, TypeError):
             found = ()
-        if len(found) != len(names):
+        if len(found) != len(names) or (mapping and len(row) != len(names)):
             raise DataError(f"source: row {at} is {row!r}, but the first row has {len(names)} cells ({names})")
         return found
 
@@ -201,20 +219,22 @@ def from_tuples(rows: Iterable[Any]) -> Table:
         everything = (cells(row, at) for at, row in enumerate(chain([first], remaining), start=1))
         while block := list(islice(everything, BATCH)):
             columns = dict(zip(names, zip(*block, strict=True), strict=True))
-            yield batch_of({name: columns[name] for name in wanted.names})
+            yield batch_of({name: columns[name] for name in wanted.names}, wanted)
 
     known = len(rows) if isinstance(rows, Sequence) else None
     return Table("a list of rows", names, stream, rows=known)
 
 
-def batch_of(columns: dict[str, Sequence[Any]]) -> pa.RecordBatch:
-    """One batch of Python values, in the types that these have."""
+def batch_of(columns: dict[str, Sequence[Any]], wanted: Wanted) -> pa.RecordBatch:
+    """One batch of Python values, in the types that these have; ids, and times, all have one type."""
     import pyarrow as pa
 
     from discreet.data.ids import to_array
 
-    # Arrow would make 4.5 fit a column of integers by cutting it, so no type is prescribed.
-    return pa.RecordBatch.from_pydict({name: to_array(cells, name) for name, cells in columns.items()})
+    # Arrow would make 4.5 fit a column of integers by cutting it, so no type is prescribed. 4 and 4.5 may be values.
+    mixed = {wanted.value}
+    arrays = {name: to_array(cells, name, mixed=name in mixed) for name, cells in columns.items()}
+    return pa.RecordBatch.from_pydict(arrays)
 
 
 def _from_reader(reader: pa.RecordBatchReader, names: list[str]) -> Iterator[pa.RecordBatch]:
@@ -227,7 +247,8 @@ def _from_reader(reader: pa.RecordBatchReader, names: list[str]) -> Iterator[pa.
         raise DataError(f"source: the Arrow stream broke off: {error}") from None
 
 
-def _require_names(names: Any) -> None:
+def require_names(names: Any) -> None:
+    """Raise unless columns have names, all different."""
     listed = list(names) if isinstance(names, Iterable) else []
     for name in listed:
         if not isinstance(name, str):
@@ -256,6 +277,29 @@ def _reader(frame: Any) -> pa.RecordBatchReader:
         ) from None
 
 
+def _require_plain(frame: Any, library: str, wanted: Wanted) -> None:
+    """Raise if a column of Python objects holds several types, which Arrow would make one of."""
+    import narwhals as nw
+
+    from discreet.data.ids import require_one_type
+
+    if library == "polars":
+        for name, kind in frame.collect_schema().items():
+            if kind == nw.Object:
+                raise DataError(f"source: column {name!r} holds Python objects; give it a type: frame.cast(...)")
+    if library == "pandas":
+        native = nw.to_native(frame)
+        for name in wanted.names:
+            if native[name].dtype == object and name != wanted.value:
+                try:
+                    require_one_type(native[name].tolist(), "it")
+                except DataError:
+                    raise DataError(
+                        f"source: column {name!r} holds more than one type; make it one, for instance "
+                        f"frame[{name!r}].astype(str)"
+                    ) from None
+
+
 def is_spark(thing: Any) -> bool:
     """Whether this is a table of Spark."""
     return type(thing).__module__.startswith("pyspark.sql.") and type(thing).__name__ == "DataFrame"
@@ -277,7 +321,7 @@ def from_frame(source: Any) -> Table:
             f"source: a {type(source).__name__} is a single column; give a table with columns user and item"
         )
     if type(source).__name__ != "LazyFrame":  # whose names are the result of a query
-        _require_names(getattr(source, "column_names", None) or getattr(source, "columns", ()))
+        require_names(getattr(source, "column_names", None) or getattr(source, "columns", ()))
     try:
         frame = nw.from_native(source)
     except TypeError:
@@ -297,6 +341,7 @@ def from_frame(source: Any) -> Table:
 
     def stream(wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:
         chosen = frame.select(wanted.names)
+        _require_plain(chosen, library, wanted)
         if isinstance(chosen, nw.LazyFrame):
             try:
                 chosen = chosen.collect("pyarrow")

@@ -1,14 +1,16 @@
 """Tables of Spark, read where they are: the same checks as anywhere, by the partition that keeps a user's rows.
 
-Rows are partitioned by a hash of the user's id, so that all of a user's are in one place, and no other. A partition
-puts its rows in an order that does not depend on how they arrived, cleans them (`columns`) and compresses them
-(`assembly`), as `discreet.read` does with a whole table. What it tells the driver is how many rows it has met of each
-kind; who they are about stays where it is.
+Files of text are read as lines, which are divided and parsed by the code that reads them on one machine (`texts`,
+`columns`): Spark guesses no types, and makes no columns of the names of folders. Rows are partitioned by a hash of the
+user's id, so that all of a user's are in one place, and no other. A partition puts its rows in an order that does not
+depend on how they arrived, cleans them (`columns`) and compresses them (`assembly`), as `discreet.read` does with a
+whole table. What it tells the driver is how many rows it has met of each kind; who they are about stays where it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +18,12 @@ import numpy as np
 
 from discreet.data.assembly import Assembler, blocks
 from discreet.data.catalogue import Catalogue, ObservedItems
-from discreet.data.columns import Cleaner, Columns
-from discreet.data.ids import Ids, storage, to_array
+from discreet.data.columns import Cleaner, Columns, Wanted
+from discreet.data.ids import Ids, sorted_order
 from discreet.data.interactions import Interactions, Report
-from discreet.data.sources import BATCH, SELECT, SUFFIXES, is_spark
+from discreet.data.sources import BATCH, SELECT, SUFFIXES, is_spark, require_names
+from discreet.data.statements import require_select
+from discreet.data.texts import MARK, Csv, Json, as_missing, checked_separator
 from discreet.engine.shipping import Parcel
 from discreet.engine.spark import SparkInteractions, settings
 from discreet.errors import DataError, MissingExtra, NotPublic
@@ -43,6 +47,7 @@ class Policies:
     on_duplicate: str
     on_invalid: str
     on_unknown: str
+    time_format: str | None = None
 
 
 @dataclass(frozen=True)
@@ -79,17 +84,23 @@ class Recipe:
         found = [batch for batch in batches if batch.num_rows]
         if not found:
             return None, Counts()
-        table, policies = pa.Table.from_batches(found), self.policies
-        ties = [name for name in (self.columns.time, self.columns.value) if name is not None]
-        if ties:  # of a pair's rows the first and the last are then always the same ones
-            table = table.sort_by([(name, "ascending") for name in ties])
+        policies = self.policies
         lenient = "clip" if policies.on_invalid == "clip" else "drop"
-        cleaner = Cleaner(lenient, self.value_range, self.columns.value is not None, self.columns.time is not None)
+        has_value, has_time = self.columns.value is not None, self.columns.time is not None
+        cleaner = Cleaner(lenient, self.value_range, has_value, has_time, policies.time_format)
+        users, items, values, times = zip(*(cleaner(part) for batch in found for part in _cut(batch)), strict=True)
+        known = [pa.concat_arrays(ids) for ids in (users, items)]
+        numbers = [None if cells[0] is None else np.concatenate(cells) for cells in (values, times)]
+        # Of a pair's rows the first and the last are then always the same ones, in whatever order they have arrived.
+        keys = [column for column in numbers if column is not None]
+        order = np.lexsort(keys) if keys else np.arange(len(known[0]))
         assembler = Assembler()
-        for batch in table.combine_chunks().to_batches(BATCH):
-            cells = cleaner(batch)
-            if len(cells[0]):
-                assembler.add(*cells)
+        for start in range(0, len(order), BATCH):
+            some = order[start : start + BATCH]
+            assembler.add(
+                *(ids.take(pa.array(some)) for ids in known),
+                *(None if column is None else column[some] for column in numbers),
+            )
         rows = assembler.finish(
             self.items, "drop", "last" if policies.on_duplicate == "raise" else policies.on_duplicate
         )
@@ -101,6 +112,10 @@ class Recipe:
             cleaner.rows, cleaner.dropped, cleaner.clipped, rows.unknown, rows.repeated, outside, len(ratings)
         )
         return ratings, counts
+
+
+def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    return (batch.slice(start, BATCH) for start in range(0, batch.num_rows, BATCH))
 
 
 def _sums_in_range(ratings: Interactions, value_range: tuple[float, float], policy: str) -> tuple[Interactions, int]:
@@ -133,35 +148,131 @@ def chunks(ratings: Interactions | None, counts: Counts) -> Iterator[pa.RecordBa
 # -- on the driver
 
 
-def frame_of(source: Any) -> Any:
+@dataclass(frozen=True)
+class SparkTable:
+    """A table that Spark has found and not read.
+
+    Attributes:
+        frame: Of its columns; of lines, if it is text.
+        names: Of its columns; None: JSON lines, which have no header.
+        text: How lines are divided, if it is text.
+    """
+
+    frame: Any
+    names: Sequence[str] | None
+    text: Csv | Json | None = None
+
+    def select(self, columns: Columns) -> Any:
+        """Some columns, those of text as they are written. A line that cannot be read is a row of nulls."""
+        names = columns.names
+        if self.text is None:
+            case_sensitive = self.frame.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+            for name in names if not case_sensitive else ():
+                if sum(other.lower() == name.lower() for other in self.frame.columns) > 1:
+                    raise DataError(f"source: more than one column is called {name!r}; rename or remove the others")
+            return self.frame.select([self.frame[f"`{name}`"].alias(name) for name in names])
+        from pyspark.sql.types import StringType, StructField, StructType
+
+        text, wanted = self.text, columns.wanted(lenient=True)
+
+        def divide(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return (divided(batch, text, wanted) for batch in batches if batch.num_rows)
+
+        return self.frame.mapInArrow(divide, StructType([StructField(name, StringType()) for name in names]))
+
+
+def divided(lines: pa.RecordBatch, text: Csv | Json, wanted: Wanted) -> pa.RecordBatch:
+    """The columns of lines."""
+    import pyarrow as pa
+
+    some = [line.removesuffix(b"\r") for line in lines.column(0).cast(pa.binary()).to_pylist()]
+    heads = (b"{",) if isinstance(text, Json) else (text.header,)
+    bare = [line.removeprefix(MARK) for line in some if line.startswith(MARK)]
+    if any(line.startswith(heads) for line in bare):  # the first line of a file, behind a byte order mark
+        some = [line.removeprefix(MARK) if line.removeprefix(MARK).startswith(heads) else line for line in some]
+    batch, _ = text.rows(b"\n".join([*some, b""]), wanted.names)
+    batch = as_missing(batch, wanted)
+    return pa.RecordBatch.from_arrays([column.cast(pa.string()) for column in batch.columns], names=wanted.names)
+
+
+def open_table(source: Any, separator: str | None) -> SparkTable:
     """A Spark table from what was given: one already, a SELECT, a path, or the name of a table of the session."""
     try:
         from pyspark.sql import SparkSession
     except ImportError:
         raise MissingExtra("engine='spark'", "spark") from None
-    if is_spark(source):
-        if ".connect." in type(source).__module__:
-            raise DataError(
-                "source: this is a table of Spark Connect, which cannot broadcast; use a session in this process"
-            )
-        return source
-    if not isinstance(source, str):
+    if not is_spark(source) and not isinstance(source, str):
         raise DataError(
             "source: with engine='spark' a Spark DataFrame, the name of a table, a path or a SELECT is needed, not "
             f"{type(source).__name__}"
         )
+    if is_spark(source) and ".connect." in type(source).__module__:
+        raise DataError(
+            "source: this is a table of Spark Connect, which cannot broadcast; use a session in this process"
+        )
     session = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
+    kind = None if is_spark(source) or SELECT.match(source) else _kind(source)
+    if separator is not None and kind not in ("csv", "tsv"):
+        raise DataError("separator: it is that of a CSV file; leave it out")
+    if kind in ("csv", "tsv", "json"):
+        return _text(session, source, kind, separator)
+    frame = source if is_spark(source) else _frame(session, source, kind)
+    require_names(frame.columns)
+    return SparkTable(frame, frame.columns)
+
+
+def _kind(path: str) -> str | None:
+    bare = path.lower().removesuffix(".gz").removesuffix(".zst")
+    return next((kind for suffix, kind in SUFFIXES.items() if bare.endswith(suffix)), None)
+
+
+def _frame(session: Any, source: str, kind: str | None) -> Any:
     if SELECT.match(source):
+        require_select(source, "spark")
+        if re.search(r"\b(json|csv|xml)\s*\.\s*`", source, re.IGNORECASE):
+            raise DataError(
+                "source: the SELECT reads a text file, whose types Spark would guess from people's rows; give the path "
+                "itself to discreet.read"
+            )
         return session.sql(source)
-    suffix = next((suffix for suffix in SUFFIXES if source.lower().endswith(suffix)), None)
-    kind = None if suffix is None else SUFFIXES[suffix]
-    if kind == "parquet":
-        return session.read.parquet(source)
+    return _reader(session, source).parquet(source) if kind == "parquet" else session.table(source)
+
+
+def _reader(session: Any, path: str) -> Any:
+    """A reader of files by their literal name where there is one, with no columns from the names of folders."""
+    place = session._jvm.org.apache.hadoop.fs.Path(path)
+    is_there = place.getFileSystem(session._jsc.hadoopConfiguration()).exists(place)
+    reader = session.read.option("recursiveFileLookup", "true").option("parquet.page.verify-checksum.enabled", "true")
+    return reader.option("__globPaths__", "false") if is_there else reader
+
+
+def _text(session: Any, path: str, kind: str, separator: str | None) -> SparkTable:
+    """Lines, and how they are divided: by the first line, which all files must have in common."""
+    lines = _reader(session, path).option("lineSep", "\n").text(path)
     if kind == "json":
-        return session.read.json(source)
-    if kind is not None:
-        return session.read.csv(source, header=True, inferSchema=True, sep="\t" if kind == "tsv" else ",")
-    return session.table(source)
+        return SparkTable(lines, None, Json())
+    files = sorted(lines.inputFiles())
+    if not files:
+        raise DataError(f"source: no file matches {path!r}")
+    first, *others = [(file, _first_line(session, file)) for file in files]
+    for file, line in others:
+        if line != first[1]:
+            raise DataError(f"source: {file!r} does not have the columns of {first[0]!r}, in the same order")
+    text = Csv.of(first[0], first[1], checked_separator(separator, kind))
+    return SparkTable(lines, text.names, text)
+
+
+def _first_line(session: Any, file: str) -> bytes:
+    jvm, settings_ = session._jvm, session._jsc.hadoopConfiguration()
+    place = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(file))
+    stream = place.getFileSystem(settings_).open(place)
+    codec = jvm.org.apache.hadoop.io.compress.CompressionCodecFactory(settings_).getCodec(place)
+    stream = stream if codec is None else codec.createInputStream(stream)
+    reader = jvm.java.io.BufferedReader(jvm.java.io.InputStreamReader(stream, "UTF-8"))
+    try:
+        return str(reader.readLine() or "").encode().removeprefix(MARK)
+    finally:
+        reader.close()
 
 
 @dataclass(frozen=True)
@@ -169,13 +280,13 @@ class Reading:
     """A Spark table that is to be read where it is.
 
     Attributes:
-        frame: The table.
+        table: The table.
         columns: Which column is what.
         value_range: As it was declared.
         policies: What becomes of odd rows.
     """
 
-    frame: Any
+    table: SparkTable
     columns: Columns
     value_range: tuple[float, float] | None
     policies: Policies
@@ -186,14 +297,14 @@ class Reading:
         from pyspark.sql.pandas.types import to_arrow_type
 
         columns, policies = self.columns, self.policies
-        _require_types(self.frame, columns)
         if self.value_range is None and (columns.value is not None or policies.on_duplicate == "sum"):
             raise NotPublic(
                 "value_range: the lowest and highest possible value have not been declared, and must not be read off "
                 "private data; pass value_range=(lowest, highest)"
             )
-        chosen = self.frame.select([self.frame[f"`{name}`"].alias(name) for name in columns.wanted.names])
-        catalogue = _catalogue(chosen, columns, items)
+        chosen = self.table.select(columns)
+        _require_types(chosen, columns)
+        catalogue = _catalogue(chosen, columns, items, written=self.table.text is not None)
         kind = to_arrow_type(chosen.schema[columns.item].dataType)
         catalogue.ids.numbers(pa.nulls(1, kind), "items")  # raises if such ids cannot be among these
         recipe = Recipe(columns, catalogue.ids, self.value_range, policies)
@@ -230,10 +341,9 @@ class Reading:
 def _require_types(frame: Any, columns: Columns) -> None:
     """Raise if a column cannot be what it should be, by its type: no cell is looked at."""
     kinds = dict(frame.dtypes)
-    numbers = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "boolean")
-    dates = ("date", "timestamp", "timestamp_ntz")
+    numbers = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "string")
     for role, name in (("value", columns.value), ("time", columns.time)):
-        allowed = numbers if role == "value" else (*numbers[:-1], *dates)
+        allowed = (*numbers, "boolean") if role == "value" else (*numbers, "date", "timestamp", "timestamp_ntz")
         if name is not None and kinds[name].split("(")[0] not in allowed:
             raise DataError(
                 f"{role}: numbers{' or times' * (role == 'time')} are needed, but the column {name!r} holds "
@@ -244,19 +354,17 @@ def _require_types(frame: Any, columns: Columns) -> None:
             raise DataError(f"{role}: an id must be a single value, not {kinds[name]}")
 
 
-def _catalogue(frame: Any, columns: Columns, items: Any) -> Catalogue:
+def _catalogue(frame: Any, columns: Columns, items: Any, written: bool) -> Catalogue:
     """The declared items; or those observed, if the owner says that they are public."""
     if items is None:
         Catalogue([], origin=None).require_public()  # which raises
     if not isinstance(items, ObservedItems):
         return Catalogue.read(items, item=columns.item)
-    import pyarrow.compute as pc
-
     name = columns.item
     found = frame.select(frame[f"`{name}`"]).distinct().toArrow()[name].drop_null()
-    ids = to_array(found, "item")
-    ordered = ids.take(pc.array_sort_indices(storage(ids)))
-    return Catalogue(Ids(ordered), origin="those observed in the data, which the owner declares to be public")
+    ids = Ids(found, "item")
+    ordered = ids.some(sorted_order(ids.to_arrow(), written=written))
+    return Catalogue(ordered, origin="those observed in the data, which the owner declares to be public")
 
 
 def _counted(rows: Any) -> tuple[Counts, int]:
@@ -279,9 +387,9 @@ def _require(counts: Counts, recipe: Recipe) -> None:
         raise DataError("source: a Spark table has no rows; check the path, the filter or the WHERE clause")
     if policies.on_invalid == "raise" and counts.dropped:
         raise DataError(
-            f"value: {counts.dropped} rows have no user, item, value or time, or a value that is not finite or outside "
-            f"value_range=({low:g}, {high:g}). Correct them, or pass on_invalid='drop' to leave such rows out or "
-            "'clip' to move them into value_range"
+            f"value: {counts.dropped} rows cannot be read, have no user, item, value or time, or a value that is not "
+            f"finite or outside value_range=({low:g}, {high:g}). Correct them, or pass on_invalid='drop' to leave such "
+            "rows out or 'clip' to move them into value_range"
         )
     if policies.on_unknown == "raise" and counts.unknown:
         raise DataError(

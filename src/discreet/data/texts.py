@@ -1,150 +1,406 @@
-"""Files of text: csv, tsv, json lines. DuckDB reads them, and no line of theirs is ever left out silently."""
+"""Files of text: CSV, TSV and JSON lines. One line is one row, and is read by itself.
+
+How lines are divided is fixed by the header, or declared; nothing is guessed from rows. A quoted cell must end on the
+line on which it begins: otherwise two lines of one person could swallow what stands between them. So whatever a line
+holds, the rows of other lines stay what they are (docs/proofs/reading.md).
+"""
 
 from __future__ import annotations
 
+import csv
+import gzip
+import json
 import re
-from collections.abc import Generator
-from typing import TYPE_CHECKING, Any
+import zlib
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from discreet.data import sources
 from discreet.data.columns import Wanted
-from discreet.data.databases import columns_of, connect, explained, literal, quoted, streamed
 from discreet.errors import DataError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-EXACT_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
-# Everything by which the sniffer could leave out lines (a title, a comment, a broken line) is fixed.
-WHOLE = ", header = true, skip = 0, comment = '', null_padding = false, ignore_errors = false, strict_mode = true"
-ADVICE = (
-    "Check that the file is whole, in UTF-8, and that every line has the columns of the first; for other "
-    "encodings, separators or files without a header line read it with a SELECT from read_csv(...)"
-)
-JSON_ADVICE = "Check that the file is whole, with one JSON object a line of the same keys"
+BLOCK = 1 << 23  # bytes read at a time
+SEPARATORS = (",", ";", "\t", "|")  # one of which the header of a CSV file has
+MARK = "\ufeff".encode()  # a byte order mark, which some programs put at the start of a file
+ADVICE = "Check that the file is whole, in UTF-8, and that every line has as many cells as the first"
+JSON_ADVICE = "Check that the file is whole, with one JSON object a line"
 
 
-def text_files(paths: list[str], kind: str) -> sources.Table:
-    """Files of text with a header line (csv, tsv), or of one json object a line; plain, .gz or .zst."""
-    connection = connect()
+@contextmanager
+def opened(path: str) -> Iterator[IO[bytes]]:
+    """The bytes of a file, unpacked; the checksums of .gz and .zst files are verified."""
+    import pyarrow as pa
+
+    name = path.lower()
     try:
-        return _table(connection, paths, kind)
-    except BaseException:
-        connection.close()
-        raise
+        if name.endswith(".gz"):
+            with gzip.open(path, "rb") as unpacked:
+                yield unpacked  # type: ignore[misc]
+        elif name.endswith(".zst"):
+            with pa.input_stream(path, compression="zstd") as unpacked:
+                yield unpacked
+        else:
+            with open(path, "rb") as file:
+                yield file
+    except (OSError, EOFError, zlib.error, pa.ArrowInvalid) as error:
+        raise DataError(f"source: {path!r} is damaged ({error}). Check that the file is whole, or fetch it") from None
 
 
-def _table(connection: Any, paths: list[str], kind: str) -> sources.Table:
-    import duckdb
+def blocks(file: IO[bytes]) -> Iterator[bytes]:
+    r"""Whole lines, some megabytes at a time, each ended by \n."""
+    rest: list[bytes] = []  # of a line that is not whole yet
+    while piece := file.read(BLOCK):
+        cut = piece.rfind(b"\n") + 1
+        if cut:
+            yield b"".join([*rest, piece[:cut]]).replace(b"\r\n", b"\n")
+            rest = []
+        rest.append(piece[cut:])
+    last = b"".join(rest)
+    if last:
+        yield last.removesuffix(b"\r") + b"\n"
 
-    listed = "[" + ", ".join(map(literal, paths)) + "]"
-    what = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more files"
-    json = kind == "json"
-    advice = JSON_ADVICE if json else ADVICE
-    files = (
-        f"read_json({listed}" if json else f"read_csv({listed}{WHOLE}" + (r", delim = '\t'" if kind == "tsv" else "")
-    )
-    with explained(what, advice):
-        header = None if json else _first_line(connection, paths)
+
+@dataclass(frozen=True)
+class Csv:
+    """How the lines of one file are divided.
+
+    Attributes:
+        header: Its first line. Lines that are equal to it, as in files that were joined, are no rows.
+        separator: Between cells.
+        names: Of the columns.
+    """
+
+    header: bytes
+    separator: str
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, path: str, header: bytes, separator: str | None) -> Csv:
+        """Understand a header. It is no person's, so that it may be looked at."""
+        header = header.removeprefix(MARK).rstrip(b"\r\n")
         try:
-            found = columns_of(connection, f"SELECT * FROM {files})")
-        except duckdb.Error:
-            if header is not None:
-                _require_even(connection, paths, header)
-            raise
-        if header is not None and len(found) == 1:
-            _require_divided(connection, paths, header)
+            text = header.decode()
+        except UnicodeDecodeError:
+            text = "\0"
+        if "\0" in text:
+            raise DataError(f"source: {path!r} is not text in UTF-8; convert it, for instance with iconv")
+        if not text.strip():
+            raise DataError(f"source: {path!r} begins with an empty line; the first line must name the columns")
+        if separator is None:
+            bare = re.sub(r'"[^"]*"', "", text)
+            separator = max(SEPARATORS, key=bare.count)  # the first of several that occur equally often
+            if "::" in bare and not bare.count(separator):
+                raise DataError(
+                    f"source: the columns of {path!r} are not separated as those of such a file are: {text!r}. Read it "
+                    "with a SELECT from read_csv(..., auto_detect = false, delim = '::', columns = ...)"
+                )
+        try:
+            (cells,) = csv.reader([text], delimiter=separator, strict=True)
+        except (csv.Error, ValueError) as error:
+            raise DataError(f"source: the first line of {path!r}, {text!r}, cannot be divided ({error})") from None
+        names = tuple(cell.strip() for cell in cells)
+        sources.require_names(names)
+        return cls(header, separator, names)
+
+    def rows(self, block: bytes, names: Sequence[str]) -> tuple[pa.RecordBatch, NDArray[np.bool_] | None]:
+        """Some columns of some lines, as text; which rows are null because their line cannot be divided, if any."""
+        import pyarrow as pa
+
+        if self._is_regular(block):
+            return self._divided(block, names, quotes=False), None
+        lines = [line for line in block.split(b"\n")[:-1] if line and line != self.header]
+        good = self._well_formed(lines)
+        if good.all():
+            return self._divided(_joined(lines), names), None
+        kept = self._divided(_joined([lines[at] for at in np.flatnonzero(good)]), names)
+        place = np.where(good, np.cumsum(good) - 1, -1)
+        return kept.take(pa.array(place, mask=~good)), ~good
+
+    def _is_regular(self, block: bytes) -> bool:
+        """Whether lines need no closer look: no quotes, as many separators in each as in the header."""
+        if b'"' in block or b"\r" in block or not _is_utf8(block):
+            return False
+        if block.startswith(self.header + b"\n") or b"\n" + self.header + b"\n" in block:
+            return False
+        content = np.frombuffer(block, np.uint8)
+        ends, cuts = (np.flatnonzero(content == byte) for byte in (ord("\n"), ord(self.separator)))
+        starts = np.concatenate([[0], ends[:-1] + 1])
+        if len(cuts) != len(ends) * (len(self.names) - 1) or (starts == ends).any():
+            return False
+        by_line = cuts.reshape(len(ends), -1)
+        return bool((by_line >= starts[:, None]).all() and (by_line < ends[:, None]).all())
+
+    @cached_property
+    def _pattern(self) -> str:
+        """A line as RFC 4180 has it: a cell without quotes, or one in quotes, with those inside doubled."""
+        mark = re.escape(self.separator)
+        cell = rf'(?:"(?:[^"\r]|"")*"|[^"\r{mark}]*)'
+        return f"^{cell}(?:{mark}{cell}){{{len(self.names) - 1}}}$"
+
+    def _well_formed(self, lines: list[bytes]) -> NDArray[np.bool_]:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        texts = pa.array([line if _is_utf8(line) else None for line in lines], pa.large_binary())
+        matched = pc.match_substring_regex(texts.cast(pa.large_string()), self._pattern)
+        good: NDArray[np.bool_] = pc.fill_null(matched, False).to_numpy(zero_copy_only=False)
+        return good
+
+    def _divided(self, block: bytes, names: Sequence[str], quotes: bool = True) -> pa.RecordBatch:
+        """Columns of lines that are known to be well formed."""
+        import pyarrow as pa
+        from pyarrow import csv as arrow_csv
+
+        places = [str(self.names.index(name)) for name in names]
+        if not block:
+            return pa.RecordBatch.from_pydict({name: pa.array([], pa.large_string()) for name in names})
+        table = arrow_csv.read_csv(
+            pa.BufferReader(block),
+            read_options=arrow_csv.ReadOptions(column_names=list(map(str, range(len(self.names))))),
+            parse_options=arrow_csv.ParseOptions(
+                delimiter=self.separator, quote_char='"' if quotes else False, ignore_empty_lines=False
+            ),
+            convert_options=arrow_csv.ConvertOptions(
+                column_types=dict.fromkeys(places, pa.large_string()), include_columns=places, strings_can_be_null=False
+            ),
+        )
+        (batch,) = table.combine_chunks().to_batches()
+        return pa.RecordBatch.from_arrays(batch.columns, names=list(names))
+
+    def accepts(self, line: bytes, names: Sequence[str]) -> bool:
+        """Whether a line can be divided."""
+        return line in (b"", self.header) or bool(self._well_formed([line])[0])
+
+    def fault(self, line: bytes) -> str:
+        """What is wrong with a line that cannot be divided."""
+        if not _is_utf8(line):
+            return "is not in UTF-8"
+        if b'"' in line:
+            return (
+                "has a quote that is not closed on the same line, stands inside a cell without quotes, or is not "
+                'doubled (""); or a different number of columns than the first. A cell that has line breaks cannot be '
+                "read: take them out"
+            )
+        found = line.count(self.separator.encode()) + 1
+        return (
+            f"has a different number of columns ({found}) than the first ({len(self.names)}). Check that the file is "
+            f"whole; a cell that holds {self.separator!r} must be in double quotes"
+        )
+
+
+def _joined(lines: list[bytes]) -> bytes:
+    return b"\n".join([*lines, b""])
+
+
+def _is_utf8(text: bytes) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+class Number(str):
+    """A number of JSON, as it is written."""
+
+    __slots__ = ()
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError
+    return found
+
+
+DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_int=Number, parse_float=Number, parse_constant=Number)
+
+
+class Json:
+    """Lines that are JSON objects, whose values are taken as they are written.
+
+    7 and "7" are the same text, and so would be one id. `kinds` has which of the two were met, so that a column that
+    has both can be refused.
+    """
+
+    def __init__(self) -> None:
+        self.kinds: dict[str, set[type]] = {}
+
+    def rows(self, block: bytes, names: Sequence[str]) -> tuple[pa.RecordBatch, NDArray[np.bool_] | None]:
+        """Some values of some lines, as text; which rows are null because their line is no such object, if any."""
+        import pyarrow as pa
+
+        found = [self._values(line, names) for line in block.split(b"\n")[:-1] if line.strip()]
+        bad = np.array([row is None for row in found], bool)
+        columns = list(zip(*(row or [None] * len(names) for row in found), strict=True)) or [()] * len(names)
+        for name, column in zip(names, columns, strict=True):
+            self.kinds.setdefault(name, set()).update(set(map(type, column)) - {type(None)})
+        arrays = [pa.array(column, pa.large_string()) for column in columns]
+        return pa.RecordBatch.from_arrays(arrays, names=list(names)), bad if bad.any() else None
+
+    def accepts(self, line: bytes, names: Sequence[str]) -> bool:
+        """Whether a line can be read."""
+        return not line.strip() or self._values(line, names) is not None
+
+    def fault(self, line: bytes) -> str:
+        """What is wrong with a line that cannot be read."""
+        return f"is no JSON object, has a key twice, or a list or an object for a value. {JSON_ADVICE}"
+
+    @staticmethod
+    def _values(line: bytes, names: Sequence[str]) -> list[str | None] | None:
+        """The values of a JSON object as text; None if there are none."""
+        try:
+            content = DECODER.decode(line.decode())
+            values = [content.get(name) for name in names]
+            if any(isinstance(value, dict | list) for value in values):
+                return None
+            texts = [Number("true" if value else "false") if isinstance(value, bool) else value for value in values]
+            "".join(filter(None, texts)).encode()  # half a character that stands alone is no text
+        except (ValueError, AttributeError, RecursionError):
+            return None
+        return texts
+
+    def require_one_kind(self, names: Sequence[str]) -> None:
+        """Raise if some ids were strings and some were not."""
+        for name in names:
+            if len(self.kinds.get(name, ())) > 1:
+                raise DataError(
+                    f'source: column {name}: some ids are numbers and some are strings, so that 7 and "7" would be '
+                    "one; write all alike"
+                )
+
+
+def text_files(paths: list[str], kind: str, separator: str | None = None) -> sources.Table:
+    """Files of text with a header line (csv, tsv), or of a JSON object a line; plain, .gz or .zst."""
+    if kind == "json":
+        if separator is not None:
+            raise DataError("separator: JSON lines have none; leave it out")
+        readers: Sequence[Csv | Json] = [Json()] * len(paths)
+        names = None
+    else:
+        separator = checked_separator(separator, kind)
+        readers = [Csv.of(path, _first_line(path), separator) for path in paths]
+        names = list(readers[0].names) if isinstance(readers[0], Csv) else None
 
     def stream(wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:
-        kinds = {name: found[name] for name in wanted.names}
-        asked = dict(zip(wanted.names, map(quoted, wanted.names), strict=True))
-        for name in wanted.ids:
-            # Text has no types: ids are taken as they are written, see `ids.typed`. JSON tells numbers from
-            # strings, but the guess of a date, a UUID or a float from a sample must not change an id either.
-            kinds[name] = "JSON" if json else "VARCHAR"
-            if json:
-                asked[name] = f"{_json_id(name, found[name])} AS {quoted(name)}"
-        value = wanted.value
-        if value is not None and not json and found[value] != "BOOLEAN":
-            kinds[value] = "VARCHAR"  # with the words for a missing value, see `Cleaner`
-        elif value is not None and found[value] in EXACT_INTEGERS:
-            kinds[value] = "DOUBLE"  # a sample of whole numbers does not mean that all are whole
-        listing = ", ".join(f"{literal(name)}: {literal(of)}" for name, of in kinds.items())
-        given = f", {'columns' if json else 'types'} = {{{listing}}})"
-        return streamed(connection, f"SELECT {', '.join(asked.values())} FROM {files}{given}", what, advice)
+        return sources.prefetched(sources.sliced(_batches(paths, readers, wanted)))
 
-    return sources.Table(what, list(found), stream, untyped_ids=not json, close=connection.close)
+    return sources.Table(sources.shown(paths), names, stream, is_text=True)
 
 
-def _json_id(name: str, kind: str) -> str:
-    """An id of JSON in the type that a sample has, or an error: 1 and "1" are two ids, and so are 1 and 1.5."""
-    cell = quoted(name)
-    said = f"column {name}: some ids are numbers and some are strings, or some whole and some not; write all alike"
-    refused = f"CAST(error({literal(said)}) AS VARCHAR)"
-    if kind in EXACT_INTEGERS:
-        of_type, converted = "IN ('BIGINT', 'UBIGINT')", f"CAST({cell} AS VARCHAR)"
-    elif kind in ("DOUBLE", "HUGEINT", "UHUGEINT", "BOOLEAN") or "(" in kind:  # numbers, as they are written
-        of_type, converted = "<> 'VARCHAR'", f"CAST({cell} AS VARCHAR)"
-    else:
-        of_type, converted = "= 'VARCHAR'", f"{cell} ->> '$'"
-    missing = f"{cell} IS NULL OR json_type({cell}) = 'NULL'"
-    id_ = f"CASE WHEN {missing} THEN NULL WHEN json_type({cell}) {of_type} THEN {converted} ELSE {refused} END"
-    return f"CAST({id_} AS {kind})" if kind in EXACT_INTEGERS else id_
+def checked_separator(given: str | None, kind: str) -> str | None:
+    """The separator that was declared, or that the kind of file has; None: it is in the header."""
+    if given is None:
+        return "\t" if kind == "tsv" else None
+    if not (isinstance(given, str) and len(given) == 1 and given.isascii() and given.isprintable() | (given == "\t")):
+        raise DataError(f"separator: a single character such as ';' is needed, not {given!r}")
+    if given.isalnum() or given in '" ':
+        raise DataError(f"separator: {given!r} cannot separate cells")
+    return given
 
 
-def _lines(path: str) -> str:
-    """The lines of a file, undivided, as a table of SQL."""
-    return (
-        f"read_csv({literal(path)}, auto_detect = false, columns = {{'line': 'VARCHAR'}}, delim = '\\x01', "
-        "quote = '', escape = '', header = false, skip = 0, strict_mode = false)"
-    )
+def _first_line(path: str) -> bytes:
+    with opened(path) as file:
+        return file.readline()
 
 
-def _first_line(connection: Any, paths: list[str]) -> str:
-    """The line that names the columns: below an empty one it would be taken for a row."""
-    header = ""
-    for path in reversed(paths):
-        first = connection.execute(f"SELECT line FROM {_lines(path)} LIMIT 1").fetchone()
-        header = "" if first is None or first[0] is None else first[0].strip()
-        if not header:
-            raise DataError(f"source: {path!r} begins with an empty line; the first line must name the columns")
-    return header
+def _batches(paths: list[str], readers: Sequence[Csv | Json], wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    for path, reader in zip(paths, readers, strict=True):
+        lost = [name for name in wanted.names if isinstance(reader, Csv) and name not in reader.names]
+        if lost:
+            raise DataError(f"source: {path!r} has no column {lost[0]!r}, which {paths[0]!r} has")
+        line = 1
+        with opened(path) as file:
+            if isinstance(reader, Csv):
+                file.readline()
+                line += 1
+            for block in blocks(file):
+                body = block.removeprefix(MARK) if line == 1 else block
+                batch, bad = reader.rows(body, wanted.names)
+                if bad is not None and not wanted.lenient:
+                    _refuse(path, reader, body, line, wanted)
+                if isinstance(reader, Json) and not wanted.lenient:
+                    reader.require_one_kind(wanted.ids)
+                yield as_missing(batch, wanted)
+                line += body.count(b"\n")
 
 
-def _separator(header: str) -> str | None:
-    found = re.search(r"[,;\t|]|::", header)
-    return None if found is None else found.group()
+def as_missing(batch: pa.RecordBatch, wanted: Wanted) -> pa.RecordBatch:
+    """In text, an empty id is none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for name in wanted.ids:
+        at = wanted.names.index(name)
+        cells = batch.column(at)
+        batch = batch.set_column(at, name, pc.if_else(pc.equal(cells, ""), pa.scalar(None, cells.type), cells))
+    return batch
 
 
-def _require_even(connection: Any, paths: list[str], header: str) -> None:
-    """Name the first line that has another number of columns than the header, if there is one."""
-    mark = _separator(header)
-    if mark is None:
-        return
-    expected = header.count(mark) + 1
+def _refuse(path: str, reader: Csv | Json, block: bytes, first: int, wanted: Wanted) -> None:
+    """Name the first line of a block that cannot be read."""
+    for number, line in enumerate(block.split(b"\n")[:-1], start=first):
+        if not reader.accepts(line, wanted.names):
+            text = line.decode(errors="replace")
+            text = text if len(text) <= 80 else text[:77] + "..."
+            raise DataError(f"source: line {number} of {path!r}, {text!r}, {reader.fault(line)}")
+
+
+def catalogue(paths: list[str], kind: str, item: Callable[[Sequence[str]], str]) -> tuple[pa.Table, str]:
+    """A public table of items, all of it, with the name of the column of ids; types are those that its columns have.
+
+    What is public may be guessed from. The ids are text, unless JSON has them as numbers.
+    """
+    import pyarrow as pa
+
+    found = []
+    name = ""
     for path in paths:
-        count = f"(length(line) - length(replace(line, {literal(mark)}, ''))) // {len(mark)} + 1"
-        numbered = f"SELECT line, {count} AS n, row_number() OVER () AS place FROM {_lines(path)}"
-        uneven = connection.execute(
-            # Not those with quotes, which may hide separators.
-            f"SELECT place, line, n FROM ({numbered}) WHERE n <> {expected} AND NOT contains(line, '\"') LIMIT 1"
-        ).fetchone()
-        if uneven is not None:
-            place, line, n = uneven
-            shown = line if len(line) <= 80 else line[:77] + "..."
-            raise DataError(
-                f"source: line {place} of {path!r}, {shown!r}, has a different number of columns ({n}) than the "
-                f"first ({expected}). Check that the file is whole; a cell that "
-                f"holds {mark!r} must be in double quotes"
-            )
+        with opened(path) as file:
+            if kind == "json":
+                from pyarrow import json as arrow_json
+
+                try:
+                    table = arrow_json.read_json(file)
+                except pa.ArrowInvalid as error:
+                    raise DataError(f"items: {path!r} cannot be read ({error}). {JSON_ADVICE}") from None
+                name = item(table.column_names)
+            else:
+                table, name = _csv_catalogue(path, file, kind, item)
+            found.append(table)
+    return pa.concat_tables(found, promote_options="permissive"), name
 
 
-def _require_divided(connection: Any, paths: list[str], header: str) -> None:
-    """Lines that cannot all be divided alike come back whole, in one column: say why."""
-    if _separator(header) is not None:
-        _require_even(connection, paths, header)
-        raise DataError(
-            f"source: the columns of {paths[0]!r} are not separated as those of such a file are, or a line has a "
-            f"different number of columns than the first, {header!r}. Correct it, or read it with a SELECT from "
-            "read_csv(..., delim = ...)"
+def _csv_catalogue(path: str, file: IO[bytes], kind: str, item: Callable[[Sequence[str]], str]) -> tuple[pa.Table, str]:
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    reader = Csv.of(path, file.readline(), checked_separator(None, kind))
+    name = item(reader.names)
+    try:
+        table = arrow_csv.read_csv(
+            file,
+            read_options=arrow_csv.ReadOptions(column_names=list(reader.names)),
+            parse_options=arrow_csv.ParseOptions(delimiter=reader.separator, newlines_in_values=True),
+            convert_options=arrow_csv.ConvertOptions(column_types={name: pa.large_string()}),
         )
+    except pa.ArrowInvalid as error:
+        if "Empty CSV file" in str(error):
+            return pa.table({column: pa.array([], pa.large_string()) for column in reader.names}), name
+        uneven = re.search(r"Row #(\d+): Expected \d+ columns, got \d+: (.*)", str(error), flags=re.S)
+        if uneven is None:
+            raise DataError(f"items: {path!r} cannot be read ({error}). {ADVICE}") from None
+        line = uneven[2].encode()
+        raise DataError(f"items: line {int(uneven[1]) + 1} of {path!r}, {uneven[2]!r}, {reader.fault(line)}") from None
+    return table, name
