@@ -134,21 +134,37 @@ def test_frames_come_back_in_the_callers_library(library: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "read"),
+    "ids",
     [
-        (["1", "2"], [1, 2]),
-        (["007", "7"], ["007", "7"]),  # two ids, not one
-        (["1", "x"], ["1", "x"]),
-        (["9223372036854775808", "1"], ["1", "9223372036854775808"]),
-        (["99999999999999999999999", "99999999999999999999998"],) * 2,
-        (["2024-01-01", "2024-01-02"],) * 2,
-        (["1.0", "1"], ["1", "1.0"]),
-        (["-5", "0"], [-5, 0]),
+        ["1", "2", "10"],  # numbers in the order of numbers
+        ["-5", "0", "7", "007"],  # two ids, not one
+        ["1", "9223372036854775808", "x"],
+        ["99999999999999999999998", "99999999999999999999999"],
+        ["2024-01-01", "2024-01-02"],
+        ["1", "1.0"],
+        ["a", "a ", "b"],  # a blank is a character
     ],
 )
-def test_ids_in_text_are_integers_only_if_all_are_written_so(tmp_path: Path, written: Any, read: Any) -> None:
-    (tmp_path / "r.csv").write_text("user,item,rating\n" + "".join(f"{one},i,1\n" for one in written))
-    assert discreet.read(tmp_path / "r.csv").users.to_list() == sorted(read)
+def test_ids_in_text_are_as_they_are_written(tmp_path: Path, ids: list[str]) -> None:
+    (tmp_path / "r.csv").write_text("user,item,rating\n" + "".join(f"{one},i,1\n" for one in reversed(ids)))
+    (tmp_path / "r.jsonl").write_text("".join(f'{{"user": "{one}", "item": "i", "rating": 1}}\n' for one in ids))
+    for name in ("r.csv", "r.jsonl"):
+        found = discreet.read(tmp_path / name).users.to_list()
+        assert sorted(found) == sorted(ids)
+        assert [one for one in found if one.lstrip("-").isdigit()] == [one for one in ids if one.lstrip("-").isdigit()]
+
+
+def test_ids_of_text_and_integers_meet(tmp_path: Path) -> None:
+    """A text file has no types: its 7 is the item 7 of a catalogue of integers, and 007 is not."""
+    (tmp_path / "r.csv").write_text("user,item,rating\n5,7,1\n6,007,1\n")
+    ratings = discreet.read(tmp_path / "r.csv", items=[7, 8], on_unknown="drop")
+    assert (ratings.users.to_list(), ratings.items.to_list()) == (["5"], [7, 8])
+    assert ratings.history(5) == ratings.history("5") == {7: 1.0}
+    assert ratings.for_users([5]) == ratings
+    with pytest.raises(DataError, match="'6' is not in this table"):
+        ratings.history("6")
+    table = pa.table({"user": [1], "item": [7]})
+    assert discreet.read(table, items=["8", "7"]).history(1) == {"7": 1.0}
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
@@ -162,7 +178,7 @@ def test_what_a_sample_does_not_show(kind: str, tmp_path: Path) -> None:
         text += '{"user": 50000, "item": 7, "rating": 4.5}\n'
     (tmp_path / f"r.{kind}").write_text(text)
     ratings = discreet.read(tmp_path / f"r.{kind}")
-    assert ratings.history(50_000) == ({"zz": 4.5} if kind == "csv" else {7: 4.5})
+    assert ratings.history("50000") == ({"zz": 4.5} if kind == "csv" else {"7": 4.5})
     assert len(ratings) == 50_001
 
 
@@ -177,8 +193,8 @@ def test_strings_in_json_stay_strings(tmp_path: Path) -> None:
     ids = ["2024-01-01", "00000000-0000-0000-0000-000000000002", "12"]
     (tmp_path / "r.jsonl").write_text("".join(f'{{"user": "{one}", "item": 1, "rating": 2}}\n' for one in ids))
     ratings = discreet.read(tmp_path / "r.jsonl")
-    assert ratings.users.to_list() == sorted(ids)
-    assert ratings.items.to_list() == [1]
+    assert sorted(ratings.users) == sorted(ids)
+    assert ratings.items.to_list() == ["1"]
 
 
 def test_uuids_of_duckdb_come_back() -> None:
@@ -265,8 +281,10 @@ def test_catalogues_that_cannot_be() -> None:
         discreet.read(ROWS, items=["x", "y", "x"])
     with pytest.raises(DataError, match="2 ids are missing"):
         discreet.read(ROWS, items=["x", None, None])
-    with pytest.raises(DataError, match="cannot be compared"):
+    with pytest.raises(DataError, match="3 rows are about items outside the catalogue"):
         discreet.read(ROWS, items=[1, 2])
+    with pytest.raises(DataError, match="cannot be compared"):
+        discreet.read(ROWS, items=[1.5, 2.5])
     with pytest.raises(DataError, match="items: none of the columns"):
         discreet.read(ROWS, items=pd.DataFrame({"alpha": ["x"]}))
     with pytest.raises(DataError, match="no rows"):
@@ -403,12 +421,23 @@ def test_times_of_many_types(times: list[Any]) -> None:
     ratings = discreet.read(pa.table({"user": [1, 1], "item": [1, 1], "rating": [1.0, 2.0], "time": times[::-1]}))
     assert ratings.values.tolist() == [1.0]
     back = ratings.to_arrow()["timestamp"][0].as_py()
+    if isinstance(times[1], str):  # times in text are seconds since 1970
+        back = dt.datetime.fromtimestamp(back, dt.timezone.utc)
     assert str(back)[:10] == str(times[1])[:10]
 
 
 def test_times_that_are_not() -> None:
+    table = pa.table({"user": [1, 2], "item": [1, 1], "time": ["yesterday", "2020-01-01"]})
+    with pytest.raises(DataError, match=r"time: row 1 holds 'yesterday', where a number or ISO 8601.*time_format="):
+        discreet.read(table)
+    assert discreet.read(table, on_invalid="drop").users.to_list() == [2]
     with pytest.raises(DataError, match=r"time: numbers, dates or timestamps.*time=None"):
-        discreet.read(pa.table({"user": [1], "item": [1], "time": ["yesterday"]}))
+        discreet.read(pa.table({"user": [1], "item": [1], "time": [b"x"]}))
+    with pytest.raises(DataError, match="time_format: the times are no text"):
+        discreet.read(pa.table({"user": [1], "item": [1], "time": [5]}), time_format="%Y")
+    for wrong in ("%Q", "year", 5):
+        with pytest.raises(DataError, match="time_format: "):
+            discreet.read(table, time_format=wrong)  # type: ignore[arg-type]
 
 
 # Errors that say what to do
@@ -479,8 +508,8 @@ def test_a_csv_file_without_header(tmp_path: Path) -> None:
 
 
 def test_broken_json(tmp_path: Path) -> None:
-    (tmp_path / "r.jsonl").write_text('{"user": 1, "item": 2}\n{"user": 1, "it')
-    with pytest.raises(DataError, match="one JSON object a line"):
+    (tmp_path / "r.jsonl").write_text('{"user": 1, "item": 2, "rating": 3}\n{"user": 1, "it')
+    with pytest.raises(DataError, match=r"line 2 of .*one JSON object a line"):
         discreet.read(tmp_path / "r.jsonl")
 
 
@@ -533,7 +562,7 @@ def test_connections_that_cannot_be(tmp_path: Path) -> None:
         discreet.read(select, connection=3)
     with pytest.raises(DataError, match="SELECT statement is needed"):
         discreet.read(ROWS, connection="sqlite://")
-    with pytest.raises(DataError, match="gives no rows"):
+    with pytest.raises(DataError, match="a single SELECT is needed"):
         discreet.read("CREATE TABLE t (a int)", connection="sqlite://")
 
 

@@ -48,7 +48,7 @@ def test_a_line_with_other_columns_is_named(line: str, before: int, separator: s
     [
         HEADER + LINES,
         HEADER + "#1,2,3\n#2,2,3\n3,4,5\n",  # not comments
-        HEADER + '"a,b",2,3\n"c ""d""\ne",2,3\n',
+        HEADER + '"a,b",2,3\n"c ""d""e",2,3\n',
         HEADER.replace(",", ";") + "1;2;3\n4;5;6\n",
         HEADER.replace(",", "|") + "1|2|3\n4|5|6\n",
         HEADER + "a,b,1",
@@ -59,7 +59,7 @@ def test_a_line_with_other_columns_is_named(line: str, before: int, separator: s
 def test_every_line_counts(text: str, tmp_path: Path) -> None:
     path = tmp_path / "r.csv"
     path.write_bytes(text.encode())
-    lines = len([line for line in text.replace("\ne", "e").splitlines() if line]) - 1
+    lines = len([line for line in text.splitlines() if line]) - 1
     assert discreet.read(path).report.rows == lines
 
 
@@ -82,8 +82,9 @@ def test_a_separator_that_is_not_known(tmp_path: Path) -> None:
 
 def test_a_select_whose_lines_are_uneven(tmp_path: Path) -> None:
     path = written(tmp_path, HEADER + "1,2,3\n1,2\n3,4,5\n")
-    with pytest.raises(DataError, match="different number of columns"):
-        discreet.read(f"SELECT * FROM read_csv('{path}', header = true, skip = 0)")
+    columns = "{'user': 'VARCHAR', 'item': 'VARCHAR', 'rating': 'DOUBLE'}"
+    with pytest.raises(DataError, match=r"(?i)line: 3\b.*column"):
+        discreet.read(f"SELECT * FROM read_csv('{path}', auto_detect = false, header = true, columns = {columns})")
 
 
 def test_an_uneven_catalogue(tmp_path: Path) -> None:
@@ -96,7 +97,7 @@ def test_columns_in_another_order_in_another_file(tmp_path: Path) -> None:
     for n in range(15):
         written(tmp_path, "item,user\n5,6\n" if n == 14 else "user,item\n1,2\n", f"{n:02}.csv")
     ratings = discreet.read(tmp_path / "*.csv")
-    assert set(zip(*ratings.to_arrow().to_pydict().values(), strict=True)) == {(1, 2, 1.0), (6, 5, 1.0)}
+    assert set(zip(*ratings.to_arrow().to_pydict().values(), strict=True)) == {("1", "2", 1.0), ("6", "5", 1.0)}
 
 
 def test_errors_of_duckdb_are_short(tmp_path: Path) -> None:
@@ -133,17 +134,15 @@ def test_a_decimal_comma(tmp_path: Path) -> None:
     path = written(tmp_path, "user;item;rating\n1;2;3\n1;3;3,5\n")
     with pytest.raises(DataError, match=r"row 2 holds '3,5'.*decimal_separator = ','"):
         discreet.read(path)
-    select = f"SELECT * FROM read_csv('{path}', delim = ';', decimal_separator = ',')"
-    assert discreet.read(select).history(1) == {2: 3.0, 3: 3.5}
+    columns = "{'user': 'INT', 'item': 'INT', 'rating': 'DOUBLE'}"
+    options = f"auto_detect = false, header = true, delim = ';', decimal_separator = ',', columns = {columns}"
+    assert discreet.read(f"SELECT * FROM read_csv('{path}', {options})").history(1) == {2: 3.0, 3: 3.5}
 
 
 def test_blanks_after_commas(tmp_path: Path) -> None:
-    ratings = discreet.read(written(tmp_path, "user, item, rating\n1, 2, 3\n1, x, 4\n"))
-    assert ratings.history(1) == {"2": 3.0, "x": 4.0}
-    items = written(tmp_path, "item, title\nx , A\n2, B\n", "m.csv")
-    assert discreet.read(tmp_path / "r.csv", items=items).items.to_list() == ["x", "2"]
-    with pytest.raises(DataError, match=r"'2' is written with and without blanks"):
-        discreet.read(written(tmp_path, "user,item\n1, 2\n1,2\n"))
+    """A blank is a part of an id, as everywhere in CSV; it is none of the name of a column, or of a number."""
+    ratings = discreet.read(written(tmp_path, "user, item, rating\n1, 2, 3\n1, x, 4\n1,2, 5\n"))
+    assert ratings.history("1") == {" 2": 3.0, " x": 4.0, "2": 5.0}
 
 
 @pytest.mark.parametrize("cells", [("1", '"1"'), ('"1"', "1"), ("1", "1.5"), ("1.5", '"1.5"'), ('"true"', "true")])
@@ -152,14 +151,16 @@ def test_two_ids_of_json_are_never_merged(cells: tuple[str, str], before: int, t
     rows = [f'{{"user": {cells[0]}, "item": {n}}}\n' for n in range(before)] + [f'{{"user": {cells[1]}, "item": 0}}\n']
     path = written(tmp_path, "".join(rows), "r.jsonl")
     try:
-        assert discreet.read(path).n_users == 2
+        assert discreet.read(path, value=None).n_users == 2
     except DataError as error:
         assert "column user: some ids are" in str(error)  # noqa: PT017
 
 
 def test_missing_ids_of_json(tmp_path: Path) -> None:
     path = written(tmp_path, '{"user": 1, "item": "a"}\n{"user": null, "item": "b"}\n{"user": 2}\n', "r.jsonl")
-    assert discreet.read(path, on_invalid="drop").to_arrow().to_pydict()["item"] == ["a"]
+    assert discreet.read(path, value=None, on_invalid="drop").to_arrow().to_pydict()["item"] == ["a"]
+    with pytest.raises(DataError, match=r"missing in row 2.*keys are user, item and rating.*value=None"):
+        discreet.read(path)
 
 
 # Statements and databases

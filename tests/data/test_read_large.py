@@ -42,7 +42,7 @@ def expected(frame: pd.DataFrame) -> pd.DataFrame:
 
 def check(ratings: discreet.Interactions, expected: pd.DataFrame) -> None:
     assert ratings.report.repeated == ROWS - len(expected)
-    found = ratings.to_frame("pandas")
+    found = ratings.to_frame("pandas").astype({"user": int, "item": int})  # text files have no types
     assert np.array_equal(found["user"], expected["user"])
     assert np.array_equal(found["item"], expected["item"])
     assert np.array_equal(found["rating"], expected["rating"])

@@ -47,6 +47,10 @@ BY_SELECT = (
     "decimal_separator = ',', columns = {'user': 'VARCHAR', 'item': 'VARCHAR', 'rating': 'DOUBLE'})\")"
 )
 KEYS = {"user": "user", "item": "item", "value": "rating", "time": None}  # of JSON lines, unless others are named
+NO_HEADER = (
+    ". (JSON lines have no header to guess from: unless others are named, the keys are user, item and rating; name "
+    "them with user=, item= and value=, or pass value=None if there are no ratings)"
+)
 
 
 def _key(name: str) -> str:
@@ -177,6 +181,7 @@ class Cleaner:
     has_value: bool
     has_time: bool
     time_format: str | None = None
+    hint: str = ""  # what may be the reason that cells are missing
     rows: int = 0  # seen so far
     dropped: int = 0
     clipped: int = 0
@@ -212,7 +217,9 @@ class Cleaner:
         for role, mask in missing:
             if self.on_invalid == "raise":
                 at = self.rows + int(np.flatnonzero(mask)[0]) + 1
-                raise DataError(f"{role}: it is missing in row {at}; pass on_invalid='drop' to leave such rows out")
+                raise DataError(
+                    f"{role}: it is missing in row {at}; pass on_invalid='drop' to leave such rows out{self.hint}"
+                )
             bad = mask if bad is None else bad | mask
         return bad
 
@@ -237,7 +244,7 @@ class Cleaner:
                 raise DataError(
                     f"value: row {self.rows + at + 1} (user {users[at].as_py()!r}, item {items[at].as_py()!r}) is "
                     f"{wrong}. Correct it, or pass on_invalid='drop' to leave such rows out or 'clip' to move "
-                    "them into value_range"
+                    f"them into value_range{self.hint}"
                 )
             drop = missing | outside if self.on_invalid == "drop" else missing
             if self.on_invalid == "clip":
@@ -320,8 +327,8 @@ class Cleaner:
                 "a number or ISO 8601 such as 2020-12-31T23:59:59" if self.time_format is None else self.time_format
             )
             raise DataError(
-                f"time: row {self.rows + at + 1} holds {column[at].as_py()!r}, where {expected} is needed. Correct it, say "
-                "how times are written with time_format= (for instance '%d/%m/%Y'), pass on_invalid='drop' to leave such "
-                "rows out, or time=None to do without"
+                f"time: row {self.rows + at + 1} holds {column[at].as_py()!r}, where {expected} is needed. Correct it, "
+                "say how times are written with time_format= (for instance '%d/%m/%Y'), pass on_invalid='drop' to "
+                "leave such rows out, or time=None to do without"
             )
         return found, np.isnan(found)

@@ -23,7 +23,7 @@ from numpy.lib.format import open_memmap
 from discreet.data import sources, storage
 from discreet.data.assembly import Allocate, Array, Assembler, Rows, in_memory
 from discreet.data.catalogue import Catalogue, ObservedItems, observed_items_are_public
-from discreet.data.columns import GUESS, Cleaner, Columns, Guess, check_range, choose
+from discreet.data.columns import GUESS, NO_HEADER, Cleaner, Columns, Guess, check_range, choose
 from discreet.data.interactions import Interactions, Report
 from discreet.data.parsing import check_format
 from discreet.data.progress import Bar
@@ -180,6 +180,7 @@ def read(
         where = connection if is_select else None
         catalogue = None if observed else Catalogue.read(items, item=columns.item, connection=where)
         cleaner = Cleaner(on_invalid, bounds, columns.value is not None, columns.time is not None, time_format)
+        cleaner.hint = NO_HEADER if table.names is None else ""
         with _workspace(cache) as (allocate, folder):
             assembler = Assembler(allocate, is_text=table.is_text)
             known = None if catalogue is None else catalogue.ids

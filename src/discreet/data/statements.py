@@ -44,7 +44,7 @@ def require_select(statement: str, database: str) -> None:
     while words and words[-1] == "SEMICOLON":
         words.pop()
     if not words or words[0] not in BEGINNINGS:
-        raise DataError("source: a single SELECT is needed, and nothing else runs; the statement begins differently")
+        raise DataError("source: a single SELECT is needed; this begins otherwise, and is not run. Correct the SELECT")
     if "SEMICOLON" in words:
         raise DataError("source: a single SELECT is needed, but there are several statements; leave the others out")
     written = next((word for word in words if word in WRITES), None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import json
 import re
 import zlib
@@ -46,8 +47,8 @@ def opened(path: str) -> Iterator[IO[bytes]]:
             with gzip.open(path, "rb") as unpacked:
                 yield unpacked  # type: ignore[misc]
         elif name.endswith(".zst"):
-            with pa.input_stream(path, compression="zstd") as unpacked:
-                yield unpacked
+            with io.BufferedReader(pa.input_stream(path, compression="zstd")) as buffered:
+                yield buffered
         else:
             with open(path, "rb") as file:
                 yield file
@@ -391,7 +392,7 @@ def _csv_catalogue(path: str, file: IO[bytes], kind: str, item: Callable[[Sequen
     try:
         table = arrow_csv.read_csv(
             file,
-            read_options=arrow_csv.ReadOptions(column_names=list(reader.names)),
+            read_options=arrow_csv.ReadOptions(column_names=list(reader.names), use_threads=False),  # for row numbers
             parse_options=arrow_csv.ParseOptions(delimiter=reader.separator, newlines_in_values=True),
             convert_options=arrow_csv.ConvertOptions(column_types={name: pa.large_string()}),
         )
