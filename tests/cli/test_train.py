@@ -88,12 +88,13 @@ def test_no_number_about_people_is_printed(work: Path) -> None:
 
 
 def test_sources(work: Path) -> None:
-    frame = discreet.read("ratings.csv").to_frame("pandas")
+    frame = discreet.read("ratings.csv").to_frame("pandas").astype({"user": int, "item": int})
     for name, half in (("a", frame[:2000]), ("b", frame[2000:])):
         half.rename(columns={"user": "who", "item": "what", "rating": "how"}).to_csv(f"part-{name}.csv", index=False)
     columns = ["--user", "who", "--item", "what", "--value", "how"]
     train("part-*.csv", *columns, "--model", "popularity", "--out", "globbed")
-    train("SELECT * FROM 'ratings.csv'", "--model", "popularity", "--out", "selected")
+    frame.to_parquet("ratings.parquet")
+    train("SELECT * FROM 'ratings.parquet'", "--model", "popularity", "--out", "selected")
     import sqlite3
 
     connection = sqlite3.connect("shop.db")

@@ -42,7 +42,7 @@ class Pretended(SparkInteractions):
         )
         recipe = Recipe(columns, data.items, data.value_range, Policies("raise", "raise", "raise"))
         where = np.array([zlib.crc32(str(user).encode()) % n for user in table["user"].to_pylist()])
-        own = [table.select(columns.wanted.names).filter(pa.array(where == i)).to_batches() for i in range(n)]
+        own = [table.select(columns.names).filter(pa.array(where == i)).to_batches() for i in range(n)]
         kept = [list(chunks(*recipe.read(batches))) for batches in own]
         return cls(None, n, data.catalogue, data.value_range, data.implicit, partitions=kept, **given)
 

@@ -181,7 +181,9 @@ def test_odd_rows(spark: Any) -> None:
     rows = [("a", "x", 1.0, 1), ("a", "x", 3.0, 2), ("a", "y", float("nan"), 1), ("b", "y", 9.0, 1), ("b", "z", 2.0, 1)]
     frame = spark.createDataFrame(rows, "user string, item string, rating double, time int")
     public: dict[str, Any] = {"items": ["x", "y"], "value_range": (1, 5)}
-    with pytest.raises(DataError, match=r"value: 2 rows have no .* outside value_range=\(1, 5\)") as refused:
+    with pytest.raises(
+        DataError, match=r"value: 2 rows cannot be read, have no .* outside value_range=\(1, 5\)"
+    ) as refused:
         discreet.read(frame, engine="spark", **public)
     assert "'a'" not in str(refused.value)
     given = {"on_invalid": "clip", "value_range": (1, 5), "items": discreet.observed_items_are_public}

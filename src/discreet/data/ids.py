@@ -198,9 +198,14 @@ def _common(left: pa.Array, right: pa.Array, what: str) -> tuple[pa.Array, pa.Ar
     for one, other in ((left, right), (right, left)):
         if one.type == text and pa.types.is_integer(other.type):  # 7 of a table is "7" of a text file
             return (left, right.cast(text)) if one is left else (left.cast(text), right)
-    raise DataError(
-        f"{what}: ids of type {left.type} and of type {right.type} cannot be compared; "
-        "convert one side, so that both are for instance strings"
+    raise cannot_be_compared(left.type, right.type, what)
+
+
+def cannot_be_compared(left: pa.DataType, right: pa.DataType, what: str) -> DataError:
+    """The error for ids of two types."""
+    return DataError(
+        f"{what}: ids of type {left} and of type {right} cannot be compared; convert one side, so that both are for "
+        "instance strings"
     )
 
 

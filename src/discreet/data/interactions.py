@@ -141,8 +141,6 @@ class Interactions(Declared):
                 f"entries do not fit {self.n_users} users; make Interactions with discreet.read"
             )
         self.users.require_distinct("users")  # a person with two rows would count twice
-        if self.indptr[0] != 0 or (np.diff(self.indptr) < 0).any():
-            raise DataError("indptr: offsets that begin with 0 and never fall are needed")
         for name in ("indptr", "indices", "values", "times"):  # shared by all parts of a table, so never written to
             if getattr(self, name) is not None:
                 view = getattr(self, name).view()
@@ -184,6 +182,8 @@ class Interactions(Declared):
         """
         if vars(self).get("_is_valid"):
             return
+        if self.indptr[0] != 0 or (np.diff(self.indptr) < 0).any():
+            raise DataError("indptr: offsets that begin with 0 and never fall are needed")
         low, high = self.value_range or (-np.inf, np.inf)
         rising = self.indices[1:] > self.indices[:-1]
         ends = self.indptr[1:-1]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from discreet.data.catalogue import Catalogue
 from discreet.data.columns import GUESS, guess
-from discreet.data.ids import Ids, smallest_unsigned, to_array
+from discreet.data.ids import Ids, cannot_be_compared, smallest_unsigned, to_array
 from discreet.data.interactions import Interactions
 from discreet.data.readers import read
 from discreet.errors import DataError, UnknownItem
@@ -112,7 +112,7 @@ class Reader:
         """Interactions over the model's items; those with unknown items are dealt with as `on_unknown` says."""
         indices, values = ratings.indices, ratings.values
         if ratings.catalogue is not self.catalogue and ratings.items != self.catalogue.ids:
-            numbers = self.catalogue.ids.numbers(ratings.items.to_arrow(), "history")
+            numbers = self._numbers(ratings.items.to_arrow(), "history")
             unknown = numbers[indices] < 0
             if unknown.any():
                 self._tell(ratings.items.take(np.unique(indices[unknown])[:3]).to_pylist(), "history")
@@ -149,7 +149,7 @@ class Reader:
             keys = keys if isinstance(keys, list) else keys.to_pylist()
             numbers = self._looked_up(keys, argument)
         else:
-            numbers = self.catalogue.ids.numbers(keys, argument)
+            numbers = self._numbers(keys, argument)
         unknown = np.flatnonzero(numbers < 0)[:3]
         if len(unknown):
             self._tell([keys[int(at)] for at in unknown], argument)
@@ -161,11 +161,21 @@ class Reader:
         try:
             numbers = np.array([ids.number(key) if key in ids else -1 for key in keys], np.int64)
         except TypeError:  # not even hashable
-            return ids.numbers(keys, argument)
+            return self._numbers(keys, argument)
         unknown = np.flatnonzero(numbers < 0)
         kind = type(ids[0])
         if any(type(keys[at]) is not kind for at in unknown):  # the same id in another type, or a type that cannot be
-            numbers[unknown] = ids.numbers([keys[at] for at in unknown], argument)
+            numbers[unknown] = self._numbers([keys[at] for at in unknown], argument)
+        return numbers
+
+    def _numbers(self, ids: Any, argument: str) -> NDArray[np.int64]:
+        """The numbers of ids, 7 as "7" where the model's are text; raises if that gives not one of the model's."""
+        import pyarrow as pa
+
+        asked, own = to_array(ids, argument), self.catalogue.ids.to_arrow().type
+        numbers = self.catalogue.ids.numbers(asked, argument)
+        if len(numbers) and pa.types.is_integer(asked.type) != pa.types.is_integer(own) and (numbers < 0).all():
+            raise cannot_be_compared(own, asked.type, argument)
         return numbers
 
     def _tell(self, items: Sequence[Any], argument: str) -> None:
