@@ -198,6 +198,7 @@ def divided(lines: pa.RecordBatch, text: Csv | Json, wanted: Wanted) -> pa.Recor
 def open_table(source: Any, separator: str | None) -> SparkTable:
     """A Spark table from what was given: one already, a SELECT, a path, or the name of a table of the session."""
     try:
+        from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
     except ImportError:
         raise MissingExtra("engine='spark'", "spark") from None
@@ -214,10 +215,13 @@ def open_table(source: Any, separator: str | None) -> SparkTable:
     kind = None if is_spark(source) or SELECT.match(source) else _kind(source)
     if separator is not None and kind not in ("csv", "tsv"):
         raise DataError("separator: it is that of a CSV file; leave it out")
-    if kind in ("csv", "tsv", "json"):
-        return _text(session, source, kind, separator)
-    frame = source if is_spark(source) else _frame(session, source, kind)
-    require_names(frame.columns)
+    try:
+        if kind in ("csv", "tsv", "json"):
+            return _text(session, source, kind, separator)
+        frame = source if is_spark(source) else _frame(session, source, kind)
+        require_names(frame.columns)
+    except PySparkException as error:
+        raise DataError(f"source: Spark cannot read it: {str(error).strip().splitlines()[0]}. Correct it") from None
     return SparkTable(frame, frame.columns)
 
 
@@ -303,7 +307,8 @@ class Reading:
                 "private data; pass value_range=(lowest, highest)"
             )
         chosen = self.table.select(columns)
-        _require_types(chosen, columns)
+        if self.table.text is None:
+            _require_types(chosen, columns)
         catalogue = _catalogue(chosen, columns, items, written=self.table.text is not None)
         kind = to_arrow_type(chosen.schema[columns.item].dataType)
         catalogue.ids.numbers(pa.nulls(1, kind), "items")  # raises if such ids cannot be among these
@@ -341,7 +346,7 @@ class Reading:
 def _require_types(frame: Any, columns: Columns) -> None:
     """Raise if a column cannot be what it should be, by its type: no cell is looked at."""
     kinds = dict(frame.dtypes)
-    numbers = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "string")
+    numbers = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
     for role, name in (("value", columns.value), ("time", columns.time)):
         allowed = (*numbers, "boolean") if role == "value" else (*numbers, "date", "timestamp", "timestamp_ntz")
         if name is not None and kinds[name].split("(")[0] not in allowed:
