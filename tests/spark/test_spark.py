@@ -245,8 +245,8 @@ def test_odd_rows(spark: Any) -> None:
         discreet.DPALS(**BUDGET).fit(frame, items=["x", "y"])
     with pytest.raises(DataError, match="the column 'item' holds string"):
         discreet.read(frame, engine="spark", value="item", item="rating", **public)
-    with pytest.raises(DataError, match=r"items: ids of type .*int64 and of type .*string cannot be compared"):
-        discreet.read(frame, engine="spark", items=[1, 2], value_range=(1, 5))
+    with pytest.raises(DataError, match=r"items: ids of type .*double and of type .*string cannot be compared"):
+        discreet.read(frame, engine="spark", items=[1.5, 2.5], value_range=(1, 5))
     with pytest.raises(DataError, match="not in Spark"):
         discreet.DPSVD(**BUDGET).fit(frame, **public)
 
