@@ -72,6 +72,24 @@ def test_the_bound_is_reached(metrics: list[str]) -> None:
         assert exact >= (0.999 * bound) ** 2
 
 
+@pytest.mark.parametrize("metrics", [["rmse"], ["mae"], ["rmse", "mae", "accuracy"], ["rmse", "mae", "recall@1"]])
+def test_a_flip_reaches_the_bound(metrics: list[str]) -> None:
+    """All of a user's values are at the model's answer, or at the other end; which items they are of stays the same."""
+    items = [0, 1]
+    model, history = Scorer({1: np.array([5.0, 0.0])}, Ids(items)), table([(1, 1, 1)], items)
+    relevant = 4 if "recall@1" in metrics else None
+    cases = [(model, table([(1, 0, value)], items), history) for value in (5, 1)]
+    (one, layout, noise), (other, _, _) = (rows_of(task_of(case, metrics, relevant), "flip") for case in cases)
+    bound = noise.grid().cells(layout.sensitivity)
+    exact = sum(int(x) ** 2 for x in one[0] - other[0])
+    assert (0.999 * bound) ** 2 <= exact <= bound**2
+
+
+def test_unknown_adjacencies_are_refused() -> None:
+    with pytest.raises(PrivacyError, match="proved for 'add-remove', 'replace', 'flip', not for 'swap'"):
+        door.Layout((0,), "swap")  # type: ignore[arg-type]
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6), st.lists(st.sampled_from(NAMES), min_size=1, unique=True), st.sampled_from([None, 4]))
 def test_no_user_is_beyond_the_bound(seed: int, metrics: list[str], relevant: float | None) -> None:

@@ -16,7 +16,7 @@ from discreet.data.progress import Bar
 from discreet.errors import DataError, PrivacyError
 from discreet.linalg.addresses import neighbour_dependent, require_sound_blas
 from discreet.privacy import Ledger, Plan
-from discreet.privacy.guarantee import Adjacency, Unit
+from discreet.privacy.guarantee import Adjacency, Unit, require_adjacency
 from discreet.render import Preview
 from discreet.statement import Statement
 
@@ -92,8 +92,7 @@ class PrivateModel(Model):
         return {}
 
     def _mu(self) -> float:
-        if self.adjacency not in ("add-remove", "replace"):
-            raise PrivacyError(f"adjacency: 'add-remove' or 'replace' is needed, not {self.adjacency!r}")
+        require_adjacency(self.adjacency, "add-remove", "replace")
         mu = account(epsilon=self.epsilon, delta=self.delta).mu
         if not mu:
             raise PrivacyError(f"epsilon, delta: {self.epsilon:g} and {self.delta:g} leave nothing to spend; give more")

@@ -1,7 +1,7 @@
 """Evaluation through the ledger: means over users of bounded values, with Gaussian noise on their sums.
 
 **Released**: for each metric the sum over users of (value - 1/2), and how many users there are, as one vector.
-**Sensitivity**: `sensitivity`, the L2 norm of one user's part (add-remove) or the largest distance of two (replace).
+**Sensitivity**: `sensitivity`, the L2 norm of one user's part (add-remove) or the largest distance of two (replace, flip).
 The proof is docs/proofs/evaluation.md.
 """
 
@@ -22,8 +22,9 @@ from discreet.evaluate.metrics import Floats, Integers, Metric, parse
 from discreet.evaluate.result import Evaluation, Score
 from discreet.numbers import positive
 from discreet.privacy import Gaussian, Grid, GridArray, Guarantee, Ledger, Plan, truncate
-from discreet.privacy.guarantee import Adjacency
+from discreet.privacy.guarantee import Adjacency, require_adjacency
 
+ADJACENCIES: tuple[Adjacency, ...] = ("add-remove", "replace", "flip")  # those that the proof is for
 _ROOM = 1 + 2.0**-30  # between the longest row and the bound: no row is ever shortened to fit
 _REFUSED = {
     "coverage": "it is not a mean over users: which items anybody was shown can hang on a single person",
@@ -45,6 +46,9 @@ class Layout:
     groups: tuple[int, ...]
     adjacency: Adjacency
 
+    def __post_init__(self) -> None:
+        require_adjacency(self.adjacency, *ADJACENCIES)
+
     @classmethod
     def of(cls, metrics: Sequence[Metric], relevant: float | None, adjacency: Adjacency) -> Layout:
         """The layout for some metrics."""
@@ -55,9 +59,9 @@ class Layout:
     def weights(self) -> tuple[float, ...]:
         """What a user counts in each group: chosen for the least noise in the worst case."""
         sizes = [self.groups.count(group) for group in range(max(self.groups) + 1)]
-        if self.adjacency == "replace":
-            return tuple(math.sqrt(3 * size) / 2 for size in sizes)
-        return tuple((len(self.groups) / len(sizes)) ** 0.25 / 2 for _ in sizes)
+        if self.adjacency == "add-remove":
+            return tuple((len(self.groups) / len(sizes)) ** 0.25 / 2 for _ in sizes)
+        return tuple(math.sqrt(3 * size) / 2 for size in sizes)  # a flip of a user's bits replaces their values
 
     @property
     def sensitivity(self) -> float:
@@ -182,10 +186,10 @@ def require_private_model(model: Model, ledger: Ledger, public_model: bool) -> N
 
     If it is not, one person moves the model and with it everybody's errors, and no bound on her own part helps.
     """
-    if ledger.unit != "user" or ledger.adjacency not in ("add-remove", "replace"):
+    if ledger.unit != "user":
         raise PrivacyError(
-            f"ledger: its unit is {ledger.unit!r} and its adjacency {ledger.adjacency!r}, but the bound of a private "
-            "evaluation is proved for users, by add-remove or replace: use a ledger with unit='user'"
+            f"ledger: its unit is {ledger.unit!r}, but the bound of a private evaluation is proved for users: use a "
+            "ledger with unit='user'"
         )
     if public_model:
         return

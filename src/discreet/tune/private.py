@@ -32,6 +32,7 @@ from discreet.evaluate.tradeoff_result import LOWER_IS_BETTER
 from discreet.linalg.hashing import ODD, mixed
 from discreet.numbers import positive, round_up, whole
 from discreet.privacy import Guarantee, Ledger
+from discreet.privacy.guarantee import require_adjacency
 from discreet.statement import Statement
 from discreet.tune.calibration import Trial, budget_of, calibrated
 from discreet.tune.space import Setting, settings_of
@@ -260,6 +261,7 @@ def _base(model: Any, budget: tuple[float, float]) -> PrivateModel:
         raise PrivacyError(f"model: a private model is needed, discreet.DPALS for instance, not {name}")
     if model.unit != "user":
         raise PrivacyError(f"model: a private score is proved for users, but the unit of this model is {model.unit!r}")
+    require_adjacency(model.adjacency, *scoring.ADJACENCIES)
     return model
 
 
