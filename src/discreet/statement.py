@@ -179,8 +179,8 @@ class Statement:
         released = sum((_recomputed(release) for release in certificate["releases"]), Cost())
         if not released.within(guarantee.cost):
             raise PrivacyError("certificate: its releases cost more than its guarantee admits")
-        secure = all(release["secure"] is True for release in certificate["releases"] if release["kind"] == "release")
-        if guarantee.holds and not secure:
+        secure = [release["secure"] is True and bool(release["source"]) for release in certificate["releases"]]
+        if guarantee.holds and not all(secure):
             raise PrivacyError("certificate: its noise came from an insecure source, but it claims to hold")
         if str(guarantee) != certificate["sentence"]:
             raise PrivacyError("certificate: its sentence is not the one that its guarantee gives")
@@ -230,7 +230,10 @@ def _recomputed(release: Mapping[str, Any]) -> Cost:
     stated = Cost.from_json(release["cost"])
     if release["kind"] not in ("release", "charge") or not stated.sound:
         raise PrivacyError(f"certificate: {release['label']!r} is neither a release nor a charge")
-    if release["kind"] == "release" and noise_from_json(release["noise"]).cost(release["sensitivity"]) != stated:
+    listed = release["kind"] == "release" or "noise" in release or "sensitivity" in release
+    each = noise_from_json(release["noise"]).cost(release["sensitivity"]) if listed else stated
+    right = each == stated if release["kind"] == "release" else stated.pays_for(each, release.get("count", 1))
+    if not right:
         raise PrivacyError(f"certificate: {release['label']!r} does not cost what its noise and sensitivity give")
     return stated
 

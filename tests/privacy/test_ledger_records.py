@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from discreet import Gaussian, Laplace, Ledger, Plan, account
 from discreet.errors import BudgetExceeded, MissingExtra, PrivacyError
 from discreet.privacy import Cost, Planned, PureEvent
+from discreet.privacy.store import Entry, State
 from discreet.testing import InsecureSeededNoise
 from tests.privacy.ledgers import COUNTS, budget, plan_of
 
@@ -297,6 +298,11 @@ def test_a_source_that_is_not_plainly_secure_is_insecure() -> None:
     ledger = budget(noise_source=Vague(0))
     ledger.release(COUNTS, 1, 8.0, "x")
     assert not ledger.spent.holds
+
+
+def test_an_entry_of_an_unknown_kind_has_no_known_cost() -> None:
+    with pytest.raises(PrivacyError, match="unknown kind 'gift'"):
+        State().after(Entry(1, "gift", {}, ""))
 
 
 def test_seeded_noise_stamps_everything_it_touches(tmp_path: Path) -> None:

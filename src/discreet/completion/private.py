@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -137,8 +136,7 @@ class PrivateModel(Model):
         with ledger.reserve(plan) as reservation, Bar(type(self).__name__, 100, "% of the budget") as bar:
             learned = learn(Door(reservation, self.adjacency, self.n_jobs, bar, self._card()), ratings)
         events = [event for event in ledger.events if event.body.get("reservation") == reservation.id]
-        insecure = any(event.body["secure"] is not True for event in events)
-        guarantee = replace(ledger.guarantee(plan.cost, insecure=insecure), delta=self.delta)
+        guarantee = ledger.guarantee(plan.cost, events, delta=self.delta)
         title = f"{type(self).__name__}: a private recommender"
         public = {**ratings.public_inputs, **self._public_inputs()}
         if after is not None:

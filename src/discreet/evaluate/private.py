@@ -1,7 +1,8 @@
 """Evaluation through the ledger: means over users of bounded values, with Gaussian noise on their sums.
 
 **Released**: for each metric the sum over users of (value - 1/2), and how many users there are, as one vector.
-**Sensitivity**: `sensitivity`, the L2 norm of one user's part (add-remove) or the largest distance of two (replace, flip).
+**Sensitivity**: `sensitivity`, the L2 norm of one user's part (add-remove) or the largest distance of two (replace and
+flip).
 The proof is docs/proofs/evaluation.md.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
@@ -117,8 +118,7 @@ def release(task: Task, *, ledger: Ledger, epsilon: float, delta: float, confide
         sums = statistic(task, collected, layout, noise)
         public = door.release(GridArray(sums, noise.grid()), layout.sensitivity, noise, label(metrics))
     mine = [event for event in ledger.events if event.body.get("reservation") == door.id]
-    insecure = any(event.body["secure"] is not True for event in mine)
-    guarantee = replace(ledger.guarantee(planned.cost, insecure=insecure), delta=delta)
+    guarantee = ledger.guarantee(planned.cost, mine, delta=delta)
     scores = read(public, task, layout, noise, confidence)
     return Evaluation(scores, confidence=confidence, guarantee=guarantee, noise_std=noise.std)
 

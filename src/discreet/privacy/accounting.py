@@ -183,6 +183,14 @@ class Cost:
         rest = other - self
         return rest.gaussian >= 0 and all(count > 0 for _, count in rest.events)
 
+    def pays_for(self, each: "Cost", count: int) -> bool:
+        """Whether it covers so many releases of this cost each; over samples of the users, if it is a cost of those."""
+        sampled = [(event.mu, n) for event, n in self.events if isinstance(event, SampledGaussian)]
+        if not sampled:
+            return (each * count).within(self)
+        least = min(Cost.of_mu(mu).gaussian for mu, _ in sampled)
+        return not each.events and each.gaussian <= least and count <= sum(n for _, n in sampled)
+
     @property
     def mu(self) -> float | None:
         """The Gaussian-DP parameter of the whole, rounded up; None if some releases are not Gaussian."""

@@ -24,9 +24,9 @@ def require_adjacency(adjacency: str, *supported: Adjacency) -> None:
 def sensitivity_factor(adjacency: str, *, nonnegative: bool = False) -> float:
     """How far a sum over users moves, in units of the L2 bound of one user's contribution, rounded up.
 
-    Add-remove: 1, one contribution comes or goes. Replace: 2, two contributions of that length are at most so far apart;
-    sqrt(2) if the inner product of any two contributions is `nonnegative` (vectors without negative entries, positive
-    semidefinite matrices). docs/proofs/grid.md, section 2.
+    Add-remove: 1, one contribution comes or goes. Replace: 2, no two contributions are further apart; sqrt(2) if the
+    inner product of any two is `nonnegative` (vectors without negative entries, positive semidefinite matrices).
+    docs/proofs/grid.md, section 2.
 
     Args:
         adjacency: "add-remove" or "replace".

@@ -9,7 +9,6 @@ from __future__ import annotations
 import html
 import inspect
 import math
-import uuid
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -188,11 +187,8 @@ def _charged(
 ) -> Statement:
     """Charge the whole search, durably, and write its statement: before the first trial, so that it knows of none."""
     ledger.expect(unit=base.unit, adjacency=base.adjacency)
-    label = f"{LABEL} ({uuid.uuid4().hex[:8]})"
-    ledger.charge(trial.cost, label)
-    event = next(event for event in reversed(ledger.events) if event.label == label)
-    secure = ledger.noise_source.secure is True
-    guarantee = replace(ledger.guarantee(trial.cost, insecure=not secure), delta=trial.delta)
+    event = ledger.charge(trial.cost, LABEL, source=ledger.noise_source)
+    guarantee = ledger.guarantee(trial.cost, [event], delta=trial.delta)
     note = (
         f"The charge is for a private search: {trial.trials}, each of one of {len(settings)} settings drawn at random, "
         f"fitted with epsilon = {round_up(trial.fit)} and scored by {trial.metric} with epsilon = "

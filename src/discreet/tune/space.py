@@ -37,9 +37,7 @@ def settings_of(model: Any, space: Any) -> list[Setting]:
     known = model.get_params(deep=False)
     for name in dict.fromkeys(name for setting in found for name in setting):
         if name in PAID:
-            raise PrivacyError(
-                f"space: {name} decides what a trial costs, or what that cost means: the same for all settings; leave it out"
-            )
+            raise PrivacyError(f"space: {name} decides what a trial costs, or what that means; leave it out")
         if name not in known:
             free = ", ".join(parameter for parameter in known if parameter not in PAID)
             raise DataError(f"space: {type(model).__name__} has no parameter {name!r}; it has {free}")
