@@ -248,7 +248,13 @@ def test_statements_with_open_reservations_state_what_is_charged() -> None:
         statement = ledger.statement()
         door.release([1], 1, plan.noise("a", sensitivity=1), "a")
     assert Statement.parse(statement.json()).guarantee.mu == pytest.approx(0.2)
-    assert "fixed in advance" not in str(ledger.statement())  # it was: by the plan
+    assert "fixed in advance" not in str(statement)  # it was: by the plan
+    assert "fixed in advance" in str(ledger.statement())  # half of it was not released, perhaps for what was
+    whole = Ledger(epsilon=1, delta=1e-6)
+    with whole.reserve(plan) as door:
+        for _ in range(4):
+            door.release([1], 1, plan.noise("a", sensitivity=1), "a")
+    assert "fixed in advance" not in str(whole.statement())
 
 
 def test_markdown_escapes_what_would_break_it() -> None:

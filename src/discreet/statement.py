@@ -33,10 +33,10 @@ NOT_COVERED = (
 )
 
 
-def _adaptive(events: Sequence[Entry], budget: Mapping[str, Any] | None, continued: bool) -> list[str]:
-    """What a reader must know of releases that no single plan fixed in advance."""
+def _adaptive(events: Sequence[Entry], budget: Mapping[str, Any] | None, continued: bool, stopped: bool) -> list[str]:
+    """What a reader must know of releases that no single plan fixed in advance, or of which one was not finished."""
     plans = {event.body.get("reservation") for event in events}
-    if not continued and (len(events) < 2 or (len(plans) == 1 and None not in plans)):
+    if not (continued or stopped) and (len(events) < 2 or (len(plans) == 1 and None not in plans)):
         return []
     proved = (
         "the budget of one ledger that paid for all of it" if continued else "nothing, since the ledger had no budget"
@@ -84,6 +84,7 @@ class Statement:
         budget: Mapping[str, Any] | None = None,
         notes: Sequence[str] = (),
         after: "Statement | None" = None,
+        stopped: bool = False,
     ) -> "Statement":
         """Write the certificate of a list of ledger events.
 
@@ -95,6 +96,7 @@ class Statement:
             budget: epsilon, delta and filter of the ledger, where it has a budget.
             notes: anything else that a reader must know.
             after: the statement of what was released before, if `guarantee` is that of all together.
+            stopped: whether `guarantee` leaves out releases that were planned and then not made.
         """
         earlier = after.certificate if after else {"releases": [], "public_inputs": {}, "notes": []}
         content = {
@@ -111,7 +113,9 @@ class Statement:
             "covered": COVERED[guarantee.notion],
             "not_covered": list(NOT_COVERED),
             "budget": dict(budget) if budget else None,
-            "notes": [*dict.fromkeys([*earlier["notes"], *notes, *_adaptive(events, budget, after is not None)])],
+            "notes": [
+                *dict.fromkeys([*earlier["notes"], *notes, *_adaptive(events, budget, after is not None, stopped)])
+            ],
             "versions": _versions(),
         }
         return cls({**content, "digest": _digest(content)})

@@ -24,6 +24,13 @@ if TYPE_CHECKING:
     from discreet.linalg.torch_arrays import TorchArrays
 
 
+# Quoting the cost of the releases that were made would not be true: docs/proofs/composition.md, section 4.
+_STOPPED = (
+    "Of the {planned} releases that were planned, {made} were made: whether to go on was decided by what had been "
+    "released. The guarantee stated is that of the whole plan; what was not released went back to the ledger."
+)
+
+
 def require_sound(ratings: Ratings) -> None:
     """Raise unless a table is what the proofs assume, and this machine computes as they do. Says nothing of the data.
 
@@ -141,4 +148,6 @@ class PrivateModel(Model):
         public = {**ratings.public_inputs, **self._public_inputs()}
         if after is not None:
             guarantee = after.guarantee + guarantee
-        return learned, Statement.of(title, guarantee, events, public_inputs=public, after=after)
+        planned = sum(line.count for line in plan.lines)
+        notes = [_STOPPED.format(made=len(events), planned=planned)] if len(events) < planned else []
+        return learned, Statement.of(title, guarantee, events, public_inputs=public, after=after, notes=notes)

@@ -88,7 +88,7 @@ def kernels() -> str:
     packages = ("discreet", "numpy", "scipy")
     words = [platform.machine(), " ".join(platform.libc_ver()), *(f"{name} {version(name)}" for name in packages)]
     try:
-        found = np.show_config("dicts")["SIMD Extensions"]["found"]  # type: ignore[index,call-overload]
+        found = np.show_config("dicts")["SIMD Extensions"]["found"]
         words.append("+".join(found) or "baseline")
     except (TypeError, KeyError):  # of NumPy before 1.25, the digest below is all that is known
         pass

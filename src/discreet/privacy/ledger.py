@@ -338,7 +338,9 @@ class Ledger:
         from discreet.statement import Statement
 
         budget = {"epsilon": self.epsilon, "delta": self.delta, "filter": self.filter} if self.epsilon else None
-        return Statement.of(title, self.spent, self.events, public_inputs=public_inputs, budget=budget)
+        # What a reservation has returned was perhaps not released because of what had been: that is not a fixed list.
+        stopped = any(entry.kind == "close" and entry.cost for entry in self.entries)
+        return Statement.of(title, self.spent, self.events, public_inputs=public_inputs, budget=budget, stopped=stopped)
 
     def to_json(self) -> dict[str, Any]:
         """The whole log with its digests: what an outsider needs to check it."""
