@@ -85,6 +85,14 @@ def test_a_flip_reaches_the_bound(metrics: list[str]) -> None:
     assert (0.999 * bound) ** 2 <= exact <= bound**2
 
 
+def test_a_metric_without_a_proof_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from discreet.evaluate import metrics
+
+    monkeypatch.setitem(metrics._DOCUMENTED, "surprise", metrics.coverage)
+    with pytest.raises(PrivacyError, match="surprise@5 cannot be private: there is no proof for it"):
+        plan(["surprise@5"], epsilon=1, delta=1e-6)
+
+
 def test_unknown_adjacencies_are_refused() -> None:
     with pytest.raises(PrivacyError, match="proved for 'add-remove', 'replace', 'flip', not for 'swap'"):
         door.Layout((0,), "swap")  # type: ignore[arg-type]

@@ -26,6 +26,7 @@ from discreet.privacy import Gaussian, Grid, GridArray, Guarantee, Ledger, Plan,
 from discreet.privacy.guarantee import Adjacency, require_adjacency
 
 ADJACENCIES: tuple[Adjacency, ...] = ("add-remove", "replace", "flip")  # those that the proof is for
+_MEANS = ("rmse", "mae", "accuracy", "recall", "precision", "ndcg", "map", "mrr")  # over users, of their own values
 _ROOM = 1 + 2.0**-30  # between the longest row and the bound: no row is ever shortened to fit
 _REFUSED = {
     "coverage": "it is not a mean over users: which items anybody was shown can hang on a single person",
@@ -90,8 +91,9 @@ def plan(metrics: str | Iterable[str], *, epsilon: float, delta: float) -> Plan:
     """
     asked = parse(metrics)
     for metric in asked:
-        if metric.name in _REFUSED:
-            raise PrivacyError(f"metrics: {metric} cannot be private: {_REFUSED[metric.name]}")
+        if metric.name not in _MEANS:
+            why = _REFUSED.get(metric.name, "there is no proof for it")
+            raise PrivacyError(f"metrics: {metric} cannot be private: {why}")
     mu = account(epsilon=positive("epsilon", epsilon), delta=delta).mu
     assert mu is not None
     return Plan.gaussian(mu, {label(asked): 1.0})

@@ -160,6 +160,8 @@ class Cost:
     def __post_init__(self) -> None:
         counts: Counter[Event] = Counter()
         for event, count in self.events:
+            if not isinstance(event, Event):
+                raise PrivacyError(f"cost: the cost of an event of unknown kind, {event!r}, cannot be known")
             counts[event] += count
         if not all(type(n) is int for n in (self.gaussian, self.releases, *counts.values())):
             raise PrivacyError("cost: amounts and counts must be whole numbers")
@@ -283,7 +285,7 @@ class Cost:
         """The same releases as one dp_accounting event."""
         from dp_accounting import dp_event as dp
 
-        def one(event: Event) -> Any:
+        def one(event: Event) -> Any:  # each of the three kinds that a cost admits
             if isinstance(event, PureEvent):
                 return dp.ZCDpEvent(event.epsilon**2 / 2) if renyi else dp.DiscreteLaplaceDpEvent(event.epsilon, 1)
             if isinstance(event, SampledGaussian):

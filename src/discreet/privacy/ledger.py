@@ -78,9 +78,7 @@ class Ledger:
         asked = (budget, at, unit, adjacency, notion, filter)
         given = {key: value for key, value in zip(_DEFAULTS, asked, strict=True) if value is not None}
         settings = {**_DEFAULTS, **given}
-        Guarantee(Cost(), *(settings[key] for key in ("delta", "unit", "adjacency", "notion")))  # checks them
-        if settings["filter"] not in ("gaussian", "renyi"):
-            raise PrivacyError(f"filter: must be 'gaussian' or 'renyi', not {settings['filter']!r}")
+        _require_known(settings)
         self.noise_source = noise_source if noise_source is not None else SystemNoise()
         described(self.noise_source)
         if epsilon is not None and settings["delta"]:  # refuses budgets that are beyond all reason
@@ -99,6 +97,7 @@ class Ledger:
                 transaction.append("open", {"settings": settings, "name": name})
             else:
                 settings = transaction.entries(first=True)[0].body["settings"]
+                _require_known(settings)  # another version may have written it
         for key, value in given.items():
             if settings[key] != value:
                 raise PrivacyError(f"{key}: this ledger was opened with {settings[key]!r}, not {value!r}, and keeps it")
@@ -402,6 +401,13 @@ def _opening(transaction: Transaction, reservation: str) -> tuple[Entry, list[En
     if not entries or entries[0].kind != "reserve":
         raise PrivacyError(f"reservation: this ledger has none with the id {reservation!r}")
     return entries[0], entries
+
+
+def _require_known(settings: Mapping[str, Any]) -> None:
+    """Raise unless a ledger's settings are among those that there is a proof for."""
+    Guarantee(Cost(), *(settings[key] for key in ("delta", "unit", "adjacency", "notion")))  # checks them
+    if settings["filter"] not in ("gaussian", "renyi"):
+        raise PrivacyError(f"filter: must be 'gaussian' or 'renyi', not {settings['filter']!r}")
 
 
 def _label(label: str) -> str:

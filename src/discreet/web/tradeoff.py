@@ -39,8 +39,9 @@ def checked(tradeoff: Any, *, may_be_public: bool) -> dict[str, Any] | None:
     else:
         raise PrivacyError(
             "tradeoff: metrics on private data are about people, and no guarantee covers them on a public page. "
-            'Release them with discreet.evaluate(private=True) and give the ledger\'s statement as "certificate"; or, if the '
-            "data are public or made up, say so: exact_metrics_may_be_public=True, or --exact-metrics-may-be-public"
+            'Release them with discreet.evaluate(private=True), and give the ledger\'s statement as "certificate". Or, '
+            "if the data are public or made up, say so: exact_metrics_may_be_public=True, or "
+            "--exact-metrics-may-be-public"
         )
     return {"metric": metric, "points": ordered, "references": references, "covered": covered}
 

@@ -17,6 +17,7 @@ from discreet.completion.private import require_sound
 from discreet.completion.spectral.eigen import Products, block_iteration, check_budget, oja
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError, NotFitted
+from discreet.linalg.addresses import require_sound_blas
 from discreet.linalg.threads import n_threads, single_threaded_blas
 from discreet.numbers import positive, probability, whole
 from discreet.privacy import Ledger, Plan
@@ -136,6 +137,7 @@ class DPPCA(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         """
         if isinstance(X, Interactions):
             require_sound(X)
+        require_sound_blas()
         table = Table.of(X)
         plan = self.plan(table.n_columns)
         if ledger is None:
