@@ -1,4 +1,8 @@
-"""The one door: every private number that becomes public passes `Ledger.release`, and nothing else draws noise."""
+"""The one door: every private number that becomes public passes `Ledger.release`, which draws its noise.
+
+What a single release cannot say (samples of the users, a private selection, noise on users' own devices) is recorded by
+`Ledger.charge`, with where its secret randomness came from.
+"""
 
 import math
 import uuid
@@ -32,7 +36,7 @@ _DEFAULTS |= {"notion": "joint-dp", "filter": "gaussian"}
 
 
 class Ledger:
-    """A privacy budget, a durable record of what was spent from it, and the only place that draws noise.
+    """A privacy budget, a durable record of what was spent from it, and the place where noise is added.
 
     Example:
         >>> from discreet import Gaussian, Ledger
