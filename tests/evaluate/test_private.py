@@ -85,6 +85,19 @@ def test_a_flip_reaches_the_bound(metrics: list[str]) -> None:
     assert (0.999 * bound) ** 2 <= exact <= bound**2
 
 
+def test_bits_of_users_are_evaluated_with_the_noise_of_a_flip() -> None:
+    ratings = discreet.datasets.movielens_like(60, 20, 700, random_state=0)
+    train, _, test = discreet.splits.holdout(ratings, valid=0, test=0.2, random_state=0)
+    ledger = Ledger(epsilon=9, delta=1e-6, unit="user", adjacency="flip", filter="renyi")
+    model = discreet.OneBit(epsilon=2, delta=1e-6, unit="user", max_entries=10, threshold=4).fit(train, ledger=ledger)
+    found = evaluate(
+        model, test, history=train, metrics="accuracy", threshold=4, private=True, ledger=ledger, epsilon=1, delta=1e-6
+    )
+    assert found.guarantee_ is not None
+    assert (found.guarantee_.adjacency, found.guarantee_.holds) == ("flip", True)
+    assert ledger.events[-1].body["sensitivity"] == pytest.approx(1.0)
+
+
 def test_a_metric_without_a_proof_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     from discreet.evaluate import metrics
 
