@@ -12,14 +12,15 @@ import platform
 from collections.abc import Callable
 from functools import cache, partial
 from hashlib import blake2b
-from importlib.metadata import version
 from itertools import product
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+import discreet
 from discreet.errors import PrivacyError
 from discreet.linalg.arrays import arrays_on
 from discreet.linalg.blas import gram
@@ -85,8 +86,8 @@ def kernels() -> str:
     The machine, the versions of what computes, and the kernels that were chosen for its processor. Not every library
     says what it has chosen, so there is a digest of results, too.
     """
-    packages = ("discreet", "numpy", "scipy")
-    words = [platform.machine(), " ".join(platform.libc_ver()), *(f"{name} {version(name)}" for name in packages)]
+    packages = (discreet, np, scipy)
+    words = [platform.machine(), " ".join(platform.libc_ver()), *(f"{x.__name__} {x.__version__}" for x in packages)]
     try:
         found = np.show_config("dicts")["SIMD Extensions"]["found"]
         words.append("+".join(found) or "baseline")
@@ -108,6 +109,7 @@ def _results() -> str:
                 np.tanh(X),
                 np.exp(X),
                 (X**2).sum((1, 2)),
+                *(_upper(X, np.zeros((1, n, n), kind), dual=dual) for n, dual in ((k, False), (c, True))),
             ]
             for result in found:
                 digest.update(np.ascontiguousarray(result).tobytes())
