@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from discreet import Gaussian, Laplace, Ledger, Statement
 from discreet.errors import PrivacyError
-from discreet.privacy import Cost, PureEvent
+from discreet.privacy import Cost, DeclaredNoise, PureEvent, RandomizedResponse, SampledGaussian, SystemNoise
 from discreet.statement import _digest
 from discreet.testing import InsecureSeededNoise
 
@@ -135,6 +135,51 @@ def test_a_forgery_that_contradicts_itself_is_refused(statement: Statement, chan
         Statement.parse(forged(statement, change))
 
 
+def charged(source: Any) -> Ledger:
+    """Steps over samples of the users, and bits that users flipped."""
+    ledger = Ledger(epsilon=3, delta=1e-6, filter="renyi")
+    steps = Cost.of(SampledGaussian(0.5, 0.01), 10)
+    ledger.charge(steps, "steps", source=source, noise=Gaussian(2.0), sensitivity=1.0, count=10)
+    flipped = RandomizedResponse(epsilon=0.1)
+    ledger.charge(flipped.cost(2), "bits", source=DeclaredNoise("users"), noise=flipped, sensitivity=2)
+    ledger.charge(Cost.of_mu(0.01), "something else", source=DeclaredNoise("others"))
+    return ledger
+
+
+def test_a_charge_lists_its_noise_sensitivity_and_source() -> None:
+    statement = Statement.parse(charged(SystemNoise()).statement().json())
+    assert statement.guarantee.holds
+    text = str(statement)
+    assert "| 1 | gaussian std 2, over samples of users at rate 0.01, 10 times |" in text
+    assert "| 2 | randomized-response epsilon 0.1 |" in text
+    assert "| - | charged elsewhere |" in text
+    assert "a key per release from the operating system, users, others." in text
+
+
+def test_a_charge_with_seeded_randomness_is_not_private() -> None:
+    statement = charged(InsecureSeededNoise(0)).statement()
+    assert "NOT PRIVATE" in str(statement)
+    assert not Statement.parse(statement.json()).guarantee.holds
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda release: release.update(secure=False), "insecure"),
+        (lambda release: release.update(source=""), "insecure"),
+        (lambda release: release.pop("secure"), "malformed"),
+        (lambda release: release.pop("source"), "malformed"),
+        (lambda release: release["noise"].update(std=1.0), "does not cost"),
+        (lambda release: release.update(sensitivity=2.0), "does not cost"),
+        (lambda release: release.update(count=11), "does not cost"),
+        (lambda release: release.pop("noise"), "malformed"),
+    ],
+)
+def test_a_forged_charge_is_refused(change: Any, named: str) -> None:
+    with pytest.raises(PrivacyError, match=named):
+        Statement.parse(forged(charged(SystemNoise()).statement(), lambda c: change(c["releases"][0])))
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", "{}", '{"digest": "x"}'])
 def test_what_is_not_a_certificate_is_refused(text: str) -> None:
     with pytest.raises(PrivacyError, match="not a certificate"):
@@ -169,12 +214,12 @@ def test_statements_of_every_kind_of_ledger() -> None:
     mixed = Ledger(epsilon=9, delta=1e-6)
     mixed.release(np.array([5, 3]), 1, Gaussian(10.0), "counts")
     mixed.release(np.array([5, 3]), 1, Laplace(10.0), "more")
-    mixed.charge(Cost.of(PureEvent(0.1)), "bits flipped by users")
+    mixed.charge(Cost.of(PureEvent(0.1)), "bits flipped by users", source=SystemNoise())
     text = str(mixed.statement())
     assert "| counts | 2 | 1 | gaussian std 10 | 0.3969 | - |" in text  # of different kinds: no shares
     pure = Ledger(epsilon=9, delta=0)
     pure.release(np.array([5, 3]), 1, Laplace(10.0), "more")
-    pure.charge(Cost.of(PureEvent(0.3)), "bits flipped by users")
+    pure.charge(Cost.of(PureEvent(0.3)), "bits flipped by users", source=SystemNoise())
     assert "| 0.3 | 75.0% |" in str(pure.statement())
     assert "charged elsewhere" in text
     assert "what is proved is the ledger's budget, epsilon = 9 at delta = 1e-06" in text
@@ -203,7 +248,13 @@ def test_statements_with_open_reservations_state_what_is_charged() -> None:
         statement = ledger.statement()
         door.release([1], 1, plan.noise("a", sensitivity=1), "a")
     assert Statement.parse(statement.json()).guarantee.mu == pytest.approx(0.2)
-    assert "fixed in advance" not in str(ledger.statement())  # it was: by the plan
+    assert "fixed in advance" not in str(statement)  # it was: by the plan
+    assert "fixed in advance" in str(ledger.statement())  # half of it was not released, perhaps for what was
+    whole = Ledger(epsilon=1, delta=1e-6)
+    with whole.reserve(plan) as door:
+        for _ in range(4):
+            door.release([1], 1, plan.noise("a", sensitivity=1), "a")
+    assert "fixed in advance" not in str(whole.statement())
 
 
 def test_markdown_escapes_what_would_break_it() -> None:

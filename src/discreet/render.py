@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from discreet.numbers import round_down, round_up
-from discreet.privacy.accounting import Cost
+from discreet.privacy.accounting import Cost, SampledGaussian
 
 if TYPE_CHECKING:
     from discreet.privacy.guarantee import Guarantee
@@ -60,9 +60,6 @@ def rows(releases: Sequence[Mapping[str, Any]], delta: float) -> list[dict[str, 
     alone = {cost: round_up(cost.epsilon(delta)) for cost in set(costs)}  # of many releases, most cost the same
     table = []
     for release, cost in zip(releases, costs, strict=True):
-        noise = dict(release.get("noise", {"kind": "charged elsewhere"}))
-        kind = noise.pop("kind")
-        settings = ", ".join(f"{key} {value:.6g}" for key, value in noise.items() if isinstance(value, float))
         part = None
         if not total.events:
             part = cost.gaussian / total.gaussian
@@ -73,13 +70,24 @@ def rows(releases: Sequence[Mapping[str, Any]], delta: float) -> list[dict[str, 
                 "label": release["label"],
                 "shape": "×".join(map(str, release.get("shape", []))) or "1",
                 "sensitivity": f"{release['sensitivity']:.6g}" if "sensitivity" in release else "-",
-                "noise": f"{kind} {settings}".strip() + (", symmetric" if noise.get("symmetric") else ""),
+                "noise": _noise(release, cost),
                 "epsilon": alone[cost],
                 "part": part or 0.0,
                 "share": "-" if part is None else f"{part:.1%}",
             }
         )
     return table
+
+
+def _noise(release: Mapping[str, Any], cost: Cost) -> str:
+    """Of a release, or of each of those that a charge is for."""
+    noise = dict(release.get("noise", {"kind": "charged elsewhere"}))
+    words = [noise.pop("kind")]
+    words += [f"{key} {value:.6g}" for key, value in noise.items() if isinstance(value, float)]
+    words = [" ".join(words[:2]), *words[2:]] + (["symmetric"] if noise.get("symmetric") else [])
+    rates = [f"{event.probability:g}" for event, _ in cost.events if isinstance(event, SampledGaussian)]
+    words += [f"over samples of users at rate {', '.join(rates)}"] if rates else []
+    return ", ".join([*words, *([f"{release['count']} times"] if release.get("count", 1) > 1 else [])])
 
 
 _COLUMNS = {

@@ -33,10 +33,10 @@ NOT_COVERED = (
 )
 
 
-def _adaptive(events: Sequence[Entry], budget: Mapping[str, Any] | None, continued: bool) -> list[str]:
-    """What a reader must know of releases that no single plan fixed in advance."""
+def _adaptive(events: Sequence[Entry], budget: Mapping[str, Any] | None, continued: bool, stopped: bool) -> list[str]:
+    """What a reader must know of releases that no single plan fixed in advance, or of which one was not finished."""
     plans = {event.body.get("reservation") for event in events}
-    if not continued and (len(events) < 2 or (len(plans) == 1 and None not in plans)):
+    if not (continued or stopped) and (len(events) < 2 or (len(plans) == 1 and None not in plans)):
         return []
     proved = (
         "the budget of one ledger that paid for all of it" if continued else "nothing, since the ledger had no budget"
@@ -84,6 +84,7 @@ class Statement:
         budget: Mapping[str, Any] | None = None,
         notes: Sequence[str] = (),
         after: "Statement | None" = None,
+        stopped: bool = False,
     ) -> "Statement":
         """Write the certificate of a list of ledger events.
 
@@ -95,6 +96,7 @@ class Statement:
             budget: epsilon, delta and filter of the ledger, where it has a budget.
             notes: anything else that a reader must know.
             after: the statement of what was released before, if `guarantee` is that of all together.
+            stopped: whether `guarantee` leaves out releases that were planned and then not made.
         """
         earlier = after.certificate if after else {"releases": [], "public_inputs": {}, "notes": []}
         content = {
@@ -111,7 +113,9 @@ class Statement:
             "covered": COVERED[guarantee.notion],
             "not_covered": list(NOT_COVERED),
             "budget": dict(budget) if budget else None,
-            "notes": [*dict.fromkeys([*earlier["notes"], *notes, *_adaptive(events, budget, after is not None)])],
+            "notes": [
+                *dict.fromkeys([*earlier["notes"], *notes, *_adaptive(events, budget, after is not None, stopped)])
+            ],
             "versions": _versions(),
         }
         return cls({**content, "digest": _digest(content)})
@@ -179,8 +183,8 @@ class Statement:
         released = sum((_recomputed(release) for release in certificate["releases"]), Cost())
         if not released.within(guarantee.cost):
             raise PrivacyError("certificate: its releases cost more than its guarantee admits")
-        secure = all(release["secure"] is True for release in certificate["releases"] if release["kind"] == "release")
-        if guarantee.holds and not secure:
+        secure = [release["secure"] is True and bool(release["source"]) for release in certificate["releases"]]
+        if guarantee.holds and not all(secure):
             raise PrivacyError("certificate: its noise came from an insecure source, but it claims to hold")
         if str(guarantee) != certificate["sentence"]:
             raise PrivacyError("certificate: its sentence is not the one that its guarantee gives")
@@ -230,7 +234,10 @@ def _recomputed(release: Mapping[str, Any]) -> Cost:
     stated = Cost.from_json(release["cost"])
     if release["kind"] not in ("release", "charge") or not stated.sound:
         raise PrivacyError(f"certificate: {release['label']!r} is neither a release nor a charge")
-    if release["kind"] == "release" and noise_from_json(release["noise"]).cost(release["sensitivity"]) != stated:
+    listed = release["kind"] == "release" or "noise" in release or "sensitivity" in release
+    each = noise_from_json(release["noise"]).cost(release["sensitivity"]) if listed else stated
+    right = each == stated if release["kind"] == "release" else stated.pays_for(each, release.get("count", 1))
+    if not right:
         raise PrivacyError(f"certificate: {release['label']!r} does not cost what its noise and sensitivity give")
     return stated
 

@@ -3,20 +3,23 @@
 import logging
 import warnings
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import discreet
+from discreet import Laplace, account
 from discreet.audit import Subject, record, replay
 from discreet.audit.findings import failed
 from discreet.audit.people import extremes, ordinary
-from discreet.audit.replaying import ACCOUNT, EVENTS, OUTPUT, SENSITIVITY, same
+from discreet.audit.replaying import ACCOUNT, EVENTS, OUTPUT, SCORE, SENSITIVITY, _search, same
 from discreet.audit.searching import SEARCH, TIGHT, WHOLE, designed, search
 from discreet.audit.subjects import DELTA, of, shipped
 from discreet.completion import MODELS
 from discreet.completion.private import PrivateModel
+from discreet.privacy import Cost, PureEvent, Selection
 
 SUBJECTS = shipped()
 
@@ -154,3 +157,10 @@ def test_extreme_people_are_within_the_range_or_dropped() -> None:
     assert everybody.values.max() <= 5
     counts = np.bincount(crowd.indices, minlength=40)
     assert counts[list(dict(people["has rare items only"]))].max() <= np.sort(counts)[4]
+
+
+@pytest.mark.parametrize(("scale", "paid_for"), [(10.0, True), (1.0, False)])
+def test_a_search_whose_trials_are_not_gaussian_is_accounted_for(scale: float, paid_for: bool) -> None:
+    release = SimpleNamespace(label=f"{SCORE} rmse", noise=Laplace(scale), sensitivity=1.0)
+    seen: Any = SimpleNamespace(releases=[release], model=SimpleNamespace(guarantee_=account(epsilon=1, delta=1e-6)))
+    assert _search(seen, Selection(Cost.of(PureEvent(0.1)), 3.0, 1.0)).ok is paid_for

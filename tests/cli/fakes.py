@@ -52,7 +52,7 @@ class NoisyPopularity(Model):
         }
         events = mine.events[before:]
         statement = discreet.Statement.of(
-            "Noisy counts", mine.guarantee(plan.cost), events, public_inputs=ratings.public_inputs
+            "Noisy counts", mine.guarantee(plan.cost, events), events, public_inputs=ratings.public_inputs
         )
         return learned, statement
 

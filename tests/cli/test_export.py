@@ -21,9 +21,20 @@ def test_the_example_on_a_model_without_a_guarantee(work: Path) -> None:
 def test_json_and_options(work: Path) -> None:
     Path("curve.json").write_text('{"metric": "rmse", "points": [{"epsilon": 1, "value": 0.9}]}')
     Path("export.toml").write_text('title = "Films"\nprecision = "int8"\nnot-private = true\n')
-    text = run(
-        "export", "model", "site", "--config", "export.toml", "--tradeoff", "curve.json", "--columns", "", "--json"
-    )
+    given = [
+        "export",
+        "model",
+        "site",
+        "--config",
+        "export.toml",
+        "--tradeoff",
+        "curve.json",
+        "--columns",
+        "",
+        "--json",
+    ]
+    assert "--exact-metrics-may-be-public" in run(*given, code=1)
+    text = run(*given, "--exact-metrics-may-be-public")
     data = json.loads(text)
     about = json.loads((work / "site" / "model" / "model.json").read_text())
     assert (about["title"], about["precision"], about["tradeoff"]["metric"]) == ("Films", "int8", "rmse")

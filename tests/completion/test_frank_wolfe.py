@@ -179,6 +179,19 @@ def test_steps_end_where_what_is_left_is_rounding() -> None:
     assert made.item_factors_.shape[1] == len(made.steps_) == covariances
     assert sum(event.label == LENGTH for event in paid.events) == covariances + 1
     assert rmse(made, train, test) < 1e-6
+    # The guarantee is that of the plan, and the statements say so: that of what was released is not proved.
+    assert made.guarantee_.cost == made.plan(train.n_items).cost
+    assert paid.spent.cost.gaussian < 0.9 * made.guarantee_.cost.gaussian
+    planned, released = sum(line.count for line in made.plan(train.n_items).lines), len(paid.events)
+    assert f"Of the {planned} releases that were planned, {released} were made" in str(made.statement())
+    assert "The epsilon stated is that of a list of releases fixed in advance" in str(paid.statement())
+
+
+def test_a_fit_that_makes_all_its_releases_needs_no_note() -> None:
+    data = discreet.datasets.rank_one(300, 20, per_user=10, random_state=0)
+    paid = seeded()
+    made = model(5.0, n_steps=2).fit(data, ledger=paid)
+    assert made.statement().certificate["notes"] == paid.statement().certificate["notes"] == []
 
 
 def test_rows_are_prepared_as_they_say() -> None:

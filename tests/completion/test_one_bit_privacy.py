@@ -392,6 +392,10 @@ def test_users_can_flip_their_bits_themselves() -> None:
     assert model.guarantee_.holds
     assert [event.kind for event in book.events] == ["charge"]
     assert "flipped before they came here" in str(model.statement())
+    assert "Noise: coins tossed where the bits are, as declared by perturbed=True." in str(model.statement())
+    for_tests = discreet.Ledger(unit="entry", adjacency="flip", noise_source=InsecureSeededNoise(0))
+    assert not OneBit(epsilon=2.0, perturbed=True).fit(sent, ledger=for_tests).guarantee_.holds
+    assert not for_tests.spent.holds
     with pytest.raises(BudgetExceeded):
         OneBit(epsilon=2.0, perturbed=True).fit(sent, ledger=book)
 

@@ -170,8 +170,22 @@ def test_a_failure_leaves_the_charge(monkeypatch: Any) -> None:
     assert ledger.spent.epsilon > 4.9
 
 
-def test_seeded_noise_is_not_private() -> None:
-    assert str(model().fit(world(), ledger=seeded()).guarantee_).startswith("NOT PRIVATE")
+@pytest.mark.parametrize("rate", [0.5, 1.0])
+def test_seeded_noise_and_seeded_samples_are_not_private(rate: float) -> None:
+    """Neither the model, nor the ledger that paid, nor the certificate of either."""
+    ledger = seeded()
+    fitted = model(sample_rate=rate).fit(world(), ledger=ledger)
+    assert str(fitted.guarantee_).startswith("NOT PRIVATE")
+    assert str(ledger.spent).startswith("NOT PRIVATE")
+    for statement in (fitted.statement(), ledger.statement()):
+        assert not discreet.Statement.parse(statement.json()).guarantee.holds
+
+
+def test_the_certificate_lists_what_each_step_released() -> None:
+    fitted = model(clip=0.7).fit(world())
+    (release,) = discreet.Statement.parse(fitted.statement().json()).certificate["releases"]
+    assert (release["label"], release["sensitivity"], release["count"]) == (GRADIENT, 0.7, fitted.n_steps)
+    assert release["noise"]["std"] == pytest.approx(0.7 / fitted._noise_mu())
 
 
 def test_a_ledger_with_a_renyi_filter_takes_several() -> None:

@@ -72,6 +72,45 @@ def test_the_bound_is_reached(metrics: list[str]) -> None:
         assert exact >= (0.999 * bound) ** 2
 
 
+@pytest.mark.parametrize("metrics", [["rmse"], ["mae"], ["rmse", "mae", "accuracy"], ["rmse", "mae", "recall@1"]])
+def test_a_flip_reaches_the_bound(metrics: list[str]) -> None:
+    """All of a user's values are at the model's answer, or at the other end; which items they are of stays the same."""
+    items = [0, 1]
+    model, history = Scorer({1: np.array([5.0, 0.0])}, Ids(items)), table([(1, 1, 1)], items)
+    relevant = 4 if "recall@1" in metrics else None
+    cases = [(model, table([(1, 0, value)], items), history) for value in (5, 1)]
+    (one, layout, noise), (other, _, _) = (rows_of(task_of(case, metrics, relevant), "flip") for case in cases)
+    bound = noise.grid().cells(layout.sensitivity)
+    exact = sum(int(x) ** 2 for x in one[0] - other[0])
+    assert (0.999 * bound) ** 2 <= exact <= bound**2
+
+
+def test_bits_of_users_are_evaluated_with_the_noise_of_a_flip() -> None:
+    ratings = discreet.datasets.movielens_like(60, 20, 700, random_state=0)
+    train, _, test = discreet.splits.holdout(ratings, valid=0, test=0.2, random_state=0)
+    ledger = Ledger(epsilon=9, delta=1e-6, unit="user", adjacency="flip", filter="renyi")
+    model = discreet.OneBit(epsilon=2, delta=1e-6, unit="user", max_entries=10, threshold=4).fit(train, ledger=ledger)
+    found = evaluate(
+        model, test, history=train, metrics="accuracy", threshold=4, private=True, ledger=ledger, epsilon=1, delta=1e-6
+    )
+    assert found.guarantee_ is not None
+    assert (found.guarantee_.adjacency, found.guarantee_.holds) == ("flip", True)
+    assert ledger.events[-1].body["sensitivity"] == pytest.approx(1.0)
+
+
+def test_a_metric_without_a_proof_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from discreet.evaluate import metrics
+
+    monkeypatch.setitem(metrics._DOCUMENTED, "surprise", metrics.coverage)
+    with pytest.raises(PrivacyError, match="surprise@5 cannot be private: there is no proof for it"):
+        plan(["surprise@5"], epsilon=1, delta=1e-6)
+
+
+def test_unknown_adjacencies_are_refused() -> None:
+    with pytest.raises(PrivacyError, match="proved for 'add-remove', 'replace', 'flip', not for 'swap'"):
+        door.Layout((0,), "swap")  # type: ignore[arg-type]
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6), st.lists(st.sampled_from(NAMES), min_size=1, unique=True), st.sampled_from([None, 4]))
 def test_no_user_is_beyond_the_bound(seed: int, metrics: list[str], relevant: float | None) -> None:

@@ -274,7 +274,7 @@ def test_the_forms(found: Tradeoff) -> None:
     assert "owner&#x27;s eyes" in found._repr_html_()
     from discreet.web.tradeoff import checked
 
-    curve = checked(found.curve("long"))
+    curve = checked(found.curve("long"), may_be_public=True)
     assert curve is not None
     assert curve["points"][1]["value"] == found["long"][20.0]["rmse"]
 

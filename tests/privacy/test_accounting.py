@@ -402,3 +402,8 @@ def test_calibration_does_not_trust_the_root_finder(monkeypatch: pytest.MonkeyPa
     largest = largest_gaussian.__wrapped__(1.0, 1e-6)
     assert largest == pytest.approx(Cost.of_mu(right).gaussian, rel=1e-6)
     assert Cost(largest, 1).epsilon(1e-6) <= 1
+
+
+def test_an_event_of_an_unknown_kind_has_no_cost() -> None:
+    with pytest.raises(PrivacyError, match="unknown kind"):
+        Cost.of("a surprise")  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import FrozenInstanceError, replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from discreet import Guarantee, Plan, account
 from discreet.errors import PrivacyError
 from discreet.numbers import round_up
 from discreet.privacy import Cost, Planned, PureEvent
+from discreet.privacy.guarantee import sensitivity_factor
 
 G = account(epsilon=1, delta=1e-5)
 
@@ -185,3 +187,19 @@ def test_shares_of_a_plan_never_cost_more_than_the_whole(
 def test_bad_plans(make: object, named: str) -> None:
     with pytest.raises(PrivacyError, match=named):
         make()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("nonnegative", [True, False])
+def test_sums_of_two_people_are_as_far_apart_as_the_factor_says(nonnegative: bool) -> None:
+    """Orthogonal contributions reach sqrt(2), opposite ones 2; and one alone, 1."""
+    other = (0.0, 1.0) if nonnegative else (-1.0, 0.0)
+    moved = {"add-remove": math.dist((1.0, 0.0), (0.0, 0.0)), "replace": math.dist((1.0, 0.0), other)}
+    for adjacency, distance in moved.items():
+        factor = sensitivity_factor(adjacency, nonnegative=nonnegative)
+        assert distance <= factor <= distance * (1 + 1e-15)
+
+
+@pytest.mark.parametrize("adjacency", ["flip", "swap", "", None])
+def test_an_adjacency_without_a_proof_has_no_sensitivity(adjacency: Any) -> None:
+    with pytest.raises(PrivacyError, match="proved for 'add-remove', 'replace', not for"):
+        sensitivity_factor(adjacency)

@@ -1,6 +1,7 @@
 """The one door: order of events, what is refused, budgets and filters."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +10,17 @@ from hypothesis import strategies as st
 
 from discreet import Gaussian, Laplace, Ledger, Plan, RandomizedResponse, account
 from discreet.errors import BudgetExceeded, PrivacyError, Unbounded
-from discreet.privacy import Cost, Grid, GridArray, Planned, PureEvent, SampledGaussian, Selection
+from discreet.privacy import (
+    Cost,
+    DeclaredNoise,
+    Grid,
+    GridArray,
+    Planned,
+    PureEvent,
+    SampledGaussian,
+    Selection,
+    SystemNoise,
+)
 from discreet.testing import InsecureSeededNoise
 from tests.privacy.ledgers import COUNTS, budget
 
@@ -146,8 +157,8 @@ def test_mixed_budgets(filter: str) -> None:
     left = ledger.remaining
     assert left is not None
     with pytest.raises(BudgetExceeded, match="as a plan"):
-        ledger.charge(left.cost + Cost.of_mu(0.1), "too much")
-    ledger.charge(left.cost, "the rest")
+        ledger.charge(left.cost + Cost.of_mu(0.1), "too much", source=SystemNoise())
+    ledger.charge(left.cost, "the rest", source=SystemNoise())
     assert 2 < ledger.spent.epsilon <= 4
     assert ledger.remaining.epsilon < 0.03  # type: ignore[union-attr]
     assert "fixed in advance" in str(ledger.statement())
@@ -166,7 +177,7 @@ def test_a_mixed_plan_fixed_in_advance_is_priced_tightly_and_stays_charged() -> 
     assert dict(ledger.spent.cost.events) == dict(cost.events)
     for more in (Cost.of_mu(1e-3), Cost.of(PureEvent(1e-3))):
         with pytest.raises(BudgetExceeded):
-            ledger.charge(more, "more")
+            ledger.charge(more, "more", source=SystemNoise())
 
 
 def test_choosing_the_noise_by_earlier_results_cannot_beat_the_filter() -> None:
@@ -178,10 +189,10 @@ def test_choosing_the_noise_by_earlier_results_cannot_beat_the_filter() -> None:
     for second in (gaussian, pure):
         assert (first + second).epsilon(1e-6) == pytest.approx(1.0, rel=0.01)
     ledger = Ledger(epsilon=1.01, delta=1e-6)
-    ledger.charge(first, "first")
+    ledger.charge(first, "first", source=SystemNoise())
     with pytest.raises(BudgetExceeded):
-        ledger.charge(pure, "pure")
-    ledger.charge(gaussian, "gaussian")
+        ledger.charge(pure, "pure", source=SystemNoise())
+    ledger.charge(gaussian, "gaussian", source=SystemNoise())
 
 
 def test_pure_budgets() -> None:
@@ -215,7 +226,7 @@ def test_tenths_add_up(epsilon: float, scale: float, times: int, delta: float) -
 
 def test_a_pure_budget_that_is_exactly_spent() -> None:
     ledger = Ledger(epsilon=1, delta=0)
-    ledger.charge(Cost.of(PureEvent(1.0)), "all")
+    ledger.charge(Cost.of(PureEvent(1.0)), "all", source=SystemNoise())
     assert ledger.remaining.epsilon == 0  # type: ignore[union-attr]
 
 
@@ -230,22 +241,80 @@ def test_without_a_budget_everything_is_recorded_and_nothing_refused() -> None:
 
 def test_charges_that_arise_elsewhere() -> None:
     ledger = budget(epsilon=3, filter="renyi")
-    ledger.charge(Cost.of(SampledGaussian(0.5, 0.01), 100), "sampled steps")
-    ledger.charge(Cost.of(Selection(Cost.of_mu(0.05), 3.0, 1.0)), "tuning")
+    ledger.charge(Cost.of(SampledGaussian(0.5, 0.01), 100), "sampled steps", source=SystemNoise())
+    ledger.charge(Cost.of(Selection(Cost.of_mu(0.05), 3.0, 1.0)), "tuning", source=SystemNoise())
     assert [event.label for event in ledger.events] == ["sampled steps", "tuning"]
     assert 0 < ledger.spent.epsilon <= 3
     sampled = Cost.of(SampledGaussian(0.5, 0.01))
     for cost in (sampled, Cost.of(Selection(sampled, 3.0, math.inf))):
         with pytest.raises(PrivacyError, match="add-remove"):
-            budget(adjacency="replace").charge(cost, "x")
+            budget(adjacency="replace").charge(cost, "x", source=SystemNoise())
     exact = budget()
-    exact.charge(Cost.of_mu(0.01), "first")
+    exact.charge(Cost.of_mu(0.01), "first", source=SystemNoise())
     with pytest.raises(BudgetExceeded, match="renyi"):
-        exact.charge(sampled, "sampled")
+        exact.charge(sampled, "sampled", source=SystemNoise())
     assert budget().remaining is not None
     only = budget()
-    only.charge(sampled, "a first charge is a plan of its own")
+    only.charge(sampled, "a first charge is a plan of its own", source=SystemNoise())
     assert only.remaining.epsilon == 0  # type: ignore[union-attr]
+
+
+def test_a_charge_says_where_its_randomness_came_from() -> None:
+    ledger = budget(filter="renyi", epsilon=3)
+    sampled = Cost.of(SampledGaussian(0.5, 0.01), 10)
+    entry = ledger.charge(sampled, "steps", source=ledger.noise_source, noise=Gaussian(2.0), sensitivity=1.0, count=10)
+    assert ledger.events == [entry]
+    assert entry.body["noise"] == {"kind": "gaussian", "std": 2.0, "symmetric": False}
+    assert (entry.body["sensitivity"], entry.body["count"], entry.body["secure"]) == (1.0, 10, True)
+    assert "AES-256" in entry.body["source"]
+    users = DeclaredNoise("coins of the users' own")
+    assert ledger.charge(Cost.of_mu(0.1), "bits", source=users).body["source"] == users.name
+    assert ledger.spent.holds
+    assert ledger.guarantee(sampled, ledger.events, delta=1e-7).delta == 1e-7
+    seeded = ledger.charge(Cost.of_mu(0.1), "a test", source=InsecureSeededNoise(0))
+    assert not ledger.spent.holds
+    assert not ledger.guarantee(Cost.of_mu(0.1), [seeded]).holds
+    assert Ledger(noise_source=InsecureSeededNoise(0)).preview(Plan.gaussian(1.0, {"x": 1.0})).cost.holds is False
+    ledger.verify()
+
+
+@pytest.mark.parametrize("source", [None, "trust me", object(), DeclaredNoise(" "), type("S", (), {"name": "x"})()])
+def test_a_charge_from_nowhere_is_refused(source: Any) -> None:
+    ledger = budget()
+    with pytest.raises(PrivacyError, match="source: say where the secret randomness comes from"):
+        ledger.charge(Cost.of_mu(0.1), "x", source=source)
+    with pytest.raises(TypeError, match="source"):
+        ledger.charge(Cost.of_mu(0.1), "x")  # type: ignore[call-arg]
+    assert ledger.events == []
+    if source is not None:
+        with pytest.raises(PrivacyError, match="source"):
+            Ledger(noise_source=source)
+
+
+def test_declared_noise_draws_nothing() -> None:
+    with pytest.raises(PrivacyError, match="drawn elsewhere"):
+        Ledger(noise_source=DeclaredNoise("users")).release(COUNTS, 1, 8.0, "x")
+
+
+@pytest.mark.parametrize(
+    ("cost", "given"),
+    [
+        (Cost.of_mu(0.5), {"noise": Gaussian(2.0)}),
+        (Cost.of_mu(0.5), {"sensitivity": 1.0}),
+        (Cost.of_mu(0.5), {"noise": Gaussian(1.9), "sensitivity": 1.0}),
+        (Cost.of_mu(0.5), {"noise": Gaussian(2.0), "sensitivity": 1.0, "count": 2}),
+        (Cost.of_mu(0.5), {"noise": Laplace(9.0), "sensitivity": 1.0}),
+        (Cost.of(SampledGaussian(0.5, 0.01)), {"noise": Gaussian(1.9), "sensitivity": 1.0}),
+        (Cost.of(SampledGaussian(0.5, 0.01)), {"noise": Gaussian(2.0), "sensitivity": 1.0, "count": 2}),
+        (Cost.of(SampledGaussian(0.5, 0.01)), {"noise": Laplace(9.0), "sensitivity": 1.0}),
+        (0.5, {"noise": Gaussian(2.0), "sensitivity": 1.0}),
+    ],
+)
+def test_a_charge_that_does_not_pay_for_its_noise_is_refused(cost: Any, given: dict[str, Any]) -> None:
+    ledger = budget()
+    with pytest.raises(PrivacyError, match=r"does not pay|both, or neither"):
+        ledger.charge(cost, "x", source=SystemNoise(), **given)
+    assert ledger.events == []
 
 
 @pytest.mark.parametrize(
@@ -254,9 +323,9 @@ def test_charges_that_arise_elsewhere() -> None:
 def test_costs_that_are_none_or_negative_are_refused(cost: Cost) -> None:
     ledger = budget()
     with pytest.raises(PrivacyError, match="positive"):
-        ledger.charge(cost, "x")
+        ledger.charge(cost, "x", source=SystemNoise())
     with pytest.raises(PrivacyError, match="positive"):
-        ledger.charge(0.5, "x")  # type: ignore[arg-type]
+        ledger.charge(0.5, "x", source=SystemNoise())  # type: ignore[arg-type]
     assert ledger.events == []
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from discreet import Gaussian, Ledger, account
 from discreet.errors import BudgetExceeded
-from discreet.privacy import Cost
+from discreet.privacy import Cost, SystemNoise
 from tests import fresh
 
 PROCESSES, RELEASES = 8, 96
@@ -43,7 +43,9 @@ def test_eight_processes_spend_exactly_the_budget(url: str) -> None:
     std = Gaussian.for_cost(Cost.of_mu(whole / 96**0.5), sensitivity=1).std
     small = Gaussian.for_cost(Cost.of_mu(whole / 960**0.5), sensitivity=1).std
     ledger = Ledger(url, epsilon=1, delta=1e-6)
-    ledger.charge(Cost.of_mu(whole * (5.5 / 96) ** 0.5), "so that the large ones do not come out even")
+    ledger.charge(
+        Cost.of_mu(whole * (5.5 / 96) ** 0.5), "so that the large ones do not come out even", source=SystemNoise()
+    )
     start, results = fresh.context.Barrier(PROCESSES), fresh.context.Queue()
     workers = [fresh.context.Process(target=hammer, args=(url, start, std, small, results)) for _ in range(PROCESSES)]
     for worker in workers:

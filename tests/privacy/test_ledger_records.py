@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from discreet import Gaussian, Laplace, Ledger, Plan, account
 from discreet.errors import BudgetExceeded, MissingExtra, PrivacyError
 from discreet.privacy import Cost, Planned, PureEvent
+from discreet.privacy.store import Entry, State
 from discreet.testing import InsecureSeededNoise
 from tests.privacy.ledgers import COUNTS, budget, plan_of
 
@@ -297,6 +298,25 @@ def test_a_source_that_is_not_plainly_secure_is_insecure() -> None:
     ledger = budget(noise_source=Vague(0))
     ledger.release(COUNTS, 1, 8.0, "x")
     assert not ledger.spent.holds
+
+
+@pytest.mark.parametrize("setting", [{"adjacency": "swap"}, {"filter": "none"}, {"unit": "item"}])
+def test_a_ledger_with_settings_that_are_not_known_is_not_opened(setting: dict[str, str], tmp_path: Path) -> None:
+    """As one of a later version may have."""
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    budget(url)
+    with sa.create_engine(url).begin() as connection:
+        body = json.loads(connection.execute(sa.text("select body from discreet_ledger_entry")).scalar_one())
+        body["settings"] |= setting
+        change = sa.text("update discreet_ledger_entry set body = :body")
+        connection.execute(change, {"body": json.dumps(body)})
+    with pytest.raises(PrivacyError, match=next(iter(setting))):
+        Ledger(url)
+
+
+def test_an_entry_of_an_unknown_kind_has_no_known_cost() -> None:
+    with pytest.raises(PrivacyError, match="unknown kind 'gift'"):
+        State().after(Entry(1, "gift", {}, ""))
 
 
 def test_seeded_noise_stamps_everything_it_touches(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ class Pretended(SparkInteractions):
     def _sums(self, task: Pass) -> pa.Table:
         layout = task.layout
         totals = [shipped(task).total(kept) for kept in self.partitions]
-        partials = [one for i, total in enumerate(totals) for one in emitted(total, layout, i)]
+        partials = [one for i, (total, used) in enumerate(totals) for one in emitted(total, layout, i, used)]
         return pa.Table.from_batches(tree(self.trouble(partials), layout, len(totals)))
 
 

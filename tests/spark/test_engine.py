@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import platform
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +23,7 @@ from discreet.engine.partials import BLOCK_CELLS, DIGEST, SEAL, Layout, emitted,
 from discreet.engine.shipping import INLINE, PIECE, Parcel
 from discreet.engine.spark import Rows
 from discreet.errors import DataError, PrivacyError
+from discreet.linalg.threads import blas_libraries
 from discreet.testing import InsecureSeededNoise
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'discreet[spark]'")
@@ -125,6 +130,69 @@ def test_a_sum_is_tried_again() -> None:
     assert np.array_equal(model.item_factors_, expected.item_factors_)
 
 
+# Alike everywhere
+
+
+def _elsewhere(partials: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """The last partition was computed on a machine of another kind."""
+    last = partials[-1]
+    other = pa.array([["another kernel"]], pa.list_(pa.string()))
+    return [*partials[:-1], last.set_column(last.schema.get_field_index("kernels"), "kernels", other)]
+
+
+def test_machines_that_round_differently_are_refused() -> None:
+    ledger = seeded()
+    with pytest.raises(PrivacyError, match=r"round differently.*Nothing of it was released.*another kernel"):
+        discreet.DPALS(**BUDGET).fit(Pretended.of(DATA, 3, trouble=_elsewhere), ledger=ledger)
+    assert ledger.events == []
+
+
+def test_a_partition_that_is_read_again_elsewhere_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lost partition was read again by a machine of another kind, and is worked on by one of the first kind."""
+    table, ledger = Pretended.of(DATA, 3), seeded()
+    monkeypatch.setattr("discreet.data.spark.kernels", lambda: "another kernel")
+    table.partitions[1] = Pretended.of(DATA, 3).partitions[1]
+    monkeypatch.undo()
+    with pytest.raises(PrivacyError, match="round differently"):
+        discreet.DPALS(**BUDGET).fit(table, ledger=ledger)
+    assert ledger.events == []
+
+
+def test_a_later_sum_on_other_machines_is_refused() -> None:
+    """All machines of the second pass are alike, but are not those of the first."""
+    passes = iter([False, True])
+
+    def trouble(partials: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        return [_elsewhere([one])[0] for one in partials] if next(passes) else partials
+
+    ledger = seeded()
+    with pytest.raises(PrivacyError, match="round differently"):
+        discreet.DPALS(**BUDGET).fit(Pretended.of(DATA, 3, trouble=trouble), ledger=ledger)
+    assert len(ledger.events) == 1
+
+
+def test_kernels_have_names_and_results() -> None:
+    """Two kernels of one BLAS, on the same machine: other words, and other bits."""
+    if platform.machine() != "x86_64" or not any(x.internal_api == "openblas" for x in blas_libraries()):
+        pytest.skip("needs an OpenBLAS on x86-64, which takes the name of a kernel from its environment")
+    code = "from discreet.linalg.addresses import kernels; print(kernels())"
+    said = {
+        kernel: subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "OPENBLAS_CORETYPE": kernel},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for kernel in ("Nehalem", "Sandybridge")
+    }
+    results = {words.split("results ")[1] for words in said.values()}
+    assert len(results) == 2
+    for kernel, words in said.items():
+        assert kernel.lower() in words.lower()
+        assert f"numpy {np.__version__}" in words
+
+
 @given(st.integers(0, 3), st.booleans(), st.integers(1, 12), st.data())
 @settings(max_examples=60, deadline=None)
 def test_sums_are_exact_in_blocks_of_any_size(axes: int, symmetric: bool, n: int, data: Any) -> None:
@@ -136,7 +204,7 @@ def test_sums_are_exact_in_blocks_of_any_size(axes: int, symmetric: bool, n: int
     if symmetric:
         parts = [np.triu(part) for part in parts]
     layout = Layout(shape, symmetric)
-    partials = [one for i, part in enumerate(parts) for one in emitted(part, layout, i)]
+    partials = [one for i, part in enumerate(parts) for one in emitted(part, layout, i, {"here"})]
     rng.shuffle(partials)  # type: ignore[arg-type]
     sums = pa.Table.from_batches(tree(partials, layout, n, branches=data.draw(st.integers(2, 5))))
     found = put_together(sums, layout, n)
@@ -151,7 +219,9 @@ def test_what_is_sent_of_an_item_step() -> None:
     total = np.zeros(layout.shape, np.int64)
     total[::10] = 1
     size = sum(
-        len(row["cells"]) + len(row["touched"]) for batch in emitted(total, layout, 0) for row in batch.to_pylist()
+        len(row["cells"]) + len(row["touched"])
+        for batch in emitted(total, layout, 0, {"here"})
+        for row in batch.to_pylist()
     )
     assert size == 100 * (r * (r + 1) // 2 + r + 1) * 8 + 125
     assert layout.rows * layout.width <= BLOCK_CELLS

@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 
 import discreet
-from discreet.errors import DataError, NotPublic
+from discreet.errors import DataError, NotPublic, PrivacyError
+from discreet.linalg.addresses import kernels
 from discreet.testing import InsecureSeededNoise
 from tests.conftest import missing
 from tests.docs.pages import ROOT
@@ -106,6 +107,13 @@ def test_a_table_by_its_name(table: Any) -> None:
         discreet.DPFrankWolfe(**BUDGET, n_steps=2).fit(data, ledger=seeded()) for data in (ratings, DATA)
     )
     assert same(model, expected)
+    assert ratings.kernels == {kernels()}  # as the tasks of other processes have it, on this machine
+    ratings.kernels.clear()
+    ratings.kernels.add("those of other machines, before")
+    ledger = seeded()
+    with pytest.raises(PrivacyError, match="round differently"):
+        discreet.DPFrankWolfe(**BUDGET, n_steps=2).fit(ratings, ledger=ledger)
+    assert ledger.events == []
     ratings.unpersist()
 
 

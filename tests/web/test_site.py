@@ -16,6 +16,7 @@ from discreet.completion.base import Model
 from discreet.completion.ridge import Ridge
 from discreet.data.catalogue import Catalogue
 from discreet.errors import DataError, ModelError, PrivacyError
+from discreet.testing import InsecureSeededNoise
 from discreet.web.folding import Folding
 from discreet.web.loss import made_up, measured
 from discreet.web.projection import projected
@@ -194,11 +195,51 @@ def test_the_map_is_within_its_bounds() -> None:
 )
 def test_a_trade_off_has_a_form(wrong: Any) -> None:
     with pytest.raises(DataError, match="tradeoff"):
-        checked(wrong)
+        checked(wrong, may_be_public=True)
+
+
+CURVE = {"metric": "rmse", "points": [{"epsilon": 1, "value": 0.9}, {"epsilon": 2, "value": 0.8}]}
+
+
+@pytest.mark.parametrize("word", [False, None, "no", 1])
+def test_exact_metrics_take_a_word_before_they_are_published(ratings: discreet.Interactions, word: Any) -> None:
+    model = discreet.DPALS(epsilon=5, delta=1e-6).fit(ratings)
+    with pytest.raises(PrivacyError, match=r"tradeoff: metrics on private data.*exact_metrics_may_be_public=True"):
+        export(model, tradeoff=CURVE, exact_metrics_may_be_public=word)
+    site = export(model, tradeoff=CURVE, exact_metrics_may_be_public=True)
+    assert "no guarantee covers them" in site.manifest["tradeoff"]["covered"]
+    assert export(model).manifest["tradeoff"] is None
+
+
+def test_private_evaluations_are_published_with_what_they_promise() -> None:
+    """One for each number of the curve, by its metric, in a certificate that holds."""
+    evaluation = discreet.Plan.gaussian(0.2, {"evaluation: mae, rmse": (1.0, 2)})
+
+    def certificate(times: int, **settings: Any) -> dict[str, Any]:
+        ledger = discreet.Ledger(epsilon=1, delta=1e-6, **settings)
+        label = "evaluation: mae, rmse"
+        with ledger.reserve(evaluation) as door:
+            for _ in range(times):
+                door.release([1], 1, evaluation.noise(label, sensitivity=1), label)
+        return ledger.statement().certificate
+
+    for given in (certificate(2), json.dumps(certificate(2))):
+        found = checked({**CURVE, "certificate": given}, may_be_public=False)
+        assert found is not None
+        assert "noise of their own. User-level" in found["covered"]
+    seeded = certificate(2, noise_source=InsecureSeededNoise(0))
+    for wrong in ({**CURVE, "certificate": certificate(1)}, {**CURVE, "certificate": seeded}):
+        with pytest.raises(PrivacyError, match="tradeoff: its certificate must hold, and list"):
+            checked(wrong, may_be_public=True)
+    with pytest.raises(PrivacyError, match="certificate must hold"):
+        checked({**CURVE, "metric": "recall@5", "certificate": certificate(2)}, may_be_public=False)
+    with pytest.raises(PrivacyError, match="not a certificate"):
+        checked({**CURVE, "certificate": "mine"}, may_be_public=True)
 
 
 def test_a_trade_off_is_sorted() -> None:
-    found = checked({"metric": "rmse", "points": [{"epsilon": 2, "value": 0.9}, {"epsilon": 1, "value": 0.95}]})
+    curve = {"metric": "rmse", "points": [{"epsilon": 2, "value": 0.9}, {"epsilon": 1, "value": 0.95}]}
+    found = checked(curve, may_be_public=True)
     assert found is not None
     assert [point["epsilon"] for point in found["points"]] == [1, 2]
 

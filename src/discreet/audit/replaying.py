@@ -226,9 +226,10 @@ def _search(seen: Recording, search: Selection) -> Finding:
         trials[-1] += release.noise.cost(release.sensitivity)
         if release.label.startswith(SCORE):
             trials.append(Cost())
-    dearest, paid = max(float(trial.mu or 0.0) for trial in trials), float(search.run.mu or 0.0)
+    delta = seen.model.guarantee_.delta
+    dearest, paid = max(trial.epsilon(delta) for trial in trials), search.run.epsilon(delta)
     ok = dearest <= paid * (1 + ROUNDING)
-    words = f"a trial costs mu = {dearest:.4g}, and the search was charged for trials of {paid:.4g}"
+    words = f"a trial costs epsilon = {dearest:.4g}, and the search was charged for trials of {paid:.4g}"
     return Finding(ACCOUNT, ok, words)
 
 

@@ -12,6 +12,7 @@ from discreet.audit.people import entries, extremes
 from discreet.audit.replaying import ROUNDING, Replay
 from discreet.audit.subjects import WORST, Subject
 from discreet.data.interactions import Interactions
+from discreet.privacy.guarantee import require_adjacency
 
 TIGHT, WHOLE, SEARCH = "worst case", "whole claim", "search"
 LEAST = 0.9  # of the claim: what designed people must be apart
@@ -89,7 +90,9 @@ def search(subject: Subject, *, tries: int, seed: int = 0) -> list[Finding]:
         seed: Of the search.
     """
     empty = subject.world(None) if subject.pairs and isinstance(subject.pairs[0][0], dict) else None
-    if not isinstance(empty, Interactions) or subject.make().adjacency == "flip":
+    adjacency = subject.make().adjacency
+    require_adjacency(adjacency, "add-remove", "replace", "flip")
+    if not isinstance(empty, Interactions) or adjacency == "flip":
         return []
     rng, low_high = np.random.default_rng(seed), empty.value_range or (0.0, 1.0)
     people = [*extremes(empty).values()]
@@ -97,7 +100,7 @@ def search(subject: Subject, *, tries: int, seed: int = 0) -> list[Finding]:
     wrong: list[Finding] = []
     for at in range(tries):
         person = people[at] if at < len(people) else _neighbouring(best[1], empty.n_items, low_high, rng)
-        other = _random(empty.n_items, low_high, rng) if subject.make().adjacency == "replace" else None
+        other = _random(empty.n_items, low_high, rng) if adjacency == "replace" else None
         one = subject.replay((person, other))
         wrong += failed(one.findings)
         share = max(one.moved.values(), default=0.0)

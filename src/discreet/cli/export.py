@@ -27,6 +27,11 @@ NotPrivate = Annotated[
     bool, typer.Option("--not-private", help="Your word that a model without a guarantee may be published.")
 ]
 
+ExactMetrics = Annotated[
+    bool,
+    typer.Option("--exact-metrics-may-be-public", help="Your word that the numbers of --tradeoff may be published."),
+]
+
 
 def export(
     model: Annotated[Path, typer.Argument(help="The folder of a model.")],
@@ -36,6 +41,7 @@ def export(
     columns: Columns = None,
     tradeoff: Tradeoff = None,
     not_private: NotPrivate = False,
+    exact_metrics_may_be_public: ExactMetrics = False,
     config_file: config.Config = None,
     as_json: Json = False,
 ) -> None:
@@ -45,7 +51,7 @@ def export(
     """
     from discreet.completion.saving import load
 
-    made = made_site(load(model), precision, title, columns, tradeoff, not_private)
+    made = made_site(load(model), precision, title, columns, tradeoff, not_private, exact_metrics_may_be_public)
     made.write(site)
     about = made.manifest
     size = sum(map(len, made.files.values()))
@@ -63,7 +69,13 @@ def export(
 
 
 def made_site(
-    model: "Model", precision: str, title: str, columns: str | None, tradeoff: Path | None, not_private: bool
+    model: "Model",
+    precision: str,
+    title: str,
+    columns: str | None,
+    tradeoff: Path | None,
+    not_private: bool,
+    exact_metrics_may_be_public: bool,
 ) -> "Site":
     """The site of a model."""
     from discreet.web import export as make
@@ -76,6 +88,7 @@ def made_site(
         columns=named,
         tradeoff=None if tradeoff is None else _curve(tradeoff),
         not_private=not_private,
+        exact_metrics_may_be_public=exact_metrics_may_be_public,
     )
 
 

@@ -10,7 +10,7 @@ import typer
 
 from discreet.cli import config
 from discreet.cli.common import Json, promise, show
-from discreet.cli.export import Columns, NotPrivate, Precision, Title, Tradeoff, made_site
+from discreet.cli.export import Columns, ExactMetrics, NotPrivate, Precision, Title, Tradeoff, made_site
 from discreet.errors import MissingExtra, ModelError
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def serve(
     columns: Columns = None,
     tradeoff: Tradeoff = None,
     not_private: NotPrivate = False,
+    exact_metrics_may_be_public: ExactMetrics = False,
     max_body: Annotated[int, typer.Option(help="The most bytes that a request may have.", min=1)] = 256 * 1024,
     max_batch: Annotated[int, typer.Option(help="The most histories that a request may have.", min=1)] = 100,
     verbose: Annotated[bool, typer.Option("--verbose", help="A line for each request, without what it says.")] = False,
@@ -48,7 +49,7 @@ def serve(
     from discreet.web.server import application
 
     loaded = load(model)
-    site = made_site(loaded, precision, title, columns, tradeoff, not_private)
+    site = made_site(loaded, precision, title, columns, tradeoff, not_private, exact_metrics_may_be_public)
     loaded.n_jobs = 1  # requests are computed together; threads for each would cost more than they give
     listening = _listening(host, port)  # whoever reads the address below can connect at once
     logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.INFO if verbose else logging.ERROR)

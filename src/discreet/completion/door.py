@@ -26,7 +26,7 @@ from discreet.data.progress import Bar
 from discreet.engine import Blocks, Here, added
 from discreet.engine.local import Add
 from discreet.privacy import Gaussian, GridArray, truncate
-from discreet.privacy.guarantee import Adjacency
+from discreet.privacy.guarantee import Adjacency, sensitivity_factor
 from discreet.privacy.ledger import Reservation
 
 if TYPE_CHECKING:
@@ -73,9 +73,7 @@ class Door:
 
     def noise(self, label: str, bound: float, aligned: bool, symmetric: bool = False) -> tuple[float, Gaussian]:
         """The sensitivity of a sum of contributions of this norm, and the noise that the plan pays for."""
-        apart = 1.0
-        if self.adjacency == "replace":
-            apart = math.nextafter(math.sqrt(2), 2) if aligned else 2.0
+        apart = sensitivity_factor(self.adjacency, nonnegative=aligned)
         sensitivity = bound if apart == 1 else math.nextafter(bound * apart, math.inf)
         return sensitivity, self.reservation.plan.noise(label, sensitivity=sensitivity, symmetric=symmetric)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,13 +15,20 @@ from discreet.data.progress import Bar
 from discreet.errors import DataError, PrivacyError
 from discreet.linalg.addresses import neighbour_dependent, require_sound_blas
 from discreet.privacy import Ledger, Plan
-from discreet.privacy.guarantee import Adjacency, Unit
+from discreet.privacy.guarantee import Adjacency, Unit, require_adjacency
 from discreet.render import Preview
 from discreet.statement import Statement
 
 if TYPE_CHECKING:
     from discreet.completion.parts import Ratings
     from discreet.linalg.torch_arrays import TorchArrays
+
+
+# Quoting the cost of the releases that were made would not be true: docs/proofs/composition.md, section 4.
+_STOPPED = (
+    "Of the {planned} releases that were planned, {made} were made: whether to go on was decided by what had been "
+    "released. The guarantee stated is that of the whole plan; what was not released went back to the ledger."
+)
 
 
 def require_sound(ratings: Ratings) -> None:
@@ -92,8 +98,7 @@ class PrivateModel(Model):
         return {}
 
     def _mu(self) -> float:
-        if self.adjacency not in ("add-remove", "replace"):
-            raise PrivacyError(f"adjacency: 'add-remove' or 'replace' is needed, not {self.adjacency!r}")
+        require_adjacency(self.adjacency, "add-remove", "replace")
         mu = account(epsilon=self.epsilon, delta=self.delta).mu
         if not mu:
             raise PrivacyError(f"epsilon, delta: {self.epsilon:g} and {self.delta:g} leave nothing to spend; give more")
@@ -138,10 +143,11 @@ class PrivateModel(Model):
         with ledger.reserve(plan) as reservation, Bar(type(self).__name__, 100, "% of the budget") as bar:
             learned = learn(Door(reservation, self.adjacency, self.n_jobs, bar, self._card()), ratings)
         events = [event for event in ledger.events if event.body.get("reservation") == reservation.id]
-        insecure = any(event.body["secure"] is not True for event in events)
-        guarantee = replace(ledger.guarantee(plan.cost, insecure=insecure), delta=self.delta)
+        guarantee = ledger.guarantee(plan.cost, events, delta=self.delta)
         title = f"{type(self).__name__}: a private recommender"
         public = {**ratings.public_inputs, **self._public_inputs()}
         if after is not None:
             guarantee = after.guarantee + guarantee
-        return learned, Statement.of(title, guarantee, events, public_inputs=public, after=after)
+        planned = sum(line.count for line in plan.lines)
+        notes = [_STOPPED.format(made=len(events), planned=planned)] if len(events) < planned else []
+        return learned, Statement.of(title, guarantee, events, public_inputs=public, after=after, notes=notes)

@@ -27,7 +27,7 @@ from discreet.data.texts import MARK, Csv, Json, as_missing, checked_separator
 from discreet.engine.shipping import Parcel
 from discreet.engine.spark import SparkInteractions, settings
 from discreet.errors import DataError, MissingExtra, NotPublic
-from discreet.linalg.addresses import require_sound_blas
+from discreet.linalg.addresses import kernels, require_sound_blas
 from discreet.numbers import whole
 
 if TYPE_CHECKING:
@@ -36,7 +36,11 @@ if TYPE_CHECKING:
 CHUNK = 5 << 16  # interactions that are kept, and worked on, together
 COUNTS = ("rows", "dropped", "clipped", "unknown", "repeated", "outside", "kept")
 ROWS = ", ".join(
-    [*(f"{name} long" for name in COUNTS), *(f"{name} binary" for name in ("indptr", "indices", "values"))]
+    [
+        *(f"{name} long" for name in COUNTS),
+        *(f"{name} binary" for name in ("indptr", "indices", "values")),
+        "kernels string",
+    ]
 )
 
 
@@ -134,7 +138,8 @@ def chunks(ratings: Interactions | None, counts: Counts) -> Iterator[pa.RecordBa
     def batch(told: Counts, indptr: Any, indices: Any, values: Any) -> pa.RecordBatch:
         numbers = {name: pa.array([getattr(told, name)], pa.int64()) for name in COUNTS}
         arrays = {"indptr": indptr, "indices": indices, "values": values}
-        return pa.RecordBatch.from_pydict({**numbers, **{name: [a.tobytes()] for name, a in arrays.items()}})
+        columns = {**numbers, **{name: [a.tobytes()] for name, a in arrays.items()}, "kernels": [kernels()]}
+        return pa.RecordBatch.from_pydict(columns)
 
     if ratings is None or not ratings.n_users:
         yield batch(counts, np.zeros(1, np.int64), np.zeros(0, np.uint8), np.zeros(0, np.float32))

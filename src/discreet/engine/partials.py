@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-PARTIAL = "block int, branch int, seals binary, touched binary, cells binary"
+PARTIAL = "block int, branch int, seals binary, kernels array<string>, touched binary, cells binary"
 BLOCK_CELLS = 1 << 17  # of a block: a megabyte
 BRANCHES = 16  # whose sums one task adds up
 DIGEST = 16  # bytes
@@ -94,16 +94,16 @@ class Layout:
         return total
 
 
-def emitted(total: Array, layout: Layout, source: int) -> Iterator[pa.RecordBatch]:
-    """A partition's total, block by block; every block, so that its seal is there."""
+def emitted(total: Array, layout: Layout, source: int, kernels: Iterable[str]) -> Iterator[pa.RecordBatch]:
+    """A partition's total, block by block; every block, so that its seal and what it was computed with are there."""
     table = layout.packed(total)
     seal = np.array([(source, blake2b(table.data, digest_size=DIGEST).digest())], SEAL)
     for block in range(layout.n_blocks):
         rows = table[block * layout.rows : (block + 1) * layout.rows]
-        yield _batch(block, source, seal, rows)
+        yield _batch(block, source, seal, kernels, rows)
 
 
-def _batch(block: int, branch: int, seals: Array, rows: Array) -> pa.RecordBatch:
+def _batch(block: int, branch: int, seals: Array, kernels: Iterable[str], rows: Array) -> pa.RecordBatch:
     """A block, without the rows that are zero."""
     import pyarrow as pa
 
@@ -113,6 +113,7 @@ def _batch(block: int, branch: int, seals: Array, rows: Array) -> pa.RecordBatch
             "block": pa.array([block], pa.int32()),
             "branch": pa.array([branch], pa.int32()),
             "seals": [np.sort(seals, order="source").tobytes()],
+            "kernels": pa.array([sorted(kernels)], pa.list_(pa.string())),
             "touched": [np.packbits(touched).tobytes()],
             "cells": [rows[touched].tobytes()],
         }
@@ -120,21 +121,28 @@ def _batch(block: int, branch: int, seals: Array, rows: Array) -> pa.RecordBatch
 
 
 def added_up(batches: Iterable[pa.RecordBatch], layout: Layout, branches: int) -> Iterator[pa.RecordBatch]:
-    """The sums of some blocks over the branches that meet here, with the seals of all."""
+    """The sums of some blocks over the branches that meet here, with the seals and the kernels of all."""
     sums: dict[tuple[int, int], Array] = {}
     seals: dict[tuple[int, int], list[Array]] = {}
+    kernels: dict[tuple[int, int], set[str]] = {}
     for batch in batches:
         for row in batch.to_pylist():
             at = row["block"], row["branch"] // branches
             total = sums.setdefault(at, layout.nothing(row["block"]))
             total[_touched(row, total)] += np.frombuffer(row["cells"], np.int64).reshape(-1, layout.width)
             seals.setdefault(at, []).append(np.frombuffer(row["seals"], SEAL))
+            kernels.setdefault(at, set()).update(row["kernels"])
     for (block, branch), total in sums.items():
-        yield _batch(block, branch, np.concatenate(seals[block, branch]), total)
+        yield _batch(block, branch, np.concatenate(seals[block, branch]), kernels[block, branch], total)
 
 
 def _touched(row: dict[str, Any], rows: Array) -> Array:
     return np.unpackbits(np.frombuffer(row["touched"], np.uint8), count=len(rows)).astype(bool)
+
+
+def kernels_of(sums: pa.Table) -> set[str]:
+    """All that anything in these sums was computed with."""
+    return {kernel for row in sums["kernels"].to_pylist() for kernel in row}
 
 
 def put_together(sums: pa.Table, layout: Layout, n_sources: int) -> Array | None:

@@ -21,10 +21,10 @@ from discreet.data.catalogue import Catalogue
 from discreet.data.ids import smallest_unsigned
 from discreet.data.interactions import Declared, Report
 from discreet.engine.local import Add, Blocks, added
-from discreet.engine.partials import BRANCHES, PARTIAL, Layout, added_up, emitted, put_together
+from discreet.engine.partials import BRANCHES, PARTIAL, Layout, added_up, emitted, kernels_of, put_together
 from discreet.engine.shipping import Parcel
 from discreet.errors import PrivacyError
-from discreet.linalg.addresses import require_sound_blas
+from discreet.linalg.addresses import kernels, require_sound_blas
 from discreet.linalg.threads import single_threaded_blas
 
 if TYPE_CHECKING:
@@ -65,18 +65,22 @@ class Pass:
     n_items: int
     layout: Layout
 
-    def total(self, batches: Iterable[pa.RecordBatch]) -> Array:
-        """What the users of a partition contribute together. A task has one core, and uses one thread."""
+    def total(self, batches: Iterable[pa.RecordBatch]) -> tuple[Array, set[str]]:
+        """What the users of a partition contribute together, and what it was read and computed with.
+
+        A task has one core, and uses one thread.
+        """
         from discreet.completion.parts import parts
 
-        total = np.zeros(self.layout.shape, np.int64)
+        total, used = np.zeros(self.layout.shape, np.int64), {kernels()}
         with single_threaded_blas():
             for batch in batches:
-                for row in batch.select(["indptr", "indices", "values"]).to_pylist():
+                for row in batch.select(["indptr", "indices", "values", "kernels"]).to_pylist():
+                    used.add(row["kernels"])
                     rows = Rows.of(row, self.n_items)
                     for part in parts(rows, rows.values, most_users=self.most_users):
                         total = self.add(total, self.work(self.make(part)), 1)
-        return total
+        return total, used
 
 
 @contextmanager
@@ -107,6 +111,7 @@ class SparkInteractions(Declared):
         value_range: The public range of values.
         implicit: Whether every interaction counts 1, for want of a value.
         report: What happened when the table was read.
+        kernels: What its users' numbers were computed with so far; a second kind is refused.
     """
 
     rows: Any
@@ -115,6 +120,7 @@ class SparkInteractions(Declared):
     value_range: tuple[float, float] | None = None
     implicit: bool = False
     report: Report = field(default_factory=Report)
+    kernels: set[str] = field(default_factory=set)
 
     def __repr__(self) -> str:
         return f"SparkInteractions({self.n_items:,} items, users in {self.n_partitions} partitions)"
@@ -130,7 +136,9 @@ class SparkInteractions(Declared):
     def add_up(self, task: Pass) -> Array:
         """The exact sum of what all partitions contribute, each of them once."""
         for _ in range(TRIES):
-            total = put_together(self._sums(task), task.layout, self.n_partitions)
+            sums = self._sums(task)
+            self._require_equal_kernels(kernels_of(sums))
+            total = put_together(sums, task.layout, self.n_partitions)
             if total is not None:
                 return total
         raise PrivacyError(
@@ -138,6 +146,18 @@ class SparkInteractions(Declared):
             "twice in a sum. Nothing of it was released. If the table is computed by something random, or is written "
             "to meanwhile, store it first and read it from there"
         )
+
+    def _require_equal_kernels(self, used: set[str]) -> None:
+        """Raise unless all that was ever computed of this table was computed alike, wherever that was."""
+        self.kernels.update(used)
+        if len(self.kernels) > 1:
+            raise PrivacyError(
+                "ratings: the machines of this cluster round differently, so that one person's numbers would depend on "
+                "where Spark computes them, and their sum would not have the sensitivity that is declared. Nothing of "
+                "it was released. Use machines of one kind with the same packages, or the same kernels on all of them "
+                "(for instance spark.executorEnv.OPENBLAS_CORETYPE=Haswell). They are: "
+                + "; or ".join(sorted(self.kernels))
+            )
 
     def _sums(self, task: Pass) -> pa.Table:
         """The sums of all blocks, by one job."""
@@ -162,7 +182,8 @@ def _job(rows: Any, parcel: Parcel, layout: Layout, n_partitions: int) -> Any:
         require_sound_blas()
         context = TaskContext.get()
         assert context is not None
-        yield from emitted(parcel.open().total(batches), layout, context.partitionId())
+        contributed, used = parcel.open().total(batches)
+        yield from emitted(contributed, layout, context.partitionId(), used)
 
     def total(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return added_up(batches, layout, branches)

@@ -1,7 +1,8 @@
 """Evaluation through the ledger: means over users of bounded values, with Gaussian noise on their sums.
 
 **Released**: for each metric the sum over users of (value - 1/2), and how many users there are, as one vector.
-**Sensitivity**: `sensitivity`, the L2 norm of one user's part (add-remove) or the largest distance of two (replace).
+**Sensitivity**: `sensitivity`, the L2 norm of one user's part (add-remove) or the largest distance of two (replace and
+flip).
 The proof is docs/proofs/evaluation.md.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
@@ -22,8 +23,10 @@ from discreet.evaluate.metrics import Floats, Integers, Metric, parse
 from discreet.evaluate.result import Evaluation, Score
 from discreet.numbers import positive
 from discreet.privacy import Gaussian, Grid, GridArray, Guarantee, Ledger, Plan, truncate
-from discreet.privacy.guarantee import Adjacency
+from discreet.privacy.guarantee import Adjacency, require_adjacency
 
+ADJACENCIES: tuple[Adjacency, ...] = ("add-remove", "replace", "flip")  # those that the proof is for
+_MEANS = ("rmse", "mae", "accuracy", "recall", "precision", "ndcg", "map", "mrr")  # over users, of their own values
 _ROOM = 1 + 2.0**-30  # between the longest row and the bound: no row is ever shortened to fit
 _REFUSED = {
     "coverage": "it is not a mean over users: which items anybody was shown can hang on a single person",
@@ -45,6 +48,9 @@ class Layout:
     groups: tuple[int, ...]
     adjacency: Adjacency
 
+    def __post_init__(self) -> None:
+        require_adjacency(self.adjacency, *ADJACENCIES)
+
     @classmethod
     def of(cls, metrics: Sequence[Metric], relevant: float | None, adjacency: Adjacency) -> Layout:
         """The layout for some metrics."""
@@ -55,9 +61,9 @@ class Layout:
     def weights(self) -> tuple[float, ...]:
         """What a user counts in each group: chosen for the least noise in the worst case."""
         sizes = [self.groups.count(group) for group in range(max(self.groups) + 1)]
-        if self.adjacency == "replace":
-            return tuple(math.sqrt(3 * size) / 2 for size in sizes)
-        return tuple((len(self.groups) / len(sizes)) ** 0.25 / 2 for _ in sizes)
+        if self.adjacency == "add-remove":
+            return tuple((len(self.groups) / len(sizes)) ** 0.25 / 2 for _ in sizes)
+        return tuple(math.sqrt(3 * size) / 2 for size in sizes)  # a flip of a user's bits replaces their values
 
     @property
     def sensitivity(self) -> float:
@@ -85,8 +91,9 @@ def plan(metrics: str | Iterable[str], *, epsilon: float, delta: float) -> Plan:
     """
     asked = parse(metrics)
     for metric in asked:
-        if metric.name in _REFUSED:
-            raise PrivacyError(f"metrics: {metric} cannot be private: {_REFUSED[metric.name]}")
+        if metric.name not in _MEANS:
+            why = _REFUSED.get(metric.name, "there is no proof for it")
+            raise PrivacyError(f"metrics: {metric} cannot be private: {why}")
     mu = account(epsilon=positive("epsilon", epsilon), delta=delta).mu
     assert mu is not None
     return Plan.gaussian(mu, {label(asked): 1.0})
@@ -113,8 +120,7 @@ def release(task: Task, *, ledger: Ledger, epsilon: float, delta: float, confide
         sums = statistic(task, collected, layout, noise)
         public = door.release(GridArray(sums, noise.grid()), layout.sensitivity, noise, label(metrics))
     mine = [event for event in ledger.events if event.body.get("reservation") == door.id]
-    insecure = any(event.body["secure"] is not True for event in mine)
-    guarantee = replace(ledger.guarantee(planned.cost, insecure=insecure), delta=delta)
+    guarantee = ledger.guarantee(planned.cost, mine, delta=delta)
     scores = read(public, task, layout, noise, confidence)
     return Evaluation(scores, confidence=confidence, guarantee=guarantee, noise_std=noise.std)
 
@@ -182,10 +188,10 @@ def require_private_model(model: Model, ledger: Ledger, public_model: bool) -> N
 
     If it is not, one person moves the model and with it everybody's errors, and no bound on her own part helps.
     """
-    if ledger.unit != "user" or ledger.adjacency not in ("add-remove", "replace"):
+    if ledger.unit != "user":
         raise PrivacyError(
-            f"ledger: its unit is {ledger.unit!r} and its adjacency {ledger.adjacency!r}, but the bound of a private "
-            "evaluation is proved for users, by add-remove or replace: use a ledger with unit='user'"
+            f"ledger: its unit is {ledger.unit!r}, but the bound of a private evaluation is proved for users: use a "
+            "ledger with unit='user'"
         )
     if public_model:
         return

@@ -222,7 +222,7 @@ class Tradeoff(dict[str, dict[float, dict[str, float]]]):
         return to_library(pa.Table.from_pylist(rows, schema=schema), library)
 
     def curve(self, model: str, metric: str | None = None) -> dict[str, Any]:
-        """One model's curve as `discreet export --tradeoff` draws it. Do not publish that of private data."""
+        """One model's curve as `discreet export --tradeoff` draws it: exact numbers, taken only on your word."""
         metric = self._metric(metric)
         points = [{"epsilon": epsilon, "value": values[metric]} for epsilon, values in sorted(self[model].items())]
         return {

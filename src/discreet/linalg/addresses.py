@@ -8,22 +8,26 @@ many users are solved for in one call; there it is tried out that a user's bits 
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable
 from functools import cache, partial
+from hashlib import blake2b
 from itertools import product
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+import discreet
 from discreet.errors import PrivacyError
 from discreet.linalg.arrays import arrays_on
 from discreet.linalg.blas import gram
 from discreet.linalg.cholesky import solve_spd
 from discreet.linalg.folds import Folds, LeftOutBlocks
 from discreet.linalg.rows import Rows, padded, solve_rows
-from discreet.linalg.threads import single_threaded_blas
+from discreet.linalg.threads import blas_libraries, single_threaded_blas
 
 Array = NDArray[Any]
 
@@ -73,6 +77,43 @@ def address_dependent() -> tuple[str, ...]:
                 out = np.zeros((1, c, c) if dual else (1, k, k), kind)
                 found.update(["upper X^T X"] * _varies(partial(_upper, dual=dual), X, out))
     return tuple(sorted(found))
+
+
+@cache
+def kernels() -> str:
+    """What decides the last bits of this process's numbers, in words: equal words, equal bits for one row.
+
+    The machine, the versions of what computes, and the kernels that were chosen for its processor. Not every library
+    says what it has chosen, so there is a digest of results, too.
+    """
+    packages = (discreet, np, scipy)
+    words = [platform.machine(), " ".join(platform.libc_ver()), *(f"{x.__name__} {x.__version__}" for x in packages)]
+    try:
+        found = np.show_config("dicts")["SIMD Extensions"]["found"]
+        words.append("+".join(found) or "baseline")
+    except (TypeError, KeyError):  # of NumPy before 1.25, the digest below is all that is known
+        pass
+    said = ((x.internal_api, x.version, getattr(x, "architecture", None) or "unnamed kernel") for x in blas_libraries())
+    return ", ".join([*words, *sorted({" ".join(map(str, one)) for one in said}), f"results {_results()}"])
+
+
+def _results() -> str:
+    """A digest of what the operations that fold users in, and a few of NumPy's own loops, give here."""
+    rng, digest = np.random.default_rng(0), blake2b(digest_size=8)
+    with single_threaded_blas():
+        for (c, k), kind in product(SHAPES, KINDS):
+            X, t, z = (rng.random(shape).astype(kind) - kind(0.5) for shape in ((1, c, k), (1, c), (1, k)))
+            found = [operation(X, t, z) for operation in OPERATIONS.values()]
+            found += [
+                solve_spd(X.swapaxes(1, 2) @ X + np.eye(k, dtype=kind), z),
+                np.tanh(X),
+                np.exp(X),
+                (X**2).sum((1, 2)),
+                *(_upper(X, np.zeros((1, n, n), kind), dual=dual) for n, dual in ((k, False), (c, True))),
+            ]
+            for result in found:
+                digest.update(np.ascontiguousarray(result).tobytes())
+    return digest.hexdigest()
 
 
 @cache

@@ -7,7 +7,7 @@ and its record). What people get to read of it is in `discreet.statement`.
 
 from discreet.privacy.accounting import Cost, PureEvent, SampledGaussian, Selection
 from discreet.privacy.guarantee import Guarantee
-from discreet.privacy.keystream import NoiseSource, SystemNoise
+from discreet.privacy.keystream import DeclaredNoise, NoiseSource, SystemNoise
 from discreet.privacy.lattice import Grid, GridArray, exact_matmul, exact_scatter, truncate
 from discreet.privacy.ledger import Ledger, Reservation
 from discreet.privacy.noise import Gaussian, L2Laplace, Laplace, Noise, RandomizedResponse
@@ -15,4 +15,4 @@ from discreet.privacy.plan import Plan, Planned
 
 __all__ = ["Cost", "Guarantee", "Ledger", "Plan", "Planned", "PureEvent", "Reservation", "SampledGaussian"]
 __all__ += ["Gaussian", "L2Laplace", "Laplace", "Noise", "NoiseSource", "RandomizedResponse", "Selection"]
-__all__ += ["Grid", "GridArray", "SystemNoise", "exact_matmul", "exact_scatter", "truncate"]
+__all__ += ["DeclaredNoise", "Grid", "GridArray", "SystemNoise", "exact_matmul", "exact_scatter", "truncate"]

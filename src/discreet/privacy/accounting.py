@@ -160,6 +160,8 @@ class Cost:
     def __post_init__(self) -> None:
         counts: Counter[Event] = Counter()
         for event, count in self.events:
+            if not isinstance(event, Event):
+                raise PrivacyError(f"cost: the cost of an event of unknown kind, {event!r}, cannot be known")
             counts[event] += count
         if not all(type(n) is int for n in (self.gaussian, self.releases, *counts.values())):
             raise PrivacyError("cost: amounts and counts must be whole numbers")
@@ -182,6 +184,14 @@ class Cost:
         """Whether the other cost covers this one, part by part."""
         rest = other - self
         return rest.gaussian >= 0 and all(count > 0 for _, count in rest.events)
+
+    def pays_for(self, each: "Cost", count: int) -> bool:
+        """Whether it covers so many releases of this cost each; over samples of the users, if it is a cost of those."""
+        sampled = [(event.mu, n) for event, n in self.events if isinstance(event, SampledGaussian)]
+        if not sampled:
+            return (each * count).within(self)
+        least = min(Cost.of_mu(mu).gaussian for mu, _ in sampled)
+        return not each.events and each.gaussian <= least and count <= sum(n for _, n in sampled)
 
     @property
     def mu(self) -> float | None:
@@ -275,7 +285,7 @@ class Cost:
         """The same releases as one dp_accounting event."""
         from dp_accounting import dp_event as dp
 
-        def one(event: Event) -> Any:
+        def one(event: Event) -> Any:  # each of the three kinds that a cost admits
             if isinstance(event, PureEvent):
                 return dp.ZCDpEvent(event.epsilon**2 / 2) if renyi else dp.DiscreteLaplaceDpEvent(event.epsilon, 1)
             if isinstance(event, SampledGaussian):

@@ -14,6 +14,30 @@ Adjacency = Literal["add-remove", "replace", "flip"]
 Notion = Literal["joint-dp", "dp"]
 
 
+def require_adjacency(adjacency: str, *supported: Adjacency) -> None:
+    """Raise unless a sensitivity was derived for this adjacency: an unknown one must never get another one's bound."""
+    if adjacency not in supported:
+        known = ", ".join(repr(one) for one in supported)
+        raise PrivacyError(f"adjacency: the sensitivity is proved for {known}, not for {adjacency!r}; use one of those")
+
+
+def sensitivity_factor(adjacency: str, *, nonnegative: bool = False) -> float:
+    """How far a sum over users moves, in units of the L2 bound of one user's contribution, rounded up.
+
+    Add-remove: 1, one contribution comes or goes. Replace: 2, no two contributions are further apart; sqrt(2) if the
+    inner product of any two is `nonnegative` (vectors without negative entries, positive semidefinite matrices).
+    docs/proofs/grid.md, section 2.
+
+    Args:
+        adjacency: "add-remove" or "replace".
+        nonnegative: whether the inner product of any two contributions is.
+    """
+    require_adjacency(adjacency, "add-remove", "replace")
+    if adjacency == "add-remove":
+        return 1.0
+    return math.nextafter(math.sqrt(2), 2) if nonnegative else 2.0
+
+
 @dataclass(frozen=True)
 class Guarantee:
     """A differential-privacy guarantee: frozen, comparable, and one plain sentence as a string.

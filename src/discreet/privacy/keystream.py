@@ -6,7 +6,8 @@ time read the keystreams of different keys.
 """
 
 import os
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -68,3 +69,30 @@ class SystemNoise:
     def fresh_key(self) -> bytes:
         """32 bytes from the operating system."""
         return os.urandom(32)
+
+
+@dataclass
+class DeclaredNoise:
+    """Randomness that was drawn where this process does not see it: that it was secret is the owner's word.
+
+    Attributes:
+        name: who drew it, and how, for the record; public.
+    """
+
+    name: str
+    secure: bool = field(default=True, init=False)
+
+    def fresh_key(self) -> bytes:
+        """There is none: what was drawn elsewhere cannot be drawn here."""
+        raise PrivacyError("source: declared noise was drawn elsewhere; it is for `Ledger.charge` only")
+
+
+def described(source: NoiseSource) -> dict[str, Any]:
+    """What is recorded of a source: its name, and whether it is plainly secure."""
+    name = getattr(source, "name", None)
+    if not isinstance(name, str) or not name.strip() or not hasattr(source, "secure"):
+        raise PrivacyError(
+            "source: say where the secret randomness comes from: the ledger's noise_source, or DeclaredNoise('...') "
+            f"for what was drawn elsewhere, not {source!r}"
+        )
+    return {"source": name, "secure": source.secure is True}

@@ -1,9 +1,13 @@
-"""The one door: every private number that becomes public passes `Ledger.release`, and nothing else draws noise."""
+"""The one door: every private number that becomes public passes `Ledger.release`, which draws its noise.
+
+What a single release cannot say (samples of the users, a private selection, noise on users' own devices) is recorded by
+`Ledger.charge`, with where its secret randomness came from.
+"""
 
 import math
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,7 +18,7 @@ from discreet.errors import BudgetExceeded, PrivacyError, Unbounded
 from discreet.numbers import positive, probability, round_down, round_up
 from discreet.privacy.accounting import UNIT, Cost, PureEvent, largest_gaussian, renyi_budget
 from discreet.privacy.guarantee import Adjacency, Guarantee, Notion, Unit
-from discreet.privacy.keystream import NoiseSource, SystemNoise
+from discreet.privacy.keystream import NoiseSource, SystemNoise, described
 from discreet.privacy.lattice import GridArray
 from discreet.privacy.noise import Gaussian, Noise
 from discreet.privacy.plan import Plan
@@ -32,7 +36,7 @@ _DEFAULTS |= {"notion": "joint-dp", "filter": "gaussian"}
 
 
 class Ledger:
-    """A privacy budget, a durable record of what was spent from it, and the only place that draws noise.
+    """A privacy budget, a durable record of what was spent from it, and the place where noise is added.
 
     Example:
         >>> from discreet import Gaussian, Ledger
@@ -78,10 +82,9 @@ class Ledger:
         asked = (budget, at, unit, adjacency, notion, filter)
         given = {key: value for key, value in zip(_DEFAULTS, asked, strict=True) if value is not None}
         settings = {**_DEFAULTS, **given}
-        Guarantee(Cost(), *(settings[key] for key in ("delta", "unit", "adjacency", "notion")))  # checks them
-        if settings["filter"] not in ("gaussian", "renyi"):
-            raise PrivacyError(f"filter: must be 'gaussian' or 'renyi', not {settings['filter']!r}")
+        _require_known(settings)
         self.noise_source = noise_source if noise_source is not None else SystemNoise()
+        described(self.noise_source)
         if epsilon is not None and settings["delta"]:  # refuses budgets that are beyond all reason
             limit = largest_gaussian if settings["filter"] == "gaussian" else renyi_budget
             limit(given["epsilon"], settings["delta"])
@@ -98,6 +101,7 @@ class Ledger:
                 transaction.append("open", {"settings": settings, "name": name})
             else:
                 settings = transaction.entries(first=True)[0].body["settings"]
+                _require_known(settings)  # another version may have written it
         for key, value in given.items():
             if settings[key] != value:
                 raise PrivacyError(f"{key}: this ledger was opened with {settings[key]!r}, not {value!r}, and keeps it")
@@ -112,21 +116,31 @@ class Ledger:
         with self._store.transaction() as transaction:
             return transaction.state
 
-    def guarantee(self, cost: Cost, *, insecure: bool = False) -> Guarantee:
-        """A cost in this ledger's terms."""
-        guarantee = Guarantee(cost, self.delta, self.unit, self.adjacency, self.notion)
+    def guarantee(self, cost: Cost, events: Iterable[Entry], *, delta: float | None = None) -> Guarantee:
+        """What some events of this ledger promise together, in its terms; NOT PRIVATE if any drew insecure noise.
+
+        Args:
+            cost: that covers them all.
+            events: from `events`, or what `charge` returns.
+            delta: at which it is stated; by default the ledger's.
+        """
+        return self._terms(cost, any(event.body.get("secure") is not True for event in events), delta)
+
+    def _terms(self, cost: Cost, insecure: bool, delta: float | None = None) -> Guarantee:
+        at = self.delta if delta is None else delta
+        guarantee = Guarantee(cost, at, self.unit, self.adjacency, self.notion)
         return guarantee.void("the noise came from a seeded source, for tests only") if insecure else guarantee
 
     @property
     def spent(self) -> Guarantee:
         """The guarantee of everything charged so far, reservations that are still open included."""
         state = self._state()
-        return self.guarantee(state.cost, insecure=state.insecure)
+        return self._terms(state.cost, state.insecure)
 
     @property
     def remaining(self) -> Guarantee | None:
         """The largest further release that fits, as a guarantee; None without a budget."""
-        return None if self.epsilon is None else self.guarantee(self._room(self._state().cost))
+        return None if self.epsilon is None else self._terms(self._room(self._state().cost), False)
 
     @property
     def entries(self) -> list[Entry]:
@@ -224,8 +238,7 @@ class Ledger:
             "cost": cost.to_json(),
             "shape": list(on_grid.values.shape),
             "grid": on_grid.grid.exponent,
-            "source": self.noise_source.name,
-            "secure": self.noise_source.secure is True,
+            **described(self.noise_source),
         }
         with self._store.transaction() as transaction:
             if reserved is None:
@@ -237,19 +250,47 @@ class Ledger:
         # The record is on disk. Only now is there anything to know.
         return mechanism.add(on_grid, self.noise_source)
 
-    def charge(self, cost: Cost, label: str) -> None:
-        """Record a cost that arises elsewhere: noise added on users' own devices, a private selection."""
+    def charge(
+        self,
+        cost: Cost,
+        label: str,
+        *,
+        source: NoiseSource,
+        noise: Noise | None = None,
+        sensitivity: float | None = None,
+        count: int = 1,
+    ) -> Entry:
+        """Record a cost that `release` does not: of sampled users, a private selection, noise on users' own devices.
+
+        Args:
+            cost: of everything that the charge is for; believed.
+            label: what it is for, for the record; public.
+            source: where the secret randomness comes from: this ledger's `noise_source`, or `DeclaredNoise("...")` if
+                it was drawn elsewhere. If it is not secure, this ledger says NOT PRIVATE from then on.
+            noise: of each release that the charge is for, if it is the same for all: for the certificate.
+            sensitivity: of each of these releases, in the norm of the noise.
+            count: how many there are.
+
+        Returns the entry in the log.
+        """
+        body: dict[str, Any] = {"label": _label(label), **described(source)}
+        if noise is not None or sensitivity is not None:
+            if noise is None or sensitivity is None:
+                raise PrivacyError("noise, sensitivity: give both, or neither")
+            if not isinstance(cost, Cost) or not cost.pays_for(noise.cost(sensitivity), count):
+                raise PrivacyError(f"cost: {label!r} does not pay for {count} releases with this noise and sensitivity")
+            body |= {"sensitivity": sensitivity, "noise": {"kind": noise.kind, **asdict(noise)}, "count": count}
         with self._store.transaction() as transaction:
             self._require(transaction.state, cost, f"charge {label!r}")
-            transaction.append("charge", {"label": _label(label), "cost": cost.to_json()})
+            return transaction.append("charge", {**body, "cost": cost.to_json()})
 
     def preview(self, plan: Plan) -> "Preview":
         """What a plan would cost; touches no data and spends nothing."""
         from discreet.render import Preview
 
-        state = self._state()
-        after = self.guarantee(state.cost + plan.cost, insecure=state.insecure)
-        return Preview(plan, self.guarantee(plan.cost), after, self._fits(state.cost, plan.cost))
+        state, insecure = self._state(), self.noise_source.secure is not True
+        after = self._terms(state.cost + plan.cost, state.insecure or insecure)
+        return Preview(plan, self._terms(plan.cost, insecure), after, self._fits(state.cost, plan.cost))
 
     @contextmanager
     def reserve(self, plan: Plan) -> Iterator["Reservation"]:
@@ -300,7 +341,9 @@ class Ledger:
         from discreet.statement import Statement
 
         budget = {"epsilon": self.epsilon, "delta": self.delta, "filter": self.filter} if self.epsilon else None
-        return Statement.of(title, self.spent, self.events, public_inputs=public_inputs, budget=budget)
+        # What a reservation has returned was perhaps not released because of what had been: that is not a fixed list.
+        stopped = any(entry.kind == "close" and entry.cost for entry in self.entries)
+        return Statement.of(title, self.spent, self.events, public_inputs=public_inputs, budget=budget, stopped=stopped)
 
     def to_json(self) -> dict[str, Any]:
         """The whole log with its digests: what an outsider needs to check it."""
@@ -362,6 +405,13 @@ def _opening(transaction: Transaction, reservation: str) -> tuple[Entry, list[En
     if not entries or entries[0].kind != "reserve":
         raise PrivacyError(f"reservation: this ledger has none with the id {reservation!r}")
     return entries[0], entries
+
+
+def _require_known(settings: Mapping[str, Any]) -> None:
+    """Raise unless a ledger's settings are among those that there is a proof for."""
+    Guarantee(Cost(), *(settings[key] for key in ("delta", "unit", "adjacency", "notion")))  # checks them
+    if settings["filter"] not in ("gaussian", "renyi"):
+        raise PrivacyError(f"filter: must be 'gaussian' or 'renyi', not {settings['filter']!r}")
 
 
 def _label(label: str) -> str:

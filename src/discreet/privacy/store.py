@@ -84,12 +84,13 @@ class State:
 
     def after(self, entry: Entry) -> "State":
         """The state once an entry has been appended."""
-        change = entry.cost
-        charged = {"reserve": self.cost + change, "charge": self.cost + change, "close": self.cost - change}
-        if entry.kind == "release" and not entry.body.get("reservation"):
-            charged["release"] = self.cost + change
-        insecure = self.insecure or entry.body.get("secure", True) is not True
-        return State(entry.seq, entry.digest, charged.get(entry.kind, self.cost), insecure)
+        cost, drawn = entry.cost, entry.kind in ("release", "charge")
+        paid = Cost() if entry.body.get("reservation") else cost  # by the reservation, if there is one
+        changes = {"open": Cost(), "reserve": cost, "release": paid, "charge": cost, "close": cost * -1}
+        if entry.kind not in changes:
+            raise PrivacyError(f"ledger: entry {entry.seq} is of an unknown kind {entry.kind!r}; its cost is not known")
+        insecure = self.insecure or (drawn and entry.body.get("secure") is not True)
+        return State(entry.seq, entry.digest, self.cost + changes[entry.kind], insecure)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import html
 import inspect
 import math
-import uuid
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,6 +31,7 @@ from discreet.evaluate.tradeoff_result import LOWER_IS_BETTER
 from discreet.linalg.hashing import ODD, mixed
 from discreet.numbers import positive, round_up, whole
 from discreet.privacy import Guarantee, Ledger
+from discreet.privacy.guarantee import require_adjacency
 from discreet.statement import Statement
 from discreet.tune.calibration import Trial, budget_of, calibrated
 from discreet.tune.space import Setting, settings_of
@@ -187,11 +187,8 @@ def _charged(
 ) -> Statement:
     """Charge the whole search, durably, and write its statement: before the first trial, so that it knows of none."""
     ledger.expect(unit=base.unit, adjacency=base.adjacency)
-    label = f"{LABEL} ({uuid.uuid4().hex[:8]})"
-    ledger.charge(trial.cost, label)
-    event = next(event for event in reversed(ledger.events) if event.label == label)
-    secure = ledger.noise_source.secure is True
-    guarantee = replace(ledger.guarantee(trial.cost, insecure=not secure), delta=trial.delta)
+    event = ledger.charge(trial.cost, LABEL, source=ledger.noise_source)
+    guarantee = ledger.guarantee(trial.cost, [event], delta=trial.delta)
     note = (
         f"The charge is for a private search: {trial.trials}, each of one of {len(settings)} settings drawn at random, "
         f"fitted with epsilon = {round_up(trial.fit)} and scored by {trial.metric} with epsilon = "
@@ -260,6 +257,7 @@ def _base(model: Any, budget: tuple[float, float]) -> PrivateModel:
         raise PrivacyError(f"model: a private model is needed, discreet.DPALS for instance, not {name}")
     if model.unit != "user":
         raise PrivacyError(f"model: a private score is proved for users, but the unit of this model is {model.unit!r}")
+    require_adjacency(model.adjacency, *scoring.ADJACENCIES)
     return model
 
 

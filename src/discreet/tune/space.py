@@ -9,7 +9,7 @@ from typing import Any
 from discreet.errors import DataError, PrivacyError
 
 MOST = 1000  # settings
-PAID = ("epsilon", "delta", "adjacency")  # what a trial's cost is made of
+PAID = ("epsilon", "delta", "adjacency", "unit")  # what a trial costs, and what that cost means
 
 Setting = dict[str, Any]
 
@@ -37,7 +37,7 @@ def settings_of(model: Any, space: Any) -> list[Setting]:
     known = model.get_params(deep=False)
     for name in dict.fromkeys(name for setting in found for name in setting):
         if name in PAID:
-            raise PrivacyError(f"space: {name} decides what a trial costs, which the budget does; leave it out")
+            raise PrivacyError(f"space: {name} decides what a trial costs, or what that means; leave it out")
         if name not in known:
             free = ", ".join(parameter for parameter in known if parameter not in PAID)
             raise DataError(f"space: {type(model).__name__} has no parameter {name!r}; it has {free}")

@@ -75,6 +75,7 @@ def export(
     columns: Sequence[str] | None = None,
     tradeoff: Any = None,
     not_private: bool = False,
+    exact_metrics_may_be_public: bool = False,
 ) -> Site:
     """Make a site of a fitted model.
 
@@ -93,14 +94,17 @@ def export(
         title: What the page calls itself.
         columns: Columns of the catalogue to show beside titles; by default genres, years and the like, if there are.
         tradeoff: Accuracy at several epsilons, to be drawn on the page: {"metric": "rmse", "points": [{"epsilon": 1,
-            "value": 0.92}, ...], "references": {"not private": 0.86}}.
+            "value": 0.92}, ...], "references": {"not private": 0.86}}. Where these are private evaluations, the
+            statement of the ledger that paid for all of them is the "certificate".
         not_private: Your word that a model without a guarantee may be published.
+        exact_metrics_may_be_public: Your word that the numbers of `tradeoff`, which nothing protects, may be published.
 
     Returns:
         The files, in memory; `write` puts them into a folder.
 
     Raises:
-        PrivacyError: The model has no guarantee, and `not_private` was not said.
+        PrivacyError: The model has no guarantee, and `not_private` was not said; or the numbers of the curve have none,
+            and `exact_metrics_may_be_public` was not.
         ModelError: It is no model, or of a class of somebody else's that browsers cannot fold users into.
         DataError: A column is not in the catalogue, or the curve has another form.
     """
@@ -113,6 +117,7 @@ def export(
         raise PrivacyError(
             f"model: {model.guarantee_} To publish it all the same, say so: not_private=True, or --not-private"
         )
+    curve = checked(tradeoff, may_be_public=exact_metrics_may_be_public)
     folding, people = Folding.of(model), made_up(model)
     pack = Pack()
     kept = {name: pack.add_table(name, table, precision) for name, table in folding.tables.items()}
@@ -145,7 +150,7 @@ def export(
         "files": {name: {"sha256": _digest(content), "size": len(content)} for name, content in parts.items()},
         "check": _check(stored, people),
         "privacy": _privacy(model),
-        "tradeoff": checked(tradeoff),
+        "tradeoff": curve,
     }
     files = {**_static(), **parts, MODEL: _json(manifest)}
     files[WORKER] = _worker(files)

@@ -14,7 +14,7 @@ from typing import Literal
 from discreet.errors import PrivacyError
 from discreet.papers.dpals_tables import dpals_rho_squared, rho_squared_for
 from discreet.privacy import Cost, Plan, Planned
-from discreet.privacy.guarantee import Adjacency
+from discreet.privacy.guarantee import Adjacency, require_adjacency, sensitivity_factor
 
 Calibration = Literal["exact", "published", "experiments", "given"]
 
@@ -71,8 +71,8 @@ class Schedule:
 
     def releases(self, sigmas: Sigmas) -> dict[str, tuple[float, float, int]]:
         """Label -> (sensitivity, std, how often), in the units of the paper: Gamma_u = Gamma_M = 1."""
-        root, apart = math.sqrt(self.k), 2.0 if self.adjacency == "replace" else 1.0
-        aligned = math.sqrt(apart)
+        root, apart = math.sqrt(self.k), sensitivity_factor(self.adjacency)
+        aligned = sensitivity_factor(self.adjacency, nonnegative=True)
         found = {}
         if self.preprocess:
             found[COUNTS] = (root * aligned, sigmas.pre, 1)
@@ -118,6 +118,7 @@ def step_sensitivity(ratio: float, adjacency: Adjacency) -> float:
     With a = 1 for the Gram matrix and b = ratio^2 for the right-hand side: sqrt(a + b) for add-remove. For replace, two
     people with opposite ratings and vectors at an angle are worst: sqrt(2a + 2b + b^2 / 2a), or sqrt(4b) if b > 2a.
     """
+    require_adjacency(adjacency, "add-remove", "replace")
     b = ratio**2
     if adjacency == "add-remove":
         return math.sqrt(1 + b)

@@ -14,6 +14,7 @@ from discreet.completion.als.published_steps import a_item
 from discreet.completion.als.sampling import Sample, uniform
 from discreet.completion.door import Door
 from discreet.errors import DataError
+from discreet.linalg.addresses import require_sound_blas
 from discreet.linalg.threads import n_threads
 from discreet.numbers import positive, whole
 from discreet.privacy import Ledger, Plan
@@ -71,7 +72,8 @@ def private_regressions(
     k = min(whole("max_targets", max_targets, 1), y.shape[1])
     n_threads(n_jobs)
     check_size(y.shape[1], x.shape[1])
-    step_sensitivity(noise_ratio, adjacency)
+    step_sensitivity(noise_ratio, adjacency)  # raises if there is none
+    require_sound_blas()
     budget = account(epsilon=epsilon, delta=delta)
     assert budget.mu is not None
     ledger = Ledger(epsilon=epsilon, delta=delta, adjacency=adjacency, notion="dp") if ledger is None else ledger

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+
+from discreet.errors import DataError
 
 Array = NDArray[Any]
 LossName = Literal["squared", "logistic"]
@@ -53,4 +55,6 @@ class Logistic:
 
 def loss_of(name: LossName, width: float) -> Loss:
     """The loss of this name, for ratings in a range of this width."""
+    if name not in get_args(LossName):
+        raise DataError(f"loss: one of {', '.join(get_args(LossName))} is needed, not {name!r}")
     return Logistic(width) if name == "logistic" else Squared()

@@ -34,7 +34,8 @@ class DPFrankWolfe(PrivateFrankWolfe):
     - local: each user fits her own ratings along all v so far, by a ridge regression whose penalties are public, and an
       offset of her own with it: fully corrective steps. C follows the residuals: before each step the sum of |A_i|^2 is
       released, with the last C (one user moves it by at most C^2), and C shrinks as its root does. So does the noise.
-      Where it says that nothing but rounding is left, steps end, and the rest of the budget is not spent.
+      Where it says that nothing but rounding is left, steps end, and the ledger gets the rest of the budget back; the
+      guarantee stays that of the whole plan.
 
     With step="constant" the local part is the paper's: Y_i = (1 - eta) Y_i - eta k / lambda' (A_i . v) v, eta = 1 / T,
     with x_i about her own mean and scaled to length L at most, projected so that |P Y_i| is at most L; Y stays in the

@@ -9,7 +9,6 @@ noise and has no budget. docs/proofs/sgd.md.
 from __future__ import annotations
 
 import math
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +23,8 @@ from discreet.calculator import account
 from discreet.completion.door import Door
 from discreet.data.interactions import Interactions
 from discreet.errors import PrivacyError
-from discreet.privacy import Cost, Ledger, NoiseSource, Plan, Planned, SampledGaussian
+from discreet.privacy import Cost, Gaussian, Ledger, NoiseSource, Plan, Planned, SampledGaussian
+from discreet.privacy.guarantee import require_adjacency
 from discreet.privacy.keystream import Stream
 from discreet.privacy.sampling import bernoulli
 from discreet.privacy.store import Entry
@@ -95,12 +95,11 @@ class Charged:
     door: Door
     samples: Samples
     event: Entry
-    insecure: bool
 
 
 @contextmanager
 def charged(
-    ledger: Ledger, label: str, *, mu: float, rate: float, releases: int, n_jobs: int | None
+    ledger: Ledger, label: str, *, mu: float, bound: float, rate: float, releases: int, n_jobs: int | None
 ) -> Iterator[Charged]:
     """Charge a ledger for releases over samples, all at once and before any data is touched; then make them.
 
@@ -108,15 +107,15 @@ def charged(
         ledger: Who pays.
         label: What is released.
         mu: Sensitivity over standard deviation, of each release.
+        bound: The sensitivity of each release: how far a user moves it who is in the sample.
         rate: The probability that a user is in a sample.
         releases: How many.
         n_jobs: Threads.
     """
-    name = f"{label} (fit {uuid.uuid4().hex[:12]})"
-    ledger.charge(sampled_cost(mu, rate, releases), name)
-    (event,) = (event for event in ledger.events if event.label == name)
-    source = ledger.noise_source
+    require_adjacency(ledger.adjacency, "add-remove")
+    cost, source = sampled_cost(mu, rate, releases), ledger.noise_source
+    noise = Gaussian.for_cost(Cost.of_mu(mu), sensitivity=bound)
+    event = ledger.charge(cost, label, source=source, noise=noise, sensitivity=bound, count=releases)
     inner = Ledger(delta=ledger.delta, adjacency=ledger.adjacency, noise_source=source)
     with inner.reserve(Plan((Planned(label, Cost.of_mu(mu), releases),))) as reservation:
-        door = Door(reservation, "add-remove", n_jobs)
-        yield Charged(door, Samples(rate, source), event, source.secure is not True)
+        yield Charged(Door(reservation, ledger.adjacency, n_jobs), Samples(rate, source), event)

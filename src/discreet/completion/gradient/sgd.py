@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
@@ -133,10 +133,10 @@ class DPSGD(PrivateModel):
         plan, ledger = self.plan(ratings.n_items), self._own_ledger() if ledger is None else ledger
         ledger.expect(unit="user", adjacency=self.adjacency)
         mu, rate = self._noise_mu(), float(self.sample_rate)
-        steps, jobs = self.n_steps, self.n_jobs
-        with charged(ledger, GRADIENT, mu=mu, rate=rate, releases=steps, n_jobs=jobs) as paid:
+        steps, jobs, clip = self.n_steps, self.n_jobs, float(self.clip)
+        with charged(ledger, GRADIENT, mu=mu, bound=clip, rate=rate, releases=steps, n_jobs=jobs) as paid:
             learned = self._learned(ratings, partial(paid.samples.draw, ratings), paid.door)
-        guarantee = replace(ledger.guarantee(plan.cost, insecure=paid.insecure), delta=self.delta)
+        guarantee = ledger.guarantee(plan.cost, [paid.event], delta=self.delta)
         note = (
             f"The charge is for {self.n_steps} sums over users, each over a fresh secret sample of them at the rate "
             f"{rate:g}, with Gaussian noise of {1 / mu:.6g} times what a person adds at most, "

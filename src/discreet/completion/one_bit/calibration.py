@@ -13,6 +13,9 @@ from discreet.errors import PrivacyError
 from discreet.numbers import positive, whole
 from discreet.privacy import Cost, Gaussian, Laplace, Plan, PureEvent, RandomizedResponse
 
+MECHANISMS = ("input", "objective", "gradient", "output")
+# Those that add noise to bits, or to derivatives, one number of which moves with a flip.
+ADDITIVE = (("objective", "logistic"), ("gradient", "logistic"), ("gradient", "probit"))
 STEPS = 60  # of bisection
 UP = 1 + 2.0**-50  # makes up for the rounding of a square root and a product
 SHORT = 24  # binary digits of an epsilon that several scales of noise are to have in common
@@ -120,6 +123,11 @@ class Budget:
     clamp: float
     steps: int
 
+    def __post_init__(self) -> None:
+        if self.mechanism not in MECHANISMS:
+            known = ", ".join(map(repr, MECHANISMS))
+            raise PrivacyError(f"mechanism: there is a proof for {known}, and none for {self.mechanism!r}")
+
     @property
     def releases(self) -> int:
         """How many there are, of the noise of `additive`."""
@@ -141,6 +149,8 @@ class Budget:
 
     def additive(self) -> tuple[float, Laplace | Gaussian]:
         """The sensitivity, in the norm of the noise, and the noise on bits or gradients."""
+        if (self.mechanism, self.link.name) not in ADDITIVE:
+            raise PrivacyError(f"mechanism: {self.mechanism!r} with the {self.link.name} link has no noise on numbers")
         if self.published:
             half = self.steps * self.clamp if self.mechanism == "gradient" else 0.5
             return self.change, Laplace(half / self.epsilon)

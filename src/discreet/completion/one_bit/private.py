@@ -31,7 +31,7 @@ from discreet.completion.private import require_sound
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError, PrivacyError
 from discreet.numbers import round_up, whole
-from discreet.privacy import Cost, Guarantee, Ledger, Plan
+from discreet.privacy import Cost, DeclaredNoise, Guarantee, Ledger, Plan
 from discreet.privacy.guarantee import Adjacency, Unit
 from discreet.statement import Statement
 
@@ -39,6 +39,7 @@ Array = NDArray[Any]
 Mechanism = Literal["input", "objective", "gradient", "output"]
 
 _OBSERVED = "who has rated which items, and how many there are: that is not hidden, only the values are"
+DECLARED = DeclaredNoise("coins tossed where the bits are, as declared by perturbed=True")
 _ERRORS = {
     "input": "two of the four ratios that the two probabilities of a flip must keep are missing in the paper",
     "objective": "Eq. (5) has half of the noise that its proof is about",
@@ -292,17 +293,19 @@ class OneBit(BitModel):
         require_flipped(ratings, self.max_entries)
         ledger = self._own_ledger() if ledger is None else ledger
         ledger.expect(unit=self.unit, adjacency=self.adjacency)
-        plan, before = self.plan(ratings.n_items), len(ledger.entries)
-        ledger.charge(plan.cost, FLIPPED)
-        events = [event for event in ledger.entries[before:] if event.kind == "charge" and event.label == FLIPPED][:1]
+        plan, budget = self.plan(ratings.n_items), self._budget()
+        # Who flipped the bits is not seen here. A ledger for tests does not make a test's flips private, either.
+        source = DECLARED if ledger.noise_source.secure is True else ledger.noise_source
+        noise = budget.response()
+        event = ledger.charge(plan.cost, FLIPPED, source=source, noise=noise, sensitivity=budget.entries)
         given = TrueBits.of(ratings, two_valued(ratings, self.threshold))
-        loss = FlippedBits(given.bits, self._link(), *flips(self._budget().response()))
+        loss = FlippedBits(given.bits, self._link(), *flips(noise))
         learned = self._from_noisy(given.cells, loss, ratings)
         public = {**ratings.public_inputs, **self._public_inputs()}
         title = "OneBit: a recommender learned from bits that users flipped"
-        guarantee = replace(ledger.guarantee(plan.cost), delta=self.delta)
+        guarantee = ledger.guarantee(plan.cost, [event], delta=self.delta)
         self._name_error(guarantee.epsilon, stacklevel=5)
-        return learned, Statement.of(title, guarantee, events, public_inputs=public)
+        return learned, Statement.of(title, guarantee, [event], public_inputs=public)
 
     def _from_noisy(self, cells: Cells, loss: Loss, ratings: Interactions) -> dict[str, Any]:
         """All learned attributes. Of `ratings` it uses what is public: which entries there are, and the range."""

@@ -13,7 +13,7 @@ from discreet.errors import DataError, PrivacyError
 from discreet.numbers import round_up
 from discreet.privacy import Cost, Ledger, Plan, Planned
 from discreet.privacy.accounting import MAX_EPSILON
-from discreet.privacy.guarantee import Adjacency
+from discreet.privacy.guarantee import Adjacency, sensitivity_factor
 from discreet.statement import Statement
 
 UP = 1 + 2.0**-40  # makes up for the rounding of a sensitivity's own arithmetic
@@ -35,7 +35,7 @@ def true_plan(releases: Mapping[str, tuple[float, bool, float, int]], adjacency:
     """A plan at given noise. Label -> (a contribution's norm, whether any two are aligned, std, how often)."""
     lines = []
     for label, (bound, aligned, std, count) in releases.items():
-        apart = 1.0 if adjacency == "add-remove" else math.sqrt(2) if aligned else 2.0
+        apart = sensitivity_factor(adjacency, nonnegative=aligned)
         lines.append(Planned(label, Cost.of_gaussian(bound * apart * UP, std), count))
     return Plan(tuple(lines))
 

@@ -23,6 +23,7 @@ from discreet.completion.spectral.directions import noise_edge, without_noise
 from discreet.errors import PrivacyError
 from discreet.linalg.threads import single_threaded_blas
 from discreet.privacy import Gaussian, GridArray, Plan, truncate
+from discreet.privacy.guarantee import require_adjacency
 
 Array = NDArray[Any]
 
@@ -134,6 +135,7 @@ class Products:
     def _calibrated(self, label: str, r: int) -> tuple[Gaussian, float]:
         """The noise that the plan pays for, and the sensitivity, which for replace grows with the cells of the grid."""
         plan = self.door.reservation.plan
+        require_adjacency(self.door.adjacency, "add-remove", "replace")
         if self.door.adjacency == "add-remove":  # a contribution's own length, which is checked in integers
             return plan.noise(label, sensitivity=self.bound), self.bound
         apart = self.bound * (1.0 if r == 1 else math.sqrt(2)) * (1 + 2 * ROUNDING)

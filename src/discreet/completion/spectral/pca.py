@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -17,6 +17,7 @@ from discreet.completion.private import require_sound
 from discreet.completion.spectral.eigen import Products, block_iteration, check_budget, oja
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError, NotFitted
+from discreet.linalg.addresses import require_sound_blas
 from discreet.linalg.threads import n_threads, single_threaded_blas
 from discreet.numbers import positive, probability, whole
 from discreet.privacy import Ledger, Plan
@@ -136,6 +137,7 @@ class DPPCA(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         """
         if isinstance(X, Interactions):
             require_sound(X)
+        require_sound_blas()
         table = Table.of(X)
         plan = self.plan(table.n_columns)
         if ledger is None:
@@ -144,8 +146,7 @@ class DPPCA(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         with ledger.reserve(plan) as reservation:
             vectors, values = self._release(Door(reservation, self.adjacency, self.n_jobs), table)
         events = [event for event in ledger.events if event.body.get("reservation") == reservation.id]
-        insecure = any(event.body["secure"] is not True for event in events)
-        guarantee = replace(ledger.guarantee(plan.cost, insecure=insecure), delta=self.delta)
+        guarantee = ledger.guarantee(plan.cost, events, delta=self.delta)
         public = {"columns": f"{table.n_columns:,}", "row norm": f"{self.row_norm:g}, given"}
         self._statement = Statement.of("DPPCA: private principal components", guarantee, events, public_inputs=public)
         self.guarantee_ = guarantee

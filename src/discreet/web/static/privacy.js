@@ -40,7 +40,7 @@ export function showPrivacy(section, model, history) {
           { className: "tradeoff" },
           el("h3", {}, "What privacy costs"),
           curve(tradeoff, privacy.epsilon),
-          el("figcaption", {}, meant(tradeoff.metric)),
+          el("figcaption", {}, `${meant(tradeoff.metric)} ${tradeoff.covered}`),
         )
       : "",
     el(
