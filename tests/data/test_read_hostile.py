@@ -8,6 +8,7 @@ import random
 import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -311,6 +312,18 @@ def test_dates_and_times_in_two_files_are_not_the_same_ids(tmp_path: Path) -> No
     pq.write_table(pa.table({"user": [dt.datetime(2020, 1, 1)], "item": ["y"]}), tmp_path / "2.parquet")
     with pytest.raises(DataError, match="ids change from"):
         discreet.read(str(tmp_path / "*.parquet"))
+
+
+def test_decimals_are_rounded_one_by_one() -> None:
+    """Arrow takes one scale for all decimals of a column, by which it rounds each of them."""
+    values = [Decimal(f"{n}.{n}3") / 7 for n in range(1, 200)]
+    rows = [("ann", n, value) for n, value in enumerate(values)]
+    alone = discreet.read(rows, value_range=(0, 1000)).history("ann")
+    assert alone == {n: float(np.float32(float(value))) for n, value in enumerate(values)}
+    fine = Decimal("1." + "0" * 33 + "1")
+    assert discreet.read([*rows, ("evil", 0, fine)], value_range=(0, 1000)).history("ann") == alone
+    with pytest.raises(DataError, match="missing"):
+        discreet.read([*rows, ("evil", 0, Decimal("sNaN"))], value_range=(0, 1000))
 
 
 def test_python_objects_in_polars() -> None:

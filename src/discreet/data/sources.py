@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -232,9 +233,18 @@ def batch_of(columns: dict[str, Sequence[Any]], wanted: Wanted) -> pa.RecordBatc
     from discreet.data.ids import to_array
 
     # Arrow would make 4.5 fit a column of integers by cutting it, so no type is prescribed. 4 and 4.5 may be values.
-    mixed = {wanted.value}
-    arrays = {name: to_array(cells, name, mixed=name in mixed) for name, cells in columns.items()}
+    # Of decimals it would choose a scale that fits all of them, by which it rounds each: they are rounded one by one.
+    arrays = {
+        name: to_array([_rounded(cell) for cell in cells], name, mixed=True)
+        if name == wanted.value
+        else to_array(cells, name)
+        for name, cells in columns.items()
+    }
     return pa.RecordBatch.from_pydict(arrays)
+
+
+def _rounded(cell: Any) -> Any:
+    return (float(cell) if cell.is_finite() else None) if isinstance(cell, Decimal) else cell
 
 
 def _from_reader(reader: pa.RecordBatchReader, names: list[str]) -> Iterator[pa.RecordBatch]:
