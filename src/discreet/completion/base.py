@@ -97,7 +97,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     global_mean_: float
     guarantee_: Guarantee
     _ridge_now: Ridge
-    _scorer_now: tuple[Any, Scorer]
+    _scorer_now: tuple[Ridge, float | None, Scorer]
 
     # What a model must say
 
@@ -187,12 +187,12 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     def _scorer(self) -> Scorer:
         """How scores are computed from a user's vector."""
         folding, doubt = self._folding, self._doubt()
-        made_for, scorer = vars(self).get("_scorer_now", (None, None))
-        wanted = folding, None if doubt is None else doubt[0]
-        if scorer is None or made_for[0] is not wanted[0] or made_for[1] != wanted[1]:
+        caution = None if doubt is None else doubt[0]
+        known: tuple[Ridge, float | None, Scorer] | None = vars(self).get("_scorer_now")
+        if known is None or known[0] is not folding or known[1] != caution:
             scorer = Scorer.of(folding.columns, folding.base, self._cold()[0], doubt, arrays_on(self.device))
-            self._scorer_now = wanted, scorer
-        return scorer
+            known = self._scorer_now = folding, caution, scorer
+        return known[2]
 
     def _require_sound(self, folding: Ridge) -> None:
         """Raise if what this machine computes for one user depends on the others, where that breaks a promise."""

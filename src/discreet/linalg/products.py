@@ -40,7 +40,8 @@ class Columns:
     @property
     def _inner(self) -> int:
         """k, made even and at least 2: eight vectors of single precision are then a whole number of cache lines."""
-        return max(2, self.given.shape[1] + self.given.shape[1] % 2)
+        k: int = self.given.shape[1]
+        return max(2, k + k % 2)
 
     @cached_property
     def _tiles(self) -> Any:
