@@ -25,7 +25,7 @@ from discreet.data.sources import is_spark
 from discreet.engine.spark import SparkInteractions
 from discreet.errors import DataError, NotFitted, PrivacyError
 from discreet.linalg.arrays import arrays_on
-from discreet.linalg.threads import n_threads
+from discreet.linalg.threads import n_threads, single_threaded_blas
 from discreet.numbers import whole
 from discreet.privacy.accounting import Cost
 from discreet.privacy.guarantee import Guarantee
@@ -204,7 +204,8 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 
     def _fold_in(self, histories: Interactions) -> tuple[Array, Array]:
         """Users' offsets and vectors, to go with `_folding`."""
-        return self._folding.fold_in(histories, self.n_jobs)
+        with single_threaded_blas():  # for all of it: else it would depend on whether others are being served
+            return self._folding.fold_in(histories, self.n_jobs)
 
     def _cold(self) -> tuple[Array, str]:
         """Scores for someone without a history, and what they are."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 LENGTHS = (*range(33), 40, 48, 63, 64, 65, 100, 127, 200, 256, 300, 500, 900, 1500)  # of histories
+THIRDS = 3
 ALONE = 5  # people who are also served by themselves
 
 _sound: set[tuple[Any, ...]] = set()  # what was tried in this process
@@ -65,8 +66,9 @@ def _made_up(catalogue: Catalogue, value_range: tuple[float, float], rng: np.ran
 
 
 def _companies(n: int, rng: np.random.Generator) -> list[Array]:
-    """A third of n people, and several by themselves."""
-    return [np.sort(rng.permutation(n)[: n // 3]), *rng.permutation(n)[:ALONE, None]]
+    """A third of n people, several times; and several of them by themselves."""
+    thirds = [np.sort(rng.permutation(n)[: n // 3]) for _ in range(THIRDS)]
+    return [*thirds, *rng.permutation(n)[:ALONE, None]]
 
 
 def _folds_in(folding: Ridge, people: Interactions, rng: np.random.Generator) -> bool:
