@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from discreet.linalg.arrays import NUMPY, NumpyArrays
+from discreet.linalg.arrays import NUMPY
 from discreet.linalg.products import Columns
 from discreet.linalg.threads import single_threaded_blas
 
@@ -72,4 +72,3 @@ def test_memory_that_is_used_again_leaves_nothing_behind() -> None:
     items = Columns(np.eye(3, dtype=np.float32))
     items.times(np.full((9, 3), np.nan, np.float32), "scores")
     assert np.array_equal(items.times(np.eye(3, dtype=np.float32)[:1], "scores"), [[1, 0, 0]])
-    assert NumpyArrays.tile == NUMPY.tile

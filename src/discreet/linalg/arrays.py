@@ -140,7 +140,9 @@ class NumpyArrays(Arrays):
     together = 0
     most_targets = 1 << 62
     scores = (1 << 22, 1 << 10)
-    tile = (8, 128)  # few users, for one who is alone waits for as many; more are hardly quicker
+    # Few users, for one who is alone waits for as many. And OpenBLAS's kernels for AVX2 treat all of 8 rows alike, but
+    # round some of 12 or more in another way than the others.
+    tile = (8, 128)
 
     def __init__(self) -> None:
         self._memory = _Memory()
