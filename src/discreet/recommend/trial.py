@@ -54,7 +54,7 @@ def _made_up(catalogue: Catalogue, value_range: tuple[float, float], rng: np.ran
     """Histories that nobody has, two of each length."""
     m, (low, high) = len(catalogue), value_range
     counts = rng.permutation([min(length, m) for length in LENGTHS for _ in range(2)])
-    indices = np.concatenate([np.sort(rng.permutation(m)[:count]) for count in counts])
+    indices = np.concatenate([np.sort(rng.choice(m, count, replace=False)) for count in counts])
     return Interactions(
         users=Ids(range(len(counts))),
         catalogue=catalogue,
