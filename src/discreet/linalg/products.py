@@ -43,11 +43,22 @@ class Columns:
         k: int = self.given.shape[1]
         return max(2, k + k % 2)
 
+    @property
+    def width(self) -> int:
+        """The number of items, rounded up to whole tiles."""
+        return -(-len(self.given) // self.arrays.tile[1]) * self.arrays.tile[1]
+
+    def widened(self, scores: Array) -> Array:
+        """A score for each item, in the type of the columns, and minus infinity in the places behind the last item."""
+        wide = np.full(self.width, -np.inf, self.given.dtype)
+        wide[: len(scores)] = scores
+        return wide
+
     @cached_property
     def _tiles(self) -> Any:
         """(tiles, k, items of a tile), with zeros behind the last item."""
         (n, k), width = self.given.shape, self.arrays.tile[1]
-        shape = -(-n // width), self._inner, width
+        shape = self.width // width, self._inner, width
         tiles = aligned(int(np.prod(shape)), self.given.dtype).reshape(shape)
         tiles[:] = 0
         whole = n // width
@@ -61,14 +72,14 @@ class Columns:
         return Columns(self.given[items], self.arrays)
 
     def times(self, vectors: Any, name: str) -> Any:
-        """Inner products (people, items) of people's vectors (people, k) with all columns.
+        """Inner products (people, width) of people's vectors (people, k) with all columns; zeros behind the last item.
 
         Whoever asks by the same name next, in this thread, gets the same memory.
         """
-        (n, k), (height, width) = vectors.shape, self.arrays.tile
+        (n, k), height = vectors.shape, self.arrays.tile[0]
         rows = -(-n // height) * height
         own = self.arrays.empty("vectors", (rows, self._inner), vectors)
         own[:n, :k], own[:n, k:], own[n:] = vectors, 0, 0
-        out = self.arrays.empty(name, (rows, len(self._tiles) * width), vectors)
+        out = self.arrays.empty(name, (rows, self.width), vectors)
         self.arrays.multiply(own, self._tiles, out)
-        return out[:n, : len(self.given)]
+        return out[:n]

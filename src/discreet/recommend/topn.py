@@ -28,8 +28,9 @@ class Scorer:
 
     Attributes:
         columns: Of the candidates.
-        base: The score of each candidate before anything is known of the user; minus infinity: it is none.
-        cold: The scores of each candidate for a user without a history.
+        base: The score of each candidate before anything is known of the user; `Columns.widened`. Minus infinity: it is
+            no candidate after all.
+        cold: The scores of each candidate for a user without a history, likewise.
         candidates: Their item numbers, increasing; None: every item.
         doubt: None; or c and the variances of base and of columns: c standard deviations are taken from scores.
     """
@@ -45,12 +46,11 @@ class Scorer:
         cls, columns: Array, base: Array, cold: Array, doubt: tuple[float, Array] | None = None, arrays: Arrays = NUMPY
     ) -> Scorer:
         """For all items; `doubt` has variances (items, 1 + k) of base and columns."""
-        if doubt is None:
-            return cls(Columns(columns, arrays), base, cold)
-        variances = doubt[1].astype(columns.dtype, copy=False)
-        return cls(
-            Columns(columns, arrays), base, cold, None, (doubt[0], variances[:, 0], Columns(variances[:, 1:], arrays))
-        )
+        own, variances = Columns(columns, arrays), None
+        if doubt is not None:
+            known = doubt[1].astype(columns.dtype, copy=False)
+            variances = doubt[0], np.maximum(own.widened(known[:, 0]), 0), Columns(known[:, 1:], arrays)
+        return cls(own, own.widened(base), own.widened(cold), None, variances)
 
     def among(self, allowed: NDArray[np.bool_] | None) -> Scorer:
         """Only the items where `allowed` is true; None: all."""
@@ -58,10 +58,14 @@ class Scorer:
             return self
         at = np.flatnonzero(allowed)
         if FEW * len(at) > len(allowed):
-            base, cold = (np.where(allowed, scores, -np.inf).astype(scores.dtype) for scores in (self.base, self.cold))
+            base, cold = (np.full_like(self.base, -np.inf) for _ in range(2))
+            base[at], cold[at] = self.base[at], self.cold[at]
             return replace(self, base=base, cold=cold)
-        doubt = self.doubt and (self.doubt[0], self.doubt[1][at], self.doubt[2].some(at))
-        return Scorer(self.columns.some(at), self.base[at], self.cold[at], at, doubt)
+        some = self.columns.some(at)
+        doubt = None
+        if self.doubt is not None:
+            doubt = self.doubt[0], np.maximum(some.widened(self.doubt[1][at]), 0), self.doubt[2].some(at)
+        return Scorer(some, some.widened(self.base[at]), some.widened(self.cold[at]), at, doubt)
 
     def scores(self, vectors: Array, rows: slice, histories: Interactions, exclude_seen: bool) -> Any:
         """Scores (users, candidates) of some users, where `arrays` has them; minus infinity for what they have seen."""
