@@ -23,7 +23,8 @@ from discreet.linalg.arrays import NUMPY, arrays_on
 from discreet.linalg.topk import top_k
 from discreet.linalg.torch_arrays import TorchArrays
 from discreet.privacy import Grid
-from discreet.testing import InsecureSeededNoise
+from discreet.recommend import trial
+from discreet.testing import InsecureSeededNoise, company
 from tests.conftest import missing
 
 RATINGS = movielens_like(300, 80, 12_000)
@@ -177,6 +178,35 @@ def test_recommendations_and_figures_are_the_same(card: TorchArrays, caution: fl
     np.testing.assert_array_equal(again.numbers, here.numbers)
     for name, value in dict(figures).items():
         assert others[name] == pytest.approx(value, abs=1e-3, nan_ok=True)
+
+
+@pytest.mark.parametrize("rank", [4, 8])
+@pytest.mark.parametrize("ratings", [RATINGS, LIKED], ids=["ratings", "likes"])
+def test_a_person_is_served_the_same_in_any_company(card: TorchArrays, rank: int, ratings: Any) -> None:
+    model = discreet.ALS(rank, n_steps=2, biases=False).fit(ratings).set_params(device="cuda")
+    alone = [company.shown(model, company.table_of(ratings, [row]), [0])[0] for row in company.subjects(ratings)]
+    for table, places in company.companies(ratings):
+        found = company.shown(model, table, list(places))
+        for person, one in zip(places.values(), found, strict=True):
+            assert not company.differing(alone[person], one)
+
+
+def test_a_card_whose_products_depend_on_others_serves_nobody(
+    card: TorchArrays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = published("cpu", RATINGS).set_params(device="cuda")
+    real = TorchArrays.multiply
+
+    def mixing(self: TorchArrays, vectors: Any, tiles: Any, out: Any) -> None:
+        real(self, vectors, tiles, out)
+        out += 1e-6 * vectors.abs().sum()
+
+    monkeypatch.setattr(trial, "_sound", set())
+    with monkeypatch.context() as patched:
+        patched.setattr(TorchArrays, "multiply", mixing)
+        with pytest.raises(PrivacyError, match=r"gives a person other bits .* device='cpu'"):
+            model.recommend(RATINGS)
+    model.recommend(RATINGS)
 
 
 def test_the_best_of_equal_scores_are_the_first(card: TorchArrays) -> None:

@@ -15,6 +15,8 @@ from discreet.data.ids import Ids
 from discreet.errors import DataError, PrivacyError
 from discreet.evaluate import collect as collecting
 from discreet.evaluate import evaluate
+from discreet.evaluate.collect import Task, collect
+from discreet.evaluate.metrics import parse
 from discreet.evaluate.popularity import buckets, counts
 from discreet.evaluate.scores import percentile_interval, resampled_ratios
 
@@ -45,6 +47,26 @@ def test_only_users_with_targets_are_asked_for() -> None:
     assert model.asked == [5]
     assert whole == evaluate(model, few.for_users(few.users[::4]), history=history, metrics=ALL)
     assert all(score.users == 5 for score in whole.scores.values())
+
+
+@pytest.mark.parametrize("implicit", [False, True])
+def test_a_persons_part_does_not_depend_on_who_else_is_evaluated(implicit: bool) -> None:
+    """To the last bit, in every metric: also where scores are so close that rounding decides which item is first."""
+    ratings = discreet.datasets.movielens_like(1200, 257, 60_000, random_state=0)
+    train, _, test = discreet.splits.holdout(ratings.to_implicit() if implicit else ratings, test=0.3, random_state=0)
+    model = discreet.ALS(rank=8, n_steps=2, biases=False).fit(train)
+    model.item_factors_ = model.item_factors_[np.arange(257) % 15]  # in groups of items that are all alike
+    names = [name for name in ALL if not name.startswith(("coverage", "novelty"))] + ["ndcg@50", "map@50"]
+
+    def parts(users: Any) -> Any:
+        task = Task(model, test.of_users(users), train, parse(names))
+        return np.column_stack([side for pair in collect(task).sums.values() for side in pair])
+
+    counted = np.flatnonzero(np.diff(test.indptr))[:1026]
+    alone = np.concatenate([parts(counted[at : at + 1]) for at in range(100)])
+    for size in (2, 5, 1025, 1026):
+        several = parts(counted[:size])
+        assert np.array_equal(several[:100], alone[:size])
 
 
 def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

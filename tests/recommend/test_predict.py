@@ -154,3 +154,14 @@ def test_predictions_stay_in_range(model, ids):
 def test_no_targets(model, ratings, history):
     assert model.predict(history, []).shape == (0,)
     assert model.predict(ratings, []).shape == (0,)
+
+
+@pytest.mark.parametrize("share", [1, 29, 30, 31, 60])
+def test_predictions_are_the_same_for_any_part_of_the_targets(model, ratings, share):
+    """To the last bit: whether few of the users are asked about, or most of them."""
+    pairs = pairs_of(ratings)
+    whole = dict(zip(pairs, model.predict(ratings, pairs), strict=True))
+    some = [pair for pair in reversed(pairs) if int(pair[0].split()[1]) < share]
+    assert [whole[pair] for pair in some] == model.predict(ratings, some).tolist()
+    user, item = some[0]
+    assert model.predict(ratings.history(user), [item, item]).tolist() == [whole[user, item]] * 2

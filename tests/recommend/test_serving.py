@@ -14,11 +14,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
+from threadpoolctl import threadpool_limits
 
 import discreet
 from discreet.completion.als import ALS
 from discreet.completion.baselines import Popularity
+from discreet.completion.ridge import Ridge
 from discreet.errors import DataError, DiscreetError, UnknownItem
+from discreet.linalg.products import Columns
+from discreet.linalg.threads import blas_libraries
 from discreet.recommend import serving
 from tests.recommend.conftest import MODELS, N_ITEMS
 
@@ -118,15 +122,40 @@ def test_an_empty_history_says_so(model):
 
 
 def test_a_batch_is_the_same_as_one_by_one(model, ratings):
-    """Folding in is the same to the bit; scores are a matrix product, whose sums may run in another order."""
+    """To the last bit."""
     batch = model.recommend(ratings, 5)
     assert len(batch) == ratings.n_users
     for user, together in batch:
         alone = model.recommend(ratings.history(user), 5)
         assert alone.items == together.items == batch[user].items
-        np.testing.assert_allclose(alone.scores, together.scores, rtol=1e-5, atol=1e-6)
+        np.testing.assert_array_equal(alone.scores, together.scores)
     for user, vector in zip(ratings.users, model.embed(ratings), strict=True):
         np.testing.assert_array_equal(model.embed(ratings.history(user)), vector)
+
+
+@pytest.mark.parametrize("ask", ["recommend", "predict", "embed", "explain"])
+def test_one_thread_of_blas_whatever_others_do(monkeypatch, als, ids, history, ask):
+    """More threads cut sums into other parts, and how many there are depends on who else is being served."""
+    threads = []
+
+    def noted(function):
+        def wrapped(*given):
+            threads.extend(library.get_num_threads() for library in blas_libraries())
+            return function(*given)
+
+        return wrapped
+
+    monkeypatch.setattr(Ridge, "contributions", noted(Ridge.contributions))
+    monkeypatch.setattr(Ridge, "fold_in", noted(Ridge.fold_in))
+    monkeypatch.setattr(Columns, "times", noted(Columns.times))
+    with threadpool_limits(2, "blas"):
+        {
+            "recommend": lambda: als.recommend(history),
+            "predict": lambda: als.predict(history, ids),
+            "embed": lambda: als.embed(history),
+            "explain": lambda: als.explain(history, ids[0]),
+        }[ask]()
+    assert set(threads) == {1}
 
 
 def test_users_without_ratings_in_a_batch(model, ratings):

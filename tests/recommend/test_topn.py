@@ -45,7 +45,7 @@ def test_against_sorting_everything(monkeypatch, exclude_seen, share, n, n_jobs)
     monkeypatch.setattr(NumpyArrays, "scores", (1 << 14, 1 << 10))  # several blocks
     histories, vectors, columns, base, cold = problem()
     allowed = None if share is None else np.random.default_rng(1).random(400) < share
-    scorer = Scorer(columns, base, cold).among(allowed)
+    scorer = Scorer.of(columns, base, cold).among(allowed)
     parts = list(best(scorer, vectors, histories, n=n, exclude_seen=exclude_seen, n_jobs=n_jobs))
     numbers = np.concatenate([part[0] for part in parts])
     assert len(numbers) == 50
@@ -58,14 +58,14 @@ def test_against_sorting_everything(monkeypatch, exclude_seen, share, n, n_jobs)
 def test_no_users():
     _, vectors, columns, base, cold = problem()
     empty = table([], 400)
-    parts = list(best(Scorer(columns, base, cold), vectors[:0], empty, n=3, exclude_seen=True, n_jobs=2))
+    parts = list(best(Scorer.of(columns, base, cold), vectors[:0], empty, n=3, exclude_seen=True, n_jobs=2))
     assert [numbers.shape for numbers, _ in parts] == [(0, 3)]
 
 
 def test_all_items_share_the_columns():
     _, _, columns, base, cold = problem()
     for allowed in (None, np.ones(400, bool)):
-        assert Scorer(columns, base, cold).among(allowed).columns is columns
+        assert Scorer.of(columns, base, cold).among(allowed).columns.given is columns
 
 
 def test_memory_is_bounded_by_blocks():
@@ -75,7 +75,7 @@ def test_memory_is_bounded_by_blocks():
     histories = table([rng.choice(n_items, 20, replace=False) for _ in range(n_users)], n_items)
     vectors, columns = (rng.standard_normal((size, 8)).astype(np.float32) for size in (n_users, n_items))
     base = np.zeros(n_items, np.float32)
-    scorer = Scorer(columns, base, base)
+    scorer = Scorer.of(columns, base, base)
     tracemalloc.start()
     for _ in best(scorer, vectors, histories, n=20, exclude_seen=True, n_jobs=2):
         pass

@@ -54,7 +54,7 @@ def asked(client: TestClient, **body: Any) -> Any:
 
 def rows(wanted: Any) -> list[dict[str, Any]]:
     return [
-        {"rank": rank, "item": item, "title": title, "score": pytest.approx(score, abs=1e-6)}
+        {"rank": rank, "item": item, "title": title, "score": score}
         for rank, ((item, score), title) in enumerate(zip(wanted, wanted.titles, strict=True), 1)
     ]
 
@@ -101,8 +101,35 @@ def test_requests_computed_together_are_answered_apart(films: Model) -> None:
     for request, answer in zip(requests, together, strict=True):
         alone = api.recommend([request])[0]
         for left, right in zip(answer, alone, strict=True):
-            assert [row["item"] for row in left["recommendations"]] == [row["item"] for row in right["recommendations"]]
-            assert left["note"] == right["note"]
+            assert left == right
+
+
+@pytest.mark.parametrize("exclude_seen", [True, False])
+def test_an_answer_does_not_depend_on_who_asks_at_the_same_time(
+    ratings: discreet.Interactions, exclude_seen: bool
+) -> None:
+    """To the last bit, through the queue that requests wait in."""
+    model = discreet.ALS(16, n_steps=2).fit(ratings)
+    api, sizes = Api(model), []
+    histories = [{str(item): value for item, value in ratings.history(user).items()} for user in ratings.users[:70]]
+    bodies = [{"history": one, "n": 1 + at % 40, "exclude_seen": exclude_seen} for at, one in enumerate(histories)]
+    requests = [api.parse(json.dumps(body).encode())[0] for body in [*bodies, {"history": {}}]]
+    alone = [api.recommend([request])[0] for request in requests]
+
+    def compute(batch: Any) -> Any:
+        sizes.append(len(batch))
+        return api.recommend(batch)
+
+    async def use() -> None:
+        batcher: Batcher[Any, Any] = Batcher(compute)
+        for several in (2, 5, 64, 70):
+            chosen = [*range(70 - several, 70), 70]
+            found = await asyncio.gather(*(batcher.submit(requests[at]) for at in chosen))
+            assert found == [alone[at] for at in chosen]
+        batcher.close()
+
+    asyncio.run(use())
+    assert max(sizes) == MOST
 
 
 def test_a_batch_waits_for_nobody_and_has_limits() -> None:

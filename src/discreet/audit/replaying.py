@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from discreet.audit.findings import Finding
 from discreet.audit.recording import Recording, record
+from discreet.completion.base import DERIVED
 from discreet.data.interactions import Interactions
 from discreet.privacy import Cost, Gaussian, Ledger, SampledGaussian
 from discreet.privacy.accounting import Selection
@@ -29,6 +30,7 @@ FIT, EVENTS, SENSITIVITY, ACCOUNT = "fit", "events", "sensitivity", "account"
 OUTPUT, JOINT = "post-processing", "joint view"
 ROUNDING = 1e-9  # relative; of float64 sums that are compared with a bound
 SCORE = "evaluation"  # how the label of a noisy score begins
+SHOWN = 10  # recommendations to each person
 PASSING = ("issued", "digest", "signature")  # of a certificate: not the same twice
 _ID = re.compile(r"[0-9a-f]{12,}|(?<=\()[0-9a-f]{8}(?=\))")  # random ids
 
@@ -239,7 +241,7 @@ def _mu(release: Any) -> float:
 
 def _output(first: Any, second: Any) -> Finding:
     """The two models, bit for bit."""
-    names = sorted({*vars(first), *vars(second)} - {"_ridge_now"})
+    names = sorted({*vars(first), *vars(second)} - {*DERIVED})
     differing = [name for name in names if not same(vars(first).get(name), vars(second).get(name))]
     if differing:
         return Finding(
@@ -280,10 +282,17 @@ def _joint(model: Any, data: Any, neighbour: Any) -> list[Finding]:
     if not isinstance(data, Interactions) or not hasattr(model, "embed"):
         return []
     others = _others(data, neighbour)
-    one, other = (model.embed(table)[at] for table, at in zip((data, neighbour), others, strict=True))
-    ok = one.tobytes() == other.tobytes()
+    one, other = (_shown(model, table, at) for table, at in zip((data, neighbour), others, strict=True))
+    ok = same(one, other)
     words = "what the others are shown is the same, with and without one person beside them"
     return [Finding(JOINT, ok, words if ok else "what others are shown depends on who is served beside them")]
+
+
+def _shown(model: Any, table: Interactions, at: Array) -> list[Array]:
+    """Vectors, recommended items and scores of some of the people who are served together."""
+    found = model.recommend(table, n=SHOWN)
+    lists = [slice(found.indptr[i], found.indptr[i + 1]) for i in at]
+    return [model.embed(table)[at], *(found.numbers[one] for one in lists), *(found.scores[one] for one in lists)]
 
 
 def _others(data: Interactions, neighbour: Interactions) -> tuple[Array, Array]:

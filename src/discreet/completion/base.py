@@ -25,13 +25,14 @@ from discreet.data.sources import is_spark
 from discreet.engine.spark import SparkInteractions
 from discreet.errors import DataError, NotFitted, PrivacyError
 from discreet.linalg.arrays import arrays_on
-from discreet.linalg.threads import n_threads
+from discreet.linalg.threads import n_threads, single_threaded_blas
 from discreet.numbers import whole
 from discreet.privacy.accounting import Cost
 from discreet.privacy.guarantee import Guarantee
 from discreet.recommend import serving
 from discreet.recommend.histories import OnUnknown, Reader
 from discreet.recommend.results import BatchRecommendations, Explanation, Recommendations
+from discreet.recommend.topn import Scorer
 from discreet.statement import Statement
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
+DERIVED = ("_ridge_now", "_scorer_now")  # made of what was learned, when it is first needed
 NOT_PRIVATE = "it was trained without noise, so whoever holds it may learn what single people did"
 
 
@@ -95,6 +97,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     global_mean_: float
     guarantee_: Guarantee
     _ridge_now: Ridge
+    _scorer_now: tuple[Ridge, float | None, Scorer]
 
     # What a model must say
 
@@ -147,7 +150,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 
     def _set(self, learned: dict[str, Any], catalogue: Catalogue, statement: Statement) -> None:
         """Take on what was learned, all at once."""
-        for name in [name for name in vars(self) if name.endswith("_") or name == "_ridge_now"]:
+        for name in [name for name in vars(self) if name.endswith("_") or name in DERIVED]:
             delattr(self, name)
         for name, value in learned.items():
             if isinstance(value, np.ndarray):
@@ -162,6 +165,10 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             raise NotFitted(f"{type(self).__name__} has not been fitted, so it has no {name}; call fit(ratings) first")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy takes with it, to another process perhaps: there, all that is derived is made and tried anew."""
+        return {name: value for name, value in super().__getstate__().items() if name not in DERIVED}
+
     @property
     def items_(self) -> Ids:
         """The item ids, in their own type."""
@@ -171,8 +178,24 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     def _folding(self) -> Ridge:
         known: Ridge | None = vars(self).get("_ridge_now")
         if known is None or known.device != self.device:
-            known = self._ridge_now = replace(self._ridge(), device=self.device)
+            known = replace(self._ridge(), device=self.device)
+            self._require_sound(known)
+            self._ridge_now = known
         return known
+
+    @property
+    def _scorer(self) -> Scorer:
+        """How scores are computed from a user's vector."""
+        folding, doubt = self._folding, self._doubt()
+        caution = None if doubt is None else doubt[0]
+        known: tuple[Ridge, float | None, Scorer] | None = vars(self).get("_scorer_now")
+        if known is None or known[0] is not folding or known[1] != caution:
+            scorer = Scorer.of(folding.columns, folding.base, self._cold()[0], doubt, arrays_on(self.device))
+            known = self._scorer_now = folding, caution, scorer
+        return known[2]
+
+    def _require_sound(self, folding: Ridge) -> None:
+        """Raise if what this machine computes for one user depends on the others, where that breaks a promise."""
 
     # Serving
 
@@ -181,7 +204,8 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 
     def _fold_in(self, histories: Interactions) -> tuple[Array, Array]:
         """Users' offsets and vectors, to go with `_folding`."""
-        return self._folding.fold_in(histories, self.n_jobs)
+        with single_threaded_blas():  # for all of it: else it would depend on whether others are being served
+            return self._folding.fold_in(histories, self.n_jobs)
 
     def _cold(self) -> tuple[Array, str]:
         """Scores for someone without a history, and what they are."""

@@ -16,11 +16,13 @@ from discreet.errors import DataError, PrivacyError
 from discreet.linalg.addresses import neighbour_dependent, require_sound_blas
 from discreet.privacy import Ledger, Plan
 from discreet.privacy.guarantee import Adjacency, Unit, require_adjacency
+from discreet.recommend.trial import require_same_bits_served
 from discreet.render import Preview
 from discreet.statement import Statement
 
 if TYPE_CHECKING:
     from discreet.completion.parts import Ratings
+    from discreet.completion.ridge import Ridge
     from discreet.linalg.torch_arrays import TorchArrays
 
 
@@ -129,6 +131,9 @@ class PrivateModel(Model):
         from discreet.linalg import torch_arrays
 
         return torch_arrays.card(self.device)
+
+    def _require_sound(self, folding: Ridge) -> None:
+        require_same_bits_served(folding, self.catalogue_, self.value_range_)
 
     def _under(
         self,

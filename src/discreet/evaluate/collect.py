@@ -151,7 +151,7 @@ def collect(task: Task) -> Collected:
 
 
 def _parts(task: Task, n_users: int) -> Iterator[slice]:
-    """Blocks of users; of one, for a private release: who else is in a batch can change the last bits of an answer."""
+    """Blocks of users; of one, for a private release: other libraries' models may answer a batch in another way."""
     size = 1 if task.private else max(1, min(_USERS, _ENTRIES // max(task.depth, 1)))
     return (slice(start, start + size) for start in range(0, n_users, size))
 

@@ -10,6 +10,7 @@ the item at rank r = 1, 2, ... of her list is a target, else 0. A list may be sh
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -61,10 +62,14 @@ def precision(lists: Lists, k: int) -> Floats:
 
 def ndcg(lists: Lists, k: int) -> Floats:
     """DCG / IDCG with binary gains: DCG = sum over r <= k of hit(r) / log2(r + 1), IDCG = sum over r <= min(k, |T|)."""
-    gains = lists.hit / np.log2(lists.rank + 1.0)
     deepest = int(min(k, lists.n_targets.max(initial=1)))  # a sum that goes no further than anybody's targets
-    ideal = np.cumsum(1 / np.log2(np.arange(deepest) + 2.0))
-    value: Floats = lists.total(gains, k) / ideal[np.clip(lists.n_targets, 1, deepest) - 1]
+    longest = max(deepest, int(lists.rank.max(initial=0)))
+    # One logarithm at a time: those of a whole array may differ, in the last bit, with how many there are.
+    discounts = np.array([1 / math.log2(r + 1) for r in range(1, longest + 1)])
+    ideal = np.cumsum(discounts[:deepest])
+    value: Floats = (
+        lists.total(lists.hit * discounts[lists.rank - 1], k) / ideal[np.clip(lists.n_targets, 1, deepest) - 1]
+    )
     return value
 
 

@@ -2,8 +2,10 @@
 
 Most BLAS do. Some kernels treat the first few numbers apart until they reach an aligned address, and round differently
 for it. Then what is computed of one user would depend, in its last bits, on who comes before her in memory. The proofs
-of private models need that it does not; so it is tried out, once in a process, before the first private fit. On a card
-many users are solved for in one call; there it is tried out that a user's bits do not depend on the others.
+of private models need that it does not; so it is tried out, once in a process, before the first private fit. Functions
+such as tanh, which are vectorized, may compute the last few numbers of an array in another way; that is tried out too.
+On a card many users are solved for in one call; there it is tried out that a user's bits do not depend on the others.
+What serving needs is tried out before the first person is served, in `recommend.trial`.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
+from scipy.special import expit, log_ndtr
 
 import discreet
 from discreet.errors import PrivacyError
@@ -36,6 +39,7 @@ SHAPES = [(c, k) for c in (1, 4, 7, 18, 40, 96) for k in (1, 2, 3, 6, 11, 13, 24
 LARGE = [(1002, 64)]  # dense rows, and directions of taste
 LENGTHS = (*range(1, 33), 40, 48, 63, 64, 65, 100, 127, 200, 256, 300, 500, 900, 1500, 3000, 5000)  # of rows on a card
 MANY = 1000  # columns to choose from there
+ENTRIES = 67  # of an array, whose last ones do not fill a vector register
 KINDS = (np.float32, np.float64)  # that users are folded in with
 
 Operation = Callable[[Array, Array, Array], Array]
@@ -49,6 +53,13 @@ OPERATIONS: dict[str, Operation] = {
     "X^T X": lambda X, t, z: X.swapaxes(1, 2) @ X,
     "X X^T": lambda X, t, z: X @ X.swapaxes(1, 2),
     "sparse t X": lambda X, t, z: csr_array((t[0], np.arange(t.size), [0, t.size]), shape=t.shape) @ X[0],
+}
+FUNCTIONS: dict[str, Callable[[Array], Array]] = {  # entry by entry
+    "exp": np.exp,
+    "tanh": np.tanh,
+    "power": lambda x: np.abs(x) ** 0.3,
+    "logistic": expit,
+    "log of the normal distribution": log_ndtr,
 }
 
 
@@ -64,7 +75,7 @@ def require_sound_blas() -> None:
 
 @cache
 def address_dependent() -> tuple[str, ...]:
-    """The operations, of those that fold users in, whose last bits depend on addresses here."""
+    """The operations, of those that fold users in, whose last bits depend on addresses or places here."""
     rng = np.random.default_rng(0)
     found: set[str] = set()
     with single_threaded_blas():
@@ -76,6 +87,8 @@ def address_dependent() -> tuple[str, ...]:
             for dual in (False, True):
                 out = np.zeros((1, c, c) if dual else (1, k, k), kind)
                 found.update(["upper X^T X"] * _varies(partial(_upper, dual=dual), X, out))
+        for kind, (name, function) in product(KINDS, FUNCTIONS.items()):
+            found.update([name] * _depends_on_place(function, rng.standard_normal(ENTRIES).astype(kind)))
     return tuple(sorted(found))
 
 
@@ -144,6 +157,13 @@ def neighbour_dependent(device: str, n_columns: int, folds: int = 1) -> bool:
 
     every, some = np.arange(len(counts)), rng.permutation(len(counts))[: len(counts) // 3]
     return not np.array_equal(solved(every)[some], solved(some))
+
+
+def _depends_on_place(function: Callable[[Array], Array], x: Array) -> bool:
+    """Whether an entry's value is another one where it stands alone, or at another place."""
+    together, reverse = function(x), function(x[::-1].copy())[::-1]
+    alone = [function(x[at : at + 1])[0] for at in range(len(x))]
+    return not (np.array_equal(together, alone) and np.array_equal(together, reverse))
 
 
 def _upper(X: Array, out: Array, dual: bool) -> Array:

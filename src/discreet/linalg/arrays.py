@@ -39,6 +39,7 @@ class Arrays(Protocol):
             solved by itself.
         most_targets: Of a table, which are there at a time.
         scores: Bytes of scores that are ranked at a time, and of how many users at most.
+        tile: Of how many users, and of how many items, scores are computed by one product: always of so many.
     """
 
     cache: int
@@ -48,6 +49,7 @@ class Arrays(Protocol):
     together: int
     most_targets: int
     scores: tuple[int, int]
+    tile: tuple[int, int]
 
     def put(self, array: NDArray[Any]) -> Any:
         """A NumPy array, as an array of this library."""
@@ -78,6 +80,9 @@ class Arrays(Protocol):
 
     def sums(self, t: Any, X: Any) -> Any:
         """X^T t of each matrix."""
+
+    def multiply(self, vectors: Any, tiles: Any, out: Any) -> None:
+        """Vectors (users, k) times tiles (tiles, k, items of a tile) in `out`, by products of the shape of `tile`."""
 
     def solve_spd(self, A: Any, b: Any, whole: Callable[[int], Any]) -> Any:
         """Solve a batch of symmetric positive definite systems, by upper triangles; A and b may be overwritten.
@@ -135,6 +140,9 @@ class NumpyArrays(Arrays):
     together = 0
     most_targets = 1 << 62
     scores = (1 << 22, 1 << 10)
+    # Few users, for one who is alone waits for as many. And OpenBLAS's kernels for AVX2 treat all of 8 rows alike, but
+    # round some of 12 or more in another way than the others.
+    tile = (8, 128)
 
     def __init__(self) -> None:
         self._memory = _Memory()
@@ -176,6 +184,12 @@ class NumpyArrays(Arrays):
 
     def sums(self, t: Any, X: Any) -> Any:
         return (t[:, None, :] @ X)[:, 0]
+
+    def multiply(self, vectors: Any, tiles: Any, out: Any) -> None:
+        height, width = self.tile
+        users = vectors.reshape(-1, 1, height, vectors.shape[1])
+        # One call of BLAS for each eight users and tile: NumPy multiplies stacks of matrices one by one.
+        np.matmul(users, tiles, out=out.reshape(len(users), height, len(tiles), width).swapaxes(1, 2))
 
     def solve_spd(self, A: Any, b: Any, whole: Callable[[int], Any]) -> Any:
         return solve_spd(A, np.ascontiguousarray(b), whole)

@@ -47,9 +47,9 @@ class TorchArrays(Arrays):
             raise MissingExtra(f"device={device!r}", "gpu") from None
         self._torch = torch
         self.device = torch.device(device)
-        memory, few = 1 << 34, 1 << 10  # without a card, for tests
+        memory, few, self.tile = 1 << 34, 1 << 10, (8, 128)  # without a card, for tests
         if self.device.type == "cuda":
-            memory, few = self._memory(device), 1
+            memory, few, self.tile = self._memory(device), 1, (1 << 11, 1 << 12)
         self.block_bytes, self.together, self.most_rows = (1 << 27) // few, (1 << 29) // few, (1 << 14) // few
         self.most_targets = memory // 64  # a quarter of the memory, at up to 16 bytes of a table for each
         self.most_bytes = memory // 8  # of what is computed
@@ -122,6 +122,13 @@ class TorchArrays(Arrays):
     def sums(self, t: Any, X: Any) -> Any:
         pieces = _pieces(X)
         return (t.reshape(len(pieces), 1, -1) @ pieces).reshape(len(X), -1, X.shape[2]).sum(1)
+
+    def multiply(self, vectors: Any, tiles: Any, out: Any) -> None:
+        height, width = self.tile
+        for first in range(0, len(vectors), height):  # one by one: a product of many at once has other kernels
+            rows = slice(first, first + height)
+            for at, tile in enumerate(tiles):
+                self._torch.mm(vectors[rows], tile, out=out[rows, at * width : (at + 1) * width])
 
     def by_column(self, indices: Any, n_columns: int) -> tuple[NDArray[Any], Any]:
         """A table by its columns: where each begins, and which entry comes next."""

@@ -20,7 +20,7 @@ from discreet.numbers import whole
 from discreet.recommend.files import whole_file
 from discreet.recommend.histories import OnUnknown, Reader, is_frame
 from discreet.recommend.results import BatchRecommendations, Explanation, Recommendations, titles
-from discreet.recommend.topn import Scorer, best, deviations
+from discreet.recommend.topn import best, deviations
 
 if TYPE_CHECKING:
     from discreet.completion.base import Model
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 USERS = 1 << 14  # folded in at a time
-PAIRS = 1 << 16  # predicted at a time
+PAIRS = 1 << 12  # predicted at a time: vectors and columns stay in a cache
 
 
 @dataclass(frozen=True)
@@ -68,15 +68,12 @@ def blocks(
 ) -> Iterator[BatchRecommendations]:
     """Recommendations for some thousand users at a time; arguments are checked before the first are asked for."""
     n = whole("n", options.n, 1)
-    cold, note = model._cold()
-    folding = model._folding
-    scorer = Scorer(folding.columns, folding.base, cold, doubt=model._doubt()).among(_allowed(model, options))
+    scorer, note = model._scorer.among(_allowed(model, options)), model._cold()[1]
 
     def block(start: int) -> BatchRecommendations:
         part = _slice(histories, start, min(start + USERS, histories.n_users))
         offsets, vectors = model._fold_in(part)
-        unseen, n_jobs, device = options.exclude_seen, model.n_jobs, model.device
-        parts = best(scorer, vectors, part, n=n, exclude_seen=unseen, n_jobs=n_jobs, device=device)
+        parts = best(scorer, vectors, part, n=n, exclude_seen=options.exclude_seen, n_jobs=model.n_jobs)
         numbers, scores = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         scores += offsets[:, None]  # which do not change the order
         kept = numbers >= 0
@@ -207,8 +204,12 @@ def _predictions(model: Model, histories: Interactions, users: Array, items: Arr
     out = np.empty(len(users), folding.columns.dtype)
     for start in range(0, len(users), PAIRS):
         part = slice(start, start + PAIRS)
-        out[part] = np.einsum("ik,ik->i", vectors[row[part]], folding.columns[items[part]])
-        out[part] += folding.base[items[part]] + offsets[row[part]]
+        terms = vectors[row[part]]
+        terms *= folding.columns[items[part]]
+        own = folding.base[items[part]] + offsets[row[part]]
+        for column in terms.T:  # one after the other: a sum along rows may be taken in another order for fewer of them
+            own += column
+        out[part] = own
     unknown = items < 0
     if unknown.any():
         out[unknown] = _means(model, histories)[users[unknown]]
@@ -262,9 +263,10 @@ def explain(model: Model, history: Any, item: Any, on_unknown: OnUnknown) -> Exp
         raise DataError("history: explain takes the history of one user")
     at = _number(model, item)
     baseline = float(model._cold()[0][at] if not len(histories) else model._folding.base[at])
-    if (doubt := model._doubt()) is not None:
-        baseline -= doubt[0] * float(deviations(model._fold_in(histories)[1], doubt[1][[at]])[0, 0])
-    added = model._folding.contributions(histories.indices, histories.values, at)
+    with single_threaded_blas():  # else it would depend on whether others are being served
+        if (doubt := model._doubt()) is not None:
+            baseline -= doubt[0] * float(deviations(model._fold_in(histories)[1], doubt[1][[at]])[0, 0])
+        added = model._folding.contributions(histories.indices, histories.values, at)
     order = np.argsort(-np.abs(added), kind="stable")
     numbers = histories.indices[order]
     items = model.items_.take(numbers)

@@ -3,59 +3,83 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.interactions import Interactions
-from discreet.linalg.arrays import NUMPY, Arrays, arrays_on
+from discreet.linalg.arrays import NUMPY, Arrays
+from discreet.linalg.products import Columns
 from discreet.linalg.threads import over_blocks
 
 Array = NDArray[Any]
 
-FEWEST = 8  # users whose scores are computed at once
+FEW = 4  # candidates are few if there are so many times more items: then their columns are laid out anew
 
 
 @dataclass(frozen=True)
 class Scorer:
     """Scores of users for the items that may be recommended: users' vectors times columns, plus a base.
 
+    A user's scores are a function of the vector and history of that user alone, to the last bit (see `Columns`): the
+    products have one shape, and all else is done entry by entry.
+
     Attributes:
-        columns: (items, k), of the candidates alone.
-        base: The score of each candidate before anything is known of the user.
-        cold: The scores of each candidate for a user without a history.
+        columns: Of the candidates.
+        base: The score of each candidate before anything is known of the user; `Columns.widened`. Minus infinity: it is
+            no candidate after all.
+        cold: The scores of each candidate for a user without a history, likewise.
         candidates: Their item numbers, increasing; None: every item.
-        doubt: None; or c and variances (items, 1 + k) of base and columns: c standard deviations are taken from scores.
+        doubt: None; or c and the variances of base and of columns: c standard deviations are taken from scores.
     """
 
-    columns: Array
+    columns: Columns
     base: Array
     cold: Array
     candidates: Array | None = None
-    doubt: tuple[float, Array] | None = None
+    doubt: tuple[float, Array, Columns] | None = None
+
+    @classmethod
+    def of(
+        cls, columns: Array, base: Array, cold: Array, doubt: tuple[float, Array] | None = None, arrays: Arrays = NUMPY
+    ) -> Scorer:
+        """For all items; `doubt` has variances (items, 1 + k) of base and columns."""
+        own, variances = Columns(columns, arrays), None
+        if doubt is not None:
+            known = doubt[1].astype(columns.dtype, copy=False)
+            variances = doubt[0], np.maximum(own.widened(known[:, 0]), 0), Columns(known[:, 1:], arrays)
+        return cls(own, own.widened(base), own.widened(cold), None, variances)
 
     def among(self, allowed: NDArray[np.bool_] | None) -> Scorer:
         """Only the items where `allowed` is true; None: all."""
         if allowed is None or allowed.all():
             return self
         at = np.flatnonzero(allowed)
-        doubt = None if self.doubt is None else (self.doubt[0], self.doubt[1][at])
-        return Scorer(self.columns[at], self.base[at], self.cold[at], at, doubt)
+        if FEW * len(at) > len(allowed):
+            base, cold = (np.full_like(self.base, -np.inf) for _ in range(2))
+            base[at], cold[at] = self.base[at], self.cold[at]
+            return replace(self, base=base, cold=cold)
+        some = self.columns.some(at)
+        doubt = None
+        if self.doubt is not None:
+            doubt = self.doubt[0], np.maximum(some.widened(self.doubt[1][at]), 0), self.doubt[2].some(at)
+        return Scorer(some, some.widened(self.base[at]), some.widened(self.cold[at]), at, doubt)
 
-    def scores(
-        self, vectors: Array, rows: slice, histories: Interactions, exclude_seen: bool, arrays: Arrays = NUMPY
-    ) -> Any:
+    def scores(self, vectors: Array, rows: slice, histories: Interactions, exclude_seen: bool) -> Any:
         """Scores (users, candidates) of some users, where `arrays` has them; minus infinity for what they have seen."""
+        arrays = self.columns.arrays
         own = arrays.put(vectors[rows])
-        scores = own @ arrays.put(self.columns).T
+        scores = self.columns.times(own, "scores")
         scores += arrays.put(self.base)
         counts = np.diff(histories.indptr[rows.start : rows.stop + 1])
         scores[arrays.put(counts == 0)] = arrays.put(self.cold)
         if self.doubt is not None:
-            caution, variances = self.doubt
-            scores -= caution * deviations(own, arrays.put(variances))
+            caution, base, columns = self.doubt
+            variances = columns.times(own**2, "variances")
+            variances += arrays.put(base)
+            scores -= caution * variances**0.5
         if exclude_seen:
             seen = histories.indices[histories.indptr[rows.start] : histories.indptr[rows.stop]].astype(np.int64)
             owner = np.repeat(np.arange(len(counts)), counts)
@@ -77,22 +101,16 @@ def deviations(vectors: Any, variances: Any) -> Any:
 
 
 def best(
-    scorer: Scorer,
-    vectors: Array,
-    histories: Interactions,
-    *,
-    n: int,
-    exclude_seen: bool,
-    n_jobs: int | None,
-    device: str = "cpu",
+    scorer: Scorer, vectors: Array, histories: Interactions, *, n: int, exclude_seen: bool, n_jobs: int | None
 ) -> Iterator[tuple[Array, Array]]:
     """Item numbers and scores (users, n) of blocks of users, in their order; number -1 where a list is shorter."""
-    arrays, wide = arrays_on(device), max(1, len(scorer.base) * vectors.itemsize)
-    height = int(np.clip(arrays.scores[0] // wide, FEWEST, arrays.scores[1]))
+    arrays, wide = scorer.columns.arrays, max(1, len(scorer.base) * vectors.itemsize)
+    few = arrays.tile[0]
+    height = max(1, min(arrays.scores[0] // wide, arrays.scores[1]) // few) * few
 
     def work(start: int) -> tuple[Array, Array]:
         rows = slice(start, min(start + height, len(vectors)))
-        places, scores = arrays.top_k(scorer.scores(vectors, rows, histories, exclude_seen, arrays), n)
+        places, scores = arrays.top_k(scorer.scores(vectors, rows, histories, exclude_seen), n)
         return scorer.numbers(places), scores
 
     return over_blocks(work, range(0, max(len(vectors), 1), height), n_jobs if arrays is NUMPY else 1)

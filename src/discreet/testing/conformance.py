@@ -32,9 +32,11 @@ from discreet.data.interactions import Interactions
 from discreet.data.movielens_like import movielens_like
 from discreet.data.readers import read
 from discreet.errors import DataError, DiscreetError, NotFitted, UnknownItem
+from discreet.linalg.threads import single_threaded_blas
 from discreet.privacy.guarantee import Guarantee
 from discreet.recommend.results import BatchRecommendations, Recommendations
 from discreet.statement import Statement
+from discreet.testing import company
 
 _FRESH = """
 import json, sys, discreet
@@ -271,7 +273,7 @@ class ModelConformance:
             one = model.recommend(self.history(ratings, at), n=6)
             several = batch[ratings.users[at]]
             assert one.items == several.items
-            assert np.allclose(one.scores, several.scores, rtol=1e-4, atol=1e-5)
+            assert np.array_equal(one.scores, several.scores)
         together = model.embed(ratings)
         alone = [model.embed(ratings.of_users(np.array([at])))[0] for at in range(0, ratings.n_users, 10)]
         assert np.array_equal(together[::10], alone), "a user's vector depends on who is folded in beside her"
@@ -279,6 +281,43 @@ class ModelConformance:
         assert np.array_equal(np.concatenate([block.scores for block in blocks]), batch.scores)
         frame = batch.to_frame("pyarrow")
         assert frame.column_names == ["user", "item", "score", "rank"]
+
+    def test_what_a_person_is_shown_does_not_depend_on_the_others(self) -> None:
+        """To the last bit: alone and in company of several sizes, first, in the middle and last, in one or two threads.
+
+        Joint differential privacy promises each person that what everyone else is shown hardly depends on them.
+        """
+        model, ratings = self.fitted()
+        people = company.subjects(ratings)
+        alone = [company.shown(model, company.table_of(ratings, [row]), [0])[0] for row in people]
+        for n_jobs in (1, 2) if "n_jobs" in model.get_params() else (None,):
+            model.n_jobs = n_jobs
+            for table, places in company.companies(ratings):
+                found = company.shown(model, table, list(places))
+                for (place, person), one in zip(places.items(), found, strict=True):
+                    names = company.differing(alone[person], one)
+                    assert not names, f"person {place} of {table.n_users}, {n_jobs} threads: {', '.join(names)}"
+
+    def test_one_history_is_answered_as_a_table_of_one_is(self) -> None:
+        model, ratings = self.fitted()
+        items = ratings.items.to_list()
+        company.shown(
+            model, company.table_of(ratings, company.rows_of(ratings)), [0]
+        )  # serving others before leaves nothing behind
+        for numbers, values in company.subjects(ratings):
+            history = {items[at]: float(value) for at, value in zip(numbers, values, strict=True)}
+            table = company.table_of(ratings, [(numbers, values)])
+            one, several = model.recommend(history, n=7), model.recommend(table, n=7)[0]
+            assert one.items == several.items
+            assert np.array_equal(one.scores, several.scores)
+            assert np.array_equal(model.predict(history, items), model.predict(table, [(0, item) for item in items]))
+            assert np.array_equal(model.embed(history), model.embed(table)[0])
+            assert np.array_equal(model.query_vector(history), model.query_vector(table)[0])
+            with single_threaded_blas():  # as it is while others are served
+                why = model.explain(history, items[0])
+            again = model.explain(history, items[0])
+            assert why.score == again.score
+            assert np.array_equal(why.contributions, again.contributions)
 
     def test_filters_combine(self) -> None:
         model, ratings = self.fitted()
@@ -304,7 +343,7 @@ class ModelConformance:
         expected = found.scores if model.implicit_ else np.clip(found.scores, low, high)
         assert np.allclose(predicted, expected, rtol=1e-4, atol=1e-5)
         pairs = [(ratings.users[0], item) for item in found.items]
-        assert np.allclose(model.predict(ratings, pairs), predicted, rtol=1e-4, atol=1e-5)
+        assert np.array_equal(model.predict(ratings, pairs), predicted)
         everybody = model.predict(ratings, ratings)
         assert everybody.shape == (len(ratings),)
         assert np.isfinite(everybody).all()
