@@ -175,37 +175,7 @@ class Interactions(Declared):
 
     __hash__ = None  # type: ignore[assignment]  # compared by content
 
-    def require_valid(self) -> None:
-        """Raise unless every row is what sensitivities rely on: items of the catalogue, none twice, values in range.
-
-        What `discreet.read` makes is. Tables made by hand, or files that were changed, may not be.
-        """
-        if vars(self).get("_is_valid"):
-            return
-        if self.indptr[0] != 0 or (np.diff(self.indptr) < 0).any():
-            raise DataError("indptr: offsets that begin with 0 and never fall are needed")
-        low, high = self.value_range or (-np.inf, np.inf)
-        rising = self.indices[1:] > self.indices[:-1]
-        ends = self.indptr[1:-1]
-        rising[ends[(ends > 0) & (ends < len(self))] - 1] = True  # from one user to the next
-        if len(self) and not (self.indices.min() >= 0 and self.indices.max() < self.n_items and rising.all()):
-            raise DataError("indices: a user's items must be numbers of the catalogue, increasing, none of them twice")
-        finite = len(self) == 0 or bool(np.isfinite(self.values).all())
-        if self.values.dtype != np.float32 or not finite or ((self.values < low) | (self.values > high)).any():
-            raise DataError(f"values: finite 32-bit floats from {low:g} to {high:g} are needed; use discreet.read")
-        object.__setattr__(self, "_is_valid", True)
-
     # Public inputs
-
-    def require_public(self) -> None:
-        """Raise NotPublic unless catalogue and value range have been declared. Every private fit calls this.
-
-        Raises:
-            NotPublic: Naming what is missing and how to give it. Nothing about the data is in the message.
-            DataError: The table was made by hand, and some row is not what models rely on.
-        """
-        super().require_public()
-        self.require_valid()
 
     def with_public(self, *, items: Any = None, value_range: Any = None) -> Interactions:
         """Declare public inputs after reading.
