@@ -118,6 +118,8 @@ class Csv:
 
         if self._is_regular(block):
             return self._divided(block, names, quotes=False), None
+        if self._is_well_formed(block):
+            return self._divided(block, names), None
         lines = [line for line in block.split(b"\n")[:-1] if line and line != self.header]
         good = self._well_formed(lines)
         if good.all():
@@ -128,17 +130,34 @@ class Csv:
 
     def _is_regular(self, block: bytes) -> bool:
         """Whether lines need no closer look: no quotes, as many separators in each as in the header."""
-        if b'"' in block or b"\r" in block or not _is_utf8(block):
-            return False
-        if block.startswith(self.header + b"\n") or b"\n" + self.header + b"\n" in block:
+        if b'"' in block or b"\r" in block or not self._has_only_rows(block):
             return False
         content = np.frombuffer(block, np.uint8)
         ends, cuts = (np.flatnonzero(content == byte) for byte in (ord("\n"), ord(self.separator)))
         starts = np.concatenate([[0], ends[:-1] + 1])
-        if len(cuts) != len(ends) * (len(self.names) - 1) or (starts == ends).any():
+        if len(cuts) != len(ends) * (len(self.names) - 1):
             return False
         by_line = cuts.reshape(len(ends), -1)
         return bool((by_line >= starts[:, None]).all() and (by_line < ends[:, None]).all())
+
+    def _has_only_rows(self, block: bytes) -> bool:
+        """Whether no line is empty, or the header, or not in UTF-8."""
+        for line in (b"", self.header):
+            if block.startswith(line + b"\n") or b"\n" + line + b"\n" in block:
+                return False
+        return _is_utf8(block)
+
+    def _is_well_formed(self, block: bytes) -> bool:
+        """Whether all lines are, without taking them apart."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if not self._has_only_rows(block):
+            return False
+        starts = np.concatenate([[0], np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1])
+        buffers = [None, pa.py_buffer(starts.astype(np.int64)), pa.py_buffer(block)]
+        lines = pa.Array.from_buffers(pa.large_string(), len(starts) - 1, buffers)  # each with its end
+        return bool(pc.all(pc.match_substring_regex(lines, self._pattern[:-1] + r"\n$")).as_py())
 
     @cached_property
     def _pattern(self) -> str:
@@ -212,20 +231,7 @@ def _is_utf8(text: bytes) -> bool:
     return True
 
 
-class Number(str):
-    """A number of JSON, as it is written."""
-
-    __slots__ = ()
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError
-    return found
-
-
-DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_int=Number, parse_float=Number, parse_constant=Number)
+SCAN = json.JSONDecoder().scan_once
 
 
 class Json:
@@ -242,35 +248,23 @@ class Json:
         """Some values of some lines, as text; which rows are null because their line is no such object, if any."""
         import pyarrow as pa
 
-        found = [self._values(line, names) for line in block.split(b"\n")[:-1] if line.strip()]
+        nothing = (None,) * len(names)
+        found = [_values(line, names) for line in block.split(b"\n")[:-1] if line.strip()]
         bad = np.array([row is None for row in found], bool)
-        columns = list(zip(*(row or [None] * len(names) for row in found), strict=True)) or [()] * len(names)
+        columns = list(zip(*(row or nothing for row in found), strict=True)) or [()] * len(names)
         for name, column in zip(names, columns, strict=True):
-            self.kinds.setdefault(name, set()).update(set(map(type, column)) - {type(None)})
-        arrays = [pa.array(column, pa.large_string()) for column in columns]
+            met = {str if kind is str else float for kind in set(map(type, column)) - {type(None)}}
+            self.kinds.setdefault(name, set()).update(met)
+        arrays = [pa.array(list(map(_written, column)), pa.large_string()) for column in columns]
         return pa.RecordBatch.from_arrays(arrays, names=list(names)), bad if bad.any() else None
 
     def accepts(self, line: bytes, names: Sequence[str]) -> bool:
         """Whether a line can be read."""
-        return not line.strip() or self._values(line, names) is not None
+        return not line.strip() or _values(line, names) is not None
 
     def fault(self, line: bytes) -> str:
         """What is wrong with a line that cannot be read."""
-        return f"is no JSON object, has a key twice, or a list or an object for a value. {JSON_ADVICE}"
-
-    @staticmethod
-    def _values(line: bytes, names: Sequence[str]) -> list[str | None] | None:
-        """The values of a JSON object as text; None if there are none."""
-        try:
-            content = DECODER.decode(line.decode())
-            values = [content.get(name) for name in names]
-            if any(isinstance(value, dict | list) for value in values):
-                return None
-            texts = [Number("true" if value else "false") if isinstance(value, bool) else value for value in values]
-            "".join(filter(None, texts)).encode()  # half a character that stands alone is no text
-        except (ValueError, AttributeError, RecursionError):
-            return None
-        return texts
+        return f"is no JSON object, or has a list or an object for a value. {JSON_ADVICE}"
 
     def require_one_kind(self, names: Sequence[str]) -> None:
         """Raise if some ids were strings and some were not."""
@@ -280,6 +274,39 @@ class Json:
                     f'source: column {name}: some ids are numbers and some are strings, so that 7 and "7" would be '
                     "one; write all alike"
                 )
+
+
+def _values(line: bytes, names: Sequence[str]) -> tuple[Any, ...] | None:
+    """Some values of the JSON object that a line is; None if it is none."""
+    try:
+        text = line.decode().strip()
+        content, end = SCAN(text, 0)
+        values = tuple([content.get(name) for name in names])
+    except (ValueError, AttributeError, RecursionError, StopIteration):
+        return None
+    if end < len(text) or not {type(value) for value in values} <= SCALARS:
+        return None
+    if "\\" in text and not all(_is_text(value) for value in values):  # half a character, by an escape
+        return None
+    return values
+
+
+SCALARS = {str, int, float, bool, type(None)}
+
+
+def _is_text(value: Any) -> bool:
+    try:
+        str(value).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _written(value: Any) -> str | None:
+    """A value as JSON writes it."""
+    if value is None or type(value) is str:
+        return value
+    return str(value).lower() if type(value) is bool else repr(value)
 
 
 def text_files(paths: list[str], kind: str, separator: str | None = None) -> sources.Table:
