@@ -84,7 +84,9 @@ def test_a_select_whose_lines_are_uneven(tmp_path: Path) -> None:
     path = written(tmp_path, HEADER + "1,2,3\n1,2\n3,4,5\n")
     columns = "{'user': 'VARCHAR', 'item': 'VARCHAR', 'rating': 'DOUBLE'}"
     with pytest.raises(DataError, match=r"(?i)line: 3\b.*column"):
-        discreet.read(f"SELECT * FROM read_csv('{path}', auto_detect = false, header = true, columns = {columns})")
+        discreet.read(
+            f"SELECT * FROM read_csv('{path}', auto_detect = false, quote = '', header = true, columns = {columns})"
+        )
 
 
 def test_an_uneven_catalogue(tmp_path: Path) -> None:
@@ -135,7 +137,8 @@ def test_a_decimal_comma(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"row 2 holds '3,5'.*decimal_separator = ','"):
         discreet.read(path)
     columns = "{'user': 'INT', 'item': 'INT', 'rating': 'DOUBLE'}"
-    options = f"auto_detect = false, header = true, delim = ';', decimal_separator = ',', columns = {columns}"
+    options = "auto_detect = false, quote = '', header = true, delim = ';', decimal_separator = ',', "
+    options += f"columns = {columns}"
     assert discreet.read(f"SELECT * FROM read_csv('{path}', {options})").history(1) == {2: 3.0, 3: 3.5}
 
 

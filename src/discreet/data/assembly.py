@@ -141,8 +141,11 @@ class Assembler:
             np.take(column, order, out=stored, mode="clip")  # "clip" spares a second copy, and clips nothing
         return stored
 
-    def finish(self, catalogue: Ids | None, on_unknown: str, on_duplicate: str) -> Rows:
-        """Number users and items for good, put every row in its place, and settle repeated pairs."""
+    def finish(self, catalogue: Ids | None, on_unknown: str, on_duplicate: str, *, is_query: bool = False) -> Rows:
+        """Number users and items for good, put every row in its place, and settle repeated pairs.
+
+        The rows of a query have no order, so that those of a pair are ordered by time and value alone.
+        """
         _release()
         users, user_numbers = self._users.finish()
         items, item_numbers = self._items.finish(catalogue)
@@ -159,7 +162,7 @@ class Assembler:
         indices, values, times = self._scatter(indptr, len(items), user_numbers, item_numbers)
         rows = Rows(users, items, indptr, indices, values, times, unknown=unknown)
         if _sort_rows(rows):
-            _merge_repeated(rows, on_duplicate, self._allocate)
+            _merge_repeated(rows, on_duplicate, self._allocate, is_query)
         return rows
 
     def _drop_unknown(self, items: Ids, item_numbers: Numbers, on_unknown: str) -> int:
@@ -276,7 +279,7 @@ def _stable_order(key: NDArray[np.uint64], bound: int) -> NDArray[np.int64]:
     return packed.astype(np.int64)
 
 
-def _merge_repeated(rows: Rows, policy: str, allocate: Allocate) -> None:
+def _merge_repeated(rows: Rows, policy: str, allocate: Allocate, is_query: bool) -> None:
     """Leave one row for each (user, item), as the policy says. The rows are sorted."""
     end, counts = 0, np.diff(rows.indptr)
     for first, last in list(blocks(rows.indptr)):
@@ -293,9 +296,10 @@ def _merge_repeated(rows: Rows, policy: str, allocate: Allocate) -> None:
                 f"on_duplicate: user {rows.users[int(owner[at])]!r} has item {rows.items[int(items[at])]!r} "
                 "more than once; pass on_duplicate='last', 'first', 'mean' or 'sum', or remove the repeats"
             )
-        if times is not None:
-            by_time = np.lexsort((times, np.cumsum(new)))  # stable: equal times stay in order of arrival
-            values, times = values[by_time], times[by_time]
+        keys = [key for key in (values if is_query else None, times) if key is not None]
+        if keys:
+            order = np.lexsort((*keys, np.cumsum(new)))  # stable: what is equal stays in order of arrival
+            values, times = values[order], None if times is None else times[order]
         tails = np.append(heads[1:], len(items)) - 1
         chosen = heads if policy == "first" else tails
         size = len(heads)
@@ -305,7 +309,8 @@ def _merge_repeated(rows: Rows, policy: str, allocate: Allocate) -> None:
         else:
             settled = values[chosen]
         rows.indices[end : end + size] = items[heads]
-        rows.values[end : end + size] = settled
+        with np.errstate(over="ignore"):  # a sum may be infinite in 32 bits, which is for the reader to deal with
+            rows.values[end : end + size] = settled
         if rows.times is not None and times is not None:
             rows.times[end : end + size] = times[chosen]
         counts[first:last] = np.bincount(owner[heads] - first, minlength=last - first)

@@ -43,9 +43,10 @@ USUAL_NAMES: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 REQUIRED = ("user", "item")
 BY_SELECT = (
-    "discreet.read(\"SELECT * FROM read_csv('ratings.csv', auto_detect = false, header = true, delim = ';', "
-    "decimal_separator = ',', columns = {'user': 'VARCHAR', 'item': 'VARCHAR', 'rating': 'DOUBLE'})\")"
+    "discreet.read(\"SELECT * FROM read_csv('ratings.csv', auto_detect = false, quote = '', header = true, "
+    "delim = ';', decimal_separator = ',', columns = {'user': 'VARCHAR', 'item': 'VARCHAR', 'rating': 'DOUBLE'})\")"
 )
+MOST = float(np.finfo(np.float32).max)
 KEYS = {"user": "user", "item": "item", "value": "rating", "time": None}  # of JSON lines, unless others are named
 NO_HEADER = (
     ". (JSON lines have no header to guess from: unless others are named, the keys are user, item and rating; name "
@@ -227,12 +228,12 @@ class Cleaner:
         self, values: NDArray[Any], bad: NDArray[np.bool_] | None, users: pa.Array, items: pa.Array
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_] | None]:
         """Apply the policy to values that are missing, infinite or out of range; round to 32 bits."""
-        bounds = self.value_range or (-float(np.finfo(np.float32).max), float(np.finfo(np.float32).max))
+        bounds = self.value_range or (-MOST, MOST)
+        if values.dtype == np.float32:  # in which a bound such as 0.3 is another number
+            bounds = float(np.float32(bounds[0])), float(np.float32(bounds[1]))
         if len(values) and not (values.min() >= bounds[0] and values.max() <= bounds[1]):
             missing = np.isnan(values)
             outside = (values < bounds[0]) | (values > bounds[1])
-            if self.on_invalid == "clip" and self.value_range is None:
-                raise DataError("on_invalid='clip' has nothing to clip to: infinite values, and no value_range=")
             if self.on_invalid == "raise":
                 at = int(np.flatnonzero(missing | outside)[0])
                 wrong = (
@@ -252,7 +253,7 @@ class Cleaner:
             bad = drop if bad is None else bad | drop
             values = np.where(drop, bounds[0], np.clip(values, *bounds))  # no NaN is cast below
         rounded = values.astype(np.float32)
-        if self.value_range is not None and values.dtype == np.float64:
+        if self.value_range is not None:
             np.clip(rounded, *inner_range(self.value_range), out=rounded)
         return rounded, bad
 
@@ -264,9 +265,8 @@ class Cleaner:
         kind = column.type
         if pa.types.is_boolean(kind) or pa.types.is_null(kind):
             column = column.cast(pa.uint8())
-        elif pa.types.is_decimal(kind):
-            column = column.cast(pa.float64())
-        elif pa.types.is_large_string(kind):
+        elif pa.types.is_decimal(kind) or pa.types.is_large_string(kind):
+            column = column.cast(pa.large_string())  # of a decimal: Arrow does not round to the nearest float
             parsed, wrong = numbers(column)
             if wrong is not None and self.on_invalid == "raise":
                 self._refuse_value(column, wrong)
@@ -293,20 +293,9 @@ class Cleaner:
             return self._written_times(column)
         if self.time_format is not None:
             raise DataError(f"time_format: the times are no text, but {column.type}; leave it out")
-        try:
-            if pa.types.is_null(column.type):
-                column = column.cast(self.time_type or pa.int64())
-            self.time_type = self.time_type or column.type
-            column = column.cast(self.time_type)
-            if pa.types.is_date32(column.type):
-                column = column.cast(pa.int32())
-            if not pa.types.is_floating(column.type):
-                column = column.cast(pa.int64())
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise DataError(
-                f"time: numbers, dates or timestamps are needed ({error}); name another column with time=, or "
-                "pass time=None to do without"
-            ) from None
+        if pa.types.is_null(column.type):  # nothing but missing times, which say nothing of their type
+            return np.zeros(len(column)), np.ones(len(column), bool)
+        column = self._time_numbers(column)
         lost = column.is_null().to_numpy(zero_copy_only=False)
         if pa.types.is_floating(column.type):
             found: NDArray[Any] = column.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
@@ -314,12 +303,34 @@ class Cleaner:
             found = column.fill_null(0).to_numpy(zero_copy_only=False)
         return found, lost
 
+    def _time_numbers(self, column: pa.Array) -> pa.Array:
+        """Times as numbers, by their type, which is that of all batches: nothing is cast to the type of another."""
+        import pyarrow as pa
+
+        kind = column.type
+        if kind == pa.uint64() or pa.types.is_decimal(kind) or pa.types.is_floating(kind):
+            column = column.cast(pa.large_string()) if pa.types.is_decimal(kind) else column
+            column = column.cast(pa.float64(), safe=False)
+            kind = column.type
+        elif not (kind == pa.int64() or pa.types.is_date32(kind) or pa.types.is_timestamp(kind)):
+            raise DataError(
+                f"time: numbers, dates or timestamps are needed, not {kind}; name another column with time=, or pass "
+                "time=None to do without"
+            )
+        self._require_time_type(kind)
+        if pa.types.is_date32(kind):
+            column = column.cast(pa.int32())
+        return column if pa.types.is_floating(kind) else column.cast(pa.int64())
+
+    def _require_time_type(self, kind: Any) -> None:
+        if self.time_type not in (None, kind):
+            raise DataError(f"time: it changes from {self.time_type} to {kind} within the table; make it one type")
+        self.time_type = kind
+
     def _written_times(self, column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         import pyarrow as pa
 
-        if self.time_type not in (None, pa.float64()):
-            raise DataError(f"time: it changes from {self.time_type} to text within the table; make it one type")
-        self.time_type = pa.float64()
+        self._require_time_type(pa.float64())
         found, wrong = times(column, self.time_format)
         if wrong is not None and self.on_invalid == "raise":
             at = int(np.flatnonzero(wrong)[0])

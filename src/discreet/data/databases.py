@@ -106,7 +106,7 @@ def _cast(name: str, kind: str, is_id: bool) -> str:
     column = quoted(name)
     if kind not in ("HUGEINT", "UHUGEINT"):
         return column
-    return f"CAST({column} AS {'BIGINT' if is_id else 'DOUBLE'}) AS {column}"
+    return f"CAST({column} AS {'VARCHAR' if is_id else 'DOUBLE'}) AS {column}"  # not all of them fit in 64 bits
 
 
 def _with_uuids(batch: pa.RecordBatch, kinds: dict[str, str]) -> pa.RecordBatch:
@@ -183,7 +183,7 @@ def select(statement: str, connection: Any) -> sources.Table:
         batches = streamed(database, f"SELECT {', '.join(asked)} FROM ({body}\n) AS t", "the SELECT", advice)
         return (_with_uuids(batch, found) for batch in batches)
 
-    return sources.Table("a SELECT by DuckDB", list(found), stream, close=close)
+    return sources.Table("a SELECT by DuckDB", list(found), stream, close=close, is_query=True)
 
 
 def relation(source: Any, what: str) -> sources.Table:
@@ -200,7 +200,7 @@ def relation(source: Any, what: str) -> sources.Table:
 
         return (_with_uuids(batch, found) for batch in sources.sliced(batches()))
 
-    return sources.Table(what, list(found), stream)
+    return sources.Table(what, list(found), stream, is_query=True)
 
 
 def _require_sqlite_file(url: Any) -> None:
@@ -215,12 +215,12 @@ def _require_sqlite_file(url: Any) -> None:
         )
 
 
-def _only_read(connection: Any) -> None:
+def _only_read(connection: Any, on: bool = True) -> None:
     """Have the database itself refuse to write, where it can: a function that a SELECT calls may do anything."""
-    if connection.dialect.name == "postgresql":
+    if connection.dialect.name == "postgresql" and on:  # until the connection is given back
         connection.execution_options(postgresql_readonly=True)
     if connection.dialect.name == "sqlite":
-        connection.exec_driver_sql("PRAGMA query_only = ON")
+        connection.exec_driver_sql(f"PRAGMA query_only = {'ON' if on else 'OFF'}")
 
 
 def _from_sqlalchemy(statement: str, connection: Any) -> sources.Table:
@@ -249,11 +249,12 @@ def _from_sqlalchemy(statement: str, connection: Any) -> sources.Table:
         engine = sa.create_engine(connection) if isinstance(connection, str) else connection
         require_select(statement, engine.dialect.name)
         opened = engine.connect() if ours else connection
-        if isinstance(connection, str):
+        if ours:
             _only_read(opened)
 
         def close() -> None:
             if ours:
+                _only_read(opened, False)
                 opened.close()
             if isinstance(connection, str):
                 engine.dispose()
@@ -275,4 +276,4 @@ def _from_sqlalchemy(statement: str, connection: Any) -> sources.Table:
                 columns = list(zip(*rows, strict=True))
                 yield sources.batch_of({name: columns[place] for name, place in at.items()}, wanted)
 
-    return sources.Table("a SELECT by SQLAlchemy", names, stream, close=close)
+    return sources.Table("a SELECT by SQLAlchemy", names, stream, close=close, is_query=True)

@@ -6,10 +6,6 @@ integers, strings, UUIDs, dates, anything that Arrow can hold, compare and hash.
 
 from __future__ import annotations
 
-import contextlib
-import datetime as dt
-import decimal
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
@@ -17,6 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.data.objects import require_one_type
 from discreet.errors import DataError
 
 if TYPE_CHECKING:
@@ -28,10 +25,10 @@ def smallest_unsigned(n: int) -> np.dtype[Any]:
     return np.min_scalar_type(max(n - 1, 0))
 
 
-def to_array(ids: Any, what: str, *, mixed: bool = False) -> pa.Array:
+def to_array(ids: Any, what: str) -> pa.Array:
     """Make one Arrow array of ids from a list, an array, a series or an Arrow array, in its plain type.
 
-    Python objects must all have one type, unless they may be `mixed`, as numbers are.
+    Python objects must all have one type.
     """
     import pyarrow as pa
 
@@ -46,12 +43,13 @@ def to_array(ids: Any, what: str, *, mixed: bool = False) -> pa.Array:
             array = pa.array(ids)
         else:
             cells = _python_list(ids, what)
-            if not mixed:
-                require_one_type(cells, what)
+            require_one_type(cells, what)
             array = pa.array(cells, from_pandas=True)
     except OverflowError:
         array = _big_integers(ids, what)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeEncodeError) as error:
+    except (pa.ArrowException, UnicodeEncodeError, TypeError, ValueError) as error:
+        if isinstance(error, DataError):
+            raise
         raise DataError(f"{what}: ids of one type are needed, for instance all strings: {error}") from None
     return plain(array, what)
 
@@ -60,46 +58,6 @@ def _python_list(ids: Any, what: str) -> list[Any]:
     if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
         raise DataError(f"{what}: a list of ids was expected, not {ids!r}")
     return list(ids)
-
-
-# Subclasses before the classes they are derived from: a bool is an int, a datetime is a date.
-_KINDS: tuple[tuple[type, ...], ...] = (
-    (bool, np.bool_),
-    (int, np.integer),
-    (float, np.floating),
-    (str,),
-    (bytes, bytearray, memoryview),
-    (dt.datetime, np.datetime64),
-    (dt.date,),
-    (decimal.Decimal,),
-    (uuid.UUID,),
-)
-
-
-def _kinds(cells: Iterable[Any]) -> set[str]:
-    """The types of what is not missing, in a word each."""
-    types = {of for of in set(map(type, cells)) if of.__name__ not in ("NoneType", "NAType", "NaTType")}
-    return {next((kinds[0].__name__ for kinds in _KINDS if issubclass(of, kinds)), of.__name__) for of in types}
-
-
-def require_one_type(cells: Sequence[Any], what: str) -> None:
-    """Raise unless all Python objects that are there have one type.
-
-    Arrow would find a type that fits all of them: b"a" and "a" would become one id, and one person who is called 1.5
-    would turn the 1 of another into 1.0.
-    """
-    kinds = _kinds(cells)
-    if len(kinds) > 1 and "float" in kinds:  # pandas writes NaN for what is missing
-        kinds = _kinds(cell for cell in cells if not (isinstance(cell, float | np.floating) and np.isnan(cell)))
-    if "datetime" in kinds:
-        times = (cell for cell in cells if isinstance(cell, dt.datetime) and type(cell).__name__ != "NaTType")
-        if len({time.tzinfo is None for time in times}) > 1:
-            raise DataError(f"{what}: some times have a time zone and some have none; give all of them one, or none")
-    if len(kinds) > 1:
-        raise DataError(
-            f"{what}: ids of one type are needed, for instance all strings, not {' and '.join(sorted(kinds))}; convert "
-            "them before they are read"
-        )
 
 
 def _big_integers(ids: Any, what: str) -> pa.Array:
@@ -112,25 +70,85 @@ def _big_integers(ids: Any, what: str) -> pa.Array:
 
 
 def plain(array: pa.Array, what: str) -> pa.Array:
-    """Undo encodings that change nothing about an id: dictionaries, views, 32-bit offsets, NaN for missing."""
+    """Undo encodings that change nothing about a cell: dictionaries, views, widths of integers, NaN for missing.
+
+    The type of the result follows from the type of the array. What is in no way a value of it (bytes that are no text,
+    a date that no calendar of Python has) is missing.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyarrow import types
+
+    array = decoded(array) if isinstance(array.type, pa.DictionaryType) else array
+    kind = array.type
+    if types.is_string(kind) or types.is_large_string(kind) or str(kind) == "string_view":
+        array = _valid_text(array.cast(pa.large_string()))
+    elif types.is_binary(kind) or str(kind) == "binary_view":
+        array = array.cast(pa.large_binary())
+    elif types.is_integer(kind):
+        array = array if kind == pa.uint64() else array.cast(pa.int64())
+    elif types.is_decimal128(kind):  # the precision is that of the longest number in sight
+        array = array.cast(pa.decimal128(38, kind.scale))
+    elif types.is_float32(kind) or types.is_float64(kind):
+        array = pc.if_else(pc.is_nan(array), pa.scalar(None, kind), array)
+    elif types.is_date32(kind) or types.is_timestamp(kind):
+        array = _of_this_calendar(array)
+    elif not isinstance(kind, pa.BaseExtensionType) and not any(check(kind) for check in _as_they_are()):
+        raise DataError(f"{what}: a single number or text is needed in each row, not {kind}; convert the column")
+    return array
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type that `plain` gives an array of a type; that type itself, if it gives none."""
+    import pyarrow as pa
+
+    kind = kind.value_type if isinstance(kind, pa.DictionaryType) else kind
+    try:
+        return plain(pa.array([], kind), "").type
+    except (DataError, pa.ArrowException):
+        return kind
+
+
+def _as_they_are() -> tuple[Any, ...]:
+    from pyarrow import types
+
+    return types.is_null, types.is_boolean, types.is_large_binary, types.is_fixed_size_binary, types.is_time
+
+
+def _valid_text(array: pa.Array) -> pa.Array:
+    """Text without what is not in UTF-8: whoever wrote an array may not have looked."""
+    import pyarrow as pa
+
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        cells = array.view(pa.large_binary()).to_pylist()
+        return pa.array([None if cell is None else _text(cell) for cell in cells], pa.large_string())
+    return array
+
+
+def _text(cell: bytes) -> str | None:
+    try:
+        return cell.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _of_this_calendar(array: pa.Array) -> pa.Array:
+    """Dates and times of the years 1 to 9999, without others."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     kind = array.type
-    if isinstance(kind, pa.DictionaryType):
-        array = decoded(array)
-        kind = array.type
-    if isinstance(kind, pa.ListType | pa.LargeListType | pa.StructType | pa.MapType):
-        raise DataError(f"{what}: an id must be a single value, not {kind}")
-    if pa.types.is_string(kind) or str(kind) == "string_view":
-        return array.cast(pa.large_string())
-    if pa.types.is_binary(kind) or str(kind) == "binary_view":
-        return array.cast(pa.large_binary())
-    if pa.types.is_decimal(kind):  # the precision is that of the longest number in sight
-        return array.cast(pa.decimal128(38, kind.scale))
-    if pa.types.is_floating(kind):
-        return pc.if_else(pc.is_nan(array), pa.scalar(None, kind), array)
-    return array
+    is_day = pa.types.is_date32(kind)
+    if not is_day and kind.unit == "ns":  # which reaches from 1677 to 2262
+        return array
+    numbers = array.cast(pa.int32() if is_day else pa.int64())
+    days = [int(np.datetime64(day, "D").astype(np.int64)) for day in ("0001-01-01", "10000-01-01")]
+    of_a_day = 1 if is_day else 86_400 * {"s": 1, "ms": 1000, "us": 1_000_000}[kind.unit]
+    ends = [day * of_a_day for day in days]
+    there = pc.and_(pc.greater_equal(numbers, ends[0]), pc.less(numbers, ends[1]))
+    return pc.if_else(there, array, pa.scalar(None, kind))
 
 
 def decoded(array: pa.DictionaryArray) -> pa.Array:
@@ -184,20 +202,18 @@ def storage(array: pa.Array) -> pa.Array:
 
 
 def _common(left: pa.Array, right: pa.Array, what: str) -> tuple[pa.Array, pa.Array]:
-    """Bring two id arrays to one type without loss, or say why that is impossible."""
+    """Bring two id arrays to one type without loss, or say why that is impossible. Only types are looked at."""
     import pyarrow as pa
 
     if left.type == right.type:
         return left, right
-    integers = pa.types.is_integer(left.type) and pa.types.is_integer(right.type)
-    if integers or alike(left.type, right.type) or pa.types.is_null(left.type) or pa.types.is_null(right.type):
-        for kind in (left.type, right.type, *((pa.int64(), pa.uint64()) if integers else ())):
-            with contextlib.suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
-                return left.cast(kind), right.cast(kind)
     text = pa.large_string()
+    if all(pa.types.is_integer(one.type) or one.type == text for one in (left, right)):
+        return left.cast(text), right.cast(text)  # 7 of a table is "7" of a text file
     for one, other in ((left, right), (right, left)):
-        if one.type == text and pa.types.is_integer(other.type):  # 7 of a table is "7" of a text file
-            return (left, right.cast(text)) if one is left else (left.cast(text), right)
+        if pa.types.is_null(one.type):
+            nothing = pa.nulls(len(one), other.type)
+            return (nothing, right) if one is left else (left, nothing)
     raise cannot_be_compared(left.type, right.type, what)
 
 
@@ -207,15 +223,6 @@ def cannot_be_compared(left: pa.DataType, right: pa.DataType, what: str) -> Data
         f"{what}: ids of type {left} and of type {right} cannot be compared; convert one side, so that both are for "
         "instance strings"
     )
-
-
-def alike(left: pa.DataType, right: pa.DataType) -> bool:
-    """Whether two types are the same but for a width or a unit. A date is no time: 2020-01-01 is not its midnight."""
-    import pyarrow as pa
-
-    if pa.types.is_timestamp(left) and pa.types.is_timestamp(right):
-        return (left.tz is None) == (right.tz is None)
-    return any(kind(left) and kind(right) for kind in (pa.types.is_integer, pa.types.is_date, pa.types.is_time))
 
 
 class Ids(Sequence[Any]):

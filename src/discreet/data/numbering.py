@@ -7,13 +7,12 @@ together, which most ids do, are their own local numbers less the smallest; othe
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.data.ids import Ids, alike, sorted_order, storage
+from discreet.data.ids import Ids, sorted_order, storage
 from discreet.errors import DataError
 
 if TYPE_CHECKING:
@@ -98,8 +97,11 @@ class Numbering:
         if self._type is None:
             self._type = ids.type
             self._close = Close() if pa.types.is_integer(ids.type) else None
-        elif ids.type != self._type:
-            ids = self._same_type(ids)
+        elif ids.type != self._type:  # 5 and "5" are two ids, in one batch or in two; a date is not its midnight
+            raise DataError(
+                f"{self._what}: ids change from {self._type} to {ids.type} within the table; "
+                "convert the column to one type, for instance string"
+            )
         if self._close is not None:
             numbered = self._close.add(ids.to_numpy())
             if numbered is not None:
@@ -110,18 +112,6 @@ class Numbering:
         if sum(map(len, self._waiting)) >= max(MERGE_AT, 0 if self._known is None else len(self._known)):
             self._merge()
         return encoded.indices.to_numpy(), len(encoded.dictionary)
-
-    def _same_type(self, ids: pa.Array) -> pa.Array:
-        import pyarrow as pa
-
-        # 5 and "5" are two ids, in one batch or in two.
-        with contextlib.suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            if alike(ids.type, self._type):
-                return ids.cast(self._type)
-        raise DataError(
-            f"{self._what}: ids change from {self._type} to {ids.type} within the table; "
-            "convert the column to one type, for instance string"
-        )
 
     def _leave_table(self) -> None:
         """Go over from the table of close integers to hashing."""

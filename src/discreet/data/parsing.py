@@ -22,7 +22,7 @@ NUMBER = r"^[-+]?((\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|(?i:nan|inf|infinity))$"
 ISO_8601 = (
     r"^(?P<year>\d{4})-(?P<month>0[1-9]|1[0-2])-(?P<day>0[1-9]|[12]\d|3[01])"
     r"(?:[T ](?P<hour>[01]\d|2[0-3]):(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d(?:\.\d+)?))?"
-    r"(?:Z|(?P<sign>[-+])(?P<east>[01]\d|2[0-3])(?::(?P<eastward>[0-5]\d))?)?)?$"
+    r"(?:Z| ?UTC|(?P<sign>[-+])(?P<east>[01]\d|2[0-3])(?::?(?P<eastward>[0-5]\d))?)?)?$"
 )
 
 Floats = NDArray[np.float64]
@@ -124,7 +124,10 @@ def _strptime(cells: pa.Array, time_format: str) -> Floats:
         database.register("cells", pa.table({"cell": cells}))
         try:
             found: Any = database.sql(
-                "SELECT epoch_us(try_strptime(cell, $1)) AS micros FROM cells", params=[time_format]
+                # DuckDB takes the words infinity and epoch for times in any format.
+                "SELECT CASE WHEN regexp_matches(cell, '[0-9]') THEN epoch_us(try_strptime(cell, $1)) END AS micros "
+                "FROM cells",
+                params=[time_format],
             )
             micros = found.to_arrow_table().column("micros").combine_chunks()
         except duckdb.Error as error:

@@ -23,7 +23,7 @@ from numpy.lib.format import open_memmap
 from discreet.data import sources, storage
 from discreet.data.assembly import Allocate, Array, Assembler, Rows, in_memory
 from discreet.data.catalogue import Catalogue, ObservedItems, observed_items_are_public
-from discreet.data.columns import GUESS, NO_HEADER, Cleaner, Columns, Guess, check_range, choose
+from discreet.data.columns import GUESS, MOST, NO_HEADER, Cleaner, Columns, Guess, check_range, choose, inner_range
 from discreet.data.interactions import Interactions, Report
 from discreet.data.parsing import check_format
 from discreet.data.progress import Bar
@@ -166,7 +166,7 @@ def read(
 
         there = spark.open_table(source, separator)
         columns = choose(there.names, user=user, item=item, value=value, time=time)
-        _settle_columns(columns, on_duplicate, bounds)
+        _settle_columns(columns, on_duplicate, on_invalid, bounds)
         policies = spark.Policies(on_duplicate, on_invalid, on_unknown, time_format)
         return spark.Reading(there, columns, bounds, policies).read(items, partitions)
     if engine != "local" or partitions is not None:
@@ -174,7 +174,7 @@ def read(
     table = sources.open_table(source, connection, separator)
     try:
         columns = choose(table.names, user=user, item=item, value=value, time=time)
-        _settle_columns(columns, on_duplicate, bounds)
+        _settle_columns(columns, on_duplicate, on_invalid, bounds)
         observed = items is None or isinstance(items, ObservedItems)
         is_select = isinstance(items, str) and sources.SELECT.match(items)
         where = connection if is_select else None
@@ -184,7 +184,7 @@ def read(
         with _workspace(cache) as (allocate, folder):
             assembler = Assembler(allocate, is_text=table.is_text)
             known = None if catalogue is None else catalogue.ids
-            finish = partial(assembler.finish, known, on_unknown, on_duplicate)
+            finish = partial(assembler.finish, known, on_unknown, on_duplicate, is_query=table.is_query)
             rows = _rows(table, columns, cleaner, assembler, finish)
             report = Report(
                 table.what, str(columns), columns.guessed, cleaner.rows, cleaner.dropped, cleaner.clipped,
@@ -195,7 +195,7 @@ def read(
             ratings = _interactions(rows, catalogue, cleaner, report, implicit)
             if items is observed_items_are_public:
                 ratings = ratings.with_public(items=items)
-            if on_duplicate == "sum" and bounds is not None:
+            if on_duplicate == "sum":
                 ratings = _sums_in_range(ratings, on_invalid)
             if folder is not None:
                 _write(ratings, folder)
@@ -204,8 +204,10 @@ def read(
     return ratings if cache is None else storage.load(cache)
 
 
-def _settle_columns(columns: Columns, on_duplicate: str, bounds: tuple[float, float] | None) -> None:
+def _settle_columns(columns: Columns, on_duplicate: str, on_invalid: str, bounds: tuple[float, float] | None) -> None:
     """Raise if columns and range do not fit together; say which columns were guessed."""
+    if on_invalid == "clip" and bounds is None and (columns.value is not None or on_duplicate == "sum"):
+        raise DataError("on_invalid='clip' has nothing to clip to without value_range=; give it, or 'drop' such rows")
     if columns.value is None and on_duplicate != "sum" and bounds not in (None, (0.0, 1.0)):
         raise DataError(
             f"value_range={bounds}: there is no column of values, so every row counts 1 and the range is "
@@ -234,7 +236,7 @@ def _rows(
     if not len(rows.indices):
         raise DataError(
             f"source: none of the {cleaner.rows} rows is left ({cleaner.dropped} dropped as invalid, "
-            f"{rows.unknown} about unknown items); check value_range=, items= and the columns: {columns}"
+            f"{rows.unknown} about unknown items); check value_range=, items= and the columns: {columns}{cleaner.hint}"
         )
     return rows
 
@@ -257,9 +259,8 @@ def _interactions(
 
 
 def _sums_in_range(ratings: Interactions, on_invalid: str) -> Interactions:
-    """Sums may leave the range that each value was in."""
-    assert ratings.value_range is not None
-    low, high = ratings.value_range
+    """Sums may leave the range that each value was in, or that of 32 bits."""
+    low, high = ratings.value_range or (-MOST, MOST)
     outside = (ratings.values < low) | (ratings.values > high)
     if not outside.any():
         return ratings
@@ -269,8 +270,9 @@ def _sums_in_range(ratings: Interactions, on_invalid: str) -> Interactions:
             "a range for the sums, or pass on_invalid='clip' or 'drop'"
         )
     if on_invalid == "drop":
-        return ratings.where(~outside)
-    return replace(ratings, values=np.clip(ratings.values, np.float32(low), np.float32(high)))
+        part = ratings.where(~outside)
+        return part.of_users(np.flatnonzero(np.diff(part.indptr)))
+    return replace(ratings, values=np.clip(ratings.values, *inner_range((low, high))))
 
 
 @contextmanager

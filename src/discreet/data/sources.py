@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from decimal import Decimal
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ import numpy as np
 
 from discreet.data import databases, texts
 from discreet.data.columns import Wanted
+from discreet.data.objects import to_values
 from discreet.errors import DataError, MissingExtra
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class Table:
     stream: Callable[[Wanted], Generator[pa.RecordBatch, None, None]]
     rows: int | None = None  # where it is known beforehand
     is_text: bool = False  # cells arrive as they are written in a text file
+    is_query: bool = False  # rows have no order that can be relied upon
     library: str | None = None  # the data frame library of the source, if it is one
     close: Callable[[], None] = lambda: None
 
@@ -138,6 +139,8 @@ def _from_parquet(paths: list[str]) -> Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from discreet.data.ids import plain_type
+
     def opened(path: str) -> Any:
         try:
             # A buffer would hold the whole file. Checksums are verified where the file has them.
@@ -145,13 +148,24 @@ def _from_parquet(paths: list[str]) -> Table:
         except (pa.ArrowInvalid, OSError) as error:
             raise DataError(f"source: {path!r} is not a whole parquet file ({error}); fetch it again") from None
 
+    def require_schemas(names: list[str]) -> None:
+        """Raise, before any row is read, unless all files have these columns, in the same types."""
+        for path, file in zip(paths, files, strict=True):
+            require_names(file.schema_arrow.names)
+            for name in names:
+                if name not in file.schema_arrow.names:
+                    raise DataError(f"source: {path!r} has no column {name!r}, which {paths[0]!r} has")
+                kinds = [plain_type(one.schema_arrow.field(name).type) for one in (files[0], file)]
+                if kinds[0] != kinds[1]:
+                    raise DataError(
+                        f"source: column {name!r} is {kinds[0]} in {paths[0]!r} and {kinds[1]} in {path!r}; give it "
+                        "one type"
+                    )
+
     def stream(names: list[str]) -> Iterator[pa.RecordBatch]:
+        require_schemas(names)
         for path in paths:
             file = opened(path)
-            require_names(file.schema_arrow.names)
-            lost = [name for name in names if name not in file.schema_arrow.names]
-            if lost:
-                raise DataError(f"source: {path!r} has no column {lost[0]!r}, which {paths[0]!r} has")
             try:
                 for batch in file.iter_batches(BATCH, columns=names):
                     yield batch.select(names)
@@ -184,7 +198,7 @@ def from_sparse(matrix: Any) -> Table:
         raise DataError(
             f"source: a sparse matrix of numbers is needed, not of {matrix.dtype}; give matrix.astype(float)"
         )
-    entries = matrix.tocoo(copy=True)
+    entries = matrix.astype(np.float64).tocoo(copy=True)  # in which sums do not overflow
     entries.sum_duplicates()  # what entries that repeat mean in such a matrix
 
     def stream(wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:
@@ -204,15 +218,17 @@ def from_tuples(rows: Iterable[Any]) -> Table:
     mapping = isinstance(first, dict)
     if not mapping and not (isinstance(first, list | tuple) and 2 <= len(first) <= len(ROLES)):
         raise DataError(f"source: rows (user, item), (user, item, value) or with a time are needed, not {first!r}")
-    names = list(first) if mapping else list(ROLES[: len(first)])
+    # Sorted: which key comes first in the first row must not decide which of two is the user.
+    names = sorted(first, key=str) if mapping else list(ROLES[: len(first)])
 
     def cells(row: Any, at: int) -> tuple[Any, ...]:
         # All rows have the keys of the first, no more and no fewer: otherwise the first would decide for the others.
+        alike = isinstance(row, dict if mapping else list | tuple) and len(row) == len(names)
         try:
-            found = tuple(row[name] for name in names) if mapping else tuple(row)
-        except (KeyError, TypeError):
+            found = tuple(row[name] for name in names) if mapping and alike else tuple(row) if alike else ()
+        except KeyError:
             found = ()
-        if len(found) != len(names) or (mapping and len(row) != len(names)):
+        if not found:
             raise DataError(f"source: row {at} is {row!r}, but the first row has {len(names)} cells ({names})")
         return found
 
@@ -227,24 +243,15 @@ def from_tuples(rows: Iterable[Any]) -> Table:
 
 
 def batch_of(columns: dict[str, Sequence[Any]], wanted: Wanted) -> pa.RecordBatch:
-    """One batch of Python values, in the types that these have; ids, and times, all have one type."""
+    """One batch of Python objects, in the types that these have."""
     import pyarrow as pa
 
     from discreet.data.ids import to_array
 
-    # Arrow would make 4.5 fit a column of integers by cutting it, so no type is prescribed. 4 and 4.5 may be values.
-    # Of decimals it would choose a scale that fits all of them, by which it rounds each: they are rounded one by one.
-    arrays = {
-        name: to_array([_rounded(cell) for cell in cells], name, mixed=True)
-        if name == wanted.value
-        else to_array(cells, name)
+    return pa.RecordBatch.from_pydict({
+        name: to_values(cells, name) if name == wanted.value else to_array(cells, name)
         for name, cells in columns.items()
-    }
-    return pa.RecordBatch.from_pydict(arrays)
-
-
-def _rounded(cell: Any) -> Any:
-    return (float(cell) if cell.is_finite() else None) if isinstance(cell, Decimal) else cell
+    })  # fmt: skip
 
 
 def _from_reader(reader: pa.RecordBatchReader, names: list[str]) -> Iterator[pa.RecordBatch]:
@@ -276,7 +283,7 @@ def _reader(frame: Any) -> pa.RecordBatchReader:
 
     try:
         return pa.RecordBatchReader.from_stream(frame)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
+    except (pa.ArrowException, OverflowError, UnicodeEncodeError) as error:
         names = list(frame.columns)
         if len(names) > 1:
             for name in names:
@@ -287,27 +294,35 @@ def _reader(frame: Any) -> pa.RecordBatchReader:
         ) from None
 
 
-def _require_plain(frame: Any, library: str, wanted: Wanted) -> None:
-    """Raise if a column of Python objects holds several types, which Arrow would make one of."""
+def _objects(frame: Any, library: str, wanted: Wanted) -> pa.Table | None:
+    """A frame some of whose columns are Python objects, looked at one by one; None if none is."""
     import narwhals as nw
+    import pyarrow as pa
 
-    from discreet.data.ids import require_one_type
+    from discreet.data.ids import to_array
 
     if library == "polars":
         for name, kind in frame.collect_schema().items():
             if kind == nw.Object:
                 raise DataError(f"source: column {name!r} holds Python objects; give it a type: frame.cast(...)")
-    if library == "pandas":
-        native = nw.to_native(frame)
-        for name in wanted.names:
-            if native[name].dtype == object and name != wanted.value:
-                try:
-                    require_one_type(native[name].tolist(), "it")
-                except DataError:
-                    raise DataError(
-                        f"source: column {name!r} holds more than one type; make it one, for instance "
-                        f"frame[{name!r}].astype(str)"
-                    ) from None
+    if library != "pandas":
+        return None
+    native = nw.to_native(frame)
+    columns = {name: native[name] for name in wanted.names}
+    arrays = {}
+    for name, column in columns.items():
+        is_category, is_object = str(column.dtype) == "category", column.dtype == object
+        convert = to_values if name == wanted.value else to_array
+        try:
+            if is_category:
+                to_array(column.cat.categories.tolist(), "categories")
+            arrays[name] = convert(column.tolist(), "it") if is_object else pa.array(column, from_pandas=True)
+        except (DataError, pa.ArrowException) as error:
+            raise DataError(
+                f"source: column {name!r} holds more than one type, or an unknown one ({error}); make it one, for "
+                f"instance frame[{name!r}].astype(str)"
+            ) from None
+    return pa.table(arrays) if any(column.dtype == object for column in columns.values()) else None
 
 
 def is_spark(thing: Any) -> bool:
@@ -351,7 +366,9 @@ def from_frame(source: Any) -> Table:
 
     def stream(wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:
         chosen = frame.select(wanted.names)
-        _require_plain(chosen, library, wanted)
+        if (table := _objects(chosen, library, wanted)) is not None:
+            yield from sliced(table.to_batches())
+            return
         if isinstance(chosen, nw.LazyFrame):
             try:
                 chosen = chosen.collect("pyarrow")
@@ -359,6 +376,6 @@ def from_frame(source: Any) -> Table:
                 raise MissingExtra(f"reading {what} ({error})", "spark") from None
         yield from sliced(_reader(chosen))
 
-    rows = None if isinstance(frame, nw.LazyFrame) else len(frame)
+    is_query = isinstance(frame, nw.LazyFrame)
     kept = library if library in ("pandas", "polars", "pyarrow") else None
-    return Table(what, list(names), stream, rows=rows, library=kept)
+    return Table(what, list(names), stream, None if is_query else len(frame), library=kept, is_query=is_query)

@@ -9,7 +9,6 @@ whole table. What it tells the driver is how many rows it has met of each kind; 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,7 @@ from discreet.data.columns import Cleaner, Columns, Wanted
 from discreet.data.ids import Ids, sorted_order
 from discreet.data.interactions import Interactions, Report
 from discreet.data.sources import BATCH, SELECT, SUFFIXES, is_spark, require_names
-from discreet.data.statements import require_select
+from discreet.data.statements import reads_text_files, require_select
 from discreet.data.texts import MARK, Csv, Json, as_missing, checked_separator
 from discreet.engine.shipping import Parcel
 from discreet.engine.spark import SparkInteractions, settings
@@ -126,7 +125,8 @@ def _sums_in_range(ratings: Interactions, value_range: tuple[float, float], poli
     low, high = (np.float32(end) for end in value_range)
     outside = (ratings.values < value_range[0]) | (ratings.values > value_range[1])
     if policy == "drop":
-        return ratings.where(~outside), int(outside.sum())
+        part = ratings.where(~outside)
+        return part.of_users(np.flatnonzero(np.diff(part.indptr))), int(outside.sum())
     clipped = np.clip(ratings.values, low, high)
     return Interactions(ratings.users, ratings.catalogue, ratings.indptr, ratings.indices, clipped), int(outside.sum())
 
@@ -191,10 +191,6 @@ def divided(lines: pa.RecordBatch, text: Csv | Json, wanted: Wanted) -> pa.Recor
     import pyarrow as pa
 
     some = [line.removesuffix(b"\r") for line in lines.column(0).cast(pa.binary()).to_pylist()]
-    heads = (b"{",) if isinstance(text, Json) else (text.header,)
-    bare = [line.removeprefix(MARK) for line in some if line.startswith(MARK)]
-    if any(line.startswith(heads) for line in bare):  # the first line of a file, behind a byte order mark
-        some = [line.removeprefix(MARK) if line.removeprefix(MARK).startswith(heads) else line for line in some]
     batch, _ = text.rows(b"\n".join([*some, b""]), wanted.names)
     batch = as_missing(batch, wanted)
     return pa.RecordBatch.from_arrays([column.cast(pa.string()) for column in batch.columns], names=wanted.names)
@@ -238,7 +234,7 @@ def _kind(path: str) -> str | None:
 def _frame(session: Any, source: str, kind: str | None) -> Any:
     if SELECT.match(source):
         require_select(source, "spark")
-        if re.search(r"\b(json|csv|xml)\s*\.\s*`", source, re.IGNORECASE):
+        if reads_text_files(source):
             raise DataError(
                 "source: the SELECT reads a text file, whose types Spark would guess from people's rows; give the path "
                 "itself to discreet.read"

@@ -6,6 +6,7 @@ import glob
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import PurePath
 from typing import Any
 
@@ -15,13 +16,17 @@ from discreet.errors import DataError
 DIALECTS = {"postgresql": "postgres", "mariadb": "mysql", "mssql": "tsql", "cockroachdb": "postgres"}
 BEGINNINGS = ("SELECT", "WITH", "VALUES", "L_PAREN", "FROM")
 WRITES = ("INSERT", "UPDATE", "DELETE", "MERGE", "INTO", "CREATE", "DROP", "ALTER", "TRUNCATE", "COPY", "ATTACH")
+T_SQL = (
+    "EXEC", "EXECUTE", "SHUTDOWN", "KILL", "GRANT", "REVOKE", "DENY", "BACKUP", "RESTORE", "DBCC", "WAITFOR", "USE",
+    "OPENROWSET", "OPENQUERY", "DISABLE", "ENABLE", "RECONFIGURE",
+)  # fmt: skip
 PLAIN_FILES = (".parquet", ".pq")  # which have types
 TEXT_FILES = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson")
-DECLARED = re.compile(r"\bauto_detect\s*(=|:=|=>)\s*false\b", re.IGNORECASE)
+GUESSERS = ("read_csv", "read_json", "read_ndjson", "sniff_csv", "read_xlsx", "st_read")
 ADVICE = (
     "DuckDB would guess types and separators from people's rows, so that one of them changes how the others are read. "
     "Give the path itself to discreet.read, or declare all of it: FROM read_csv('ratings.csv', auto_detect = false, "
-    "header = true, delim = ',', columns = {'user': 'VARCHAR', 'item': 'VARCHAR', 'rating': 'DOUBLE'})"
+    "quote = '', header = true, delim = ',', columns = {'user': 'VARCHAR', 'item': 'VARCHAR', 'rating': 'DOUBLE'})"
 )
 
 
@@ -32,14 +37,7 @@ def require_select(statement: str, database: str) -> None:
         statement: The statement.
         database: SQLAlchemy's name of the kind of database, or "spark".
     """
-    import sqlglot
-    from sqlglot.errors import SqlglotError
-
-    dialect = sqlglot.Dialect.get(DIALECTS.get(database, database))  # None, which is standard SQL, if it has no such
-    try:
-        tokens = sqlglot.tokenize(statement, read=dialect)
-    except SqlglotError as error:
-        raise DataError(f"source: the statement cannot be understood ({error}). Correct the SELECT") from None
+    tokens = _tokens(statement, database)
     words = [token.token_type.name for token in tokens]
     while words and words[-1] == "SEMICOLON":
         words.pop()
@@ -47,12 +45,60 @@ def require_select(statement: str, database: str) -> None:
         raise DataError("source: a single SELECT is needed; this begins otherwise, and is not run. Correct the SELECT")
     if "SEMICOLON" in words:
         raise DataError("source: a single SELECT is needed, but there are several statements; leave the others out")
-    written = next((word for word in words if word in WRITES), None)
-    if written is not None:
+    if "/*!" in statement:
+        raise DataError("source: the SELECT has a comment that MySQL runs, /*! ... */; leave it out")
+    written = [word for word in words if word in WRITES]
+    if database == "mssql":  # which needs no semicolons between statements
+        bare = [token.text.upper() for token in tokens if token.token_type.name not in ("IDENTIFIER", "STRING")]
+        written += [word for word in bare if word in T_SQL]
+        forbidden = any(word in T_SQL for word in bare) or not _is_query(statement, database)
+    else:  # some of these words may be names
+        forbidden = bool(written) and not _is_query(statement, database)
+    if forbidden:
         raise DataError(
-            f"source: a SELECT that only reads is needed, and this one has {written}. (A column or table of that name "
-            "must be in quotes)"
+            f"source: a SELECT that only reads is needed, and this one has {', '.join(written) or 'more than that'}. "
+            "(A column or table of such a name must be in quotes)"
         )
+
+
+def _dialect(database: str) -> Any:
+    import sqlglot
+
+    return sqlglot.Dialect.get(DIALECTS.get(database, database))  # None, which is standard SQL, if it has no such
+
+
+def _tokens(statement: str, database: str) -> list[Any]:
+    import sqlglot
+    from sqlglot.errors import SqlglotError
+
+    try:
+        return list(sqlglot.tokenize(statement, read=_dialect(database)))
+    except SqlglotError as error:
+        raise DataError(f"source: the statement cannot be understood ({error}). Correct the SELECT") from None
+
+
+def _is_query(statement: str, database: str) -> bool:
+    """Whether a statement is one query, in which nothing is written, by a parser of its dialect."""
+    import sqlglot
+    from sqlglot import expressions as exp
+    from sqlglot.errors import SqlglotError
+
+    writing = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.Create, exp.Drop, exp.Alter, exp.Into, exp.Copy)
+    try:
+        found = [one for one in sqlglot.parse(statement, read=_dialect(database)) if one is not None]
+    except SqlglotError:
+        return False
+    return len(found) == 1 and isinstance(found[0], exp.Query) and not found[0].find(*writing, exp.Command, exp.Attach)
+
+
+def reads_text_files(statement: str) -> bool:
+    """Whether a SELECT of Spark names files of a format whose types Spark guesses, as in json.`ratings.json`."""
+    tokens = _tokens(statement, "spark")
+    texts, kinds = [token.text.lower() for token in tokens], [token.token_type.name for token in tokens]
+    return any(
+        text in ("json", "csv", "xml") and kinds[at + 1 : at + 3] == ["DOT", "IDENTIFIER"]
+        for at, text in enumerate(texts)
+    )
 
 
 def require_declared_files(statement: str) -> None:
@@ -60,24 +106,46 @@ def require_declared_files(statement: str) -> None:
 
     Columns that DuckDB would make of the names of folders (`user=zed/`) have to be asked for, or declined, too.
     """
+    for node in _nodes(_parsed(statement)):
+        if node.get("type") == "BASE_TABLE":
+            _require_file(str(node.get("table_name")), statement)
+        function = str(node.get("function_name", "")).lower()
+        if function in ("query", "query_table"):
+            raise DataError(f"source: what {function}() reads cannot be checked; write the SELECT itself")
+        declared = function == "read_csv" and all(any(way in _bare(node) for way in ways) for ways in _declared())
+        if function.startswith(GUESSERS) and not declared:
+            raise DataError(f"source: the SELECT reads a text file. {ADVICE}")
+        if function in ("read_parquet", "parquet_scan"):
+            for path in _texts(node):
+                _require_file(path, statement)
+
+
+def _parsed(statement: str) -> Any:
     import duckdb
 
     with duckdb.connect() as parser:
         (tree,) = parser.execute("SELECT json_serialize_sql(?)", [statement]).fetchone() or ("{}",)
-    parsed, readers = json.loads(tree), 0
+    parsed = json.loads(tree)
     if parsed.get("error", True):
         raise DataError(f"source: the SELECT cannot be checked ({parsed.get('error_message')}); write a simpler one")
-    for node in _nodes(parsed):
-        if node.get("type") == "BASE_TABLE":
-            _require_file(str(node.get("table_name")), statement)
-        function = str(node.get("function_name", "")).lower()
-        if function.startswith(("read_csv", "read_json", "read_ndjson", "sniff_csv", "read_xlsx", "st_read")):
-            readers += 1
-        if function in ("read_parquet", "parquet_scan"):
-            for path in _texts(node):
-                _require_file(path, statement)
-    if readers > len(DECLARED.findall(statement)):
-        raise DataError(f"source: the SELECT reads a text file. {ADVICE}")
+    return parsed
+
+
+def _bare(node: Any) -> str:
+    """A part of a statement as text, without its place in it."""
+    return re.sub(r'"query_location(_length)?": \d+(, )?', "", json.dumps(node))
+
+
+@cache
+def _declared() -> tuple[tuple[str, ...], ...]:
+    """How DuckDB's parser writes down that nothing is to be guessed, and that a quote is a character like any other."""
+    found = []
+    for name, value in (("auto_detect", "false"), ("quote", "''")):
+        ways = [_parsed(f"SELECT * FROM read_csv({name} {sign} {value})") for sign in ("=", ":=", "=>")]
+        nodes = [node for way in ways for node in _nodes(way) if node.get("function_name") == "read_csv"]
+        arguments = [(node.get("arguments") or node["children"])[0] for node in nodes]
+        found.append(tuple(dict.fromkeys(_bare(argument).strip("{}") for argument in arguments)))
+    return tuple(found)
 
 
 def _require_file(name: str, statement: str) -> None:

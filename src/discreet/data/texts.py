@@ -29,37 +29,57 @@ from discreet.errors import DataError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-BLOCK = 1 << 23  # bytes read at a time
+BLOCK = 1 << 23  # bytes read at a time,
+PIECE = 1 << 20  # and so many divided at a time
 SEPARATORS = (",", ";", "\t", "|")  # one of which the header of a CSV file has
 MARK = "\ufeff".encode()  # a byte order mark, which some programs put at the start of a file
+GZIP = b"\x1f\x8b"
+WIDE = 200  # columns, from which on a regular expression is too long for RE2
 ADVICE = "Check that the file is whole, in UTF-8, and that every line has as many cells as the first"
 JSON_ADVICE = "Check that the file is whole, with one JSON object a line"
 
 
 @contextmanager
-def opened(path: str) -> Iterator[IO[bytes]]:
-    """The bytes of a file, unpacked; the checksums of .gz and .zst files are verified."""
+def explained(path: str) -> Iterator[None]:
+    """Turn errors of reading bytes into ours."""
     import pyarrow as pa
 
-    name = path.lower()
     try:
-        if name.endswith(".gz"):
-            with gzip.open(path, "rb") as unpacked:
-                yield unpacked  # type: ignore[misc]
-        elif name.endswith(".zst"):
-            with io.BufferedReader(pa.input_stream(path, compression="zstd")) as buffered:
-                yield buffered
-        else:
-            with open(path, "rb") as file:
-                yield file
+        yield
+    except PermissionError as error:
+        raise DataError(f"source: {path!r} cannot be opened ({error.strerror}); ask for the right to read it") from None
     except (OSError, EOFError, zlib.error, pa.ArrowInvalid) as error:
         raise DataError(f"source: {path!r} is damaged ({error}). Check that the file is whole, or fetch it") from None
 
 
-def blocks(file: IO[bytes]) -> Iterator[bytes]:
+@contextmanager
+def opened(path: str) -> Iterator[IO[bytes]]:
+    """The bytes of a file, unpacked; whoever reads them verifies the checksums of .gz and .zst files."""
+    import pyarrow as pa
+
+    name = path.lower()
+    with explained(path):
+        if name.endswith(".gz"):
+            file: Any = gzip.open(path, "rb")  # noqa: SIM115
+        elif name.endswith(".zst"):
+            file = io.BufferedReader(pa.input_stream(path, compression="zstd"))
+        else:
+            file = open(path, "rb")  # noqa: SIM115
+            if file.peek(2)[:2] == GZIP:
+                file.close()
+                raise DataError(f"source: {path!r} is packed by gzip; rename it to {path + '.gz'!r}")
+    with file:
+        yield file
+
+
+def blocks(file: IO[bytes], path: str) -> Iterator[bytes]:
     r"""Whole lines, some megabytes at a time, each ended by \n."""
     rest: list[bytes] = []  # of a line that is not whole yet
-    while piece := file.read(BLOCK):
+    while True:
+        with explained(path):
+            piece = file.read(BLOCK)
+        if not piece:
+            break
         cut = piece.rfind(b"\n") + 1
         if cut:
             yield b"".join([*rest, piece[:cut]]).replace(b"\r\n", b"\n")
@@ -98,6 +118,8 @@ class Csv:
             raise DataError(f"source: {path!r} begins with an empty line; the first line must name the columns")
         if separator is None:
             bare = re.sub(r'"[^"]*"', "", text)
+            if re.fullmatch(r"sep=.", text):
+                raise DataError(f"source: the first line of {path!r} is {text!r}; remove it, and pass separator=")
             separator = max(SEPARATORS, key=bare.count)  # the first of several that occur equally often
             if "::" in bare and not bare.count(separator):
                 raise DataError(
@@ -120,7 +142,7 @@ class Csv:
             return self._divided(block, names, quotes=False), None
         if self._is_well_formed(block):
             return self._divided(block, names), None
-        lines = [line for line in block.split(b"\n")[:-1] if line and line != self.header]
+        lines = [line for line in block.split(b"\n")[:-1] if line and line.removeprefix(MARK) != self.header]
         good = self._well_formed(lines)
         if good.all():
             return self._divided(_joined(lines), names), None
@@ -142,7 +164,7 @@ class Csv:
 
     def _has_only_rows(self, block: bytes) -> bool:
         """Whether no line is empty, or the header, or not in UTF-8."""
-        for line in (b"", self.header):
+        for line in (b"", self.header, MARK + self.header):
             if block.startswith(line + b"\n") or b"\n" + line + b"\n" in block:
                 return False
         return _is_utf8(block)
@@ -152,7 +174,7 @@ class Csv:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        if not self._has_only_rows(block):
+        if len(self.names) > WIDE or not self._has_only_rows(block):
             return False
         starts = np.concatenate([[0], np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1])
         buffers = [None, pa.py_buffer(starts.astype(np.int64)), pa.py_buffer(block)]
@@ -170,6 +192,9 @@ class Csv:
         import pyarrow as pa
         import pyarrow.compute as pc
 
+        if len(self.names) > WIDE:
+            pattern = re.compile(self._pattern.encode())
+            return np.array([_is_utf8(line) and pattern.match(line) is not None for line in lines], bool)
         texts = pa.array([line if _is_utf8(line) else None for line in lines], pa.large_binary())
         matched = pc.match_substring_regex(texts.cast(pa.large_string()), self._pattern)
         good: NDArray[np.bool_] = pc.fill_null(matched, False).to_numpy(zero_copy_only=False)
@@ -183,9 +208,15 @@ class Csv:
         places = [str(self.names.index(name)) for name in names]
         if not block:
             return pa.RecordBatch.from_pydict({name: pa.array([], pa.large_string()) for name in names})
+        # Arrow takes one byte order mark off the start, which must not be one of an id there. It works on pieces of a
+        # block at the same time, in which a line has to fit.
+        given = MARK + block
+        longest = int(np.diff(np.flatnonzero(np.frombuffer(given, np.uint8) == ord("\n")), prepend=-1).max())
         table = arrow_csv.read_csv(
-            pa.BufferReader(block),
-            read_options=arrow_csv.ReadOptions(column_names=list(map(str, range(len(self.names))))),
+            pa.BufferReader(given),
+            read_options=arrow_csv.ReadOptions(
+                column_names=list(map(str, range(len(self.names)))), block_size=max(PIECE, 2 * longest)
+            ),
             parse_options=arrow_csv.ParseOptions(
                 delimiter=self.separator, quote_char='"' if quotes else False, ignore_empty_lines=False
             ),
@@ -198,17 +229,17 @@ class Csv:
 
     def accepts(self, line: bytes, names: Sequence[str]) -> bool:
         """Whether a line can be divided."""
-        return line in (b"", self.header) or bool(self._well_formed([line])[0])
+        return line.removeprefix(MARK) in (b"", self.header) or bool(self._well_formed([line])[0])
 
     def fault(self, line: bytes) -> str:
         """What is wrong with a line that cannot be divided."""
         if not _is_utf8(line):
-            return "is not in UTF-8"
+            return "is not in UTF-8; convert the file, for instance with iconv"
         if b'"' in line:
             return (
-                "has a quote that is not closed on the same line, stands inside a cell without quotes, or is not "
-                'doubled (""); or a different number of columns than the first. A cell that has line breaks cannot be '
-                "read: take them out"
+                "has a quote that is not closed on the same line, that a blank stands before, that stands inside a "
+                'cell without quotes, or that is not doubled (""); or a different number of columns than the first. A '
+                "cell with line breaks cannot be read: replace them by blanks"
             )
         found = line.count(self.separator.encode()) + 1
         return (
@@ -231,7 +262,7 @@ def _is_utf8(text: bytes) -> bool:
     return True
 
 
-SCAN = json.JSONDecoder().scan_once
+SCAN: Callable[[str, int], tuple[Any, int]] = vars(json.JSONDecoder())["scan_once"]
 
 
 class Json:
@@ -264,6 +295,8 @@ class Json:
 
     def fault(self, line: bytes) -> str:
         """What is wrong with a line that cannot be read."""
+        if line.lstrip().startswith(b"["):
+            return "is a JSON array; write one object a line, for instance with jq -c '.[]'"
         return f"is no JSON object, or has a list or an object for a value. {JSON_ADVICE}"
 
     def require_one_kind(self, names: Sequence[str]) -> None:
@@ -279,7 +312,7 @@ class Json:
 def _values(line: bytes, names: Sequence[str]) -> tuple[Any, ...] | None:
     """Some values of the JSON object that a line is; None if it is none."""
     try:
-        text = line.decode().strip()
+        text = line.decode().removeprefix("\ufeff").strip()
         content, end = SCAN(text, 0)
         values = tuple([content.get(name) for name in names])
     except (ValueError, AttributeError, RecursionError, StopIteration):
@@ -339,7 +372,7 @@ def checked_separator(given: str | None, kind: str) -> str | None:
 
 
 def _first_line(path: str) -> bytes:
-    with opened(path) as file:
+    with opened(path) as file, explained(path):
         return file.readline()
 
 
@@ -353,15 +386,14 @@ def _batches(paths: list[str], readers: Sequence[Csv | Json], wanted: Wanted) ->
             if isinstance(reader, Csv):
                 file.readline()
                 line += 1
-            for block in blocks(file):
-                body = block.removeprefix(MARK) if line == 1 else block
-                batch, bad = reader.rows(body, wanted.names)
+            for block in blocks(file, path):
+                batch, bad = reader.rows(block, wanted.names)
                 if bad is not None and not wanted.lenient:
-                    _refuse(path, reader, body, line, wanted)
+                    _refuse(path, reader, block, line, wanted)
                 if isinstance(reader, Json) and not wanted.lenient:
                     reader.require_one_kind(wanted.ids)
                 yield as_missing(batch, wanted)
-                line += body.count(b"\n")
+                line += block.count(b"\n")
 
 
 def as_missing(batch: pa.RecordBatch, wanted: Wanted) -> pa.RecordBatch:
@@ -395,7 +427,7 @@ def catalogue(paths: list[str], kind: str, item: Callable[[Sequence[str]], str])
     found = []
     name = ""
     for path in paths:
-        with opened(path) as file:
+        with opened(path) as file, explained(path):
             if kind == "json":
                 from pyarrow import json as arrow_json
 
