@@ -132,8 +132,8 @@ def read(
         connection: Where a SELECT runs: a SQLAlchemy URL, engine or connection (PostgreSQL, SQLite, ...), a
             DuckDB connection, or the path of a DuckDB database.
         on_duplicate: What becomes of a (user, item) pair that occurs again: "last" (the default) keeps the
-            last one by time, or by row without times; "first"; "mean"; "sum"; "raise". A model never sees a
-            pair twice.
+            last one by time, or by row without times (by value in a query, whose rows have no order); "first"; "mean";
+            "sum"; "raise". A model never sees a pair twice.
         on_invalid: What becomes of rows that cannot be read (a line of text with too many or too few cells, a value or
             time that is none), and of values that are missing, NaN, infinite or outside `value_range`: "raise";
             "drop" leaves such rows out; "clip" moves infinite and out-of-range values to the nearest bound and
