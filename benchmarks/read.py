@@ -1,6 +1,7 @@
-"""Reading a parquet file: time and memory of `discreet.read`, beside pandas, in one run.
+"""Reading files: time and memory of `discreet.read`, beside pandas, in one run.
 
-    python benchmarks/read.py                       10 million rows, in the order of users and shuffled
+    python benchmarks/read.py                       10 million rows of parquet, in the order of users and shuffled
+    python benchmarks/read.py --text --rows 2000000 the same rows as CSV, as CSV with quoted ids, and as JSON lines
     python benchmarks/read.py --rows 100000000      100 million rows, by discreet alone unless --pandas
 
 Each measurement is a process of its own, that first reads a small file of the same kind, so that neither
@@ -53,7 +54,8 @@ def with_pandas(path: str) -> float:
     """Read a file and factorize both columns of ids; the size of what that gives, in megabytes."""
     import pandas as pd
 
-    frame = pd.read_parquet(path)
+    readers = {".parquet": pd.read_parquet, ".csv": pd.read_csv, ".jsonl": lambda file: pd.read_json(file, lines=True)}
+    frame = readers[Path(path).suffix](path)
     numbers = [pd.factorize(frame[name])[0] for name in ("user", "item")]
     return float(sum(column.nbytes for column in numbers) + frame["rating"].nbytes) / 1e6
 
@@ -113,12 +115,26 @@ def write(folder: Path, rows: int) -> tuple[Path, dict[str, Path]]:
     return folder / "small.parquet", files
 
 
+def as_text(folder: Path, parquet: Path, name: str) -> dict[str, Path]:
+    """A file of parquet as text, in three ways."""
+    import pandas as pd
+
+    frame = pd.read_parquet(parquet)[["user", "item", "rating"]]
+    files = {kind: folder / f"{name}{end}" for kind, end in (("CSV", ".csv"), ("JSON lines", ".jsonl"))}
+    frame.to_csv(files["CSV"], index=False)
+    frame.to_json(files["JSON lines"], orient="records", lines=True)
+    files["CSV with quoted ids"] = folder / f"{name}-quoted.csv"
+    frame.astype({"user": str, "item": str}).to_csv(files["CSV with quoted ids"], index=False, quoting=2)
+    return files
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--pandas", action="store_true", help="beside pandas even above 10 million rows")
+    parser.add_argument("--text", action="store_true", help="files of text in the place of parquet")
     arguments = parser.parse_args()
     beside = arguments.pandas or arguments.rows <= 10_000_000
     with tempfile.TemporaryDirectory() as name:
@@ -126,6 +142,9 @@ def main() -> None:
         small, files = write(Path(name), arguments.rows)
         print(f"{arguments.rows:,} rows generated and written in {time.perf_counter() - start:.0f} s", end="")
         print(" (at most 60)" if beside else "")
+        if arguments.text:
+            small = as_text(Path(name), small, "small")["CSV"]
+            files = as_text(Path(name), files["by user"], "large")
         for order, path in files.items():
             runs: dict[str, list[dict[str, float]]] = {"pandas": [], "discreet": []}
             for _ in range(arguments.repeats):
@@ -134,7 +153,11 @@ def main() -> None:
             best = {reader: min(found, key=lambda run: run["seconds"]) for reader, found in runs.items() if found}
             ours = best["discreet"]
             peak = max(run["peak"] for run in runs["discreet"])
-            print(f"{arguments.rows:,} rows of parquet, {order}")
+            print(
+                f"{arguments.rows:,} rows, {order}"
+                if arguments.text
+                else f"{arguments.rows:,} rows of parquet, {order}"
+            )
             for reader, run in best.items():
                 print(f"  {reader:<9} {run['seconds']:6.2f} s   peak {run['peak']:7.0f} MB")
             if beside:

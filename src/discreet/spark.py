@@ -117,6 +117,7 @@ def _recommended(
             part = part.set_column(2, "score", part["score"].cast(pa.float64()))
             plain = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
             fields = [pa.field(field.name, plain.get(field.type, field.type)) for field in part.schema]
+            fields[0] = pa.field("user", table.schema.field("user").type)  # of which reading makes a wider one
             yield from part.cast(pa.schema(fields)).to_batches()
     except (UnknownItem, DataError):
         raise DataError(

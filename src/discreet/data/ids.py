@@ -93,8 +93,10 @@ def plain(array: pa.Array, what: str) -> pa.Array:
         array = pc.if_else(pc.is_nan(array), pa.scalar(None, kind), array)
     elif types.is_date32(kind) or types.is_timestamp(kind):
         array = _of_this_calendar(array)
-    elif not isinstance(kind, pa.BaseExtensionType) and not any(check(kind) for check in _as_they_are()):
-        raise DataError(f"{what}: a single number or text is needed in each row, not {kind}; convert the column")
+    elif types.is_nested(kind) or types.is_decimal256(kind) or types.is_interval(kind) or "run_end" in str(kind):
+        raise DataError(
+            f"{what}: a single value is needed in each row, such as a number or text, not {kind}; convert it"
+        )
     return array
 
 
@@ -107,12 +109,6 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
         return plain(pa.array([], kind), "").type
     except (DataError, pa.ArrowException):
         return kind
-
-
-def _as_they_are() -> tuple[Any, ...]:
-    from pyarrow import types
-
-    return types.is_null, types.is_boolean, types.is_large_binary, types.is_fixed_size_binary, types.is_time
 
 
 def _valid_text(array: pa.Array) -> pa.Array:

@@ -262,7 +262,8 @@ def _is_utf8(text: bytes) -> bool:
     return True
 
 
-SCAN: Callable[[str, int], tuple[Any, int]] = vars(json.JSONDecoder())["scan_once"]
+DECODER = json.JSONDecoder()
+SCALARS = {str, int, float, bool, type(None)}
 
 
 class Json:
@@ -313,18 +314,15 @@ def _values(line: bytes, names: Sequence[str]) -> tuple[Any, ...] | None:
     """Some values of the JSON object that a line is; None if it is none."""
     try:
         text = line.decode().removeprefix("\ufeff").strip()
-        content, end = SCAN(text, 0)
+        content, end = DECODER.raw_decode(text)
         values = tuple([content.get(name) for name in names])
-    except (ValueError, AttributeError, RecursionError, StopIteration):
+    except (ValueError, AttributeError, RecursionError):
         return None
     if end < len(text) or not {type(value) for value in values} <= SCALARS:
         return None
     if "\\" in text and not all(_is_text(value) for value in values):  # half a character, by an escape
         return None
     return values
-
-
-SCALARS = {str, int, float, bool, type(None)}
 
 
 def _is_text(value: Any) -> bool:
@@ -404,7 +402,9 @@ def as_missing(batch: pa.RecordBatch, wanted: Wanted) -> pa.RecordBatch:
     for name in wanted.ids:
         at = wanted.names.index(name)
         cells = batch.column(at)
-        batch = batch.set_column(at, name, pc.if_else(pc.equal(cells, ""), pa.scalar(None, cells.type), cells))
+        empty = pc.equal(cells, "")
+        if pc.any(empty).as_py():
+            batch = batch.set_column(at, name, pc.if_else(empty, pa.scalar(None, cells.type), cells))
     return batch
 
 
