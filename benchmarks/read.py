@@ -162,9 +162,11 @@ def main() -> None:
                 print(f"  {reader:<9} {run['seconds']:6.2f} s   peak {run['peak']:7.0f} MB")
             if beside:
                 ratio = ours["seconds"] / best["pandas"]["seconds"]
-                print(f"  time, discreet / pandas read + factorize: {ratio:.2f} (at most 1)")
+                print(
+                    f"  time, discreet / pandas read + factorize: {ratio:.2f}{'' if arguments.text else ' (at most 1)'}"
+                )
             print(f"  memory, highest peak / finished arrays of {ours['finished']:.0f} MB: ", end="")
-            print(f"{peak / ours['finished']:.2f} (at most 2.5)")
+            print(f"{peak / ours['finished']:.2f}{'' if arguments.text else ' (at most 2.5)'}")
 
 
 if __name__ == "__main__":
