@@ -126,7 +126,21 @@ def test_a_changed_certificate_is_refused(statement: Statement) -> None:
         (lambda c: c.pop("guarantee"), "malformed"),
         (lambda c: c.pop("versions"), "malformed"),
         (lambda c: c["releases"][0]["noise"].update(kind="hope"), "kind"),
-        (lambda c: c.update(format=2), "format"),
+        (lambda c: c.update(format=1), "its format is 1, and this version of discreet reads 2"),
+        (lambda c: c.update(not_covered=[]), "not covered"),
+        (lambda c: c.update(covered="Everything."), "is covered"),
+        (lambda c: c["budget"].update(epsilon=0.1), "budget is less than what was spent"),
+        (lambda c: c["budget"].update(delta=1e-60), "budget is less than what was spent"),
+        (lambda c: c["budget"].update(epsilon=2.0), "quote another budget"),
+        (lambda c: c.update(budget=None), "quote another budget"),
+        (lambda c: c["budget"].pop("filter"), "its budget is not"),
+        (lambda c: c["guarantee"].update(mu=0.001), "do not follow"),
+        (lambda c: c["guarantee"].update(holds=1), "why_not"),
+        (lambda c: c["guarantee"].update(epsilon_per_year=0.1), "do not follow"),
+        (lambda c: c.update(approved=True), "malformed"),
+        (lambda c: c.pop("model"), "malformed"),
+        (lambda c: c.update(signature=None), "signature"),
+        (lambda c: c.update(signature={"public_key": "00" * 32}), "signature"),
         (lambda c: c["guarantee"].pop("unit"), "malformed"),
     ],
 )
@@ -180,7 +194,53 @@ def test_a_forged_charge_is_refused(change: Any, named: str) -> None:
         Statement.parse(forged(charged(SystemNoise()).statement(), lambda c: change(c["releases"][0])))
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "3", "{}", '{"digest": "x"}'])
+def test_a_name_that_is_given_twice_is_refused(statement: Statement) -> None:
+    """Readers in other languages take the first value, and Python the last."""
+    text = statement.json()
+    assert text.startswith("{")
+    with pytest.raises(PrivacyError, match="not a certificate"):
+        Statement.parse('{"sentence": "Perfectly private.",' + text[1:])
+    with pytest.raises(PrivacyError, match="not a certificate"):
+        Statement.parse(text.replace('"mu":', '"mu": 0.1, "mu":', 1))
+
+
+MODEL = {"class": "DPALS", "params": {"epsilon": 1, "delta": 1e-6, "rank": None}, "sha256": {"item_bias_": "0a" * 32}}
+
+
+def test_a_statement_of_one_model(statement: Statement) -> None:
+    bound = statement.sign(Ed25519PrivateKey.generate()).of_model(MODEL)
+    assert "signature" not in bound.certificate
+    assert bound.digest != statement.digest
+    again = Statement.parse(bound.json())
+    assert again.guarantee == statement.guarantee
+    for face in (str(again), again.html()):
+        assert "DPALS(epsilon=1, delta=1e-06, rank=None)" in face.replace("&#x27;", "'")
+        assert f"SHA-256 of item_bias_: {'0a' * 32}" in face
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (
+            {"params": {"adjacency": "replace"}},
+            "its model has adjacency = 'replace', but its guarantee has 'add-remove'",
+        ),
+        ({"params": {"delta": 1e-3}}, "its model has delta = 0.001"),
+        ({"params": {"unit": "entry"}}, "its model has unit = 'entry'"),
+        ({"params": []}, "a class, parameters, and a SHA-256"),
+        ({"more": 1}, "a class, parameters, and a SHA-256"),
+        ({"sha256": {"item_bias_": "0a"}}, "a class, parameters, and a SHA-256"),
+        ({"sha256": {"item_bias_": 5}}, "malformed"),
+    ],
+)
+def test_a_model_that_contradicts_the_guarantee_is_refused(
+    statement: Statement, change: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(PrivacyError, match=named):
+        Statement.parse(statement.of_model({**MODEL, **change}).json())
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", "{}", '{"digest": "x"}', "[" * 100_000, '{"a":' * 100_000])
 def test_what_is_not_a_certificate_is_refused(text: str) -> None:
     with pytest.raises(PrivacyError, match="not a certificate"):
         Statement.parse(text)
@@ -205,6 +265,28 @@ def test_signatures(statement: Statement) -> None:
     broken = Statement({**signed.certificate, "signature": {"value": "zz"}})
     with pytest.raises(PrivacyError, match="signature"):
         broken.verify(key.public_key())
+
+
+def test_a_signature_is_never_taken_at_its_word(statement: Statement) -> None:
+    key, other = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
+    signed = statement.sign(key)
+    theirs = other.public_key().public_bytes_raw().hex()
+    for change in (
+        {"public_key": theirs},
+        {"public_key": "00"},
+        {"public_key": 5},
+        {"value": "00" * 64},
+        {"algorithm": "none"},
+        {"by": "the data protection authority"},
+    ):
+        edited = Statement({**signed.certificate, "signature": {**signed.certificate["signature"], **change}})
+        with pytest.raises(PrivacyError, match="signature"):
+            Statement.parse(edited.json())
+        with pytest.raises(PrivacyError, match="signature"):
+            edited.verify(key.public_key())
+    moved = {**ledger_with_two_releases().statement().certificate, "signature": signed.certificate["signature"]}
+    with pytest.raises(PrivacyError, match="signature"):
+        Statement.parse(json.dumps(moved))
 
 
 def test_statements_of_every_kind_of_ledger() -> None:

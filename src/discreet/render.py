@@ -116,6 +116,15 @@ def _footer(certificate: Mapping[str, Any]) -> str:
     return f"Digest {certificate['digest']}" + (f", signed with the Ed25519 key {key}" if key else ", not signed")
 
 
+def _model(certificate: Mapping[str, Any]) -> list[str]:
+    """Which model it is about, and no other."""
+    model = certificate["model"]
+    if model is None:
+        return []
+    params = ", ".join(f"{name}={value!r}" for name, value in model["params"].items())
+    return [f"{model['class']}({params})", *(f"SHA-256 of {name}: {value}" for name, value in model["sha256"].items())]
+
+
 def sources(certificate: dict[str, Any]) -> str:
     """Where the noise came from."""
     names = dict.fromkeys(release["source"] for release in certificate["releases"] if "source" in release)
@@ -139,6 +148,7 @@ def markdown(certificate: dict[str, Any]) -> str:
         "Covered": [c["covered"]],
         "Not covered": [f"- {text}" for text in c["not_covered"]],
         "Notes": [f"- {text}" for text in c["notes"]],
+        "The model": [f"- {cell(text)}" for text in _model(c)],
     }
     lines = [f"# {c['title']}", "", f"**{c['sentence']}**", ""]
     for name, content in sections.items():
@@ -210,7 +220,12 @@ def article(certificate: dict[str, Any], *, body: str = "") -> str:
     )
     heads = "".join(f"<th>{head}" for head in _COLUMNS.values())
     public = [f"{name}: {why}" for name, why in c["public_inputs"].items()] or ["nothing"]
-    lists = {"Assumed to be public": public, "Not covered": c["not_covered"], "Notes": c["notes"]}
+    lists = {
+        "Assumed to be public": public,
+        "Not covered": c["not_covered"],
+        "Notes": c["notes"],
+        "The model": _model(c),
+    }
     bullets = "".join(
         f"<h2>{name}</h2><ul>{''.join(f'<li>{text(line)}</li>' for line in lines)}</ul>"
         for name, lines in lists.items()

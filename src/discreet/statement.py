@@ -3,6 +3,7 @@
 import hashlib
 import json
 import platform
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -17,7 +18,7 @@ from discreet.privacy.guarantee import Guarantee
 from discreet.privacy.noise import Noise
 from discreet.privacy.store import Entry, canonical
 
-FORMAT = 1
+FORMAT = 2
 
 COVERED = {
     "joint-dp": "The public outputs listed above, everything computed from them, and for each person all "
@@ -32,21 +33,31 @@ NOT_COVERED = (
     "Facts about people in general that the data teach: those would be learned without any one person too.",
 )
 
+FIELDS = {"format", "title", "issued", "sentence", "guarantee", "releases", "model", "public_inputs", "covered"}
+FIELDS |= {"not_covered", "budget", "notes", "versions", "digest"}  # and a signature, where it is signed
+BINDING = {"class": str, "params": dict, "sha256": dict}
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_FIXED = (
+    "The epsilon stated is that of a list of releases fixed in advance. If what to release, or whether to go on, "
+    "was decided in the light of earlier results, what is proved is "
+)
+
+
+def _proved(budget: Mapping[str, Any] | None, continued: bool) -> str:
+    """What holds of releases that were chosen in the light of earlier ones."""
+    if budget:
+        return f"the ledger's budget, epsilon = {round_up(budget['epsilon'])} at delta = {round_up(budget['delta'])}."
+    if continued:
+        return "the budget of one ledger that paid for all of it."
+    return "nothing, since the ledger had no budget."
+
 
 def _adaptive(events: Sequence[Entry], budget: Mapping[str, Any] | None, continued: bool, stopped: bool) -> list[str]:
     """What a reader must know of releases that no single plan fixed in advance, or of which one was not finished."""
     plans = {event.body.get("reservation") for event in events}
     if not (continued or stopped) and (len(events) < 2 or (len(plans) == 1 and None not in plans)):
         return []
-    proved = (
-        "the budget of one ledger that paid for all of it" if continued else "nothing, since the ledger had no budget"
-    )
-    if budget:
-        proved = f"the ledger's budget, epsilon = {round_up(budget['epsilon'])} at delta = {round_up(budget['delta'])}"
-    return [
-        "The epsilon stated is that of a list of releases fixed in advance. If what to release, or whether to go on, "
-        f"was decided in the light of earlier results, what is proved is {proved}."
-    ]
+    return [_FIXED + _proved(budget, continued)]
 
 
 @cache
@@ -59,8 +70,9 @@ def _versions() -> dict[str, str]:
 class Statement:
     """A certificate and its three faces: `str()` markdown, `.json()` for machines, `.html()` for a browser.
 
-    The digest covers every field; a signature (Ed25519) says who issued it. `Statement.parse` checks the digest
-    and computes the guarantee again from the releases.
+    That of a model names its class and parameters and has the SHA-256 of each of its arrays and of its catalogue, so
+    that it fits no other model; `discreet.load` checks that it does. The digest covers every field; a signature
+    (Ed25519) says who issued it. `Statement.parse` checks both, and computes the guarantee again from the releases.
 
     Example:
         >>> import discreet
@@ -109,6 +121,7 @@ class Statement:
                 *earlier["releases"],
                 *({"seq": event.seq, "kind": event.kind, **_public(event.body)} for event in events),
             ],
+            "model": None,
             "public_inputs": {**earlier["public_inputs"], **public_inputs},
             "covered": COVERED[guarantee.notion],
             "not_covered": list(NOT_COVERED),
@@ -120,6 +133,19 @@ class Statement:
         }
         return cls({**content, "digest": _digest(content)})
 
+    def of_model(self, binding: Mapping[str, Any]) -> "Statement":
+        """The same statement as that of one model and no other; not signed.
+
+        Args:
+            binding: its "class", its "params", and the "sha256" of each of its parts.
+        """
+        return self._with(model=dict(binding))
+
+    def _with(self, **changes: Any) -> "Statement":
+        content = {**self.certificate, **changes}
+        content.pop("signature", None)
+        return Statement({**content, "digest": _digest(content)})
+
     @property
     def guarantee(self) -> Guarantee:
         """The guarantee, computed from the costs in the certificate."""
@@ -128,10 +154,8 @@ class Statement:
     def void(self, why_not: str) -> "Statement":
         """The same releases with the word that what they give does not hold, and why; not signed."""
         guarantee = self.guarantee.void(why_not) if self.guarantee.holds else self.guarantee
-        kept = {key: value for key, value in self.certificate.items() if key not in ("digest", "signature")}
-        notes = [*dict.fromkeys([*kept["notes"], f"{why_not[0].upper()}{why_not[1:]}."])]
-        content = {**kept, "sentence": str(guarantee), "guarantee": guarantee.to_json(), "notes": notes}
-        return Statement({**content, "digest": _digest(content)})
+        notes = [*dict.fromkeys([*self.certificate["notes"], f"{why_not[0].upper()}{why_not[1:]}."])]
+        return self._with(sentence=str(guarantee), guarantee=guarantee.to_json(), notes=notes)
 
     # -- three faces
 
@@ -157,29 +181,43 @@ class Statement:
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of the certificate."""
-        return str(self.certificate["digest"])
+        """The SHA-256 of every field but itself and the signature."""
+        return _digest(self.certificate)
 
     @classmethod
     def parse(cls, text: str | bytes) -> "Statement":
-        """Read a certificate; refuses one that was changed, or whose epsilon its releases do not give."""
+        """Read a certificate; refuses one that was changed, that contradicts itself, or whose signature is not valid.
+
+        A signature is then one of the key in the certificate. Whose key that is, only you can say: see `verify`.
+        """
         try:
-            statement = cls(json.loads(text))
+            statement = cls(json.loads(text, object_pairs_hook=distinct))
             statement._check()
             str(statement), statement.html()  # every field that people read is there
         except PrivacyError:
             raise
-        except (ValueError, LookupError, AttributeError, TypeError, ArithmeticError):
+        except (ValueError, LookupError, AttributeError, TypeError, ArithmeticError, RecursionError):
             raise PrivacyError("certificate: not a certificate of discreet (broken, incomplete or malformed)") from None
         return statement
 
     def _check(self) -> None:
         """Raise unless the certificate agrees with itself."""
-        certificate, guarantee = self.certificate, self.guarantee
+        certificate = self.certificate
         if certificate["format"] != FORMAT:
-            raise PrivacyError(f"certificate: its format is {certificate['format']!r}; this version reads {FORMAT}")
-        if self.digest != _digest(certificate):
+            raise PrivacyError(
+                f"certificate: its format is {certificate['format']!r}, and this version of discreet reads {FORMAT}; "
+                "ask for one that this version has issued"
+            )
+        guarantee = self.guarantee
+        if set(certificate) - {"signature"} != FIELDS:
+            raise PrivacyError(
+                "certificate: not a certificate of discreet (malformed: fields are missing, or there are others)"
+            )
+        if certificate["digest"] != self.digest:
             raise PrivacyError("certificate: its digest does not match, so it was changed after it was issued")
+        stated = {**certificate["guarantee"], "epsilon": guarantee.to_json()["epsilon"]}  # which `guarantee` compared
+        if canonical(stated) != canonical(guarantee.to_json()):
+            raise PrivacyError("certificate: its guarantee has values that do not follow from its cost")
         released = sum((_recomputed(release) for release in certificate["releases"]), Cost())
         if not released.within(guarantee.cost):
             raise PrivacyError("certificate: its releases cost more than its guarantee admits")
@@ -188,6 +226,26 @@ class Statement:
             raise PrivacyError("certificate: its noise came from an insecure source, but it claims to hold")
         if str(guarantee) != certificate["sentence"]:
             raise PrivacyError("certificate: its sentence is not the one that its guarantee gives")
+        if (certificate["covered"], certificate["not_covered"]) != (COVERED[guarantee.notion], list(NOT_COVERED)):
+            raise PrivacyError("certificate: what it says is covered, or not covered, is not what its guarantee covers")
+        _check_budget(certificate["budget"], guarantee, certificate["notes"])
+        _check_binding(certificate["model"], guarantee)
+        if "signature" in certificate:
+            self._check_signature(certificate["signature"])
+
+    def _check_signature(self, signature: Mapping[str, str]) -> None:
+        """Raise unless it is one of the key that it names."""
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+        try:
+            public, value = (bytes.fromhex(signature[name]) for name in ("public_key", "value"))
+            Ed25519PublicKey.from_public_bytes(public).verify(value, self._signed())
+            valid = signature == {"algorithm": "Ed25519", "public_key": public.hex(), "value": value.hex()}
+        except (InvalidSignature, ValueError, TypeError, LookupError):
+            valid = False
+        if not valid:
+            raise PrivacyError("certificate: its signature is not one of the key that it names for this certificate")
 
     def sign(self, private_key: Any) -> "Statement":
         """The same statement with the issuer's signature.
@@ -201,23 +259,54 @@ class Statement:
 
     def verify(self, public_key: Any) -> None:
         """Raise unless the statement carries a valid signature of this `Ed25519PublicKey`."""
-        from cryptography.exceptions import InvalidSignature
-
         signature = self.certificate.get("signature")
         if signature is None:
             raise PrivacyError("certificate: it is not signed")
-        try:
-            public_key.verify(bytes.fromhex(signature["value"]), self._signed())
-        except (InvalidSignature, ValueError, KeyError, TypeError):
-            raise PrivacyError("certificate: the signature is not one of this key for this certificate") from None
+        self._check_signature(signature)
+        if signature["public_key"] != public_key.public_bytes_raw().hex():
+            raise PrivacyError("certificate: the signature is one of another key; do not trust it")
 
     def _signed(self) -> bytes:
-        return f"discreet certificate {_digest(self.certificate)}".encode()
+        return f"discreet certificate {self.digest}".encode()
 
 
 def _public(body: Mapping[str, Any]) -> dict[str, Any]:
     """What of a ledger entry others may see: not when it happened, since running times depend on the data."""
     return {key: value for key, value in body.items() if key not in ("time", "reservation")}
+
+
+def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object: what is read must not depend on which of two values a reader happens to take."""
+    if len({key for key, _ in pairs}) < len(pairs):
+        raise ValueError("a name is given twice")
+    return dict(pairs)
+
+
+def _check_budget(budget: Mapping[str, Any] | None, guarantee: Guarantee, notes: Sequence[str]) -> None:
+    """Raise unless the budget covers what was spent, and is the one that a note quotes."""
+    if budget is not None:
+        if set(budget) != {"epsilon", "delta", "filter"}:
+            raise PrivacyError("certificate: its budget is not an epsilon, a delta and a filter")
+        if guarantee.epsilon_at(budget["delta"]) > budget["epsilon"] * (1 + 1e-9):
+            raise PrivacyError("certificate: its budget is less than what was spent")
+    proved = [note.removeprefix(_FIXED) for note in notes if note.startswith(_FIXED)]
+    if set(proved) - {_proved(budget, continued) for continued in (False, True)}:
+        raise PrivacyError("certificate: its notes quote another budget than its own")
+
+
+def _check_binding(binding: Mapping[str, Any] | None, guarantee: Guarantee) -> None:
+    """Raise unless it names a model whose parameters are of the same terms as a guarantee that holds."""
+    if binding is None:
+        return
+    named = {key: type(value) for key, value in binding.items()} == BINDING
+    if not named or not all(_SHA256.fullmatch(one) for one in binding["sha256"].values()):
+        raise PrivacyError("certificate: its model is not a class, parameters, and a SHA-256 for each part")
+    for name in ("unit", "adjacency", "delta"):
+        stated = getattr(guarantee, name)
+        if guarantee.holds and binding["params"].get(name, stated) != stated:
+            raise PrivacyError(
+                f"certificate: its model has {name} = {binding['params'][name]!r}, but its guarantee has {stated!r}"
+            )
 
 
 def noise_from_json(data: Mapping[str, Any]) -> Noise:

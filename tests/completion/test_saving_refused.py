@@ -180,7 +180,7 @@ def test_an_epsilon_edited_by_hand(saved: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda d: d.update(version=2), "format version is 2, and this discreet reads version 1"),
+        (lambda d: d.update(version=1), "format version is 1, and this discreet reads version 2"),
         (lambda d: d.update(version=True), "format version is True"),
         (lambda d: d.update(version="1" * 1_000_000), "format version is '111"),
         (lambda d: d.pop("version"), "format version is None"),
@@ -328,7 +328,7 @@ def parquet(table: pa.Table, **options: Any) -> bytes:
         (parquet(pa.table({"item": ["a", "b"]})), "files do not make a Fake"),
         (parquet(pa.table({"item": ["a", "b", "b"]})), "more than once"),
         (parquet(pa.table({"item": ["a", "b", None]})), "missing"),
-        (parquet(pa.table({"item": [["a"], ["b"], ["c"]]})), "single value"),
+        (parquet(pa.table({"item": [["a"], ["b"], ["c"]]})), "single number or text"),
         (parquet(pa.table({})), "does not hold a catalogue"),
         (parquet(pa.table({"item": ["a", "b", "c"]}), compression="zstd"), "compressed or encoded"),
         (parquet(pa.table({"item": ["a", "b", "c"]}), use_dictionary=True), "compressed or encoded"),

@@ -78,6 +78,9 @@ def test_noise_is_real_unless_a_seed_is_given() -> None:
     first, second = (curves(epsilons=1, repeats=1, insecure_seed=None, baselines={}) for _ in range(2))
     assert first["DPALS"] != second["DPALS"]
     assert first.runs[0].statement.guarantee.holds
+    first.runs[0].certificate["not_covered"] = []
+    with pytest.raises(PrivacyError, match="digest"):
+        _ = first.runs[0].statement
     seeded, same, other = (curves(epsilons=1, repeats=1, baselines={}, insecure_seed=seed) for seed in (1, 1, 2))
     assert gist(seeded) == gist(same) != gist(other)
     assert not seeded.runs[0].statement.guarantee.holds

@@ -21,6 +21,7 @@ import discreet
 from discreet.errors import DataError, NotPublic, PrivacyError
 from discreet.linalg.addresses import kernels
 from discreet.testing import InsecureSeededNoise
+from tests.completion.models import edit
 from tests.conftest import missing
 from tests.docs.pages import ROOT
 
@@ -294,6 +295,9 @@ def test_a_pipeline(spark: Any, table: Any, tmp_path: Path) -> None:
     assert same(discreet.load(saved), model)  # without Spark
     model.save(tmp_path / "local")
     assert same(discreet.spark.RecommenderModel.load(str(tmp_path / "local")).model, model)
+    edit(tmp_path / "local", lambda d: d["values"].update(global_mean_=0.0))
+    with pytest.raises(PrivacyError, match="that of another model, with other values"):
+        discreet.spark.RecommenderModel.load(str(tmp_path / "local"))
 
 
 def test_a_person_is_served_the_same_in_any_company(spark: Any, table: Any) -> None:

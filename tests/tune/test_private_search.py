@@ -249,6 +249,7 @@ def quality(monkeypatch: pytest.MonkeyPatch, better: Any) -> None:
         return clone(one), 0.8 if one.n_steps == better else 0.9
 
     monkeypatch.setattr(private, "_tried", tried)
+    monkeypatch.setattr(discreet.DPALS, "_certify", lambda *_: None)  # nothing was learned
 
 
 def test_it_finds_a_clearly_better_setting() -> None:
@@ -346,7 +347,7 @@ def test_the_certificate_and_the_record_are_the_same_however_many_trials_there_w
     for seed in (1, 2):
         ledger = seeded(seed)
         certificate = search(ledger=ledger, trials=3).statement().certificate
-        changing = ("digest", "issued", "releases")
+        changing = ("digest", "issued", "releases", "model")  # the last is about the best alone, which is released
         (release,) = certificate["releases"]
         certificates.append({k: v for k, v in certificate.items() if k not in changing} | {"release": release})
         assert [entry.kind for entry in ledger.entries] == ["open", "charge"]

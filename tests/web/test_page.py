@@ -345,6 +345,7 @@ def test_titles_are_text_never_html(opened: Open, ratings: discreet.Interactions
     model = discreet.MeanRating("item").fit(ratings)
     evil = "<img src=x onerror=alert(1)>"
     model.catalogue_ = Catalogue(model.items_, pa.table({"title": [evil] * 80, "genres": [evil] * 80}))
+    model._certify(model.statement())
     with hosted(export(model, title=evil, not_private=True).files) as url:
         page = opened(url)
         assert recommended(page)[0] == evil

@@ -125,6 +125,7 @@ def test_only_asked_for_or_usual_columns_are_published(ratings: discreet.Interac
     columns = pa.table({"name": ["ä"] * 80, "price": [1.5] * 80, "Year": [1999] * 80})
     model = discreet.MeanRating("item").fit(ratings)
     model.catalogue_ = Catalogue(model.items_, columns)
+    model._certify(model.statement())
     assert json.loads(site_of(model).files["model/items.json"])["columns"] == {"Year": [1999] * 80}
     items = json.loads(site_of(model, columns=["price"]).files["model/items.json"])
     assert items["columns"] == {"price": ["1.5"] * 80}
@@ -136,6 +137,7 @@ def test_only_asked_for_or_usual_columns_are_published(ratings: discreet.Interac
 def test_ids_as_javascript_has_them(ratings: discreet.Interactions) -> None:
     model = discreet.MeanRating("item").fit(ratings)
     model.catalogue_ = Catalogue([2**60 + i for i in range(80)])
+    model._certify(model.statement())
     assert json.loads(site_of(model).files["model/items.json"])["ids"][1] == str(2**60 + 1)
 
 

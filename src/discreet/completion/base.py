@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from discreet.completion.binding import binding, require_certified
 from discreet.completion.ridge import Ridge
 from discreet.data.catalogue import Catalogue
 from discreet.data.ids import Ids
@@ -83,6 +84,9 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 
     _ARRAYS: ClassVar[tuple[str, ...]] = ("item_factors_", "item_bias_", "popularity_")
     _VALUES: ClassVar[tuple[str, ...]] = ("value_range_", "implicit_", "global_mean_")
+
+    # Parameters that only say how it serves: they may change after a fit, and its certificate leaves them out.
+    _NOT_LEARNED: ClassVar[tuple[str, ...]] = ("n_jobs", "device")
 
     _in_spark: ClassVar[bool] = False  # whether it can be fitted where a Spark table is
 
@@ -157,8 +161,16 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
                 value.flags.writeable = False
             setattr(self, name, value)
         self.catalogue_ = catalogue
-        self._statement = statement
+        self._certify(statement)
+
+    def _certify(self, statement: Statement) -> None:
+        """Take on a statement, as that of this model and of no other."""
+        self._statement = statement.of_model(binding(self))
         self.guarantee_ = statement.guarantee
+
+    def _require_certified(self, statement: Statement) -> None:
+        """Raise unless the statement is that of this very model."""
+        require_certified(self, statement)
 
     def __getattr__(self, name: str) -> Any:
         if name in (*self._ARRAYS, *self._VALUES, "catalogue_", "guarantee_", "_statement"):
@@ -389,11 +401,13 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         catalogue: Catalogue,
         statement: Statement,
     ) -> Self:
-        """A model from what was saved of it; raises if that does not fit together."""
+        """A model from what was saved of it; raises if that does not fit together, or is not what was certified."""
         model = cls(**params)
         model._check_parameters()
         model._set({**arrays, **values}, catalogue, statement)
         model._check_learned()
+        model._require_certified(statement)
+        model._statement = statement  # with its signature
         return model
 
     def _check_learned(self) -> None:

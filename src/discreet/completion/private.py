@@ -135,6 +135,24 @@ class PrivateModel(Model):
     def _require_sound(self, folding: Ridge) -> None:
         require_same_bits_served(folding, self.catalogue_, self.value_range_)
 
+    def _require_certified(self, statement: Statement) -> None:
+        super()._require_certified(statement)
+        guarantee = statement.guarantee
+        if not guarantee.holds:
+            return
+        for name in ("unit", "adjacency"):
+            if getattr(self, name) != getattr(guarantee, name):
+                raise PrivacyError(
+                    f"its certificate promises {name} = {getattr(guarantee, name)!r}, which a model with "
+                    f"{name} = {getattr(self, name)!r} does not give"
+                )
+        cost = self.plan(len(self.catalogue_)).cost
+        if not cost.within(guarantee.cost) and cost.epsilon(guarantee.delta) > guarantee.epsilon * (1 + 1e-9):
+            raise PrivacyError(
+                f"its certificate promises epsilon = {guarantee.epsilon:g}, but a fit with its parameters costs "
+                f"{cost.epsilon(guarantee.delta):g}"
+            )
+
     def _under(
         self,
         plan: Plan,

@@ -26,12 +26,12 @@ from discreet.completion.atomic import FORMAT, HEAD, PARTS, digest
 from discreet.completion.payload import arrays_from_bytes, arrays_to_bytes, items_from_bytes, items_to_bytes, refuse
 from discreet.errors import DiscreetError, ModelError, NotFitted, PrivacyError
 from discreet.privacy.store import canonical
-from discreet.statement import Statement
+from discreet.statement import Statement, distinct
 
 if TYPE_CHECKING:
     from discreet.completion.base import Model
 
-VERSION = 1
+VERSION = 2
 FACTORS, ITEMS = PARTS
 TEXTS, OBJECTS = ("format", "class", "digest"), ("params", "values", "files", "certificate")
 FIELDS = {"version": int} | dict.fromkeys(TEXTS, str) | dict.fromkeys(OBJECTS, dict)  # and origin, which may be null
@@ -63,19 +63,22 @@ def save(model: Model, folder: str | os.PathLike[str]) -> None:
     atomic.replace(home, head, parts)
 
 
-def load(folder: str | os.PathLike[str], *, expect_class: type[Model] | None = None) -> Model:
+def load(
+    folder: str | os.PathLike[str], *, expect_class: type[Model] | None = None, certificate: Statement | None = None
+) -> Model:
     """Read a model that `save` wrote, on whichever machine; refuse it if anything is missing, changed or odd.
 
     Args:
         folder: Where it is.
         expect_class: Refuse a model that is not of this class.
+        certificate: Refuse a model that is not the one this statement certifies. Verify its signature first.
 
     Returns:
         The model, with the guarantee computed again from the releases in its certificate.
 
     Raises:
         ModelError: The folder does not hold a whole and unchanged model; the message names the file and the reason.
-        PrivacyError: Its certificate was changed, or claims what its releases do not give.
+        PrivacyError: Its certificate was changed, is that of another model, or claims what its releases do not give.
     """
     home = Path(folder)
     if not os.path.isdir(home):
@@ -88,7 +91,10 @@ def load(folder: str | os.PathLike[str], *, expect_class: type[Model] | None = N
         except ModelError:
             if not again:
                 raise
-    return _decoded(home, head, parts, expect_class)
+    model = _decoded(home, head, parts, expect_class)
+    if certificate is not None and certificate.digest != model.statement().digest:
+        raise PrivacyError(f"{str(home)!r}: it is not the model that was certified; its certificate is another one")
+    return model
 
 
 # -- from a model to bytes
@@ -173,7 +179,7 @@ def rich(value: Any) -> Any:
 def _parsed(path: Path, head: bytes) -> dict[str, Any]:
     """What model.json says, if it has the form that this version reads."""
     try:
-        document = json.loads(head.decode("utf-8"), object_pairs_hook=_distinct, parse_constant=_no_number)
+        document = json.loads(head.decode("utf-8"), object_pairs_hook=distinct, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         refuse(path, f"it is not proper JSON, so it was cut off or changed ({error})")
     if _too_deep(document) or not isinstance(document, dict) or document.get("format") != FORMAT:
@@ -181,7 +187,9 @@ def _parsed(path: Path, head: bytes) -> dict[str, Any]:
     version = document.get("version")
     if type(version) is not int or version != VERSION:
         refuse(
-            path, f"its format version is {brief(version)}, and this discreet reads version {VERSION}; update discreet"
+            path,
+            f"its format version is {brief(version)}, and this discreet reads version {VERSION}; save it again with "
+            "this version, or load it with the one that saved it",
         )
     if {key: type(value) for key, value in document.items() if key != "origin"} != FIELDS:
         refuse(path, "it does not have the fields of a model, so it was changed")
@@ -191,13 +199,6 @@ def _parsed(path: Path, head: bytes) -> dict[str, Any]:
     if not isinstance(document.get("origin", 0), str | None):
         refuse(path, "its origin is neither a text nor null")
     return document
-
-
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """What is read must not depend on which of two values a reader happens to take."""
-    if len({key for key, _ in pairs}) < len(pairs):
-        raise ValueError("a name is given twice")
-    return dict(pairs)
 
 
 def _no_number(token: str) -> NoReturn:

@@ -54,8 +54,8 @@ class Run:
 
     @property
     def statement(self) -> Statement:
-        """The privacy statement of this fit."""
-        return Statement(self.certificate)
+        """The privacy statement of this fit, checked."""
+        return Statement.parse(json.dumps(self.certificate))
 
 
 @dataclass(frozen=True)

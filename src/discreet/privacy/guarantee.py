@@ -66,7 +66,7 @@ class Guarantee:
         for name, known in (("unit", Unit), ("adjacency", Adjacency), ("notion", Notion)):
             if getattr(self, name) not in get_args(known):
                 raise PrivacyError(f"{name}: must be one of {', '.join(get_args(known))}, not {getattr(self, name)!r}")
-        if self.holds == bool(self.why_not):
+        if self.holds is not (not self.why_not):  # a truth value and nothing like one, since it is what people are told
             raise PrivacyError("why_not: give the reason when the guarantee does not hold, and only then")
         object.__setattr__(self, "epsilon", self.cost.epsilon(self.delta) if self.holds or self.cost else math.inf)
 

@@ -85,8 +85,7 @@ def owner_search(
         optuna.logging.set_verbosity(before)
     chosen: dict[str, Any] = study.best_trial.user_attrs["setting"]
     best = clone(model).set_params(**chosen).fit(data, ledger=ledger)
-    best._statement = best.statement().void(STAMP)
-    best.guarantee_ = best._statement.guarantee
+    best._certify(best.statement().void(STAMP))
     return Found(best, chosen, float(study.best_value), str(asked))
 
 

@@ -178,7 +178,7 @@ def search(
         ledger = Ledger(epsilon=epsilon_delta[0], delta=trial.delta, unit=base.unit, adjacency=base.adjacency)
     statement = _charged(ledger, base, trial, train, settings)
     which, fitted, score = _best(models, task, trial, ledger.noise_source)
-    fitted._statement, fitted.guarantee_ = statement, statement.guarantee
+    fitted._certify(statement)
     return Found(fitted, settings[which], score, str(asked))
 
 

@@ -117,6 +117,7 @@ def export(
         raise PrivacyError(
             f"model: {model.guarantee_} To publish it all the same, say so: not_private=True, or --not-private"
         )
+    model._require_certified(model.statement())
     curve = checked(tradeoff, may_be_public=exact_metrics_may_be_public)
     folding, people = Folding.of(model), made_up(model)
     pack = Pack()

@@ -105,6 +105,7 @@ class DPALS(PrivateModel):
 
     _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "item_variance_", "item_prior_", "item_weights_")
     _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "unit_")
+    _NOT_LEARNED: ClassVar[tuple[str, ...]] = (*PrivateModel._NOT_LEARNED, "caution")
     _in_spark: ClassVar[bool] = True
 
     item_variance_: Array
