@@ -328,7 +328,7 @@ def parquet(table: pa.Table, **options: Any) -> bytes:
         (parquet(pa.table({"item": ["a", "b"]})), "files do not make a Fake"),
         (parquet(pa.table({"item": ["a", "b", "b"]})), "more than once"),
         (parquet(pa.table({"item": ["a", "b", None]})), "missing"),
-        (parquet(pa.table({"item": [["a"], ["b"], ["c"]]})), "single number or text"),
+        (parquet(pa.table({"item": [["a"], ["b"], ["c"]]})), "single value"),
         (parquet(pa.table({})), "does not hold a catalogue"),
         (parquet(pa.table({"item": ["a", "b", "c"]}), compression="zstd"), "compressed or encoded"),
         (parquet(pa.table({"item": ["a", "b", "c"]}), use_dictionary=True), "compressed or encoded"),
