@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit bench audit docs clean
+.PHONY: help demo test lint types unit floors bench audit docs clean
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -51,6 +51,29 @@ unit: $(VENV)/.dev $(if $(CI),$(VENV)/.torch)  ## the tests alone
 	$(BIN)/python -m coverage report --fail-under=100 --show-missing
 	$(PYTEST) $(GATED:%=--ignore=%)
 
+# The lowest versions that pyproject.toml allows of everything that users install, torch apart, which is large. The tools
+# of the tests are the newest that go with them. An old library that warns of a newer one works all the same, so warnings
+# are not errors here.
+FLOORS := .venv-floors
+EXTRAS := plot spark serve postgres ann tune excel
+TOOLS  := pytest pytest-xdist hypothesis mpmath prv-accountant pandas polars zstandard xlwt httpx2
+FLOOR_TESTS := tests/privacy tests/test_statement.py tests/data tests/completion/test_conformance.py \
+    tests/completion/test_dpals.py tests/completion/test_saving.py tests/cli/test_every_command.py tests/cli/test_train.py \
+    tests/cli/test_evaluate.py tests/recommend/test_vectors.py tests/evaluate/test_tradeoff.py tests/tune/test_defaults.py
+
+$(FLOORS)/.lowest: pyproject.toml
+	$(PYTHON) -m venv --clear $(FLOORS)
+	$(FLOORS)/bin/python -m pip install --quiet uv
+	$(FLOORS)/bin/uv pip compile --quiet --python $(FLOORS)/bin/python --resolution lowest-direct \
+	    $(EXTRAS:%=--extra %) --output-file $(FLOORS)/lowest.txt pyproject.toml
+	$(FLOORS)/bin/uv pip install --quiet --python $(FLOORS)/bin/python -r $(FLOORS)/lowest.txt $(TOOLS)
+	$(FLOORS)/bin/uv pip install --quiet --python $(FLOORS)/bin/python --no-deps --editable .
+	@touch $@
+
+floors: $(FLOORS)/.lowest  ## tests with the lowest versions allowed; PYTHON=python3.10 chooses the interpreter
+	PYSPARK_PYTHON=$(CURDIR)/$(FLOORS)/bin/python $(FLOORS)/bin/python -m pytest -m 'not slow' -n auto --dist worksteal \
+	    -W default $(FLOOR_TESTS)
+
 $(VENV)/.bench: pyproject.toml $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --editable '.[dev,bench]'
 	@touch $@
@@ -74,5 +97,5 @@ docs: $(VENV)/.dev  ## the site: site/index.html; every link and every snippet i
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	$(BIN)/python -m pytest tests/docs
 
-clean:  ## remove the virtual environment and caches
-	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+clean:  ## remove the virtual environments and caches
+	rm -rf $(VENV) $(FLOORS) site .pytest_cache .mypy_cache .ruff_cache .hypothesis

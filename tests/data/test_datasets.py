@@ -170,7 +170,7 @@ def test_damaged_movielens_files(tmp_path: Path) -> None:
 
 def test_an_archive_cannot_write_outside(tmp_path: Path) -> None:
     files = {"..__..__ratings.dat": RATINGS_DAT, "__etc__movies.dat": MOVIES_1M}
-    with archives.opened(zipped(tmp_path / "a.zip", **files), ".dat") as folder:
+    with archives.opened(zipped(tmp_path / "a.zip", **files), "*.dat") as folder:
         assert sorted(path.name for path in folder.iterdir()) == ["movies.dat", "ratings.dat"]
     assert not folder.exists()
     assert [path.name for path in tmp_path.iterdir()] == ["a.zip"]

@@ -138,7 +138,9 @@ def as_csv(rows: list[Any], rng: random.Random, folder: Path, kind: str = "csv")
             out.write(row + end.encode())
         else:
             text = io.StringIO()
-            csv.writer(text, delimiter=separator, quoting=quoting, lineterminator=end).writerow(row)
+            # Without an escape character, the csv of Python 3.10 cannot write NUL.
+            style = {"delimiter": separator, "quoting": quoting, "lineterminator": end, "escapechar": "\x01"}
+            csv.writer(text, **style).writerow(row)
             out.write(text.getvalue().encode())
     return packed(out.getvalue(), f"r.{kind}", rng, folder)
 

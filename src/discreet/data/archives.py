@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
-import tarfile
 import tempfile
-import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from discreet.data.progress import Bar
+from discreet.data.unpacking import unpack
 from discreet.errors import DataError
 
 log = logging.getLogger("discreet")
@@ -126,9 +122,10 @@ def download(source: Download) -> Path:
 
 @contextmanager
 def opened(source: str | os.PathLike[str], *wanted: str) -> Iterator[Path]:
-    """Give a folder with the files of a zip or tar archive whose names end with one of `wanted`.
+    """Give a folder with those files of a zip or tar archive whose last names match a pattern of `wanted`.
 
-    A folder is given as it is. What is unpacked is gone afterwards.
+    A zip or tar in the archive is opened too, but none in that one. A folder is given as it is. What is unpacked is
+    gone afterwards, also where it cannot be unpacked whole.
     """
     path = Path(source).expanduser()
     if path.is_dir():
@@ -137,53 +134,20 @@ def opened(source: str | os.PathLike[str], *wanted: str) -> Iterator[Path]:
     if not path.exists():
         raise DataError(f"source: there is no file {str(path)!r}")
     with tempfile.TemporaryDirectory(prefix="discreet-") as name:
-        folder = Path(name)
-        try:
-            if zipfile.is_zipfile(path):
-                _unzip(path, folder, wanted)
-            elif tarfile.is_tarfile(path):
-                with tarfile.open(path) as archive:
-                    _untar(archive, folder, wanted)
-            else:
-                raise DataError(f"source: {str(path)!r} is not a whole zip or tar archive; fetch it again")
-        except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, OSError) as error:
-            raise DataError(f"source: {str(path)!r} is damaged ({error}); fetch it again") from None
-        yield folder
-
-
-def _unzip(path: Path, folder: Path, wanted: tuple[str, ...]) -> None:
-    with zipfile.ZipFile(path) as archive:
-        for member in archive.infolist():
-            if member.filename.endswith(wanted) and not member.is_dir():
-                with archive.open(member) as inside:
-                    _keep(inside, folder, member.filename)
-
-
-def _untar(archive: tarfile.TarFile, folder: Path, wanted: tuple[str, ...]) -> None:
-    for member in archive:
-        inside = archive.extractfile(member) if member.isfile() else None
-        if inside is None:
-            continue
-        if member.name.endswith(".tar"):  # Netflix: the training set is an archive in the archive
-            with tarfile.open(fileobj=inside) as nested:
-                _untar(nested, folder, wanted)
-        elif member.name.endswith(wanted):
-            _keep(inside, folder, member.name)
-
-
-def _keep(inside: Any, folder: Path, name: str) -> None:
-    # By its last name only: a name with ".." or "/" in an archive cannot lead out of the folder.
-    with (folder / Path(name.replace("\\", "/")).name).open("wb") as out:
-        shutil.copyfileobj(inside, out, 1 << 20)
+        unpack(path, Path(name), wanted)
+        yield Path(name)
 
 
 def find(folder: Path, *names: str) -> Path | None:
-    """The first file of one of these names in a folder or below it."""
+    """The file of one of these names in a folder, or else the only one below it."""
     for name in names:
-        for path in sorted(folder.rglob(name)):
-            if path.is_file():
-                return path
-    return None
+        if (folder / name).is_file():
+            return folder / name
+    found = [path for name in names for path in sorted(folder.rglob(name)) if path.is_file()]
+    if len(found) > 1:
+        both = " and ".join(repr(str(path.relative_to(folder))) for path in found[:2])
+        raise DataError(f"source: {str(folder)!r} has both {both}; give the folder of the one that is meant")
+    return found[0] if found else None
 
 
 def need(folder: Path, *names: str) -> Path:

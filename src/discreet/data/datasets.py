@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,6 +52,7 @@ __all__ = [
 
 Path_ = str | os.PathLike[str] | None
 FOLDS = ("u1", "u2", "u3", "u4", "u5", "ua", "ub")
+JOKES = {str(joke) for joke in range(1, 101)}
 RATED = "those rated in the published data set"
 
 
@@ -88,7 +89,7 @@ def movielens(size: str = "1m", *, source: Path_ = None, items: str = "rated") -
     with archives.opened(path, *files) as folder:
         films = formats.movielens_films(archives.need(folder, "u.item", "movies.dat", "movies.csv"))
         ratings = archives.need(folder, "u.data", "ratings.dat", "ratings.csv")
-        return _read(formats.movielens_select(ratings), data, formats.with_years(films), items)
+        return _read(_lines(formats.movielens_batches, ratings), data, formats.with_years(films), items)
 
 
 def movielens_folds(name: str = "u1", *, source: Path_ = None) -> Parts:
@@ -110,8 +111,8 @@ def movielens_folds(name: str = "u1", *, source: Path_ = None) -> Parts:
         test = _read(table.filter(chosen), CATALOG["ml-100k"], ratings.catalogue.to_arrow(), "all")
     else:
         with archives.opened(path, f"{name}.test") as folder:
-            select = formats.movielens_select(archives.need(folder, f"{name}.test"))
-            test = _read(select, CATALOG["ml-100k"], ratings.catalogue.to_arrow(), "all")
+            lines = _lines(formats.movielens_batches, archives.need(folder, f"{name}.test"))
+            test = _read(lines, CATALOG["ml-100k"], ratings.catalogue.to_arrow(), "all")
     owners = ratings.users.numbers(test.users.to_arrow())[test.user_numbers()]
     cells = ratings.user_numbers().astype(np.int64) * ratings.n_items + ratings.indices
     tested = np.isin(cells, owners * ratings.n_items + test.indices)
@@ -159,13 +160,16 @@ def _jester_files(paths: list[Path], data: DataSet, parts: tuple[int, ...], *, w
     texts: dict[int, str] = {}
     first = 1
     for path in paths:
-        with archives.opened(path.parent if path.suffix == ".xls" else path, ".xls", ".html") as folder:
+        with archives.opened(
+            path.parent if path.suffix == ".xls" else path, "jester-data-*.xls", "init*.html"
+        ) as folder:
             names = [path.name] if path.suffix == ".xls" else [f"jester-data-{part}.xls" for part in parts]
             for sheet in filter(None, (archives.find(folder, name) for name in names)):
                 tables.append(formats.jester_sheet(sheet, first))
                 first = int(tables[-1]["user"][-1].as_py()) + 1
             for page in folder.rglob("init*.html"):
-                texts[int(page.stem.removeprefix("init"))] = formats.joke_text(page.read_text("latin-1"))
+                if (joke := page.stem.removeprefix("init")) in JOKES:
+                    texts[int(joke)] = formats.joke_text(page.read_text("latin-1"))
     if not tables:
         raise DataError("source: there is no jester-data-1.xls, -2.xls or -3.xls in it; give the original archive")
     _tell_parts(len(tables) if whole else 3)
@@ -185,14 +189,12 @@ def restaurant(*, source: Path_ = None) -> Interactions:
     path = _locate(data, source)
     if path.suffix == ".parquet":
         return _read(_parquet(path), data, None)
-    with archives.opened(path.parent if path.suffix == ".csv" else path, ".csv", ".zip") as folder:
-        inner = archives.find(folder, "*.zip") if archives.find(folder, "rating_final.csv") is None else None
-        if inner is not None:  # the archive of the archive
-            return restaurant(source=inner)
+    files = ("rating_final.csv", "geoplaces2.csv")
+    with archives.opened(path.parent if path.suffix == ".csv" else path, *files) as folder:
         ratings = archives.need(folder, "rating_final.csv")
         places = archives.find(folder, "geoplaces2.csv")
         names = None if places is None else formats.restaurant_places(places)
-        return _read(formats.restaurant_select(ratings), data, names)
+        return _read(_lines(formats.restaurant_batches, ratings), data, names)
 
 
 def netflix(*, source: Path_ = None) -> Interactions:
@@ -203,11 +205,12 @@ def netflix(*, source: Path_ = None) -> Interactions:
     """
     data = CATALOG["netflix"]
     path = _locate(data, source)
-    with archives.opened(path, ".txt", "movie_titles.csv") as folder:
+    titles_of = ("movie_titles.txt", "movie_titles.csv")
+    with archives.opened(path, "mv_*.txt", "combined_data_*.txt", *titles_of) as folder:
         files = sorted(folder.rglob("combined_data_*.txt")) or sorted(folder.rglob("mv_*.txt"))
         if not files:
             raise DataError("source: neither mv_*.txt nor combined_data_*.txt is there; give the original archive")
-        titles = archives.find(folder, "movie_titles.txt", "movie_titles.csv")
+        titles = archives.find(folder, *titles_of)
         films = None if titles is None else formats.netflix_titles(titles)
         batches = formats.netflix_batches(_texts(files), "the training set")
         return _read(_table(batches, data.title), data, films)
@@ -221,8 +224,8 @@ def yahoo_music(*, source: Path_ = None) -> Interactions:
     """
     data = CATALOG["yahoo-music"]
     path = _locate(data, source)
-    with archives.opened(path.parent if path.suffix == ".txt" else path, ".txt") as folder:
-        name = path.name if path.suffix == ".txt" else "trainIdx*.txt"
+    name = path.name if path.suffix == ".txt" else "trainIdx1.txt"
+    with archives.opened(path.parent if path.suffix == ".txt" else path, name) as folder:
         files = [archives.need(folder, name)]
         return _read(_table(formats.yahoo_batches(_texts(files), files[0].name), data.title), data, None)
 
@@ -243,26 +246,22 @@ def _locate(data: DataSet, source: Path_) -> Path:
     return archives.download(data.downloads[0])
 
 
-def _read(source: Any, data: DataSet, catalogue: pa.Table | None, items: str = "rated") -> Interactions:
+def _read(source: Table | pa.Table, data: DataSet, catalogue: pa.Table | None, items: str = "rated") -> Interactions:
     """Read ratings over a table of items; keep those that are rated."""
     given: Any = observed_items_are_public
     if catalogue is not None:
         whole = Catalogue.read(catalogue, item="item")
         given = Catalogue(whole.ids, whole.columns, origin="all those of the published data set")
-    timed = {"time": "timestamp"} if "timestamp" in _names(source) else {"time": None}
-    ratings = read(source, user="user", item="item", value="rating", items=given, value_range=data.value_range, **timed)
+    names = (source.names or ()) if isinstance(source, Table) else source.schema.names
+    time = "timestamp" if "timestamp" in names else None
+    given_range = data.value_range
+    ratings = read(source, user="user", item="item", value="rating", time=time, items=given, value_range=given_range)
     if items == "rated":
         ratings = ratings.of_items(np.unique(ratings.indices))
         rated = Catalogue(ratings.items, ratings.catalogue.columns, origin=RATED)
         ratings = replace(ratings, catalogue=rated)
     report = replace(ratings.report, source=data.title, library=None)
     return replace(ratings, report=report)
-
-
-def _names(source: Any) -> list[str]:
-    if isinstance(source, str):
-        return ["timestamp"] if "timestamp" in source else []
-    return list((source.names or ()) if isinstance(source, Table) else source.schema.names)
 
 
 def _parquet(path: Path) -> pa.Table:
@@ -293,6 +292,14 @@ def _texts(files: list[Path]) -> Iterator[bytes]:
             yield b"\n"  # the next file's header must start a line
 
 
-def _table(batches: Iterator[pa.RecordBatch], what: str) -> Table:
-    names = ["user", "item", "rating", "timestamp"]
+def _lines(batches: Callable[..., Iterator[pa.RecordBatch]], file: Path) -> Table:
+    names = (
+        ("user", "item", "rating", "timestamp") if batches is formats.movielens_batches else ("user", "item", "rating")
+    )
+    return _table(batches(formats.pieces(file), file.name), file.name, names)
+
+
+def _table(
+    batches: Iterator[pa.RecordBatch], what: str, names: tuple[str, ...] = ("user", "item", "rating", "timestamp")
+) -> Table:
     return Table(what, names, lambda wanted: (batch.select(wanted.names) for batch in batches))

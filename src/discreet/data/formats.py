@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PIECE = 1 << 24  # bytes of text parsed at a time
+LINE = 1 << 20  # bytes: a line of ratings has some 30; without a bound, a file without line ends would be held whole
+BLANK = re.compile(rb"\n[ \t\r]*(?=\n)")
 YEAR = re.compile(r"\((\d{4})\)\s*$")
 GENRES_100K = (
     "unknown", "Action", "Adventure", "Animation", "Children's", "Comedy", "Crime", "Documentary", "Drama",
@@ -26,40 +28,48 @@ GENRES_100K = (
 )  # fmt: skip
 
 
-def movielens_select(ratings: Path) -> str:
-    """A SELECT for u.data (tabs), ratings.dat (`::`) or ratings.csv (commas, with a header in any order)."""
-    kinds = {"user": "BIGINT", "item": "BIGINT", "rating": "FLOAT", "timestamp": "BIGINT"}
-    if ratings.suffix == ".csv":
+def movielens_batches(text: Iterable[bytes], what: str) -> Iterator[pa.RecordBatch]:
+    """Lines of u.data (tabs), ratings.dat (`::`) or ratings.csv (commas, with a header in any order)."""
+    import pyarrow as pa
+
+    kinds = {"user": pa.int64(), "item": pa.int64(), "rating": pa.float32(), "timestamp": pa.int64()}
+    if what.endswith(".csv"):
         names = {"userId": "user", "movieId": "item", "rating": "rating", "timestamp": "timestamp"}
-        return _select(ratings, {name: kinds[names[name]] for name in _header(ratings, names)}, names, header=True)
-    return _select(ratings, kinds, {name: name for name in kinds}, "::" if ratings.suffix == ".dat" else r"\t")
+        yield from _with_header(text, names, kinds, what)
+        return
+    delimiter, columns = "\t", kinds
+    if what.endswith(".dat"):  # between the two colons of `::` is a column of nothing
+        gaps = {name: f"after {name}" for name in ("user", "item", "rating")}
+        delimiter = ":"
+        columns = {at: kinds.get(at, pa.null()) for name in kinds for at in (name, gaps.get(name)) if at}
+    for body in lines(text, what):
+        yield from _parsed(body, columns, delimiter, what).select(list(kinds)).to_batches()
 
 
-def restaurant_select(ratings: Path) -> str:
-    """A SELECT for rating_final.csv."""
+def restaurant_batches(text: Iterable[bytes], what: str) -> Iterator[pa.RecordBatch]:
+    """Lines of rating_final.csv."""
+    import pyarrow as pa
+
     names = {"userID": "user", "placeID": "item", "rating": "rating"}
-    found = _header(ratings, names)
-    kinds = {"placeID": "BIGINT", "rating": "FLOAT"}
-    return _select(ratings, {name: kinds.get(name, "VARCHAR") for name in found}, names, header=True)
+    yield from _with_header(text, names, {"user": pa.string(), "item": pa.int64(), "rating": pa.float32()}, what)
 
 
-def _header(path: Path, needed: Iterable[str]) -> list[str]:
-    """The columns of a CSV file, in its order."""
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        found = next(csv.reader(file), [])
-    lost = [name for name in needed if name not in found]
-    if lost:
-        raise DataError(f"source: {path.name} has no column {lost[0]!r}; its columns are {found}")
-    return found
-
-
-def _select(path: Path, kinds: dict[str, str], names: dict[str, str], delim: str = ",", header: bool = False) -> str:
-    """A SELECT that leaves nothing to be guessed."""
-    file = str(path).replace("'", "''")
-    columns = ", ".join(f"{name!r}: {kind!r}" for name, kind in kinds.items())
-    asked = ", ".join(f'"{name}" AS {new}' for name, new in names.items())
-    options = f"delim = '{delim}', header = {str(header).lower()}, quote = '', auto_detect = false"
-    return f"SELECT {asked} FROM read_csv('{file}', columns = {{{columns}}}, {options})"
+def _with_header(
+    text: Iterable[bytes], names: dict[str, str], kinds: dict[str, Any], what: str
+) -> Iterator[pa.RecordBatch]:
+    """Lines with commas, after one that names their columns, of which some are needed and get new names."""
+    whole = lines(text, what)
+    header, _, rest = next(whole, b"").partition(b"\n")
+    found = [name.strip().strip('"') for name in header.decode("utf-8-sig", "replace").split(",")]
+    wrong = next((name for name in names if found.count(name) != 1), None)
+    if wrong is not None:
+        how = "no column" if wrong not in found else "more than one column"
+        raise DataError(
+            f"source: {what} has {how} {wrong!r}; its first line is {header[:200]!r}. Is it the original file?"
+        )
+    columns = {names.get(name, f"column {at}"): kinds.get(names.get(name, "")) for at, name in enumerate(found)}
+    for body in chain([rest] if rest else [], whole):
+        yield from _parsed(body, columns, ",", what, list(kinds)).to_batches()
 
 
 def movielens_films(path: Path) -> pa.Table:
@@ -67,12 +77,13 @@ def movielens_films(path: Path) -> pa.Table:
     import pyarrow as pa
 
     if path.suffix == ".csv":
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = [(int(row["movieId"]), row["title"], row["genres"]) for row in csv.DictReader(file)]
-    elif path.suffix == ".dat":
-        rows = [_film(line, path) for line in _lines(path)]
+        cells = _cells(path, "movieId", "title", "genres")
+        rows = [(_number(film, path), title, genres) for film, title, genres in cells]
     else:
-        rows = [_film_100k(line, path) for line in _lines(path)]
+        film = _film if path.suffix == ".dat" else _film_100k
+        rows = [film(line, path) for line in _lines(path)]
+    if not rows:
+        raise DataError(f"source: {path.name} has no films; fetch it again")
     items, titles, genres = zip(*rows, strict=True)
     text = pa.large_string()
     return pa.table({"item": items, "title": pa.array(titles, text), "genres": pa.array(genres, text)})
@@ -89,26 +100,45 @@ def with_years(films: pa.Table) -> pa.Table:
 def _lines(path: Path) -> list[str]:
     data = path.read_bytes()
     try:
-        text = data.decode("utf-8")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError:  # the older files
         text = data.decode("latin-1")
-    return [line for line in text.splitlines() if line.strip()]
+    return [line for line in re.split(r"\r?\n", text) if line.strip()]
+
+
+def _cells(path: Path, *names: str) -> Iterator[list[str]]:
+    """Some columns of a small CSV file that names them in its first line."""
+    rows = csv.DictReader(_lines(path))
+    try:
+        for row in rows:
+            cells = [row.get(name) for name in names]
+            if None in cells:
+                raise DataError(f"source: line {rows.line_num} of {path.name} has no {names[cells.index(None)]}")
+            yield [str(cell) for cell in cells]
+    except csv.Error as error:
+        raise DataError(f"source: {path.name} is damaged ({error}); fetch it again") from None
+
+
+def _number(cell: str, path: Path) -> int:
+    if not re.fullmatch(r"[0-9]{1,18}", cell):  # what 64 bits hold
+        raise DataError(f"source: {path.name} has {cell[:200]!r} where the number of an item should be; fetch it again")
+    return int(cell)
 
 
 def _film(line: str, path: Path) -> tuple[int, str, str]:
     number, _, rest = line.partition("::")
     title, separator, genres = rest.rpartition("::")
-    if not separator or not number.isdigit():
-        raise DataError(f"source: {path.name} has a line that is not 'id::title::genres': {line!r}")
-    return int(number), title, genres
+    if not separator:
+        raise DataError(f"source: {path.name} has a line that is not 'id::title::genres': {line[:200]!r}")
+    return _number(number, path), title, genres
 
 
 def _film_100k(line: str, path: Path) -> tuple[int, str, str]:
     cells = line.split("|")
-    if len(cells) != 5 + len(GENRES_100K) or not cells[0].isdigit():
-        raise DataError(f"source: {path.name} has a line without id, title and 19 genres: {line!r}")
+    if len(cells) != 5 + len(GENRES_100K):
+        raise DataError(f"source: {path.name} has a line without id, title and 19 genres: {line[:200]!r}")
     genres = [name for name, flag in zip(GENRES_100K, cells[5:], strict=True) if flag == "1"]
-    return int(cells[0]), cells[1], "|".join(genres)
+    return _number(cells[0], path), cells[1], "|".join(genres)
 
 
 def jester_sheet(path: Path, first_user: int) -> pa.Table:
@@ -148,6 +178,22 @@ def pieces(path: Path) -> Iterator[bytes]:
             yield piece
 
 
+def lines(text: Iterable[bytes], what: str) -> Iterator[bytes]:
+    """The same text in pieces of whole lines, without the blank ones, which editors and copying leave behind."""
+    rest = b""
+    for piece in chain(text, [b"\n"]):  # the last line may have no end
+        start, end, rest_of_piece = piece.rpartition(b"\n")
+        if end:
+            whole = BLANK.sub(b"", b"\n" + rest + start + end)[1:]
+            rest = rest_of_piece
+            if whole:
+                yield whole
+        else:
+            rest += piece
+        if len(rest) > LINE:
+            raise DataError(f"source: {what} has a line of more than {LINE:,} bytes; is it the original file?")
+
+
 def blocks(text: Iterable[bytes], header: re.Pattern[bytes], what: str) -> Iterator[tuple[bytes, Any, Any]]:
     """Take apart text in which a header line comes before each block of lines.
 
@@ -156,15 +202,8 @@ def blocks(text: Iterable[bytes], header: re.Pattern[bytes], what: str) -> Itera
     Yields:
         The lines without headers, and for these the headers' numbers and how many lines each has.
     """
-    owner, rest, missing = -1, b"", 0
-    for piece in chain(text, [None]):
-        whole = rest + (piece or b"")
-        cut = len(whole) if piece is None else whole.rfind(b"\n") + 1
-        whole, rest = whole[:cut], whole[cut:]
-        if piece is None and whole and not whole.endswith(b"\n"):
-            whole += b"\n"
-        if not whole:
-            continue
+    owner, missing = -1, 0
+    for whole in lines(text, what):
         heads = list(header.finditer(whole))
         ends = np.flatnonzero(np.frombuffer(whole, np.uint8) == ord("\n"))
         starts = [0, *(head.end() for head in heads)]
@@ -185,7 +224,9 @@ def blocks(text: Iterable[bytes], header: re.Pattern[bytes], what: str) -> Itera
                     f"{'more' if short[at] > 0 else 'fewer'} than there are; fetch it again"
                 )
         owner = int(owners[-1])
-        yield header.sub(b"", whole), owners, counts
+        body = header.sub(b"", whole)
+        if body:
+            yield body, owners, counts
     if missing:
         raise DataError(f"source: {what} ends {missing} lines too early; fetch it again")
 
@@ -195,11 +236,9 @@ def netflix_batches(text: Iterable[bytes], what: str) -> Iterator[pa.RecordBatch
     import pyarrow as pa
 
     kinds = {"user": pa.int64(), "rating": pa.float32(), "timestamp": pa.date32()}
-    for body, films, counts in blocks(text, re.compile(rb"(?m)^(\d+):[ \t]*\r?\n"), what):
-        table = _parsed(body, kinds, ",", what)
-        if table is not None:
-            table = table.append_column("item", pa.array(np.repeat(films, counts)))
-            yield from table.select(["user", "item", "rating", "timestamp"]).to_batches()
+    for body, films, counts in blocks(text, re.compile(rb"(?m)^(\d{1,18}):[ \t]*\r?\n"), what):
+        table = _parsed(body, kinds, ",", what).append_column("item", pa.array(np.repeat(films, counts)))
+        yield from table.select(["user", "item", "rating", "timestamp"]).to_batches()
 
 
 def yahoo_batches(text: Iterable[bytes], what: str) -> Iterator[pa.RecordBatch]:
@@ -207,28 +246,27 @@ def yahoo_batches(text: Iterable[bytes], what: str) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    kinds = {"item": pa.int64(), "rating": pa.float32(), "day": pa.int64(), "clock": pa.time32("s")}
-    for body, users, counts in blocks(text, re.compile(rb"(?m)^(\d+)\|(\d+)\r?\n"), what):
-        table = _parsed(body, kinds, "\t", what)
-        if table is not None:
-            seconds = pc.add(pc.multiply(table["day"], 86_400), table["clock"].cast(pa.int32()).cast(pa.int64()))
-            table = table.append_column("user", pa.array(np.repeat(users, counts)))
-            table = table.append_column("timestamp", seconds)
-            yield from table.select(["user", "item", "rating", "timestamp"]).to_batches()
+    kinds = {"item": pa.int64(), "rating": pa.float32(), "day": pa.int32(), "clock": pa.time32("s")}
+    for body, users, counts in blocks(text, re.compile(rb"(?m)^(\d{1,18})\|(\d{1,18})[ \t]*\r?\n"), what):
+        table = _parsed(body, kinds, "\t", what).append_column("user", pa.array(np.repeat(users, counts)))
+        days = table["day"].cast(pa.int64())
+        seconds = pc.add(pc.multiply(days, 86_400), table["clock"].cast(pa.int32()).cast(pa.int64()))
+        table = table.append_column("timestamp", seconds)
+        yield from table.select(["user", "item", "rating", "timestamp"]).to_batches()
 
 
-def _parsed(body: bytes, kinds: dict[str, Any], delimiter: str, what: str) -> pa.Table | None:
+def _parsed(body: bytes, kinds: dict[str, Any], delimiter: str, what: str, only: list[str] | None = None) -> pa.Table:
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
-    if not body.strip():
-        return None
     try:
         return arrow_csv.read_csv(
             BytesIO(body),
             read_options=arrow_csv.ReadOptions(column_names=list(kinds)),
             parse_options=arrow_csv.ParseOptions(delimiter=delimiter, quote_char=False),
-            convert_options=arrow_csv.ConvertOptions(column_types=kinds),
+            convert_options=arrow_csv.ConvertOptions(
+                column_types={name: kind for name, kind in kinds.items() if kind is not None}, include_columns=only
+            ),
         )
     except pa.ArrowInvalid as error:
         raise DataError(f"source: {what} is damaged ({error}); fetch it again") from None
@@ -238,10 +276,11 @@ def restaurant_places(path: Path) -> pa.Table:
     """The columns placeID, name, city and country of geoplaces2.csv (Latin-1)."""
     import pyarrow as pa
 
-    rows = list(csv.DictReader(_lines(path)))
-    columns = {"item": pa.array([int(row["placeID"]) for row in rows])}
-    for name in ("name", "city", "country"):
-        columns[name] = pa.array([row.get(name) for row in rows], pa.large_string())
+    names = ("name", "city", "country")
+    rows = list(_cells(path, "placeID", *names))
+    columns = {"item": pa.array([_number(row[0], path) for row in rows], pa.int64())}
+    for at, name in enumerate(names, 1):
+        columns[name] = pa.array([row[at] for row in rows], pa.large_string())
     return pa.table(columns)
 
 
@@ -250,11 +289,11 @@ def netflix_titles(path: Path) -> pa.Table:
     import pyarrow as pa
 
     rows = [line.split(",", 2) for line in _lines(path)]
-    if any(len(row) != 3 or not row[0].isdigit() for row in rows):
+    if any(len(row) != 3 for row in rows):
         raise DataError(f"source: {path.name} has a line that is not 'film,year,title'")
-    years = [int(year) if year.isdigit() else None for _, year, _ in rows]
+    years = [int(year) if re.fullmatch(r"[0-9]{1,4}", year) else None for _, year, _ in rows]
     return pa.table({
-        "item": [int(film) for film, _, _ in rows],
+        "item": pa.array([_number(film, path) for film, _, _ in rows], pa.int64()),
         "title": pa.array([title for _, _, title in rows], pa.large_string()),
         "year": pa.array(years, pa.int32()),
     })  # fmt: skip
