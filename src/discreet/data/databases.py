@@ -65,11 +65,6 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def literal(value: str) -> str:
-    """A text in SQL."""
-    return "'" + value.replace("'", "''") + "'"
-
-
 def columns_of(connection: Any, query: str) -> dict[str, str]:
     """Names and types of what a query gives."""
     found = connection.execute(f"DESCRIBE {query}").fetchall()

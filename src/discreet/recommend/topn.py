@@ -30,7 +30,7 @@ class Scorer:
         columns: Of the candidates.
         base: The score of each candidate before anything is known of the user; `Columns.widened`. Minus infinity: it is
             no candidate after all.
-        cold: The scores of each candidate for a user without a history, likewise.
+        cold: The scores of each candidate for a user without a history; `Columns.widened` too.
         candidates: Their item numbers, increasing; None: every item.
         doubt: None; or c and the variances of base and of columns: c standard deviations are taken from scores.
     """
