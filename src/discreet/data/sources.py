@@ -295,7 +295,7 @@ def _reader(frame: Any) -> pa.RecordBatchReader:
 
 
 def _objects(frame: Any, library: str, wanted: Wanted) -> pa.Table | None:
-    """A frame some of whose columns are Python objects, looked at one by one; None if none is."""
+    """A frame of pandas with columns of Python objects or categories, looked at one by one; None for any other."""
     import narwhals as nw
     import pyarrow as pa
 
@@ -309,6 +309,8 @@ def _objects(frame: Any, library: str, wanted: Wanted) -> pa.Table | None:
         return None
     native = nw.to_native(frame)
     columns = {name: native[name] for name in wanted.names}
+    if not any(column.dtype == object or str(column.dtype) == "category" for column in columns.values()):
+        return None
     arrays = {}
     for name, column in columns.items():
         is_category, is_object = str(column.dtype) == "category", column.dtype == object
@@ -322,7 +324,7 @@ def _objects(frame: Any, library: str, wanted: Wanted) -> pa.Table | None:
                 f"source: column {name!r} holds more than one type, or an unknown one ({error}); make it one, for "
                 f"instance frame[{name!r}].astype(str)"
             ) from None
-    return pa.table(arrays) if any(column.dtype == object for column in columns.values()) else None
+    return pa.table(arrays)
 
 
 def is_spark(thing: Any) -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 
 from discreet.data.assembly import Assembler, blocks
 from discreet.data.catalogue import Catalogue, ObservedItems
-from discreet.data.columns import Cleaner, Columns, Wanted
+from discreet.data.columns import Cleaner, Columns, Wanted, inner_range
 from discreet.data.ids import Ids, sorted_order
 from discreet.data.interactions import Interactions, Report
 from discreet.data.sources import BATCH, SELECT, SUFFIXES, is_spark, require_names
@@ -122,12 +122,11 @@ def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _sums_in_range(ratings: Interactions, value_range: tuple[float, float], policy: str) -> tuple[Interactions, int]:
-    low, high = (np.float32(end) for end in value_range)
     outside = (ratings.values < value_range[0]) | (ratings.values > value_range[1])
     if policy == "drop":
         part = ratings.where(~outside)
         return part.of_users(np.flatnonzero(np.diff(part.indptr))), int(outside.sum())
-    clipped = np.clip(ratings.values, low, high)
+    clipped = np.clip(ratings.values, *inner_range(value_range))
     return Interactions(ratings.users, ratings.catalogue, ratings.indptr, ratings.indices, clipped), int(outside.sum())
 
 
