@@ -4,6 +4,7 @@ __all__ = [
     "BudgetExceeded",
     "DataError",
     "DiscreetError",
+    "LedgerUnavailable",
     "MissingExtra",
     "ModelError",
     "NotFitted",
@@ -24,6 +25,10 @@ class PrivacyError(DiscreetError, ValueError):
 
 class BudgetExceeded(PrivacyError):
     """The ledger has less left than was asked for. Nothing was released and nothing was spent."""
+
+
+class LedgerUnavailable(PrivacyError):
+    """The ledger's database is locked, full, read-only or gone. No noise was drawn; the message says what was spent."""
 
 
 class NotPublic(PrivacyError):

@@ -21,7 +21,9 @@ from discreet import Gaussian, Ledger, Plan
 from discreet.privacy import Cost, SystemNoise
 from tests import dying
 
-STEPS = tuple(os.path.join("privacy", f"{name}.py") for name in ("ledger", "store", "noise", "sampling", "keystream"))
+STEPS = tuple(
+    os.path.join("privacy", f"{name}.py") for name in ("ledger", "store", "database", "noise", "sampling", "keystream")
+)
 COUNTS = np.array([5, 3, 0])
 
 

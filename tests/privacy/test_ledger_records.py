@@ -104,7 +104,8 @@ def test_a_reservation_is_what_the_record_says(tmp_path: Path) -> None:
         door.plan = loud
         with pytest.raises(PrivacyError, match="set aside"):
             door.release([1], 1, Gaussian(0.4), "a")
-    with pytest.raises(PrivacyError, match="none with the id"), ledger.reserve(Plan.gaussian(0.1, {"a": 1.0})) as door:
+    gone = pytest.raises(PrivacyError, match="not the one that was opened")
+    with gone, ledger.reserve(Plan.gaussian(0.1, {"a": 1.0})) as door:
         (tmp_path / "ledger.db").unlink()
         budget(url)
         door.release([1], 1, Gaussian(100.0), "a")
@@ -167,12 +168,11 @@ def test_settings_are_checked_before_anything_is_written(tmp_path: Path) -> None
 
 
 def test_a_wrong_path_is_an_error_and_not_an_unlimited_budget(tmp_path: Path) -> None:
-    for reopened in (f"sqlite:///{tmp_path}/typo.db", f"sqlite:///file:{tmp_path}/typo.db?uri=true"):
-        for create in (None, False):
-            with pytest.raises(PrivacyError, match="no file"):
-                Ledger(reopened, create=create)
+    for create in (None, False):
+        with pytest.raises(PrivacyError, match="no file"):
+            Ledger(f"sqlite:///{tmp_path}/typo.db", create=create)
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(PrivacyError, match="cannot be opened"):
+    with pytest.raises(PrivacyError, match=r"unable to open.*folder exists"):
         budget(f"sqlite:///{tmp_path}/nowhere/ledger.db")
     (tmp_path / "empty.db").touch()
     with pytest.raises(PrivacyError, match="no ledger in this database"):
@@ -253,7 +253,7 @@ def test_export_is_json_and_complete() -> None:
         "update discreet_ledger_entry set body = replace(body, '8.0', '80.0') where seq = 2",
         "delete from discreet_ledger_entry where seq = 2",
         "delete from discreet_ledger_entry where seq = 3",
-        """update discreet_ledger set state = replace(state, '"seq":3', '"seq":4')""",
+        "update discreet_ledger set seq = 4",
     ],
 )
 def test_an_edited_record_is_found(tamper: str, tmp_path: Path) -> None:
@@ -264,8 +264,9 @@ def test_an_edited_record_is_found(tamper: str, tmp_path: Path) -> None:
     ledger.verify()
     with sa.create_engine(url, poolclass=sa.NullPool).begin() as connection:
         assert connection.exec_driver_sql(tamper).rowcount == 1
-    with pytest.raises(PrivacyError, match="ledger"):
-        Ledger(url).verify()
+    for look in (ledger.verify, lambda: Ledger(url)):
+        with pytest.raises(PrivacyError, match="damaged"):
+            look()
 
 
 def test_a_copy_of_a_ledger_could_spend_twice_so_there_is_none() -> None:
@@ -308,8 +309,9 @@ def test_a_ledger_with_settings_that_are_not_known_is_not_opened(setting: dict[s
     with sa.create_engine(url).begin() as connection:
         body = json.loads(connection.execute(sa.text("select body from discreet_ledger_entry")).scalar_one())
         body["settings"] |= setting
-        change = sa.text("update discreet_ledger_entry set body = :body")
-        connection.execute(change, {"body": json.dumps(body)})
+        values = {"body": json.dumps(body), "digest": Entry(1, "open", body, "").chained("")}
+        connection.execute(sa.text("update discreet_ledger_entry set body = :body, digest = :digest"), values)
+        connection.execute(sa.text("update discreet_ledger set digest = :digest"), values)
     with pytest.raises(PrivacyError, match=next(iter(setting))):
         Ledger(url)
 
