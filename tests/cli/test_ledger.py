@@ -70,7 +70,7 @@ def test_labels_are_shown_as_they_are(path: str) -> None:
 def test_what_is_not_a_ledger_is_one_sentence(tmp_path: Path) -> None:
     text, other = tmp_path / "notes.txt", tmp_path / "other.db"
     text.write_text("no database " * 100)
-    assert "cannot be opened" in run("ledger", "show", str(text), code=1)
+    assert "not a database" in run("ledger", "show", str(text), code=1)
     import sqlite3
 
     sqlite3.connect(other).close()

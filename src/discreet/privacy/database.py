@@ -112,16 +112,17 @@ def _take_file(connection: sa.Connection, seconds: float) -> bool:
 
 def _file_holder(connection: sa.Connection) -> str:
     """Which processes have SQLite's locks on a file, if Linux says so. Opening the file would drop our own."""
-    found = {}
     try:
         inode = os.stat(str(connection.engine.url.database)).st_ino
-        for line in Path("/proc/locks").read_text().splitlines():
-            # such as "1: POSIX  ADVISORY  WRITE 1234 08:01:5678 1073741824 1073742335"
-            kind, _, access, pid, file, start = line.split()[1:7]
-            if kind == "POSIX" and file.endswith(f":{inode}") and int(start) in _LOCKS:
-                found[int(pid)] = access
+        # such as "1: POSIX  ADVISORY  WRITE 1234 08:01:5678 1073741824 1073742335"
+        locks = [line.split()[1:7] for line in Path("/proc/locks").read_text().splitlines()]
+        found = {
+            int(pid): access
+            for kind, _, access, pid, file, start in locks
+            if kind == "POSIX" and file.endswith(f":{inode}") and int(start) in _LOCKS
+        }
     except (OSError, ValueError):
-        pass
+        found = {}
     writers = [pid for pid, access in found.items() if access == "WRITE"]
     return ", ".join(_process(pid) for pid in writers or found) or _UNKNOWN
 
@@ -132,11 +133,10 @@ def _process(pid: int) -> str:
         return "another thread of this process"
     try:
         about = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-        seconds = time.time() - os.stat(f"/proc/{pid}").st_mtime
     except (OSError, ValueError):
         return f"process {pid}"
     state = about["State"].partition(" ")[2].strip("()")
-    return f"process {pid} on {platform.node()} ({about['Name']}, {state}, started {seconds:.0f} s ago)"
+    return f"process {pid} ({about['Name']}, {state})"
 
 
 def _take(connection: sa.Connection, seconds: float) -> bool:
