@@ -6,6 +6,7 @@ readers run at the same time; and the power goes, on a disk that has kept only w
 """
 
 import os
+import pickle
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -19,8 +20,9 @@ import pytest
 from discreet.completion import atomic, saving
 from discreet.completion.saving import load, save
 from discreet.errors import ModelError
-from tests import dying
+from tests import dying, powerloss
 from tests.completion.models import NAMES, REGISTRY, Fake, fitted, same
+from tests.conftest import missing
 
 STEPS = (os.path.join("completion", "atomic.py"),)
 OLD, NEW = fitted(1), fitted(2)
@@ -185,73 +187,96 @@ def test_a_save_that_fails_leaves_no_trace(
     assert tidy(folder)
 
 
-class Disk:
-    """What is left when the power goes: contents that were synced, and names in folders that were synced since."""
+SAVES = """
+import os, pickle, sys
+from pathlib import Path
+from discreet.completion import atomic
+from tests.powerloss import ON_DISK, mark
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder = folder
-        self.synced: dict[int, bytes] = {}
-        self.lost: list[dict[str, bytes]] = []
-        for name in os.listdir(folder):
-            self._keep(folder / name)
-        self.names = self._now()
-        self._wrap(monkeypatch)
+old, new, committed = pickle.loads(Path(sys.argv[2]).read_bytes())
+sync, fsync = atomic._sync, os.fsync
 
-    def _keep(self, path: Path) -> None:
-        self.synced[path.stat().st_ino] = path.read_bytes()
+def world(name):
+    mark(f"world {name}")
+    (Path(sys.argv[1]) / name).mkdir()
+    return Path(sys.argv[1]) / name / "a" / "b" / "model"
 
-    def _now(self) -> dict[str, int]:
-        return {name: (self.folder / name).stat().st_ino for name in os.listdir(self.folder)}
+def saved(folder):
+    mark(ON_DISK)
+    mark("saving")
+    atomic.replace(folder, *new)
+    mark("saved")
 
-    def _cut(self) -> None:
-        """Each change of a name since the last sync may have reached the disk or not: all of them, or none."""
-        for names in (self.names, self._now()):
-            self.lost.append({name: self.synced.get(inode, b"lost") for name, inode in names.items()})
-
-    def _wrap(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        fsync, replace, unlink = os.fsync, os.replace, os.unlink
-
-        def synced(handle: int) -> None:
-            path = Path(os.readlink(f"/proc/self/fd/{handle}"))
-            self._cut()
-            fsync(handle)
-            if path == self.folder:
-                self.names = self._now()
-            elif path.parent == self.folder:
-                self._keep(path)
-            self._cut()
-
-        def moved(source: Path, target: Path) -> None:
-            replace(source, target)
-            self._cut()
-
-        def removed(path: Path) -> None:
-            unlink(path)
-            self._cut()
-
-        monkeypatch.setattr(atomic.os, "fsync", synced)
-        monkeypatch.setattr(atomic.os, "replace", moved)
-        monkeypatch.setattr(atomic.os, "unlink", removed)
+saved(world("nothing"))
+folder = world("whole")
+atomic.replace(folder, *old)
+saved(folder)
+folder = world("committed")
+folder.mkdir(parents=True)
+for name, content in committed.items():
+    (folder / name).write_bytes(content)
+saved(folder)
+folder = world("without names")
+atomic.replace(folder, *old)
+atomic._sync = lambda folder: None
+saved(folder)
+atomic._sync = sync
+folder = world("without contents")
+atomic.replace(folder, *old)
+os.fsync = lambda handle: fsync(handle) if os.path.isdir(f"/proc/self/fd/{handle}") else None
+saved(folder)
+"""
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="needs to know which file a handle is of")
-@pytest.mark.parametrize("start", [whole, committed])
-def test_the_power_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: Callable[[Path], None]) -> None:
-    folder, after = tmp_path / "model", tmp_path / "after"
-    start(folder)
-    with monkeypatch.context() as patch:
-        disk = Disk(folder, patch)
-        atomic.replace(folder, *encoded(NEW))
-    found = {True: 0, False: 0}
-    for files in disk.lost:
-        shutil.rmtree(after, ignore_errors=True)
-        after.mkdir()
-        for name, content in files.items():
-            (after / name).write_bytes(content)
-        again = load(after)
-        assert same(again, NEW) or same(again, OLD)
-        found[same(again, NEW)] += 1
-    assert min(found.values()) > 5
+@pytest.fixture(scope="module")
+def saves(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, list[powerloss.Event]]]:
+    home = tmp_path_factory.mktemp("power")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("discreet.completion.MODELS", REGISTRY, raising=False)
+        committed(home / "committed")
+        files = {path.name: path.read_bytes() for path in (home / "committed").iterdir()}
+        (home / "models").write_bytes(pickle.dumps((encoded(OLD), encoded(NEW), files)))
+    try:
+        return home / "world", powerloss.worlds(powerloss.traced(home / "world", SAVES, str(home / "models"))[0])
+    except powerloss.Unavailable as reason:
+        missing("a loss of power", str(reason))
+
+
+def after_a_loss(
+    saves: tuple[Path, dict[str, list[powerloss.Event]]], start: str, many: int
+) -> Iterator[tuple[str, bool, Path]]:
+    """For every loss of power: which model there is, whether the save had returned by then, and the folder."""
+    root = saves[0] / start
+    with powerloss.ram() as ram:
+        for state, marks in powerloss.crashes(saves[1][start], many):
+            if "saving" not in marks:
+                continue
+            powerloss.restore(state, root, ram / "after")
+            folder = ram / "after" / "a" / "b" / "model"
+            try:
+                model = load(folder)
+            except ModelError:
+                name = "none"
+            else:
+                name = "new" if same(model, NEW) else "old" if same(model, OLD) else "another"
+            yield name, "saved" in marks, folder
+
+
+@pytest.mark.parametrize("many", [8, pytest.param(1024, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("start", ["nothing", "whole", "committed"])
+def test_the_power_goes(saves: tuple[Path, dict[str, list[powerloss.Event]]], start: str, many: int) -> None:
+    found = set()
+    for name, saved, folder in after_a_loss(saves, start, many):
+        found.add((name, saved))
+        atomic.replace(folder, *encoded(NEW))  # what is left is in nobody's way
+        assert tidy(folder)
+    assert found == {("none" if start == "nothing" else "old", False), ("new", False), ("new", True)}
+
+
+@pytest.mark.parametrize("of", ["names", "contents"])
+def test_what_is_not_synced_goes_with_it(saves: tuple[Path, dict[str, list[powerloss.Event]]], of: str) -> None:
+    """Else the test above would not be able to fail."""
+    assert any(saved and name != "new" for name, saved, _ in after_a_loss(saves, f"without {of}", 8))
 
 
 @pytest.mark.parametrize("inside", ["notes.txt", "factors.safetensors", ".hidden", "model.json.bak"])

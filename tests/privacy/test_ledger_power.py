@@ -105,14 +105,12 @@ def problem(place: Path, least: int, most: int, log: list[Entry]) -> str | None:
     return None
 
 
-def problems(
-    runs: tuple[Path, dict[str, list[Event]]], setting: str, many: int, seed: int = 0
-) -> Iterator[tuple[State, str | None]]:
+def problems(runs: tuple[Path, dict[str, list[Event]]], setting: str, many: int) -> Iterator[tuple[State, str | None]]:
     """Every folder that may be found, and what is wrong with it."""
     root = runs[0] / setting
     log = Ledger(f"sqlite:///{root}/ledger.db").entries
     with powerloss.ram() as ram:
-        for state, marks in powerloss.crashes(runs[1][setting], many, seed):
+        for state, marks in powerloss.crashes(runs[1][setting], many):
             if str(root) in state:
                 powerloss.restore(state, root, ram / "after")
                 yield state, problem(ram / "after", *bounds(marks), log)
@@ -130,11 +128,10 @@ def test_what_is_not_synced_would_be_lost(runs: tuple[Path, dict[str, list[Event
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
-def test_every_release_outlives_many_losses_of_power(runs: tuple[Path, dict[str, list[Event]]], seed: int) -> None:
-    found = [wrong for _, wrong in problems(runs, "extra", 512, seed)]
+def test_every_release_outlives_many_losses_of_power(runs: tuple[Path, dict[str, list[Event]]]) -> None:
+    found = [wrong for _, wrong in problems(runs, "extra", 4096)]
     assert set(found) == {None}
-    assert len(found) > 10_000
+    assert len(found) > 5000
 
 
 def recovered(runs: tuple[Path, dict[str, list[Event]]], states: list[State], many: int, folder: Path) -> int:
@@ -177,7 +174,7 @@ def test_the_power_is_lost_again_during_many_recoveries(
     runs: tuple[Path, dict[str, list[Event]]], tmp_path: Path
 ) -> None:
     (tmp_path / "states").mkdir()
-    assert recovered(runs, hot(runs, 64)[:300], 64, tmp_path) > 3000
+    assert recovered(runs, hot(runs, 64), 64, tmp_path) > 1000
 
 
 # -- calls that fail

@@ -141,7 +141,9 @@ def _held(folder: Path) -> Iterator[None]:
 
 
 def _make(folder: Path) -> bool:
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    if not folder.parent.exists():
+        _make(folder.parent)
+        _sync(folder.parent.parent)
     try:
         folder.mkdir()
     except FileExistsError:
