@@ -94,6 +94,7 @@ def _take_file(connection: sa.Connection, seconds: float) -> bool:
     run = connection.exec_driver_sql
     run(f"pragma busy_timeout = {math.ceil(seconds * 1000)}")
     try:
+        run("pragma fullfsync = on")  # on macOS a plain fsync leaves data in the cache of the drive
         run(f"pragma synchronous = {_SYNCHRONOUS}")
         run("begin exclusive")
     except sa.exc.OperationalError as error:
