@@ -5,7 +5,7 @@ opened and while it is open.
 """
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,11 +13,18 @@ import pytest
 from discreet import Gaussian, Ledger, Plan
 from discreet.errors import BudgetExceeded, PrivacyError
 from discreet.privacy import Cost, Reservation, SystemNoise
+from tests import powerloss
 from tests.privacy.ledgers import COUNTS, budget
 
 PLAN = Plan.gaussian(0.08, {"a": (0.5, 2), "b": 0.5})
 ENTRIES, HEADS = "discreet_ledger_entry", "discreet_ledger"
 Edit = tuple[str, tuple[object, ...]]
+
+
+@pytest.fixture
+def ram() -> Iterator[Path]:
+    with powerloss.ram() as folder:
+        yield folder
 
 
 def make(path: Path) -> tuple[bytes, str]:
@@ -125,21 +132,13 @@ def apply(path: Path, edit: Edit) -> None:
     connection.close()
 
 
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, str, list[Edit], list[object]]:
-    path = tmp_path_factory.mktemp("damage") / "ledger.db"
+@pytest.mark.parametrize("opened_before", [False, True])
+def test_no_edit_gives_budget_back(opened_before: bool, ram: Path) -> None:
+    path, refused = ram / "ledger.db", 0
     content, reservation = make(path)
     path.write_bytes(content)
-    return content, reservation, edits(path), outcomes(Ledger(f"sqlite:///{path}"), reservation)
-
-
-@pytest.mark.parametrize("opened_before", [False, True])
-def test_no_edit_gives_budget_back(
-    opened_before: bool, template: tuple[bytes, str, list[Edit], list[object]], tmp_path: Path
-) -> None:
-    content, reservation, every, sound = template
+    every, sound = edits(path), outcomes(Ledger(f"sqlite:///{path}"), reservation)
     assert sound[3:6] == ["too much", "used up", "released"]
-    path, refused = tmp_path / "ledger.db", 0
     for edit in every:
         path.write_bytes(content)
         ledger = Ledger(f"sqlite:///{path}") if opened_before else None
