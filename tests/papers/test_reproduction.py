@@ -91,8 +91,10 @@ def test_claims_about_several_rows() -> None:
     assert best_of("x", "rmse", method="one")(rows) == 0.2
     assert best_of("x", "rmse", max)(rows) == 0.1
     assert best_of("x", "rmse", method="two")(rows) is None
-    assert ratio_of(value_of("rmse", x=0.1), value_of("rmse", x=0.3))(rows) == 1.5
-    assert ratio_of(value_of("rmse", x=0.1), value_of("rmse", x=0.9))(rows) is None
+    assert value_of("rmse", x=0.3, method="one")(rows) == 2
+    assert ratio_of("rmse", {"x": 0.1}, {"x": 0.3}, method="one")(rows) == 1.5
+    assert ratio_of("rmse", {"x": 0.1}, {"x": 0.3}, method="two")(rows) is None
+    assert ratio_of("rmse", {"x": 0.1}, {"x": 0.9})(rows) is None
 
 
 def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The tables and figures of three papers: a module per paper declares what it shows and how it is measured here.
 
-Nothing else in the library needs this package; `discreet reproduce` runs it.
+A table or figure is a function that makes its points, decorated with what was published, in the module of its paper;
+its name is in `_SHOWN`. Nothing else in the library imports this package; `discreet reproduce` runs it.
 """
 
 from __future__ import annotations

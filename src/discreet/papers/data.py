@@ -21,7 +21,7 @@ Array = NDArray[Any]
 Shape = tuple[int, int, int]  # users, items, ratings
 
 
-class Labelled(NamedTuple):
+class Labeled(NamedTuple):
     """Ratings, and what they are."""
 
     ratings: Interactions
@@ -41,7 +41,7 @@ class Division(NamedTuple):
         return float(np.sqrt(np.mean((model.predict(self.history, self.test) - self.test.values) ** 2)))
 
 
-def load(name: str, options: Options, shape: Shape | None = None) -> Labelled:
+def load(name: str, options: Options, shape: Shape | None = None) -> Labeled:
     """A data set of a paper, or what is to stand in for it; `shape`: of ratings to make up."""
     wanted = CATALOG[name]
     if options.generated:
@@ -55,16 +55,16 @@ def load(name: str, options: Options, shape: Shape | None = None) -> Labelled:
     if options.quick and ratings.n_users > QUICK_USERS:
         ratings = ratings.of_users(np.arange(QUICK_USERS))
         label += f" (quick: {QUICK_USERS} users only)"
-    return Labelled(ratings, label)
+    return Labeled(ratings, label)
 
 
-def _generated(wanted: DataSet, shape: Shape) -> Labelled:
+def _generated(wanted: DataSet, shape: Shape) -> Labeled:
     users, items, count = shape
     made = datasets.movielens_like(users, items, count, random_state=0)
     if made.value_range != wanted.value_range:
         made = made.rescale(*wanted.value_range)
     size = f"{users:,} x {items:,}, {count:,} ratings"
-    return Labelled(made, f"GENERATED (movielens_like, {size}), NOT {wanted.title}")
+    return Labeled(made, f"GENERATED (movielens_like, {size}), NOT {wanted.title}")
 
 
 def missing(data: DataSet) -> str:
@@ -89,10 +89,10 @@ def most_rated_items(ratings: Interactions, n_items: int) -> Array:
     return np.sort(np.argsort(-counts, kind="stable")[:n_items])
 
 
-def most_rated(data: Labelled, n_items: int = 400) -> Labelled:
+def most_rated(data: Labeled, n_items: int = 400) -> Labeled:
     """The items with the most ratings, and the users who rated one of them."""
     top = data.ratings.of_items(most_rated_items(data.ratings, n_items))
-    return Labelled(top.of_users(np.flatnonzero(np.diff(top.indptr))), f"{data.label}, {top.n_items} most rated items")
+    return Labeled(top.of_users(np.flatnonzero(np.diff(top.indptr))), f"{data.label}, {top.n_items} most rated items")
 
 
 def at_most(ratings: Interactions, count: int, seed: int = 0) -> Interactions:
@@ -103,7 +103,7 @@ def at_most(ratings: Interactions, count: int, seed: int = 0) -> Interactions:
     return ratings.where(kept)
 
 
-def divided(data: Labelled, valid: float, test: float, seed: int = 1234) -> Division:
+def divided(data: Labeled, valid: float, test: float, seed: int = 1234) -> Division:
     """A random division; test users are folded in from what is for training and for validation."""
     parts = splits.holdout(data.ratings, valid=valid, test=test, random_state=seed)
     whole, tested = (

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 import discreet
-from discreet.papers.data import Division, Labelled, Shape, at_most, load, most_rated
-from discreet.papers.reproduction import Declaration, Options, Paper, Plot, Point, Published, ratio_of, scored, value_of
+from discreet.papers.data import Division, Labeled, Shape, at_most, load, most_rated
+from discreet.papers.reproduction import Declaration, Options, Paper, Plot, Point, Published, ratio_of, scored
 
 PAPER = Paper("frank-wolfe", "Frank-Wolfe (Jain, Thakkar and Thakurta 2018)", runs=10)
 DELTA = 1e-6
@@ -110,12 +110,11 @@ def _plain(steps: int, data: Data) -> Any:
 
 def panel(title: str, *needs: str, log: str = "x", by_run: bool = False) -> Declaration:
     """A panel of the figure. What the text claims of all of them is that private Frank-Wolfe beats its baselines."""
-    ours = value_of("rmse", method=PUBLISHED, epsilon=1.0)
     claims = (
         Published(
             f"{baseline}, as published / DPFrankWolfe, as published, epsilon 1",
             1.0,
-            ratio_of(value_of("rmse", method=f"{baseline}, as published", epsilon=1.0), ours),
+            ratio_of("rmse", {"method": f"{baseline}, as published"}, {"method": PUBLISHED}, epsilon=1.0),
             'Section 4: "almost always" better than both private baselines',
             "above",
         )
@@ -147,7 +146,7 @@ def fig2a(options: Options) -> Iterator[Point]:
     return compared(lru_cache(maxsize=1)(partial(rank_one, options)), options, plain_runs=None)
 
 
-def same_data(data: Labelled, radius: float, options: Options, count: int | None = None) -> Iterator[Point]:
+def same_data(data: Labeled, radius: float, options: Options, count: int | None = None) -> Iterator[Point]:
     """The points of a panel whose runs have the same data, with at most `count` ratings of a user to learn from."""
     train, _, test = discreet.splits.holdout(data.ratings, valid=0.0, test=TEST, random_state=0)
     train = train if count is None else at_most(train, count)
@@ -164,7 +163,7 @@ def fig2b(options: Options) -> Iterator[Point]:
     users.
     """
     ratings, label = load("jester", options)
-    scaled = Labelled(ratings.rescale(0, 5), f"{label}, {ratings.n_users:,} users, scaled to 0..5")
+    scaled = Labeled(ratings.rescale(0, 5), f"{label}, {ratings.n_users:,} users, scaled to 0..5")
     return same_data(scaled, 2400.0 * (ratings.n_users / 24_983) ** 0.5, options)
 
 
@@ -177,7 +176,7 @@ def top_400(name: str, options: Options, shape: Shape, rescale: bool = False) ->
     if rescale:
         ratings, label = ratings.rescale(0, 5), f"{label}, scaled to 0..5"
     radius = 1.5 * (ratings.n_users * ratings.n_items) ** 0.5
-    return same_data(Labelled(ratings, label), radius, options, RATINGS)
+    return same_data(Labeled(ratings, label), radius, options, RATINGS)
 
 
 @panel("Figure 2c: MovieLens 10M (400 items), test RMSE against epsilon", "ml-10m")

@@ -25,7 +25,7 @@ from discreet.completion.one_bit.mechanisms import TrueBits
 from discreet.completion.one_bit.private import OneBit
 from discreet.completion.one_bit.solver import Problem, Solution, minimise
 from discreet.data.interactions import Interactions
-from discreet.papers.data import Labelled, load
+from discreet.papers.data import Labeled, load
 from discreet.papers.reproduction import (
     AS_PUBLISHED,
     Declaration,
@@ -167,11 +167,10 @@ def synthetic(link: str, observed: float, epsilons: Sequence[float], options: Op
 
 def _comparable(link: str, epsilon: float) -> Published:
     """The error of output perturbation over that of input perturbation."""
-    above, below = (
-        value_of("error", link=link, epsilon=epsilon, method=f"{name}, as published") for name in ("output", "input")
-    )
+    above, below = ({"method": f"{name}, as published"} for name in ("output", "input"))
+    ours = ratio_of("error", above, below, link=link, epsilon=epsilon)
     what = f"output / input, as published, {link}, epsilon {epsilon:g}"
-    return Published(what, 1.0, ratio_of(above, below), "Section 5.2.1: comparable", "about")
+    return Published(what, 1.0, ours, "Section 5.2.1: comparable", "about")
 
 
 @PAPER.shows(
@@ -197,11 +196,11 @@ TWO_STARS = 1.5  # the threshold for restaurants: 2 stars against 0 or 1
 SMALLER = f", alpha 0.5{AS_PUBLISHED}"
 
 
-def few_users(data: Labelled, options: Options) -> Labelled:
+def few_users(data: Labeled, options: Options) -> Labeled:
     """Very few of them, if it is to be quick: a nuclear norm takes its time."""
     if not options.quick:
         return data
-    return Labelled(data.ratings.of_users(np.arange(QUICK_USERS)), f"{data.label} (quick: {QUICK_USERS} users only)")
+    return Labeled(data.ratings.of_users(np.arange(QUICK_USERS)), f"{data.label} (quick: {QUICK_USERS} users only)")
 
 
 def accuracies(train: Interactions, test: Interactions) -> Measure:
@@ -280,11 +279,9 @@ def fig3(options: Options) -> Iterator[Point]:
 
 def _with_more(method: str, epsilon: float, where: str, says: str) -> Published:
     """The error with 80% observed over that with 20%."""
-    more, less = (
-        value_of("error", method=f"{method}, as published", epsilon=epsilon, observed=share) for share in (0.8, 0.2)
-    )
-    what = f"80% / 20% observed, {method}, as published, epsilon {epsilon:g}"
-    return Published(what, 1.0, ratio_of(more, less), f"Section 5.3: {where}", says)
+    method += AS_PUBLISHED
+    ours = ratio_of("error", {"observed": 0.8}, {"observed": 0.2}, method=method, epsilon=epsilon)
+    return Published(f"80% / 20% observed, {method}, epsilon {epsilon:g}", 1.0, ours, f"Section 5.3: {where}", says)
 
 
 def by_share(title: str) -> Declaration:

@@ -10,7 +10,7 @@ from typing import Any
 from discreet.errors import MissingExtra
 from discreet.papers.reproduction import AS_PUBLISHED, Plot, Reproduction, Row, number
 
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6a3d9a", "#8c6d31", "#555555")
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6a3d9a", "#8c6d31", "#555555")
 STYLES = {AS_PUBLISHED: "--", ", exact noise": "-.", "": "-"}  # by how the name of a method ends
 MARKERS = "osD^v"
 
@@ -29,12 +29,12 @@ def draw(reproduction: Reproduction, rows: Sequence[Row], path: Path) -> None:
     panels = sorted(found - {None}) or [None]
     figure = Figure(figsize=(3.4 * len(panels) + 3, 3.8), layout="constrained")
     bases = dict.fromkeys(_base(row["method"])[0] for row in rows)
-    colours = {base: COLOURS[at % len(COLOURS)] for at, base in enumerate(bases)}
+    colors = {base: COLORS[at % len(COLORS)] for at, base in enumerate(bases)}
     same = plot.panels not in ("data", "column")
     for place, panel in enumerate(panels):
         axes = figure.add_subplot(1, len(panels), place + 1, sharey=figure.axes[0] if place and same else None)
         mine = [row for row in rows if plot.panels is None or row.get(plot.panels) in (panel, None)]
-        _curves(axes, reproduction.measure, plot, mine, colours)
+        _curves(axes, reproduction.measure, plot, mine, colors)
         _stars(axes, reproduction, plot, panel)
         _axes(axes, plot, mine)
         title = "" if panel is None else panel if isinstance(panel, str) else f"{plot.panels} {number(panel)}"
@@ -62,7 +62,7 @@ def _base(method: str) -> tuple[str, str]:
     return method.removesuffix(end), end
 
 
-def _curves(axes: Any, measure: str, plot: Plot, rows: Sequence[Row], colours: dict[str, str]) -> None:
+def _curves(axes: Any, measure: str, plot: Plot, rows: Sequence[Row], colors: dict[str, str]) -> None:
     """The curves; what has no place on the axis, as it has no epsilon, is a horizontal line."""
     keys = [key for key in plot.lines if len({row.get(key) for row in rows}) > 1]
     curves: dict[tuple[Any, ...], list[Row]] = {}
@@ -72,7 +72,7 @@ def _curves(axes: Any, measure: str, plot: Plot, rows: Sequence[Row], colours: d
     for name, mine in curves.items():
         base, end = _base(name[0])
         told = [f"{key} {number(value)}" for key, value in zip(keys, name[1:], strict=True) if value is not None]
-        look = {"color": colours[base], "linewidth": 1.2, "label": ", ".join([name[0], *told])}
+        look = {"color": colors[base], "linewidth": 1.2, "label": ", ".join([name[0], *told])}
         placed = sorted((row for row in mine if row.get(plot.x) is not None), key=lambda row: float(row[plot.x]))
         if placed:
             xs, ys, spread = ([row[key] for row in placed] for key in (plot.x, measure, "sd"))

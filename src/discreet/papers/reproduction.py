@@ -220,11 +220,11 @@ def value_of(measure: str, **keys: Any) -> Ours:
     return lambda rows: next((row[measure] for row in _having(rows, keys)), None)
 
 
-def ratio_of(above: Ours, below: Ours) -> Ours:
-    """The ratio of two numbers, where both are there."""
+def ratio_of(measure: str, above: Row, below: Row, **keys: Any) -> Ours:
+    """The ratio of what was measured at two rows, where both are there, by their own keys and those of both."""
 
     def found(rows: Sequence[Row]) -> float | None:
-        first, second = above(rows), below(rows)
+        first, second = (value_of(measure, **own, **keys)(rows) for own in (above, below))
         return None if first is None or not second else first / second
 
     return found

@@ -12,7 +12,7 @@ import numpy as np
 import discreet
 from discreet.completion.als.calibration import published_epsilon, published_rho_squared
 from discreet.papers import frank_wolfe
-from discreet.papers.data import Labelled, at_hand, load, most_rated, most_rated_items
+from discreet.papers.data import Labeled, at_hand, load, most_rated, most_rated_items
 from discreet.papers.dpals import tasks
 from discreet.papers.dpals.tasks import ALS, EPSILONS, EXACT, OURS, OURS_IMPLICIT, PRINTED, TABLE_4, TABLE_5
 from discreet.papers.reproduction import Options, Paper, Plot, Point, Published, best_of, printed, ratio_of, value_of
@@ -76,7 +76,7 @@ SEARCHED = {1: (0.05, 1000.0, 5.0), 5: (0.2, 300.0, 3.0), 10: (0.3, 300.0, 3.0),
     Published(
         "DPSVD, as published / mean of all ratings, epsilon 16",
         1.0,
-        ratio_of(rmse_of(method=SVD, epsilon=16), rmse_of(method=MEAN)),
+        ratio_of("rmse", {"method": SVD, "epsilon": 16}, {"method": MEAN}),
         "Section 6.2: worse",
         "above",
     ),
@@ -166,9 +166,9 @@ USERS = (5_000, 10_000, 20_000, 50_000)
 def _fig4_claims() -> Iterator[Published]:
     for als, other in ((PRINTED, FW_PRINTED), (EXACT, FW_EXACT)):
         for epsilon in EPSILONS["ml-10m"]:
-            errors = (rmse_of(method=method, users=50_000, epsilon=epsilon) for method in (other, als))
+            ours = ratio_of("rmse", {"method": other}, {"method": als}, users=50_000, epsilon=epsilon)
             what = f"{other} / {als}, 50,000 users, epsilon {epsilon}"
-            yield Published(what, 7.0, ratio_of(*errors), "Section 6.2", "at least")
+            yield Published(what, 7.0, ours, "Section 6.2", "at least")
     for users in USERS:
         trivial = rmse_of(method=FW_PRINTED, users=users, epsilon=1)
         yield Published(f"{FW_PRINTED}, {users:,} users, epsilon 1", 1.0, trivial, "Section 6.2", "at least")
@@ -264,16 +264,15 @@ NOISY_ALS, NOISY_FW = "DPALS 2021", "DPFrankWolfe, constant steps"
 
 
 def _fig7_claims() -> Iterator[Published]:
-    pairs = [(frank_wolfe.PLAIN, ALS, None), *((NOISY_FW, NOISY_ALS, sigma) for sigma in NOISES)]
-    for slow, fast, sigma in pairs:
-        late = rmse_of(method=slow, steps=40, sigma=sigma)
-        early, settled = (rmse_of(method=fast, steps=steps, sigma=sigma) for steps in (2, MOST))
+    def over(slow: str, fast: str, steps: int, sigma: float | None, *says: Any) -> Published:
+        ours = ratio_of("rmse", {"method": slow, "steps": 40}, {"method": fast, "steps": steps}, sigma=sigma)
         noise = "" if sigma is None else f", sigma {sigma:g}"
-        what = f"{slow}, 40 steps / {fast}"
-        yield Published(f"{what}, 2 steps{noise}", 1.0, ratio_of(late, early), "Appendix D.4", "above")
-        if sigma is not None:
-            where = "Appendix D.4: an order of magnitude"
-            yield Published(f"{what}, {MOST} steps{noise}", 10.0, ratio_of(late, settled), where, "about")
+        return Published(f"{slow}, 40 steps / {fast}, {steps} steps{noise}", says[0], ours, *says[1:])
+
+    yield over(frank_wolfe.PLAIN, ALS, 2, None, 1.0, "Appendix D.4", "above")
+    for sigma in NOISES:
+        yield over(NOISY_FW, NOISY_ALS, 2, sigma, 1.0, "Appendix D.4", "above")
+        yield over(NOISY_FW, NOISY_ALS, MOST, sigma, 10.0, "Appendix D.4: an order of magnitude", "about")
 
 
 @PAPER.shows(
@@ -325,7 +324,7 @@ def fig8(options: Options) -> Iterator[Point]:
     for wanted in options.few((4_000, 8_000, 16_000, 32_000, 69_692), 2):
         users = max(50, round(ratings.n_users * wanted / 69_692))  # the same fractions of other data
         some = ratings.of_users(np.sort(shuffled[:users]))
-        task = tasks.ratings_task("ml-10m-top400", Labelled(some, label), 0.01, 0.01, options)
+        task = tasks.ratings_task("ml-10m-top400", Labeled(some, label), 0.01, 0.01, options)
         for epsilon in options.few(EPSILONS[task.column]):
             yield from task.dpals_2021(epsilon, {"users": users})
             yield from task.ours(epsilon, users=users)

@@ -21,7 +21,7 @@ from discreet.completion.als.calibration import published_rho_squared, published
 from discreet.completion.als.sampling import lowest, uniform
 from discreet.completion.parts import Part
 from discreet.data.interactions import Interactions
-from discreet.papers.data import Array, Labelled, Shape, divided, load, most_rated
+from discreet.papers.data import Array, Labeled, Shape, divided, load, most_rated
 from discreet.papers.frank_wolfe import as_published
 from discreet.papers.reproduction import Options, Point, scored
 
@@ -134,7 +134,7 @@ class Task:
         return make(epsilon, 1.5 * (self.train.n_users * n_items) ** 0.5, 8.0, 6, delta=self.delta, centre=True)
 
 
-def ratings_task(column: str, data: Labelled, valid: float, test: float, options: Options) -> Task:
+def ratings_task(column: str, data: Labeled, valid: float, test: float, options: Options) -> Task:
     """Ratings to be predicted; test users' vectors are solved from their ratings for training and for validation."""
     parts = divided(data, valid, test)
     return Task(column, parts.label, "rmse", parts.train, parts.rmse, options)
@@ -254,7 +254,7 @@ def low_rank(n_users: int, options: Options) -> Task:
     """The matrix, divided; test users are folded in from what is for training alone."""
     n_items = 200 if options.quick else 1000
     made = discreet.datasets.synthetic_low_rank(n_users, n_items, 5, random_state=0)
-    parts = divided(Labelled(made, f"synthetic, rank 5, {n_items} items"), 0.1, 0.1)
+    parts = divided(Labeled(made, f"synthetic, rank 5, {n_items} items"), 0.1, 0.1)
     return Task("ml-10m", parts.label, "rmse", parts.train, parts._replace(history=parts.train).rmse, options)
 
 
