@@ -32,7 +32,7 @@ from discreet.completion.door import Door
 from discreet.data.catalogue import Catalogue
 from discreet.data.ids import Ids
 from discreet.data.synthetic import made_table
-from discreet.papers.frank_wolfe import fig2a
+from discreet.papers.frank_wolfe import rank_one
 from discreet.papers.reproduction import Options
 from discreet.testing import InsecureSeededNoise
 
@@ -158,7 +158,7 @@ def solvers(turns: int) -> Found:
     """How good directions are that the two eigensolvers find."""
     errors: dict[tuple[float, int, str], list[float]] = {}
     for turn in range(turns):
-        data = fig2a.data(Options(), turn)
+        data = rank_one(Options(), turn).parts
         for epsilon, n_steps, solver in product((1.0, 5.0), (1, 2), ("dense", "oja")):
             params: dict[str, Any] = {"centre": False, "n_steps": n_steps, "eigensolver": solver}
             model = discreet.DPFrankWolfe(epsilon=epsilon, delta=DELTA, **params).fit(data.train)

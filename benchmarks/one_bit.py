@@ -35,8 +35,7 @@ from discreet.completion.one_bit.mechanisms import TrueBits
 from discreet.completion.one_bit.projections import simplex
 from discreet.completion.one_bit.solver import DECREASE, LONGEST, MEMORY, SHORTEST, Problem, minimise
 from discreet.linalg.threads import single_threaded_blas
-from discreet.papers.one_bit.fig2 import MEAN_RATING
-from discreet.papers.one_bit.protocol import accuracies, relative_error, watched
+from discreet.papers.one_bit import MEAN_RATING, accuracies, relative_error, watched
 
 Array = NDArray[Any]
 Figures = dict[str, Any]

@@ -9,7 +9,14 @@ import pytest
 
 import discreet
 from discreet.completion.als import DPALS, PublishedDPALS, private_regressions
-from discreet.completion.als.calibration import STEP, Schedule, Sigmas, step_sensitivity
+from discreet.completion.als.calibration import (
+    STEP,
+    Schedule,
+    Sigmas,
+    published_epsilon,
+    published_rho_squared,
+    step_sensitivity,
+)
 from discreet.completion.als.moments import ItemStep, Moments, exact_moments
 from discreet.completion.als.preprocessing import most_frequent
 from discreet.completion.als.published_steps import a_item, a_user, clip, normalised, user_ridge
@@ -20,8 +27,7 @@ from discreet.data import Interactions
 from discreet.datasets import synthetic_low_rank
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.linalg.indefinite import clearly_indefinite, project_psd
-from discreet.papers.dpals_tables import TABLE_4, dpals_rho_squared
-from discreet.papers.rules import dpals_epsilon, noise_multiplier
+from discreet.papers.dpals.tasks import TABLE_4
 from discreet.privacy import Cost, Grid
 from discreet.testing import InsecureSeededNoise, ModelConformance
 
@@ -255,7 +261,9 @@ def test_table_4_gives_back_its_epsilons_by_the_papers_rule() -> None:
     off = []
     for (data, epsilon), column in TABLE_4.items():
         noises = (column[name] for name in ("gram_noise", "rhs_noise", "preprocessing_noise"))
-        found = dpals_epsilon(dpals_rho_squared(column["max_items"], column["n_steps"], *noises), column["delta"])
+        found = published_epsilon(
+            published_rho_squared(column["max_items"], column["n_steps"], *noises), column["delta"]
+        )
         if abs(found / epsilon - 1) > 0.0115:
             off.append((data, epsilon, round(found, 2)))
     assert off == [("ml-10m-top400", 8, 7.39), ("ml-10m-top400", 16, 14.87)]
@@ -298,7 +306,8 @@ def test_theorem_1_misses_a_factor_of_two(epsilon: float, true: float) -> None:
     model = PublishedDPALS(
         epsilon=epsilon, delta=1e-5, preprocess=False, item_fraction=1, calibration="published", gram_noise=1, n_steps=3
     )
-    rule = noise_multiplier(epsilon, 1e-5, "dpals-appendix") * math.sqrt(50 * 3)
+    log = math.log(1 / 1e-5)
+    rule = math.sqrt(50 * 3 / 2) / (math.sqrt(log + epsilon) - math.sqrt(log))
     assert model.sigmas().gram == pytest.approx(rule)
     assert model.preview(100).cost.epsilon == pytest.approx(true, rel=1e-3)
     both = model.set_params(calibration="experiments").preview(100).cost.epsilon

@@ -6,23 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from discreet.papers import registry
-from discreet.papers.page import page
-from discreet.papers.results import Results, read
+from discreet import papers
+from discreet.papers.report import Results, page, read
 
 FOLDER = Path(__file__).parents[2] / "docs" / "results"
-KEPT = [name for name in registry.NAMES if (FOLDER / f"{name}.json").exists()]
+KEPT = [name for name in papers.NAMES if (FOLDER / f"{name}.json").exists()]
 
 
 def test_the_page_is_that_of_the_files() -> None:
     assert (FOLDER / "README.md").read_text(encoding="utf-8") == page(FOLDER), (
-        "run: python -m discreet.papers.page docs/results/README.md"
+        "run: python -m discreet.papers.report docs/results/README.md"
     )
 
 
 @pytest.mark.parametrize("name", KEPT)
 def test_files_hold_rows_of_their_figure(name: str) -> None:
-    one = registry.find(name)
+    one = papers.find(name)
     document = read(FOLDER / f"{name}.json", name)
     for command in document["commands"]:
         assert command.startswith(f"discreet reproduce {name}")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import discreet
-from discreet.papers import registry
+from discreet import papers
 from discreet.papers.reproduction import Point
 from tests.cli.test_account import run
 
@@ -23,9 +23,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", registry.NAMES)
+@pytest.mark.parametrize("name", papers.NAMES)
 def test_every_entry_runs_and_is_not_run_twice(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = registry.find(name)
+    one = papers.find(name)
     out, plot = tmp_path / "rows.json", tmp_path / "plot.svg"
     command = ["reproduce", name, "--quick", "--out", str(out), *(["--generated"] if one.needs else [])]
     document = json.loads(run(*command, "--json"))
@@ -47,7 +47,7 @@ def test_every_entry_runs_and_is_not_run_twice(name: str, tmp_path: Path, monkey
 
 def test_the_list_says_which_data_are_there(home: Path) -> None:
     listed = {one["name"]: one for one in json.loads(run("reproduce", "--list", "--json"))}
-    assert set(listed) == set(registry.NAMES)
+    assert set(listed) == set(papers.NAMES)
     assert listed["dpals-fig4"]["at_hand"]
     assert not listed["frank-wolfe-fig2c"]["at_hand"]
     assert listed["dpals-fig9"]["data"] == [{"name": "ml-10m", "path": None}, {"name": "ml-20m", "path": None}]

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 import json
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import discreet
+from discreet import papers
 from discreet.errors import DataError
-from discreet.papers import registry
-from discreet.papers.dpals import protocol
+from discreet.papers.dpals import tasks
+from discreet.papers.report import Results, compared, read, table
 from discreet.papers.reproduction import (
     Options,
+    Paper,
     Plot,
     Point,
     Published,
@@ -23,7 +28,6 @@ from discreet.papers.reproduction import (
     ratio_of,
     value_of,
 )
-from discreet.papers.results import Results, compared, read, table
 
 
 def entry(counts: list[str] | None = None, **other: Any) -> Reproduction:
@@ -87,8 +91,10 @@ def test_claims_about_several_rows() -> None:
     assert best_of("x", "rmse", method="one")(rows) == 0.2
     assert best_of("x", "rmse", max)(rows) == 0.1
     assert best_of("x", "rmse", method="two")(rows) is None
-    assert ratio_of(value_of("rmse", x=0.1), value_of("rmse", x=0.3))(rows) == 1.5
-    assert ratio_of(value_of("rmse", x=0.1), value_of("rmse", x=0.9))(rows) is None
+    assert value_of("rmse", x=0.3, method="one")(rows) == 2
+    assert ratio_of("rmse", {"x": 0.1}, {"x": 0.3}, method="one")(rows) == 1.5
+    assert ratio_of("rmse", {"x": 0.1}, {"x": 0.3}, method="two")(rows) is None
+    assert ratio_of("rmse", {"x": 0.1}, {"x": 0.9})(rows) is None
 
 
 def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
@@ -163,18 +169,18 @@ def test_the_plot_has_every_method_and_what_was_published(tmp_path: Path) -> Non
 
 def test_published_values_are_found_in_rows_that_have_them() -> None:
     """Rows with the values of Table 5 agree with it in every line."""
-    one = registry.find("dpals-table5")
+    one = papers.find("dpals-table5")
     rows = [
         {"data": "x", "method": method, "epsilon": epsilon, "column": column, "value": mean, "sd": None}
-        for column, means in protocol.TABLE_5.items()
+        for column, means in tasks.TABLE_5.items()
         for epsilon, mean in means.items()
-        for method in (protocol.PRINTED, protocol.EXACT)
+        for method in (tasks.PRINTED, tasks.EXACT)
     ]
     assert [line["ratio"] for line in one.comparison(rows)] == [1.0] * 24
 
 
 def test_table_4_gives_back_its_epsilons() -> None:
-    one = registry.find("dpals-table4")
+    one = papers.find("dpals-table4")
     lines = one.comparison(list(one.rows(Options(calibration="published"))))
     off = {(line["what"].partition(",")[0], line["published"]) for line in lines if abs(line["ratio"] - 1) > 0.0115}
     assert len(lines) == 12
@@ -182,12 +188,46 @@ def test_table_4_gives_back_its_epsilons() -> None:
 
 
 def test_every_table_and_figure_is_there() -> None:
-    assert len(registry.NAMES) == 24
-    for one in registry.every():
+    assert len(papers.NAMES) == 24
+    modules = [
+        import_module(f"discreet.papers.{name}") for name in dict.fromkeys(at for at, _ in papers.NAMES.values())
+    ]
+    declared = [one.name for module in modules for one in vars(module).values() if isinstance(one, Reproduction)]
+    assert declared == list(papers.NAMES)
+    for one in papers.every():
         assert isinstance(one, Reproduction)
-        assert registry.find(one.name) is one
+        assert papers.find(one.name) is one
         assert len(one.protocol) > 60
         assert all(isinstance(line, Published) and line.where for line in one.published)
     with pytest.raises(DataError, match="there are frank-wolfe-fig2a, "):
-        registry.find("dpals-fig6")
-    json.dumps([one.protocol for one in registry.every()])
+        papers.find("dpals-fig6")
+    json.dumps([one.protocol for one in papers.every()])
+
+
+def test_nothing_in_the_product_imports_papers_but_the_command() -> None:
+    """Nor does the command until it runs: its imports are in functions."""
+    root = Path(discreet.__file__).parent
+    found = set()
+    for path in root.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+            whole = [f"{node.module}.{name}" for name in names] if isinstance(node, ast.ImportFrom) else names
+            if any(f"{name}.".startswith("discreet.papers.") for name in whole):
+                found.add(path.relative_to(root).as_posix())
+                assert path.is_relative_to(root / "papers") or node not in tree.body
+    assert {name for name in found if not name.startswith("papers/")} == {"cli/reproduce.py"}
+
+
+def test_a_protocol_is_the_docstring_filled_again() -> None:
+    def fig1(options: Options) -> list[Point]:
+        """Figure 1: it has a
+        line that goes on.
+
+        And more.
+        """
+        return []
+
+    one = Paper("a-paper", "Authors", runs=7).shows("Figure 1: a title", "rmse", plot=None)(fig1)
+    assert (one.name, one.paper, one.runs, one.plot) == ("a-paper-fig1", "Authors", 7, None)
+    assert one.protocol == "Figure 1: it has a line that goes on.\n\nAnd more."

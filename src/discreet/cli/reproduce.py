@@ -11,13 +11,13 @@ from discreet.cli.common import Json, Misuse, grid, show
 from discreet.errors import MissingExtra
 
 if TYPE_CHECKING:
+    from discreet.papers.report import Results
     from discreet.papers.reproduction import Options, Reproduction
-    from discreet.papers.results import Results
 
 
 def names(incomplete: str) -> list[str]:
     """Names of tables and figures, for the shell to complete."""
-    from discreet.papers.registry import NAMES
+    from discreet.papers import NAMES
 
     return [name for name in NAMES if name.startswith(incomplete)]
 
@@ -57,18 +57,18 @@ def reproduce(
 
     Example: discreet reproduce dpals-table4
     """
-    from discreet.papers import registry
+    from discreet import papers
     from discreet.papers.reproduction import Options
 
     if list_all == (name is not None):
         raise Misuse("give the name of a table or figure; --list shows them")
     if list_all:
-        found = [_entry(one) for one in registry.every()]
+        found = [_entry(one) for one in papers.every()]
         show(found, as_json, grid(("name", "title", "data", "at hand"), [_listed(one) for one in found]))
         return
     if as_published and exact:
         raise Misuse("--as-published and --exact: one of them; without them both are run")
-    one = registry.find(name or "")
+    one = papers.find(name or "")
     _check_data(one, data, source, generated)
     _check_files(one, out, plot)
     calibration: Literal["published", "exact"] | None = "published" if as_published else "exact" if exact else None
@@ -134,7 +134,7 @@ def _check_files(one: "Reproduction", out: Path | None, plot: Path | None) -> No
 def _measured(one: "Reproduction", options: "Options", out: Path | None) -> "Results":
     """All rows: those of the file, and those that it lacks, written as they come."""
     from discreet.data.progress import Bar
-    from discreet.papers.results import Results
+    from discreet.papers.report import Results
 
     command = ["discreet", "reproduce", one.name, *options.flags, *([] if out is None else ["--out", str(out)])]
     results = Results(one, out, shlex.join(command))
@@ -147,12 +147,12 @@ def _measured(one: "Reproduction", options: "Options", out: Path | None) -> "Res
 
 def _tables(results: "Results", plot: Path | None) -> list[Any]:
     """The protocol, published values beside ours, all rows."""
-    from discreet.papers.results import HEADINGS, compared, table
+    from discreet.papers.report import HEADINGS, compared, table
 
     one, rows = results.reproduction, results.rows
     data = dict.fromkeys(row["data"] for row in rows)
     comparison = one.comparison(rows)
-    shown: list[Any] = [f"{one.paper}, {one.title}", f"On: {'; '.join(data)}", "", one.protocol.strip(), ""]
+    shown: list[Any] = [f"{one.paper}, {one.title}", f"On: {'; '.join(data)}", "", one.protocol, ""]
     shown += [grid(HEADINGS, compared(comparison)), ""] if comparison else ["No number was published for this.", ""]
     shown.append(grid(*table(one, rows)))
     return [*shown, *(["", f"The rows are in {results.path}."] if results.path else [])] + (

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from discreet.data import datasets, splits
 from discreet.data.archives import ENVIRONMENT, cache_folder
@@ -16,27 +17,36 @@ from discreet.papers.reproduction import Options
 QUICK_USERS = 400  # of data that are at hand
 QUICK_SHAPE = (400, 120, 12_000)  # of data that are made up
 
-Shape = tuple[int, int, int]
+Array = NDArray[Any]
+Shape = tuple[int, int, int]  # users, items, ratings
 
 
-class Labelled(NamedTuple):
+class Labeled(NamedTuple):
     """Ratings, and what they are."""
 
     ratings: Interactions
     label: str
 
 
-def shape_of(name: str) -> Shape:
-    """Users, items and ratings of a data set."""
-    data = CATALOG[name]
-    return data.users, data.items, data.interactions
+class Division(NamedTuple):
+    """Ratings divided for learning and testing; `history`: what test users are folded in from."""
+
+    label: str
+    train: Interactions
+    history: Interactions
+    test: Interactions
+
+    def rmse(self, model: Any) -> float:
+        """Root mean squared error of a fitted model over all test ratings."""
+        return float(np.sqrt(np.mean((model.predict(self.history, self.test) - self.test.values) ** 2)))
 
 
-def load(name: str, options: Options, shape: Shape | None = None) -> Labelled:
-    """A data set of a paper, or what is to stand in for it; `shape`: users, items and ratings to make up."""
+def load(name: str, options: Options, shape: Shape | None = None) -> Labeled:
+    """A data set of a paper, or what is to stand in for it; `shape`: of ratings to make up."""
     wanted = CATALOG[name]
     if options.generated:
-        return _generated(wanted, QUICK_SHAPE if options.quick else shape or shape_of(name))
+        real = (wanted.users, wanted.items, wanted.interactions)
+        return _generated(wanted, QUICK_SHAPE if options.quick else shape or real)
     data = wanted if options.data is None else datasets.find(options.data)
     if data.where() is None and options.source is None:
         raise DataError(missing(data))
@@ -45,13 +55,16 @@ def load(name: str, options: Options, shape: Shape | None = None) -> Labelled:
     if options.quick and ratings.n_users > QUICK_USERS:
         ratings = ratings.of_users(np.arange(QUICK_USERS))
         label += f" (quick: {QUICK_USERS} users only)"
-    return Labelled(ratings, label)
+    return Labeled(ratings, label)
 
 
-def at_hand(names: tuple[str, ...], options: Options) -> tuple[str, ...]:
-    """Those of several data sets that can be run; the first of them, to be missed, if there is none."""
-    some = options.generated or options.data is not None or options.source is not None
-    return tuple(name for name in names if some or CATALOG[name].where() is not None) or names[:1]
+def _generated(wanted: DataSet, shape: Shape) -> Labeled:
+    users, items, count = shape
+    made = datasets.movielens_like(users, items, count, random_state=0)
+    if made.value_range != wanted.value_range:
+        made = made.rescale(*wanted.value_range)
+    size = f"{users:,} x {items:,}, {count:,} ratings"
+    return Labeled(made, f"GENERATED (movielens_like, {size}), NOT {wanted.title}")
 
 
 def missing(data: DataSet) -> str:
@@ -64,21 +77,22 @@ def missing(data: DataSet) -> str:
     )
 
 
-def _generated(wanted: DataSet, shape: Shape) -> Labelled:
-    users, items, count = shape
-    made = datasets.movielens_like(users, items, count, random_state=0)
-    if made.value_range != wanted.value_range:
-        made = made.rescale(*wanted.value_range)
-    size = f"{users:,} x {items:,}, {count:,} ratings"
-    return Labelled(made, f"GENERATED (movielens_like, {size}), NOT {wanted.title}")
+def at_hand(names: tuple[str, ...], options: Options) -> tuple[str, ...]:
+    """Those of several data sets that can be run; the first of them, to be missed, if there is none."""
+    some = options.generated or options.data is not None or options.source is not None
+    return tuple(name for name in names if some or CATALOG[name].where() is not None) or names[:1]
 
 
-def most_rated(data: Labelled, n_items: int = 400) -> Labelled:
-    """The items with the most ratings, and the users who rated one of them."""
-    ratings, label = data
+def most_rated_items(ratings: Interactions, n_items: int) -> Array:
+    """The numbers of the items with the most ratings, increasing."""
     counts = np.bincount(ratings.indices, minlength=ratings.n_items)
-    top = ratings.of_items(np.sort(np.argsort(-counts, kind="stable")[:n_items]))
-    return Labelled(top.of_users(np.flatnonzero(np.diff(top.indptr))), f"{label}, {top.n_items} most rated items")
+    return np.sort(np.argsort(-counts, kind="stable")[:n_items])
+
+
+def most_rated(data: Labeled, n_items: int = 400) -> Labeled:
+    """The items with the most ratings, and the users who rated one of them."""
+    top = data.ratings.of_items(most_rated_items(data.ratings, n_items))
+    return Labeled(top.of_users(np.flatnonzero(np.diff(top.indptr))), f"{data.label}, {top.n_items} most rated items")
 
 
 def at_most(ratings: Interactions, count: int, seed: int = 0) -> Interactions:
@@ -89,21 +103,10 @@ def at_most(ratings: Interactions, count: int, seed: int = 0) -> Interactions:
     return ratings.where(kept)
 
 
-class Division(NamedTuple):
-    """Ratings divided for learning and testing; `history`: what test users are folded in from."""
-
-    label: str
-    train: Interactions
-    history: Interactions
-    test: Interactions
-
-
-def divided(data: Labelled, valid: float, test: float, seed: int = 1234) -> Division:
+def divided(data: Labeled, valid: float, test: float, seed: int = 1234) -> Division:
     """A random division; test users are folded in from what is for training and for validation."""
     parts = splits.holdout(data.ratings, valid=valid, test=test, random_state=seed)
-    tested = np.isin(_cells(data.ratings), _cells(parts.test))
-    return Division(data.label, parts.train, data.ratings.where(~tested), parts.test)
-
-
-def _cells(ratings: Interactions) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    return ratings.user_numbers().astype(np.int64) * ratings.n_items + ratings.indices
+    whole, tested = (
+        part.user_numbers().astype(np.int64) * part.n_items + part.indices for part in (data.ratings, parts.test)
+    )
+    return Division(data.label, parts.train, data.ratings.where(~np.isin(whole, tested)), parts.test)

@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from discreet.errors import MissingExtra
-from discreet.papers.reproduction import AS_PUBLISHED, Plot, Reproduction, Row
-from discreet.papers.results import number
+from discreet.papers.reproduction import AS_PUBLISHED, Plot, Reproduction, Row, number
 
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6a3d9a", "#8c6d31", "#555555")
-EXACT = ", exact noise"
-STYLES = {AS_PUBLISHED: "--", EXACT: "-.", "": "-"}
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6a3d9a", "#8c6d31", "#555555")
+STYLES = {AS_PUBLISHED: "--", ", exact noise": "-.", "": "-"}  # by how the name of a method ends
 MARKERS = "osD^v"
 
 
@@ -27,22 +25,23 @@ def draw(reproduction: Reproduction, rows: Sequence[Row], path: Path) -> None:
     if reproduction.plot is None:
         return
     plot = _by_data(reproduction.plot, rows)
-    panels = _panels(plot, rows)
+    found: set[Any] = {row.get(plot.panels) for row in rows} if plot.panels else set()
+    panels = sorted(found - {None}) or [None]
     figure = Figure(figsize=(3.4 * len(panels) + 3, 3.8), layout="constrained")
-    colours, same = _colours(rows), plot.panels not in ("data", "column")
+    bases = dict.fromkeys(_base(row["method"])[0] for row in rows)
+    colors = {base: COLORS[at % len(COLORS)] for at, base in enumerate(bases)}
+    same = plot.panels not in ("data", "column")
     for place, panel in enumerate(panels):
         axes = figure.add_subplot(1, len(panels), place + 1, sharey=figure.axes[0] if place and same else None)
         mine = [row for row in rows if plot.panels is None or row.get(plot.panels) in (panel, None)]
-        _panel(axes, reproduction, plot, mine, colours)
-        _mark(axes, reproduction, plot, panel)
+        _curves(axes, reproduction.measure, plot, mine, colors)
+        _stars(axes, reproduction, plot, panel)
         _axes(axes, plot, mine)
-        axes.set_title(
-            "" if panel is None else panel if isinstance(panel, str) else f"{plot.panels} {number(panel)}",
-            fontsize=7,
-            wrap=True,
-        )
+        title = "" if panel is None else panel if isinstance(panel, str) else f"{plot.panels} {number(panel)}"
+        axes.set_title(title, fontsize=7, wrap=True)
         axes.set_ylabel("" if place else reproduction.measure)
-    handles = {label: handle for axes in figure.axes for handle, label in zip(*_legend(axes), strict=True)}
+    legends = [axes.get_legend_handles_labels() for axes in figure.axes]
+    handles = {label: handle for both in legends for handle, label in zip(*both, strict=True)}
     figure.legend(list(handles.values()), list(handles), loc="outside right center", fontsize=7, frameon=False)
     data = "" if plot.panels == "data" else "\n" + "; ".join(dict.fromkeys(row["data"] for row in rows))
     figure.suptitle(f"{reproduction.title}{data}", fontsize=8, x=0.01, ha="left")
@@ -57,23 +56,13 @@ def _by_data(plot: Plot, rows: Sequence[Row]) -> Plot:
     return replace(plot, lines=("data", *plot.lines)) if plot.panels else replace(plot, panels="data")
 
 
-def _panels(plot: Plot, rows: Sequence[Row]) -> list[Any]:
-    found = [row.get(plot.panels) for row in rows] if plot.panels else [None]
-    return sorted({value for value in found if value is not None}) or [None]
-
-
 def _base(method: str) -> tuple[str, str]:
     """A method's name, and what is said of its noise."""
     end = next(end for end in STYLES if method.endswith(end))
     return method.removesuffix(end), end
 
 
-def _colours(rows: Sequence[Row]) -> dict[str, str]:
-    bases = dict.fromkeys(_base(row["method"])[0] for row in rows)
-    return {base: COLOURS[at % len(COLOURS)] for at, base in enumerate(bases)}
-
-
-def _panel(axes: Any, reproduction: Reproduction, plot: Plot, rows: Sequence[Row], colours: dict[str, str]) -> None:
+def _curves(axes: Any, measure: str, plot: Plot, rows: Sequence[Row], colors: dict[str, str]) -> None:
     """The curves; what has no place on the axis, as it has no epsilon, is a horizontal line."""
     keys = [key for key in plot.lines if len({row.get(key) for row in rows}) > 1]
     curves: dict[tuple[Any, ...], list[Row]] = {}
@@ -83,19 +72,17 @@ def _panel(axes: Any, reproduction: Reproduction, plot: Plot, rows: Sequence[Row
     for name, mine in curves.items():
         base, end = _base(name[0])
         told = [f"{key} {number(value)}" for key, value in zip(keys, name[1:], strict=True) if value is not None]
-        label = ", ".join([name[0], *told])
-        look = {"color": colours[base], "linestyle": STYLES[end], "linewidth": 1.2, "label": label}
+        look = {"color": colors[base], "linewidth": 1.2, "label": ", ".join([name[0], *told])}
         placed = sorted((row for row in mine if row.get(plot.x) is not None), key=lambda row: float(row[plot.x]))
         if placed:
-            xs, ys = [row[plot.x] for row in placed], [row[reproduction.measure] for row in placed]
-            marker = MARKERS[kinds.index(name[1:]) % len(MARKERS)]
-            spread = [row["sd"] or 0.0 for row in placed]
-            axes.errorbar(xs, ys, yerr=spread, marker=marker, markersize=3, capsize=2, **look)
+            xs, ys, spread = ([row[key] for row in placed] for key in (plot.x, measure, "sd"))
+            look |= {"linestyle": STYLES[end], "marker": MARKERS[kinds.index(name[1:]) % len(MARKERS)]}
+            axes.errorbar(xs, ys, yerr=[one or 0.0 for one in spread], markersize=3, capsize=2, **look)
         else:
-            axes.axhline(mine[0][reproduction.measure], **{**look, "linestyle": ":"})
+            axes.axhline(mine[0][measure], linestyle=":", **look)
 
 
-def _mark(axes: Any, reproduction: Reproduction, plot: Plot, panel: Any) -> None:
+def _stars(axes: Any, reproduction: Reproduction, plot: Plot, panel: Any) -> None:
     """What was published, where a point of the figure was."""
     found = {
         (one.at[plot.x], one.value)
@@ -121,8 +108,3 @@ def _axes(axes: Any, plot: Plot, rows: Sequence[Row]) -> None:
     axes.minorticks_off()
     axes.set_xlabel(plot.label)
     axes.spines[["top", "right"]].set_visible(False)
-
-
-def _legend(axes: Any) -> tuple[list[Any], list[str]]:
-    handles, labels = axes.get_legend_handles_labels()
-    return handles, labels

@@ -9,16 +9,20 @@ ratings are exact, and so not covered by any epsilon: research only.
 
 from __future__ import annotations
 
+import inspect
 import math
 import statistics
+import textwrap
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 Row = dict[str, Any]
 Ours = Callable[[Sequence[Row]], float | None]
+Points = Callable[["Options"], Iterable["Point"]]
+Declaration = Callable[[Points], "Reproduction"]  # a decorator
 
 AS_PUBLISHED = ", as published"
 NOT_KEYS = frozenset({"sd", "runs", "true_epsilon", "seconds"})  # of a row, beside what was measured
@@ -26,23 +30,14 @@ NOT_KEYS = frozenset({"sd", "runs", "true_epsilon", "seconds"})  # of a row, bes
 
 @dataclass(frozen=True)
 class Options:
-    """What the caller may choose.
+    """What the caller may choose."""
 
-    Attributes:
-        runs: How often each point is measured; by default as often as in the paper.
-        quick: Few runs and points on little data: does it work at all?
-        generated: Made-up data of the same size in the place of data that nobody may hand out.
-        data: Another data set in the place of the one that the paper has, by its name.
-        source: The file of the data set, if it is not where it is looked for.
-        calibration: "published": only methods with the published noise; "exact": only the others. By default both.
-    """
-
-    runs: int | None = None
-    quick: bool = False
-    generated: bool = False
-    data: str | None = None
-    source: str | None = None
-    calibration: Literal["published", "exact"] | None = None
+    runs: int | None = None  # how often each point is measured; by default as often as in the paper
+    quick: bool = False  # few runs and points on little data: does it work at all?
+    generated: bool = False  # made-up data of the same size in the place of data that nobody may hand out
+    data: str | None = None  # another data set in the place of the one that the paper has, by its name
+    source: str | None = None  # the file of the data set, if it is not where it is looked for
+    calibration: Literal["published", "exact"] | None = None  # only methods with the published noise, or the others
 
     @property
     def flags(self) -> list[str]:
@@ -63,32 +58,27 @@ class Options:
 
 @dataclass(frozen=True)
 class Point:
-    """One point of a figure, or one number of a table.
+    """One point of a figure, or one number of a table."""
 
-    Attributes:
-        keys: What tells it from the others: data, method, epsilon, and whatever else is on an axis.
-        run: Measures it once, with a seed: what was measured and, where the method is private, true_epsilon.
-        runs: How many runs there are unless the caller says otherwise; None: as many as for the others. 1 stays 1.
-    """
-
-    keys: Mapping[str, Any]
-    run: Callable[[int], Mapping[str, float | None]]
-    runs: int | None = None
+    keys: Mapping[str, Any]  # what tells it from the others: data, method, epsilon, and whatever else is on an axis
+    run: Callable[[int], Mapping[str, float | None]]  # by a seed: measures and, if private, true_epsilon
+    runs: int | None = None  # unless the caller says otherwise; None: as many as for the others. 1 stays 1
 
     def measured(self, runs: int, first: int = 0) -> Row:
         """The row of this point: means over runs, and the standard deviation of what was measured first."""
         start = time.perf_counter()
         found = [self.run(seed) for seed in range(first, first + runs)]
         seconds = (time.perf_counter() - start) / runs
-        measures = [name for name in found[0] if name != "true_epsilon"]
-        row: Row = {**self.keys}
-        for name in measures:
-            row[name] = _rounded(statistics.mean(_number(one[name]) for one in found))
-        spread = statistics.stdev(_number(one[measures[0]]) for one in found) if runs > 1 else None
+        measures = {
+            name: [math.nan if (value := one[name]) is None else float(value) for one in found]
+            for name in found[0]
+            if name != "true_epsilon"
+        }
         true = found[-1].get("true_epsilon")
         return {
-            **row,
-            "sd": None if spread is None else _rounded(spread),
+            **self.keys,
+            **{name: _rounded(statistics.mean(values)) for name, values in measures.items()},
+            "sd": _rounded(statistics.stdev(next(iter(measures.values())))) if runs > 1 else None,
             "runs": runs,
             "true_epsilon": None if true is None or not math.isfinite(true) else _rounded(true),
             "seconds": round(seconds, 1),
@@ -97,73 +87,42 @@ class Point:
 
 @dataclass(frozen=True)
 class Published:
-    """A number that a paper prints, and how the same is found in our rows.
+    """A number that a paper prints, and how the same is found in our rows."""
 
-    Attributes:
-        what: What it is the number of.
-        value: The number.
-        ours: The same of our rows, None if they do not have it. They are all of the same data.
-        where: Where the paper prints it.
-        says: How it does: "", "about", "above", "below", "at least" or "at most".
-        at: The keys of the point that it is the value of, if it is; for the plot.
-    """
-
-    what: str
+    what: str  # it is the number of
     value: float
-    ours: Ours
-    where: str
-    says: str = ""
-    at: Mapping[str, Any] | None = None
+    ours: Ours  # None if the rows, which are all of the same data, do not have it
+    where: str  # the paper prints it
+    says: str = ""  # how it does: "", "about", "above", "below", "at least" or "at most"
+    at: Mapping[str, Any] | None = None  # the keys of the point that it is the value of, if it is; for the plot
 
 
 @dataclass(frozen=True)
 class Plot:
-    """How rows are drawn.
+    """How rows are drawn."""
 
-    Attributes:
-        x: The key on the horizontal axis.
-        label: Its name.
-        panels: The key that panels differ in.
-        log: Which axes are logarithmic: some of "x" and "y".
-        lines: Keys, beside the method, that tell curves apart.
-    """
-
-    x: str = "epsilon"
-    label: str = "epsilon, as claimed"
-    panels: str | None = None
-    log: str = "x"
-    lines: tuple[str, ...] = ()
+    x: str = "epsilon"  # the key on the horizontal axis
+    label: str = "epsilon, as claimed"  # of that axis
+    panels: str | None = None  # the key that panels differ in
+    log: str = "x"  # which axes are logarithmic: some of "x" and "y"
+    lines: tuple[str, ...] = ()  # keys, beside the method, that tell curves apart
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """A table or figure.
+    """A table or figure."""
 
-    Attributes:
-        name: As in `discreet reproduce NAME`.
-        paper: Which one.
-        title: What it shows.
-        protocol: How it was measured, and what differs here.
-        measure: What is measured: a key of the rows.
-        points: Makes the points, in the order in which they are worth having.
-        published: What was printed.
-        needs: The data sets it is about; none: they are made by a formula.
-        runs: How many runs there are at each point in the paper.
-        plot: How it is drawn; None: it is a table.
-        by_run: Whether each run has data of its own: then all points are measured once before any is measured again.
-    """
-
-    name: str
+    name: str  # as in `discreet reproduce NAME`
     paper: str
-    title: str
-    protocol: str
-    measure: str
-    points: Callable[[Options], Iterable[Point]]
+    title: str  # what it shows
+    protocol: str  # how it was measured, and what differs here
+    measure: str  # what is measured: a key of the rows
+    points: Points  # makes them, in the order in which they are worth having
     published: tuple[Published, ...] = ()
-    needs: tuple[str, ...] = ()
-    runs: int = 10
-    plot: Plot | None = field(default_factory=Plot)
-    by_run: bool = False
+    needs: tuple[str, ...] = ()  # the data sets it is about; none: they are made by a formula
+    runs: int = 10  # at each point in the paper
+    plot: Plot | None = Plot()  # None: it is a table
+    by_run: bool = False  # each run has data of its own: all points are measured once before any is measured again
 
     def rows(self, options: Options, done: Sequence[Row] = ()) -> Iterator[Row]:
         """Measure the points that are not among `done` with as many runs."""
@@ -196,11 +155,8 @@ class Reproduction:
 
     def is_key(self, key: str, value: Any) -> bool:
         """Whether a cell tells rows apart: words, epsilon, and what is on an axis do."""
-        return key not in NOT_KEYS and (key in ("epsilon", *self._axes) or isinstance(value, str))
-
-    @property
-    def _axes(self) -> tuple[str, ...]:
-        return () if self.plot is None else tuple(filter(None, (self.plot.x, self.plot.panels, *self.plot.lines)))
+        axes = () if self.plot is None else (self.plot.x, self.plot.panels, *self.plot.lines)
+        return key not in NOT_KEYS and (key in ("epsilon", *axes) or isinstance(value, str))
 
     def comparison(self, rows: Sequence[Row]) -> list[Row]:
         """What was published beside ours and the ratio, for all data that there are rows of."""
@@ -216,6 +172,29 @@ class Reproduction:
         return lines
 
 
+@dataclass(frozen=True)
+class Paper:
+    """A paper; each of its tables and figures is a function that makes points, decorated by `shows`."""
+
+    prefix: str  # of the names of tables and figures
+    title: str  # authors and year
+    runs: int  # at each point, unless a figure says otherwise
+
+    def shows(
+        self, title: str, measure: str, *published: Published, runs: int | None = None, **other: Any
+    ) -> Declaration:
+        """A `Reproduction` named as the function, whose docstring, filled, is the protocol; `other` are attributes."""
+
+        def declared(points: Points) -> Reproduction:
+            paragraphs = inspect.cleandoc(points.__doc__ or "").split("\n\n")
+            protocol = "\n\n".join(textwrap.fill(text, 120, break_on_hyphens=False) for text in paragraphs)
+            name = f"{self.prefix}-{points.__name__}"
+            times = self.runs if runs is None else runs
+            return Reproduction(name, self.title, title, protocol, measure, points, published, runs=times, **other)
+
+        return declared
+
+
 def pooled(row: Row, more: Row, measure: str) -> Row:
     """The row of some runs and one of a single run more: means, and the standard deviation of what is measured."""
     n, change = row["runs"], more[measure] - row[measure]
@@ -225,32 +204,47 @@ def pooled(row: Row, more: Row, measure: str) -> Row:
         for key, value in row.items()
         if isinstance(value, float) and isinstance(more.get(key), float) and key not in ("epsilon", "sd")
     }
-    return {
-        **row,
-        **means,
-        "sd": _rounded(math.sqrt(squares / n)),
-        "runs": n + 1,
-        "seconds": round(means["seconds"], 1),
-    }
+    spread = _rounded(math.sqrt(squares / n))
+    return {**row, **means, "sd": spread, "runs": n + 1, "seconds": round(means["seconds"], 1)}
 
 
 # Where published numbers are in our rows
 
 
+def _having(rows: Sequence[Row], keys: Mapping[str, Any]) -> list[Row]:
+    return [row for row in rows if all(row.get(key) == value for key, value in keys.items())]
+
+
 def value_of(measure: str, **keys: Any) -> Ours:
     """What was measured at the first row that has these keys."""
+    return lambda rows: next((row[measure] for row in _having(rows, keys)), None)
+
+
+def ratio_of(measure: str, above: Row, below: Row, **keys: Any) -> Ours:
+    """The ratio of what was measured at two rows, where both are there, by their own keys and those of both."""
 
     def found(rows: Sequence[Row]) -> float | None:
-        return next((row[measure] for row in rows if all(row.get(key) == value for key, value in keys.items())), None)
+        first, second = (value_of(measure, **own, **keys)(rows) for own in (above, below))
+        return None if first is None or not second else first / second
+
+    return found
+
+
+def best_of(axis: str, measure: str, pick: Callable[..., Any] = min, **keys: Any) -> Ours:
+    """Where on an axis the best value is, among the rows that have these keys; None if there is nothing to choose."""
+
+    def found(rows: Sequence[Row]) -> float | None:
+        mine = _having(rows, keys)
+        return float(pick(mine, key=lambda row: row[measure])[axis]) if len(mine) > 1 else None
 
     return found
 
 
 def printed(
     values: Mapping[float, float], measure: str, methods: Sequence[str], where: str, says: str = "", **keys: Any
-) -> tuple[Published, ...]:
+) -> list[Published]:
     """Published numbers by epsilon, to be compared with several of our methods."""
-    return tuple(
+    return [
         Published(
             f"{', '.join([method, *map(str, keys.values())])}, epsilon {epsilon:g}",
             value,
@@ -261,27 +255,7 @@ def printed(
         )
         for epsilon, value in values.items()
         for method in methods
-    )
-
-
-def ratio_of(above: Ours, below: Ours) -> Ours:
-    """The ratio of two numbers, where both are there."""
-
-    def found(rows: Sequence[Row]) -> float | None:
-        first, second = above(rows), below(rows)
-        return None if first is None or not second else first / second
-
-    return found
-
-
-def best_of(axis: str, measure: str, pick: Callable[..., Any] = min, **keys: Any) -> Ours:
-    """Where on an axis the best value is, among the rows that have these keys; None if there is nothing to choose."""
-
-    def found(rows: Sequence[Row]) -> float | None:
-        mine = [row for row in rows if all(row.get(key) == value for key, value in keys.items())]
-        return float(pick(mine, key=lambda row: row[measure])[axis]) if len(mine) > 1 else None
-
-    return found
+    ]
 
 
 # Measuring
@@ -294,16 +268,20 @@ def fitted(model: Any, ratings: Any) -> Any:
         return model.fit(ratings)
 
 
-def true_epsilon(model: Any) -> float | None:
-    """The epsilon that a fitted model truly has."""
-    guarantee = model.guarantee_
-    return float(guarantee.epsilon) if guarantee.holds else None
+def scored(model: Any, train: Any, measure: str, score: Callable[[Any], float]) -> dict[str, float | None]:
+    """What a run gives: the score of a model that is fitted, and the epsilon that it truly has."""
+    model = fitted(model, train)
+    true = float(model.guarantee_.epsilon) if model.guarantee_.holds else None
+    return {measure: score(model), "true_epsilon": true}
 
 
-def _number(value: float | None) -> float:
-    return math.nan if value is None else float(value)
+def number(value: Any) -> str:
+    """A number in four digits, a word as it is."""
+    if value is None:
+        return "-"
+    return value if isinstance(value, str) else f"{value:.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
 
 
-def _rounded(number: float) -> float:
+def _rounded(value: float) -> float:
     """Five digits of it."""
-    return float(f"{number:.5g}")
+    return float(f"{value:.5g}")

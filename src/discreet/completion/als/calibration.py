@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from discreet.errors import PrivacyError
-from discreet.papers.dpals_tables import dpals_rho_squared, rho_squared_for
 from discreet.privacy import Cost, Plan, Planned
 from discreet.privacy.guarantee import Adjacency, require_adjacency, sensitivity_factor
 
@@ -135,14 +134,37 @@ def published(schedule: Schedule, sigmas: Sigmas, epsilon: float, delta: float, 
             f"calibration: the paper has no rule for noisy gradients or a noisy start, so {rule!r} cannot be had with "
             "them; use 'exact' or 'given'"
         )
-    target = rho_squared_for(epsilon, delta)
+    target = published_rho_squared_for(epsilon, delta)
     pre = sigmas.pre if schedule.preprocess else math.inf
-    fixed = dpals_rho_squared(schedule.k, schedule.steps, math.inf, math.inf, pre)
+    fixed = published_rho_squared(schedule.k, schedule.steps, math.inf, math.inf, pre)
     if fixed >= target:
         raise PrivacyError(
             f"preprocessing_noise: by the paper's rule {pre:g} costs more than epsilon = {epsilon:g} alone; raise it"
         )
-    both = dpals_rho_squared(schedule.k, schedule.steps, sigmas.gram, sigmas.rhs, math.inf)
+    both = published_rho_squared(schedule.k, schedule.steps, sigmas.gram, sigmas.rhs, math.inf)
     charged = both if rule == "experiments" else both / 2
     factor = math.sqrt(charged / (target - fixed))
     return replace(sigmas, gram=sigmas.gram * factor, rhs=sigmas.rhs * factor)
+
+
+# The paper's own accounting: kept to reproduce its numbers, never to state a guarantee
+
+
+def published_rho_squared(k: int, steps: int, gram_noise: float, rhs_noise: float, preprocessing_noise: float) -> float:
+    """The Renyi DP, in units of alpha, that Table 4's columns are consistent with; infinite noise: no such release.
+
+    Appendix C has kT / 2 sigma^2 + (k + 1) / sigma_p^2, with one release for an item step. The printed epsilons come
+    out if both are charged, as here.
+    """
+    return k * steps * (0.5 / gram_noise**2 + 0.5 / rhs_noise**2) + (k + 1) / preprocessing_noise**2
+
+
+def published_epsilon(rho_squared: float, delta: float) -> float:
+    """The conversion of Appendix A, for Renyi DP of rho^2 alpha: rho^2 + 2 rho sqrt(log(1 / delta))."""
+    return rho_squared + 2 * math.sqrt(rho_squared * math.log(1 / delta))
+
+
+def published_rho_squared_for(epsilon: float, delta: float) -> float:
+    """The Renyi DP at which that conversion gives epsilon: the inverse of `published_epsilon`."""
+    log = math.log(1 / delta)
+    return (math.sqrt(log + epsilon) - math.sqrt(log)) ** 2

@@ -1,1 +1,0 @@
-"""Differentially private one-bit matrix completion (2021): its five figures, a module each."""
