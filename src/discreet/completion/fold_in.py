@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,12 +45,16 @@ class FoldIn(ABC):
     Attributes:
         columns: One vector for each item, (items, rank).
         base: The score of each item before anything is known of the person.
-        device: Where it is computed.
+        device: Where regressions are computed. Sums and replays stay on the CPU.
     """
 
     columns: Array
     base: Array
     device: str = "cpu"
+
+    def __init_subclass__(cls) -> None:
+        if cls.__base__ is not FoldIn:  # it would compute something else than it describes
+            raise TypeError(f"{cls.__name__}: a fold-in is derived from FoldIn alone; compose it of others")
 
     @abstractmethod
     def fold_in(self, histories: Interactions, n_jobs: int | None) -> tuple[Array, Array]:
@@ -72,11 +76,13 @@ class FoldIn(ABC):
         parts: dict[str, Any] = tables
         return replace(self, **parts)
 
-    def _over(self, users: Iterable[Part], work: Work, n_jobs: int | None) -> tuple[Array, Array]:
+    def _over(self, users: Iterable[Part], n_users: int, work: Work, n_jobs: int | None) -> tuple[Array, Array]:
         """Offsets and vectors of everybody, some users at a time."""
-        nobody = np.zeros(0), np.zeros((0, self.columns.shape[1]))
-        found = zip(nobody, *over_blocks(work, users, n_jobs), strict=True)
-        offsets, vectors = (np.concatenate([some.astype(self.columns.dtype) for some in one]) for one in found)
+        (_, k), kind, end = self.columns.shape, self.columns.dtype, 0
+        offsets, vectors = np.zeros(n_users, kind), np.zeros((n_users, k), kind)
+        for own in over_blocks(work, users, n_jobs):
+            begin, end = end, end + len(own[0])
+            offsets[begin:end], vectors[begin:end] = own
         return offsets, vectors
 
 
@@ -92,7 +98,6 @@ class Targets(Protocol):
         ...
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
 class RidgeFoldIn(FoldIn):
     """Each person runs a ridge regression (`Ridge`) of their ratings on the columns.
@@ -167,7 +172,6 @@ class RidgeFoldIn(FoldIn):
         return {**settings, "own_mean": self.own_mean, **refits}, tables, arrays
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
 class LinearFoldIn(FoldIn):
     """A person's vector is a sum over their history: z = scale * sum over l of (h_l - a) loadings_l.
@@ -215,7 +219,8 @@ class LinearFoldIn(FoldIn):
             table = csr_array((entries, part.indices.astype(np.int64), part.indptr), shape=shape)
             return offsets, table @ self.loadings  # row by row, entry by entry: no row's sum depends on another's
 
-        return self._over(parts(histories, histories.values, most=LINEAR_PART), work, n_jobs)
+        users = parts(histories, histories.values, most=LINEAR_PART)
+        return self._over(users, histories.n_users, work, n_jobs)
 
     def contributions(self, indices: Array, values: Array, item: int) -> Array:
         """What each rating adds to the score of an item, by itself and by its share in the offset."""
@@ -262,7 +267,6 @@ class Steps(Protocol):
         ...
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
 class ReplayFoldIn(FoldIn):
     """Each person replays the public steps of training on their own ratings x_l = c (y_l - centre - a).
@@ -284,7 +288,8 @@ class ReplayFoldIn(FoldIn):
             row = centring.prepare(replace(part, indices=part.indices.astype(np.int64)))
             return row.offsets - centring.centre, self.steps.coefficients(row) / row.scales[:, None]
 
-        return self._over(parts(histories, histories.values, most_users=self.steps.most_users), work, n_jobs)
+        users = parts(histories, histories.values, most_users=self.steps.most_users)
+        return self._over(users, histories.n_users, work, n_jobs)
 
     def contributions(self, indices: Array, values: Array, item: int) -> Array:
         """What each rating adds to the score of an item: they and `base` add up to it."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,6 +100,8 @@ class FrankWolfeSteps:
         steps: The steps, one for each column.
     """
 
+    most_users: ClassVar[None] = None  # nothing large is made of a user
+
     local: Local
     steps: Sequence[Step]
 
@@ -107,11 +109,6 @@ class FrankWolfeSteps:
     def centring(self) -> Centring:
         """How a user prepares their ratings."""
         return self.local.centring
-
-    @property
-    def most_users(self) -> int | None:
-        """Nothing large is made of a user."""
-        return None
 
     def coefficients(self, row: Prepared) -> Array:
         """Some users' coefficients (users, steps)."""
