@@ -1,8 +1,8 @@
 """Corrective steps: with each new direction, users fit their ratings anew, along all directions so far.
 
 The global component says what the directions are, how far users go along them and how much of their ratings it does not
-explain (`Basis`); a user then solves a ridge regression of her own, so that steps undo nothing of each other. Under
-joint differential privacy that is free, as is everything that she does with her own ratings and what is public.
+explain (`Basis`); a user then solves a ridge regression of their own, so that steps undo nothing of each other. Under
+joint differential privacy that is free, as is everything that users do with their own ratings and what is public.
 """
 
 from __future__ import annotations
@@ -104,12 +104,12 @@ class Corrective:
         return isinstance(self.loss, Squared)
 
     def ridge(self, columns: Array) -> Ridge:
-        """A user's regression, of her ratings less the centre."""
+        """A user's regression, of their ratings less the centre."""
         base = np.zeros(len(columns), columns.dtype)
         return Ridge(columns, base, Penalty(1.0), offset_penalty=SHRINKAGE if self.offsets else None)
 
     def begin(self, part: Part) -> tuple[Array, Array]:
-        """Y_i, her own damped mean if there are offsets, and A_i."""
+        """Y_i, the user's own damped mean if there are offsets, and A_i."""
         about = self._about(part)
         fitted = np.zeros(len(about))
         if self.offsets:

@@ -49,7 +49,7 @@ class Local:
     """The public constants of the local component.
 
     Attributes:
-        centring: How a user prepares her row, and L.
+        centring: How a user prepares their row, and L.
         loss: What a residual is.
     """
 
@@ -67,7 +67,7 @@ class Local:
         return slopes * fitted - row.values, slopes
 
     def update(self, row: Prepared, fitted: Array, residuals: Array, step: Step) -> tuple[Array, Array, Array]:
-        """One local update: (1 - eta) Y_i - eta k u_i v, projected so that it is no longer than L on her own items.
+        """One local update: (1 - eta) Y_i - eta k u_i v, projected so that it is no longer than L on their items.
 
         Returns the fitted values, the coefficient of v before the projection, and what the projection multiplied by.
         """

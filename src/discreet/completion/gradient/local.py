@@ -33,10 +33,10 @@ SERVING_CELLS = 1 << 17  # of dense rows, in memory at a time and thread
 class Descent:
     """What users do in each step: z = y - eta P(y - x), and y = z V diag(gains) V^T.
 
-    P keeps the items that a user has rated, x are her centred ratings. Only the part of P(y - x) along V counts in y.
+    P keeps the items that a user rated, x are their centered ratings. Only the part of P(y - x) along V counts in y.
     So eta, which is `size` for full rows, is longer by as much as P shortens V: it is divided by |P V|^2 + 2 r / n, for
-    r directions and n items, as if she had rated two more, where that is below 1. (|P V|^2 is no less than the largest
-    eigenvalue of V^T P V, so that steps do not overshoot.) It is a function of which items she has rated.
+    r directions and n items, as if they had rated two more, where that is below 1. (|P V|^2 is no less than the largest
+    eigenvalue of V^T P V, so that steps do not overshoot.) It is a function of which items they rated.
 
     Attributes:
         size: Of steps; below 2.
@@ -74,7 +74,7 @@ class Descent:
         return rows
 
     def shares(self, indices: Array, steps: Sequence[Step]) -> Array:
-        """What one user's coefficients are sums of: (ratings, rank), to be multiplied by her centred ratings."""
+        """What one user's coefficients are sums of: (ratings, rank), to be multiplied by their centered ratings."""
         part = Part(np.array([0, len(indices)]), indices, np.zeros(len(indices)))
         own, before = np.zeros((len(indices), 0)), nothing(self.n_items)
         for step in steps:
