@@ -10,9 +10,9 @@ import numpy as np
 
 import discreet
 from discreet.completion.door import Door
+from discreet.completion.fold_in import FoldIn, RidgeFoldIn
 from discreet.completion.parts import equal_weights, parts
 from discreet.completion.private import PrivateModel
-from discreet.completion.ridge import Penalty, Ridge
 
 
 class ItemMeans(PrivateModel):
@@ -55,8 +55,9 @@ class ItemMeans(PrivateModel):
     def _middle(self, middle: float, ratings: discreet.Interactions) -> float:
         return middle
 
-    def _ridge(self) -> Ridge:
-        return Ridge(self.item_factors_, self.item_bias_ + self.global_mean_, Penalty(1.0), offset_penalty=5.0)
+    def _make_fold_in(self) -> FoldIn:
+        base = self.item_bias_ + self.global_mean_
+        return RidgeFoldIn(columns=self.item_factors_, base=base, offset_penalty=5.0)
 
 
 class Leaky(ItemMeans):

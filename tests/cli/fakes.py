@@ -8,7 +8,7 @@ import numpy as np
 
 import discreet
 from discreet.completion.base import Model
-from discreet.completion.ridge import Penalty, Ridge
+from discreet.completion.fold_in import FoldIn, RidgeFoldIn
 from discreet.data.interactions import Interactions
 from discreet.privacy import Gaussian, GridArray, exact_scatter, truncate
 
@@ -56,5 +56,5 @@ class NoisyPopularity(Model):
         )
         return learned, statement
 
-    def _ridge(self) -> Ridge:
-        return Ridge(self.item_factors_, self.item_bias_, Penalty(1.0))
+    def _make_fold_in(self) -> FoldIn:
+        return RidgeFoldIn(columns=self.item_factors_, base=self.item_bias_)

@@ -38,7 +38,7 @@ def objective(model: ALS, data: Interactions, U: Array, a: Array) -> float:
 
 
 def state(model: ALS, data: Interactions) -> tuple[Array, Array]:
-    a, U = model._fold_in(data)
+    a, U = model._user_vectors(data)
     return U.astype(np.float64), a.astype(np.float64)
 
 

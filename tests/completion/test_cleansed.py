@@ -10,12 +10,12 @@ import pytest
 import discreet
 from discreet.completion import parts as users_rows
 from discreet.completion.base import Model
+from discreet.completion.fold_in import LinearFoldIn
 from discreet.completion.parts import Part, parts
-from discreet.completion.ridge import Penalty
 from discreet.completion.spectral import cleansing
 from discreet.completion.spectral.cleansing import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing
 from discreet.completion.spectral.directions import Directions, standing_out
-from discreet.completion.spectral.neighbours import MOST_COLUMNS, Neighbours, factored, similarities
+from discreet.completion.spectral.neighbours import MOST_COLUMNS, factored, similarities
 from discreet.data import Interactions
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.testing import InsecureSeededNoise, ModelConformance
@@ -310,9 +310,10 @@ def test_memory_of_folding_in_is_bounded() -> None:
     table = pa.table({"user": np.repeat(np.arange(n_users), 5), "item": items, "rating": ones})
     data = discreet.read(table, items=list(range(n_items)), value_range=(0, 5))
     vectors = rng.standard_normal((n_items, MOST_COLUMNS)).astype(np.float32)
-    ridge = Neighbours(vectors, np.zeros(n_items, np.float32), Penalty(1.0), loadings=vectors, damping=5.0)
+    base, spread = np.zeros(n_items, np.float32), float(n_items)
+    fold_in = LinearFoldIn(columns=vectors, base=base, loadings=vectors, damping=5.0, spread=spread)
     tracemalloc.start()
-    ridge.fold_in(data, 2)
+    fold_in.fold_in(data, 2)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < n_users * n_items / 4, f"{peak / 1e6:.0f} MB"

@@ -363,7 +363,7 @@ def test_a_user_is_folded_in_at_the_minimum_that_the_docstring_names() -> None:
     items = np.array([2, 5, 11, 17])
     ratings = np.array([5.0, 1.0, 4.0, 2.0])
     histories, _ = model._reader("raise").read(dict(zip(items.tolist(), ratings.tolist(), strict=True)))
-    (offset,), (vector,) = model._fold_in(histories)
+    (offset,), (vector,) = model._user_vectors(histories)
     foretold = model.item_prior_[items].mean(axis=0)
 
     def objective(a: float, u: Any) -> float:

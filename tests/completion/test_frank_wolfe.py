@@ -117,7 +117,7 @@ def test_explanations_add_up_even_where_everything_is_clipped() -> None:
         for item in (0, 25):
             why = made.explain(history, item)
             assert np.isclose(why.baseline + why.contributions.sum(), why.score)
-            score = made._fold_in(data.for_users(["x"]))
+            score = made._user_vectors(data.for_users(["x"]))
             expected = why.baseline + score[0][0] + score[1][0] @ made.item_factors_[item]
             assert np.isclose(why.score, expected, atol=1e-4)
 

@@ -11,12 +11,12 @@ import discreet
 from discreet.completion import parts as users_rows
 from discreet.completion.base import Model
 from discreet.completion.centred import Centring
+from discreet.completion.fold_in import ReplayFoldIn
 from discreet.completion.gradient import private
-from discreet.completion.gradient.local import Descent, Replay, prepared
+from discreet.completion.gradient.local import Descent, DescentSteps, prepared
 from discreet.completion.gradient.private import MOMENT
 from discreet.completion.gradient.steps import Step, excess, own_edge, packed, project, unpacked
 from discreet.completion.parts import Part
-from discreet.completion.ridge import Penalty
 from discreet.data import Interactions
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.testing import InsecureSeededNoise, ModelConformance
@@ -168,16 +168,10 @@ def test_memory_of_folding_in_is_bounded() -> None:
     )
     data = discreet.read(table, items=list(range(n_items)), value_range=(0, 5))
     vectors = np.linalg.qr(rng.standard_normal((n_items, 6)))[0]
-    ridge = Replay(
-        vectors.astype(np.float32),
-        np.zeros(n_items, np.float32),
-        Penalty(1.0),
-        descent=Descent(1.5, n_items),
-        centring=Centring.of((0, 5), 9.0, centre=True),
-        steps=[Step(vectors, np.ones(6))] * 3,
-    )
+    steps = DescentSteps(Descent(1.5, n_items), Centring.of((0, 5), 9.0, centre=True), [Step(vectors, np.ones(6))] * 3)
+    fold_in = ReplayFoldIn(columns=vectors.astype(np.float32), base=np.zeros(n_items, np.float32), steps=steps)
     tracemalloc.start()
-    ridge.fold_in(data, 2)
+    fold_in.fold_in(data, 2)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < n_users * n_items, f"{peak / 1e6:.0f} MB"

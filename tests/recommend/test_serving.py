@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 import discreet
 from discreet.completion.als import ALS
 from discreet.completion.baselines import Popularity
-from discreet.completion.ridge import Ridge
+from discreet.completion.fold_in import RidgeFoldIn
 from discreet.errors import DataError, DiscreetError, UnknownItem
 from discreet.linalg.products import Columns
 from discreet.linalg.threads import blas_libraries
@@ -145,8 +145,8 @@ def test_one_thread_of_blas_whatever_others_do(monkeypatch, als, ids, history, a
 
         return wrapped
 
-    monkeypatch.setattr(Ridge, "contributions", noted(Ridge.contributions))
-    monkeypatch.setattr(Ridge, "fold_in", noted(Ridge.fold_in))
+    monkeypatch.setattr(RidgeFoldIn, "contributions", noted(RidgeFoldIn.contributions))
+    monkeypatch.setattr(RidgeFoldIn, "fold_in", noted(RidgeFoldIn.fold_in))
     monkeypatch.setattr(Columns, "times", noted(Columns.times))
     with threadpool_limits(2, "blas"):
         {
@@ -210,14 +210,14 @@ def test_a_failed_file_leaves_nothing(monkeypatch, tmp_path, als, ratings):
     path.write_text("what was there")
     monkeypatch.setattr(serving, "USERS", 20)
     calls = itertools.count()
-    fold_in = als._fold_in
+    user_vectors = als._user_vectors
 
     def broken(part):
         if next(calls) == 1:
             raise KeyboardInterrupt
-        return fold_in(part)
+        return user_vectors(part)
 
-    monkeypatch.setattr(als, "_fold_in", broken, raising=False)
+    monkeypatch.setattr(als, "_user_vectors", broken, raising=False)
     with pytest.raises(KeyboardInterrupt):
         als.recommend_to_parquet(path, ratings)
     monkeypatch.undo()

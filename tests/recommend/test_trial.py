@@ -95,11 +95,13 @@ def test_a_small_catalogue() -> None:
 
 PEELS = """
 import numpy as np
-from discreet.completion.ridge import Penalty, Ridge
+from discreet.completion.fold_in import RidgeFoldIn
+from discreet.completion.ridge import Penalty
 from discreet.data.catalogue import Catalogue
 from discreet.recommend.trial import require_same_bits_served
 columns = np.random.default_rng(0).standard_normal((60, 33))
-require_same_bits_served(Ridge(columns, np.zeros(60), Penalty(1.0)), Catalogue(range(60)), (1.0, 5.0))
+fold_in = RidgeFoldIn(columns=columns, base=np.zeros(60), penalty=Penalty(1.0))
+require_same_bits_served(fold_in, Catalogue(range(60)), (1.0, 5.0))
 """
 
 

@@ -12,8 +12,8 @@ import discreet
 from discreet.completion.base import Model
 from discreet.recommend import Recommendations
 from discreet.web import export
-from discreet.web.folding import Folding
 from discreet.web.loss import made_up
+from discreet.web.scoring import Scoring
 from tests.web.conftest import seeded
 from tests.web.hosting import hosted
 
@@ -106,8 +106,7 @@ def test_parity(name: str, fitted: Callable[[str], Model], page: Any) -> None:
     asked = {"histories": histories, "liked": liked, "item": item}
     assert in_browser(page, model, "int8", asked)  # raises where scores are not those that came with the model
     found = in_browser(page, model, "float32", asked)
-    folding = Folding.of(model)
-    np.testing.assert_allclose(found["scores"], folding.scores(people), atol=TOLERANCE, rtol=TOLERANCE)
+    np.testing.assert_allclose(found["scores"], Scoring.of(model).scores(people), atol=TOLERANCE, rtol=TOLERANCE)
     first = dict(map(tuple, histories[0]))
     np.testing.assert_allclose(found["vector"], model.embed(first), atol=TOLERANCE, rtol=TOLERANCE)
     for history, own in zip(histories, found["recommended"], strict=True):
@@ -145,7 +144,7 @@ def test_parity_of_what_was_stored(precision: str, films: Model, page: Any) -> N
     ]
     asked = {"histories": histories, "liked": [], "item": films.items_[0]}
     found = np.array(in_browser(page, films, precision, asked)["scores"])
-    exact = Folding.of(films).scores(people)
+    exact = Scoring.of(films).scores(people)
     loss = export(films, precision=precision, not_private=True).loss
     assert 1e-6 < np.abs(found - exact).max() < 4 * loss["largest"]
 

@@ -13,13 +13,13 @@ import pytest
 
 import discreet
 from discreet.completion.base import Model
-from discreet.completion.ridge import Ridge
+from discreet.completion.fold_in import FoldIn
 from discreet.data.catalogue import Catalogue
 from discreet.errors import DataError, ModelError, PrivacyError
 from discreet.testing import InsecureSeededNoise
-from discreet.web.folding import Folding
 from discreet.web.loss import made_up, measured
 from discreet.web.projection import projected
+from discreet.web.scoring import Scoring
 from discreet.web.site import Site, export
 from discreet.web.storage import Pack
 from discreet.web.tradeoff import checked
@@ -43,7 +43,7 @@ def test_files_and_their_digests(films: Model) -> None:
     assert json.loads(site.files["model/certificate.json"]) == films.statement().certificate
     every = {path.name for path in (resources.files("discreet.web") / "static").iterdir() if path.is_file()}
     assert every <= set(site.files)
-    client = ("discreet.js", "folding.js", "files.js", "ridge.js", "replay.js", "package.json", "README.md")
+    client = ("discreet.js", "scoring.js", "ridge.js", "linear.js", "replay.js", "package.json", "README.md")
     assert {f"client/{name}" for name in client} <= set(site.files)
 
 
@@ -63,9 +63,10 @@ def test_the_loss_is_measured_and_shrinks_with_precision(films: Model) -> None:
 
 
 def test_the_loss_sees_a_change(films: Model) -> None:
-    folding, people = Folding.of(films), made_up(films)
-    columns = np.roll(folding.tables["columns"], 1, axis=0)
-    found = measured(folding, folding.with_tables({**folding.tables, "columns": columns}), people)
+    scoring, people = Scoring.of(films), made_up(films)
+    tables = scoring.describe()[1]
+    columns = np.roll(tables["columns"], 1, axis=0)
+    found = measured(scoring, scoring.with_tables({**tables, "columns": columns}), people)
     assert found["rms"] > 0.1
     assert found["top_10_kept"] < 0.9
 
@@ -94,18 +95,25 @@ def test_numbers_that_cannot_be_stored_are_refused() -> None:
 
 
 def test_a_model_that_cannot_be_exported_says_so(ratings: discreet.Interactions) -> None:
-    class Half(Ridge):
+    class Constant(FoldIn):
         """Of a model that somebody else has written."""
 
+        def fold_in(self, histories: discreet.Interactions, n_jobs: int | None) -> Any:
+            return np.zeros(histories.n_users), np.ones((histories.n_users, self.columns.shape[1]))
+
+        def contributions(self, indices: Any, values: Any, item: int) -> Any:
+            return np.zeros(len(indices))
+
     class Own(discreet.ALS):
-        def _ridge(self) -> Ridge:
-            ridge = super()._ridge()
-            return Half(ridge.columns / 2, ridge.base, ridge.penalty)
+        def _make_fold_in(self) -> FoldIn:
+            return Constant(columns=self.item_factors_, base=self.item_bias_)
 
     with pytest.raises(ModelError, match="not a str"):
         export("model")  # type: ignore[arg-type]
-    with pytest.raises(ModelError, match="Own cannot be exported"):
-        site_of(Own(rank=2, n_steps=1).fit(ratings))
+    own = Own(rank=2, n_steps=1).fit(ratings)
+    assert len(own.recommend({1: 5.0}))
+    with pytest.raises(ModelError, match=r"cannot be exported.* how Constant folds people in"):
+        site_of(own)
 
 
 def test_publishing_without_a_guarantee_takes_a_word(films: Model) -> None:

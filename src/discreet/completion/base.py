@@ -1,7 +1,7 @@
 """The interface that every model shares.
 
 A model learns public things: a vector and a bias for each item, and how a user is folded in. What it knows of a user
-it computes from her own history, whenever it is asked, and forgets: no model stores anything about users.
+it computes from their own history, whenever it is asked, and forgets: no model stores anything about users.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from discreet.completion.binding import binding, require_certified
-from discreet.completion.ridge import Ridge
+from discreet.completion.fold_in import FoldIn
 from discreet.data.catalogue import Catalogue
 from discreet.data.ids import Ids
 from discreet.data.interactions import Interactions
@@ -33,7 +33,7 @@ from discreet.privacy.guarantee import Guarantee
 from discreet.recommend import serving
 from discreet.recommend.histories import OnUnknown, Reader
 from discreet.recommend.results import BatchRecommendations, Explanation, Recommendations
-from discreet.recommend.topn import Scorer
+from discreet.recommend.topn import Scorer, Variance
 from discreet.statement import Statement
 
 if TYPE_CHECKING:
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-DERIVED = ("_ridge_now", "_scorer_now")  # made of what was learned, when it is first needed
+DERIVED = ("_fold_in_now", "_scorer_now")  # made of what was learned, when it is first needed
 NOT_PRIVATE = "it was trained without noise, so whoever holds it may learn what single people did"
 
 
 class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """What every model can do once it is fitted: it knows items, and folds any user in from her own history.
+    """What every model can do once it is fitted: it knows items, and folds any user in from their own history.
 
     A history is a mapping {item: rating}, a list of liked items, or a table of many people's. The model keeps none.
 
@@ -100,8 +100,8 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     implicit_: bool
     global_mean_: float
     guarantee_: Guarantee
-    _ridge_now: Ridge
-    _scorer_now: tuple[Ridge, float | None, Scorer]
+    _fold_in_now: FoldIn
+    _scorer_now: tuple[FoldIn, float | None, Scorer]
 
     # What a model must say
 
@@ -109,7 +109,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         """Learn from checked data: all learned attributes by name, and the statement."""
         raise NotImplementedError
 
-    def _ridge(self) -> Ridge:
+    def _make_fold_in(self) -> FoldIn:
         """How a user is folded in, from the learned attributes."""
         raise NotImplementedError
 
@@ -187,26 +187,26 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         return self.catalogue_.ids
 
     @property
-    def _folding(self) -> Ridge:
-        known: Ridge | None = vars(self).get("_ridge_now")
+    def _fold_in(self) -> FoldIn:
+        known: FoldIn | None = vars(self).get("_fold_in_now")
         if known is None or known.device != self.device:
-            known = replace(self._ridge(), device=self.device)
+            known = replace(self._make_fold_in(), device=self.device)
             self._require_sound(known)
-            self._ridge_now = known
+            self._fold_in_now = known
         return known
 
     @property
     def _scorer(self) -> Scorer:
         """How scores are computed from a user's vector."""
-        folding, doubt = self._folding, self._doubt()
-        caution = None if doubt is None else doubt[0]
-        known: tuple[Ridge, float | None, Scorer] | None = vars(self).get("_scorer_now")
-        if known is None or known[0] is not folding or known[1] != caution:
-            scorer = Scorer.of(folding.columns, folding.base, self._cold()[0], doubt, arrays_on(self.device))
-            known = self._scorer_now = folding, caution, scorer
+        fold_in, variance = self._fold_in, self._score_variance()
+        caution = None if variance is None else variance[0]
+        known: tuple[FoldIn, float | None, Scorer] | None = vars(self).get("_scorer_now")
+        if known is None or known[0] is not fold_in or known[1] != caution:
+            scorer = Scorer.of(fold_in.columns, fold_in.base, self._cold()[0], variance, arrays_on(self.device))
+            known = self._scorer_now = fold_in, caution, scorer
         return known[2]
 
-    def _require_sound(self, folding: Ridge) -> None:
+    def _require_sound(self, fold_in: FoldIn) -> None:
         """Raise if what this machine computes for one user depends on the others, where that breaks a promise."""
 
     # Serving
@@ -214,19 +214,19 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     def _reader(self, on_unknown: OnUnknown) -> Reader:
         return Reader(self.catalogue_, self.value_range_, self.implicit_, on_unknown)
 
-    def _fold_in(self, histories: Interactions) -> tuple[Array, Array]:
-        """Users' offsets and vectors, to go with `_folding`."""
+    def _user_vectors(self, histories: Interactions) -> tuple[Array, Array]:
+        """Users' offsets and vectors, to go with the columns of `_fold_in`."""
         with single_threaded_blas():  # for all of it: else it would depend on whether others are being served
-            return self._folding.fold_in(histories, self.n_jobs)
+            return self._fold_in.fold_in(histories, self.n_jobs)
 
     def _cold(self) -> tuple[Array, str]:
         """Scores for someone without a history, and what they are."""
-        base = self._folding.base
+        base = self._fold_in.base
         if np.ptp(base) > 0 or not np.ptp(self.popularity_) > 0:
             return base, "no history: ranked by " + ("popularity" if self.implicit_ else "average rating")
         return self.popularity_.astype(base.dtype), "no history: ranked by popularity"
 
-    def _doubt(self) -> tuple[float, Array] | None:
+    def _score_variance(self) -> Variance:
         """How cautiously to rank items that are not well known: a factor, and variances (items, 1 + rank); or None."""
         return None
 
@@ -320,7 +320,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             An array (rank,), or (users, rank) for many.
         """
         histories, single = self._reader(on_unknown).read(history)
-        vectors = self._fold_in(histories)[1]
+        vectors = self._user_vectors(histories)[1]
         return vectors[0] if single else vectors
 
     def similar_items(self, item: Any, n: int = 10, *, metric: Literal["cosine", "dot"] = "cosine") -> Recommendations:

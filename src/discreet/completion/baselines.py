@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from discreet.completion.base import NotPrivateModel
-from discreet.completion.ridge import Penalty, Ridge
+from discreet.completion.fold_in import FoldIn, RidgeFoldIn
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError
 from discreet.numbers import whole
@@ -41,8 +41,8 @@ class Popularity(NotPrivateModel):
             "implicit_": True,  # its scores are no ratings
         }
 
-    def _ridge(self) -> Ridge:
-        return Ridge(self.item_factors_, self.item_bias_, Penalty(1.0))
+    def _make_fold_in(self) -> FoldIn:
+        return RidgeFoldIn(columns=self.item_factors_, base=self.item_bias_)
 
 
 class MeanRating(NotPrivateModel):
@@ -108,10 +108,10 @@ class MeanRating(NotPrivateModel):
             "implicit_": False,
         }
 
-    def _ridge(self) -> Ridge:
+    def _make_fold_in(self) -> FoldIn:
         base = self.item_bias_ + np.float32(self.global_mean_)
         offset_penalty = self.shrinkage if self.by in ("user", "both") else None
-        return Ridge(self.item_factors_, base, Penalty(1.0), offset_penalty=offset_penalty)
+        return RidgeFoldIn(columns=self.item_factors_, base=base, offset_penalty=offset_penalty)
 
 
 def _ratio(sums: Any, counts: Any) -> Any:

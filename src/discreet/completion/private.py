@@ -21,8 +21,8 @@ from discreet.render import Preview
 from discreet.statement import Statement
 
 if TYPE_CHECKING:
+    from discreet.completion.fold_in import FoldIn
     from discreet.completion.parts import Ratings
-    from discreet.completion.ridge import Ridge
     from discreet.linalg.torch_arrays import TorchArrays
 
 
@@ -132,8 +132,8 @@ class PrivateModel(Model):
 
         return torch_arrays.card(self.device)
 
-    def _require_sound(self, folding: Ridge) -> None:
-        require_same_bits_served(folding, self.catalogue_, self.value_range_)
+    def _require_sound(self, fold_in: FoldIn) -> None:
+        require_same_bits_served(fold_in, self.catalogue_, self.value_range_)
 
     def _require_certified(self, statement: Statement) -> None:
         super()._require_certified(statement)

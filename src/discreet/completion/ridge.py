@@ -1,4 +1,4 @@
-"""The local side of every model: one user, her own history, and public item columns."""
+"""Ridge regressions of users, or of items, on what is known of the other side: in training, and to fold people in."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.data.interactions import Interactions
 from discreet.linalg.arrays import arrays_on
 from discreet.linalg.rows import Rows, Solver, padded, row_means, solve_rows
 from discreet.linalg.threads import single_threaded_blas
@@ -41,11 +40,11 @@ class Ridge:
 
     Attributes:
         columns: x_j, one row for each item.
-        base: What is expected before anything is known of the user.
-        penalty: s_i, from the number of her ratings.
+        base: What is expected of each item before anything is known of the user.
+        penalty: s_i, from the number of their ratings.
         gram: G, or None.
         offset_penalty: The weight of the offset a_i squared; None: there is no offset.
-        prior: One vector p_j for each item: z_i is pulled to the mean of those of her items, in place of zero; or None.
+        prior: One vector p_j for each item: z_i is pulled to the mean of those in row i, in place of zero; or None.
         device: Where it is computed.
     """
 
@@ -115,10 +114,6 @@ class Ridge:
         scale, first = self._weights(np.diff(indptr))
         unit = np.ones(len(scale), kind) if first is None else first
         return Rows(indptr, indices, targets, columns, scale, gram, first, self._centre(indptr, indices), arrays), unit
-
-    def fold_in(self, histories: Interactions, n_jobs: int | None) -> tuple[Array, Array]:
-        """Users' offsets and vectors, from their own histories."""
-        return self.solve(histories.indptr, histories.indices, histories.values, n_jobs=n_jobs)
 
     def contributions(self, indices: Array, values: Array, item: int) -> Array:
         """What each rating adds to the score of an item: they and `base` add up to it.

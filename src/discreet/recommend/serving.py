@@ -72,7 +72,7 @@ def blocks(
 
     def block(start: int) -> BatchRecommendations:
         part = _slice(histories, start, min(start + USERS, histories.n_users))
-        offsets, vectors = model._fold_in(part)
+        offsets, vectors = model._user_vectors(part)
         parts = best(scorer, vectors, part, n=n, exclude_seen=options.exclude_seen, n_jobs=model.n_jobs)
         numbers, scores = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         scores += offsets[:, None]  # which do not change the order
@@ -192,21 +192,20 @@ def _columns(targets: Any, *roles: str) -> list[Any]:
 
 
 def _predictions(model: Model, histories: Interactions, users: Array, items: Array, clip: bool) -> Array:
-    folding = model._folding
+    fold_in = model._fold_in
     asked = np.unique(users[users >= 0])
     needed = histories if len(asked) > histories.n_users // 2 else histories.of_users(asked)
     place = np.full(histories.n_users + 1, -1)
     place[asked] = asked if needed is histories else np.arange(len(asked))
-    offsets, vectors = (
-        np.concatenate([known, np.zeros_like(known, shape=(1, *known.shape[1:]))]) for known in model._fold_in(needed)
-    )
+    found = model._user_vectors(needed)
+    offsets, vectors = (np.concatenate([own, np.zeros_like(own, shape=(1, *own.shape[1:]))]) for own in found)
     row = place[users]  # -1: the last row, that of nobody
-    out = np.empty(len(users), folding.columns.dtype)
+    out = np.empty(len(users), fold_in.columns.dtype)
     for start in range(0, len(users), PAIRS):
         part = slice(start, start + PAIRS)
         terms = vectors[row[part]]
-        terms *= folding.columns[items[part]]
-        own = folding.base[items[part]] + offsets[row[part]]
+        terms *= fold_in.columns[items[part]]
+        own = fold_in.base[items[part]] + offsets[row[part]]
         for column in terms.T:  # one after the other: a sum along rows may be taken in another order for fewer of them
             own += column
         out[part] = own
@@ -262,11 +261,11 @@ def explain(model: Model, history: Any, item: Any, on_unknown: OnUnknown) -> Exp
     if not single:
         raise DataError("history: explain takes the history of one user")
     at = _number(model, item)
-    baseline = float(model._cold()[0][at] if not len(histories) else model._folding.base[at])
+    baseline = float(model._cold()[0][at] if not len(histories) else model._fold_in.base[at])
     with single_threaded_blas():  # else it would depend on whether others are being served
-        if (doubt := model._doubt()) is not None:
-            baseline -= doubt[0] * float(deviations(model._fold_in(histories)[1], doubt[1][[at]])[0, 0])
-        added = model._folding.contributions(histories.indices, histories.values, at)
+        if (variance := model._score_variance()) is not None:
+            baseline -= variance[0] * float(deviations(model._user_vectors(histories)[1], variance[1][[at]])[0, 0])
+        added = model._fold_in.contributions(histories.indices, histories.values, at)
     order = np.argsort(-np.abs(added), kind="stable")
     numbers = histories.indices[order]
     items = model.items_.take(numbers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from discreet.linalg.products import Columns
 from discreet.linalg.threads import over_blocks
 
 Array = NDArray[Any]
+Variance: TypeAlias = tuple[float, Array] | None  # c, and the variances (items, 1 + k) of base and columns
 
 FEW = 4  # candidates are few if there are so many times more items: then their columns are laid out anew
 
@@ -32,24 +33,22 @@ class Scorer:
             no candidate after all.
         cold: The scores of each candidate for a user without a history; `Columns.widened` too.
         candidates: Their item numbers, increasing; None: every item.
-        doubt: None; or c and the variances of base and of columns: c standard deviations are taken from scores.
+        variance: None; or c and the variances of base and of columns: c standard deviations are taken from scores.
     """
 
     columns: Columns
     base: Array
     cold: Array
     candidates: Array | None = None
-    doubt: tuple[float, Array, Columns] | None = None
+    variance: tuple[float, Array, Columns] | None = None
 
     @classmethod
-    def of(
-        cls, columns: Array, base: Array, cold: Array, doubt: tuple[float, Array] | None = None, arrays: Arrays = NUMPY
-    ) -> Scorer:
-        """For all items; `doubt` has variances (items, 1 + k) of base and columns."""
+    def of(cls, columns: Array, base: Array, cold: Array, variance: Variance = None, arrays: Arrays = NUMPY) -> Scorer:
+        """For all items."""
         own, variances = Columns(columns, arrays), None
-        if doubt is not None:
-            known = doubt[1].astype(columns.dtype, copy=False)
-            variances = doubt[0], np.maximum(own.widened(known[:, 0]), 0), Columns(known[:, 1:], arrays)
+        if variance is not None:
+            known = variance[1].astype(columns.dtype, copy=False)
+            variances = variance[0], np.maximum(own.widened(known[:, 0]), 0), Columns(known[:, 1:], arrays)
         return cls(own, own.widened(base), own.widened(cold), None, variances)
 
     def among(self, allowed: NDArray[np.bool_] | None) -> Scorer:
@@ -62,10 +61,11 @@ class Scorer:
             base[at], cold[at] = self.base[at], self.cold[at]
             return replace(self, base=base, cold=cold)
         some = self.columns.some(at)
-        doubt = None
-        if self.doubt is not None:
-            doubt = self.doubt[0], np.maximum(some.widened(self.doubt[1][at]), 0), self.doubt[2].some(at)
-        return Scorer(some, some.widened(self.base[at]), some.widened(self.cold[at]), at, doubt)
+        variance = None
+        if self.variance is not None:
+            caution, of_base, of_columns = self.variance
+            variance = caution, np.maximum(some.widened(of_base[at]), 0), of_columns.some(at)
+        return Scorer(some, some.widened(self.base[at]), some.widened(self.cold[at]), at, variance)
 
     def scores(self, vectors: Array, rows: slice, histories: Interactions, exclude_seen: bool) -> Any:
         """Scores (users, candidates) of some users, where `arrays` has them; minus infinity for what they have seen."""
@@ -75,8 +75,8 @@ class Scorer:
         scores += arrays.put(self.base)
         counts = np.diff(histories.indptr[rows.start : rows.stop + 1])
         scores[arrays.put(counts == 0)] = arrays.put(self.cold)
-        if self.doubt is not None:
-            caution, base, columns = self.doubt
+        if self.variance is not None:
+            caution, base, columns = self.variance
             variances = columns.times(own**2, "variances")
             variances += arrays.put(base)
             scores -= caution * variances**0.5

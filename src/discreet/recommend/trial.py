@@ -8,6 +8,7 @@ hold. So it is tried out on made-up people, by the very operations that the mode
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from discreet.linalg.products import Columns
 from discreet.linalg.threads import single_threaded_blas
 
 if TYPE_CHECKING:
-    from discreet.completion.ridge import Ridge
+    from discreet.completion.fold_in import FoldIn
 
 Array = NDArray[Any]
 
@@ -33,15 +34,16 @@ ALONE = 5  # people who are also served by themselves
 _sound: set[tuple[Any, ...]] = set()  # what was tried in this process
 
 
-def require_same_bits_served(folding: Ridge, catalogue: Catalogue, value_range: tuple[float, float]) -> None:
+def require_same_bits_served(fold_in: FoldIn, catalogue: Catalogue, value_range: tuple[float, float]) -> None:
     """Raise unless made-up people get the same vectors and scores alone, and in any company; once for each kind."""
-    kind, parts = folding.columns.dtype, (folding.gram, folding.offset_penalty, folding.prior)
-    tried = type(folding), folding.device, folding.columns.shape, kind, *(part is None for part in parts)
+    options = (getattr(fold_in, field.name) for field in fields(fold_in))
+    kinds = (option if isinstance(option, bool) else type(option) for option in options)
+    tried = type(fold_in), fold_in.device, fold_in.columns.shape, fold_in.columns.dtype, *kinds
     if tried in _sound:
         return
     rng = np.random.default_rng(0)
     with single_threaded_blas():
-        if not (_folds_in(folding, _made_up(catalogue, value_range, rng), rng) and _multiplies(folding, rng)):
+        if not (_folds_in(fold_in, _made_up(catalogue, value_range, rng), rng) and _multiplies(fold_in, rng)):
             raise PrivacyError(
                 "this machine's linear algebra gives a person other bits if other people are served beside them, so "
                 "that the promise to those others would not hold; use another BLAS, with OpenBLAS another kernel (for "
@@ -71,22 +73,22 @@ def _companies(n: int, rng: np.random.Generator) -> list[Array]:
     return [*thirds, *rng.permutation(n)[:ALONE, None]]
 
 
-def _folds_in(folding: Ridge, people: Interactions, rng: np.random.Generator) -> bool:
+def _folds_in(fold_in: FoldIn, people: Interactions, rng: np.random.Generator) -> bool:
     """Whether people's offsets and vectors are the same in any company."""
-    together = folding.fold_in(people, 1)
+    together = fold_in.fold_in(people, 1)
     return all(
         np.array_equal(one[members], other)
         for members in _companies(people.n_users, rng)
-        for one, other in zip(together, folding.fold_in(people.of_users(members), 1), strict=True)
+        for one, other in zip(together, fold_in.fold_in(people.of_users(members), 1), strict=True)
     )
 
 
-def _multiplies(folding: Ridge, rng: np.random.Generator) -> bool:
+def _multiplies(fold_in: FoldIn, rng: np.random.Generator) -> bool:
     """Whether products with items' columns are, at every place among those that are multiplied at once."""
-    arrays, k = arrays_on(folding.device), folding.columns.shape[1]
+    arrays, k = arrays_on(fold_in.device), fold_in.columns.shape[1]
     height, width = arrays.tile
     vectors, columns = (
-        rng.standard_normal((n, k)).astype(folding.columns.dtype) for n in (2 * height + 3, 2 * width + 5)
+        rng.standard_normal((n, k)).astype(fold_in.columns.dtype) for n in (2 * height + 3, 2 * width + 5)
     )
     items = Columns(columns, arrays)
 

@@ -13,7 +13,7 @@ from discreet.linalg.topk import top_k
 
 if TYPE_CHECKING:
     from discreet.completion.base import Model
-    from discreet.web.folding import Folding
+    from discreet.web.scoring import Scoring
 
 Array = NDArray[Any]
 
@@ -43,7 +43,7 @@ def made_up(model: Model, n_people: int = PEOPLE, seed: int = 0) -> Interactions
     )
 
 
-def measured(before: Folding, after: Folding, people: Interactions) -> dict[str, float]:
+def measured(before: Scoring, after: Scoring, people: Interactions) -> dict[str, float]:
     """How far scores move, and how many of the best ten stay among them.
 
     `rms` and `largest` are in the unit of scores; `relative` is `rms` over the standard deviation of a person's scores.

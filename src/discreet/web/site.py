@@ -20,9 +20,9 @@ from discreet.completion.recommender import Recommender
 from discreet.errors import DataError, ModelError, PrivacyError
 from discreet.recommend.files import whole_file
 from discreet.recommend.results import titles
-from discreet.web.folding import Folding
 from discreet.web.loss import made_up, measured
 from discreet.web.projection import projected
+from discreet.web.scoring import Scoring
 from discreet.web.storage import Pack, require_precision
 from discreet.web.tradeoff import checked
 
@@ -105,7 +105,7 @@ def export(
     Raises:
         PrivacyError: The model has no guarantee, and `not_private` was not said; or the numbers of the curve have none,
             and `exact_metrics_may_be_public` was not.
-        ModelError: It is no model, or of a class of somebody else's that browsers cannot fold users into.
+        ModelError: It is no model, or of a class of somebody else's that browsers cannot fold people into.
         DataError: A column is not in the catalogue, or the curve has another form.
     """
     require_precision(precision)
@@ -119,15 +119,16 @@ def export(
         )
     model._require_certified(model.statement())
     curve = checked(tradeoff, may_be_public=exact_metrics_may_be_public)
-    folding, people = Folding.of(model), made_up(model)
+    scoring, people = Scoring.of(model), made_up(model)
     pack = Pack()
-    kept = {name: pack.add_table(name, table, precision) for name, table in folding.tables.items()}
-    stored = folding.with_tables(kept)
-    for name, array in stored.vectors.items():
+    tables = scoring.describe()[1]
+    stored = scoring.with_tables({name: pack.add_table(name, table, precision) for name, table in tables.items()})
+    settings, _, arrays = stored.describe()
+    for name, array in arrays.items():
         pack.add(name, array, "float64" if name in EXACT else "float32")
     pack.add("popularity", model.popularity_)
     like = model._similar_columns()
-    pack.add("map", projected(model.item_factors_[:, like], folding.ridge.base))
+    pack.add("map", projected(model.item_factors_[:, like], scoring.fold_in.base))
     parts = {
         ARRAYS: bytes(pack.content),
         ITEMS: _json(_items(model, columns)),
@@ -140,13 +141,13 @@ def export(
         "title": title,
         "model": type(model).__name__,
         "items": len(model.items_),
-        "rank": int(folding.ridge.columns.shape[1]),
+        "rank": int(scoring.fold_in.columns.shape[1]),
         "value_range": [low, high],
         "implicit": model.implicit_,
-        "folding": stored.settings,
+        "scoring": settings,
         "similar": [like.start, like.stop],
         "precision": precision,
-        "loss": measured(folding, stored, people),
+        "loss": measured(scoring, stored, people),
         "arrays": pack.entries,
         "files": {name: {"sha256": _digest(content), "size": len(content)} for name, content in parts.items()},
         "check": _check(stored, people),
@@ -226,10 +227,10 @@ def _privacy(model: Model) -> dict[str, Any]:
     }
 
 
-def _check(folding: Folding, people: Any) -> list[dict[str, Any]]:
+def _check(scoring: Scoring, people: Any) -> list[dict[str, Any]]:
     """Made-up histories and the scores that they must give, computed here from the numbers as they are stored."""
     few = people.of_users(np.arange(VECTORS))
-    scores = folding.scores(few)
+    scores = scoring.scores(few)
     asked = np.linspace(0, scores.shape[1] - 1, min(8, scores.shape[1])).astype(int)
     histories = np.split(np.column_stack([few.indices, few.values]).astype(float), few.indptr[1:-1])
     return [

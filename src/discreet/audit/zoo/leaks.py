@@ -148,13 +148,13 @@ def _refused() -> Patch:
 
 def _served_together() -> Patch:
     """Users' vectors are centred at the mean of those who are served beside them."""
-    real = Model._fold_in
+    real = Model._user_vectors
 
-    def fold_in(self: Model, histories: Any) -> Any:
+    def user_vectors(self: Model, histories: Any) -> Any:
         offsets, vectors = real(self, histories)
         return offsets, vectors - vectors.mean(axis=0)
 
-    return patched(Model, _fold_in=fold_in)
+    return patched(Model, _user_vectors=user_vectors)
 
 
 def _shuffled_batches() -> Patch:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.completion.base import NotPrivateModel, check_seed
+from discreet.completion.fold_in import FoldIn, RidgeFoldIn
 from discreet.completion.ridge import Penalty, Ridge
 from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar
@@ -129,11 +130,14 @@ class ALS(NotPrivateModel):
             raise DataError("biases: implicit feedback has no ratings that could be biased; leave biases=True out")
         return _Training(self, ratings, biases).run()
 
-    def _ridge(self) -> Ridge:
-        base = self.item_bias_ + self.item_bias_.dtype.type(self.global_mean_ if self.biases_ else 0)
-        penalty = Penalty(self.scale_, self.user_exponent, self.user_weight_)
-        gram = self.gram_ if self.gram_.size else None
-        return Ridge(self.item_factors_, base, penalty, gram, self.bias_regularization if self.biases_ else None)
+    def _make_fold_in(self) -> FoldIn:
+        return RidgeFoldIn(
+            columns=self.item_factors_,
+            base=self.item_bias_ + self.item_bias_.dtype.type(self.global_mean_ if self.biases_ else 0),
+            penalty=Penalty(self.scale_, self.user_exponent, self.user_weight_),
+            gram=self.gram_ if self.gram_.size else None,
+            offset_penalty=self.bias_regularization if self.biases_ else None,
+        )
 
 
 class _Training:

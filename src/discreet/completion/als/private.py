@@ -27,8 +27,9 @@ from discreet.completion.als.settings import (
 from discreet.completion.als.training import FOLDS, Training
 from discreet.completion.base import require_ratings
 from discreet.completion.door import Door
+from discreet.completion.fold_in import FoldIn, RidgeFoldIn
 from discreet.completion.private import PrivateModel, require_same_bits, require_sound
-from discreet.completion.ridge import Penalty, Ridge
+from discreet.completion.ridge import Penalty
 from discreet.data.catalogue import Catalogue
 from discreet.data.frames import to_library
 from discreet.data.interactions import Interactions
@@ -36,6 +37,7 @@ from discreet.errors import DataError, PrivacyError
 from discreet.numbers import positive, probability, whole
 from discreet.privacy import Plan
 from discreet.privacy.guarantee import Adjacency
+from discreet.recommend.topn import Variance
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -305,14 +307,14 @@ class DPALS(PrivateModel):
         if shapes != ((m, k + 1), (m, k), (m, 2)) or (self.item_variance_ < 0).any() or (self.item_weights_ <= 0).any():
             raise DataError("item_variance_, item_prior_, item_weights_: their shapes or signs do not fit the factors")
 
-    def _doubt(self) -> tuple[float, Array] | None:
+    def _score_variance(self) -> Variance:
         return (self.caution, self.item_variance_) if self.caution else None
 
-    def _ridge(self) -> Ridge:
-        return Ridge(
-            self.item_factors_,
-            self.item_bias_ + self.global_mean_,
-            Penalty(USER_VECTOR * self.unit_**2),
+    def _make_fold_in(self) -> FoldIn:
+        return RidgeFoldIn(
+            columns=self.item_factors_,
+            base=self.item_bias_ + self.global_mean_,
+            penalty=Penalty(USER_VECTOR * self.unit_**2),
             offset_penalty=USER_BIAS,
             prior=self.item_prior_,
         )

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.completion.als.calibration import ALSO, ERRORS, Calibration, Schedule, Sigmas, published
-from discreet.completion.als.frequent import FrequentRidge
 from discreet.completion.als.moments import check_size
 from discreet.completion.als.preprocessing import Preprocessing, Sampling, n_frequent
-from discreet.completion.als.published_steps import user_ridge
+from discreet.completion.als.published_steps import shared_gram
 from discreet.completion.als.published_training import Training
 from discreet.completion.door import Door
+from discreet.completion.fold_in import FoldIn, RidgeFoldIn
 from discreet.completion.private import PrivateModel, require_same_bits
-from discreet.completion.ridge import Penalty, Ridge
+from discreet.completion.ridge import Penalty
 from discreet.completion.spectral.calibration import true_ledger
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError
@@ -328,16 +328,16 @@ class PublishedDPALS(PrivateModel):
         count = float(self.typical_count or TYPICAL * self.max_items)
         return Penalty(float(self.regularization), float(self.user_exponent), count**self.user_exponent)
 
-    def _ridge(self) -> Ridge:
+    def _make_fold_in(self) -> FoldIn:
         scale, exponent, normaliser, global_penalty = self.folding_
         own_mean = not self.implicit_ and not self.frequent_.all()
         factors = self.item_factors_[:, :-1] if own_mean else self.item_factors_
-        gram = user_ridge(factors.astype(np.float64), Penalty(1.0), global_penalty).gram
-        return FrequentRidge(
-            self.item_factors_,
-            self.item_bias_ + np.float32(self.global_mean_),
-            Penalty(scale, exponent, normaliser),
-            None if gram is None else gram.astype(np.float32),
+        gram = shared_gram(factors.astype(np.float64), global_penalty)
+        return RidgeFoldIn(
+            columns=self.item_factors_,
+            base=self.item_bias_ + np.float32(self.global_mean_),
+            penalty=Penalty(scale, exponent, normaliser),
+            gram=None if gram is None else gram.astype(np.float32),
             frequent=self.frequent_,
             own_mean=own_mean,
         )

@@ -31,11 +31,16 @@ def clip(vectors: Array, bound: float) -> Array:
 
 def user_ridge(factors: Array, penalty: Penalty, global_penalty: float, device: str = "cpu") -> Ridge:
     """The regression of A_user: sum_j (y_j - u . v_j)^2 + lambda_0 sum over all j of (u . v_j)^2 + lambda_i |u|^2."""
-    gram = None
-    if global_penalty:
-        with single_threaded_blas():
-            gram = global_penalty * (factors.T @ factors)
-    return Ridge(factors, np.zeros(len(factors)), penalty, gram, device=device)
+    return Ridge(factors, np.zeros(len(factors)), penalty, shared_gram(factors, global_penalty), device=device)
+
+
+def shared_gram(factors: Array, global_penalty: float) -> Array | None:
+    """lambda_0 sum over all j of v_j v_j^T; None without a lambda_0."""
+    if not global_penalty:
+        return None
+    with single_threaded_blas():
+        gram: Array = global_penalty * (factors.T @ factors)
+    return gram
 
 
 def a_user(ridge: Ridge, rows: Part, user_clip: float | None) -> Array:

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from discreet.completion.base import Model
 from discreet.completion.centred import RATINGS_PER_USER, Centring
-from discreet.completion.frank_wolfe.corrective import Corrective, Refit, Refits
-from discreet.completion.frank_wolfe.local import Local, Replay, Step
+from discreet.completion.fold_in import FoldIn, ReplayFoldIn, RidgeFoldIn
+from discreet.completion.frank_wolfe.corrective import Corrective, LogisticTargets
+from discreet.completion.frank_wolfe.local import FrankWolfeSteps, Local, Step
 from discreet.completion.frank_wolfe.losses import LossName, loss_of
-from discreet.completion.ridge import Penalty, Ridge
 from discreet.errors import DataError
 from discreet.numbers import positive, whole
 
@@ -77,20 +77,24 @@ class FrankWolfeModel(Model):
             "steps_": np.array(steps),
         }
 
-    def _ridge(self) -> Ridge:
+    def _make_fold_in(self) -> FoldIn:
+        local = self._local(self.value_range_, self.row_norm_)
+        base = self.item_bias_ + np.float32(local.centring.centre)
         if self._corrective:
             component = self._refitting(self.value_range_)
-            base = self.item_bias_ + np.float32(component.centre)
             ridge = component.ridge(self.item_factors_)
-            if self.loss == "squared":
-                return Refit(self.item_factors_, base, ridge.penalty, offset_penalty=ridge.offset_penalty)
-            noises = self.steps_[:, 0].tolist()
-            return Refits(self.item_factors_, base, ridge.penalty, component=component, noises=noises)
-        local = self._local(self.value_range_, self.row_norm_)
+            refitted = LogisticTargets(component, self.steps_[:, 0].tolist())
+            return RidgeFoldIn(
+                columns=self.item_factors_,
+                base=base,
+                penalty=ridge.penalty,
+                offset_penalty=ridge.offset_penalty,
+                targets=refitted if self.loss == "logistic" else None,
+                double=True,
+            )
         vectors = self.item_factors_.astype(np.float64)
         steps = [Step(vectors[:, t], *map(float, numbers)) for t, numbers in enumerate(self.steps_)]
-        base = self.item_bias_ + np.float32(local.centring.centre)
-        return Replay(self.item_factors_, base, Penalty(1.0), local=local, steps=steps)
+        return ReplayFoldIn(columns=self.item_factors_, base=base, steps=FrankWolfeSteps(local, steps))
 
     def _check_learned(self) -> None:
         super()._check_learned()

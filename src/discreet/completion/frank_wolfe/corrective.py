@@ -1,15 +1,15 @@
 """Corrective steps: with each new direction, users fit their ratings anew, along all directions so far.
 
 The global component says what the directions are, how far users go along them and how much of their ratings it does not
-explain (`Basis`); a user then solves a ridge regression of her own, so that steps undo nothing of each other. Under
-joint differential privacy that is free, as is everything that she does with her own ratings and what is public.
+explain (`Basis`); a user then solves a ridge regression of their own, so that steps undo nothing of each other. Under
+joint differential privacy that is free, as is everything that users do with their own ratings and what is public.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,7 +24,6 @@ from discreet.completion.parts import Part
 from discreet.completion.ridge import Penalty, Ridge
 from discreet.completion.spectral.directions import PENALTY
 from discreet.completion.spectral.eigen import Products
-from discreet.data.interactions import Interactions
 
 Array = NDArray[Any]
 
@@ -105,12 +104,12 @@ class Corrective:
         return isinstance(self.loss, Squared)
 
     def ridge(self, columns: Array) -> Ridge:
-        """A user's regression, of her ratings less the centre."""
+        """A user's regression, of their ratings less the centre."""
         base = np.zeros(len(columns), columns.dtype)
         return Ridge(columns, base, Penalty(1.0), offset_penalty=SHRINKAGE if self.offsets else None)
 
     def begin(self, part: Part) -> tuple[Array, Array]:
-        """Y_i, her own damped mean if there are offsets, and A_i."""
+        """Y_i, the user's own damped mean if there are offsets, and A_i."""
         about = self._about(part)
         fitted = np.zeros(len(about))
         if self.offsets:
@@ -137,51 +136,35 @@ class Corrective:
 
 
 @dataclass(frozen=True)
-class Refit(Ridge):
-    """Folds a user in as she was fitted in training: in float64, for penalties become tiny where little is left."""
-
-    def fold_in(self, histories: Interactions, n_jobs: int | None) -> tuple[Array, Array]:
-        """Users' offsets and vectors, from their own histories."""
-        return self._solved(histories, histories.values, n_jobs)
-
-    def _solved(self, histories: Interactions, targets: Array, n_jobs: int | None) -> tuple[Array, Array]:
-        """What regressions on these targets find, in the precision of the columns."""
-        kind, (columns, base) = self.columns.dtype, (a.astype(np.float64) for a in (self.columns, self.base))
-        ridge = Ridge(columns, base, self.penalty, offset_penalty=self.offset_penalty, device=self.device)
-        offsets, vectors = ridge.solve(histories.indptr, histories.indices, targets, n_jobs=n_jobs)
-        return offsets.astype(kind), vectors.astype(kind)
-
-
-@dataclass(frozen=True)
-class Refits(Refit):
-    """Folds a user in where the loss is not squared: one regression for each step, on targets that the last one gave.
+class LogisticTargets:
+    """What a user who is folded in fits where the loss is logistic: a regression for each step gives the next targets.
 
     Attributes:
-        component: The local component; `columns` are those of the last step.
+        component: The local component.
         noises: Of each step; a step's columns are those of the last one, scaled.
     """
 
-    component: Corrective = field(default_factory=lambda: Corrective(Squared(), 0.0, False))
-    noises: Sequence[float] = ()
+    component: Corrective
+    noises: Sequence[float]
 
-    def fold_in(self, histories: Interactions, n_jobs: int | None) -> tuple[Array, Array]:
-        """Users' offsets and vectors, from their own histories."""
-        targets = self._targets(histories.indptr, histories.indices, histories.values)
-        return self._solved(histories, targets, n_jobs)
-
-    def contributions(self, indices: Array, values: Array, item: int) -> Array:
-        """What each rating adds to the score of an item; targets are taken as they turned out for the whole history."""
-        return super().contributions(indices, self._targets(np.array([0, len(indices)]), indices, values), item)
-
-    def _targets(self, indptr: Array, indices: Array, values: Array) -> Array:
-        """What the last regression fits, about `base`."""
+    def __call__(self, ridge: Ridge, indptr: Array, indices: Array, values: Array, n_jobs: int | None) -> Array:
+        """What the last regression fits."""
         about = values.astype(np.float64) - self.component.centre
         targets, left = self.component.targets(about, np.zeros(len(about))), np.zeros(len(about))
-        for t, noise in enumerate(self.noises[:-1], 1):
-            columns = self.columns[:, :t].astype(np.float64) * math.sqrt(self.noises[-1] / noise)
-            self.component.ridge(columns).solve(indptr, indices, targets, residuals=left)
+        for t, factor in self._rounds()[:-1]:
+            step = self.component.ridge(ridge.columns[:, :t] * factor)
+            step.solve(indptr, indices, targets, residuals=left, n_jobs=n_jobs)
             targets = self.component.targets(about, targets - left)
-        return targets + self.base[indices]
+        return targets + ridge.base[indices]
+
+    def _rounds(self) -> list[tuple[int, float]]:
+        """Of each step, how many columns it has, and what they are multiplied by."""
+        return [(t, math.sqrt(self.noises[-1] / noise)) for t, noise in enumerate(self.noises, 1)]
+
+    def describe(self, rank: int) -> dict[str, Any]:
+        """The loss and the steps."""
+        loss = {"name": "logistic", "width": self.component.loss.width, "centre": self.component.centre}
+        return {"loss": loss, "rounds": [list(one) for one in self._rounds()]}
 
 
 @dataclass

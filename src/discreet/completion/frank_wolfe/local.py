@@ -1,25 +1,25 @@
-"""The local component of Algorithm 1: what one user does with her own ratings and the public steps, and nobody else's.
+"""The local component of Algorithm 1: what one user does with their own ratings and the public steps.
 
-Training and serving run the same code. A user's prediction is sum_t z_t v_t, so she needs no more than her coefficients
-z on the public vectors; to anyone who was not there in training, they come from replaying the public steps.
+Training and serving run the same code. A user's prediction is sum_t z_t v_t, so all they need are their coefficients z
+on the public vectors. For anyone who was not there in training, they come from replaying the public steps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discreet.completion.centred import Centring, Prepared
-from discreet.completion.frank_wolfe.losses import Loss, Squared
+from discreet.completion.frank_wolfe.losses import Loss
 from discreet.completion.frank_wolfe.users import Fitted
-from discreet.completion.parts import Part, parts
-from discreet.completion.ridge import Ridge
-from discreet.data.interactions import Interactions
-from discreet.linalg.threads import over_blocks
+from discreet.completion.parts import Part
+
+if TYPE_CHECKING:
+    from discreet.completion.fold_in import Description
 
 Array = NDArray[Any]
 
@@ -49,7 +49,7 @@ class Local:
     """The public constants of the local component.
 
     Attributes:
-        centring: How a user prepares her row, and L.
+        centring: How a user prepares their row, and L.
         loss: What a residual is.
     """
 
@@ -67,7 +67,7 @@ class Local:
         return slopes * fitted - row.values, slopes
 
     def update(self, row: Prepared, fitted: Array, residuals: Array, step: Step) -> tuple[Array, Array, Array]:
-        """One local update: (1 - eta) Y_i - eta k u_i v, projected so that it is no longer than L on her own items.
+        """One local update: (1 - eta) Y_i - eta k u_i v, projected so that it is no longer than L on their items.
 
         Returns the fitted values, the coefficient of v before the projection, and what the projection multiplied by.
         """
@@ -92,48 +92,43 @@ class Local:
 
 
 @dataclass(frozen=True)
-class Replay(Ridge):
-    """Folds a user in by replaying the public steps on her own history.
+class FrankWolfeSteps:
+    """The public steps, to be replayed by whoever is folded in.
 
     Attributes:
         local: The constants of the local component.
-        steps: The public steps; `columns` holds their vectors.
+        steps: The steps, one for each column.
     """
 
-    local: Local = field(default_factory=lambda: Local(Centring(0.0, None, 1.0), Squared()))
-    steps: Sequence[Step] = ()
+    most_users: ClassVar[None] = None  # nothing large is made of a user
 
-    def fold_in(self, histories: Interactions, n_jobs: int | None) -> tuple[Array, Array]:
-        """Users' own offsets, less the public centre, and coefficients, in units of ratings."""
-        kind = self.columns.dtype
+    local: Local
+    steps: Sequence[Step]
 
-        def work(part: Part) -> tuple[Array, Array]:
-            row = self.local.centring.prepare(part)
-            fitted = np.zeros(len(row.values))
-            vectors = np.zeros((len(row.counts), len(self.steps)))
-            for t, step in enumerate(self.steps):
-                residuals = self.local.residuals(row, fitted)[0]
-                fitted, weights, shrunk = self.local.update(row, fitted, residuals, step)
-                vectors[:, :t] *= ((1 - step.size) * shrunk)[:, None]
-                vectors[:, t] = weights * shrunk
-            vectors /= row.scales[:, None]
-            return (row.offsets - self.local.centring.centre).astype(kind), vectors.astype(kind)
+    @property
+    def centring(self) -> Centring:
+        """How a user prepares their ratings."""
+        return self.local.centring
 
-        found = [*over_blocks(work, parts(histories, histories.values), n_jobs)]
-        if not found:
-            return np.zeros(0, kind), np.zeros((0, len(self.steps)), kind)
-        offsets, vectors = zip(*found, strict=True)
-        return np.concatenate(offsets), np.concatenate(vectors)
+    def coefficients(self, row: Prepared) -> Array:
+        """Some users' coefficients (users, steps)."""
+        fitted = np.zeros(len(row.values))
+        vectors = np.zeros((len(row.counts), len(self.steps)))
+        for t, step in enumerate(self.steps):
+            residuals = self.local.residuals(row, fitted)[0]
+            fitted, weights, shrunk = self.local.update(row, fitted, residuals, step)
+            vectors[:, :t] *= ((1 - step.size) * shrunk)[:, None]
+            vectors[:, t] = weights * shrunk
+        return vectors
 
-    def contributions(self, indices: Array, values: Array, item: int) -> Array:
-        """What each rating adds to the score of an item: they and `base` add up to it.
+    def contributions(self, part: Part, aim: Array) -> Array:
+        """What each rating of one user adds to the offset and to coefficients . aim.
 
-        How much the user was scaled and projected, and how steep the loss was, is taken as it turned out for her whole
-        history. Given these, every coefficient is a sum over her centred ratings, and so is the score: the replay runs
+        How much the user was scaled and projected, and how steep the loss was, is taken as it turned out for the whole
+        history. Given these, every coefficient is a sum over the centered ratings, and so is the score: the replay runs
         forward, and the score's derivatives run back through it.
         """
-        whole = np.array([0, len(indices)])
-        row = self.local.centring.prepare(Part(whole, indices.astype(np.int64), values))
+        row, values = self.centring.prepare(part), part.values
         fitted, seen = np.zeros(len(values)), []
         for step in self.steps:
             residuals, slopes = self.local.residuals(row, fitted)
@@ -143,10 +138,20 @@ class Replay(Ridge):
         for t in reversed(range(len(seen))):
             step, own, slopes, shrunk_by = seen[t]
             kept *= shrunk_by
-            by_weight = kept * float(self.columns[item, t]) + shrunk_by * float((own * by_fitted).sum())
+            by_weight = kept * float(aim[t]) + shrunk_by * float((own * by_fitted).sum())
             kept *= 1 - step.size
             by_residual = -step.gain * by_weight * own
             by_fitted = shrunk_by * (1 - step.size) * by_fitted + slopes * by_residual
             by_rating -= by_residual
-        added: Array = self.local.centring.offset_shares(values) + by_rating * row.values / row.scales[0]
+        added: Array = self.centring.offset_shares(values) + by_rating * row.values / row.scales[0]
         return added
+
+    def describe(self) -> Description:
+        """Sizes and gains; the vectors are the columns."""
+        numbers = [[step.size, step.gain] for step in self.steps]
+        return {"rule": "frank-wolfe", "width": self.local.loss.width, "numbers": numbers}, {}, {}
+
+    def with_tables(self, tables: dict[str, Array]) -> FrankWolfeSteps:
+        """The same with other columns."""
+        vectors = tables["columns"].astype(np.float64)
+        return replace(self, steps=[replace(step, vector=vectors[:, t]) for t, step in enumerate(self.steps)])

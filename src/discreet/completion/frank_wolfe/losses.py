@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, ClassVar, Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,11 @@ class Loss(Protocol):
     Any such loss will do for Frank-Wolfe: the sensitivity of a residual is bounded by clipping it, whatever it is.
     """
 
+    @property
+    def width(self) -> float | None:
+        """Of the range of ratings, where the loss depends on it."""
+        ...
+
     def slope(self, fitted: Array) -> Array:
         """What a fitted value is multiplied by in the derivative: a public function, one value at a time."""
         ...
@@ -28,6 +33,8 @@ class Loss(Protocol):
 @dataclass(frozen=True)
 class Squared:
     """(y - x)^2 / 2."""
+
+    width: ClassVar[None] = None
 
     def slope(self, fitted: Array) -> Array:
         """1: the derivative is y - x."""

@@ -1,25 +1,27 @@
-"""The local side of projected gradient descent: one user, her own ratings, and the public steps.
+"""The local side of projected gradient descent: one user, their own ratings, and the public steps.
 
-Her iterate is y = c V^T, V being the directions of the last step, so that she needs no more than her coefficients c.
+Their iterate is y = c V^T, V being the directions of the last step, so that all they need are their coefficients c.
 They come from replaying the public steps, in training as in serving. Rows are multiplied one by one, so that nobody's
-rounding depends on who is beside her.
+rounding depends on who is beside them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.completion.centred import Centring
+from discreet.completion.centred import Centring, Prepared
 from discreet.completion.gradient.steps import Step, nothing
 from discreet.completion.parts import Part, parts
-from discreet.completion.ridge import Ridge
 from discreet.data.interactions import Interactions
-from discreet.linalg.threads import over_blocks
+
+if TYPE_CHECKING:
+    from discreet.completion.fold_in import Description
 
 Array = NDArray[Any]
 
@@ -31,10 +33,10 @@ SERVING_CELLS = 1 << 17  # of dense rows, in memory at a time and thread
 class Descent:
     """What users do in each step: z = y - eta P(y - x), and y = z V diag(gains) V^T.
 
-    P keeps the items that a user has rated, x are her centred ratings. Only the part of P(y - x) along V counts in y.
+    P keeps the items that a user rated, x are their centered ratings. Only the part of P(y - x) along V counts in y.
     So eta, which is `size` for full rows, is longer by as much as P shortens V: it is divided by |P V|^2 + 2 r / n, for
-    r directions and n items, as if she had rated two more, where that is below 1. (|P V|^2 is no less than the largest
-    eigenvalue of V^T P V, so that steps do not overshoot.) It is a function of which items she has rated.
+    r directions and n items, as if they had rated two more, where that is below 1. (|P V|^2 is no less than the largest
+    eigenvalue of V^T P V, so that steps do not overshoot.) It is a function of which items they rated.
 
     Attributes:
         size: Of steps; below 2.
@@ -72,7 +74,7 @@ class Descent:
         return rows
 
     def shares(self, indices: Array, steps: Sequence[Step]) -> Array:
-        """What one user's coefficients are sums of: (ratings, rank), to be multiplied by her centred ratings."""
+        """What one user's coefficients are sums of: (ratings, rank), to be multiplied by their centered ratings."""
         part = Part(np.array([0, len(indices)]), indices, np.zeros(len(indices)))
         own, before = np.zeros((len(indices), 0)), nothing(self.n_items)
         for step in steps:
@@ -105,38 +107,54 @@ def prepared(ratings: Interactions, centring: Centring, cells: int) -> Iterator[
 
 
 @dataclass(frozen=True)
-class Replay(Ridge):
-    """Predicts offset_i + y_ij, from the user's own history and the public steps; `columns` are the last directions.
+class DescentSteps:
+    """The public steps, to be replayed by whoever is folded in.
 
     Attributes:
         descent: What a user does in each step.
-        centring: How she prepares her ratings.
-        steps: The public steps.
+        centring: How a user prepares their ratings.
+        steps: The steps; the columns are the directions of the last one.
     """
 
-    descent: Descent = field(default_factory=lambda: Descent(1.0, 0))
-    centring: Centring = field(default_factory=lambda: Centring(0.0, None, 1.0))
-    steps: Sequence[Step] = ()
+    descent: Descent
+    centring: Centring
+    steps: Sequence[Step]
 
-    def fold_in(self, histories: Interactions, n_jobs: int | None) -> tuple[Array, Array]:
-        """Users' offsets, beyond `base`, and coefficients."""
-        kind = self.columns.dtype
+    @property
+    def most_users(self) -> int:
+        """As many as have dense rows of `SERVING_CELLS` together."""
+        return max(SERVING_CELLS // self.descent.n_items, 1)
 
-        def work(part: Any) -> tuple[Array, Array]:
-            own = self.descent.replay(part, self.steps)[0] / part.scales[:, None]
-            return (part.offsets - self.centring.centre).astype(kind), own.astype(kind)
+    def coefficients(self, row: Prepared) -> Array:
+        """Some users' coefficients (users, rank)."""
+        return self.descent.replay(row, self.steps)[0]
 
-        found = list(over_blocks(work, prepared(histories, self.centring, SERVING_CELLS), n_jobs))
-        if not found:
-            return np.zeros(0, kind), np.zeros((0, self.columns.shape[1]), kind)
-        offsets, vectors = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
-        return offsets, vectors
-
-    def contributions(self, indices: Array, values: Array, item: int) -> Array:
-        """What each rating adds to the score of an item: they and `base` add up to it."""
-        offsets = self.centring.offset_shares(values)
-        about = values.astype(np.float64) - self.centring.centre - offsets.sum()
-        loads = self.descent.shares(indices, self.steps) @ self.columns[item].astype(np.float64)
+    def contributions(self, part: Part, aim: Array) -> Array:
+        """What each rating of one user adds to the offset and to coefficients . aim."""
+        offsets = self.centring.offset_shares(part.values)
+        about = part.values.astype(np.float64) - self.centring.centre - offsets.sum()
+        loads = self.descent.shares(part.indices, self.steps) @ aim
         # A rating counts by itself, and by its part in the offset, which every rating is about.
         added: Array = loads * (about + offsets.sum()) + offsets * (1 - loads.sum())
         return added
+
+    def describe(self) -> Description:
+        """Directions of all steps but the last, which are the columns; and what takes coefficients to the next."""
+        steps = self.steps
+        settings = {
+            "rule": "descent",
+            "size": self.descent.size,
+            "ranks": [len(step.gains) for step in steps],
+            "gains": np.concatenate([step.gains for step in steps]).tolist(),
+            "room": [PRETENDED * float((step.vectors**2).sum(axis=1).mean()) for step in steps],
+        }
+        carried = [(before.vectors.T @ step.vectors).ravel() for before, step in pairwise(steps)]
+        earlier = [np.zeros((self.descent.n_items, 0)), *(step.vectors for step in steps[:-1])]
+        return settings, {"steps": np.hstack(earlier)}, {"transitions": np.concatenate([np.zeros(0), *carried])}
+
+    def with_tables(self, tables: dict[str, Array]) -> DescentSteps:
+        """The same with other directions."""
+        every = np.hstack([tables["steps"], tables["columns"]]).astype(np.float64)
+        ends = np.cumsum([len(step.gains) for step in self.steps])[:-1]
+        pairs = zip(self.steps, np.split(every, ends, axis=1), strict=True)
+        return replace(self, steps=[replace(step, vectors=vectors) for step, vectors in pairs])

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from discreet.completion.base import Model
 from discreet.completion.centred import Centring
 from discreet.completion.door import Door
-from discreet.completion.gradient.local import Descent, Replay, prepared
+from discreet.completion.fold_in import FoldIn, ReplayFoldIn
+from discreet.completion.gradient.local import Descent, DescentSteps, prepared
 from discreet.completion.gradient.steps import Step, packed, project, unpacked
 from discreet.completion.parts import DENSE_CELLS
 from discreet.completion.private import PrivateModel
-from discreet.completion.ridge import Penalty, Ridge
 from discreet.completion.spectral.calibration import PublishedModel, frank_wolfe_std, true_plan
 from discreet.completion.spectral.cleansing import check_catalogue
 from discreet.completion.spectral.directions import noise_edge
@@ -67,15 +67,13 @@ class DescentModel(Model):
             "row_norm_": float(centring.row_norm),
         }
 
-    def _ridge(self) -> Ridge:
+    def _make_fold_in(self) -> FoldIn:
         centring = Centring.of(self.value_range_, self.row_norm_, centre=self.centre)
-        return Replay(
-            self.item_factors_,
-            self.item_bias_ + np.float32(self.global_mean_),
-            Penalty(1.0),
-            descent=self._descent(len(self.item_bias_)),
-            centring=centring,
-            steps=unpacked(self.steps_, self.gains_, self.ranks_),
+        steps = unpacked(self.steps_, self.gains_, self.ranks_)
+        return ReplayFoldIn(
+            columns=self.item_factors_,
+            base=self.item_bias_ + np.float32(self.global_mean_),
+            steps=DescentSteps(self._descent(len(self.item_bias_)), centring, steps),
         )
 
     def _check_learned(self) -> None:

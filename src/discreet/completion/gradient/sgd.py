@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from discreet.completion.base import require_ratings
 from discreet.completion.door import Door
+from discreet.completion.fold_in import FoldIn, RidgeFoldIn
 from discreet.completion.gradient.sampled import charged, largest_mu, sampled_cost
 from discreet.completion.parts import Part, parts
 from discreet.completion.private import PrivateModel, require_sound
@@ -174,10 +175,10 @@ class DPSGD(PrivateModel):
             "unit_": unit,
         }
 
-    def _ridge(self) -> Ridge:
+    def _make_fold_in(self) -> FoldIn:
         base = self.item_bias_ + np.float32(self.global_mean_)
         penalty = Penalty(VECTOR_PENALTY * self.unit_**2)
-        return Ridge(self.item_factors_, base, penalty, offset_penalty=OFFSET_PENALTY)
+        return RidgeFoldIn(columns=self.item_factors_, base=base, penalty=penalty, offset_penalty=OFFSET_PENALTY)
 
     def _check_learned(self) -> None:
         super()._check_learned()

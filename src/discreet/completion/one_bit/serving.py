@@ -1,4 +1,4 @@
-"""What a user gets of a model of bits: probabilities and signs, from public item vectors and her own true bits."""
+"""What a user gets of a model of bits: probabilities and signs, from public item vectors and their own true bits."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.completion.fold_in import FoldIn, RidgeFoldIn
 from discreet.completion.one_bit.fitting import EFFECT_PENALTY
 from discreet.completion.one_bit.links import Link, LinkName
-from discreet.completion.one_bit.local import BitRidge
+from discreet.completion.one_bit.local import BitTargets
 from discreet.completion.private import PrivateModel
-from discreet.completion.ridge import Penalty, Ridge
+from discreet.completion.ridge import Penalty
 from discreet.errors import DataError
 from discreet.recommend import serving
 from discreet.recommend.histories import OnUnknown
@@ -40,16 +41,14 @@ class BitModel(PrivateModel):
         """How much of a rating is 1 of x: scores are the tangent of low + (high - low) h(x), moved to the threshold."""
         return (value_range[1] - value_range[0]) * self._link().slope
 
-    def _ridge(self) -> Ridge:
+    def _make_fold_in(self) -> FoldIn:
         link, unit = self._link(), self._unit(self.value_range_)
-        return BitRidge(
-            self.item_factors_,
-            self.item_bias_ + np.float32(self.global_mean_),
-            Penalty(unit**2 / link.curvature),
+        return RidgeFoldIn(
+            columns=self.item_factors_,
+            base=self.item_bias_ + np.float32(self.global_mean_),
+            penalty=Penalty(unit**2 / link.curvature),
             offset_penalty=EFFECT_PENALTY / link.curvature if self._effects else None,
-            link=link,
-            threshold=self.threshold_,
-            unit=unit,
+            targets=BitTargets(link, self.threshold_, unit),
         )
 
     def _x(self, history: Any, targets: Any, on_unknown: OnUnknown) -> Array:

@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 from discreet.completion.base import require_ratings
 from discreet.completion.centred import SPREAD
 from discreet.completion.door import Door
+from discreet.completion.fold_in import FoldIn, LinearFoldIn, RidgeFoldIn
 from discreet.completion.private import PrivateModel
-from discreet.completion.ridge import Penalty, Ridge
+from discreet.completion.ridge import Penalty
 from discreet.completion.spectral.calibration import PublishedModel, require_rank, true_plan
 from discreet.completion.spectral.cleansing import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing, check_catalogue
 from discreet.completion.spectral.directions import PENALTY, Directions
-from discreet.completion.spectral.neighbours import Neighbours, factored, similarities
+from discreet.completion.spectral.neighbours import factored, similarities
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError
 from discreet.numbers import positive, probability, whole
@@ -86,11 +87,16 @@ class _CleansedModel(PrivateModel):
             "global_mean_": middle,
         }
 
-    def _ridge(self) -> Ridge:
-        base = self.item_bias_ + np.float32(self.global_mean_)
+    def _make_fold_in(self) -> FoldIn:
+        """With predictor="knn", columns_j . loadings_l is the similarity of j and l, over the sum of j's neighbors'.
+
+        Since a user has rated only a share of these, about count / items, the sum over their ratings is scaled up.
+        """
+        columns, base = self.item_factors_, self.item_bias_ + np.float32(self.global_mean_)
         if self.predictor == "knn":
-            return Neighbours(self.item_factors_, base, Penalty(1.0), loadings=self.loadings_, damping=DAMPING)
-        return Ridge(self.item_factors_, base, Penalty(PENALTY), offset_penalty=OFFSET_PENALTY)
+            spread = float(len(base))
+            return LinearFoldIn(columns=columns, base=base, loadings=self.loadings_, damping=DAMPING, spread=spread)
+        return RidgeFoldIn(columns=columns, base=base, penalty=Penalty(PENALTY), offset_penalty=OFFSET_PENALTY)
 
     def _check_learned(self) -> None:
         super()._check_learned()

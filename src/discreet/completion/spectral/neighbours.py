@@ -1,15 +1,13 @@
-"""Nearest neighbours among items, by a public covariance: a user's rating is foretold by hers of similar items."""
+"""Nearest neighbours among items, by a public covariance: a user's rating is predicted from theirs of similar items."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-from discreet.completion.spectral.local import CentredSum
 from discreet.linalg.threads import single_threaded_blas
 
 Array = NDArray[Any]
@@ -40,16 +38,3 @@ def factored(matrix: Array) -> tuple[Array, Array]:
     with single_threaded_blas():
         right = eigh(matrix.T @ matrix, subset_by_index=[max(n - MOST_COLUMNS, 0), n - 1])[1]
         return matrix @ right, right
-
-
-@dataclass(frozen=True)
-class Neighbours(CentredSum):
-    """Predicts base_j + a_i + n / (c_i + damping) * sum over her c_i ratings l of s_jl (y_il - base_l - a_i).
-
-    a_i is her own damped mean. s_jl is the similarity of items, over the sum of those of j's neighbours; since she has
-    rated only about c_i / n of these, the sum is scaled up. It is `columns`_j . `loadings`_l.
-    """
-
-    def _scale(self, counts: Array) -> Array:
-        scale: Array = len(self.base) / np.maximum(counts + (self.damping or 0), 1)
-        return scale

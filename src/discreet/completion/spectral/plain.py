@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from discreet.completion.base import NotPrivateModel, require_ratings
 from discreet.completion.centred import Centring
 from discreet.completion.door import Noisy
+from discreet.completion.fold_in import FoldIn
 from discreet.completion.parts import DENSE_CELLS, parts
-from discreet.completion.ridge import Ridge
 from discreet.completion.spectral.calibration import require_rank
 from discreet.completion.spectral.cleansing import check_catalogue
-from discreet.completion.spectral.ratings import RatingRows, rating_factors, rating_ridge
+from discreet.completion.spectral.ratings import RatingRows, rating_factors, rating_fold_in
 from discreet.data.interactions import Interactions
 from discreet.linalg.threads import over_blocks
 from discreet.numbers import whole
@@ -69,9 +69,9 @@ class SVD(NotPrivateModel):
             "global_mean_": float(centring.centre),
         }
 
-    def _ridge(self) -> Ridge:
+    def _make_fold_in(self) -> FoldIn:
         base = self.item_bias_ + np.float32(self.global_mean_)
-        return rating_ridge(self.item_factors_, base, centre=self.centre)
+        return rating_fold_in(self.item_factors_, base, centre=self.centre)
 
 
 def second_moment(blocks: Iterable[Any], rows: Callable[[Any], Array], n: int, n_jobs: int | None) -> Array:

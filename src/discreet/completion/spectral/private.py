@@ -10,15 +10,14 @@ from numpy.typing import NDArray
 
 from discreet.completion.centred import Centring
 from discreet.completion.door import Door, Noisy
+from discreet.completion.fold_in import FoldIn, LinearFoldIn
 from discreet.completion.parts import DENSE_CELLS, Part, equal_weights, parts
 from discreet.completion.private import PrivateModel
-from discreet.completion.ridge import Penalty, Ridge
 from discreet.completion.spectral.calibration import require_rank
 from discreet.completion.spectral.explore import Exploration
-from discreet.completion.spectral.local import Projection
 from discreet.completion.spectral.public import COMMON_TASTE, Chosen, Spectrum, item_factors
 from discreet.completion.spectral.published import PublishedDPSVD
-from discreet.completion.spectral.ratings import RatingRows, rating_factors, rating_ridge
+from discreet.completion.spectral.ratings import RatingRows, rating_factors, rating_fold_in
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError
 from discreet.numbers import positive, probability, whole
@@ -207,15 +206,22 @@ class DPSVD(PrivateModel):
             "n_users_": max(float(np.trace(moment.values)) / bound, 1.0),
         }
 
-    def _ridge(self) -> Ridge:
+    def _make_fold_in(self) -> FoldIn:
+        """To project a history on the directions is a ridge regression without a system to solve.
+
+        It is h, with h_j = weights_j / (their norm over the history). With directions q_k of length 1 and variances
+        d_k, the z that makes |h - sum_k sqrt(d_k) z_k q_k|^2 + lam |z|^2 as small as possible has
+        z_k = sqrt(d_k) / (d_k + lam) q_k . h. Where columns hold sqrt(f_k) q_k, f_k = d_k / (d_k + lam), scores are the
+        same with the vector sum_j h_j columns_j.
+        """
         if not self.implicit_:
             base = self.item_bias_ + np.float32(self.global_mean_)
-            return rating_ridge(self.item_factors_, base, centre=self.centre)
+            return rating_fold_in(self.item_factors_, base, centre=self.centre)
         known = self.item_factors_.shape[1] - self.exploration_.shape[1]
         loadings = np.hstack([self.item_factors_[:, :known], self.exploration_])
         loadings[self.history_weights_ == 0] = 0
-        return Projection(
-            self.item_factors_, self.item_bias_, Penalty(1.0), weights=self.history_weights_, loadings=loadings
+        return LinearFoldIn(
+            columns=self.item_factors_, base=self.item_bias_, loadings=loadings, weights=self.history_weights_
         )
 
     def _similar_columns(self) -> slice:

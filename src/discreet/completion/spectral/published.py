@@ -10,11 +10,10 @@ from scipy.linalg import eigh
 
 from discreet.completion.centred import RATINGS_PER_USER, SHRINKAGE, Centring
 from discreet.completion.door import Door
+from discreet.completion.fold_in import FoldIn, LinearFoldIn
 from discreet.completion.parts import DENSE_CELLS, parts
-from discreet.completion.ridge import Penalty, Ridge
 from discreet.completion.spectral.calibration import PublishedModel, frank_wolfe_std, require_rank, true_plan
 from discreet.completion.spectral.cleansing import check_catalogue
-from discreet.completion.spectral.local import CentredSum
 from discreet.completion.spectral.ratings import RatingRows
 from discreet.data.interactions import Interactions
 from discreet.numbers import positive, probability, whole
@@ -119,7 +118,7 @@ class PublishedDPSVD(PublishedModel):
             "global_mean_": float(centring.centre),
         }
 
-    def _ridge(self) -> Ridge:
+    def _make_fold_in(self) -> FoldIn:
         base = self.item_bias_ + np.float32(self.global_mean_)
         damping = SHRINKAGE if self.centre else None
-        return CentredSum(self.item_factors_, base, Penalty(1.0), loadings=self.item_factors_, damping=damping)
+        return LinearFoldIn(columns=self.item_factors_, base=base, loadings=self.item_factors_, damping=damping)

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from discreet.completion.centred import RATINGS_PER_USER, Centring
 from discreet.completion.door import Noisy
+from discreet.completion.fold_in import RidgeFoldIn
 from discreet.completion.parts import Part
-from discreet.completion.ridge import Penalty, Ridge
+from discreet.completion.ridge import Penalty
 from discreet.completion.spectral.directions import PENALTY, Directions, noise_edge
 
 Array = NDArray[Any]
@@ -61,6 +62,7 @@ def rating_factors(moment: Noisy, items: Array, n_items: int, rank: int | None) 
     return factors
 
 
-def rating_ridge(factors: Array, base: Array, *, centre: bool) -> Ridge:
-    """How a user is folded in: her own offset, if rows are centred, and how far she goes along each direction."""
-    return Ridge(factors, base, Penalty(PENALTY), offset_penalty=OFFSET_PENALTY if centre else None)
+def rating_fold_in(factors: Array, base: Array, *, centre: bool) -> RidgeFoldIn:
+    """How a user is folded in: their own offset, if rows are centered, and how far they go along each direction."""
+    offset_penalty = OFFSET_PENALTY if centre else None
+    return RidgeFoldIn(columns=factors, base=base, penalty=Penalty(PENALTY), offset_penalty=offset_penalty)

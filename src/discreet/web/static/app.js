@@ -216,7 +216,7 @@ class Page {
     );
     $("recommendations").replaceChildren(...cards);
     $("more").hidden = found.length < this.shown;
-    const cold = this.model.description.folding.cold_note.replace(/^no history: /, "");
+    const cold = this.model.description.scoring.cold_note.replace(/^no history: /, "");
     const { done } = words(this.model.description);
     const known = { 0: `not yours yet: ${cold}`, 1: `from the one thing you ${done}` };
     $("note").textContent = known[ratings.length] ?? `from the ${ratings.length} things you ${done}`;

@@ -1,5 +1,5 @@
 /**
- * Recommendations from a model that `discreet export` wrote, computed where the user is. Nothing she says is sent
+ * Recommendations from a model that `discreet export` wrote, computed where the user is. Nothing they say is sent
  * anywhere: after `Model.load` this module makes no request, and it never stores anything.
  *
  *     import { Model } from "./discreet.js";
@@ -7,11 +7,11 @@
  *     model.recommend({ tt0111161: 5, tt0068646: 4.5 }, { n: 10 });
  *
  * A history is an object {item: rating}, a Map, an array of [item, rating] pairs, or, for liked items, an array of
- * items. The mathematics is in folding.js and what it imports, and agrees with Python to 1e-5.
+ * items. The mathematics is in scoring.js and what it imports, and agrees with Python to 1e-5.
  */
 import { ModelError, parsed, read, requireUnchanged, unpacked } from "./files.js";
-import { Folding } from "./folding.js";
 import { best, dot } from "./linalg.js";
+import { Scoring } from "./scoring.js";
 
 export { ModelError };
 
@@ -66,7 +66,7 @@ export class Model {
     this.columns = items.columns;
     this.rank = description.rank;
     this.arrays = unpacked(buffer, description.arrays);
-    this.folding = new Folding(description.folding, this.arrays, this.rank);
+    this.scoring = new Scoring(description.scoring, this.arrays, this.rank);
     this.numbers = new Map(this.ids.map((id, number) => [String(id), number]));
     if (this.ids.length !== description.items || this.arrays.columns.length !== description.items * this.rank) {
       throw new ModelError("the arrays and the items do not fit together");
@@ -86,16 +86,16 @@ export class Model {
   }
 
   /**
-   * The user's own offset and vector. They describe her: keep them where her history is.
+   * The user's own offset and vector. They describe the user: keep them where the history is.
    * @returns {{offset: number, vector: Float64Array}}
    */
   foldIn(history) {
-    return this.folding.foldIn(this.#read(history));
+    return this.scoring.foldIn(this.#read(history));
   }
 
   /** The score of every item, in the order of `ids`: the rating that is expected, not cut to the range of values. */
   scores(history) {
-    return this.folding.scores(this.#read(history));
+    return this.scoring.scores(this.#read(history));
   }
 
   /**
@@ -109,7 +109,7 @@ export class Model {
    */
   recommend(history, { n = 10, excludeSeen = true, allow = null, deny = null } = {}) {
     const seen = this.#read(history);
-    return this.#named(this.#best(this.folding.scores(seen), { n, seen: excludeSeen ? seen : [], allow, deny }));
+    return this.#named(this.#best(this.scoring.scores(seen), { n, seen: excludeSeen ? seen : [], allow, deny }));
   }
 
   /** The rating that each item would get, within the range of values; a score for implicit feedback. */
@@ -119,7 +119,7 @@ export class Model {
       value_range: [low, high],
     } = this.description;
     const rows = this.#read(history);
-    const { offset, vector } = this.folding.foldIn(rows);
+    const { offset, vector } = this.scoring.foldIn(rows);
     return items.map((item) => {
       const at = this.number(item);
       const score = this.arrays.base[at] + offset + dot(this.arrays.columns, at, vector, this.rank);
@@ -156,9 +156,9 @@ export class Model {
   explain(history, item) {
     const rows = this.#read(history);
     const at = this.number(item);
-    const doubt = this.folding.doubt(this.folding.foldIn(rows).vector);
-    const baseline = (rows.length ? this.arrays.base[at] : this.arrays.cold[at]) - doubt(at);
-    const adds = rows.length ? this.folding.contributions(rows, at) : [];
+    const deduction = this.scoring.deduction(this.scoring.foldIn(rows).vector);
+    const baseline = (rows.length ? this.arrays.base[at] : this.arrays.cold[at]) - deduction(at);
+    const adds = rows.length ? this.scoring.contributions(rows, at) : [];
     const contributions = rows
       .map(([number, rating], i) => ({
         item: this.ids[number],
@@ -177,7 +177,7 @@ export class Model {
       check,
     } = this.description;
     for (const { history, items, scores } of check) {
-      const found = this.folding.scores(history);
+      const found = this.scoring.scores(history);
       const off = Math.max(...items.map((item, i) => Math.abs(found[item] - scores[i])));
       if (!(off <= TOLERANCE * Math.max(high - low, 1))) {
         throw new ModelError(`scores differ by ${off} from those that came with the model; it was changed`);

@@ -25,6 +25,9 @@ export function solve(A, b, n) {
   return x;
 }
 
+/** The sum of an array. */
+export const total = (values) => values.reduce((sum, value) => sum + value, 0);
+
 /** The inner product of row `row` of a table with `k` columns and a vector. */
 export function dot(table, row, vector, k) {
   let sum = 0;

@@ -1,4 +1,16 @@
-// What losses other than the squared one ask of a fit.
+// What losses ask of a fit.
+
+/** What a regression is to fit at a rating, after the last one fitted some value; a squared loss (null): the rating. */
+export function target(loss, rating, fitted, expected) {
+  if (!loss) return rating;
+  if (loss.name === "bits") {
+    const sign = Math.fround(rating) >= loss.threshold ? 1 : -1;
+    const x = (sign * (fitted - loss.threshold)) / loss.unit;
+    return fitted + (loss.unit * sign * steepness(loss, x)) / loss.curvature;
+  }
+  const about = fitted - expected;
+  return fitted - logistic(about, loss.width) * about + rating - loss.centre;
+}
 
 /** tanh(s) / s, s = 2 y / width: what y is multiplied by in the derivative of a logistic loss. */
 export function logistic(y, width) {
@@ -7,7 +19,7 @@ export function logistic(y, width) {
 }
 
 /** (log h)'(x), where h(x) is the probability of a bit that a fitted x means. */
-export function steepness({ link, sigma }, x) {
+function steepness({ link, sigma }, x) {
   return link === "logistic" ? 1 / (1 + Math.exp(x)) : mills(x / sigma) / sigma;
 }
 

@@ -1,40 +1,26 @@
-// Users who are folded in by replaying the public steps of training on their own history: "frank-wolfe" and "descent" of
-// discreet.web.folding.
+// A person replays the public steps of training on their own history: ReplayFoldIn in Python.
+import { ModelError } from "./files.js";
+import { total } from "./linalg.js";
 import { logistic } from "./losses.js";
 
-const total = (values) => values.reduce((sum, value) => sum + value, 0);
 const length = (values) => Math.sqrt(total(values.map((value) => value * value)));
 
-class Replay {
-  constructor(settings, arrays, rank) {
-    Object.assign(this, { settings, arrays, rank });
+/** Steps y = ((1 - size) y - gain (residual . v) v), no longer than a bound on the person's own items. */
+class FrankWolfe {
+  constructor({ steps, row_norm: bound }, arrays, rank) {
+    Object.assign(this, { steps, bound, arrays, rank });
   }
 
-  /** A user's row: her ratings about her own mean, scaled to be no longer than a bound. */
-  prepared(rows) {
-    const { centre, shrinkage, row_norm: bound } = this.settings;
-    const about = rows.map(([, rating]) => rating - centre);
-    const share = shrinkage === null ? 0 : 1 / Math.max(rows.length + shrinkage, 1);
-    const parts = about.map((value) => value * share); // of each rating, in her offset
-    const offset = total(parts);
-    const centred = about.map((value) => value - offset);
-    const scale = bound / Math.max(length(centred), bound);
-    return { parts, offset, scale, about, values: centred.map((value) => value * scale) };
-  }
-}
-
-/** Steps y = ((1 - size) y - gain (residual . v) v), no longer than a bound on her own items. */
-export class FrankWolfe extends Replay {
   #slopes(fitted) {
-    const { width } = this.settings;
+    const { width } = this.steps;
     return fitted.map((y) => (width === null ? 1 : logistic(y, width)));
   }
 
-  /** What each step did to a user's row. */
+  /** What each step did to a person's row. */
   #replayed(rows, values) {
-    const { steps, row_norm: bound } = this.settings;
+    const { bound } = this;
     let fitted = values.map(() => 0);
-    return steps.map(([size, gain], t) => {
+    return this.steps.numbers.map(([size, gain], t) => {
       const own = rows.map(([number]) => this.arrays.columns[number * this.rank + t]);
       const slopes = this.#slopes(fitted);
       const weight = -gain * total(own.map((v, i) => v * (slopes[i] * fitted[i] - values[i])));
@@ -45,26 +31,23 @@ export class FrankWolfe extends Replay {
     });
   }
 
-  foldIn(rows) {
-    const { offset, scale, values } = this.prepared(rows);
+  coefficients(rows, values) {
     const vector = new Float64Array(this.rank);
     this.#replayed(rows, values).forEach(({ size, weight, shrunk }, t) => {
       for (let c = 0; c < t; c++) vector[c] *= (1 - size) * shrunk;
       vector[t] = weight * shrunk;
     });
-    return { offset, vector: vector.map((value) => value / scale) };
+    return vector;
   }
 
   /** Scalings and slopes are taken as they turned out; the derivatives of the score then run back through the steps. */
-  contributions(rows, at) {
-    const { parts, scale, values } = this.prepared(rows);
+  contributions(rows, { parts, scale, values }, aim) {
     let byFitted = values.map(() => 0);
     let byRating = values.map(() => 0);
     let kept = 1;
     this.#replayed(rows, values).reduceRight((_, { size, gain, own, slopes, shrunk }, t) => {
       kept *= shrunk;
-      const aimed = kept * this.arrays.columns[at * this.rank + t];
-      const byWeight = aimed + shrunk * total(own.map((v, i) => v * byFitted[i]));
+      const byWeight = kept * aim[t] + shrunk * total(own.map((v, i) => v * byFitted[i]));
       kept *= 1 - size;
       const byResidual = own.map((v) => -gain * byWeight * v);
       byFitted = byFitted.map((by, i) => shrunk * (1 - size) * by + slopes[i] * byResidual[i]);
@@ -74,11 +57,15 @@ export class FrankWolfe extends Replay {
   }
 }
 
-/** Steps z = y - eta P(y - x), y = z V diag(gains) V^T, of which a user keeps her coefficients on V. */
-export class Descent extends Replay {
-  /** What is public of each step, on a user's own items; and how far she goes after it. */
+/** Steps z = y - eta P(y - x), y = z V diag(gains) V^T, of which a person keeps their coefficients on V. */
+class Descent {
+  constructor({ steps }, arrays) {
+    Object.assign(this, { steps, arrays });
+  }
+
+  /** What is public of each step, on a person's own items; and how far they go after it. */
   #steps(rows) {
-    const { ranks, gains, room, size } = this.settings;
+    const { ranks, gains, room, size } = this.steps;
     const { columns, steps, transitions } = this.arrays;
     const width = total(ranks.slice(0, -1));
     let [from, begin, before] = [0, 0, 0];
@@ -97,9 +84,8 @@ export class Descent extends Replay {
     });
   }
 
-  foldIn(rows) {
-    const { offset, scale, values } = this.prepared(rows);
-    let change = values.map((value) => -this.settings.size * value);
+  coefficients(rows, values) {
+    let change = values.map((value) => -this.steps.size * value);
     let own = [];
     for (const step of this.#steps(rows)) {
       own = Float64Array.from(step.gains, (gain, c) => {
@@ -108,22 +94,20 @@ export class Descent extends Replay {
       });
       change = values.map((value, i) => step.eta * (own.reduce((sum, z, c) => sum + z * step.own[i][c], 0) - value));
     }
-    return { offset, vector: Float64Array.from(own, (value) => value / scale) };
+    return own;
   }
 
-  /** The score is a sum over her centred ratings: what each is multiplied by runs back through the steps. */
-  contributions(rows, at) {
-    const { parts, about } = this.prepared(rows);
+  /** The score is a sum over the centered ratings: what each is multiplied by runs back through the steps. */
+  contributions(rows, { parts, about }, aim) {
     const steps = this.#steps(rows);
-    const { columns } = this.arrays;
-    let aimed = Array.from(columns.subarray(at * this.rank, (at + 1) * this.rank));
+    let aimed = Array.from(aim);
     const loads = rows.map(() => 0);
     for (let t = steps.length - 1; t >= 0; t--) {
       const { gains, own, carried, rank } = steps[t];
       const before = steps[t - 1];
       const kept = aimed.map((value, c) => value * gains[c]);
       const byChange = own.map((v) => -kept.reduce((sum, value, c) => sum + value * v[c], 0));
-      const eta = before?.eta ?? this.settings.size;
+      const eta = before?.eta ?? this.steps.size;
       byChange.forEach((value, i) => (loads[i] -= eta * value));
       aimed = Array.from({ length: before?.rank ?? 0 }, (_, b) => {
         const direct = kept.reduce((sum, value, c) => sum + value * carried[b * rank + c], 0);
@@ -132,5 +116,43 @@ export class Descent extends Replay {
     }
     const all = total(loads);
     return parts.map((part, i) => loads[i] * about[i] + part * (1 - all));
+  }
+}
+
+const RULES = new Map([
+  ["frank-wolfe", FrankWolfe],
+  ["descent", Descent],
+]);
+
+export class Replay {
+  #steps;
+
+  constructor(settings, arrays, rank) {
+    Object.assign(this, { settings, arrays, rank });
+    const Rule = RULES.get(settings.steps.rule);
+    if (!Rule) throw new ModelError(`the model's steps are of the kind ${settings.steps.rule}, which is not known here`);
+    this.#steps = new Rule(settings, arrays, rank);
+  }
+
+  foldIn(rows) {
+    const { offset, scale, values } = this.#prepared(rows);
+    return { offset, vector: Float64Array.from(this.#steps.coefficients(rows, values), (value) => value / scale) };
+  }
+
+  contributions(rows, at) {
+    const aim = this.arrays.columns.subarray(at * this.rank, (at + 1) * this.rank);
+    return this.#steps.contributions(rows, this.#prepared(rows), aim);
+  }
+
+  /** A person's row: their ratings about their own mean, scaled to be no longer than a bound. */
+  #prepared(rows) {
+    const { centre, shrinkage, row_norm: bound } = this.settings;
+    const about = rows.map(([, rating]) => rating - centre);
+    const share = shrinkage === null ? 0 : 1 / Math.max(rows.length + shrinkage, 1);
+    const parts = about.map((value) => value * share); // of each rating, in the offset
+    const offset = total(parts);
+    const centered = about.map((value) => value - offset);
+    const scale = bound / Math.max(length(centered), bound);
+    return { parts, offset, scale, about, values: centered.map((value) => value * scale) };
   }
 }

@@ -1,22 +1,51 @@
-// Users who are folded in by ridge regressions of their own: "ridge", "frequent" and "refits" of discreet.web.folding.
-import { dot, solve } from "./linalg.js";
-import { logistic, steepness } from "./losses.js";
+// A person runs a ridge regression of their ratings on the items' columns: RidgeFoldIn in Python.
+import { dot, solve, total } from "./linalg.js";
+import { target } from "./losses.js";
 
-const ratingsOf = (rows) => rows.map(([, rating]) => rating);
-
-/** One regression: with an offset or without, pulled to zero or to a prior. */
 export class Ridge {
   constructor(settings, arrays, rank) {
     Object.assign(this, { settings, arrays, rank, width: rank - (settings.own_mean ? 1 : 0) });
   }
 
   foldIn(rows) {
-    return this.solved(rows, ratingsOf(rows));
+    const { offset, vector } = this.#fitted(this.#known(rows)).found;
+    if (this.settings.own_mean) vector[this.rank - 1] = total(this.#means(rows));
+    return { offset, vector };
   }
 
-  /** What each rating adds to the score of an item; they and what is expected add up to it. */
+  /** Targets are taken as they turned out for the whole history. */
   contributions(rows, at) {
-    return this.regressed(rows, ratingsOf(rows), at);
+    const { frequent } = this.arrays;
+    if (frequent && !frequent[at]) return this.settings.own_mean ? this.#means(rows) : rows.map(() => 0);
+    const known = this.#known(rows);
+    const adds = this.#explained(known, this.#fitted(known).targets, at);
+    return rows.map(([number]) => (!frequent || frequent[number] ? adds.shift() : 0));
+  }
+
+  /** The rows that are part of the regression. */
+  #known(rows) {
+    const { frequent } = this.arrays;
+    return frequent ? rows.filter(([number]) => frequent[number]) : rows;
+  }
+
+  /** What each rating adds to the person's own mean, which is the score of items that are not frequent. */
+  #means(rows) {
+    return rows.map(([number, rating]) => (rating - this.arrays.base[number]) / rows.length);
+  }
+
+  /** The last of several regressions, each of targets that the loss and the fit of the one before set. */
+  #fitted(rows) {
+    const { loss, rounds } = this.settings;
+    const { base, columns } = this.arrays;
+    let fitted = rows.map(([number]) => base[number]);
+    let targets = [];
+    let found = { offset: 0, vector: new Float64Array(this.rank) };
+    for (const [k, factor] of rounds) {
+      targets = rows.map(([number, rating], i) => target(loss, rating, fitted[i], base[number]));
+      found = this.#solved(rows, targets, k, factor);
+      fitted = rows.map(([number]) => base[number] + found.offset + dot(columns, number, found.vector, this.rank));
+    }
+    return { found, targets };
   }
 
   /** X^T X + gram + penalties, where X has the first k columns times a factor, and ones in front for an offset. */
@@ -45,25 +74,25 @@ export class Ridge {
     return { A, X, n, first };
   }
 
-  /** What a user's vector is pulled to: the mean of what her items foretell. */
-  #centre(rows) {
+  /** What a vector is pulled to: the mean of the priors of the items. */
+  #center(rows) {
     const { prior } = this.arrays;
-    const centre = new Float64Array(this.rank);
+    const center = new Float64Array(this.rank);
     for (const [number] of prior ? rows : []) {
-      for (let c = 0; c < this.rank; c++) centre[c] += prior[number * this.rank + c] / rows.length;
+      for (let c = 0; c < this.rank; c++) center[c] += prior[number * this.rank + c] / rows.length;
     }
-    return centre;
+    return center;
   }
 
-  /** The offset and the vector that fit these aims, one for each row, along the first k columns times a factor. */
-  solved(rows, aims, k = this.width, factor = 1) {
+  /** The offset and the vector that fit these targets, one for each row, along the first k columns times a factor. */
+  #solved(rows, targets, k, factor) {
     const { base, columns } = this.arrays;
-    const vector = this.#centre(rows);
+    const vector = this.#center(rows);
     const { A, X, n, first } = this.#system(rows, k, factor);
     if (!rows.length || !n) return { offset: 0, vector };
     const b = new Float64Array(n);
     rows.forEach(([number], i) => {
-      const left = aims[i] - base[number] - dot(columns, number, vector, this.rank);
+      const left = targets[i] - base[number] - dot(columns, number, vector, this.rank);
       for (let c = 0; c < n; c++) b[c] += X[i * n + c] * left;
     });
     const w = solve(A, b, n);
@@ -71,8 +100,8 @@ export class Ridge {
     return { offset: first ? w[0] : 0, vector };
   }
 
-  /** What each aim adds to the score of an item: base + x . A^-1 X^T t, a sum over the aims t less what is expected. */
-  regressed(rows, aims, at) {
+  /** What each target t adds to the score of an item: base + x . A^-1 X^T (t - base), and its part in the prior. */
+  #explained(rows, targets, at) {
     const { base, columns, prior } = this.arrays;
     const k = this.width;
     const { A, X, n, first } = this.#system(rows, k, 1);
@@ -82,71 +111,12 @@ export class Ridge {
     for (let c = 0; c < k; c++) aimed[first + c] = columns[at * this.rank + c];
     const found = solve(A, aimed, n);
     const weights = rows.map((_, i) => dot(X, i, found, n));
-    const adds = rows.map(([number], i) => weights[i] * (aims[i] - base[number]));
+    const adds = rows.map(([number], i) => weights[i] * (targets[i] - base[number]));
     if (!prior) return adds;
     const left = aimed.slice(first); // of the item's own vector, what the ratings do not speak for
     weights.forEach((weight, i) => {
       for (let c = 0; c < k; c++) left[c] -= weight * X[i * n + first + c];
     });
     return adds.map((part, i) => part + dot(prior, rows[i][0], left, k) / rows.length);
-  }
-}
-
-/** A regression on frequent items alone; to others a user gives her own mean, which is the last of her vector, or 0. */
-export class Frequent extends Ridge {
-  #known(rows) {
-    return rows.filter(([number]) => this.arrays.frequent[number]);
-  }
-
-  #means(rows) {
-    return rows.map(([number, rating]) => (rating - this.arrays.base[number]) / rows.length);
-  }
-
-  foldIn(rows) {
-    const { offset, vector } = super.foldIn(this.#known(rows));
-    if (this.settings.own_mean) vector[this.rank - 1] = this.#means(rows).reduce((sum, part) => sum + part, 0);
-    return { offset, vector };
-  }
-
-  contributions(rows, at) {
-    const { frequent } = this.arrays;
-    if (!frequent[at]) return this.settings.own_mean ? this.#means(rows) : rows.map(() => 0);
-    const adds = super.contributions(this.#known(rows), at);
-    return rows.map(([number]) => (frequent[number] ? adds.shift() : 0));
-  }
-}
-
-/** Regressions one after another, each of aims that the last one's fit and the loss set. */
-export class Refits extends Ridge {
-  #aim(rating, fitted, expected) {
-    const { loss } = this.settings;
-    if (loss.name === "bits") {
-      const sign = Math.fround(rating) >= loss.threshold ? 1 : -1;
-      const x = (sign * (fitted - loss.threshold)) / loss.unit;
-      return fitted + (loss.unit * sign * steepness(loss, x)) / loss.curvature;
-    }
-    const about = fitted - expected;
-    return fitted - logistic(about, loss.width) * about + rating - loss.centre;
-  }
-
-  #last(rows) {
-    const { base, columns } = this.arrays;
-    let fitted = rows.map(([number]) => base[number]);
-    let aims = [];
-    let found = { offset: 0, vector: new Float64Array(this.rank) };
-    for (const [k, factor] of this.settings.rounds) {
-      aims = rows.map(([number, rating], i) => this.#aim(rating, fitted[i], base[number]));
-      found = this.solved(rows, aims, k, factor);
-      fitted = rows.map(([number]) => base[number] + found.offset + dot(columns, number, found.vector, this.rank));
-    }
-    return { found, aims };
-  }
-
-  foldIn(rows) {
-    return this.#last(rows).found;
-  }
-
-  contributions(rows, at) {
-    return this.regressed(rows, this.#last(rows).aims, at);
   }
 }
