@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from discreet.completion.door import Noisy
 
 import discreet
 from discreet.completion.base import Model
 from discreet.completion.centred import Centring, public_row_norm
-from discreet.completion.door import Noisy
 from discreet.completion.frank_wolfe.corrective import Basis, Correction
 from discreet.completion.frank_wolfe.losses import Logistic
 from discreet.completion.frank_wolfe.steps import COVARIANCE, LENGTH, Found, Schedule

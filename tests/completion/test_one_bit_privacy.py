@@ -16,7 +16,7 @@ import pytest
 
 import discreet
 from discreet.completion.one_bit import OneBit, perturb
-from discreet.completion.one_bit.calibration import binomial_delta, bit_epsilon, pure_cost
+from discreet.completion.one_bit.calibration import binomial_delta, bit_epsilon
 from discreet.completion.one_bit.certified import StronglyConvex
 from discreet.completion.one_bit.likelihood import FlippedBits, ShiftedBits
 from discreet.completion.one_bit.links import Link
@@ -24,6 +24,7 @@ from discreet.completion.one_bit.mechanisms import TrueBits, capped
 from discreet.completion.one_bit.objectives import SOLVER, TILT, Tilted
 from discreet.data import Interactions
 from discreet.errors import BudgetExceeded, DataError, DiscreetError, NotPublic, PrivacyError
+from discreet.privacy.entries import pure_cost
 from discreet.privacy.ledger import Reservation
 from discreet.testing import InsecureSeededNoise
 

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from discreet.completion.door import Noisy
 from sklearn.base import clone
 
 import discreet
 from discreet.completion import cells, door
-from discreet.completion.door import Noisy
 from discreet.completion.spectral import pca
 from discreet.completion.spectral.eigen import leading, orthonormal, start
 from discreet.completion.spectral.pca import ENERGY, PRODUCT, SECOND_MOMENT

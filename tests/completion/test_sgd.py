@@ -9,12 +9,12 @@ import discreet
 from discreet.completion import parts as users_rows
 from discreet.completion.base import Model
 from discreet.completion.gradient import sgd
-from discreet.completion.gradient.sampled import CLOSE, Samples, largest_mu, sampled_cost
 from discreet.completion.gradient.sgd import GRADIENT, Adam, Mean, own_gradient, user_ridge
 from discreet.completion.parts import parts
 from discreet.data import Interactions
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.privacy import SystemNoise
+from discreet.privacy.poisson import CLOSE, largest_mu, poisson_sample, sampled_cost
 from discreet.testing import InsecureSeededNoise, ModelConformance
 from tests.completion.people import ordinary
 from tests.completion.replay import record, replay
@@ -121,13 +121,11 @@ def test_sums_are_the_same_however_they_are_cut(monkeypatch: Any) -> None:
 
 
 def test_samples_are_fresh_and_of_the_right_size() -> None:
-    rows = [(user, 0, 1.0) for user in range(20_000)]
-    data = discreet.read(rows, items=[0], value_range=(0, 5))
-    draws = [Samples(0.1, SystemNoise()).draw(data).users.to_list() for _ in range(2)]
+    draws = [poisson_sample(20_000, 0.1, SystemNoise()).tolist() for _ in range(2)]
     assert all(abs(len(draw) - 2000) < 6 * 43 for draw in draws)  # six standard deviations
     assert draws[0] != draws[1]
     assert len(set(draws[0]) & set(draws[1])) < 2 * 200
-    assert Samples(1.0, SystemNoise()).draw(data) is data
+    assert poisson_sample(5, 1.0, SystemNoise()).tolist() == [0, 1, 2, 3, 4]
 
 
 # What is charged

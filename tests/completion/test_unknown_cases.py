@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from discreet.completion.door import Door
 
 import discreet
-from discreet.completion.als.calibration import Schedule, Sigmas, step_sensitivity
+from discreet.completion.als.calibration import Schedule, Sigmas
 from discreet.completion.als.regressions import private_regressions
-from discreet.completion.door import Door
 from discreet.completion.frank_wolfe.losses import loss_of
 from discreet.completion.one_bit.calibration import Budget
 from discreet.completion.one_bit.links import Link
@@ -17,6 +17,7 @@ from discreet.completion.spectral.calibration import true_plan
 from discreet.completion.spectral.eigen import Products
 from discreet.errors import DataError, PrivacyError
 from discreet.privacy import Ledger, Plan
+from discreet.privacy.statistics import normal_equations_sensitivity
 
 PLAN = Plan.gaussian(1.0, {"sums": 1.0})
 
@@ -36,7 +37,7 @@ def published_plan(adjacency: Any) -> None:
 
 
 def item_step(adjacency: Any) -> None:
-    step_sensitivity(1.0, adjacency)
+    normal_equations_sensitivity(1.0, adjacency)
 
 
 def schedule(adjacency: Any) -> None:

@@ -22,10 +22,10 @@ from discreet.data import progress
 from discreet.data.interactions import Interactions
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.privacy import Cost, Selection
+from discreet.privacy.selection import Trials, choose
 from discreet.testing import InsecureSeededNoise
 from discreet.tune import private
 from discreet.tune.space import settings_of
-from discreet.tune.trials import Trials, choose
 
 DELTA = 1e-6
 BUDGET = (8.0, DELTA)

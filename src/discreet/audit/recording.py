@@ -32,7 +32,7 @@ Array = NDArray[Any]
 SEED = 7
 _epsilon = lru_cache(4096)(Cost.epsilon)  # the same for the same releases, and dear to compute
 # Secret chances that are charged for, and no noise: who is in a sample, how many trials a search makes, and of what.
-COINS = ("discreet.completion.gradient.sampled:draw", "discreet.tune.trials:uniform_bits")
+COINS = ("discreet.privacy.poisson:poisson_sample", "discreet.privacy.selection:uniform_bits")
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def _door(recording: Recording, answers: Sequence[Array] | None) -> Iterator[Non
     release, stream, inside = Ledger._release, Stream.__init__, [False]
 
     def noted(self: Ledger, *given: Any) -> Array:
-        statistic, sensitivity, noise, label, _ = given
+        statistic, sensitivity, noise, label = given[:4]
         on_grid = GridArray.of(statistic)
         values = np.array(on_grid.values * on_grid.grid.step)  # whose place what is released may take
         inside[0] = True

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.completion.centred import SHRINKAGE
-from discreet.completion.door import Noisy
 from discreet.completion.frank_wolfe.losses import Loss, Squared
 from discreet.completion.frank_wolfe.steps import LENGTH, Found, Kept
 from discreet.completion.frank_wolfe.users import Fitted
@@ -25,6 +24,7 @@ from discreet.completion.ridge import Penalty, Ridge
 from discreet.completion.spectral.directions import PENALTY
 from discreet.completion.spectral.eigen import Products
 from discreet.data.interactions import Interactions
+from discreet.privacy.releaser import Noisy
 
 Array = NDArray[Any]
 
