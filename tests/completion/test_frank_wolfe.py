@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from discreet.completion.door import Noisy
 
 import discreet
 from discreet.completion.base import Model
@@ -17,6 +16,7 @@ from discreet.completion.parts import Part
 from discreet.completion.spectral.eigen import Direction
 from discreet.data import Interactions
 from discreet.errors import DataError, PrivacyError
+from discreet.privacy import Noisy
 from discreet.testing import ModelConformance
 from tests.completion.frank_wolfe_world import DELTA, N, model, seeded, strong, world
 from tests.completion.replay import record

@@ -105,13 +105,17 @@ class TwoValued(EntryStatistic):
     def integers(self, bits: Array, noise: Noise) -> GridArray:
         """The numbers that the bits choose."""
         grid = min(noise.grid(), Grid(self.finest), key=lambda grid: grid.exponent)
-        one, zero = (
-            np.rint(grid.cells(1.0) * np.nan_to_num(np.asarray(value, np.float64))).astype(np.int64)
-            for value in (self.one, self.zero)
-        )
+        one, zero = (_units(value, grid) for value in (self.one, self.zero))
         most = math.floor(grid.cells(self.change))
         chosen = np.where(np.asarray(bits) > 0, one, np.clip(zero, one - most, one + most))
         return GridArray(chosen.astype(np.int64), grid)
+
+
+def _units(values: Array | float, grid: Grid) -> Array:
+    """Public numbers on a grid, those beyond 2^52 units cut to that."""
+    with np.errstate(over="ignore"):
+        units = np.rint(grid.cells(1.0) * np.nan_to_num(np.asarray(values, np.float64)))
+    return np.clip(units, -(2.0**52), 2.0**52).astype(np.int64)
 
 
 @dataclass(frozen=True)

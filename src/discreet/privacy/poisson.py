@@ -19,6 +19,7 @@ from discreet.privacy.sampling import bernoulli
 
 AIM, CLOSE = 0.997, 0.99  # of epsilon: what to look for, and what is near enough
 TRIALS = 60
+LEAST_MU = 2.0**-20  # of a release: with less, noise would drown any number of people
 
 
 def poisson_sample(n_users: int, rate: float, source: NoiseSource) -> npt.NDArray[np.intp]:
@@ -50,7 +51,11 @@ def largest_mu(epsilon: float, delta: float, rate: float, releases: int) -> floa
     before: tuple[float, float] | None = None
     whole = Cost(math.floor(largest_gaussian(epsilon, delta) * Fraction(1 - 2.0**-40)), 1)
     mu: float = (whole.mu or 0.0) / releases**0.5  # enough if all were in every sample
-    for _ in range(TRIALS if mu else 0):
+    if mu < LEAST_MU:
+        raise PrivacyError(
+            f"epsilon, delta: {epsilon:g} and {delta:g} leave nothing to spend; give more, or fewer steps"
+        )
+    for _ in range(TRIALS):
         cost = max(sampled_cost(mu, rate, releases).epsilon(delta), 1e-9 * epsilon)
         if CLOSE * epsilon <= cost <= epsilon:
             return mu
@@ -62,8 +67,4 @@ def largest_mu(epsilon: float, delta: float, rate: float, releases: int) -> floa
         # Small steps up: a mu that is much too large takes long to account for.
         guess = mu * min((AIM * epsilon / cost) ** (1 / slope), 2.5)
         mu = guess if low < guess < high else (low + min(high, 2 * low)) / 2
-    if not low:
-        raise PrivacyError(
-            f"epsilon, delta: {epsilon:g} and {delta:g} leave nothing to spend; give more, or fewer steps"
-        )
     return low

@@ -99,8 +99,6 @@ class Trials:
 
     def _mean_at(self, gamma: float) -> float:
         """The mean of a truncated negative binomial law."""
-        if gamma in (0.0, 1.0):
-            return math.inf if gamma == 0 else 1.0
         if not self.shape:
             return (1 / gamma - 1) / -math.log(gamma)
         return self.shape * (1 / gamma - 1) / -math.expm1(self.shape * math.log(gamma))

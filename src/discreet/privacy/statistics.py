@@ -1,9 +1,9 @@
 """What may be released about people: each kind of sum is a type that knows its own sensitivity.
 
 A model chooses a type and its public bounds, and computes contributions from one user's own rows and public numbers.
-The type does the rest: it clips a contribution to its bound, puts it on a grid of integers, adds it up exactly, and says
-how far one person can move the sum. A model cannot state a sensitivity. What makes a smaller one true, such as entries
-that are never negative, is enforced here, not promised by the model.
+The type does the rest: it clips a contribution to its bound, puts it on a grid of integers, adds it up exactly, and
+says how far one person can move the sum. A model cannot state a sensitivity. What makes a smaller one true, such as
+entries that are never negative, is enforced here, not promised by the model.
 
 For every type, whatever the contributions are, f(D + u) - f(D) = f({u}) exactly, in integers, and no longer than the
 sensitivity (tests/privacy/test_statistics.py). Nothing here raises because of a value in the data: what is not finite
@@ -212,15 +212,12 @@ class VectorEncoder:
 
 def _in_cone(units: Array) -> Array:
     """Integer rows with their first entry at least as large as the length of the others, exactly."""
-    first, others = np.maximum(units[:, 0], 0), units[:, 1:]
+    first, others = np.maximum(units[:, 0], 0), units[:, 1:].copy()
     length = np.sqrt((others.astype(np.float64) ** 2).sum(axis=1))
     scale = np.minimum(first / np.maximum(length, 1.0), 1.0)
-    for shorten in (1.0, 1 - 2.0**-40, 0.0):  # entries are below 2^31: their squares add up exactly in int64
+    for shorten in (1.0, 1 - 2.0**-40, 0.0):  # entries are at most 2^30: their squares add up exactly in int64
         outside = (others**2).sum(axis=1) > first**2
-        if not outside.any():
-            break
-        others = np.where(outside[:, None], np.trunc(units[:, 1:] * (scale * shorten)[:, None]), others)
-        others = others.astype(np.int64)
+        others[outside] = np.trunc(units[outside, 1:] * (scale * shorten)[outside, None]).astype(np.int64)
     return np.column_stack([first, others])
 
 
@@ -383,8 +380,7 @@ class OuterEncoder:
             raise PrivacyError(f"batch: at most {EXACT // MAX_BOUND:,} users at a time can be added up exactly")
         items, entries = _only(batch, entries, n_items)
         each = len(vectors) // max(users, 1)  # vectors of a user
-        own = np.asarray(which) // max(each, 1) == batch.owners
-        if len(vectors) != users * each or not own.all():
+        if len(vectors) != users * each or (users and not each) or (which // max(each, 1) != batch.owners).any():
             raise PrivacyError("contribution: each entry must have a vector of its own user")
         x, a = self.factors(batch, entries, vectors)
         table = coo_array((x, (items.astype(np.int64), which)), shape=(n_items, len(a))).tocsr()

@@ -15,7 +15,7 @@ from discreet.completion.frank_wolfe.steps import COVARIANCE
 from discreet.completion.one_bit.objectives import Tilted
 from discreet.completion.spectral import eigen
 from discreet.completion.spectral.private import SECOND_MOMENT
-from discreet.privacy import ProductSum, Releaser, statistics, truncate
+from discreet.privacy import ProductSum, Releaser, releaser, statistics, truncate
 from discreet.privacy.entries import TwoValued
 
 
@@ -65,7 +65,7 @@ def _unsaid() -> Patch:
     """What was published without a guarantee that holds is said to have it."""
     from discreet.completion.one_bit import releases
 
-    return patched(releases, broken=lambda budget: "")
+    return together(patched(releases, broken=lambda budget: ""), patched(releaser, AsPrinted=()))
 
 
 @cache
