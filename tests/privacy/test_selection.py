@@ -70,15 +70,17 @@ def test_numbers_at_the_edge_are_refined(monkeypatch: pytest.MonkeyPatch) -> Non
 
     third, bits = Trials.of(3.0, "geometric"), selection.BITS
     with precision(bits):
-        ends = {3: (1 << bits) // 3, 1: int(next(third._masses()) * (1 << bits))}
+        below = int(next(third._masses()) * (1 << bits))  # less than where one trial ends, by one digit
 
-    def edge(at: int) -> Any:
-        return lambda source: Uniform(Stream(source.fresh_key()), ends[at], bits)
+    def edge(value: int) -> Any:
+        return lambda source: Uniform(Stream(source.fresh_key()), value, bits)
 
-    monkeypatch.setattr(selection, "uniform_bits", edge(3))
+    monkeypatch.setattr(selection, "uniform_bits", edge((1 << bits) // 3))
     assert {choose(3, InsecureSeededNoise(seed)) for seed in range(20)} == {0, 1}
-    monkeypatch.setattr(selection, "uniform_bits", edge(1))
-    assert {third.draw(InsecureSeededNoise(seed)) for seed in range(20)} == {1, 2}
+    for value, expected in ((below, 1), (below + 1, 2)):
+        monkeypatch.setattr(selection, "uniform_bits", edge(value))
+        assert {third.draw(InsecureSeededNoise(seed)) for seed in range(5)} == {expected}
+    assert list(Trials.of(1, "poisson")._masses()) == [1]
 
 
 def test_a_point_at_the_end_is_refined(monkeypatch: pytest.MonkeyPatch) -> None:
