@@ -26,9 +26,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from discreet.completion.door import Door
 
 import discreet
-from discreet.completion.door import Door
 from discreet.data.catalogue import Catalogue
 from discreet.data.ids import Ids
 from discreet.data.synthetic import made_table

@@ -26,10 +26,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from discreet.completion.door import Door
 
 import discreet
 from discreet.completion.als import card_moments, moments, preprocessing, published_training
-from discreet.completion.door import Door
 from discreet.data.catalogue import Catalogue
 from discreet.data.ids import Ids
 from discreet.linalg import torch_arrays

@@ -7,9 +7,9 @@ gives back. `Leaky` divides by the exact number of users: harmless to look at, a
 from typing import Any
 
 import numpy as np
+from discreet.completion.door import Door
 
 import discreet
-from discreet.completion.door import Door
 from discreet.completion.fold_in import FoldIn, RidgeFoldIn
 from discreet.completion.parts import equal_weights, parts
 from discreet.completion.private import PrivateModel

@@ -325,7 +325,8 @@ def _recomputed(release: Mapping[str, Any]) -> Cost:
         raise PrivacyError(f"certificate: {release['label']!r} is neither a release nor a charge")
     listed = release["kind"] == "release" or "noise" in release or "sensitivity" in release
     each = noise_from_json(release["noise"]).cost(release["sensitivity"]) if listed else stated
-    right = each == stated if release["kind"] == "release" else stated.pays_for(each, release.get("count", 1))
+    exact = release["kind"] == "release" and not stated.samples
+    right = each == stated if exact else stated.pays_for(each, release.get("count", 1))
     if not right:
         raise PrivacyError(f"certificate: {release['label']!r} does not cost what its noise and sensitivity give")
     return stated

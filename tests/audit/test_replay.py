@@ -53,14 +53,14 @@ def test_search_climbs_and_finds_nobody() -> None:
 
 def test_search_finds_who_breaks_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bound that holds for all ordinary people, and for those who were designed, but not for everybody."""
-    from discreet.completion import door
+    from discreet.privacy import statistics
 
-    real = door.truncate
+    real = statistics.truncate
 
     def careless(rows: Any, **given: Any) -> Any:
         return real(rows, **{**given, "bound": 3 * given["bound"]})
 
-    monkeypatch.setattr(door, "truncate", careless)
+    monkeypatch.setattr(statistics, "truncate", careless)
     findings = search(SUBJECTS["DPCleansedSVD, add-remove"], tries=12)
     assert any(finding.check == SENSITIVITY and not finding.ok for finding in findings)
     assert not findings[-1].ok

@@ -9,8 +9,9 @@ import numpy as np
 import discreet
 from discreet.completion.base import Model
 from discreet.completion.fold_in import FoldIn, RidgeFoldIn
+from discreet.completion.parts import equal_weights, everybody
 from discreet.data.interactions import Interactions
-from discreet.privacy import Gaussian, GridArray, exact_scatter, truncate
+from discreet.privacy import Releaser, VectorSum
 
 PLACE = "tests.cli.fakes:NoisyPopularity"
 
@@ -33,15 +34,10 @@ class NoisyPopularity(Model):
         mine = discreet.Ledger(epsilon=self.epsilon, delta=self.delta) if ledger is None else ledger
         before = len(mine.events)
         plan = self.plan(ratings.n_items)
-        noise = plan.noise("item popularity", sensitivity=1.0)
-        assert isinstance(noise, Gaussian)
-        counts = np.diff(ratings.indptr)
-        cells = truncate(
-            np.repeat(1 / np.sqrt(np.maximum(counts, 1)), counts), bound=1.0, grid=noise.grid(), indptr=ratings.indptr
-        )
-        sums = exact_scatter(ratings.indices, cells, size=ratings.n_items)
-        with mine.reserve(plan) as door:
-            released = door.release(GridArray(sums, noise.grid()), 1.0, noise, "item popularity")
+        statistic = VectorSum(ratings.n_items, 1.0, cone="nonnegative")
+        with mine.reserve(plan) as reservation:
+            releaser = Releaser(reservation, "add-remove", self.n_jobs)
+            released = releaser.release("item popularity", statistic, everybody(ratings), equal_weights).values
         learned = {
             "item_factors_": np.zeros((ratings.n_items, 0), np.float32),
             "item_bias_": released.astype(np.float32),

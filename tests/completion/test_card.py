@@ -12,7 +12,6 @@ from sklearn.base import clone
 import discreet
 from discreet.completion.als.card_moments import CardMoments
 from discreet.completion.als.card_steps import CardPart, CardSteps
-from discreet.completion.als.moments import ItemStep, exact_moments
 from discreet.completion.als.sampling import Sample
 from discreet.completion.als.training import Local
 from discreet.completion.parts import Part
@@ -22,9 +21,10 @@ from discreet.linalg import addresses, torch_arrays
 from discreet.linalg.arrays import NUMPY, arrays_on
 from discreet.linalg.topk import top_k
 from discreet.linalg.torch_arrays import TorchArrays
-from discreet.privacy import Grid
+from discreet.privacy import NormalEquations
 from discreet.recommend import trial
 from discreet.testing import InsecureSeededNoise, company
+from tests.completion.equations import encoder_on, exact_equations
 from tests.conftest import missing
 
 RATINGS = movielens_like(300, 80, 12_000)
@@ -126,18 +126,18 @@ def test_statistics_are_the_same_bits(card: TorchArrays, weighted: bool, monkeyp
     users = rng.standard_normal((RATINGS.n_users, 6))
     weights = rng.random(len(RATINGS)) if weighted else None
     sample = Sample(RATINGS.indptr, RATINGS.indices, RATINGS.values - 3.0, weights)
-    step = ItemStep("step", k=60, n_items=RATINGS.n_items, user_clip=1.0, entry_clip=2.0, ratio=1.5, weighted=weighted)
-    expected = exact_moments(step, Grid(-12), sample, users, 1)
+    encoder = encoder_on(NormalEquations(RATINGS.n_items, 6, 60, 1.0, 2.0, 1.5, weighted), -12)
+    expected = exact_equations(encoder, sample, users)
     assert np.abs(expected).max() > 2**20
-    np.testing.assert_array_equal(CardMoments(card)(step, Grid(-12), sample, users, 2), expected)
+    np.testing.assert_array_equal(CardMoments(card, 2)(sample, users, encoder), expected)
     monkeypatch.setattr(card, "most_bytes", expected[0].nbytes * 7)  # room for seven items
-    np.testing.assert_array_equal(CardMoments(card)(step, Grid(-12), sample, users, 2), expected)
+    np.testing.assert_array_equal(CardMoments(card, 2)(sample, users, encoder), expected)
     monkeypatch.setattr(card, "most_targets", 500)  # not all of an item's users
-    adding = CardMoments(card)
+    adding = CardMoments(card, 2)
     for _ in range(2):  # it keeps what it knows of the table, not of the users
-        np.testing.assert_array_equal(adding(step, Grid(-12), sample, users, 2), expected)
+        np.testing.assert_array_equal(adding(sample, users, encoder), expected)
         users = users[::-1].copy()
-        expected = exact_moments(step, Grid(-12), sample, users, 1)
+        expected = exact_equations(encoder, sample, users)
 
 
 @pytest.mark.parametrize("settings", [{}, {"biases": False}, {"solver": "cg", "cg_steps": 8}], ids=str)

@@ -170,10 +170,10 @@ def test_a_contribution_is_ones_own(entry_level: bool) -> None:
     data = discreet.datasets.movielens_like(200, 80, 8000, random_state=0).rescale(0, 5)
     prepared = Cleansing(2.5, 2.5, 2.0, 1.0, 5.0, 10 if entry_level else None, entry_level)
     averages = np.random.default_rng(0).uniform(1, 4, 80)
-    (whole,) = prepared._parts(data)
+    (whole,) = prepared._users(data).each(1)
     together = prepared._residuals(averages, whole)
     for user in range(0, data.n_users, 7):
-        (alone,) = prepared._parts(data.of_users(np.array([user])))
+        (alone,) = prepared._users(data.of_users(np.array([user]))).each(1)
         assert np.array_equal(prepared._residuals(averages, alone), together[whole.owners == user])
     assert not entry_level or max(whole.counts) == 10
 
@@ -322,6 +322,6 @@ def test_memory_of_folding_in_is_bounded() -> None:
 def test_parts_are_cut_to_the_cap() -> None:
     data = world(("x", dict.fromkeys(range(ITEMS), 1.0)))
     capped = Cleansing(2.5, 2.5, 2.0, 2.0, 5.0, 7, entry_level=True)
-    (part,), (before,) = capped._parts(data), parts(data, data.values)
+    (part,), (before,) = capped._users(data).each(1), parts(data, data.values)
     assert isinstance(part, Part)
     assert np.array_equal(part.counts, np.minimum(before.counts, 7))

@@ -129,11 +129,11 @@ def test_a_contribution_is_ones_own(seen: list[Local]) -> None:
     local = seen[-1]
     values = data.values.astype(np.float64) - 3
     (whole,) = parts(data, values)
-    entries, directions, _, grams = local.step(whole)
+    grams, (entries, directions, _) = local.step(whole)
     for user in range(0, data.n_users, 7):
         row = slice(int(data.indptr[user]), int(data.indptr[user + 1]))
         alone = Part(np.array([0, row.stop - row.start]), data.indices[row], values[row])
-        own, direction, _, gram = local.step(alone)
+        gram, (own, direction, _) = local.step(alone)
         assert np.array_equal(own, entries[row])
         assert np.array_equal(direction, directions[user * FOLDS : (user + 1) * FOLDS])
         assert np.array_equal(gram[0], grams[user])

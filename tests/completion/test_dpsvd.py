@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 
 import discreet
-from discreet.completion import cells, door
 from discreet.completion import parts as users_rows
 from discreet.completion.base import Model
 from discreet.completion.parts import Part, parts
@@ -18,6 +17,7 @@ from discreet.completion.spectral.private import POPULARITY, SECOND_MOMENT, Resi
 from discreet.completion.spectral.public import FEWEST_ITEMS, Chosen, Noisy, Spectrum, noise_edge
 from discreet.data import Interactions
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
+from discreet.privacy import statistics, sums
 from discreet.testing import InsecureSeededNoise, ModelConformance
 from tests.completion.replay import record, replay
 
@@ -102,8 +102,8 @@ def test_the_second_moment_is_the_sum_of_what_the_definition_says(monkeypatch: A
 def test_sums_are_the_same_however_they_are_cut(monkeypatch: Any) -> None:
     data = world()
     whole = record(monkeypatch, lambda door: model().fit(data, ledger=door), None)
-    monkeypatch.setattr(door, "WHOLE", 7)
-    monkeypatch.setattr(cells, "STRIPE", 7)
+    monkeypatch.setattr(statistics, "SMALL", 7)
+    monkeypatch.setattr(sums, "STRIPE", 7)
     monkeypatch.setattr(users_rows, "PART", 100)
     monkeypatch.setattr(spectral, "DENSE_CELLS", 50 * 3)
     cut = record(monkeypatch, lambda door: model(n_jobs=3).fit(data, ledger=door), None)
@@ -113,9 +113,9 @@ def test_sums_are_the_same_however_they_are_cut(monkeypatch: Any) -> None:
 def test_a_gram_matrix_is_exact(monkeypatch: Any) -> None:
     rows = np.random.default_rng(0).integers(-(2**14), 2**14, (3000, 6))
     expected = rows.T @ rows
-    assert np.array_equal(cells.exact_gram(rows, 2**15), expected)
-    monkeypatch.setattr(cells, "EXACT", 2**30 * 1000)  # some rows at a time
-    assert np.array_equal(cells.exact_gram(rows, 2**15), expected)
+    assert np.array_equal(sums.exact_gram(rows, 2**15), expected)
+    monkeypatch.setattr(sums, "EXACT", 2**30 * 1000)  # some rows at a time
+    assert np.array_equal(sums.exact_gram(rows, 2**15), expected)
 
 
 def test_a_contribution_is_ones_own() -> None:

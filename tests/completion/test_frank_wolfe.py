@@ -9,7 +9,6 @@ import pytest
 import discreet
 from discreet.completion.base import Model
 from discreet.completion.centred import Centring, public_row_norm
-from discreet.completion.door import Noisy
 from discreet.completion.frank_wolfe.corrective import Basis, Correction
 from discreet.completion.frank_wolfe.losses import Logistic
 from discreet.completion.frank_wolfe.steps import COVARIANCE, LENGTH, Found, Schedule
@@ -17,6 +16,7 @@ from discreet.completion.parts import Part
 from discreet.completion.spectral.eigen import Direction
 from discreet.data import Interactions
 from discreet.errors import DataError, PrivacyError
+from discreet.privacy import Noisy
 from discreet.testing import ModelConformance
 from tests.completion.frank_wolfe_world import DELTA, N, model, seeded, strong, world
 from tests.completion.replay import record

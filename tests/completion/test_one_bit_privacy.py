@@ -16,7 +16,7 @@ import pytest
 
 import discreet
 from discreet.completion.one_bit import OneBit, perturb
-from discreet.completion.one_bit.calibration import binomial_delta, bit_epsilon, pure_cost
+from discreet.completion.one_bit.calibration import binomial_delta, bit_epsilon
 from discreet.completion.one_bit.certified import StronglyConvex
 from discreet.completion.one_bit.likelihood import FlippedBits, ShiftedBits
 from discreet.completion.one_bit.links import Link
@@ -24,6 +24,7 @@ from discreet.completion.one_bit.mechanisms import TrueBits, capped
 from discreet.completion.one_bit.objectives import SOLVER, TILT, Tilted
 from discreet.data import Interactions
 from discreet.errors import BudgetExceeded, DataError, DiscreetError, NotPublic, PrivacyError
+from discreet.privacy.entries import PerturbedMinimizer
 from discreet.privacy.ledger import Reservation
 from discreet.testing import InsecureSeededNoise
 
@@ -194,7 +195,9 @@ def test_a_flip_changes_the_density_of_a_tilted_optimum_by_no_more_than_it_costs
 
     x is the optimum if the tilt is h(x) = -(derivative of the rest): its density is that of h(x) times |h'(x)|.
     """
-    declared, noise = tilted(alpha, ridge, epsilon=epsilon).noise()
+    mechanism = tilted(alpha, ridge, epsilon=epsilon)
+    noise = mechanism.noise()
+    declared = mechanism.perturbation().sensitivity("flip", noise)
     link, x = Link("probit"), np.linspace(-alpha, alpha, 401)
     bends = np.log(ridge + link.bend(x)) - np.log(ridge + link.bend(-x))
     worst = 0.0
@@ -226,23 +229,14 @@ def test_the_probit_objective_costs_what_was_asked_for(
 
 def test_a_tilted_fit_is_as_near_to_its_optimum_as_its_noise_hides() -> None:
     true, mechanism = TrueBits.of(board(), 0.5), tilted(epsilon=2.0)
-    tilt = np.random.default_rng(0).laplace(scale=mechanism.noise()[1].scale, size=len(true.cells))
+    tilt = np.random.default_rng(0).laplace(scale=mechanism.noise().scale, size=len(true.cells))
     gap = mechanism.gap(len(true.cells))
     nearly, optimum = (mechanism.fit.solve(true, tilt, aim) for aim in (1e6 * gap, gap))
-    assert np.linalg.norm(nearly - optimum) <= mechanism.fit.distance(1e6 * gap) + mechanism.fit.distance(gap)
-    assert mechanism.fit.distance(gap) < 1e-4
-
-
-def test_pure_costs_are_the_same_at_any_scale() -> None:
-    from discreet.completion.one_bit.outputs import laplace_for
-
-    for epsilon in (0.1, 0.3, 1 / 3, 1.3522987986828883, 8.0):
-        cost = pure_cost(epsilon)
-        assert epsilon * (1 - 1e-6) < cost.pure <= epsilon
-        for sensitivity in (0.001, 1.0, 2550.691002325191):
-            declared, noise = laplace_for(cost, sensitivity)
-            assert noise.cost(declared) == cost
-            assert sensitivity <= declared < sensitivity * (1 + 1e-7)
+    far, near = (
+        PerturbedMinimizer(mechanism.fit.ridge, aim, mechanism.noise(), 1).distance / 2 for aim in (1e6 * gap, gap)
+    )
+    assert np.linalg.norm(nearly - optimum) <= far + near
+    assert near < 1e-4
 
 
 def test_which_entries_count_depends_on_public_things_only() -> None:

@@ -8,12 +8,11 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 import discreet
-from discreet.completion import cells, door
-from discreet.completion.door import Noisy
 from discreet.completion.spectral import pca
 from discreet.completion.spectral.eigen import leading, orthonormal, start
 from discreet.completion.spectral.pca import ENERGY, PRODUCT, SECOND_MOMENT
 from discreet.errors import BudgetExceeded, DataError, NotFitted, PrivacyError
+from discreet.privacy import Noisy, statistics, sums
 from discreet.testing import InsecureSeededNoise
 from tests.completion.replay import record, replay
 
@@ -90,8 +89,8 @@ def test_sums_are_the_same_however_they_are_cut(monkeypatch: Any) -> None:
         whole = record(monkeypatch, lambda door, m=method: model(method=m, n_jobs=1).fit(X, ledger=door), None)
         with monkeypatch.context() as patched:
             patched.setattr(pca, "PART", 1000)
-            patched.setattr(door, "WHOLE", 7)
-            patched.setattr(cells, "STRIPE", 7)
+            patched.setattr(statistics, "SMALL", 7)
+            patched.setattr(sums, "STRIPE", 7)
             cut = record(monkeypatch, lambda door, m=method: model(method=m, n_jobs=3).fit(X, ledger=door), None)
         assert all(np.array_equal(one, other) for one, other in zip(whole.statistics, cut.statistics, strict=True))
 

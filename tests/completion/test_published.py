@@ -9,15 +9,8 @@ import pytest
 
 import discreet
 from discreet.completion.als import DPALS, PublishedDPALS, private_regressions
-from discreet.completion.als.calibration import (
-    STEP,
-    Schedule,
-    Sigmas,
-    published_epsilon,
-    published_rho_squared,
-    step_sensitivity,
-)
-from discreet.completion.als.moments import ItemStep, Moments, exact_moments
+from discreet.completion.als.calibration import Schedule, Sigmas, published_epsilon, published_rho_squared
+from discreet.completion.als.moments import Moments
 from discreet.completion.als.preprocessing import most_frequent
 from discreet.completion.als.published_steps import a_item, a_user, clip, normalised, user_ridge
 from discreet.completion.als.sampling import Sample, lowest, priorities, uniform, weights
@@ -28,8 +21,10 @@ from discreet.datasets import synthetic_low_rank
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.linalg.indefinite import clearly_indefinite, project_psd
 from discreet.papers.dpals.tasks import TABLE_4
-from discreet.privacy import Cost, Grid
+from discreet.privacy import Cost, NormalEquations
+from discreet.privacy.statistics import normal_equations_sensitivity
 from discreet.testing import InsecureSeededNoise, ModelConformance
+from tests.completion.equations import encoder_on, exact_equations
 
 DELTA = 1e-6
 
@@ -116,13 +111,12 @@ def test_moments_are_the_plain_sums_up_to_the_grid(weighted: bool) -> None:
     if weighted:
         sample = Sample(sample.indptr, sample.indices, sample.values, rng.integers(0, 97, len(sample.indices)) / 64)
     users = clip(rng.standard_normal((40, 3)), 2.0)
-    step = ItemStep(STEP, 20, 12, 2.0, 1.0, 1.5, weighted)
-    grid = Grid(-14)
-    cells = exact_moments(step, grid, sample, users, 2)
+    encoder = encoder_on(NormalEquations(12, 3, 20, 2.0, 1.0, 1.5, weighted), -14)
+    cells = exact_equations(encoder, sample, users, 2)
     assert np.array_equal(cells, np.swapaxes(cells, 1, 2))
     assert not cells[:, 3, 3].any()
     mask, values = dense(sample, 12)
-    found = cells * (grid * grid * step.weight_grid).step
+    found = cells * encoder.grid.step
     unit = 1.5 / math.sqrt(2) * 2.0  # a rating of entry_clip, in the units of vectors
     for j in range(12):
         assert np.allclose(found[j, :3, :3], (users.T * mask[:, j]) @ users, atol=1e-2)
@@ -132,11 +126,11 @@ def test_moments_are_the_plain_sums_up_to_the_grid(weighted: bool) -> None:
 def test_moments_are_the_same_bits_in_any_order_and_number_of_threads() -> None:
     rng, sample = np.random.default_rng(3), table(200)
     users = rng.standard_normal((200, 4))
-    step = ItemStep(STEP, 9, 12, 1.0, 1.0, 1.0)
-    expected = exact_moments(step, Grid(-12), sample, users, 1)
-    assert np.array_equal(expected, exact_moments(step, Grid(-12), sample, users, 3))
+    encoder = encoder_on(NormalEquations(12, 4, 9, 1.0, 1.0, 1.0), -12)
+    expected = exact_equations(encoder, sample, users)
+    assert np.array_equal(expected, exact_equations(encoder, sample, users, 3))
     own = [Sample(part.indptr, part.indices, part.values) for part in (sample.rows(0, 77), sample.rows(77, 200))]
-    parts = [exact_moments(step, Grid(-12), o, u, 1) for o, u in zip(own, (users[:77], users[77:]), strict=True)]
+    parts = [exact_equations(encoder, o, u) for o, u in zip(own, (users[:77], users[77:]), strict=True)]
     assert np.array_equal(expected, parts[0] + parts[1])
 
 
@@ -331,9 +325,9 @@ def test_costs_are_those_of_the_proof() -> None:
     schedule = Schedule(50, 3, "add-remove", True, True, True, True, 0)
     expected = 3 * (50 / 36 + 50 / 16 + 1 / 36) + 3 * 50 / 900 + (50 / 100) ** 2
     assert schedule.mu_squared(sigmas) == pytest.approx(expected, rel=1e-9)
-    assert step_sensitivity(1.0, "replace") ** 2 == pytest.approx(4.5)
-    assert step_sensitivity(2.0, "replace") ** 2 == pytest.approx(16)
-    assert step_sensitivity(math.sqrt(2), "replace") ** 2 == pytest.approx(8)
+    assert normal_equations_sensitivity(1.0, "replace") ** 2 == pytest.approx(4.5)
+    assert normal_equations_sensitivity(2.0, "replace") ** 2 == pytest.approx(16)
+    assert normal_equations_sensitivity(math.sqrt(2), "replace") ** 2 == pytest.approx(8)
 
 
 # -- fits

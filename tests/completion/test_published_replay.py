@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 import discreet
 from discreet.completion.als import PublishedDPALS, published_training
-from discreet.completion.als.calibration import COUNTS, GRADIENT, GRAM, MEAN, RECOUNTS, START, STEP, step_sensitivity
-from discreet.completion.als.moments import ItemStep, exact_moments
+from discreet.completion.als.calibration import COUNTS, GRADIENT, GRAM, MEAN, RECOUNTS, START, STEP
 from discreet.completion.als.published_steps import random_start, user_ridge
 from discreet.completion.als.sampling import Sample
 from discreet.data import Interactions
-from discreet.privacy import Grid
+from discreet.privacy import NormalEquations
+from tests.completion.equations import encoder_on, exact_equations
 from tests.completion.replay import Recording, moved, record, replay
 
 ITEMS, K, PENALTY, GLOBAL = 240, 120, 0.5, 0.1
@@ -160,7 +160,7 @@ def test_replace_in_an_item_step_after_other_releases(monkeypatch: Any, params: 
 
 
 @st.composite
-def people(draw: Any) -> tuple[ItemStep, Sample, Any]:
+def people(draw: Any) -> tuple[NormalEquations, Sample, Any]:
     """Two people with any items, ratings, weights and vectors, beyond the bounds too."""
     weighted = draw(st.booleans())
     k, m, r = draw(st.integers(1, 6)), 8, draw(st.integers(1, 4))
@@ -170,7 +170,7 @@ def people(draw: Any) -> tuple[ItemStep, Sample, Any]:
     n = int(indptr[-1])
     values = np.where(rng.random(n) < 0.5, np.sign(rng.standard_normal(n)), rng.uniform(-3, 3, n))
     weights = rng.exponential(2, n) if weighted else None
-    step = ItemStep(STEP, k, m, 1.0, 1.0, float(draw(st.floats(0.2, 4))), weighted)
+    step = NormalEquations(m, r, k, 1.0, 1.0, float(draw(st.floats(0.2, 4))), weighted)
     users = rng.standard_normal((2, r)) * draw(st.sampled_from([0.1, 1.0, 100.0]))
     if draw(st.booleans()):
         users[1] = -users[0] + draw(st.floats(0, 2)) * users[1]
@@ -178,16 +178,14 @@ def people(draw: Any) -> tuple[ItemStep, Sample, Any]:
 
 
 @given(people())
-def test_no_two_people_are_further_apart_than_the_bound(case: tuple[ItemStep, Sample, Any]) -> None:
+def test_no_two_people_are_further_apart_than_the_bound(case: tuple[NormalEquations, Sample, Any]) -> None:
     step, sample, users = case
-    grid = Grid(-8)
+    encoder = encoder_on(step, -8)
     each = []
     for i in (0, 1):
         part = sample.rows(i, i + 1)
         alone = Sample(part.indptr, part.indices, part.values, part.weights)
-        stack = exact_moments(step, grid, alone, users[i : i + 1], 1)
-        each.append(stack * (grid * grid * step.weight_grid).step)
-    bound = np.sqrt(step.k)
+        each.append(exact_equations(encoder, alone, users[i : i + 1]) * encoder.grid.step)
     for one in each:
-        assert np.linalg.norm(one) <= bound * step_sensitivity(step.ratio, "add-remove") * (1 + 1e-12)
-    assert np.linalg.norm(each[0] - each[1]) <= bound * step_sensitivity(step.ratio, "replace") * (1 + 1e-12)
+        assert np.linalg.norm(one) <= step.sensitivity("add-remove")
+    assert np.linalg.norm(each[0] - each[1]) <= step.sensitivity("replace")

@@ -9,12 +9,11 @@ import discreet
 from discreet.completion import parts as users_rows
 from discreet.completion.base import Model
 from discreet.completion.gradient import sgd
-from discreet.completion.gradient.sampled import CLOSE, Samples, largest_mu, sampled_cost
 from discreet.completion.gradient.sgd import GRADIENT, Adam, Mean, own_gradient, user_ridge
 from discreet.completion.parts import parts
 from discreet.data import Interactions
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
-from discreet.privacy import SystemNoise
+from discreet.privacy.poisson import largest_mu
 from discreet.testing import InsecureSeededNoise, ModelConformance
 from tests.completion.people import ordinary
 from tests.completion.replay import record, replay
@@ -117,42 +116,20 @@ def test_sums_are_the_same_however_they_are_cut(monkeypatch: Any) -> None:
     assert all(np.array_equal(one, other) for one, other in zip(whole.statistics, cut.statistics, strict=True))
 
 
-# Samples
-
-
-def test_samples_are_fresh_and_of_the_right_size() -> None:
-    rows = [(user, 0, 1.0) for user in range(20_000)]
-    data = discreet.read(rows, items=[0], value_range=(0, 5))
-    draws = [Samples(0.1, SystemNoise()).draw(data).users.to_list() for _ in range(2)]
-    assert all(abs(len(draw) - 2000) < 6 * 43 for draw in draws)  # six standard deviations
-    assert draws[0] != draws[1]
-    assert len(set(draws[0]) & set(draws[1])) < 2 * 200
-    assert Samples(1.0, SystemNoise()).draw(data) is data
-
-
 # What is charged
 
 
-def test_the_noise_keeps_the_budget_and_uses_it() -> None:
-    for epsilon, rate, steps in ((1.0, 0.1, 50), (0.2, 0.02, 20), (8.0, 0.5, 10), (3.0, 1.0, 5)):
-        mu = largest_mu(epsilon, DELTA, rate, steps)
-        assert CLOSE * epsilon <= sampled_cost(mu, rate, steps).epsilon(DELTA) <= epsilon
-        assert rate == 1 or mu > largest_mu(epsilon, DELTA, 1.0, steps)  # who may not be there needs less noise
-
-
-def test_the_charge_is_recorded_before_anything_is_done() -> None:
+def test_the_plan_is_reserved_before_anything_is_done() -> None:
     ledger = discreet.Ledger(epsilon=5.0, delta=DELTA)
     fitted = model().fit(world(), ledger=ledger)
     assert fitted.guarantee_.holds
     assert 0.98 * 5 <= fitted.guarantee_.epsilon <= 5
     assert fitted.guarantee_.mu is None
-    (event,) = ledger.events
-    assert event.kind == "charge"
-    assert event.label.startswith(GRADIENT)
+    assert [event.kind for event in ledger.entries] == ["open", "reserve", *["release"] * 6, "close"]
     assert ledger.spent.cost == fitted.guarantee_.cost == fitted.plan(ITEMS).cost
     certificate = fitted.statement().certificate
-    assert [release["kind"] for release in certificate["releases"]] == ["charge"]
-    assert any("secret sample" in note for note in certificate["notes"])
+    assert [release["label"] for release in certificate["releases"]] == [GRADIENT] * 6
+    assert "over samples of users at rate 0.5" in str(fitted.statement())
     with pytest.raises(BudgetExceeded):
         model().fit(world(), ledger=ledger)
     assert model().preview(ITEMS).fits
@@ -183,16 +160,16 @@ def test_seeded_noise_and_seeded_samples_are_not_private(rate: float) -> None:
 
 def test_the_certificate_lists_what_each_step_released() -> None:
     fitted = model(clip=0.7).fit(world())
-    (release,) = discreet.Statement.parse(fitted.statement().json()).certificate["releases"]
-    assert (release["label"], release["sensitivity"], release["count"]) == (GRADIENT, 0.7, fitted.n_steps)
-    assert release["noise"]["std"] == pytest.approx(0.7 / fitted._noise_mu())
+    releases = discreet.Statement.parse(fitted.statement().json()).certificate["releases"]
+    assert [(release["label"], release["sensitivity"]) for release in releases] == [(GRADIENT, 0.7)] * fitted.n_steps
+    assert all(release["noise"]["std"] == pytest.approx(0.7 / fitted._noise_mu()) for release in releases)
 
 
 def test_a_ledger_with_a_renyi_filter_takes_several() -> None:
     ledger = discreet.Ledger(epsilon=8.0, delta=DELTA, filter="renyi")
     for _ in range(2):
         model(2.0).fit(world(), ledger=ledger)
-    assert len(ledger.events) == 2
+    assert len(ledger.events) == 2 * 6
     assert ledger.spent.epsilon < 8
 
 

@@ -7,28 +7,27 @@ import numpy as np
 import pytest
 
 import discreet
-from discreet.completion.als.calibration import Schedule, Sigmas, step_sensitivity
+from discreet.completion.als.calibration import Schedule, Sigmas
 from discreet.completion.als.regressions import private_regressions
-from discreet.completion.door import Door
 from discreet.completion.frank_wolfe.losses import loss_of
 from discreet.completion.one_bit.calibration import Budget
 from discreet.completion.one_bit.links import Link
 from discreet.completion.spectral.calibration import true_plan
-from discreet.completion.spectral.eigen import Products
 from discreet.errors import DataError, PrivacyError
-from discreet.privacy import Ledger, Plan
+from discreet.privacy import Ledger, Plan, ProductSum, Releaser, VectorSum
+from discreet.privacy.statistics import normal_equations_sensitivity
 
 PLAN = Plan.gaussian(1.0, {"sums": 1.0})
 
 
-def door_noise(adjacency: Any) -> None:
+def vector_sums(adjacency: Any) -> None:
     with Ledger(delta=1e-6).reserve(PLAN) as reservation:
-        Door(reservation, adjacency, 1).noise("sums", 1.0, aligned=True)
+        Releaser(reservation, adjacency, 1).noise("sums", VectorSum(3, 1.0))
 
 
 def products(adjacency: Any) -> None:
     with Ledger(delta=1e-6).reserve(PLAN) as reservation:
-        Products(Door(reservation, adjacency, 1), lambda: iter(()), lambda part: part, 3, 1.0)._calibrated("sums", 1)
+        Releaser(reservation, adjacency, 1).noise("sums", ProductSum(np.eye(3), 1.0))
 
 
 def published_plan(adjacency: Any) -> None:
@@ -36,7 +35,7 @@ def published_plan(adjacency: Any) -> None:
 
 
 def item_step(adjacency: Any) -> None:
-    step_sensitivity(1.0, adjacency)
+    normal_equations_sensitivity(1.0, adjacency)
 
 
 def schedule(adjacency: Any) -> None:
@@ -44,7 +43,7 @@ def schedule(adjacency: Any) -> None:
     Schedule(k=2, steps=1, adjacency=adjacency, **on).releases(Sigmas(1.0, 1.0, 1.0, 1.0))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("place", [door_noise, products, published_plan, item_step, schedule])
+@pytest.mark.parametrize("place", [vector_sums, products, published_plan, item_step, schedule])
 def test_sensitivities(place: Callable[[Any], None]) -> None:
     for adjacency in ("add-remove", "replace"):
         place(adjacency)
@@ -70,7 +69,7 @@ def test_mechanisms_of_one_bit() -> None:
     for unknown in ("", "outputs", None):
         with pytest.raises(PrivacyError, match="mechanism: there is a proof for 'input'"):
             budget(unknown)  # type: ignore[arg-type]
-    assert budget("gradient", "probit").additive()[0] > 0
+    assert budget("gradient", "probit").additive().cost(1.0)
     for mechanism, link in (("output", "logistic"), ("input", "logistic"), ("objective", "probit")):
         with pytest.raises(PrivacyError, match="has no noise on numbers"):
             budget(mechanism, link).additive()

@@ -14,11 +14,10 @@ import discreet
 from discreet import Interactions, Ledger
 from discreet.data.ids import Ids
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
-from discreet.evaluate import Evaluation, evaluate, plan
-from discreet.evaluate import private as door
+from discreet.evaluate import Evaluation, evaluate, plan, private
 from discreet.evaluate.collect import Task, collect
 from discreet.evaluate.metrics import parse
-from discreet.privacy import Cost, Gaussian, GridArray
+from discreet.privacy import Cost, Gaussian, GridArray, MeanSum, Noisy
 from discreet.testing import InsecureSeededNoise
 
 from .fakes import Scorer, random_case, table
@@ -39,10 +38,10 @@ def task_of(case: tuple[Any, Interactions, Interactions], metrics: Any, relevant
     return Task(model, test, history, parse(metrics), relevant, threshold=3, private=True, max_error=4.0)
 
 
-def rows_of(task: Task, adjacency: Any) -> tuple[Any, door.Layout, Gaussian]:
-    layout = door.Layout.of(task.metrics, task.relevant, adjacency)
-    noise = Gaussian(layout.sensitivity / 0.2)
-    return door.contributions(task, collect(task), layout, noise.grid()), layout, noise
+def rows_of(task: Task, adjacency: Any) -> tuple[Any, MeanSum, Gaussian]:
+    layout = private.mean_sum(task.metrics, task.relevant, adjacency)
+    noise = Gaussian(layout.sensitivity(adjacency) / 0.2)
+    return layout.encoder(noise.std).rows(private.contributions(task, collect(task))), layout, noise
 
 
 # -- sensitivity
@@ -66,7 +65,7 @@ def test_the_bound_is_reached(metrics: list[str]) -> None:
     for adjacency in ("add-remove", "replace"):
         (best, layout, noise), (worst, _, _) = (rows_of(task, adjacency) for task in extremes(metrics))
         moved = best[0] if adjacency == "add-remove" else best[0] - worst[0]
-        bound = noise.grid().cells(layout.sensitivity)
+        bound = noise.grid().cells(layout.sensitivity(layout.adjacency))
         exact = sum(int(x) ** 2 for x in moved)
         assert exact <= bound**2
         assert exact >= (0.999 * bound) ** 2
@@ -80,7 +79,7 @@ def test_a_flip_reaches_the_bound(metrics: list[str]) -> None:
     relevant = 4 if "recall@1" in metrics else None
     cases = [(model, table([(1, 0, value)], items), history) for value in (5, 1)]
     (one, layout, noise), (other, _, _) = (rows_of(task_of(case, metrics, relevant), "flip") for case in cases)
-    bound = noise.grid().cells(layout.sensitivity)
+    bound = noise.grid().cells(layout.sensitivity(layout.adjacency))
     exact = sum(int(x) ** 2 for x in one[0] - other[0])
     assert (0.999 * bound) ** 2 <= exact <= bound**2
 
@@ -108,7 +107,7 @@ def test_a_metric_without_a_proof_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_unknown_adjacencies_are_refused() -> None:
     with pytest.raises(PrivacyError, match="proved for 'add-remove', 'replace', 'flip', not for 'swap'"):
-        door.Layout((0,), "swap")  # type: ignore[arg-type]
+        MeanSum((0,), "swap")  # type: ignore[arg-type]
 
 
 @settings(max_examples=60, deadline=None)
@@ -118,7 +117,7 @@ def test_no_user_is_beyond_the_bound(seed: int, metrics: list[str], relevant: fl
     case = random_case(6, 9, seed)
     for adjacency in ("add-remove", "replace"):
         rows, layout, noise = rows_of(task_of(case, metrics, relevant), adjacency)
-        bound = noise.grid().cells(layout.sensitivity) ** 2
+        bound = noise.grid().cells(layout.sensitivity(layout.adjacency)) ** 2
         for x in rows.tolist() if adjacency == "add-remove" else [*rows.tolist(), [0] * rows.shape[1]]:
             others = [[0] * rows.shape[1]] if adjacency == "add-remove" else rows.tolist()
             assert all(sum((a - b) ** 2 for a, b in zip(x, y, strict=True)) <= bound for y in others)
@@ -126,11 +125,11 @@ def test_no_user_is_beyond_the_bound(seed: int, metrics: list[str], relevant: fl
 
 def test_replace_with_two_groups_reaches_its_bound() -> None:
     """A user without a relevant target against one with: the count of the second group moves instead of its values."""
-    layout = door.Layout((0, 1), "replace")
-    assert layout.sensitivity == pytest.approx(math.sqrt(2))
+    layout = MeanSum((0, 1), "replace")
+    assert layout.sensitivity(layout.adjacency) == pytest.approx(math.sqrt(2))
     assert layout.weights == pytest.approx((math.sqrt(3) / 2,) * 2)
     # values 1 and 0 in the first group, 1 and nothing in the second
-    assert np.linalg.norm([1, 0.5, 0, layout.weights[1]]) == pytest.approx(layout.sensitivity)
+    assert np.linalg.norm([1, 0.5, 0, layout.weights[1]]) == pytest.approx(layout.sensitivity(layout.adjacency))
 
 
 def test_other_users_rows_do_not_move() -> None:
@@ -172,7 +171,7 @@ def test_hostile_answers_stay_within_the_bound() -> None:
     for worst in (np.nan, np.inf, -np.inf, 1e300):
         wild = Scorer({user: np.full(9, worst) for user in range(4)}, model.items_)
         rows, layout, noise = rows_of(task_of((wild, test, history), ["rmse", "mae", "accuracy"]), "add-remove")
-        assert (np.linalg.norm(rows, axis=1) <= noise.grid().cells(layout.sensitivity)).all()
+        assert (np.linalg.norm(rows, axis=1) <= noise.grid().cells(layout.sensitivity(layout.adjacency))).all()
         assert rows[0, 0] == noise.grid().cells(0.5)  # the worst error there is
 
 
@@ -184,15 +183,19 @@ def test_audit(adjacency: Any) -> None:
     """Many releases of two neighbours, told apart by the best test there is: what that proves is near the claim."""
     epsilon, delta, n = 1.0, 0.02, 400_000
     metrics = ["rmse", "recall@3"]
-    layout = door.Layout.of(parse(metrics), None, adjacency)
+    layout = private.mean_sum(parse(metrics), None, adjacency)
     mu = discreet.account(epsilon=epsilon, delta=delta).mu
     assert mu is not None
-    noise = Gaussian.for_cost(Cost.of_mu(mu), sensitivity=layout.sensitivity)
-    best, worst = (door.contributions(task, collect(task), layout, noise.grid())[0] for task in extremes(metrics))
+    bound = layout.sensitivity(layout.adjacency)
+    noise = Gaussian.for_cost(Cost.of_mu(mu), sensitivity=bound)
+    best, worst = (
+        layout.encoder(noise.std).rows(private.contributions(task, collect(task)))[0] for task in extremes(metrics)
+    )
     other = np.zeros_like(best) if adjacency == "add-remove" else worst
     ledger = Ledger(noise_source=InsecureSeededNoise(5), adjacency=adjacency)
     seen = [
-        ledger.release(GridArray(np.tile(x, (n, 1)), noise.grid()), layout.sensitivity, noise, label) @ (best - other)
+        ledger.release(GridArray(np.tile(x, (n, 1)), noise.grid()), layout.sensitivity(layout.adjacency), noise, label)
+        @ (best - other)
         for x, label in ((best, "with"), (other, "without"))
     ]
 
@@ -259,13 +262,15 @@ def test_noise_intervals_cover_as_often_as_they_say(adjacency: Any) -> None:
     metrics = ["rmse", "recall@3", "accuracy"]
     exact = exact_means(case, metrics)
     task = task_of(case, metrics)
-    layout = door.Layout.of(task.metrics, None, adjacency)
-    noise = Gaussian(layout.sensitivity / 0.24)
-    sums = door.statistic(task, collect(task), layout, noise)
+    layout = private.mean_sum(task.metrics, None, adjacency)
+    noise = Gaussian(layout.sensitivity(layout.adjacency) / 0.24)
+    sums = layout.encoder(noise.std).encode(None, private.contributions(task, collect(task)))
     ledger = Ledger(noise_source=InsecureSeededNoise(1), adjacency=adjacency)
-    draws = ledger.release(GridArray(np.tile(sums, (2000, 1)), noise.grid()), layout.sensitivity, noise, "many")
+    draws = ledger.release(
+        GridArray(np.tile(sums, (2000, 1)), noise.grid()), layout.sensitivity(layout.adjacency), noise, "many"
+    )
     for name in metrics:
-        scores = [door.read(draw, task, layout, noise, 0.9)[name] for draw in draws]
+        scores = [private.read(Noisy(draw, noise.std), task, layout, 0.9)[name] for draw in draws]
         covered = np.mean([score.low <= exact[name] <= score.high for score in scores])
         assert covered == pytest.approx(0.9, abs=0.025)
         assert all(score.low <= score.value <= score.high for score in scores)
@@ -274,16 +279,16 @@ def test_noise_intervals_cover_as_often_as_they_say(adjacency: Any) -> None:
 def test_the_interval_by_its_own_words() -> None:
     """Fieller: exactly the means c for which total - c users is not unlikely."""
     total, users, std, weight = 12.0, 60.0, 5.0, 0.6
-    mean, low, high = door.ratio(total, users, std, weight, 0.9)
+    mean, low, high = private.ratio(total, users, std, weight, 0.9)
     assert mean == pytest.approx(0.2)
     for end in (low, high):
         z = (total - end * users) / (std * math.hypot(1, end / weight))
         assert abs(z) == pytest.approx(norm.ppf(0.95))
-    assert door.ratio(1.0, 5.0, 5.0, 0.6, 0.9) == (pytest.approx(0.2), -0.5, 0.5)  # hardly more people than noise
-    nobody = door.ratio(1.0, -5.0, 5.0, 0.6, 0.9)
+    assert private.ratio(1.0, 5.0, 5.0, 0.6, 0.9) == (pytest.approx(0.2), -0.5, 0.5)  # hardly more people than noise
+    nobody = private.ratio(1.0, -5.0, 5.0, 0.6, 0.9)
     assert math.isnan(nobody[0])
     assert nobody[1:] == (-0.5, 0.5)
-    assert door.ratio(100.0, 60.0, 1.0, 0.6, 0.9)[0] == 0.5
+    assert private.ratio(100.0, 60.0, 1.0, 0.6, 0.9)[0] == 0.5
 
 
 def test_guarantee_and_record() -> None:

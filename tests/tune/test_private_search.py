@@ -5,7 +5,6 @@ import io
 import json
 import math
 import sys
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from typing import Any
 import dp_accounting as dp
 import numpy as np
 import pytest
-from scipy import stats
 from sklearn.base import clone
 
 import discreet
@@ -22,10 +20,10 @@ from discreet.data import progress
 from discreet.data.interactions import Interactions
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.privacy import Cost, Selection
+from discreet.privacy.statistics import MeanEncoder
 from discreet.testing import InsecureSeededNoise
 from discreet.tune import private
 from discreet.tune.space import settings_of
-from discreet.tune.trials import Trials, choose
 
 DELTA = 1e-6
 BUDGET = (8.0, DELTA)
@@ -126,14 +124,14 @@ def test_it_is_charged_once_and_first_and_stays_charged(monkeypatch: pytest.Monk
 def moved_scores(monkeypatch: pytest.MonkeyPatch, base: Any, pair: list[Any]) -> tuple[float, float]:
     """How far the exact score of a trial moves between two tables, and how far it may; answers are fixed."""
     seen: list[Any] = []
-    usual = private.scoring.statistic
+    usual = MeanEncoder.encode
 
-    def spied(task: Any, collected: Any, layout: Any, noise: Any) -> Any:
-        sums = usual(task, collected, layout, noise)
-        seen.append((sums * noise.grid().step, layout.sensitivity))
+    def spied(self: MeanEncoder, batch: Any, contribution: Any) -> Any:
+        sums = usual(self, batch, contribution)
+        seen.append((sums * self.grid.step, self.statistic.sensitivity(self.statistic.adjacency)))
         return sums
 
-    monkeypatch.setattr(private.scoring, "statistic", spied)
+    monkeypatch.setattr(MeanEncoder, "encode", spied)
     monkeypatch.setattr(type(base), "predict", lambda self, history, targets, **_: np.full(len(targets), 5.0))
     for data in pair:
         ledger = seeded(unit=base.unit, adjacency=base.adjacency)
@@ -181,48 +179,6 @@ def test_beside_others_in_a_renyi_ledger() -> None:
 
 
 # -- the number of trials
-
-
-@pytest.mark.parametrize("law", LAWS)
-def test_the_number_of_trials_has_the_law_that_is_charged_for(law: Any) -> None:
-    trials = Trials.of(4.0, law)
-    source = InsecureSeededNoise(5)
-    drawn = np.array([trials.draw(source) for _ in range(1200)])
-    masses = [float(mass) for mass, _ in zip(trials._masses(), range(400), strict=False)]
-    assert sum(masses) == pytest.approx(1, abs=1e-9)
-    assert sum(k * mass for k, mass in enumerate(masses, 1)) == pytest.approx(4.0, rel=1e-9)
-    shown = 8
-    expected = [*masses[:shown], 1 - sum(masses[:shown])]
-    counts = Counter(np.minimum(drawn, shown + 1).tolist())
-    observed = [counts[k] for k in range(1, shown + 2)]
-    assert stats.chisquare(observed, np.array(expected) * len(drawn)).pvalue > 1e-3
-
-
-def test_the_laws_by_their_textbook_formulas() -> None:
-    first = {law: [float(m) for m, _ in zip(Trials.of(6.0, law)._masses(), range(12), strict=False)] for law in LAWS}
-    k = np.arange(1, 13)
-    assert first["geometric"] == pytest.approx(stats.geom(1 / 6).pmf(k))
-    assert first["poisson"] == pytest.approx((p := stats.poisson(Trials.of(6, "poisson").parameter)).pmf(k) / p.sf(0))
-    assert first["logarithmic"] == pytest.approx(stats.logser(1 - Trials.of(6, "logarithmic").parameter).pmf(k))
-    binomial = stats.nbinom(3.0, Trials.of(6, 3.0).parameter)
-    assert first[3.0] == pytest.approx(binomial.pmf(k) / binomial.sf(0))
-    assert Trials.of(1, "poisson").draw(InsecureSeededNoise(0)) == 1
-    assert Trials.of(1, "logarithmic").draw(InsecureSeededNoise(0)) == 1
-    many = [Trials.of(900.0, "poisson").draw(InsecureSeededNoise(seed)) for seed in range(5)]
-    assert all(750 < number < 1050 for number in many)
-    assert Counter(choose(3, InsecureSeededNoise(seed)) for seed in range(300)).keys() == {0, 1, 2}
-
-
-def test_the_mean_is_never_above_the_one_that_is_charged_and_gamma_never_below() -> None:
-    for law in ("logarithmic", 0.5, 3.0):
-        for mean in (1.5, 4.0, 77.0):
-            trials = Trials.of(mean, law)
-            assert trials._mean_at(trials.parameter) <= mean
-            charged = dp.rdp.rdp_privacy_accountant._gamma_truncated_negative_binomial(trials.shape, mean)
-            assert charged <= trials.parameter
-
-
-# -- what is held out
 
 
 def test_what_is_held_out_of_a_row_depends_on_that_row_alone() -> None:

@@ -32,7 +32,7 @@ Array = NDArray[Any]
 SEED = 7
 _epsilon = lru_cache(4096)(Cost.epsilon)  # the same for the same releases, and dear to compute
 # Secret chances that are charged for, and no noise: who is in a sample, how many trials a search makes, and of what.
-COINS = ("discreet.completion.gradient.sampled:draw", "discreet.tune.trials:uniform_bits")
+COINS = ("discreet.privacy.poisson:poisson_sample", "discreet.privacy.selection:uniform_bits")
 
 
 @dataclass(frozen=True)
@@ -137,13 +137,14 @@ class _Lines(logging.Handler):
 
 
 def _caller() -> str:
-    """The innermost function of the library's models that is running, as "module:function"."""
+    """The innermost function of the library's models, or of `COINS`, that is running, as "module:function"."""
     frame = sys._getframe()
     while frame.f_back is not None:
         frame = frame.f_back
         name = frame.f_globals.get("__name__", "")
-        if name.startswith("discreet.") and not name.startswith(("discreet.privacy", __name__)):
-            return f"{name}:{frame.f_code.co_name}"
+        place = f"{name}:{frame.f_code.co_name}"
+        if place in COINS or (name.startswith("discreet.") and not name.startswith(("discreet.privacy", __name__))):
+            return place
     return "elsewhere"
 
 
@@ -156,13 +157,13 @@ def _door(recording: Recording, answers: Sequence[Array] | None) -> Iterator[Non
     """Note what passes the door, and noise that is drawn beside it; with `answers`, say those."""
     release, stream, inside = Ledger._release, Stream.__init__, [False]
 
-    def noted(self: Ledger, *given: Any) -> Array:
-        statistic, sensitivity, noise, label, _ = given
+    def noted(self: Ledger, *given: Any, **options: Any) -> Array:
+        statistic, sensitivity, noise, label = given[:4]
         on_grid = GridArray.of(statistic)
         values = np.array(on_grid.values * on_grid.grid.step)  # whose place what is released may take
         inside[0] = True
         try:
-            answer = release(self, *given)
+            answer = release(self, *given, **options)
         finally:
             inside[0] = False
         at = len(recording.releases)

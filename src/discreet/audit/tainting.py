@@ -38,7 +38,6 @@ PRIVATE_SIDE = {
     "discreet.completion.als.sampling:_first",
     "discreet.completion.als.sampling:priorities",
     "discreet.completion.als.sampling:rows",
-    "discreet.completion.als.moments:_whole_weights",
     "discreet.completion.one_bit.mechanisms:two_valued",
     "discreet.completion.one_bit.certified:_primal",  # of a solver, whose result gets noise
     "discreet.linalg.rows:blocks",
@@ -46,6 +45,11 @@ PRIVATE_SIDE = {
     "discreet.linalg.folds:of",
     "discreet.privacy.lattice:truncate",
     "discreet.privacy.lattice:_row_sums",
+    "discreet.privacy.statistics:countable",
+    "discreet.privacy.statistics:encode",
+    "discreet.privacy.statistics:_in_cone",
+    "discreet.privacy.statistics:_weights",
+    "discreet.privacy.sums:normal_equations",
     "discreet.evaluate.collect:rows",
     "discreet.recommend.histories:_table",
     "discreet.recommend.serving:_predictions",
@@ -242,9 +246,9 @@ def _sparse(stack: ExitStack) -> None:
 def _declassified(real: Any) -> Any:
     """What the door answers is public."""
 
-    def release(self: Ledger, statistic: Any, *given: Any) -> Any:
+    def release(self: Ledger, statistic: Any, *given: Any, **options: Any) -> Any:
         on_grid = GridArray.of(statistic)
-        return _plain(real(self, GridArray(_plain(on_grid.values), on_grid.grid), *given))
+        return _plain(real(self, GridArray(_plain(on_grid.values), on_grid.grid), *given, **options))
 
     return release
 

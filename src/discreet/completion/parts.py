@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.interactions import Interactions
 from discreet.engine import Blocks, Here
+from discreet.privacy.batch import UserBatch
 
 if TYPE_CHECKING:
     from discreet.engine.spark import SparkInteractions
@@ -26,33 +25,7 @@ MOST_USERS = 1 << 16  # whose contributions are in memory at a time and thread
 DENSE_CELLS = 1 << 21  # of users' dense rows that are in memory at a time and thread
 
 
-@dataclass(frozen=True)
-class Part:
-    """Some users' rows: row i has items indices[indptr[i]:indptr[i + 1]] and values aligned with them."""
-
-    indptr: Array
-    indices: Array
-    values: Array
-
-    @cached_property
-    def counts(self) -> Array:
-        """How many items each user has."""
-        return np.diff(self.indptr)
-
-    @cached_property
-    def owners(self) -> Array:
-        """The row of each entry."""
-        return np.repeat(np.arange(len(self.indptr) - 1), self.counts)
-
-    def row_sums(self, entries: Array) -> Array:
-        """The sum of each row's entries, in their order: no row's depends on another's."""
-        return np.bincount(self.owners, entries, minlength=len(self.indptr) - 1)
-
-    def dense(self, entries: Array, size: int) -> Array:
-        """Rows (users, size) with these entries, and zeros."""
-        rows = np.zeros((len(self.counts), size), entries.dtype)
-        rows.reshape(-1)[self.owners * size + self.indices] = entries  # quicker than by two indices
-        return rows
+Part = UserBatch
 
 
 class Table(Protocol):
@@ -91,7 +64,3 @@ def everybody(ratings: Ratings, most_users: int | None = None, most: int | None 
 def equal_weights(part: Part) -> Array:
     """A user's weights of her items, all the same and together of length 1."""
     return (1 / np.sqrt(np.maximum(part.counts, 1)))[part.owners]
-
-
-Some = TypeVar("Some", bound=Part)  # some users' rows, with whatever else their contributions need
-Everybody: TypeAlias = "Blocks[Some] | Iterable[Some]"  # all users' rows, some at a time

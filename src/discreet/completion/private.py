@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from discreet.calculator import account
 from discreet.completion.base import Model
-from discreet.completion.door import Door
 from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar
 from discreet.errors import DataError, PrivacyError
 from discreet.linalg.addresses import neighbour_dependent, require_sound_blas
-from discreet.privacy import Ledger, Plan
+from discreet.privacy import Ledger, Plan, Releaser
 from discreet.privacy.guarantee import Adjacency, Unit, require_adjacency
 from discreet.recommend.trial import require_same_bits_served
 from discreet.render import Preview
@@ -72,11 +72,15 @@ def require_same_bits(device: str, n_columns: int, folds: int = 1) -> None:
         )
 
 
+def _advance(bar: Bar, share: float, label: str) -> None:
+    bar.advance(100 * share, label)
+
+
 class PrivateModel(Model):
     """A model with a guarantee: joint differential privacy, for users unless it says otherwise.
 
     It declares its releases (`plan`), reserves their cost in a ledger before it looks at the data, and learns from
-    nothing but what the door gives back.
+    nothing but what the releaser gives back.
     """
 
     epsilon: float
@@ -88,7 +92,7 @@ class PrivateModel(Model):
         """What a fit would release, and what each release costs; needs no data, only the size of the catalogue."""
         raise NotImplementedError
 
-    def _learn_privately(self, door: Door, ratings: Interactions) -> dict[str, Any]:
+    def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
         """All learned attributes, from releases alone."""
         raise NotImplementedError
 
@@ -158,13 +162,14 @@ class PrivateModel(Model):
         plan: Plan,
         ledger: Ledger,
         ratings: Interactions,
-        learn: Callable[[Door, Interactions], dict[str, Any]],
+        learn: Callable[[Releaser, Interactions], dict[str, Any]],
         after: Statement | None = None,
     ) -> tuple[dict[str, Any], Statement]:
         """Learn as planned, paid for by a ledger. The guarantee is that of all, with what was released before."""
         ledger.expect(unit=self.unit, adjacency=self.adjacency)
         with ledger.reserve(plan) as reservation, Bar(type(self).__name__, 100, "% of the budget") as bar:
-            learned = learn(Door(reservation, self.adjacency, self.n_jobs, bar, self._card()), ratings)
+            progress = partial(_advance, bar)
+            learned = learn(Releaser(reservation, self.adjacency, self.n_jobs, progress), ratings)
         events = [event for event in ledger.events if event.body.get("reservation") == reservation.id]
         guarantee = ledger.guarantee(plan.cost, events, delta=self.delta)
         title = f"{type(self).__name__}: a private recommender"

@@ -1,8 +1,7 @@
 """Evaluation through the ledger: means over users of bounded values, with Gaussian noise on their sums.
 
 **Released**: for each metric the sum over users of (value - 1/2), and how many users there are, as one vector.
-**Sensitivity**: `sensitivity`, the L2 norm of one user's part (add-remove) or the largest distance of two (replace and
-flip).
+**Sensitivity**: that of `MeanSum`.
 The proof is docs/proofs/evaluation.md.
 """
 
@@ -10,70 +9,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from statistics import NormalDist
 
 import numpy as np
 
 from discreet.calculator import account
 from discreet.data.progress import quiet
+from discreet.engine import Here
 from discreet.errors import DataError, PrivacyError
 from discreet.evaluate.collect import Collected, Model, Task, collect
-from discreet.evaluate.metrics import Floats, Integers, Metric, parse
+from discreet.evaluate.metrics import Floats, Metric, parse
 from discreet.evaluate.result import Evaluation, Score
 from discreet.numbers import positive
-from discreet.privacy import Gaussian, Grid, GridArray, Guarantee, Ledger, Plan, truncate
-from discreet.privacy.guarantee import Adjacency, require_adjacency
+from discreet.privacy import Guarantee, Ledger, MeanSum, Noisy, Plan, Releaser
+from discreet.privacy.guarantee import Adjacency
 
 ADJACENCIES: tuple[Adjacency, ...] = ("add-remove", "replace", "flip")  # those that the proof is for
 _MEANS = ("rmse", "mae", "accuracy", "recall", "precision", "ndcg", "map", "mrr")  # over users, of their own values
-_ROOM = 1 + 2.0**-30  # between the longest row and the bound: no row is ever shortened to fit
 _REFUSED = {
     "coverage": "it is not a mean over users: which items anybody was shown can hang on a single person",
     "novelty": "popularity is counted over everybody, so one person moves the value of all others",
 }
 
 
-@dataclass(frozen=True)
-class Layout:
-    """The vector that is released: one coordinate for each metric, then one for each group of users counted.
+def mean_sum(metrics: Sequence[Metric], relevant: float | None, adjacency: Adjacency) -> MeanSum:
+    """What is released for some metrics.
 
     With `relevant=`, users who have a target and users who have a relevant one are two groups; else they are one.
-
-    Attributes:
-        groups: For each metric the number of its group of users.
-        adjacency: Of the ledger.
     """
-
-    groups: tuple[int, ...]
-    adjacency: Adjacency
-
-    def __post_init__(self) -> None:
-        require_adjacency(self.adjacency, *ADJACENCIES)
-
-    @classmethod
-    def of(cls, metrics: Sequence[Metric], relevant: float | None, adjacency: Adjacency) -> Layout:
-        """The layout for some metrics."""
-        apart = relevant is not None and len({metric.is_ranking for metric in metrics}) == 2
-        return cls(tuple(int(apart and metric.is_ranking) for metric in metrics), adjacency)
-
-    @property
-    def weights(self) -> tuple[float, ...]:
-        """What a user counts in each group: chosen for the least noise in the worst case."""
-        sizes = [self.groups.count(group) for group in range(max(self.groups) + 1)]
-        if self.adjacency == "add-remove":
-            return tuple((len(self.groups) / len(sizes)) ** 0.25 / 2 for _ in sizes)
-        return tuple(math.sqrt(3 * size) / 2 for size in sizes)  # a flip of a user's bits replaces their values
-
-    @property
-    def sensitivity(self) -> float:
-        """The L2 sensitivity, with room for rounding; also a bound on the norm of a user's row."""
-        exact = len(self.groups) / 4 + math.fsum(weight**2 for weight in self.weights)
-        return math.sqrt(exact) * _ROOM
-
-    def weights_on(self, grid: Grid) -> Integers:
-        """The weights in cells of the grid, rounded down."""
-        return np.floor([grid.cells(weight) for weight in self.weights]).astype(np.int64)
+    apart = relevant is not None and len({metric.is_ranking for metric in metrics}) == 2
+    return MeanSum(tuple(int(apart and metric.is_ranking) for metric in metrics), adjacency)
 
 
 def label(metrics: Sequence[Metric]) -> str:
@@ -109,53 +75,41 @@ def release(task: Task, *, ledger: Ledger, epsilon: float, delta: float, confide
         delta: At which delta.
         confidence: The level of the noise intervals, or None.
     """
-    metrics, layout = task.metrics, Layout.of(task.metrics, task.relevant, ledger.adjacency)
+    metrics, statistic = task.metrics, mean_sum(task.metrics, task.relevant, ledger.adjacency)
     planned = plan(map(str, metrics), epsilon=epsilon, delta=delta)
-    noise = planned.noise(label(metrics), sensitivity=layout.sensitivity)
-    if not layout.weights_on(noise.grid()).all():
-        raise PrivacyError("epsilon: with so little of it the noise would drown any number of people; give more")
-    with ledger.reserve(planned) as door:
+    std = planned.noise(label(metrics), sensitivity=statistic.sensitivity(ledger.adjacency)).std
+    statistic.encoder(std)  # raises if there is too little to spend
+    with ledger.reserve(planned) as reservation:
         with quiet():  # there would be a bar for each user, and how many there are is private
             collected = collect(task)
-        sums = statistic(task, collected, layout, noise)
-        public = door.release(GridArray(sums, noise.grid()), layout.sensitivity, noise, label(metrics))
-    mine = [event for event in ledger.events if event.body.get("reservation") == door.id]
+        releaser = Releaser(reservation, ledger.adjacency, None)
+        public = releaser.release(label(metrics), statistic, Here(lambda: [collected]), partial(contributions, task))
+    mine = [event for event in ledger.events if event.body.get("reservation") == reservation.id]
     guarantee = ledger.guarantee(planned.cost, mine, delta=delta)
-    scores = read(public, task, layout, noise, confidence)
-    return Evaluation(scores, confidence=confidence, guarantee=guarantee, noise_std=noise.std)
+    return Evaluation(
+        read(public, task, statistic, confidence), confidence=confidence, guarantee=guarantee, noise_std=public.std
+    )
 
 
-def contributions(task: Task, collected: Collected, layout: Layout, grid: Grid) -> Integers:
-    """Each user's row, in cells of the grid."""
-    values = np.zeros((collected.n_users, len(task.metrics)))
-    counted = np.zeros((collected.n_users, len(layout.weights)))
+def contributions(task: Task, collected: Collected) -> Floats:
+    """Each user's values, from 0 to 1; NaN where they have none."""
+    values = np.full((collected.n_users, len(task.metrics)), np.nan)
     for column, metric in enumerate(task.metrics):
         above, below = collected.sums[metric, None]
         there = below > 0
-        mean = above[there] / below[there] / metric.bound(task.max_error)
-        values[there, column] = np.clip(mean, 0, 1) - 0.5
-        counted[there, layout.groups[column]] = 1
-    # To the nearest cell, which is unbiased; 1/2 is a whole number of cells (or less than one, which goes to 0), so
-    # nothing gets beyond it. `truncate` finds whole cells and rows within the bound, and leaves them as they are.
-    values = np.rint(values / grid.step) * grid.step
-    weights = layout.weights_on(grid) * grid.step
-    return truncate(np.hstack([values, counted * weights]), bound=layout.sensitivity, grid=grid)
+        values[there, column] = above[there] / below[there] / metric.bound(task.max_error)
+    return values
 
 
-def statistic(task: Task, collected: Collected, layout: Layout, noise: Gaussian) -> Integers:
-    """The exact sum of all users' rows, in cells of the noise's grid."""
-    total: Integers = contributions(task, collected, layout, noise.grid()).sum(axis=0, dtype=np.int64)
-    return total
-
-
-def read(public: Floats, task: Task, layout: Layout, noise: Gaussian, confidence: float | None) -> dict[str, Score]:
+def read(public: Noisy, task: Task, statistic: MeanSum, confidence: float | None) -> dict[str, Score]:
     """Values and noise intervals from what was released: post-processing."""
-    weights = layout.weights_on(noise.grid()) * noise.grid().step
-    users = public[len(task.metrics) :] / weights
+    encoder = statistic.encoder(public.std)
+    weights = encoder.counts * encoder.grid.step
+    users = public.values[len(task.metrics) :] / weights
     scores = {}
     for column, metric in enumerate(task.metrics):
-        group = layout.groups[column]
-        ends = ratio(float(public[column]), float(users[group]), noise.std, float(weights[group]), confidence)
+        group = statistic.groups[column]
+        ends = ratio(float(public.values[column]), float(users[group]), public.std, float(weights[group]), confidence)
         value, low, high = metric.finish((np.array(ends) + 0.5) * metric.bound(task.max_error)).tolist()
         scores[str(metric)] = Score(value, low, high, max(round(float(users[group])), 0))
     return scores

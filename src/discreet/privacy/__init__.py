@@ -6,13 +6,18 @@ and its record). What people get to read of it is in `discreet.statement`.
 """
 
 from discreet.privacy.accounting import Cost, PureEvent, SampledGaussian, Selection
+from discreet.privacy.batch import UserBatch
 from discreet.privacy.guarantee import Guarantee
 from discreet.privacy.keystream import DeclaredNoise, NoiseSource, SystemNoise
-from discreet.privacy.lattice import Grid, GridArray, exact_matmul, exact_scatter, truncate
+from discreet.privacy.lattice import Grid, GridArray, truncate
 from discreet.privacy.ledger import Ledger, Reservation
 from discreet.privacy.noise import Gaussian, L2Laplace, Laplace, Noise, RandomizedResponse
 from discreet.privacy.plan import Plan, Planned
+from discreet.privacy.releaser import Noisy, Releaser
+from discreet.privacy.statistics import GramSum, MeanSum, NormalEquations, OuterSum, ProductSum, Statistic, VectorSum
 
 __all__ = ["Cost", "Guarantee", "Ledger", "Plan", "Planned", "PureEvent", "Reservation", "SampledGaussian"]
 __all__ += ["Gaussian", "L2Laplace", "Laplace", "Noise", "NoiseSource", "RandomizedResponse", "Selection"]
-__all__ += ["DeclaredNoise", "Grid", "GridArray", "SystemNoise", "exact_matmul", "exact_scatter", "truncate"]
+__all__ += ["DeclaredNoise", "Grid", "GridArray", "SystemNoise", "truncate"]
+__all__ += ["GramSum", "MeanSum", "NormalEquations", "OuterSum", "ProductSum", "Statistic", "VectorSum"]
+__all__ += ["Noisy", "Releaser", "UserBatch"]

@@ -16,12 +16,10 @@ import numpy.typing as npt
 
 from discreet.errors import PrivacyError
 from discreet.numbers import positive, whole
-from discreet.privacy.sampling import Floats, Integers
+from discreet.privacy.sampling import Integers
 
 CELLS = 20  # a noise standard deviation is about 2^20 grid cells
 MAX_BOUND = 1 << 30  # largest contribution of a user in grid cells: sums of 2^32 users then stay below 2^63
-_MAX_ROWS = 1 << 32
-_EXACT = 1 << 53  # integers up to here are exact in float64
 
 
 @dataclass(frozen=True)
@@ -146,47 +144,3 @@ def _row_sums(values: npt.NDArray[Any], ends: Integers) -> npt.NDArray[Any]:
     if filled.any():
         sums[filled] = np.add.reduceat(values, ends[:-1][filled])
     return sums
-
-
-def exact_matmul(left: npt.ArrayLike, right: npt.ArrayLike, *, left_bound: int, right_bound: int) -> Integers:
-    """left^T right for integer matrices with one row per user, exactly.
-
-    A float64 matrix product of integers is exact, in whatever order it adds, as long as every partial sum stays below
-    2^53. Blocks of rows are chosen so that it does, and the blocks are added in int64. The bounds are public bounds on
-    the size of the entries, which are cut to them.
-    """
-    product = int(left_bound) * int(right_bound)
-    if left_bound < 1 or right_bound < 1 or product * _MAX_ROWS > 1 << 63:
-        raise PrivacyError(
-            f"left_bound x right_bound: {product} is outside [1, 2^31], so sums could overflow: use a coarser grid"
-        )
-    a, b = np.asarray(left), np.asarray(right)
-    if a.ndim != 2 or b.ndim != 2 or len(a) != len(b):
-        raise PrivacyError("left, right: must be matrices with one row for each user")  # how many there are is private
-    total = np.zeros((a.shape[1], b.shape[1]), np.int64)
-    rows = min(_EXACT // product, 1 << 16)
-    for start in range(0, len(a), rows):
-        at = slice(start, start + rows)
-        total += (_whole(a[at], left_bound).T @ _whole(b[at], right_bound)).astype(np.int64)
-    return total
-
-
-def exact_scatter(index: npt.ArrayLike, values: npt.ArrayLike, *, size: int, bound: int = MAX_BOUND) -> Integers:
-    """Sums of integers by index, exactly: element j of the result is the sum of the values whose index is j.
-
-    Entries beyond the public bound on their size are cut, those whose index is not in 0 .. size - 1 are left out.
-    """
-    where = np.asarray(index, None if np.size(index) else np.int64)
-    if where.shape != np.shape(values):
-        raise PrivacyError("values: there must be one for each index")  # how many there are is private
-    inside, total = (where >= 0) & (where < size), np.zeros(size, np.int64)
-    np.add.at(total, where[inside], _whole(np.asarray(values)[inside], bound).astype(np.int64))
-    return total
-
-
-def _whole(values: npt.NDArray[Any], bound: int) -> Floats:
-    """Integers of at most this size, in float64; anything else (which no caller should have) is cut to one."""
-    floats = values.dtype.kind == "f"
-    exact = np.trunc(np.nan_to_num(values.astype(np.float64))) if floats else values.astype(np.int64, copy=False)
-    whole: Floats = np.clip(exact, -bound, bound).astype(np.float64, copy=False)
-    return whole

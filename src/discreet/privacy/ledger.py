@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from discreet.errors import BudgetExceeded, PrivacyError, Unbounded
 from discreet.numbers import positive, probability, round_down, round_up
-from discreet.privacy.accounting import UNIT, Cost, PureEvent, largest_gaussian, renyi_budget
+from discreet.privacy.accounting import UNIT, Cost, PureEvent, SampledGaussian, largest_gaussian, renyi_budget
 from discreet.privacy.database import BEGIN
 from discreet.privacy.guarantee import Adjacency, Guarantee, Notion, Unit
 from discreet.privacy.keystream import NoiseSource, SystemNoise, described
@@ -225,12 +225,21 @@ class Ledger:
         return self._release(statistic, sensitivity, noise, label, None)
 
     def _release(
-        self, statistic: Any, sensitivity: float, noise: Noise | float, label: str, reserved: "Reservation | None"
+        self,
+        statistic: Any,
+        sensitivity: float,
+        noise: Noise | float,
+        label: str,
+        reserved: "Reservation | None",
+        *,
+        rate: float | None = None,
     ) -> npt.NDArray[Any]:
         on_grid = GridArray.of(statistic)
         mechanism = noise if isinstance(noise, Noise) else Gaussian(positive("noise", noise))
         sensitivity = positive("sensitivity", sensitivity, error=Unbounded)
         cost = mechanism.cost(sensitivity)
+        if reserved is not None and rate is not None:
+            cost = reserved.sampled(label, cost, rate)
         mechanism.check(on_grid)
         if on_grid.grid.cells(sensitivity) < 1:
             raise PrivacyError(f"sensitivity: {sensitivity:g} is below a cell of the statistic's grid: use a finer one")
@@ -383,6 +392,25 @@ class Reservation:
     ) -> npt.NDArray[Any]:
         """`Ledger.release`, paid for by the plan's line of this label."""
         return self._ledger._release(statistic, sensitivity, noise, label, self)
+
+    def release_sampled(
+        self, statistic: GridArray, sensitivity: float, noise: Noise, label: str, rate: float
+    ) -> npt.NDArray[Any]:
+        """The same for a statistic of a secret Poisson sample of the users, drawn for this release alone."""
+        return self._ledger._release(statistic, sensitivity, noise, label, self, rate=rate)
+
+    @property
+    def noise_source(self) -> NoiseSource:
+        """Where the ledger's noise comes from, and with it all secret randomness."""
+        return self._ledger.noise_source
+
+    def sampled(self, label: str, cost: Cost, rate: float) -> Cost:
+        """What a release costs over a Poisson sample, as planned; raises unless the plan's line is one for it."""
+        planned = self.plan[label].cost
+        rates = [event.probability for event, _ in planned.events if isinstance(event, SampledGaussian)]
+        if rates != [rate] or not planned.pays_for(cost, 1):
+            raise PrivacyError(f"noise: {label!r} would cost more than the plan set aside for it")
+        return planned
 
     def take(self, transaction: Transaction, label: str, cost: Cost) -> None:
         """Use one of the planned releases, or raise."""

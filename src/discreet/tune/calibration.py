@@ -14,8 +14,8 @@ from discreet.errors import PrivacyError
 from discreet.evaluate.private import plan as score_plan
 from discreet.numbers import positive, probability, round_up
 from discreet.privacy import Cost, Guarantee, Selection
+from discreet.privacy.selection import Trials
 from discreet.tune.space import Setting
-from discreet.tune.trials import Trials
 
 SAME = 1e-9  # how far costs of settings may be apart, relatively: plans round in the last bits
 SHRINK = 0.98  # of mu, where a model costs more than Gaussian releases of its epsilon

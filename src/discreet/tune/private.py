@@ -32,10 +32,10 @@ from discreet.linalg.hashing import ODD, mixed
 from discreet.numbers import positive, round_up, whole
 from discreet.privacy import Guarantee, Ledger
 from discreet.privacy.guarantee import require_adjacency
+from discreet.privacy.selection import Trials, choose
 from discreet.statement import Statement
 from discreet.tune.calibration import Trial, budget_of, calibrated
 from discreet.tune.space import Setting, settings_of
-from discreet.tune.trials import Trials, choose
 
 if TYPE_CHECKING:
     from discreet.privacy import NoiseSource

@@ -12,12 +12,13 @@ import numpy as np
 
 from discreet.audit.patching import patched
 from discreet.audit.zoo.mutant import Mutant, Patch
-from discreet.completion import cells, door, private
-from discreet.completion.als import moments, preprocessing, sampling
-from discreet.completion.door import Door
+from discreet.completion import private
+from discreet.completion.als import preprocessing, sampling
 from discreet.completion.spectral import pca
 from discreet.data import assembly
-from discreet.privacy import truncate
+from discreet.privacy import Releaser, VectorSum, statistics, truncate
+from discreet.privacy.guarantee import sensitivity_factor
+from discreet.privacy.statistics import NormalEquationsEncoder
 
 AMPLE = 1e3  # times a bound: as good as none, in these worlds
 
@@ -33,10 +34,11 @@ def together(*patches: Patch) -> ExitStack:
 def _clipping(change: Callable[[Any, float], Any]) -> Patch:
     """Rows are changed before they are cut to a bound that is far too large: `change` is all the clipping there is."""
 
-    def changed(rows: Any, *, bound: float, **given: Any) -> Any:
-        return truncate(change(np.asarray(rows, np.float64), bound), bound=AMPLE * bound, **given)
+    def changed(entries: Any, *, bound: float, indptr: Any, **given: Any) -> Any:
+        rows = np.asarray(entries, np.float64).reshape(len(indptr) - 1, -1)  # in this world all are equally long
+        return truncate(change(rows, bound).ravel(), bound=AMPLE * bound, indptr=indptr, **given)
 
-    return together(*(patched(module, truncate=changed) for module in (cells, door)))
+    return patched(statistics, truncate=changed)
 
 
 def _lengths(rows: Any) -> Any:
@@ -75,17 +77,15 @@ def _past_nan(rows: Any, bound: float) -> Any:
 
 
 def _add_remove_for_replace() -> Patch:
-    real = Door.noise
-    return patched(Door, noise=lambda self, *a, **k: real(replace(self, adjacency="add-remove"), *a, **k))
+    real = Releaser._calibrated
+    return patched(Releaser, _calibrated=lambda self, *given: real(replace(self, adjacency="add-remove"), *given))
 
 
-def _all_aligned() -> Patch:
-    real = Door.noise
+def _signed_sums_as_nonnegative() -> Patch:
+    def sensitivity(self: VectorSum, adjacency: Any) -> float:
+        return self.norm * sensitivity_factor(adjacency, nonnegative=True)
 
-    def noise(self: Door, label: str, bound: float, aligned: bool, symmetric: bool = False) -> Any:
-        return real(self, label, bound, True, symmetric)
-
-    return patched(Door, noise=noise)
+    return patched(VectorSum, sensitivity=sensitivity)
 
 
 def _no_cap() -> Patch:
@@ -96,7 +96,7 @@ def _no_cap() -> Patch:
 
     return together(
         patched(sampling, uniform=everything, lowest=everything),
-        patched(moments, _whole_weights=lambda step, part: None),
+        patched(NormalEquationsEncoder, _weights=lambda *given: None),
     )
 
 
@@ -107,20 +107,22 @@ def _no_range() -> Patch:
     def uncut(table: Any, mean: float, bound: float) -> Any:
         return sampling.Sample(table.indptr, table.indices, table.values - np.float32(mean), table.weights)
 
-    def targets(step: Any, grid: Any, values: Any) -> Any:
-        return np.trunc(values.astype(np.float64) / step.entry_clip * step.target_cells(grid))
+    def targets(self: NormalEquationsEncoder, values: Any) -> Any:
+        return np.trunc(values / self.statistic.target_bound * self.target_units)
 
     return together(
         patched(preprocessing.Preprocessing, _bound=lambda self, *given: real(self, *given) / 2),
         patched(preprocessing, _centred=uncut),
-        patched(moments, _whole_targets=targets),
+        patched(NormalEquationsEncoder, _targets=targets),
     )
 
 
 def _repeated_rows() -> Patch:
     """A rating that is sent twice counts twice."""
     return together(
-        patched(assembly, _merge_repeated=lambda *given: None), patched(private, require_sound=lambda ratings: None)
+        patched(assembly, _merge_repeated=lambda *given: None),
+        patched(private, require_sound=lambda ratings: None),
+        patched(statistics, countable=lambda batch, size: None),
     )
 
 
@@ -193,11 +195,11 @@ MUTANTS = [
         _add_remove_for_replace,
     ),
     Mutant(
-        "opposite rows charged as aligned",
+        "signed sums charged as nonnegative",
         "sqrt 2 is enough for positive semidefinite matrices, not for signed sums",
         "the lemma, used where it does not hold",
         "DPCleansedSVD, replace",
-        _all_aligned,
+        _signed_sums_as_nonnegative,
     ),
     Mutant(
         "no cap on items",

@@ -1,4 +1,4 @@
-"""Private numbers that never pass the door: in models, branches, scales, words and what others are shown."""
+"""Private numbers that never pass the ledger: in models, branches, scales, words and what others are shown."""
 
 from __future__ import annotations
 
@@ -18,37 +18,38 @@ from discreet.completion.als.preprocessing import Preprocessing
 from discreet.completion.als.published import PublishedDPALS
 from discreet.completion.base import Model
 from discreet.completion.centred import Centring
-from discreet.completion.door import Door, Noisy
 from discreet.completion.gradient.private import DPGradientDescent
-from discreet.completion.gradient.sampled import Samples
 from discreet.completion.spectral.cleansing import Cleansing
 from discreet.completion.spectral.private import DPSVD
 from discreet.data.readers import read
 from discreet.errors import DataError
-from discreet.privacy import Ledger
+from discreet.privacy import Ledger, Releaser
+from discreet.privacy import releaser as releaser_module
 from discreet.privacy.ledger import Reservation
 
 log = logging.getLogger("discreet.audit.zoo")
 
 
 def _learning(kind: Any, change: Any) -> Patch:
-    """Wrap `_learn_privately` of a model: change(real, self, door, ratings)."""
+    """Wrap `_learn_privately` of a model: change(real, self, releaser, ratings)."""
     real = kind._learn_privately
 
-    def learn(self: Any, door: Door, ratings: Any) -> Any:
-        return change(real, self, door, ratings)
+    def learn(self: Any, releaser: Releaser, ratings: Any) -> Any:
+        return change(real, self, releaser, ratings)
 
     return patched(kind, _learn_privately=learn)
 
 
 def _without_noise() -> Patch:
     """The noise is drawn, recorded and thrown away."""
-    real = Door.release
+    real = Releaser._public
 
-    def release(self: Door, sums: Any, sensitivity: float, noise: Any, label: str) -> Noisy:
-        return Noisy(sums.values * sums.grid.step, real(self, sums, sensitivity, noise, label).std)
+    def public(self: Releaser, label: str, sums: Any, *given: Any) -> Any:
+        exact = sums.values * sums.grid.step
+        real(self, label, sums, *given)
+        return exact
 
-    return patched(Door, release=release)
+    return patched(Releaser, _public=public)
 
 
 def _beside_the_ledger() -> Patch:
@@ -67,7 +68,9 @@ def _exact_mean() -> Patch:
     from dataclasses import replace
 
     real = Cleansing.run
-    return patched(Cleansing, run=lambda self, door, r: real(replace(self, middle=float(r.values.mean())), door, r))
+    return patched(
+        Cleansing, run=lambda self, releaser, r: real(replace(self, middle=float(r.values.mean())), releaser, r)
+    )
 
 
 def _exact_scale() -> Patch:
@@ -85,53 +88,53 @@ def _exact_selection() -> Patch:
     """The most frequent items are those that truly are."""
     real = Preprocessing._counts
 
-    def counts(self: Preprocessing, door: Door, every: Any, n_items: int) -> Any:
-        blocks = list(every.each(1))
-        real(self, door, blocks, n_items)
-        return np.sum([np.bincount(part.indices, minlength=n_items) for part in blocks], axis=0, dtype=np.float64)
+    def counts(self: Preprocessing, releaser: Releaser, every: Any, n_items: int) -> Any:
+        real(self, releaser, every, n_items)
+        counts = [np.bincount(batch.indices, minlength=n_items) for batch in every.each(1)]
+        return np.sum(counts, axis=0, dtype=np.float64)
 
     return patched(Preprocessing, _counts=counts)
 
 
-def _exact_normaliser(real: Any, self: Any, door: Door, ratings: Any) -> Any:
+def _exact_normaliser(real: Any, self: Any, releaser: Releaser, ratings: Any) -> Any:
     """Z, the mean of everybody's count, is that of the data."""
     known = copy.copy(self)
     known.typical_count = len(ratings) / ratings.n_users
-    return real(known, door, ratings)
+    return real(known, releaser, ratings)
 
 
-def _early_stop(real: Any, self: Any, door: Door, ratings: Any) -> Any:
+def _early_stop(real: Any, self: Any, releaser: Releaser, ratings: Any) -> Any:
     """Stop at once if the error is small enough: a decision by an exact number."""
     small = float(np.mean(np.abs(ratings.values - 2.5))) < 0.5
     shorter = copy.copy(self)
     shorter.n_steps = 1 if small else self.n_steps
-    return real(shorter, door, ratings)
+    return real(shorter, releaser, ratings)
 
 
-def _grid_search(real: Any, self: Any, door: Door, ratings: Any) -> Any:
+def _grid_search(real: Any, self: Any, releaser: Releaser, ratings: Any) -> Any:
     """Fit twice, keep the better one, and pay for one."""
-    book = Ledger(delta=self.delta, adjacency=self.adjacency, noise_source=door.reservation._ledger.noise_source)
+    book = Ledger(delta=self.delta, adjacency=self.adjacency, noise_source=releaser.reservation.noise_source)
     with book.reserve(self.plan(ratings.n_items)) as reservation:
-        tried = real(self, Door(reservation, self.adjacency, self.n_jobs), ratings)
-    kept = real(self, door, ratings)
+        tried = real(self, Releaser(reservation, self.adjacency, self.n_jobs), ratings)
+    kept = real(self, releaser, ratings)
     exact = np.bincount(ratings.indices, minlength=ratings.n_items)
     return min(tried, kept, key=lambda learned: float(np.abs(learned["popularity_"] - exact).sum()))
 
 
-def _user_vector(real: Any, self: Any, door: Door, ratings: Any) -> Any:
+def _user_vector(real: Any, self: Any, releaser: Releaser, ratings: Any) -> Any:
     """What is known of the last user in training is kept in the model."""
-    return {**real(self, door, ratings), "user_history_": np.array(ratings.indices[ratings.indptr[-2] :])}
+    return {**real(self, releaser, ratings), "user_history_": np.array(ratings.indices[ratings.indptr[-2] :])}
 
 
 def _logged() -> Patch:
-    real = Door.add_up
+    real = Releaser._sum
 
-    def add_up(self: Door, *given: Any, **named: Any) -> Any:
-        total = real(self, *given, **named)
+    def add_up(self: Releaser, *given: Any) -> Any:
+        total = real(self, *given)
         log.info("added up to %d", total.sum())
         return total
 
-    return patched(Door, add_up=add_up)
+    return patched(Releaser, _sum=add_up)
 
 
 def _refused() -> Patch:
@@ -160,11 +163,10 @@ def _served_together() -> Patch:
 def _shuffled_batches() -> Patch:
     """Samples of a fixed size by a public seed, charged as secret ones."""
 
-    def draw(self: Samples, ratings: Any) -> Any:
-        chosen = np.random.default_rng(0).permutation(ratings.n_users)[: max(int(self.rate * ratings.n_users), 1)]
-        return ratings.of_users(np.sort(chosen))
+    def sample(n_users: int, rate: float, source: Any) -> Any:
+        return np.sort(np.random.default_rng(0).permutation(n_users)[: max(int(rate * n_users), 1)])
 
-    return patched(Samples, draw=draw)
+    return patched(releaser_module, poisson_sample=sample)
 
 
 def _progress_shown() -> Patch:

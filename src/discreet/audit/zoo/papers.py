@@ -10,29 +10,30 @@ import numpy as np
 from discreet.audit.patching import patched
 from discreet.audit.zoo.bounds import together
 from discreet.audit.zoo.mutant import Mutant, Patch
-from discreet.completion.als import calibration, moments
-from discreet.completion.door import Door
+from discreet.completion.als import calibration
 from discreet.completion.frank_wolfe.steps import COVARIANCE
-from discreet.completion.one_bit.calibration import Budget
 from discreet.completion.one_bit.objectives import Tilted
 from discreet.completion.spectral import eigen
 from discreet.completion.spectral.private import SECOND_MOMENT
-from discreet.privacy import Laplace, truncate
+from discreet.privacy import ProductSum, Releaser, releaser, statistics, truncate
+from discreet.privacy.entries import TwoValued
 
 
 def _undercharged(factors: dict[str, float]) -> Patch:
     """The sensitivity of some releases is taken to be smaller than it is; contributions stay as long as they are."""
-    real = Door.noise
+    real = Releaser._calibrated
 
-    def noise(self: Door, label: str, bound: float, aligned: bool, symmetric: bool = False) -> Any:
-        return real(self, label, bound * factors.get(label, 1.0), aligned, symmetric)
+    def calibrated(self: Releaser, label: str, statistic: Any) -> Any:
+        sensitivity = real(self, label, statistic)[0] * factors.get(label, 1.0)
+        return sensitivity, self.reservation.plan.noise(label, sensitivity=sensitivity, symmetric=statistic.symmetric)
 
-    return patched(Door, noise=noise)
+    return patched(Releaser, _calibrated=calibrated)
 
 
 def _one_of_two_releases() -> Patch:
     """Theorem 1: of a Gram matrix and a right-hand side, one is charged."""
-    return together(*(patched(module, step_sensitivity=lambda *given: 1.0) for module in (calibration, moments)))
+    modules = calibration, statistics
+    return together(*(patched(module, normal_equations_sensitivity=lambda *given: 1.0) for module in modules))
 
 
 def _unnormalised_start() -> Patch:
@@ -42,19 +43,17 @@ def _unnormalised_start() -> Patch:
     def loosely(rows: Any, *, bound: float, **given: Any) -> Any:
         return truncate(rows, bound=4 * bound, **given)
 
-    return patched(eigen, truncate=loosely, start=lambda size, *given: start(size, *given) * np.sqrt(size))
+    return together(
+        patched(ProductSum, __post_init__=lambda self: None),
+        patched(statistics, truncate=loosely),
+        patched(eigen, start=lambda size, *given: start(size, *given) * np.sqrt(size)),
+    )
 
 
 def _half_of_a_gradient() -> Patch:
     """Noise for C, where a flip moves a clamped derivative by 2 C."""
-    real = Budget.additive
-
-    def additive(self: Budget) -> Any:
-        sensitivity, noise = real(self)
-        assert isinstance(noise, Laplace)
-        return sensitivity / 2, Laplace(noise.scale / 2)
-
-    return patched(Budget, additive=additive)
+    real = TwoValued.sensitivity
+    return patched(TwoValued, sensitivity=lambda self, *given: real(self, *given) / 2)
 
 
 def _no_second_derivatives() -> Patch:
@@ -66,7 +65,7 @@ def _unsaid() -> Patch:
     """What was published without a guarantee that holds is said to have it."""
     from discreet.completion.one_bit import releases
 
-    return patched(releases, broken=lambda budget: "")
+    return together(patched(releases, broken=lambda budget: ""), patched(releaser, AsPrinted=()))
 
 
 @cache

@@ -13,15 +13,14 @@ from typing import Literal
 
 from discreet.errors import PrivacyError
 from discreet.privacy import Cost, Plan, Planned
-from discreet.privacy.guarantee import Adjacency, require_adjacency, sensitivity_factor
+from discreet.privacy.guarantee import Adjacency, sensitivity_factor
+from discreet.privacy.statistics import UP, normal_equations_sensitivity
 
 Calibration = Literal["exact", "published", "experiments", "given"]
 
 COUNTS, RECOUNTS = "item counts of a uniform sample", "item counts of the final sample"
 MEAN, START = "sum of ratings", "second moment for the start"
 STEP, GRAM, GRADIENT = "item step", "global Gram", "item gradient"
-
-UP = 1 + 2.0**-40  # makes up for the rounding of a sensitivity's own arithmetic
 
 ERRORS = {
     "published": "Theorem 1 charges one Gaussian release for each item of a user where there are two",
@@ -83,7 +82,7 @@ class Schedule:
         if self.gradients:
             found[GRADIENT] = (root * apart, sigmas.rhs, self.steps * self.gradients)
         else:
-            sensitivity = root * step_sensitivity(sigmas.gram / sigmas.rhs, self.adjacency)
+            sensitivity = root * normal_equations_sensitivity(sigmas.gram / sigmas.rhs, self.adjacency)
             found[STEP] = (sensitivity, sigmas.gram, self.steps)
         if self.global_gram:
             found[GRAM] = (aligned, sigmas.gram, self.steps)
@@ -109,19 +108,6 @@ class Schedule:
             for label, (sensitivity, std, count) in self.releases(sigmas).items()
         }
         return Plan.gaussian(mu, shares)
-
-
-def step_sensitivity(ratio: float, adjacency: Adjacency) -> float:
-    """How far one item of a user moves an item step, in units of sigma_G's noise; ratio is sigma_G / sigma_g.
-
-    With a = 1 for the Gram matrix and b = ratio^2 for the right-hand side: sqrt(a + b) for add-remove. For replace, two
-    people with opposite ratings and vectors at an angle are worst: sqrt(2a + 2b + b^2 / 2a), or sqrt(4b) if b > 2a.
-    """
-    require_adjacency(adjacency, "add-remove", "replace")
-    b = ratio**2
-    if adjacency == "add-remove":
-        return math.sqrt(1 + b)
-    return math.sqrt(2 + 2 * b + b * b / 2 if b <= 2 else 4 * b)
 
 
 def published(schedule: Schedule, sigmas: Sigmas, epsilon: float, delta: float, rule: Calibration) -> Sigmas:

@@ -9,14 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from discreet.completion.als.moments import MOST_USERS, ItemStep, whole_ratings
+from discreet.completion.als.moments import MOST_USERS
 from discreet.completion.als.sampling import Sample
 from discreet.linalg.rows import Block, Rows, blocks
 from discreet.linalg.threads import over_blocks
 from discreet.linalg.torch_arrays import TorchArrays
-from discreet.privacy import Grid, truncate
+from discreet.privacy.statistics import EncodedEquations, NormalEquationsEncoder
 
 Array = NDArray[Any]
+
+NO_VECTORS = np.zeros((0, 0))
 
 
 @dataclass
@@ -28,44 +30,51 @@ class CardMoments:
     """
 
     arrays: TorchArrays
+    n_jobs: int | None
     table: Rows | None = None
     weights: Any = None
 
-    def __call__(self, step: ItemStep, grid: Grid, sample: Sample, users: Array, n_jobs: int | None) -> Array:
+    def __call__(self, sample: Sample, users: Array, encoder: NormalEquationsEncoder) -> Array:
         """The stack (items, r + 1, r + 1) before noise, in cells; the last corners are 0."""
         if self.table is None:
-            self._tabulate(step, grid, sample, n_jobs)
+            self._tabulate(encoder, sample)
         assert self.table is not None
 
         cells, some = np.zeros((len(users) + 1, users.shape[1])), MOST_USERS // 2
 
         def whole(start: int) -> None:
             own = users[start : start + some]
-            cells[start : start + len(own)] = truncate(own, bound=step.user_clip, grid=grid)
+            cells[start : start + len(own)] = encoder.vectors(own)
 
-        for _ in over_blocks(whole, range(0, len(users), some), n_jobs):
+        for _ in over_blocks(whole, range(0, len(users), some), self.n_jobs):
             pass
         columns = self.arrays.put(cells)
-        total = self.arrays.host((step.n_items, users.shape[1] + 1, users.shape[1] + 1), np.int64)
+        total = self.arrays.host(encoder.shape, np.int64)
         most = max(1, self.arrays.most_bytes // total[0].nbytes)
-        for first in range(0, step.n_items, most):
+        for first in range(0, len(total), most):
             self._add(total[first : first + most], first, columns)
         return total
 
-    def _tabulate(self, step: ItemStep, grid: Grid, sample: Sample, n_jobs: int | None) -> None:
-        """Who has an item, with what rating and weight, in cells: item by item."""
-        parts = list(over_blocks(lambda part: whole_ratings(step, grid, part), sample.blocks(MOST_USERS), n_jobs))
-        every = [np.concatenate([part.values for part in parts])]
+    def _tabulate(self, encoder: NormalEquationsEncoder, sample: Sample) -> None:
+        """Who has an item, with what rating and weight, in grid units: item by item."""
+        n_items = encoder.statistic.n_items
+
+        def encoded(part: Sample) -> EncodedEquations:
+            return encoder.encoded(part, NO_VECTORS, part.values, part.weights)
+
+        parts = list(over_blocks(encoded, sample.blocks(MOST_USERS), self.n_jobs))
+        every = [np.concatenate([part.targets for part in parts])]
         if any(part.weights is not None for part in parts):
-            every.append(np.concatenate([part.own_weights() for part in parts]))
+            ones = [np.ones(len(part.targets)) if part.weights is None else part.weights for part in parts]
+            every.append(np.concatenate(ones))
         if len(every[0]) <= self.arrays.most_targets:
-            indptr, order = self.arrays.by_column(sample.indices, step.n_items)
+            indptr, order = self.arrays.by_column(sample.indices, n_items)
             users, *values = (self.arrays.put(each)[order] for each in (self.arrays.owners(sample.counts), *every))
         else:
-            shape = (len(sample.counts), step.n_items)
+            shape = (len(sample.counts), n_items)
             tables = [csr_array((each, sample.indices, sample.indptr), shape=shape).tocsc() for each in every]
             indptr, users, values = tables[0].indptr.astype(np.int64), tables[0].indices, [t.data for t in tables]
-        self.table = Rows(indptr, users, values[0], None, np.zeros(step.n_items))
+        self.table = Rows(indptr, users, values[0], None, np.zeros(n_items))
         self.weights = values[1] if len(values) > 1 else None
 
     def _add(self, total: Array, first: int, columns: Any) -> None:

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from discreet.completion.als.settings import filled_columns
 from discreet.completion.als.training import FOLDS, Local, own_weights
-from discreet.completion.cells import StepCells
 from discreet.completion.parts import Part
 from discreet.engine import Blocks, Here
 from discreet.linalg.folds import Folds, LeftOutBlocks
 from discreet.linalg.rows import Rows, blocks, padded
 from discreet.linalg.threads import over_blocks
 from discreet.linalg.torch_arrays import TorchArrays
+from discreet.privacy.statistics import GramEncoder, OuterEncoder
 
 Array = NDArray[Any]
 
@@ -152,17 +152,19 @@ class CardSteps:
         for several in self.parts:
             yield CardPart.of(several, self.n_items, self.card)
 
-    def add_up(self, local: Local, cells: StepCells) -> Array:
+    def add_up(self, local: Local, encoders: tuple[GramEncoder, OuterEncoder]) -> Array:
         """Both sums of an item step, one below the other."""
-        total = np.zeros((self.n_items + cells.k, cells.k), np.int64)
+        k = encoders[0].statistic.size
+        total = np.zeros((k + self.n_items, k), np.int64)
         for part in self._there():
-            total += self._sums(part, local, cells)
+            total += self._sums(part, local, *encoders)
         return total
 
-    def _sums(self, part: CardPart, local: Local, cells: StepCells) -> Array:
+    def _sums(self, part: CardPart, local: Local, gram_encoder: GramEncoder, outer_encoder: OuterEncoder) -> Array:
         entries, vectors = self._contributions(part, local)
+        k = gram_encoder.statistic.size
         x = self.card.host((len(entries),), np.float64)
-        a = self.card.host((FOLDS * len(vectors) + 1, cells.k), np.float64)
+        a = self.card.host((FOLDS * len(vectors) + 1, k), np.float64)
         a[-1] = 0
 
         def work(first: int) -> Array:
@@ -170,13 +172,13 @@ class CardSteps:
             own = slice(part.indptr[users.start], part.indptr[users.stop])
             rows = Part(part.indptr[users.start : users.stop + 1] - own.start, NOTHING, NOTHING)
             lengthened = local.lengthened(rows, entries[own], vectors[users], part.shares[users])
-            x[own], a[FOLDS * users.start : FOLDS * users.stop] = cells.outer(rows, *lengthened[:2])
-            return cells.gram(lengthened[2])
+            x[own], a[FOLDS * users.start : FOLDS * users.stop] = outer_encoder.factors(rows, *lengthened[:2])
+            return gram_encoder.encode(rows, lengthened[2])
 
-        gram = np.zeros((cells.k, cells.k), np.int64)
+        gram = np.zeros((k, k), np.int64)
         for made in over_blocks(work, range(0, len(vectors), SOME_USERS), self.n_jobs):
             gram += made
-        return np.vstack([self._by_item(part, x, a), gram])
+        return np.vstack([gram, self._by_item(part, x, a)])
 
     def _contributions(self, part: CardPart, local: Local) -> tuple[Array, Array]:
         """For each entry w_j e_j |A|, and all vectors A (users, FOLDS, k): what `Local` makes of them."""
@@ -211,6 +213,24 @@ class CardSteps:
             X, t = rows.gather(block, 0, block.length)
             total[card.put(block.rows)] = card.whole_sums(t, X)
         return card.get(total)
+
+
+def gram_on_card(card: TorchArrays, encoder: GramEncoder, blocks: Blocks[Part], n_jobs: int | None) -> Array:
+    """The sum of x x^T for sparse x: units are made here, and their products, below 2^53 as here, are there."""
+    size = encoder.statistic.size
+    total = card.zeros((size, size), np.int64)
+
+    def work(part: Part) -> Part:
+        return Part(part.indptr, *encoder.entries(part, part.values))
+
+    def add(sums: Array, part: Part, n_jobs: int | None) -> Array:
+        dense = card.zeros((len(part.counts), size), np.float64)
+        dense[card.put(part.owners), card.put(part.indices).long()] = card.put(part.values).double()
+        total.add_((dense.T @ dense).long())
+        return sums
+
+    blocks.add_up(work, (), n_jobs, add=add)
+    return card.get(total)
 
 
 def _grouped(several: Iterator[Prepared], most_entries: int, most_users: int) -> Iterator[list[Prepared]]:

@@ -10,8 +10,8 @@ from scipy.linalg import eigh
 
 from discreet.completion.als.items import Weights
 from discreet.completion.als.settings import COLUMN, LEAST_EIGENVALUE, NOISE
-from discreet.completion.door import Noisy
 from discreet.completion.spectral.directions import noise_edge, without_noise
+from discreet.privacy.releaser import Noisy
 
 Array = NDArray[Any]
 

@@ -10,15 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from discreet.completion.als.moments import MOST_USERS, ItemStep, add_block
 from discreet.completion.als.sampling import USERS, Sample
 from discreet.completion.ridge import Ridge
 from discreet.engine import Blocks
 from discreet.engine.spark import There
-from discreet.privacy import Grid
 
 Array = NDArray[Any]
 
@@ -36,7 +33,7 @@ class Sampled:
 
     users: There
 
-    def blocks(self, users: int = USERS) -> Blocks[Any]:
+    def batches(self, users: int = USERS) -> Blocks[Any]:
         """All users, some at a time."""
         return self.users.of(users)
 
@@ -78,20 +75,3 @@ class Solved:
         """Those of some users."""
         own = part.own if isinstance(part, Both) else part
         return self.solve(self.ridge, own, self.user_clip)
-
-
-def moments_there(step: ItemStep, grid: Grid, sample: Sampled, users: Solved, n_jobs: int | None) -> Array:
-    """What `exact_moments` gives: users are folded in and their moments taken in one pass."""
-    r = users.rank
-
-    def work(part: Both) -> tuple[Both, Array]:
-        return part, users(part)
-
-    def add(total: Array, made: tuple[Both, Array], n_jobs: int | None) -> Array:
-        add_block(total, (step, grid), *made, n_jobs)
-        return total
-
-    blocks, shape = sample.blocks(MOST_USERS), (step.n_items, r + 1, r + 1)
-    total = blocks.add_up(work, shape, n_jobs, add=add, symmetric=True)
-    total += np.swapaxes(np.triu(total, 1), 1, 2)
-    return total

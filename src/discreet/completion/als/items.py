@@ -28,8 +28,8 @@ from discreet.completion.als.settings import (
     SLOPE_POPULARITY,
     USER_PRIOR,
 )
-from discreet.completion.door import Noisy
 from discreet.linalg.threads import over_blocks
+from discreet.privacy.releaser import Noisy
 
 Array = NDArray[Any]
 

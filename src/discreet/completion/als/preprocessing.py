@@ -14,10 +14,10 @@ from discreet.completion.als import sampling
 from discreet.completion.als.calibration import COUNTS, MEAN, RECOUNTS
 from discreet.completion.als.distributed import Sampled
 from discreet.completion.als.sampling import Sample
-from discreet.completion.door import Door
-from discreet.completion.parts import LONG_PART, Everybody, Part, everybody
+from discreet.completion.parts import LONG_PART, Part, everybody
 from discreet.engine import Blocks, Here
 from discreet.engine.spark import There
+from discreet.privacy import Releaser, VectorSum
 
 if TYPE_CHECKING:
     from discreet.completion.parts import Ratings
@@ -74,26 +74,26 @@ class Preprocessing:
     all_items: bool
     seed: int
 
-    def run(self, door: Door, ratings: Ratings) -> Prepared:
+    def run(self, releaser: Releaser, ratings: Ratings) -> Prepared:
         """Lines 1 to 7."""
         m, (low, high) = ratings.n_items, ratings.value_range or (1.0, 1.0)
         every = everybody(ratings, most=LONG_PART)
         if (most := self.entry_clip) is not None:
             every = every.map(lambda part: Part(part.indptr, part.indices, np.clip(part.values, -most, most)))
             low, high = (float(np.clip(bound, -most, most)) for bound in (low, high))
-        popularity = self._counts(door, every, m) if self.counted else np.zeros(m)
+        popularity = self._counts(releaser, every, m) if self.counted else np.zeros(m)
         frequent = most_frequent(popularity, self.fraction)
         place = np.full(m, -1, np.int32)
         place[frequent] = np.arange(len(frequent))
-        sample = self._final(every, place, popularity[frequent], door.n_jobs)
-        counts = self._recounts(door, sample, len(frequent)) if self.counted else np.zeros(m)
+        sample = self._final(every, place, popularity[frequent], releaser.n_jobs)
+        counts = self._recounts(releaser, sample, len(frequent)) if self.counted else np.zeros(m)
         mean = 0.0
         if self.center:
             whole, total = sample, counts
             if self.sampling == "weights":
-                whole = chosen(every, self._uniform, np.arange(m, dtype=np.int32), door.n_jobs)
+                whole = chosen(every, self._uniform, np.arange(m, dtype=np.int32), releaser.n_jobs)
                 total = popularity
-            mean = noisy_mean(door, whole, float(total.sum()), self.k, (low, high))
+            mean = noisy_mean(releaser, whole, float(total.sum()), self.k, (low, high))
         bound = self._bound(mean, low, high)
 
         def centre(table: Sample) -> Sample:
@@ -101,7 +101,7 @@ class Preprocessing:
 
         sample, own = sample.map(centre), None
         if self.all_items and self.sampling != "weights":  # which has everything in the sample
-            own = chosen(every, _all, place, door.n_jobs).map(centre)
+            own = chosen(every, _all, place, releaser.n_jobs).map(centre)
         if isinstance(own, Sampled) and isinstance(sample, Sampled):
             sample = sample.with_own(own)
         return Prepared(popularity, frequent, counts, mean, bound, sample, sample if own is None else own)
@@ -114,12 +114,9 @@ class Preprocessing:
             return self.entry_clip
         return float(max(high - mean, mean - low)) or 1.0
 
-    def _counts(self, door: Door, every: Everybody[Part], n_items: int) -> Array:
+    def _counts(self, releaser: Releaser, every: Blocks[Part], n_items: int) -> Array:
         """Line 3: each user counts for k items, picked uniformly."""
-        bound = math.nextafter(math.sqrt(self.k), math.inf)
-        return door.vector(
-            COUNTS, every, lambda part: self._uniform(part).astype(np.float64), n_items, bound=bound, aligned=True
-        ).values
+        return releaser.release(COUNTS, self._count_sum(n_items), every, self._uniform).values
 
     def _final(self, every: Blocks[Part], place: Array, counts: Array, n_jobs: int | None) -> AnySample:
         """Line 5: what a user trains the items with."""
@@ -129,10 +126,12 @@ class Preprocessing:
             return chosen(every, lambda part: sampling.lowest(part, self.k, counts), place, n_jobs)
         return chosen(every, self._uniform, place, n_jobs)
 
-    def _recounts(self, door: Door, sample: AnySample, n_items: int) -> Array:
+    def _recounts(self, releaser: Releaser, sample: AnySample, n_items: int) -> Array:
         """Line 6: counts, or sums of weights, of what is trained on."""
-        bound = math.nextafter(math.sqrt(self.k), math.inf)
-        return door.vector(RECOUNTS, sample.blocks(), Sample.own_weights, n_items, bound=bound, aligned=True).values
+        return releaser.release(RECOUNTS, self._count_sum(n_items), sample.batches(), Sample.own_weights).values
+
+    def _count_sum(self, n_items: int) -> VectorSum:
+        return VectorSum(n_items, math.nextafter(math.sqrt(self.k), math.inf), cone="nonnegative")
 
 
 def most_frequent(counts: Array, fraction: float) -> Array:
@@ -146,7 +145,9 @@ def n_frequent(n_items: int, fraction: float) -> int:
     return max(1, min(n_items, math.ceil(fraction * n_items - 1e-9)))
 
 
-def noisy_mean(door: Door, sample: AnySample, n_ratings: float, k: int, value_range: tuple[float, float]) -> float:
+def noisy_mean(
+    releaser: Releaser, sample: AnySample, n_ratings: float, k: int, value_range: tuple[float, float]
+) -> float:
     """Line 7: the mean rating. The number of ratings is the sum of the noisy counts, and costs nothing more.
 
     Ratings are taken from the middle of their range, so a user's k of them add up to at most k (high - low) / 2. The
@@ -160,7 +161,7 @@ def noisy_mean(door: Door, sample: AnySample, n_ratings: float, k: int, value_ra
     def sums(part: Sample) -> Array:
         return part.row_sums(np.clip(part.values - middle, -half, half))[:, None]
 
-    total = door.rows(MEAN, sample.blocks(), sums, 1, bound=k * half, aligned=False)
+    total = releaser.release(MEAN, VectorSum(1, k * half), sample.batches(), sums)
     return float(np.clip(middle + total.values[0] / max(n_ratings, 1.0), low, high))
 
 

@@ -26,7 +26,6 @@ from discreet.completion.als.settings import (
 )
 from discreet.completion.als.training import FOLDS, Training
 from discreet.completion.base import require_ratings
-from discreet.completion.door import Door
 from discreet.completion.fold_in import FoldIn, RidgeFoldIn
 from discreet.completion.private import PrivateModel, require_same_bits, require_sound
 from discreet.completion.ridge import Penalty
@@ -35,7 +34,7 @@ from discreet.data.frames import to_library
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError, PrivacyError
 from discreet.numbers import positive, probability, whole
-from discreet.privacy import Plan
+from discreet.privacy import Plan, Releaser
 from discreet.privacy.guarantee import Adjacency
 from discreet.recommend.topn import Variance
 
@@ -176,9 +175,11 @@ class DPALS(PrivateModel):
         hint = {} if self.n_users_hint is None else {"n_users_hint": f"about {self.n_users_hint:,} users"}
         return hint | ({"features": ", ".join(self.features)} if self.features else {})
 
-    def _learn_privately(self, door: Door, ratings: Interactions) -> dict[str, Any]:
+    def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
         features = item_features(ratings.catalogue, self.features or ())
-        training = Training.of(door, self._settings(ratings.n_items), ratings, most_columns(features.shape[1]))
+        training = Training.of(
+            releaser, self._settings(ratings.n_items), ratings, most_columns(features.shape[1]), card=self._card()
+        )
         mean, weights, items = training.begin(features)
         return self._learned(training, mean, weights, items)
 
@@ -243,9 +244,9 @@ class DPALS(PrivateModel):
         after, more = self.statement(), self._more(epsilon, n_steps)
         columns = 1 + self.item_factors_.shape[1] + EXPLORERS
 
-        def learn(door: Door, ratings: Interactions) -> dict[str, Any]:
+        def learn(releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
             settings = more._settings(ratings.n_items).continued()
-            training = Training.of(door, settings, ratings, columns, self.unit_)
+            training = Training.of(releaser, settings, ratings, columns, card=self._card(), unit=self.unit_)
             return self._learned(training, *training.go_on(self._known(ratings.catalogue)))
 
         with more._readied(ratings, reading) as table:

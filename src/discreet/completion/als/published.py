@@ -13,7 +13,6 @@ from discreet.completion.als.moments import check_size
 from discreet.completion.als.preprocessing import Preprocessing, Sampling, n_frequent
 from discreet.completion.als.published_steps import shared_gram
 from discreet.completion.als.published_training import Training
-from discreet.completion.door import Door
 from discreet.completion.fold_in import FoldIn, RidgeFoldIn
 from discreet.completion.private import PrivateModel, require_same_bits
 from discreet.completion.ridge import Penalty
@@ -21,7 +20,7 @@ from discreet.completion.spectral.calibration import true_ledger
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError
 from discreet.numbers import positive, probability, round_up, whole
-from discreet.privacy import Ledger, Plan
+from discreet.privacy import Ledger, Plan, Releaser
 from discreet.privacy.guarantee import Adjacency
 from discreet.statement import Statement
 
@@ -301,9 +300,9 @@ class PublishedDPALS(PrivateModel):
             seed=self.random_state,
         )
 
-    def _learn_privately(self, door: Door, ratings: Interactions) -> dict[str, Any]:
-        data = self._preprocessing().run(door, ratings)
-        factors = Training(self, door, data).run()
+    def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
+        data = self._preprocessing().run(releaser, ratings)
+        factors = Training(self, releaser, data, self._card()).run()
         m = ratings.n_items
         frequent = np.zeros(m, np.int64)
         frequent[data.frequent] = 1

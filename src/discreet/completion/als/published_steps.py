@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from discreet.completion.als.calibration import GRADIENT, START
 from discreet.completion.als.moments import Moments
 from discreet.completion.als.sampling import Sample, vectors_of
-from discreet.completion.door import Door
 from discreet.completion.parts import PART, Part
 from discreet.completion.ridge import Penalty, Ridge
 from discreet.linalg.arrays import NUMPY, Arrays
 from discreet.linalg.indefinite import project_psd
 from discreet.linalg.threads import over_blocks, single_threaded_blas
+from discreet.privacy import GramSum, OuterSum, Releaser
 
 Array = NDArray[Any]
 
@@ -79,7 +79,7 @@ def a_item(
 
 
 def a_item_by_gradients(
-    door: Door,
+    releaser: Releaser,
     factors: Array,
     sample: Any,
     users: Any,
@@ -96,7 +96,7 @@ def a_item_by_gradients(
     A user's gradient, w_j (u . v_j - y_j) u for each of her items j, is clipped as a whole to `gradient_clip`.
 
     Args:
-        door: Where the gradients are released.
+        releaser: Releases the gradients.
         factors: Item vectors to start from.
         sample: Users' items, ratings and weights.
         users: Users' vectors, no longer than `user_clip`.
@@ -109,7 +109,7 @@ def a_item_by_gradients(
     """
     for _ in range(n_gradients):
         gradient = partial(own_gradient, factors, users, user_clip)
-        released = door.outer(GRADIENT, sample.blocks(), gradient, factors.shape, bound=gradient_clip).values
+        released = releaser.release(GRADIENT, OuterSum(factors.shape, gradient_clip), sample.batches(), gradient).values
         pull = penalty[:, None] * factors + (0.0 if shared is None else factors @ shared)
         factors = factors - rates[:, None] * (released + pull)
     return factors
@@ -127,20 +127,18 @@ def random_start(n_items: int, rank: int, scale: float, seed: int) -> Array:
     return np.random.default_rng(seed).standard_normal((n_items, rank)) * (scale / math.sqrt(rank))
 
 
-def noisy_svd_start(door: Door, sample: Any, shape: tuple[int, int], *, k: int, entry_clip: float) -> Array:
+def noisy_svd_start(releaser: Releaser, sample: Any, shape: tuple[int, int], *, k: int, entry_clip: float) -> Array:
     """Remark 2: the leading eigenvectors of the noisy second moment of users' rows.
 
     A row of k entries of size Gamma_M moves it by k Gamma_M^2, not by Gamma_M^2 as the paper has it.
     """
     n_items, rank = shape
 
-    def rows(part: Sample) -> Array:
-        dense = np.zeros((len(part.counts), n_items))
-        dense[part.owners, part.indices] = np.clip(part.values, -entry_clip, entry_clip)
-        return dense
+    def entries(part: Sample) -> Array:
+        return np.clip(part.values, -entry_clip, entry_clip)
 
-    size = max(1, PART // n_items)
-    noisy = door.second_moment(START, sample.blocks(size), rows, n_items, bound=k * entry_clip**2)
+    batches = sample.batches(max(1, PART // n_items))
+    noisy = releaser.release(START, GramSum(n_items, k * entry_clip**2), batches, entries)
     with single_threaded_blas():
         vectors = np.linalg.eigh(noisy.values)[1][:, ::-1][:, :rank]
     start = np.zeros(shape)

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.completion.als.calibration import GRAM, STEP
-from discreet.completion.als.distributed import Sampled, Solved, moments_there
-from discreet.completion.als.moments import AddUp, ItemStep, item_moments
+from discreet.completion.als.distributed import Sampled, Solved
+from discreet.completion.als.moments import item_moments
 from discreet.completion.als.preprocessing import Prepared
 from discreet.completion.als.published_steps import (
     a_item,
@@ -24,10 +24,12 @@ from discreet.completion.als.published_steps import (
     user_ridge,
 )
 from discreet.completion.als.sampling import Sample, vectors_of
-from discreet.completion.door import Door
 from discreet.completion.parts import Part
 from discreet.linalg.arrays import arrays_on
 from discreet.linalg.threads import over_blocks
+from discreet.linalg.torch_arrays import TorchArrays
+from discreet.privacy import GramSum, NormalEquations, Releaser
+from discreet.privacy.releaser import SumWith
 
 if TYPE_CHECKING:
     from discreet.completion.als.published import PublishedDPALS
@@ -42,8 +44,9 @@ class Training:
     """Algorithm 1, on prepared data."""
 
     model: PublishedDPALS
-    door: Door
+    releaser: Releaser
     data: Prepared
+    card: TorchArrays | None
 
     def run(self) -> Array:
         """The vectors of the frequent items."""
@@ -64,7 +67,7 @@ class Training:
         model, shape = self.model, (len(self.data.frequent), self.model.rank)
         if model.start == "random":
             return random_start(*shape, model.start_scale, model.random_state)
-        start = noisy_svd_start(self.door, self.data.sample, shape, k=model.max_items, entry_clip=self.data.bound)
+        start = noisy_svd_start(self.releaser, self.data.sample, shape, k=model.max_items, entry_clip=self.data.bound)
         longest = float(np.linalg.norm(start, axis=1).max())
         return start * (model.start_scale / longest)
 
@@ -89,7 +92,7 @@ class Training:
     @cached_property
     def _own(self) -> Part:
         """Users' items and ratings for their own side: on the card for all steps, if it has room for them."""
-        own, card = self.data.own, self.door.card
+        own, card = self.data.own, self.card
         assert isinstance(own, Sample)
         if card is None or len(own.indices) > card.most_targets:
             return own
@@ -100,9 +103,8 @@ class Training:
         model = self.model
         if not model.global_penalty:
             return None
-        noisy = self.door.second_moment(
-            GRAM, self.data.sample.blocks(), partial(vectors_of, users), model.rank, bound=model.user_clip**2
-        )
+        statistic = GramSum(model.rank, model.user_clip**2)
+        noisy = self.releaser.release(GRAM, statistic, self.data.sample.batches(), partial(vectors_of, users))
         return model.global_penalty * noisy.values
 
     def _penalty(self) -> Array:
@@ -118,7 +120,7 @@ class Training:
             curvature = penalty + top + np.maximum(data.counts, 1.0) * model.user_clip**2
             whole_clip = model.max_items**0.5 * model.user_clip * data.bound
             return a_item_by_gradients(
-                self.door,
+                self.releaser,
                 factors,
                 data.sample,
                 users,
@@ -129,26 +131,27 @@ class Training:
                 user_clip=model.user_clip,
                 gradient_clip=model.gradient_clip or whole_clip,
             )
-        step = ItemStep(
-            STEP,
-            k=model.max_items,
+        statistic = NormalEquations(
             n_items=len(data.frequent),
-            user_clip=model.user_clip,
-            entry_clip=data.bound,
+            rank=model.rank,
+            k=model.max_items,
+            user_norm=model.user_clip,
+            target_bound=data.bound,
             ratio=model.gram_noise / model.rhs_noise,
             weighted=model._sampling == "weights",
         )
-        moments = item_moments(self.door, step, data.sample, users, self._adding)
+        moments = item_moments(self.releaser, STEP, statistic, data.sample, users, sum_with=self._sum_with(users))
         arrays = arrays_on(model.device)
         return a_item(moments, penalty, shared, model.n_jobs, project_first=model.project_first, arrays=arrays)
 
+    def _sum_with(self, users: Any) -> SumWith | None:
+        """How the statistics of an item step are added up, if that is on a card."""
+        return None if self._card_moments is None else partial(self._card_moments, self.data.sample, users)
+
     @cached_property
-    def _adding(self) -> AddUp | None:
-        """How the statistics of an item step are added up."""
-        if isinstance(self.data.sample, Sampled):
-            return moments_there
-        if self.door.card is None:
+    def _card_moments(self) -> Any:
+        if self.card is None:
             return None
         from discreet.completion.als.card_moments import CardMoments
 
-        return CardMoments(self.door.card)
+        return CardMoments(self.card, self.releaser.n_jobs)

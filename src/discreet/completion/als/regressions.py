@@ -8,16 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.calculator import account
-from discreet.completion.als.calibration import STEP, step_sensitivity
-from discreet.completion.als.moments import ItemStep, check_size, item_moments
+from discreet.completion.als.calibration import STEP
+from discreet.completion.als.moments import check_size, item_moments
 from discreet.completion.als.published_steps import a_item
 from discreet.completion.als.sampling import Sample, uniform
-from discreet.completion.door import Door
 from discreet.errors import DataError
 from discreet.linalg.addresses import require_sound_blas
 from discreet.linalg.threads import n_threads
 from discreet.numbers import positive, whole
-from discreet.privacy import Ledger, Plan
+from discreet.privacy import Ledger, NormalEquations, Plan, Releaser
 from discreet.privacy.guarantee import Adjacency
 
 Array = NDArray[Any]
@@ -72,15 +71,16 @@ def private_regressions(
     k = min(whole("max_targets", max_targets, 1), y.shape[1])
     n_threads(n_jobs)
     check_size(y.shape[1], x.shape[1])
-    step_sensitivity(noise_ratio, adjacency)  # raises if there is none
+    statistic = NormalEquations(y.shape[1], x.shape[1], k, feature_clip, target_clip, noise_ratio)
+    statistic.sensitivity(adjacency)  # raises if there is none
     require_sound_blas()
     budget = account(epsilon=epsilon, delta=delta)
     assert budget.mu is not None
     ledger = Ledger(epsilon=epsilon, delta=delta, adjacency=adjacency, notion="dp") if ledger is None else ledger
     ledger.expect(unit="user", adjacency=adjacency)
-    step = ItemStep(STEP, k, y.shape[1], feature_clip, target_clip, noise_ratio)
     with ledger.reserve(Plan.gaussian(budget.mu, {STEP: 1.0})) as reservation:
-        moments = item_moments(Door(reservation, adjacency, n_jobs), step, _sample(y, k, random_state), x)
+        releaser = Releaser(reservation, adjacency, n_jobs)
+        moments = item_moments(releaser, STEP, statistic, _sample(y, k, random_state), x)
     return a_item(moments, np.full(y.shape[1], float(regularization)), None, n_jobs)
 
 

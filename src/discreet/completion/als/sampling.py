@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.completion.parts import Part
+from discreet.engine import Here
 from discreet.linalg.hashing import ODD, Words, mixed
 from discreet.linalg.rows import blocks
 
@@ -50,6 +51,10 @@ class Sample(Part):
         """All users, some at a time; at least one block, perhaps of nobody."""
         n = len(self.indptr) - 1
         return (self.rows(first, min(first + users, n)) for first in range(0, max(n, 1), users))
+
+    def batches(self, users: int = USERS) -> Here[Sample]:
+        """The same, to be added up."""
+        return Here(lambda: self.blocks(users))
 
 
 def vectors_of(users: Any, part: Sample) -> Array:

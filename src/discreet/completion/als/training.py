@@ -25,14 +25,15 @@ from discreet.completion.als.settings import (
     WEIGHTS,
     Settings,
 )
-from discreet.completion.door import Door
 from discreet.completion.parts import DENSE_CELLS, LONG_PART, Part, equal_weights, everybody
 from discreet.engine import Blocks
 from discreet.linalg.folds import Folds, LeftOut
+from discreet.privacy import GramSum, OuterSum, Releaser, VectorSum
 
 if TYPE_CHECKING:
     from discreet.completion.als.card_steps import CardSteps
     from discreet.completion.parts import Ratings
+    from discreet.linalg.torch_arrays import TorchArrays
 
 Array = NDArray[Any]
 
@@ -47,21 +48,29 @@ NO_SPREAD = 0.05  # item biases that spread less than this are none
 class Training:
     """One fit. Methods with a `part` are the private side: one user's own data and what is public."""
 
-    door: Door
+    releaser: Releaser
     settings: Settings
     ratings: Ratings
     value_range: tuple[float, float]
     unit: float
     most_columns: int
+    card: TorchArrays | None
 
     @classmethod
     def of(
-        cls, door: Door, settings: Settings, ratings: Ratings, most_columns: int, unit: float | None = None
+        cls,
+        releaser: Releaser,
+        settings: Settings,
+        ratings: Ratings,
+        most_columns: int,
+        *,
+        card: TorchArrays | None,
+        unit: float | None = None,
     ) -> Training:
         """Ratings are counted from the middle of their range, in a unit of a quarter of it, if not another is known."""
         assert ratings.value_range is not None
         low, high = ratings.value_range
-        return cls(door, settings, ratings, (low, high), unit or (high - low) / 4, most_columns)
+        return cls(releaser, settings, ratings, (low, high), unit or (high - low) / 4, most_columns, card)
 
     @property
     def reach(self) -> float:
@@ -100,28 +109,32 @@ class Training:
     def steps(self, mean: float, weights: Weights, items: Items) -> Items:
         """All item steps."""
         s, m, known = self.settings, self.ratings.n_items, items.mean.shape[1]
-        bounds = (s.bounds[STEP], s.bounds[GRAM])
         items = items.with_explorers()
         on_card = self._on_card(weights)
         for at in range(s.n_steps):
-            local, shape = Local(items.means, weights, mean, s), (m, items.mean.shape[1])
-            add_up = None if on_card is None else partial(on_card.add_up, local)
-            step, gram = self.door.item_step(
-                (STEP, GRAM), self._parts(), local.step, shape, bounds=bounds, add_up=add_up
-            )
+            local, k = Local(items.means, weights, mean, s), items.mean.shape[1]
+            statistics = [(GRAM, GramSum(k, s.bounds[GRAM])), (STEP, OuterSum((m, k), s.bounds[STEP]))]
+            sum_with = None if on_card is None else partial(on_card.add_up, local)
+            gram, step = self.releaser.release_together(statistics, self._parts(), local.step, sum_with=sum_with)
             seen = Seen.of(step, gram, weights, s.bias_weight, s.step_clip)
             if at == 0:
                 items, seen = items.explored(known, seen, s.clear)
-            items = items.updated(seen, self.door.n_jobs)
+            items = items.updated(seen, self.releaser.n_jobs)
         return items
 
     def _on_card(self, weights: Weights) -> CardSteps | None:
         """What adds item steps up, if that is a card."""
-        if self.door.card is None:
+        if self.card is None:
             return None
         from discreet.completion.als.card_steps import CardSteps
 
-        return CardSteps.of(self.door.card, self._parts, weights.a, self.most_columns, self.door.n_jobs)
+        return CardSteps.of(self.card, self._parts, weights.a, self.most_columns, self.releaser.n_jobs)
+
+    def _gram_on_card(self, blocks: Blocks[Part], encoder: Any) -> Array:
+        from discreet.completion.als.card_steps import gram_on_card
+
+        assert self.card is not None
+        return gram_on_card(self.card, encoder, blocks, self.releaser.n_jobs)
 
     def _users(self) -> tuple[float, float, float]:
         """Roughly how many users there are, their mean rating, and how far at most they spread about their own."""
@@ -130,7 +143,8 @@ class Training:
         def rows(part: Part) -> Array:
             return _own_moments(part, reach)
 
-        users = self.door.rows(USERS, self._parts(), rows, 3, bound=self.settings.bounds[USERS], aligned=True)
+        statistic = VectorSum(3, self.settings.bounds[USERS], cone="second-order")
+        users = self.releaser.release(USERS, statistic, self._parts(), rows)
         n_users = max(float(users.values[0]), 10.0)
         spread = reach * math.sqrt(max(float(users.values[2]) + 2 * users.std, 0.0) / n_users)
         return n_users, reach * float(np.clip(users.values[1] / n_users, -1, 1)), spread
@@ -139,8 +153,8 @@ class Training:
         def entries(part: Part) -> Array:
             return own_weights(part, a)
 
-        bound = self.settings.bounds[WEIGHTS]
-        return self.door.vector(WEIGHTS, self._parts(), entries, self.ratings.n_items, bound=bound, aligned=True)
+        statistic = VectorSum(self.ratings.n_items, self.settings.bounds[WEIGHTS], cone="nonnegative")
+        return self.releaser.release(WEIGHTS, statistic, self._parts(), entries)
 
     def _start(self) -> tuple[float, Weights]:
         """The mean rating, and how often items occur. From here on the unit is one in which ratings spread by about 1.
@@ -152,8 +166,8 @@ class Training:
         self.unit *= finer
         mean /= finer
         m, s = self.ratings.n_items, self.settings
-        bound = s.bounds[POPULARITY]
-        popularity = self.door.vector(POPULARITY, self._parts(), equal_weights, m, bound=bound, aligned=True)
+        statistic = VectorSum(m, s.bounds[POPULARITY], cone="nonnegative")
+        popularity = self.releaser.release(POPULARITY, statistic, self._parts(), equal_weights)
         a = np.maximum(popularity.values, 0.7 + popularity.std) ** -s.exponent
         return mean, Weights.of(a, popularity, self._weights(a), n_users)
 
@@ -162,8 +176,8 @@ class Training:
             own = (part.row_sums(part.values) + USER_BIAS * mean) / (part.counts + USER_BIAS)
             return own_weights(part, weights.a) * (part.values - own[part.owners])
 
-        bound = self.settings.bounds[BIAS]
-        return self.door.vector(BIAS, self._parts(), entries, self.ratings.n_items, bound=bound, aligned=False)
+        statistic = VectorSum(self.ratings.n_items, self.settings.bounds[BIAS])
+        return self.releaser.release(BIAS, statistic, self._parts(), entries)
 
     def _with_directions(self, items: Items, weights: Weights, mean: float) -> Items:
         s = self.settings
@@ -177,14 +191,18 @@ class Training:
             at = place[part.indices]
             return Part(np.concatenate([[0], np.cumsum(at >= 0)])[part.indptr], at[at >= 0], entries[at >= 0])
 
-        bound, m = s.bounds[SECOND_MOMENT], len(frequent)
+        m = len(frequent)
+        statistic = GramSum(m, s.bounds[SECOND_MOMENT], zero_diagonal=True)
         # Without a card, dense rows of so many users are in memory at a time.
-        blocks = self._parts(None if self.door.card else max(1, DENSE_CELLS // m)).map(of_frequent)
-        release = self.door.second_moment(
-            SECOND_MOMENT, blocks, lambda part: part.values, m, bound=bound, hollow=True, sparse=True
-        )
+        blocks = self._parts(None if self.card else max(1, DENSE_CELLS // m)).map(of_frequent)
+        sum_with = None if self.card is None else partial(self._gram_on_card, blocks)
+        release = self.releaser.release(SECOND_MOMENT, statistic, blocks, _values, sum_with=sum_with)
         look, spread = (directions.of_residuals, 0.05) if s.residual else (directions.of_co_occurrences, COLUMN_SPREAD)
         return items.with_columns(look(release, frequent, weights, s.n_directions), spread**2)
+
+
+def _values(part: Part) -> Array:
+    return part.values
 
 
 def _own_moments(part: Part, reach: float) -> Array:
@@ -258,8 +276,8 @@ class Local:
         weights, lengths = own_weights(part, self.weights.a), np.sqrt((vectors**2).sum(axis=2))
         return weights * residuals * lengths.ravel()[folds.which], vectors, folds.which, weights
 
-    def step(self, part: Part) -> tuple[Array, Array, Array, Array]:
-        """For each rating x_j; directions a of length 1; which of them is whose; and b, for the shared Gram matrix.
+    def step(self, part: Part) -> tuple[Array, tuple[Array, Array, Array]]:
+        """The b for the shared Gram matrix; and for each rating x_j, directions a of length 1, and which is whose.
 
         Her x is lengthened to the bound as it is shortened to it: what a user says counts as much if values hardly
         differ, or if most of them are explained. The b of a fold is her vector (bias_weight, u) times the root of what
@@ -268,7 +286,7 @@ class Local:
         entries, vectors, which, weights = self._weighted(part)
         shares = np.bincount(which, weights, minlength=FOLDS * len(vectors)).reshape(-1, FOLDS)
         entries, directions_, rows = self.lengthened(part, entries, vectors, shares)
-        return entries, directions_, which, rows
+        return rows, (entries, directions_, which)
 
     def lengthened(self, part: Part, entries: Array, vectors: Array, shares: Array) -> tuple[Array, Array, Array]:
         """The x, the a and the b of a part's users, of w_j e_j |A|, their vectors A, and what each fold weighs."""

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.completion.centred import SHRINKAGE
-from discreet.completion.door import Noisy
 from discreet.completion.frank_wolfe.losses import Loss, Squared
 from discreet.completion.frank_wolfe.steps import LENGTH, Found, Kept
 from discreet.completion.frank_wolfe.users import Fitted
@@ -24,6 +23,7 @@ from discreet.completion.parts import Part
 from discreet.completion.ridge import Penalty, Ridge
 from discreet.completion.spectral.directions import PENALTY
 from discreet.completion.spectral.eigen import Products
+from discreet.privacy.releaser import Noisy
 
 Array = NDArray[Any]
 

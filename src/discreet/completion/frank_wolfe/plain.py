@@ -15,7 +15,7 @@ from discreet.completion.centred import Prepared
 from discreet.completion.frank_wolfe.common import FrankWolfeModel
 from discreet.completion.frank_wolfe.local import Local, Step, packed
 from discreet.completion.frank_wolfe.losses import LossName
-from discreet.completion.parts import DENSE_CELLS, parts
+from discreet.completion.parts import DENSE_CELLS, Part, parts
 from discreet.completion.spectral.plain import second_moment
 from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar
@@ -106,7 +106,7 @@ def _leading(ratings: Interactions, residuals: Array, n_jobs: int | None) -> tup
         return np.zeros(n), 0.0
     if n <= SMALL:
         blocks = parts(ratings, residuals, most_users=max(DENSE_CELLS // n, 1))
-        square = second_moment(blocks, lambda part: part.dense(part.values, n), n, n_jobs)
+        square = second_moment(blocks, lambda part: _dense(part, n), n, n_jobs)
         with single_threaded_blas():
             values, vectors = eigh(square, subset_by_index=[n - 1, n - 1])
     else:
@@ -117,6 +117,12 @@ def _leading(ratings: Interactions, residuals: Array, n_jobs: int | None) -> tup
             values, vectors = eigsh(operator, k=1, v0=begin, tol=1e-4)
     vector = vectors[:, 0].astype(np.float32).astype(np.float64)
     return vector, float(np.sqrt(max(values[0], 0.0)))
+
+
+def _dense(part: Part, size: int) -> Array:
+    rows = np.zeros((len(part.counts), size), part.values.dtype)
+    rows[part.owners, part.indices] = part.values
+    return rows
 
 
 def _line_search(local: Local, row: Prepared, fitted: Array, atom: Array) -> float:

@@ -9,11 +9,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.completion.door import Door, Noisy
 from discreet.completion.frank_wolfe.local import Step, packed
 from discreet.completion.frank_wolfe.users import Replayed, Users, residuals_of
 from discreet.completion.parts import DENSE_CELLS
 from discreet.completion.spectral.eigen import Direction, Products, leading, oja
+from discreet.privacy import GramSum, Noisy, Releaser
 
 Array = NDArray[Any]
 StepRule = Literal["corrective", "constant"]
@@ -50,28 +50,30 @@ class Found:
     diagonal: Array | None
 
 
-def covariance(door: Door, users: Users | Replayed, clip: float, which: str = "") -> Noisy:
+def covariance(releaser: Releaser, users: Users | Replayed, clip: float, which: str = "") -> Noisy:
     """Release the sum over users of A_i^T A_i, A_i shortened to `clip`: sensitivity clip^2, or sqrt(2) times that."""
     n = users.ratings.n_items
-    blocks = users.blocks(max(DENSE_CELLS // n, 1))
-    return door.second_moment(COVARIANCE + which, blocks, residuals_of, n, bound=clip * clip, sparse=True)
+    batches = users.batches(max(DENSE_CELLS // n, 1))
+    return releaser.release(COVARIANCE + which, GramSum(n, clip * clip), batches, residuals_of)
 
 
-def products(door: Door, users: Users | Replayed, clip: float) -> Products:
+def products(releaser: Releaser, users: Users | Replayed, clip: float) -> Products:
     """Releases of products with A and of sums of squares, A_i shortened to `clip`: sensitivity clip^2."""
-    return Products(door, users.blocks, residuals_of, users.ratings.n_items, clip * clip)
+    return Products(releaser, users.batches, residuals_of, users.ratings.n_items, clip * clip)
 
 
-def global_component(door: Door, users: Users | Replayed, solver: Solver, clip: float, which: str = "") -> Found:
+def global_component(
+    releaser: Releaser, users: Users | Replayed, solver: Solver, clip: float, which: str = ""
+) -> Found:
     """The leading direction of the residuals: from one release, or `oja_steps` and one more.
 
     `which` ends the labels of releases that are charged otherwise than those of other steps.
     """
     if solver.kind == "dense":
-        release = covariance(door, users, clip, which)
+        release = covariance(releaser, users, clip, which)
         return Found(leading(release), np.diag(release.values))
     labels = PRODUCT + which, ENERGY + which
-    return Found(oja(products(door, users, clip), labels, solver.oja_steps, rate=solver.oja_rate), None)
+    return Found(oja(products(releaser, users, clip), labels, solver.oja_steps, rate=solver.oja_rate), None)
 
 
 @dataclass

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.completion.base import require_ratings
-from discreet.completion.door import Door
 from discreet.completion.frank_wolfe.common import FrankWolfeModel
 from discreet.completion.frank_wolfe.corrective import Correction
 from discreet.completion.frank_wolfe.steps import MOST_DENSE, Eigensolver, Schedule, Solver, global_component, products
@@ -17,6 +16,7 @@ from discreet.completion.private import PrivateModel
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError
 from discreet.numbers import positive, probability, whole
+from discreet.privacy import Releaser
 
 Array = NDArray[Any]
 
@@ -63,7 +63,7 @@ class PrivateFrankWolfe(FrankWolfeModel, PrivateModel):
         self._bounds(require_ratings(type(self).__name__, ratings), ratings.n_items)
         self._solver(ratings.n_items)
 
-    def _learn_privately(self, door: Door, ratings: Interactions) -> dict[str, Any]:
+    def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
         value_range = require_ratings(type(self).__name__, ratings)
         n = ratings.n_items
         row_norm, clip = self._bounds(value_range, n)
@@ -72,9 +72,9 @@ class PrivateFrankWolfe(FrankWolfeModel, PrivateModel):
         rule, solver = self._rule(n, clip), Solver(self._solver(n), self.oja_steps, self._oja_rate(n))
         popularity, last = np.zeros(n), self._n_releases() - 1
         for t in range(last + 1):
-            if not rule.before(products(door, users, rule.clip)):
+            if not rule.before(products(releaser, users, rule.clip)):
                 break  # by what was released: the rest of the plan is not spent
-            found = global_component(door, users, solver, rule.clip, rule.which)
+            found = global_component(releaser, users, solver, rule.clip, rule.which)
             step = rule.step(found)
             if t == 0 and found.diagonal is not None:
                 popularity = found.diagonal  # items that are rated often, and not all alike

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from discreet.completion.parts import Part, everybody, parts
 from discreet.data.interactions import Interactions
-from discreet.engine import Blocks
+from discreet.engine import Blocks, Here
 from discreet.linalg.threads import over_blocks
 
 if TYPE_CHECKING:
@@ -84,6 +84,10 @@ class Users:
         for _ in over_blocks(work, self.blocks(), self.n_jobs):
             pass
 
+    def batches(self, most_users: int | None = None) -> Here[Fitted]:
+        """The same, to be added up."""
+        return Here(lambda: self.blocks(most_users))
+
     def blocks(self, most_users: int | None = None) -> Iterator[Fitted]:
         """Some users at a time."""
         arrays = self.ratings.values, self.fitted, self.residuals
@@ -109,7 +113,7 @@ class Replayed:
         """Everybody's local update, from the next pass on."""
         self.steps = (step,) if self.component.forgets else (*self.steps, step)
 
-    def blocks(self, most_users: int | None = None) -> Blocks[Fitted]:
+    def batches(self, most_users: int | None = None) -> Blocks[Fitted]:
         """Some users at a time."""
         return everybody(self.ratings, most_users).map(partial(replayed, self.component, self.steps))
 

@@ -10,19 +10,19 @@ from numpy.typing import NDArray
 
 from discreet.completion.base import Model
 from discreet.completion.centred import Centring
-from discreet.completion.door import Door
 from discreet.completion.fold_in import FoldIn, ReplayFoldIn
 from discreet.completion.gradient.local import Descent, DescentSteps, prepared
 from discreet.completion.gradient.steps import Step, packed, project, unpacked
-from discreet.completion.parts import DENSE_CELLS
+from discreet.completion.parts import DENSE_CELLS, Part
 from discreet.completion.private import PrivateModel
 from discreet.completion.spectral.calibration import PublishedModel, frank_wolfe_std, true_plan
 from discreet.completion.spectral.cleansing import check_catalogue
 from discreet.completion.spectral.directions import noise_edge
 from discreet.data.interactions import Interactions
+from discreet.engine import Here
 from discreet.errors import DataError
 from discreet.numbers import positive, probability, whole
-from discreet.privacy import Plan
+from discreet.privacy import GramSum, Plan, Releaser
 from discreet.privacy.guarantee import Adjacency
 
 Array = NDArray[Any]
@@ -171,14 +171,14 @@ class DPGradientDescent(DescentModel, PrivateModel):
     def _centring(self, ratings: Interactions) -> Centring:
         return Centring.public(type(self).__name__, ratings, self.row_norm, centre=self.centre)
 
-    def _learn_privately(self, door: Door, ratings: Interactions) -> dict[str, Any]:
+    def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
         n, centring = ratings.n_items, self._centring(ratings)
         bound = float(self.clip or centring.row_norm) ** 2
         descent, steps, rated = self._descent(n), list[Step](), np.zeros(n)
         for _ in range(self.n_steps):
-            blocks = prepared(ratings, centring, DENSE_CELLS)
+            users: Here[Part] = Here(partial(prepared, ratings, centring, DENSE_CELLS))
             rows = partial(descent.rows, steps=list(steps))
-            moment = door.second_moment(MOMENT, blocks, rows, n, bound=bound)
+            moment = releaser.release(MOMENT, GramSum(n, bound), users, rows)
             if not steps:  # how much of all ratings, squared, is of each item: the nearest there is to popularity
                 rated = np.maximum(np.diag(moment.values), 0) / centring.row_norm**2
             steps.append(project(moment.values, float(noise_edge(moment.std, n)), self.radius))

@@ -10,19 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.completion.base import require_ratings
-from discreet.completion.door import Door
 from discreet.completion.fold_in import FoldIn, RidgeFoldIn
-from discreet.completion.gradient.sampled import charged, largest_mu, sampled_cost
 from discreet.completion.parts import Part, parts
-from discreet.completion.private import PrivateModel, require_sound
+from discreet.completion.private import PrivateModel
 from discreet.completion.ridge import Penalty, Ridge
 from discreet.data.interactions import Interactions
-from discreet.data.progress import Bar
+from discreet.engine import Here
 from discreet.errors import DataError, PrivacyError
 from discreet.numbers import positive, probability, whole
-from discreet.privacy import Ledger, Plan, Planned
+from discreet.privacy import OuterSum, Plan, Planned, Releaser
 from discreet.privacy.guarantee import Adjacency
-from discreet.statement import Statement
+from discreet.privacy.poisson import largest_mu, sampled_cost
 
 Array = NDArray[Any]
 
@@ -48,8 +46,7 @@ class DPSGD(PrivateModel):
     cheaper. The noise is found by a privacy-loss distribution accountant. Steps follow Adam (Kingma and Ba 2015), and
     the model is the mean of the later ones' factors. docs/proofs/sgd.md has the proof.
 
-    A ledger that pays for it must be new, or have filter="renyi"; the cost is recorded as a charge, before anything
-    else is done. Sampling is accounted for add-remove adjacency only.
+    A ledger that pays for it must be new, or have filter="renyi". Sampling is accounted for add-remove adjacency only.
 
     Example:
         >>> import discreet
@@ -115,39 +112,24 @@ class DPSGD(PrivateModel):
                 "that, or another model"
             )
 
+    @property
+    def _rate(self) -> float:
+        return float(self.sample_rate)
+
     def _noise_mu(self) -> float:
         """How private each release would be without sampling."""
-        return largest_mu(float(self.epsilon), float(self.delta), float(self.sample_rate), self.n_steps)
+        return largest_mu(float(self.epsilon), float(self.delta), self._rate, self.n_steps)
 
     def plan(self, n_items: int) -> Plan:
         """What a fit would release, and what each release costs; needs no data, only the size of the catalogue."""
         self._check_parameters()
         whole("n_items", n_items, 1)
-        return Plan((Planned(GRADIENT, sampled_cost(self._noise_mu(), self.sample_rate, 1), self.n_steps),))
+        return Plan((Planned(GRADIENT, sampled_cost(self._noise_mu(), self._rate, 1), self.n_steps),))
 
     def _check_data(self, ratings: Interactions) -> None:
         require_ratings("DPSGD", ratings)
 
-    def _learn(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:
-        require_sound(ratings)
-        self._check_data(ratings)
-        plan, ledger = self.plan(ratings.n_items), self._own_ledger() if ledger is None else ledger
-        ledger.expect(unit="user", adjacency=self.adjacency)
-        mu, rate = self._noise_mu(), float(self.sample_rate)
-        steps, jobs, clip = self.n_steps, self.n_jobs, float(self.clip)
-        with charged(ledger, GRADIENT, mu=mu, bound=clip, rate=rate, releases=steps, n_jobs=jobs) as paid:
-            learned = self._learned(ratings, partial(paid.samples.draw, ratings), paid.door)
-        guarantee = ledger.guarantee(plan.cost, [paid.event], delta=self.delta)
-        note = (
-            f"The charge is for {self.n_steps} sums over users, each over a fresh secret sample of them at the rate "
-            f"{rate:g}, with Gaussian noise of {1 / mu:.6g} times what a person adds at most, "
-            f"from {paid.samples.source.name}."
-        )
-        title = f"{type(self).__name__}: a private recommender"
-        public = {**ratings.public_inputs, **self._public_inputs()}
-        return learned, Statement.of(title, guarantee, [paid.event], public_inputs=public, notes=[note])
-
-    def _learned(self, ratings: Interactions, draw: Any, door: Door) -> dict[str, Any]:
+    def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
         """The model, from noisy gradients alone."""
         assert ratings.value_range is not None
         low, high = ratings.value_range
@@ -156,15 +138,18 @@ class DPSGD(PrivateModel):
         factors = np.zeros((ratings.n_items, 1 + self.rank))
         factors[:, 1:] = START * rng.standard_normal((ratings.n_items, self.rank)) / np.sqrt(self.rank)
         adam, later = Adam(float(self.learning_rate), self.n_steps), Mean()
-        with Bar("DPSGD", self.n_steps, "steps") as bar:
-            for step in range(self.n_steps):
-                blocks = _mapped(draw(), middle, unit)
-                gradient = partial(own_gradient, user_ridge(factors))
-                released = door.outer(GRADIENT, blocks, gradient, factors.shape, bound=float(self.clip))
-                factors = factors + adam.step(released.values)
-                if step >= LATER * self.n_steps or step == self.n_steps - 1:
-                    later.add(factors)
-                bar.advance(1)
+        statistic, noise = OuterSum(factors.shape, float(self.clip)), {"mu": self._noise_mu(), "rate": self._rate}
+
+        def users_of(numbers: Array) -> Here[Part]:
+            some = ratings if self._rate == 1 else ratings.of_users(numbers)
+            return Here(lambda: _mapped(some, middle, unit))
+
+        for step in range(self.n_steps):
+            gradient = partial(own_gradient, user_ridge(factors))
+            released = releaser.release_sampled(GRADIENT, statistic, ratings.n_users, users_of, gradient, **noise)
+            factors = factors + adam.step(released.values)
+            if step >= LATER * self.n_steps or step == self.n_steps - 1:
+                later.add(factors)
         return {
             "item_factors_": (later.value[:, 1:] * unit).astype(np.float32),
             "item_bias_": (later.value[:, 0] * unit).astype(np.float32),

@@ -4,36 +4,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from discreet.calculator import account
 from discreet.completion.one_bit.links import Link
 from discreet.errors import PrivacyError
 from discreet.numbers import positive, whole
 from discreet.privacy import Cost, Gaussian, Laplace, Plan, PureEvent, RandomizedResponse
+from discreet.privacy.entries import TwoValued, pure_cost
+
+Array = NDArray[Any]
 
 MECHANISMS = ("input", "objective", "gradient", "output")
 # Those that add noise to bits, or to derivatives, one number of which moves with a flip.
 ADDITIVE = (("objective", "logistic"), ("gradient", "logistic"), ("gradient", "probit"))
 STEPS = 60  # of bisection
-UP = 1 + 2.0**-50  # makes up for the rounding of a square root and a product
-SHORT = 24  # binary digits of an epsilon that several scales of noise are to have in common
 BACK = 1 - 2.0**-10  # by how much epsilon is lowered at a time until the accountant agrees
-
-
-def shortened(value: float, digits: int = SHORT) -> float:
-    """A number rounded down to so many binary digits."""
-    mantissa, exponent = math.frexp(value)
-    return math.ldexp(math.floor(math.ldexp(mantissa, digits)), exponent - digits)
-
-
-def pure_cost(epsilon: float) -> Cost:
-    """The cost of Laplace noise for at most this epsilon, of few digits, so that other scales have exactly the same."""
-    short = shortened(epsilon)
-    while Laplace(1.0).cost(short).pure != short:  # the number that it prints as is a little below it
-        short = shortened(math.nextafter(short, 0.0))
-    return Laplace(1.0).cost(short)
 
 
 def binomial_delta(entries: int, bit_epsilon: float, epsilon: float) -> float:
@@ -147,21 +136,25 @@ class Budget:
             return RandomizedResponse(flip_one=self.flips[0], flip_zero=self.flips[1])
         return RandomizedResponse(bit_epsilon(self.epsilon, self.delta, self.entries))
 
-    def additive(self) -> tuple[float, Laplace | Gaussian]:
-        """The sensitivity, in the norm of the noise, and the noise on bits or gradients."""
+    def two_valued(self, one: Array | float = 1.0, zero: Array | float = 0.0, finest: int = 0) -> TwoValued:
+        """What is released of bits or gradients."""
+        return TwoValued(one, zero, self.change, self.entries, finest)
+
+    def additive(self) -> Laplace | Gaussian:
+        """The noise on bits or gradients."""
         if (self.mechanism, self.link.name) not in ADDITIVE:
             raise PrivacyError(f"mechanism: {self.mechanism!r} with the {self.link.name} link has no noise on numbers")
         if self.published:
             half = self.steps * self.clamp if self.mechanism == "gradient" else 0.5
-            return self.change, Laplace(half / self.epsilon)
+            return Laplace(half / self.epsilon)
         if self.gaussian:
-            distance = self.change if self.entries == 1 else self.change * math.sqrt(self.entries) * UP
-            return distance, Gaussian.for_cost(self.share(), sensitivity=distance)
-        distance = self.change * self.entries
+            distance = self.two_valued().sensitivity("flip", Gaussian(1.0))
+            return Gaussian.for_cost(self.share(), sensitivity=distance)
+        distance = self.two_valued().sensitivity("flip", Laplace(1.0))
         scale = distance * self.releases / self.epsilon
         while (Laplace(scale).cost(distance) * self.releases).pure > self.epsilon:
             scale = math.nextafter(scale, math.inf)
-        return distance, Laplace(scale)
+        return Laplace(scale)
 
     def share(self) -> Cost:
         """What each of some equal releases may cost."""

@@ -107,17 +107,3 @@ class StronglyConvex:
                 break
         primal[at] = x
         return primal, x
-
-    def distance(self, gap: float) -> float:
-        """How far from the optimum a matrix of this gap is, at most: sqrt(2 gap / ridge)."""
-        return math.sqrt(2 * gap / self.ridge)
-
-    def sensitivity(self, entries: int) -> float:
-        """How far apart the optima are, in the Frobenius norm, if so many bits are the opposite.
-
-        With D = X' - X and t the length of D at these entries, ridge |D|^2 + bend t^2 <= change sqrt(entries) t, bend
-        and change being those of the loss in the box; t is at most |D|, and at most 2 alpha sqrt(entries).
-        """
-        bend, change = self.link.least_bend(self.alpha), self.link.sensitivity(self.alpha)
-        t = min(2 * self.alpha, change / (bend + max(self.ridge, bend)))
-        return math.sqrt(entries * t * (change - bend * t) / self.ridge)

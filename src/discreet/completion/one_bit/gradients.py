@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,56 +10,44 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from discreet.completion.one_bit.box import intersection
+from discreet.completion.one_bit.calibration import Budget
 from discreet.completion.one_bit.fitting import MAX_RANK, Completed, Effects
-from discreet.completion.one_bit.links import Link
 from discreet.completion.one_bit.mechanisms import TrueBits
 from discreet.completion.one_bit.projections import Factored, Moved, nuclear_ball
 from discreet.completion.one_bit.solver import SEED
 from discreet.linalg.threads import single_threaded_blas
-from discreet.privacy import Gaussian, Grid, GridArray, Laplace
-from discreet.privacy.ledger import Reservation
+from discreet.privacy import Gaussian, Laplace, Releaser
 
 Array = NDArray[Any]
 
 GRADIENT = "gradient"
 SWEEPS = 50  # of the projection on ball and box, at most: it follows noise, and need not be precise
-CELLS = 2.0**-20  # a gradient is rounded to steps of this size, or to what suits the noise if that is finer
+FINEST = -20  # a gradient is rounded to steps of 2^-20, or to what suits the noise if that is finer
 
 
 @dataclass(frozen=True)
 class Gradients:
     """What can be learned of true bits: clamped derivatives of the loss at public x, with noise.
 
-    An entry has two derivatives, that of a 1 and that of a 0, both public; its bit says which it is. Both are put on
-    the grid, no further apart than `change` allows, whatever x is: that is the sensitivity, with nothing to be proved
-    of the numbers before.
+    An entry has two derivatives, that of a 1 and that of a 0, both public; its bit says which it is.
 
     Attributes:
-        change: How far a flip moves an entry.
-        clamp: C.
+        budget: The link, C, and how far a flip moves an entry.
         noise: Laplace or Gaussian.
-        sensitivity: In the norm of the noise: `change`; more, if several entries may change.
     """
 
-    link: Link
-    change: float
-    clamp: float
+    budget: Budget
     noise: Laplace | Gaussian
-    sensitivity: float
 
-    def release(self, reservation: Reservation, true: TrueBits, x: Array) -> Array:
+    def release(self, releaser: Releaser, true: TrueBits, x: Array) -> Array:
         """The noisy gradient at x, on observed entries."""
-        grid = min(self.noise.grid(), Grid(round(math.log2(CELLS))), key=lambda grid: grid.exponent)
-        low = np.rint(grid.cells(1.0) * np.clip(-self.link.log_slope(x), -self.clamp, self.clamp)).astype(np.int64)
-        high = np.rint(grid.cells(1.0) * np.clip(self.link.log_slope(-x), -self.clamp, self.clamp)).astype(np.int64)
-        high = np.minimum(high, low + math.floor(grid.cells(self.change)))
-        return reservation.release(
-            GridArray(np.where(true.bits > 0, low, high), grid), self.sensitivity, self.noise, GRADIENT
-        )
+        link, clamp = self.budget.link, self.budget.clamp
+        one, zero = (np.clip(slope, -clamp, clamp) for slope in (-link.log_slope(x), link.log_slope(-x)))
+        return releaser.release_entries(GRADIENT, self.budget.two_valued(one, zero, FINEST), true.bits, self.noise)
 
 
 def descend(
-    reservation: Reservation, true: TrueBits, gradients: Gradients, *, radius: float, steps: int, alpha: float | None
+    releaser: Releaser, true: TrueBits, gradients: Gradients, *, radius: float, steps: int, alpha: float | None
 ) -> Completed:
     """The mean of the later half of `steps` iterates, each after a projected step of length 1 / curvature / step.
 
@@ -70,8 +57,8 @@ def descend(
     now, found = Factored.zeros(cells.shape), list[Factored]()
     with single_threaded_blas():
         for step in range(1, steps + 1):
-            slopes = gradients.release(reservation, true, now.at(cells.rows, cells.columns))
-            length = 1 / (gradients.link.curvature * step)
+            slopes = gradients.release(releaser, true, now.at(cells.rows, cells.columns))
+            length = 1 / (gradients.budget.link.curvature * step)
             moved = Moved(now, csr_array((-length * slopes, (cells.rows, cells.columns)), shape=cells.shape))
             if alpha is None:
                 now = nuclear_ball(moved, radius, now, rng, MAX_RANK)

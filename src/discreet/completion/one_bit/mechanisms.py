@@ -16,8 +16,8 @@ from discreet.completion.one_bit.likelihood import Cells, FlippedBits, ShiftedBi
 from discreet.completion.one_bit.links import Link
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError, PrivacyError
-from discreet.privacy import Gaussian, Grid, GridArray, Laplace, RandomizedResponse
-from discreet.privacy.ledger import Reservation
+from discreet.privacy import Gaussian, Laplace, RandomizedResponse, Releaser
+from discreet.privacy.entries import Bits, TwoValued
 
 Array = NDArray[Any]
 
@@ -40,11 +40,9 @@ class TrueBits:
         return cls(cells, (ratings.values >= np.float32(threshold)).astype(np.int64))
 
 
-def flipped(
-    reservation: Reservation, true: TrueBits, noise: RandomizedResponse, entries: int, link: Link
-) -> FlippedBits:
-    """Release every bit, flipped by a coin. Neighbours differ in at most `entries` bits."""
-    bits = reservation.release(true.bits, entries, noise, FLIPPED)
+def flipped(releaser: Releaser, true: TrueBits, noise: RandomizedResponse, entries: int, link: Link) -> FlippedBits:
+    """Release every bit, flipped by a coin. Neighbors differ in at most `entries` bits."""
+    bits = releaser.release_entries(FLIPPED, Bits(entries), true.bits, noise)
     return FlippedBits(bits, link, *flips(noise))
 
 
@@ -57,11 +55,9 @@ def flips(noise: RandomizedResponse) -> tuple[float, float]:
     return flip, flip
 
 
-def shifted(reservation: Reservation, true: TrueBits, noise: Laplace | Gaussian, sensitivity: float) -> ShiftedBits:
+def shifted(releaser: Releaser, true: TrueBits, statistic: TwoValued, noise: Laplace | Gaussian) -> ShiftedBits:
     """Release every bit plus noise: 0 and 1 are exact on any grid, so that nothing is rounded."""
-    grid = min(noise.grid(), Grid(), key=lambda grid: grid.exponent)
-    cells = GridArray(true.bits * int(grid.cells(1.0)), grid)
-    return ShiftedBits(reservation.release(cells, sensitivity, noise, SHIFTED), variance(noise))
+    return ShiftedBits(releaser.release_entries(SHIFTED, statistic, true.bits, noise), variance(noise))
 
 
 def variance(noise: Laplace | Gaussian) -> float:

@@ -15,19 +15,17 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from discreet.calculator import account
-from discreet.completion.cells import fine_grid
-from discreet.completion.one_bit.calibration import pure_cost
 from discreet.completion.one_bit.certified import PRECISION, StronglyConvex
 from discreet.completion.one_bit.fitting import Completed, Effects
 from discreet.completion.one_bit.likelihood import TiltedBits
 from discreet.completion.one_bit.links import Link
 from discreet.completion.one_bit.mechanisms import TrueBits
-from discreet.completion.one_bit.outputs import OUTPUT, UP, projected, with_noise
+from discreet.completion.one_bit.outputs import OUTPUT, projected
 from discreet.completion.one_bit.solver import Problem, minimise
 from discreet.errors import PrivacyError
 from discreet.linalg.threads import single_threaded_blas
-from discreet.privacy import GridArray, Laplace, Plan, Planned
-from discreet.privacy.ledger import Reservation
+from discreet.privacy import Laplace, Plan, Planned, Releaser
+from discreet.privacy.entries import UP_MATRIX, AsPrinted, LinearPerturbation, PerturbedMinimizer, pure_cost
 
 Array = NDArray[Any]
 
@@ -70,8 +68,12 @@ class Tilted:
         """The largest |log| of the ratio of second derivatives of the two losses, with the ridge."""
         return self.fit.link.log_bends(self.fit.alpha, self.fit.ridge)
 
-    def noise(self) -> tuple[float, Laplace]:
-        """What is declared as the sensitivity of H, and its law: the ratio of both is what a flip costs in all."""
+    def perturbation(self, size: int = 0) -> LinearPerturbation:
+        """The random term for so many entries."""
+        return LinearPerturbation(size, self.fit.link.sensitivity(self.fit.alpha), self.entries, self.extra)
+
+    def noise(self) -> Laplace:
+        """The law of H."""
         change = self.fit.link.sensitivity(self.fit.alpha)
         left = self.epsilon * (1 - SOLVER) - self.entries * self.extra
         if left <= 0:
@@ -79,13 +81,12 @@ class Tilted:
                 f"ridge, alpha: with the probit link the objective mechanism costs {self.entries * self.extra:.3g} of "
                 f"epsilon for second derivatives alone, of {self.epsilon:g}; give a larger ridge or a smaller alpha"
             )
-        scale = self.entries * change / left * UP
-        return self.entries * (change + scale * self.extra), Laplace(scale)
+        return Laplace(self.entries * change / left * UP_MATRIX)
 
     def lines(self) -> tuple[Planned, Planned]:
         """What is released: the tilt, which stays secret, and the matrix."""
-        sensitivity, noise = self.noise()
-        first = noise.cost(sensitivity)
+        noise = self.noise()
+        first = noise.cost(self.perturbation().sensitivity("flip", noise))
         left = self.epsilon - first.pure
         if not self.delta:
             return Planned(TILT, first), Planned(OUTPUT, pure_cost(left))
@@ -94,22 +95,18 @@ class Tilted:
 
     def gap(self, observed: int) -> float:
         """At which the fit stops: from what is public."""
-        size = self.fit.alpha * observed * (self.fit.link.sensitivity(self.fit.alpha) + self.noise()[1].scale)
+        size = self.fit.alpha * observed * (self.fit.link.sensitivity(self.fit.alpha) + self.noise().scale)
         return PRECISION * size
 
-    def release(self, reservation: Reservation, true: TrueBits) -> Completed:
-        """The tilt is drawn at the door, where its cost is recorded, and is never told to anybody."""
-        sensitivity, noise = self.noise()
-        grid = fine_grid(noise.scale, noise.scale)
-        tilt = reservation.release(GridArray(np.zeros(len(true.cells), np.int64), grid), sensitivity, noise, TILT)
-        gap = self.gap(len(true.cells))
+    def release(self, releaser: Releaser, true: TrueBits) -> Completed:
+        """The tilt is drawn by the ledger, where its cost is recorded, and is never told to anybody."""
+        noise, size = self.noise(), len(true.cells)
+        tilt = releaser.release_entries(TILT, self.perturbation(size), true.bits, noise)
+        gap = self.gap(size)
         with single_threaded_blas():
             matrix = self.fit.solve(true, tilt, gap)
-            # Noise on a grid is within a cell of noise that has a density; the optimum, within 1 / ridge times that.
-            rounded = grid.step * math.sqrt(len(true.cells)) / self.fit.ridge
-            distance = 2 * (self.fit.distance(gap) + rounded) * UP  # in each of two worlds
-            noisy, std = with_noise(reservation, matrix, distance, self.lines()[1].cost)
-            return projected(noisy, std, self.fit.radius, self.fit.alpha)
+            noisy = releaser.release_matrix(OUTPUT, PerturbedMinimizer(self.fit.ridge, gap, noise, size), matrix)
+            return projected(noisy.values, noisy.std, self.fit.radius, self.fit.alpha)
 
 
 def printed_change(link: Link, alpha: float) -> float:
@@ -118,11 +115,11 @@ def printed_change(link: Link, alpha: float) -> float:
 
 
 def as_printed(
-    reservation: Reservation, true: TrueBits, noise: Laplace, *, link: Link, radius: float, alpha: float
+    releaser: Releaser, true: TrueBits, noise: Laplace, *, link: Link, radius: float, alpha: float
 ) -> Completed:
     """Eq. (5): the maximum likelihood estimate with -H/2 x in the objective, as the solver finds it. Not private."""
-    nothing = GridArray(np.zeros(len(true.cells), np.int64), noise.grid())
-    tilt = reservation.release(nothing, link.sensitivity(alpha), noise, TILT)
+    nothing = np.zeros(len(true.cells))
+    tilt = releaser.release_entries(TILT, AsPrinted(link.sensitivity(alpha)), nothing, noise)
     with single_threaded_blas():
         problem = Problem(true.cells, TiltedBits(true.bits, link, tilt=tilt), radius, alpha=alpha)
         found = minimise(problem)

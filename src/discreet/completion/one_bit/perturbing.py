@@ -11,7 +11,7 @@ from discreet.completion.one_bit.mechanisms import TrueBits, capped, flipped, tw
 from discreet.completion.one_bit.private import OneBit
 from discreet.completion.private import require_sound
 from discreet.data.interactions import Interactions
-from discreet.privacy import Ledger
+from discreet.privacy import Ledger, Releaser
 
 
 def perturb(ratings: Interactions, *, ledger: Ledger | None = None, **parameters: Any) -> Interactions:
@@ -36,6 +36,7 @@ def perturb(ratings: Interactions, *, ledger: Ledger | None = None, **parameters
     true = TrueBits.of(ratings, two_valued(ratings, model.threshold))
     plan = model.plan(ratings.n_items)
     with ledger.reserve(plan) as reservation:
-        noisy = flipped(reservation, true, budget.response(), budget.entries, model._link())
+        releaser = Releaser(reservation, model.adjacency, model.n_jobs)
+        noisy = flipped(releaser, true, budget.response(), budget.entries, model._link())
     model._name_error(plan.cost.epsilon(model.delta), stacklevel=3)
     return replace(ratings, values=noisy.bits.astype(np.float32), value_range=(0.0, 1.0), times=None)

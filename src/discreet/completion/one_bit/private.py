@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.completion.base import NOT_PRIVATE
-from discreet.completion.door import Door
 from discreet.completion.one_bit import releases
 from discreet.completion.one_bit.calibration import Budget
 from discreet.completion.one_bit.checking import check
@@ -31,7 +30,7 @@ from discreet.completion.private import require_sound
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError, PrivacyError
 from discreet.numbers import round_up, whole
-from discreet.privacy import Cost, DeclaredNoise, Guarantee, Ledger, Plan
+from discreet.privacy import Cost, DeclaredNoise, Guarantee, Ledger, Plan, Releaser
 from discreet.privacy.guarantee import Adjacency, Unit
 from discreet.statement import Statement
 
@@ -264,14 +263,15 @@ class OneBit(BitModel):
         public = statement.certificate["public_inputs"]
         return Statement.of("OneBit as published: no privacy guarantee", guarantee, [], public_inputs=public)
 
-    def _learn_privately(self, door: Door, ratings: Interactions) -> dict[str, Any]:
+    def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
+        releaser = replace(releaser, unproved=bool(releases.broken(self._budget())))
         if self.max_entries is not None:
             ratings = capped(ratings, self.max_entries, self.random_state)
         true, budget = TrueBits.of(ratings, two_valued(ratings, self.threshold)), self._budget()
         if releases.on_bits(budget):
-            return self._from_noisy(true.cells, releases.noisy_bits(door.reservation, true, budget), ratings)
+            return self._from_noisy(true.cells, releases.noisy_bits(releaser, true, budget), ratings)
         radius = self._radius(true.cells, releases.clarity(budget))
-        completed = releases.noisy_matrix(door.reservation, true, budget, radius, self._box)
+        completed = releases.noisy_matrix(releaser, true, budget, radius, self._box)
         return self._learned(completed, true.cells, ratings)
 
     def _learn_in_the_clear(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:

@@ -16,8 +16,7 @@ from discreet.completion.one_bit.likelihood import FlippedBits, ShiftedBits
 from discreet.completion.one_bit.mechanisms import FLIPPED, SHIFTED, TrueBits, flipped, shifted, variance
 from discreet.completion.one_bit.objectives import TILT, Tilted, printed_change, usual_ridge
 from discreet.completion.one_bit.outputs import OUTPUT, Stable
-from discreet.privacy import Laplace, Planned
-from discreet.privacy.ledger import Reservation
+from discreet.privacy import Laplace, Planned, Releaser
 
 RIDGE = 0.5  # of the output mechanism, if it is not given
 
@@ -52,7 +51,7 @@ def clarity(budget: Budget) -> float:
     """
     if budget.published or budget.mechanism == "output":
         return 1.0
-    noise = budget.additive()[1] if budget.mechanism == "gradient" else _tilted(budget, 1.0).noise()[1]
+    noise = budget.additive() if budget.mechanism == "gradient" else _tilted(budget, 1.0).noise()
     spread = float(budget.link.log_slope(np.zeros(1))[0]) ** 2
     return 1 / math.sqrt(1 + variance(noise) / budget.releases / spread)
 
@@ -68,36 +67,31 @@ def planned(budget: Budget) -> tuple[Planned, ...]:
         if not budget.published:
             return _tilted(budget, 1.0).lines()
         return (Planned(TILT, _printed_tilt(budget).cost(budget.link.sensitivity(budget.alpha))),)
-    sensitivity, noise = budget.additive()
-    label = GRADIENT if budget.mechanism == "gradient" else SHIFTED
-    return (Planned(label, noise.cost(sensitivity), budget.releases),)
+    noise, label = budget.additive(), GRADIENT if budget.mechanism == "gradient" else SHIFTED
+    return (Planned(label, noise.cost(budget.two_valued().sensitivity("flip", noise)), budget.releases),)
 
 
-def noisy_bits(reservation: Reservation, true: TrueBits, budget: Budget) -> FlippedBits | ShiftedBits:
+def noisy_bits(releaser: Releaser, true: TrueBits, budget: Budget) -> FlippedBits | ShiftedBits:
     """The bits as the solver gets them."""
     if budget.mechanism == "input":
-        return flipped(reservation, true, budget.response(), budget.entries, budget.link)
-    sensitivity, noise = budget.additive()
-    return shifted(reservation, true, noise, sensitivity)
+        return flipped(releaser, true, budget.response(), budget.entries, budget.link)
+    return shifted(releaser, true, budget.two_valued(), budget.additive())
 
 
-def noisy_matrix(
-    reservation: Reservation, true: TrueBits, budget: Budget, radius: float, alpha: float | None
-) -> Completed:
+def noisy_matrix(releaser: Releaser, true: TrueBits, budget: Budget, radius: float, alpha: float | None) -> Completed:
     """The matrix of a mechanism that needs the true bits to find it; `alpha` if gradient steps are to keep the box."""
     if budget.mechanism == "gradient":
-        sensitivity, noise = budget.additive()
-        gradients = Gradients(budget.link, budget.change, budget.clamp, noise, sensitivity)
-        return descend(reservation, true, gradients, radius=radius, steps=budget.steps, alpha=alpha)
+        gradients = Gradients(budget, budget.additive())
+        return descend(releaser, true, gradients, radius=radius, steps=budget.steps, alpha=alpha)
     setting: dict[str, Any] = {"link": budget.link, "radius": radius, "alpha": budget.alpha}
     if budget.mechanism == "objective":
         if not budget.published:
-            return _tilted(budget, radius).release(reservation, true)
-        return objectives.as_printed(reservation, true, _printed_tilt(budget), **setting)
+            return _tilted(budget, radius).release(releaser, true)
+        return objectives.as_printed(releaser, true, _printed_tilt(budget), **setting)
     if not budget.published:
         fit = StronglyConvex(budget.link, radius, budget.alpha, budget.ridge or RIDGE)
-        return Stable(fit, budget.entries).release(reservation, true, budget.share())
-    return outputs.as_printed(reservation, true, _printed_output(budget), **setting)
+        return Stable(fit, budget.entries).release(releaser, true)
+    return outputs.as_printed(releaser, true, _printed_output(budget), **setting)
 
 
 def _tilted(budget: Budget, radius: float) -> Tilted:

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from discreet.completion.base import require_ratings
 from discreet.completion.centred import SPREAD
-from discreet.completion.door import Door
 from discreet.completion.fold_in import FoldIn, LinearFoldIn, RidgeFoldIn
 from discreet.completion.private import PrivateModel
 from discreet.completion.ridge import Penalty
@@ -21,7 +20,7 @@ from discreet.completion.spectral.neighbours import factored, similarities
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError
 from discreet.numbers import positive, probability, whole
-from discreet.privacy import Plan
+from discreet.privacy import Plan, Releaser
 from discreet.privacy.guarantee import Adjacency
 
 Array = NDArray[Any]
@@ -67,10 +66,10 @@ class _CleansedModel(PrivateModel):
     def _cleansing(self, low: float, high: float) -> Cleansing:
         raise NotImplementedError
 
-    def _learn_privately(self, door: Door, ratings: Interactions) -> dict[str, Any]:
+    def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
         assert ratings.value_range is not None
         low, high = ratings.value_range
-        cleansed = self._cleansing(low, high).run(door, ratings)
+        cleansed = self._cleansing(low, high).run(releaser, ratings)
         if self.predictor == "svd":
             factors = Directions.of(cleansed.covariance, cleansed.edge, self.rank).columns
             loadings = np.zeros((len(factors), 0))

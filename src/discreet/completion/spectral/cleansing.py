@@ -6,7 +6,6 @@ Four sums over users are released; docs/proofs/cleansed-svd.md proves how far on
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.completion.als.sampling import uniform
-from discreet.completion.door import Door, Noisy
-from discreet.completion.parts import DENSE_CELLS, Part, parts
+from discreet.completion.parts import DENSE_CELLS, Part, everybody
 from discreet.completion.spectral.directions import noise_edge
 from discreet.data.interactions import Interactions
+from discreet.engine import Blocks
 from discreet.errors import DataError
+from discreet.privacy import GramSum, Noisy, Releaser, VectorSum
 
 Array = NDArray[Any]
 
@@ -93,32 +93,31 @@ class Cleansing:
         root = self.cap**0.5
         return Bounds(root * self.half, root, root * self.clamp**2, root)
 
-    def run(self, door: Door, ratings: Interactions) -> Cleansed:
+    def run(self, releaser: Releaser, ratings: Interactions) -> Cleansed:
         """All releases, and what follows from them."""
         n, bounds = ratings.n_items, self.bounds
         few = max(DENSE_CELLS // n, 1)
-        counts = door.vector(COUNTS, self._parts(ratings), self._shares, n, bound=bounds.counts, aligned=True)
-        sums = door.vector(SUMS, self._parts(ratings), self._centred, n, bound=bounds.sums, aligned=False)
+        users, some = self._users(ratings), self._users(ratings, few)
+        counts = releaser.release(COUNTS, VectorSum(n, bounds.counts, cone="nonnegative"), users, self._shares)
+        sums = releaser.release(SUMS, VectorSum(n, bounds.sums), users, self._centred)
         averages = self._averages(sums, counts)
-        rows = partial(self._residuals, averages)
-        weights = door.second_moment(
-            WEIGHTS, self._parts(ratings, few), self._indicators, n, bound=bounds.weights, sparse=True
-        )
-        covariance = door.second_moment(
-            COVARIANCE, self._parts(ratings, few), rows, n, bound=bounds.covariance, sparse=True
+        weights = releaser.release(WEIGHTS, GramSum(n, bounds.weights), some, self._indicators)
+        covariance = releaser.release(
+            COVARIANCE, GramSum(n, bounds.covariance), some, partial(self._residuals, averages)
         )
         return Cleansed(averages, counts.values, *self._ratio(covariance, weights))
 
     # One user
 
-    def _parts(self, ratings: Interactions, most_users: int | None = None) -> Iterator[Part]:
-        for part in parts(ratings, ratings.values, most_users=most_users):
-            if self.cap is None:
-                yield part
-                continue
-            kept = uniform(part, self.cap, seed=0)
-            counts = np.bincount(part.owners[kept], minlength=len(part.counts))
-            yield Part(np.concatenate([[0], np.cumsum(counts)]), part.indices[kept], part.values[kept])
+    def _users(self, ratings: Interactions, most_users: int | None = None) -> Blocks[Part]:
+        return everybody(ratings, most_users).map(self._capped)
+
+    def _capped(self, part: Part) -> Part:
+        if self.cap is None:
+            return part
+        kept = uniform(part, self.cap, seed=0)
+        counts = np.bincount(part.owners[kept], minlength=len(part.counts))
+        return Part(np.concatenate([[0], np.cumsum(counts)]), part.indices[kept], part.values[kept])
 
     def _shares(self, part: Part) -> Array:
         powers = np.maximum(part.counts, 1) ** (0.0 if self.entry_level else -0.5)

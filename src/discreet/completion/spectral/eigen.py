@@ -1,8 +1,8 @@
 """Leading eigenvectors of a sum of x x^T over users, privately: from the noisy matrix, or from products with vectors.
 
-A user's x is sparse: `entries` gives it on her own items, and it is shortened to the bound at the door. The matrix is
-n x n and released once; products A^T A v are vectors, released once for each step of Oja's method (Jain, Thakkar,
-Thakurta 2018, Algorithm 2), so that nothing larger than O(n + |Omega|) is ever held. Proofs: docs/proofs/oja.md.
+A user's x is sparse: `entries` gives it on their own items. The matrix is n x n and released once; products A^T A v are
+vectors, released once for each step of Oja's method (Jain, Thakkar, Thakurta 2018, Algorithm 2), so that nothing larger
+than O(n + |Omega|) is ever held. Proofs: docs/proofs/oja.md.
 """
 
 from __future__ import annotations
@@ -16,22 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-from discreet.completion.cells import fine_grid
-from discreet.completion.door import Door, Noisy
-from discreet.completion.parts import Everybody, Part
+from discreet.completion.parts import Part
 from discreet.completion.spectral.directions import noise_edge, without_noise
 from discreet.errors import PrivacyError
 from discreet.linalg.threads import single_threaded_blas
-from discreet.privacy import Gaussian, GridArray, Plan, truncate
-from discreet.privacy.guarantee import require_adjacency
+from discreet.privacy import Noisy, Plan, ProductSum, Releaser, VectorSum
+from discreet.privacy.releaser import Users
+from discreet.privacy.statistics import BELOW_ONE
 
 Array = NDArray[Any]
 
-BELOW_ONE = 1 - 2.0**-40  # a vector of this float length is no longer than 1, whatever rounded
 MEMORY = 0.8  # of earlier products, in Oja's method
 LEAST_MU = 2.0**-14  # of one release
 MOST_NUMBERS = 1 << 24  # in one release of products
-ROUNDING = 2.0**-30  # relative; far more than float64 errs by in a user's product
 
 
 @dataclass(frozen=True)
@@ -69,45 +66,23 @@ def leading(release: Noisy) -> Direction:
 class Products:
     """Releases of A^T A V, |A v|^2 and |A|^2 for public V, A having one row x, |x|^2 at most `bound`, for each user.
 
-    For a vector v of length 1, x (x . v) lies in the ball of diameter `bound` that has 0 and bound * v as its ends, so
-    any two people's products, or one's and nobody's, differ by at most `bound`. For several orthonormal vectors at once
-    the bound for replace is sqrt(2) times that. |x . v|^2 and |x|^2 are between 0 and
-    `bound`.
-
     Attributes:
-        door: Where to.
-        blocks: Gives some users at a time, as often as it is called.
-        entries: x of each user, on her own items.
+        releaser: Releases them.
+        users: Gives all users, as often as it is called.
+        entries: x of each user, on their own items.
         size: n, how many items there are.
         bound: Of |x|^2.
     """
 
-    door: Door
-    blocks: Callable[[], Everybody[Any]]
+    releaser: Releaser
+    users: Callable[[], Users]
     entries: Callable[[Any], Array]
     size: int
     bound: float
 
     def release(self, label: str, vectors: Array) -> Noisy:
         """A^T A V with noise, (n, r); V has r orthonormal columns."""
-        columns = BELOW_ONE * vectors
-        r = columns.shape[1]
-        noise, sensitivity = self._calibrated(label, r)
-        grid = fine_grid(noise.std, self.bound)
-        entries, size, bound = self.entries, self.size, self.bound  # all that goes to where users are
-
-        def work(part: Any) -> Array:
-            x = bounded(part, entries, bound)
-            found = np.empty((len(x), r))
-            for at in range(r):  # sums of one user's numbers, in their order
-                found[:, at] = part.row_sums(x * columns[part.indices, at])[part.owners] * x
-            cells = truncate(found.ravel(), bound=bound, grid=grid, indptr=part.indptr * r).reshape(-1, r)
-            # Sums of at most 2^53 in float64 are exact: a part has at most 2^16 users, of at most 2^30 cells each.
-            sums = [np.bincount(part.indices, cells[:, at], minlength=size) for at in range(r)]
-            return np.stack(sums, axis=1).astype(np.int64)
-
-        total = self.door.add_up(work, self.blocks(), (self.size, r))
-        return self.door.release(GridArray(total, grid), sensitivity, noise, label)
+        return self.releaser.release(label, ProductSum(vectors, self.bound), self.users(), self.entries)
 
     def energy(self, label: str, vector: Array) -> Noisy:
         """|A v|^2 with noise."""
@@ -120,33 +95,15 @@ class Products:
 
     def _squares(self, label: str, squares: Callable[[Part, Array], Array]) -> Noisy:
         """A sum of one number between 0 and the bound for each user."""
-        noise = self.door.reservation.plan.noise(label, sensitivity=self.bound)
-        grid = fine_grid(noise.std, self.bound)
-        entries, bound = self.entries, self.bound
+        entries, bound = self.entries, self.bound  # all that goes to where users are
 
-        def work(part: Part) -> Array:
-            cells = truncate(squares(part, bounded(part, entries, bound))[:, None], bound=bound, grid=grid)
-            found: Array = cells.sum(axis=0, dtype=np.int64)
-            return found
+        def contribution(part: Part) -> Array:
+            return squares(part, bounded(part, entries, bound))[:, None]
 
-        total = self.door.add_up(work, self.blocks(), (1,))
-        return self.door.release(GridArray(total, grid), self.bound, noise, label)
-
-    def _calibrated(self, label: str, r: int) -> tuple[Gaussian, float]:
-        """The noise that the plan pays for, and the sensitivity, which for replace grows with the cells of the grid."""
-        plan = self.door.reservation.plan
-        require_adjacency(self.door.adjacency, "add-remove", "replace")
-        if self.door.adjacency == "add-remove":  # a contribution's own length, which is checked in integers
-            return plan.noise(label, sensitivity=self.bound), self.bound
-        apart = self.bound * (1.0 if r == 1 else math.sqrt(2)) * (1 + 2 * ROUNDING)
-        # A cell is at most 2^-28 of the bound or of the noise, which `check_budget` keeps below twice this one;
-        # truncating two people's numbers parts them by a cell each.
-        std = plan.noise(label, sensitivity=apart).std
-        sensitivity = apart + 2.0**-27 * max(std, self.bound) * math.sqrt(self.size * r)
-        return plan.noise(label, sensitivity=sensitivity), sensitivity
+        return self.releaser.release(label, VectorSum(1, bound, cone="nonnegative"), self.users(), contribution)
 
 
-def bounded(part: Any, entries: Callable[[Any], Array], bound: float) -> Array:
+def bounded(part: Part, entries: Callable[[Any], Array], bound: float) -> Array:
     """Each user's x, no longer than the root of the bound."""
     x, length = entries(part), math.sqrt(bound)
     found: Array = x * (length / np.maximum(np.sqrt(part.row_sums(x**2)), length))[part.owners]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -11,16 +12,16 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from discreet.calculator import account
-from discreet.completion.door import Door, Noisy
 from discreet.completion.parts import DENSE_CELLS, MOST_USERS, PART, Part
 from discreet.completion.private import require_sound
 from discreet.completion.spectral.eigen import Products, block_iteration, check_budget, oja
 from discreet.data.interactions import Interactions
+from discreet.engine import Here
 from discreet.errors import DataError, NotFitted
 from discreet.linalg.addresses import require_sound_blas
 from discreet.linalg.threads import n_threads, single_threaded_blas
 from discreet.numbers import positive, probability, whole
-from discreet.privacy import Ledger, Plan
+from discreet.privacy import GramSum, Ledger, Noisy, Plan, Releaser
 from discreet.privacy.guarantee import Adjacency, Guarantee
 from discreet.statement import Statement
 
@@ -144,7 +145,7 @@ class DPPCA(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             ledger = Ledger(epsilon=self.epsilon, delta=self.delta, adjacency=self.adjacency, notion="dp")
         ledger.expect(unit="user", adjacency=self.adjacency)
         with ledger.reserve(plan) as reservation:
-            vectors, values = self._release(Door(reservation, self.adjacency, self.n_jobs), table)
+            vectors, values = self._release(Releaser(reservation, self.adjacency, self.n_jobs), table)
         events = [event for event in ledger.events if event.body.get("reservation") == reservation.id]
         guarantee = ledger.guarantee(plan.cost, events, delta=self.delta)
         public = {"columns": f"{table.n_columns:,}", "row norm": f"{self.row_norm:g}, given"}
@@ -154,12 +155,12 @@ class DPPCA(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         self.explained_variance_ = np.maximum(values, 0)
         return self
 
-    def _release(self, door: Door, table: Table) -> tuple[Array, Array]:
+    def _release(self, releaser: Releaser, table: Table) -> tuple[Array, Array]:
         """Eigenvectors (n, r) and eigenvalues, from releases alone."""
         n, r, bound = table.n_columns, self.n_components, float(self.row_norm) ** 2
         if self.method == "dense":
-            return _eigenpairs(table.second_moment(door, bound), r)
-        products = Products(door, table.blocks, lambda part: part.values, n, bound)
+            return _eigenpairs(releaser.release(SECOND_MOMENT, GramSum(n, bound), table.dense_users(), _values), r)
+        products = Products(releaser, table.users, _values, n, bound)
         if self.method == "block":
             return block_iteration(products, PRODUCT, self.n_steps, r)
         known, values = np.zeros((n, 0)), []
@@ -254,16 +255,17 @@ class Table:
             yield Part(self.indptr[first : last + 1] - begin, self.indices[begin:end], values)
             first = last
 
-    def second_moment(self, door: Door, bound: float) -> Noisy:
-        """Release X^T X."""
+    def users(self) -> Here[Part]:
+        """All rows, to be added up."""
+        return Here(self.blocks)
 
-        def rows(part: Part) -> Array:
-            dense = np.zeros((len(part.counts), self.n_columns))
-            dense[part.owners, part.indices] = part.values
-            return dense
+    def dense_users(self) -> Here[Part]:
+        """The same, so few at a time that they can be made dense."""
+        return Here(partial(self.blocks, max(DENSE_CELLS // self.n_columns, 1)))
 
-        blocks = self.blocks(max(DENSE_CELLS // self.n_columns, 1))
-        return door.second_moment(SECOND_MOMENT, blocks, rows, self.n_columns, bound=bound)
+
+def _values(part: Part) -> Array:
+    return part.values
 
 
 def _finite(values: Array) -> Array:

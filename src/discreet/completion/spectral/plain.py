@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from discreet.completion.base import NotPrivateModel, require_ratings
 from discreet.completion.centred import Centring
-from discreet.completion.door import Noisy
 from discreet.completion.fold_in import FoldIn
 from discreet.completion.parts import DENSE_CELLS, parts
 from discreet.completion.spectral.calibration import require_rank
@@ -19,6 +18,7 @@ from discreet.completion.spectral.ratings import RatingRows, rating_factors, rat
 from discreet.data.interactions import Interactions
 from discreet.linalg.threads import over_blocks
 from discreet.numbers import whole
+from discreet.privacy import Noisy
 
 Array = NDArray[Any]
 

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.completion.centred import Centring
-from discreet.completion.door import Door, Noisy
 from discreet.completion.fold_in import FoldIn, LinearFoldIn
-from discreet.completion.parts import DENSE_CELLS, Part, equal_weights, parts
+from discreet.completion.parts import DENSE_CELLS, Part, equal_weights, everybody
 from discreet.completion.private import PrivateModel
 from discreet.completion.spectral.calibration import require_rank
 from discreet.completion.spectral.explore import Exploration
@@ -21,7 +20,7 @@ from discreet.completion.spectral.ratings import RatingRows, rating_factors, rat
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError
 from discreet.numbers import positive, probability, whole
-from discreet.privacy import Plan
+from discreet.privacy import GramSum, Noisy, Plan, Releaser, VectorSum
 from discreet.privacy.guarantee import Adjacency
 
 Array = NDArray[Any]
@@ -162,16 +161,15 @@ class DPSVD(PrivateModel):
     def _centring(self, ratings: Interactions) -> Centring:
         return Centring.public("DPSVD", ratings, self.row_norm, centre=self.centre)
 
-    def _learn_privately(self, door: Door, ratings: Interactions) -> dict[str, Any]:
-        popularity = door.vector(
-            POPULARITY, parts(ratings, ratings.values), equal_weights, ratings.n_items, bound=1.0, aligned=True
-        )
-        chosen = Chosen.by(popularity, door.noise(SECOND_MOMENT, 1.0, aligned=True)[1].std, self.max_items)
+    def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
+        statistic = VectorSum(ratings.n_items, 1.0, cone="nonnegative")
+        popularity = releaser.release(POPULARITY, statistic, everybody(ratings), equal_weights)
+        chosen = Chosen.by(popularity, releaser.noise(SECOND_MOMENT, GramSum(1, 1.0)).std, self.max_items)
         learn = self._from_histories if ratings.implicit else self._from_ratings
-        return {"popularity_": popularity.values.astype(np.float32), **learn(door, ratings, chosen)}
+        return {"popularity_": popularity.values.astype(np.float32), **learn(releaser, ratings, chosen)}
 
-    def _from_histories(self, door: Door, ratings: Interactions, chosen: Chosen) -> dict[str, Any]:
-        spectrum = Spectrum.of(self._second_moment(door, ratings, chosen), chosen)
+    def _from_histories(self, releaser: Releaser, ratings: Interactions, chosen: Chosen) -> dict[str, Any]:
+        spectrum = Spectrum.of(self._second_moment(releaser, ratings, chosen), chosen)
         exploration = Exploration.of(chosen, spectrum, self.explore)
         factors = np.hstack([item_factors(chosen, spectrum), exploration.columns()])
         return {
@@ -185,16 +183,16 @@ class DPSVD(PrivateModel):
             "n_users_": spectrum.n_users,
         }
 
-    def _second_moment(self, door: Door, ratings: Interactions, chosen: Chosen) -> Noisy:
+    def _second_moment(self, releaser: Releaser, ratings: Interactions, chosen: Chosen) -> Noisy:
         n = len(chosen.items)
-        blocks = parts(ratings, ratings.values, most_users=max(DENSE_CELLS // n, 1))
-        return door.second_moment(SECOND_MOMENT, blocks, Residuals.of(chosen), n, bound=1.0)
+        users = everybody(ratings, max(DENSE_CELLS // n, 1))
+        return releaser.release(SECOND_MOMENT, GramSum(n, 1.0), users, Residuals.of(chosen))
 
-    def _from_ratings(self, door: Door, ratings: Interactions, chosen: Chosen) -> dict[str, Any]:
+    def _from_ratings(self, releaser: Releaser, ratings: Interactions, chosen: Chosen) -> dict[str, Any]:
         m, n, centring = ratings.n_items, len(chosen.items), self._centring(ratings)
-        blocks = parts(ratings, ratings.values, most_users=max(DENSE_CELLS // n, 1))
+        users = everybody(ratings, max(DENSE_CELLS // n, 1))
         rows, bound = RatingRows(chosen.items, m, centring), centring.row_norm**2
-        moment = door.second_moment(SECOND_MOMENT, blocks, rows, n, bound=bound)
+        moment = releaser.release(SECOND_MOMENT, GramSum(n, bound), users, rows)
         return {
             "item_factors_": rating_factors(moment, chosen.items, m, self.rank).astype(np.float32),
             "item_bias_": np.zeros(m, np.float32),

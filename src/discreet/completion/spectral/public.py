@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.completion.door import Noisy
 from discreet.completion.spectral.directions import noise_edge, standing_out
+from discreet.privacy.releaser import Noisy
 
 Array = NDArray[Any]
 

@@ -9,15 +9,14 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from discreet.completion.centred import RATINGS_PER_USER, SHRINKAGE, Centring
-from discreet.completion.door import Door
 from discreet.completion.fold_in import FoldIn, LinearFoldIn
-from discreet.completion.parts import DENSE_CELLS, parts
+from discreet.completion.parts import DENSE_CELLS, everybody
 from discreet.completion.spectral.calibration import PublishedModel, frank_wolfe_std, require_rank, true_plan
 from discreet.completion.spectral.cleansing import check_catalogue
 from discreet.completion.spectral.ratings import RatingRows
 from discreet.data.interactions import Interactions
 from discreet.numbers import positive, probability, whole
-from discreet.privacy import Plan
+from discreet.privacy import GramSum, Plan, Releaser
 from discreet.privacy.guarantee import Adjacency
 
 Array = NDArray[Any]
@@ -101,11 +100,10 @@ class PublishedDPSVD(PublishedModel):
     def _centring(self, ratings: Interactions) -> Centring:
         return Centring.public("PublishedDPSVD", ratings, self.row_norm, centre=self.centre)
 
-    def _learn_privately(self, door: Door, ratings: Interactions) -> dict[str, Any]:
+    def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
         n, centring = ratings.n_items, self._centring(ratings)
-        blocks = parts(ratings, ratings.values, most_users=max(DENSE_CELLS // n, 1))
-        rows = RatingRows(np.arange(n), n, centring)
-        moment = door.second_moment(SECOND_MOMENT, blocks, rows, n, bound=centring.row_norm**2)
+        users, rows = everybody(ratings, max(DENSE_CELLS // n, 1)), RatingRows(np.arange(n), n, centring)
+        moment = releaser.release(SECOND_MOMENT, GramSum(n, centring.row_norm**2), users, rows)
         vectors = eigh(moment.values, subset_by_index=[n - self.rank, n - 1])[1][:, ::-1]
         scale = self.scale or max(1.0, n / RATINGS_PER_USER)
         return {

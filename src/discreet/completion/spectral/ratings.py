@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.completion.centred import RATINGS_PER_USER, Centring
-from discreet.completion.door import Noisy
 from discreet.completion.fold_in import RidgeFoldIn
 from discreet.completion.parts import Part
 from discreet.completion.ridge import Penalty
 from discreet.completion.spectral.directions import PENALTY, Directions, noise_edge
+from discreet.privacy import Noisy
 
 Array = NDArray[Any]
 

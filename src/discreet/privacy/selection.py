@@ -9,8 +9,6 @@ Each has the mean that is asked for. The bits come from where the noise comes fr
 settings were tried, would know more than is paid for.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,8 +16,7 @@ from decimal import Decimal
 
 from discreet.errors import PrivacyError
 from discreet.numbers import positive
-from discreet.privacy import NoiseSource
-from discreet.privacy.keystream import Stream
+from discreet.privacy.keystream import NoiseSource, Stream
 from discreet.privacy.sampling import Uniform, precision
 
 SHAPES = {"poisson": math.inf, "geometric": 1.0, "logarithmic": 0.0}
@@ -35,7 +32,7 @@ class Trials:
     shape: float
 
     @classmethod
-    def of(cls, mean: float, law: str | float) -> Trials:
+    def of(cls, mean: float, law: str | float) -> "Trials":
         """Checked, from what a caller gives."""
         if isinstance(law, str) and law not in SHAPES:
             raise PrivacyError(
@@ -102,8 +99,6 @@ class Trials:
 
     def _mean_at(self, gamma: float) -> float:
         """The mean of a truncated negative binomial law."""
-        if gamma in (0.0, 1.0):
-            return math.inf if gamma == 0 else 1.0
         if not self.shape:
             return (1 / gamma - 1) / -math.log(gamma)
         return self.shape * (1 / gamma - 1) / -math.expm1(self.shape * math.log(gamma))

@@ -1,0 +1,293 @@
+"""Statistics of single entries: neighbors have the same entries, and at most `entries` of their secret bits differ.
+
+Which entries there are is public here; their bits are not. As in `statistics`, each type knows its sensitivity, in the
+norm of the noise: L1 for Laplace noise, L2 for Gaussian noise and for `L2Laplace`, whole bits for randomized response.
+Proofs: docs/proofs/one-bit.md.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from discreet.errors import PrivacyError
+from discreet.numbers import positive, whole
+from discreet.privacy.accounting import Cost
+from discreet.privacy.guarantee import Adjacency, require_adjacency
+from discreet.privacy.lattice import Grid, GridArray
+from discreet.privacy.noise import Gaussian, L2Laplace, Laplace, Noise, RandomizedResponse
+from discreet.privacy.statistics import fine_grid
+
+Array = npt.NDArray[Any]
+
+UP = 1 + 2.0**-50  # makes up for the rounding of a square root and a product
+UP_MATRIX = 1 + 2.0**-20  # for the rounding of floats, in a solver and here
+
+
+class EntryStatistic(ABC):
+    """A kind of statistic of secret bits."""
+
+    @abstractmethod
+    def sensitivity(self, adjacency: Adjacency, noise: Noise) -> float:
+        """How far a neighbor's statistic can be, in the norm of the noise; raises where there is no proof."""
+
+    @abstractmethod
+    def integers(self, bits: Array, noise: Noise) -> GridArray:
+        """The statistic, on a grid that suits the noise."""
+
+
+def _refused(statistic: EntryStatistic, noise: Noise) -> PrivacyError:
+    return PrivacyError(f"noise: {type(statistic).__name__} has no proof for {type(noise).__name__}")
+
+
+@dataclass(frozen=True)
+class Bits(EntryStatistic):
+    """The bits themselves, for randomized response.
+
+    Attributes:
+        entries: How many of them may differ.
+    """
+
+    entries: int
+
+    def __post_init__(self) -> None:
+        whole("entries", self.entries, 1)
+
+    def sensitivity(self, adjacency: Adjacency, noise: Noise) -> float:
+        """`entries` bits."""
+        require_adjacency(adjacency, "flip")
+        if not isinstance(noise, RandomizedResponse):
+            raise _refused(self, noise)
+        return self.entries
+
+    def integers(self, bits: Array, noise: Noise) -> GridArray:
+        """Ones and zeros."""
+        return GridArray((np.asarray(bits) > 0).astype(np.int64), Grid())
+
+
+@dataclass(frozen=True, eq=False)
+class TwoValued(EntryStatistic):
+    """One of two public numbers for each entry, no further apart than `change`; its bit says which.
+
+    Both are put on the grid, and the second is brought within `change` of the first there: so the sensitivity needs no
+    proof about the numbers.
+
+    Attributes:
+        one: For bits that are 1; a number for all entries, or one for each.
+        zero: For bits that are 0.
+        change: How far apart they are, at most.
+        entries: How many bits may differ.
+        finest: The exponent of a grid that both numbers are to be on; a finer one is taken if the noise is small.
+    """
+
+    one: Array | float
+    zero: Array | float
+    change: float
+    entries: int
+    finest: int = 0
+
+    def __post_init__(self) -> None:
+        positive("change", self.change)
+        whole("entries", self.entries, 1)
+
+    def sensitivity(self, adjacency: Adjacency, noise: Noise) -> float:
+        """`change` for each entry, added up in the norm of the noise."""
+        require_adjacency(adjacency, "flip")
+        if isinstance(noise, Laplace):
+            return self.change * self.entries
+        if isinstance(noise, Gaussian):
+            return self.change if self.entries == 1 else self.change * math.sqrt(self.entries) * UP
+        raise _refused(self, noise)
+
+    def integers(self, bits: Array, noise: Noise) -> GridArray:
+        """The numbers that the bits choose."""
+        grid = min(noise.grid(), Grid(self.finest), key=lambda grid: grid.exponent)
+        one, zero = (_units(value, grid) for value in (self.one, self.zero))
+        most = math.floor(grid.cells(self.change))
+        chosen = np.where(np.asarray(bits) > 0, one, np.clip(zero, one - most, one + most))
+        return GridArray(chosen.astype(np.int64), grid)
+
+
+def _units(values: Array | float, grid: Grid) -> Array:
+    """Public numbers on a grid, those beyond 2^52 units cut to that."""
+    with np.errstate(over="ignore"):
+        units = np.rint(grid.cells(1.0) * np.nan_to_num(np.asarray(values, np.float64)))
+    return np.clip(units, -(2.0**52), 2.0**52).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class LinearPerturbation(EntryStatistic):
+    """The random linear term of an objective: noise alone, which stays secret, and the optimum that goes with it.
+
+    Releasing the exact optimum is as private as releasing the objective's derivatives with this noise, which a flip
+    moves by `change`, but for the ratio of second derivatives, which costs `extra` of epsilon for each entry.
+
+    Attributes:
+        size: How many entries there are.
+        change: How far a flip moves a derivative.
+        entries: How many bits may differ.
+        extra: The largest |log| of the ratio of second derivatives.
+    """
+
+    size: int
+    change: float
+    entries: int
+    extra: float = 0.0
+
+    def __post_init__(self) -> None:
+        whole("size", self.size, 0)
+        positive("change", self.change)
+        whole("entries", self.entries, 1)
+        positive("extra", self.extra, zero=True)
+
+    def sensitivity(self, adjacency: Adjacency, noise: Noise) -> float:
+        """That of the derivatives, and `extra` in units of the noise."""
+        require_adjacency(adjacency, "flip")
+        if not isinstance(noise, Laplace):
+            raise _refused(self, noise)
+        return self.entries * (self.change + noise.scale * self.extra)
+
+    def integers(self, bits: Array, noise: Noise) -> GridArray:
+        """Zeros: what is private is in the objective."""
+        if not isinstance(noise, Laplace):
+            raise _refused(self, noise)
+        return GridArray(np.zeros(self.size, np.int64), fine_grid(noise.scale, noise.scale))
+
+
+@dataclass(frozen=True)
+class AsPrinted(EntryStatistic):
+    """Numbers with the sensitivity that a paper prints for them, which is wrong: there is no guarantee.
+
+    Attributes:
+        printed: What the paper says.
+    """
+
+    printed: float
+
+    def sensitivity(self, adjacency: Adjacency, noise: Noise) -> float:
+        """What the paper says."""
+        return self.printed
+
+    def integers(self, bits: Array, noise: Noise) -> GridArray:
+        """The numbers, rounded to the grid of the noise."""
+        grid = noise.grid()
+        return GridArray(np.rint(np.asarray(bits, np.float64) / grid.step).astype(np.int64), grid)
+
+
+# -- matrices that follow from bits by optimization
+
+
+@dataclass(frozen=True)
+class Minimizer:
+    """The minimizer, nearly, of a strongly convex function of a matrix, which depends on bits.
+
+    Attributes:
+        ridge: The function is so strongly convex.
+        alpha: No entry of the matrix is larger.
+        change: How far a flip moves a derivative.
+        bend: The least second derivative of an entry's loss.
+        entries: How many bits may differ.
+        slack: How much of the distance of two minimizers the solver may add to it.
+    """
+
+    ridge: float
+    alpha: float
+    change: float
+    bend: float
+    entries: int
+    slack: float = 0.01
+
+    def __post_init__(self) -> None:
+        for name in ("ridge", "alpha", "change", "slack"):
+            positive(name, getattr(self, name))
+        positive("bend", self.bend, zero=True)
+        whole("entries", self.entries, 1)
+
+    @property
+    def apart(self) -> float:
+        """How far apart, in the Frobenius norm, the exact minimizers of neighbors are.
+
+        With D = X' - X and t the length of D at the entries that differ, ridge |D|^2 + bend t^2 <= change sqrt(entries)
+        t; t is at most |D|, and at most 2 alpha sqrt(entries).
+        """
+        t = min(2 * self.alpha, self.change / (self.bend + max(self.ridge, self.bend)))
+        return math.sqrt(self.entries * t * (self.change - self.bend * t) / self.ridge)
+
+    @property
+    def gap(self) -> float:
+        """How much more than the least the function may be: then a matrix is within slack / 2 of that distance."""
+        return self.ridge / 2 * (self.slack / 2 * self.apart) ** 2
+
+    @property
+    def distance(self) -> float:
+        """How far apart the matrices are that a solver finds for neighbors."""
+        return self.apart * (1 + self.slack) * UP_MATRIX
+
+
+@dataclass(frozen=True)
+class PerturbedMinimizer:
+    """A matrix near the minimizer that a `LinearPerturbation` has paid for: what is left to hide is the solver's error.
+
+    Attributes:
+        ridge: The function is so strongly convex.
+        gap: How much more than the least the function may be.
+        noise: Of the linear term, which is on a grid: the minimizer for noise with a density is within 1 / ridge times
+            a grid unit for each of its numbers.
+        size: How many numbers the linear term has.
+    """
+
+    ridge: float
+    gap: float
+    noise: Laplace
+    size: int
+
+    @property
+    def distance(self) -> float:
+        """Of two matrices, each within this of the minimizer."""
+        step = fine_grid(self.noise.scale, self.noise.scale).step
+        rounded = step * math.sqrt(self.size) / self.ridge
+        return 2 * (math.sqrt(2 * self.gap / self.ridge) + rounded) * UP_MATRIX
+
+
+def matrix_noise(cost: Cost, distance: float, size: int) -> tuple[Grid, float, L2Laplace | Gaussian]:
+    """The grid, the sensitivity and the noise for a matrix that neighbors move by at most `distance`, for a cost.
+
+    A Gaussian cost pays for Gaussian noise, a pure one for noise N of density exp(-epsilon |N| / distance).
+    """
+    grid = fine_grid(noise_std(_least_noise(cost, distance)[1], size), distance)
+    # Each entry is rounded to the nearest unit, for both neighbors: that moves them apart by a unit in each, at most.
+    return grid, *_least_noise(cost, (distance + grid.step * math.sqrt(size)) * UP_MATRIX)
+
+
+def noise_std(noise: L2Laplace | Gaussian, size: int) -> float:
+    """The standard deviation of the noise on each of so many numbers."""
+    return noise.std(size) if isinstance(noise, L2Laplace) else noise.std
+
+
+def _least_noise(cost: Cost, sensitivity: float) -> tuple[float, L2Laplace | Gaussian]:
+    """The least noise that a cost pays for, and what is declared as the sensitivity: this or a hair above."""
+    if cost.gaussian:
+        return sensitivity, Gaussian.for_cost(cost, sensitivity=sensitivity)
+    # Rounded up to few digits, so that the product is exact in a float's 53, and costs the planned epsilon exactly.
+    scale = -shortened(-sensitivity / cost.pure, SHORT + 4)
+    return scale * cost.pure, L2Laplace(scale)
+
+
+SHORT = 24  # binary digits of an epsilon that several scales of noise are to have in common
+
+
+def shortened(value: float, digits: int = SHORT) -> float:
+    """A number rounded down to so many binary digits."""
+    mantissa, exponent = math.frexp(value)
+    return math.ldexp(math.floor(math.ldexp(mantissa, digits)), exponent - digits)
+
+
+def pure_cost(epsilon: float) -> Cost:
+    """The cost of Laplace noise for at most this epsilon, of few digits, so that other scales have exactly the same."""
+    short = shortened(epsilon)
+    while Laplace(1.0).cost(short).pure != short:  # the number that it prints as is a little below it
+        short = shortened(math.nextafter(short, 0.0))
+    return Laplace(1.0).cost(short)

@@ -1,0 +1,243 @@
+"""The one way from users' contributions to public arrays: a typed statistic, summed exactly, released under a plan."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from discreet.errors import PrivacyError
+from discreet.privacy.accounting import Cost
+from discreet.privacy.entries import AsPrinted, EntryStatistic, Minimizer, PerturbedMinimizer, matrix_noise, noise_std
+from discreet.privacy.guarantee import Adjacency, require_adjacency
+from discreet.privacy.lattice import GridArray
+from discreet.privacy.ledger import Reservation
+from discreet.privacy.noise import Gaussian, Noise
+from discreet.privacy.poisson import poisson_sample
+from discreet.privacy.statistics import Encoder, Statistic
+
+Array = npt.NDArray[Any]
+Contribution = Callable[[Any], Any]  # of a batch of users, from their own rows and from what is public
+SumWith = Callable[[Any], Array]  # an encoder, or several -> the exact sum of all users, as the encoder would add it up
+
+
+class Users(Protocol):
+    """All users' rows, a batch at a time, wherever they are."""
+
+    def add_up(
+        self,
+        work: Callable[[Any], Any],
+        shape: tuple[int, ...],
+        n_jobs: int | None,
+        *,
+        add: Callable[[Array, Any, int | None], Array],
+        symmetric: bool,
+    ) -> Array:
+        """The exact sum of what batches make of themselves."""
+        ...
+
+
+@dataclass(frozen=True)
+class Noisy:
+    """A released array, and the standard deviation of its noise (off the diagonal of symmetric ones: / sqrt 2)."""
+
+    values: Array
+    std: float
+
+
+@dataclass(frozen=True)
+class Releaser:
+    """Releases statistics of users under a plan whose cost is set aside. All that a private model learns comes from it.
+
+    Contributions are computed a batch of users at a time, and may use nothing but a user's own rows and what is public.
+
+    Attributes:
+        reservation: Who pays.
+        adjacency: Of the guarantee.
+        n_jobs: Threads, in scikit-learn's meaning.
+        progress: Told after each release what share of the budget it took, and its label.
+        unproved: Whether sensitivities that a paper prints, and that are wrong, are taken. Then there is no guarantee.
+    """
+
+    reservation: Reservation
+    adjacency: Adjacency
+    n_jobs: int | None
+    progress: Callable[[float, str], None] | None = None
+    unproved: bool = False
+
+    def noise(self, label: str, statistic: Statistic) -> Gaussian:
+        """The noise that the plan pays for."""
+        return self._calibrated(label, statistic)[1]
+
+    def _calibrated(self, label: str, statistic: Statistic) -> tuple[float, Gaussian]:
+        plan = self.reservation.plan
+
+        def noise_for(sensitivity: float) -> Gaussian:
+            return plan.noise(label, sensitivity=sensitivity, symmetric=statistic.symmetric)
+
+        return statistic.calibrated(self.adjacency, noise_for)
+
+    def release(
+        self,
+        label: str,
+        statistic: Statistic,
+        users: Users,
+        contribution: Contribution,
+        *,
+        sum_with: SumWith | None = None,
+    ) -> Noisy:
+        """Make a statistic public, with the noise that the plan pays for.
+
+        Args:
+            label: The line of the plan.
+            statistic: What is released.
+            users: All of them.
+            contribution: What a batch of them contributes, as the statistic takes it.
+            sum_with: Adds up what the encoder makes of contributions somewhere else, to the same integers.
+        """
+        sensitivity, noise = self._calibrated(label, statistic)
+        encoder = statistic.encoder(noise.std)
+        total = self._sum(encoder, statistic, users, contribution) if sum_with is None else sum_with(encoder)
+        return self._released(label, encoder, total, (sensitivity, noise))
+
+    def release_together(
+        self,
+        statistics: Sequence[tuple[str, Statistic]],
+        users: Users,
+        contribution: Contribution,
+        *,
+        sum_with: SumWith | None = None,
+    ) -> list[Noisy]:
+        """Make several statistics with equally many columns public, from one pass over the users.
+
+        `contribution` gives a tuple with what a batch contributes to each.
+        """
+        calibrated = [self._calibrated(label, statistic) for label, statistic in statistics]
+        pairs = zip(statistics, calibrated, strict=True)
+        encoders = [statistic.encoder(noise.std) for (_, statistic), (_, noise) in pairs]
+        shapes = [encoder.shape for encoder in encoders]
+        if len({shape[1:] for shape in shapes}) > 1:
+            raise PrivacyError(f"statistics: they must have equally many columns, not the shapes {shapes}")
+        ends = np.cumsum([0, *(shape[0] for shape in shapes)])
+        if sum_with is None:
+            work, shape = _EncodedTogether(tuple(encoders), contribution), (int(ends[-1]), *shapes[0][1:])
+            total = users.add_up(work, shape, self.n_jobs, add=_added, symmetric=False)
+        else:
+            total = sum_with(encoders)
+        parts = [total[first:last].copy() for first, last in pairwise(ends)]
+        return [
+            self._released(label, encoder, part, declared)
+            for (label, _), encoder, part, declared in zip(statistics, encoders, parts, calibrated, strict=True)
+        ]
+
+    def release_sampled(
+        self,
+        label: str,
+        statistic: Statistic,
+        n_users: int,
+        users_of: Callable[[npt.NDArray[np.intp]], Users],
+        contribution: Contribution,
+        *,
+        mu: float,
+        rate: float,
+    ) -> Noisy:
+        """Make a statistic of a fresh, secret Poisson sample of the users public. For add-remove adjacency only.
+
+        Args:
+            label: The line of the plan.
+            statistic: What is released.
+            n_users: How many users there are.
+            users_of: The users with these numbers.
+            contribution: What a batch of them contributes.
+            mu: Sensitivity over standard deviation of the noise.
+            rate: The probability that a user is in the sample.
+        """
+        require_adjacency(self.adjacency, "add-remove")
+        sensitivity = statistic.sensitivity(self.adjacency)
+        noise = Gaussian.for_cost(Cost.of_mu(mu), sensitivity=sensitivity, symmetric=statistic.symmetric)
+        users = users_of(poisson_sample(n_users, rate, self.reservation.noise_source))
+        encoder = statistic.encoder(noise.std)
+        total = self._sum(encoder, statistic, users, contribution)
+        return self._released(label, encoder, total, (sensitivity, noise), None if rate == 1 else rate)
+
+    def _sum(self, encoder: Encoder, statistic: Statistic, users: Users, contribution: Contribution) -> Array:
+        work, symmetric = _Encoded(encoder, contribution), statistic.symmetric
+        return users.add_up(work, encoder.shape, self.n_jobs, add=encoder.add, symmetric=symmetric)
+
+    def _released(
+        self, label: str, encoder: Encoder, total: Array, declared: tuple[float, Gaussian], rate: float | None = None
+    ) -> Noisy:
+        if total.shape != encoder.shape or total.dtype != np.int64:
+            raise PrivacyError(f"label: {label!r} was added up to another shape or type than its statistic has")
+        sums, (sensitivity, noise) = GridArray(encoder.finish(total), encoder.grid, spare=True), declared
+        return Noisy(self._public(label, sums, sensitivity, noise, rate), noise.std)
+
+    def release_entries(self, label: str, statistic: EntryStatistic, bits: Array, noise: Noise) -> Array:
+        """Make a statistic of single entries public.
+
+        Args:
+            label: The line of the plan.
+            statistic: What is released.
+            bits: The secret bits of all entries.
+            noise: That the plan pays for.
+        """
+        if isinstance(statistic, AsPrinted) and not self.unproved:
+            raise PrivacyError(f"label: {label!r} has no proof; nothing was released")
+        sensitivity = statistic.sensitivity(self.adjacency, noise)
+        return self._public(label, statistic.integers(bits, noise), sensitivity, noise)
+
+    def release_matrix(self, label: str, statistic: Minimizer | PerturbedMinimizer, matrix: Array) -> Noisy:
+        """Make a matrix public that follows from the bits of entries by optimization.
+
+        Args:
+            label: The line of the plan.
+            statistic: What it is the minimizer of.
+            matrix: What a solver has found, to the gap that the statistic says.
+        """
+        require_adjacency(self.adjacency, "flip")
+        cost = self.reservation.plan[label].cost
+        grid, sensitivity, noise = matrix_noise(cost, statistic.distance, matrix.size)
+        units = GridArray(np.rint(matrix / grid.step).astype(np.int64), grid)
+        return Noisy(self._public(label, units, sensitivity, noise), noise_std(noise, matrix.size))
+
+    def _public(
+        self, label: str, statistic: GridArray, sensitivity: float, noise: Noise, rate: float | None = None
+    ) -> Array:
+        if rate is None:
+            released = self.reservation.release(statistic, sensitivity, noise, label)
+        else:
+            released = self.reservation.release_sampled(statistic, sensitivity, noise, label, rate)
+        if self.progress is not None:
+            plan = self.reservation.plan
+            whole = plan.cost.gaussian
+            share = plan[label].cost.gaussian / whole if whole else 1 / sum(line.count for line in plan.lines)
+            self.progress(share, label)
+        return released
+
+
+def _added(total: Array, encoded: Array, n_jobs: int | None) -> Array:
+    total += encoded
+    return total
+
+
+@dataclass(frozen=True)
+class _Encoded:
+    """What a batch of users contributes, in grid units: a function that can be sent to where they are."""
+
+    encoder: Encoder
+    contribution: Contribution
+
+    def __call__(self, batch: Any) -> Any:
+        return self.encoder.encode(batch, self.contribution(batch))
+
+
+@dataclass(frozen=True)
+class _EncodedTogether:
+    encoders: tuple[Encoder, ...]
+    contribution: Contribution
+
+    def __call__(self, batch: Any) -> Array:
+        given = self.contribution(batch)
+        return np.vstack([encoder.encode(batch, own) for encoder, own in zip(self.encoders, given, strict=True)])

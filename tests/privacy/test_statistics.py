@@ -1,0 +1,504 @@
+"""Every kind of sum over people: exact in integers, and no longer than its sensitivity, whatever people contribute."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from discreet.errors import PrivacyError
+from discreet.privacy import (
+    Gaussian,
+    GramSum,
+    Grid,
+    Ledger,
+    MeanSum,
+    NormalEquations,
+    OuterSum,
+    Plan,
+    Planned,
+    ProductSum,
+    Releaser,
+    Statistic,
+    UserBatch,
+    VectorSum,
+)
+from discreet.privacy import statistics as module
+from discreet.privacy import sums as sums_module
+from discreet.privacy.poisson import poisson_sample, sampled_cost
+from discreet.privacy.statistics import EncodedEquations, countable
+from discreet.testing import InsecureSeededNoise
+
+ITEMS, RANK = 6, 3
+HOSTILE = [math.nan, math.inf, -math.inf, 5e-324, -5e-324, -0.0, 1e308, -1e308, 1e-300, 1.0, -1.0, 0.5]
+
+Person = dict[str, Any]
+
+
+@st.composite
+def people(draw: Any) -> Person:
+    """One user's row and whatever a contribution is made of: repeated and impossible items, numbers of all kinds."""
+    kind = draw(st.sampled_from(["empty", "one", "every", "repeated", "outside", "any"]))
+    n = (
+        {"empty": 0, "one": 1, "every": ITEMS}.get(kind)
+        if kind in ("empty", "one", "every")
+        else draw(st.integers(2, 9))
+    )
+    items = list(range(ITEMS)) if kind == "every" else draw(st.lists(st.integers(0, ITEMS - 1), min_size=n, max_size=n))
+    if kind in ("one", "any"):
+        items = sorted(set(items))
+    if kind == "outside":
+        items = [*items[:-1], draw(st.sampled_from([-1, ITEMS, ITEMS + 7]))]
+    number = st.sampled_from(HOSTILE) | st.floats(-3, 3)
+
+    def numbers(size: int) -> list[float]:
+        return draw(st.lists(number, min_size=size, max_size=size))
+
+    return {
+        "items": items,
+        "entries": numbers(len(items)),
+        "weights": numbers(len(items)),
+        "which": draw(st.lists(st.integers(0, 1), min_size=len(items), max_size=len(items))),
+        "row": numbers(ITEMS),
+        "vectors": [numbers(RANK), numbers(RANK)],
+    }
+
+
+@dataclass(frozen=True)
+class Case:
+    """A statistic, and how a contribution to it is made of people."""
+
+    statistic: Statistic
+    contribution: Callable[[list[Person]], Any]
+    adjacencies: tuple[str, ...] = ("add-remove", "replace")
+
+
+def entries(some: list[Person]) -> Any:
+    return np.array([value for person in some for value in person["entries"]])
+
+
+def rows(some: list[Person]) -> Any:
+    return np.array([person["row"] for person in some]).reshape(len(some), ITEMS)
+
+
+def outer(some: list[Person]) -> Any:
+    vectors = np.array([vector for person in some for vector in person["vectors"]]).reshape(-1, RANK)
+    which = [2 * i + fold for i, person in enumerate(some) for fold in person["which"]]
+    return entries(some), vectors, np.array(which, np.int64)
+
+
+def equations(some: list[Person], weighted: bool) -> Any:
+    vectors = np.array([person["vectors"][0] for person in some]).reshape(-1, RANK)
+    weights = np.array([value for person in some for value in person["weights"]])
+    return vectors, entries(some), weights if weighted else None
+
+
+V = np.linalg.qr(np.random.default_rng(0).standard_normal((ITEMS, 2)))[0]
+MEANS = lambda some: rows(some)[:, :3]  # noqa: E731
+
+CASES = {
+    "vector of entries": Case(VectorSum(ITEMS, 0.7), entries),
+    "nonnegative entries": Case(VectorSum(ITEMS, 0.7, cone="nonnegative"), entries),
+    "rows": Case(VectorSum(ITEMS, 1.3), rows),
+    "nonnegative rows": Case(VectorSum(ITEMS, 1.3, cone="nonnegative"), rows),
+    "rows in the second-order cone": Case(VectorSum(ITEMS, 1.3, cone="second-order"), rows),
+    "a number": Case(VectorSum(1, 2.0), lambda some: rows(some)[:, :1]),
+    "a nonnegative number": Case(VectorSum(1, 2.0, cone="nonnegative"), lambda some: rows(some)[:, :1]),
+    "Gram of entries": Case(GramSum(ITEMS, 0.9), entries),
+    "Gram of entries without a diagonal": Case(GramSum(ITEMS, 0.9, zero_diagonal=True), entries),
+    "Gram of rows": Case(GramSum(ITEMS, 2.5), rows),
+    "Gram of two rows of each": Case(GramSum(ITEMS // 2, 2.5), rows),
+    "outer products": Case(OuterSum((ITEMS, RANK), 0.3), outer),
+    "product with a vector": Case(ProductSum(V[:, :1], 1.7), entries),
+    "products with vectors": Case(ProductSum(V, 1.7), entries),
+    "normal equations": Case(NormalEquations(ITEMS, RANK, 3, 1.1, 2.0, 1.5), lambda s: equations(s, False)),
+    "equations of one item each": Case(NormalEquations(ITEMS, RANK, 1, 0.9, 2.0, 0.4), lambda s: equations(s, False)),
+    "weighted equations": Case(NormalEquations(ITEMS, RANK, 3, 1.1, 2.0, 2.5, True), lambda s: equations(s, True)),
+    "means, add-remove": Case(MeanSum((0, 0, 1), "add-remove"), MEANS, ("add-remove",)),
+    "means, replace": Case(MeanSum((0, 1, 1), "replace"), MEANS, ("replace",)),
+    "means, flip": Case(MeanSum((0, 0, 0), "flip"), MEANS, ("flip",)),
+}
+
+
+def batch_of(some: list[Person]) -> UserBatch:
+    items = [item for person in some for item in person["items"]]
+    ends = np.cumsum([0, *(len(person["items"]) for person in some)])
+    return UserBatch(ends, np.array(items, np.int64), np.zeros(len(items)))
+
+
+def summed(case: Case, encoder: Any, some: list[Person], cut: int | None = None) -> Any:
+    """The statistic of some people in grid units, in one batch or two."""
+    total = np.zeros(encoder.shape, np.int64)
+    for part in [some] if cut is None else [some[:cut], some[cut:]]:
+        total = encoder.add(total, encoder.encode(batch_of(part), case.contribution(part)), 2)
+    return encoder.finish(total)
+
+
+def length(units: Any, grid: Grid) -> float:
+    """A length, from the exact square of integers: rounded down by at most its last digit."""
+    return math.sqrt(sum(int(value) ** 2 for value in units.ravel())) * grid.step
+
+
+def calibrated(case: Case, adjacency: Any, mu: float = 0.5) -> tuple[float, Any]:
+    sensitivity, noise = case.statistic.calibrated(adjacency, lambda s: Gaussian(s / mu, case.statistic.symmetric))
+    return sensitivity, case.statistic.encoder(noise.std)
+
+
+@pytest.mark.parametrize("name", CASES)
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_one_person_moves_a_sum_by_their_own_contribution_and_no_more_than_its_sensitivity(
+    name: str, data: st.DataObject
+) -> None:
+    case = CASES[name]
+    others, one, another = data.draw(st.lists(people(), max_size=4)), data.draw(people()), data.draw(people())
+    at = data.draw(st.integers(0, len(others)))
+    for adjacency in case.adjacencies:
+        sensitivity, encoder = calibrated(case, adjacency, data.draw(st.sampled_from([0.01, 0.5, 20.0])))
+        alone, other = (summed(case, encoder, [person]) for person in (one, another))
+        without = summed(case, encoder, others)
+        beside = summed(case, encoder, [*others[:at], one, *others[at:]], at)
+        assert np.array_equal(beside - without, alone)
+        apart = alone if adjacency == "add-remove" else alone - other
+        assert length(apart, encoder.grid) <= sensitivity
+        if case.statistic.symmetric:
+            assert np.array_equal(without, without.swapaxes(-1, -2))
+
+
+# -- that the bounds are reached, so that no sensitivity is larger than it must be
+
+
+def person(items: list[int], values: list[float], **more: Any) -> Person:
+    some = {"items": items, "entries": values, "weights": [1.0] * len(items), "which": [0] * len(items)}
+    return {**some, "row": [0.0] * ITEMS, "vectors": [[1.0, 0.0, 0.0]] * 2, **more}
+
+
+def ball(one: Any) -> Person:
+    """X with x (x . v) at an end of the ball that it lies in, or near its rim."""
+    return person(list(range(ITEMS)), list(one))
+
+
+tilted = math.sqrt(0.5) * (V[:, 0] + np.linalg.svd(V[:, :1], full_matrices=True)[0][:, -1])
+WORST = [
+    ("vector of entries", person([0, 1], [3.0, 4.0]), person([0, 1], [-3.0, -4.0])),
+    ("nonnegative entries", person([0], [9.0]), person([1], [9.0])),
+    ("rows", person([], [], row=[2.0] * ITEMS), person([], [], row=[-2.0] * ITEMS)),
+    ("nonnegative rows", person([], [], row=[9.0] + [0.0] * 5), person([], [], row=[0.0] * 5 + [9.0])),
+    (
+        "rows in the second-order cone",
+        person([], [], row=[9.0, 9.0] + [0.0] * 4),
+        person([], [], row=[9.0, -9.0] + [0.0] * 4),
+    ),
+    ("a nonnegative number", person([], [], row=[9.0] * ITEMS), person([], [])),
+    ("Gram of entries", person([0], [9.0]), person([1], [9.0])),
+    ("Gram of rows", person([], [], row=[9.0] + [0.0] * 5), person([], [], row=[0.0, 9.0] + [0.0] * 4)),
+    ("outer products", person([0, 2], [3.0, 4.0]), person([0, 2], [-3.0, -4.0])),
+    ("product with a vector", ball(9 * V[:, 0]), person([], [])),
+    ("equations of one item each", person([2], [9.0]), None),
+    ("means, add-remove", person([], [], row=[1.0] * ITEMS), None),
+    ("means, replace", person([], [], row=[1.0] * ITEMS), person([], [], row=[0.0] * ITEMS)),
+]
+
+
+@pytest.mark.parametrize(("name", "one", "another"), WORST, ids=[name for name, *_ in WORST])
+def test_the_sensitivity_is_reached(name: str, one: Person, another: Person | None) -> None:
+    case = CASES[name]
+    if "add-remove" in case.adjacencies:
+        sensitivity, encoder = calibrated(case, "add-remove")
+        assert length(summed(case, encoder, [one]), encoder.grid) >= 0.999 * sensitivity
+    if "replace" in case.adjacencies and another is not None:
+        sensitivity, encoder = calibrated(case, "replace")
+        apart = summed(case, encoder, [one]) - summed(case, encoder, [another])
+        # Counts of users are chosen so that adding one costs as much as replacing one: two are not further apart.
+        least = 0.7 if isinstance(case.statistic, MeanSum) else 0.999
+        assert length(apart, encoder.grid) >= least * sensitivity
+
+
+def test_replaced_normal_equations_reach_their_sensitivity() -> None:
+    """Two people with opposite targets, and vectors at the angle that is worst."""
+    for ratio, angle in ((1.0, math.pi / 3), (3.0, math.pi / 2)):
+        case = Case(NormalEquations(ITEMS, RANK, 1, 1.0, 1.0, ratio), lambda s: equations(s, False))
+        sensitivity, encoder = calibrated(case, "replace")
+        largest = 0.0
+        for turn in np.linspace(0, math.pi, 181):
+            one = person([2], [1.0], vectors=[[1.0, 0.0, 0.0]] * 2)
+            another = person([2], [-1.0], vectors=[[math.cos(turn), math.sin(turn), 0.0]] * 2)
+            apart = summed(case, encoder, [one]) - summed(case, encoder, [another])
+            largest = max(largest, length(apart, encoder.grid))
+        assert 0.999 * sensitivity <= largest <= sensitivity, angle
+
+
+# -- what is enforced, not promised
+
+
+def test_an_item_that_a_user_has_twice_counts_once() -> None:
+    batch = UserBatch(np.array([0, 4, 5]), np.array([2, 1, 2, 9, 2]), np.zeros(5))
+    counts = countable(batch, 6)
+    assert counts is not None
+    assert counts.tolist() == [True, True, False, False, True]
+    assert countable(UserBatch(np.array([0, 2, 2, 3]), np.array([1, 4, 0]), np.zeros(3)), 6) is None
+    assert countable(UserBatch(np.array([0, 0]), np.zeros(0, np.int64), np.zeros(0)), 6) is None
+    encoder = VectorSum(6, 10.0).encoder(1.0)
+    assert (encoder.encode(batch, np.array([1.0, 2.0, 4.0, 8.0, 16.0])) * encoder.grid.step).round(6).tolist()[
+        2
+    ] == 11.0
+    gram = GramSum(6, 100.0).encoder(1.0)
+    repeated = UserBatch(np.array([0, 3]), np.array([0, 2, 2]), np.zeros(3))
+    found = gram.finish(gram.encode(repeated, np.array([1.0, 2.0, 4.0]))) * gram.grid.step
+    assert found[0, 0] == pytest.approx(1.0)  # what may not count must not replace what does
+    assert found[2, 2] == pytest.approx(4.0)
+
+
+def test_rows_outside_the_cone_are_brought_in() -> None:
+    encoder = VectorSum(3, 10.0, cone="second-order").encoder(1.0)
+    rows_ = np.array([[1.0, 3.0, 4.0], [-2.0, 1.0, 1.0], [5.0, 3.0, 4.0], [math.nan, 1.0, 0.0]])
+    each = [encoder.encode(None, row[None]) * encoder.grid.step for row in rows_]
+    assert np.allclose(each, [[1.0, 0.6, 0.8], [0, 0, 0], [5.0, 3.0, 4.0], [0, 0, 0]], atol=1e-6)
+    units = module._in_cone(np.array([[5, 3, 4], [5, 3, 5], [1, 1, 1], [0, 7, 7]]))
+    assert (units[:, 0] ** 2 >= (units[:, 1:] ** 2).sum(axis=1)).all()
+    assert units[0].tolist() == [5, 3, 4]
+
+
+def test_contributions_of_another_form_are_refused() -> None:
+    batch = UserBatch(np.array([0, 2]), np.array([0, 1]), np.zeros(2))
+    wrong: list[tuple[Statistic, Any, str]] = [
+        (VectorSum(3, 1.0), np.zeros((1, 4)), "rows of 3"),
+        (VectorSum(3, 1.0), np.zeros((1, 1, 3)), "rows of 3"),
+        (VectorSum(3, 1.0, cone="second-order"), np.zeros(2), "one row for each user"),
+        (GramSum(3, 1.0), np.zeros((1, 4)), "multiple of 3"),
+        (OuterSum((3, 2), 1.0), (np.zeros(2), np.ones((2, 2)), np.array([0, 2])), "its own user"),
+        (OuterSum((3, 2), 1.0), (np.zeros(2), np.ones((0, 2)), np.array([0, 0])), "its own user"),
+        (NormalEquations(3, 2, 1, 1.0, 1.0, 1.0), (np.zeros((1, 3)), np.zeros(2), None), "vectors of 2"),
+        (NormalEquations(3, 2, 1, 1.0, 1.0, 1.0), (np.zeros((1, 2)), np.zeros(2), np.ones(2)), "no weights"),
+        (NormalEquations(3, 2, 1, 1.0, 1.0, 1.0, True), (np.zeros((1, 2)), np.zeros(2), None), "weights were"),
+        (MeanSum((0,), "replace"), np.zeros((1, 2)), "rows of 1"),
+    ]
+    for statistic, contribution, why in wrong:
+        with pytest.raises(PrivacyError, match=why):
+            statistic.encoder(1.0).encode(batch, contribution)
+
+
+def test_bounds_that_are_none_are_refused() -> None:
+    makes: list[Callable[[], Any]] = [
+        lambda: VectorSum(0, 1.0),
+        lambda: VectorSum(3, math.inf),
+        lambda: VectorSum(3, 1.0, cone="aligned"),  # type: ignore[arg-type]
+        lambda: GramSum(3, 0.0),
+        lambda: OuterSum((3, 0), 1.0),
+        lambda: OuterSum((3, 1), -1.0),
+        lambda: ProductSum(np.ones((3, 1)), 1.0),
+        lambda: ProductSum(np.eye(3), math.nan),
+        lambda: NormalEquations(3, 2, 0, 1.0, 1.0, 1.0),
+        lambda: NormalEquations(3, 2, 1, 1.0, 1.0, math.inf),
+        lambda: MeanSum((), "replace"),
+        lambda: MeanSum((0, 2), "replace"),
+        lambda: MeanSum((0,), "swap"),  # type: ignore[arg-type]
+        lambda: MeanSum((0,), "replace").encoder(1e9),
+    ]
+    for make in makes:
+        with pytest.raises(PrivacyError):
+            make()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_adjacency_without_a_proof_is_refused(name: str) -> None:
+    statistic = CASES[name].statistic
+    for adjacency in {"add-remove", "replace", "flip", "swap", ""} - set(CASES[name].adjacencies):
+        with pytest.raises(PrivacyError, match="adjacency"):
+            statistic.sensitivity(adjacency)  # type: ignore[arg-type]
+
+
+def test_released_right_hand_sides_are_in_a_unit_of_their_own() -> None:
+    """A target of `target_bound` times the longest vector, whatever the ratio is."""
+    for ratio in (0.3, 2.0):
+        statistic = NormalEquations(ITEMS, RANK, 1, 2.0, 5.0, ratio)
+        encoder = statistic.encoder(1e-3)
+        one = person([2], [5.0], vectors=[[2.0, 0.0, 0.0]] * 2)
+        stack = summed(Case(statistic, lambda s: equations(s, False)), encoder, [one]) * encoder.grid.step
+        assert stack[2, 0, RANK] * statistic.target_unit == pytest.approx(5.0 * 2.0, rel=1e-3)
+        assert stack[2, 0, 0] == pytest.approx(4.0, rel=1e-3)
+
+
+def test_sums_of_a_row_are_of_that_row() -> None:
+    batch = UserBatch(np.array([0, 2, 2, 3]), np.array([0, 1, 0]), np.zeros(3))
+    assert batch.row_sums(np.array([1.0, 2.0, 4.0])).tolist() == [3.0, 0.0, 4.0]
+
+
+# -- exact sums, also where float64 would not be
+
+
+def test_large_gram_matrices_are_the_same_as_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(1)
+    some = [person([], [], row=list(rng.standard_normal(ITEMS))) for _ in range(40)]
+    case = CASES["Gram of rows"]
+    encoder = case.statistic.encoder(1.0)
+    expected = summed(case, encoder, some)
+    monkeypatch.setattr(module, "SMALL", 2)
+    monkeypatch.setattr(sums_module, "STRIPE", 4)
+    monkeypatch.setattr(sums_module, "EXACT", 3 * encoder.most**2)  # three people at a time
+    assert np.array_equal(summed(case, encoder, some, 7), expected)
+
+
+def test_many_people_at_their_bounds_are_added_up_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    n = 300
+    monkeypatch.setattr(sums_module, "MOST_ENTRIES", 128)
+    monkeypatch.setattr(sums_module, "MOST_USERS", 64)
+    some = [person([0, 2], [9.0, 9.0])] * n
+    for name in ("vector of entries", "product with a vector", "normal equations", "weighted equations"):
+        case = CASES[name]
+        encoder = case.statistic.encoder(1.0)
+        assert np.array_equal(summed(case, encoder, some), n * summed(case, encoder, some[:1]))
+
+
+def test_a_batch_that_could_not_be_added_up_exactly_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "EXACT", 2 * module.MAX_BOUND)
+    case = CASES["outer products"]
+    with pytest.raises(PrivacyError, match="at most 2 users at a time"):
+        summed(case, case.statistic.encoder(1.0), [person([0], [1.0])] * 3)
+
+
+def test_equations_of_long_rows() -> None:
+    """More users of an item than are gathered at once, with weights."""
+    n = 2500
+    some = [person([1], [0.5], vectors=[[0.5, 0.25, 0.0]] * 2)] * n
+    for name in ("normal equations", "weighted equations"):
+        case = CASES[name]
+        encoder = case.statistic.encoder(1.0)
+        assert np.array_equal(summed(case, encoder, some), n * summed(case, encoder, some[:1]))
+
+
+def test_encoded_equations_need_no_users() -> None:
+    encoder = NormalEquations(ITEMS, RANK, 1, 1.0, 1.0, 1.0).encoder(1.0)
+    nobody = encoder.encode(batch_of([]), (np.zeros((0, RANK)), np.zeros(0), None))
+    assert isinstance(nobody, EncodedEquations)
+    assert not encoder.add(np.zeros(encoder.shape, np.int64), nobody, 1).any()
+
+
+# -- the releaser
+
+
+class Everybody:
+    """All people in one batch."""
+
+    def __init__(self, some: list[Person]) -> None:
+        self.some = some
+
+    def add_up(self, work: Any, shape: Any, n_jobs: Any, *, add: Any, symmetric: bool) -> Any:
+        return add(np.zeros(shape, np.int64), work(batch_of(self.some)), n_jobs)
+
+
+def releasing(plan: Plan, adjacency: Any = "add-remove") -> Any:
+    return Ledger(delta=1e-6, adjacency=adjacency, noise_source=InsecureSeededNoise(3)).reserve(plan)
+
+
+SOME = [person([0, 1], [3.0, 4.0]), person([2], [0.5])]
+
+
+def test_a_release_has_the_noise_that_the_plan_pays_for() -> None:
+    told: list[tuple[float, str]] = []
+    case = CASES["vector of entries"]
+    with releasing(Plan.gaussian(1.0, {"sums": 0.25, "Gram": 0.75}), "replace") as reservation:
+        releaser = Releaser(reservation, "replace", 1, lambda share, label: told.append((share, label)))
+        found = releaser.release("sums", case.statistic, Everybody(SOME), lambda batch: entries(SOME))
+        assert found.std == pytest.approx(2 * 0.7 / 0.5)
+        noise = releaser.noise("Gram", GramSum(2, 1.0))
+        assert noise.symmetric
+        assert noise.std == pytest.approx(math.sqrt(2) / math.sqrt(0.75))
+        given_sum = np.full(ITEMS, 5, np.int64)
+        with pytest.raises(PrivacyError, match="another shape or type"):
+            releaser.release("sums", case.statistic, Everybody(SOME), entries, sum_with=lambda e: given_sum[:2])
+        with pytest.raises(PrivacyError, match="another shape or type"):
+            releaser.release("sums", case.statistic, Everybody(SOME), entries, sum_with=lambda e: given_sum * 1.0)
+    assert told == [(pytest.approx(0.25), "sums")]
+    assert [event.body["sensitivity"] for event in reservation._ledger.events] == [math.nextafter(1.4, 2)]
+
+
+def test_statistics_of_one_pass_are_those_of_two() -> None:
+    gram, steps = GramSum(RANK, 6.0), OuterSum((ITEMS, RANK), 0.3)
+
+    def both(batch: Any) -> Any:
+        return np.array([person_["vectors"][0] for person_ in SOME]), outer(SOME)
+
+    plan = Plan.gaussian(1.0, {"Gram": 0.5, "steps": 0.5})
+    with releasing(plan) as reservation:
+        releaser = Releaser(reservation, "add-remove", 1)
+        together = releaser.release_together([("Gram", gram), ("steps", steps)], Everybody(SOME), both)
+        with pytest.raises(PrivacyError, match="equally many columns"):
+            releaser.release_together([("Gram", gram), ("steps", VectorSum(3, 1.0))], Everybody(SOME), both)
+    with releasing(plan) as reservation:
+        releaser = Releaser(reservation, "add-remove", 1)
+        apart = [
+            releaser.release("Gram", gram, Everybody(SOME), lambda batch: both(batch)[0]),
+            releaser.release("steps", steps, Everybody(SOME), lambda batch: both(batch)[1]),
+        ]
+    with releasing(plan) as reservation:
+        releaser = Releaser(reservation, "add-remove", 1)
+
+        def elsewhere(encoders: Any) -> Any:
+            made = [e.encode(batch_of(SOME), own) for e, own in zip(encoders, both(None), strict=True)]
+            return np.vstack(made)
+
+        there = releaser.release_together([("Gram", gram), ("steps", steps)], Everybody(SOME), both, sum_with=elsewhere)
+    for one, other, third in zip(together, apart, there, strict=True):
+        assert np.array_equal(one.values, other.values)
+        assert np.array_equal(one.values, third.values)
+        assert one.std == other.std
+
+
+def test_releases_over_samples_cost_what_was_planned() -> None:
+    mu, rate = 0.8, 0.25
+    statistic, plan = VectorSum(ITEMS, 0.7), Plan((Planned("sums", sampled_cost(mu, rate, 1), 2),))
+    drawn: list[Any] = []
+
+    def users_of(numbers: Any) -> Everybody:
+        drawn.append(numbers)
+        return Everybody([SOME[0]] * len(numbers))
+
+    with releasing(plan) as reservation:
+        releaser = Releaser(reservation, "add-remove", 1)
+        some = 4000
+        contribution = lambda batch: np.tile([3.0, 4.0], len(batch.counts))  # noqa: E731
+        for _ in range(2):
+            found = releaser.release_sampled("sums", statistic, some, users_of, contribution, mu=mu, rate=rate)
+        assert found.std == pytest.approx(0.7 / mu)
+        assert not np.array_equal(*drawn)
+        assert all(abs(len(numbers) - some * rate) < 6 * math.sqrt(some * rate * (1 - rate)) for numbers in drawn)
+        with pytest.raises(PrivacyError, match="used up"):
+            releaser.release_sampled("sums", statistic, some, users_of, contribution, mu=mu, rate=rate)
+        for dearer in ({"mu": 0.9, "rate": rate}, {"mu": mu, "rate": 0.5}):
+            with pytest.raises(PrivacyError, match="more than the plan"):
+                releaser.release_sampled("sums", statistic, some, users_of, contribution, **dearer)
+        with pytest.raises(PrivacyError, match="adjacency"):
+            Releaser(reservation, "replace", 1).release_sampled(
+                "sums", statistic, some, users_of, contribution, mu=mu, rate=rate
+            )
+    ledger = reservation._ledger
+    assert [event.cost for event in ledger.events] == [sampled_cost(mu, rate, 1)] * 2
+    assert ledger.spent.cost == plan.cost
+    ledger.verify()
+
+
+def test_everybody_is_in_a_sample_of_rate_one() -> None:
+    plan = Plan((Planned("sums", sampled_cost(0.5, 1.0, 1), 1),))
+    with releasing(plan) as reservation:
+        releaser = Releaser(reservation, "add-remove", 1)
+        found = releaser.release_sampled(
+            "sums", VectorSum(ITEMS, 0.7), 2, lambda n: Everybody(SOME), lambda b: entries(SOME), mu=0.5, rate=1.0
+        )
+    assert found.std == pytest.approx(1.4)
+    assert poisson_sample(4, 1.0, InsecureSeededNoise(0)).tolist() == [0, 1, 2, 3]
+
+
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(st.floats(0.001, 0.2), st.integers(1, 60))
+@example(0.1, 5)
+def test_products_are_not_released_where_their_grid_would_count(mu: float, size: int) -> None:
+    statistic = ProductSum(np.eye(size)[:, :1], 1.0)
+    sensitivity, noise = statistic.calibrated("replace", lambda s: Gaussian(s / mu))
+    assert 1.0 <= sensitivity < 1.0 + 2.0**-20 * max(noise.std, 1.0) * size
+    with pytest.raises(PrivacyError, match="drown"):
+        statistic.calibrated("replace", lambda s: Gaussian(1e30 if s > statistic.sensitivity("replace") else 1e-9))
