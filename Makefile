@@ -42,7 +42,7 @@ $(VENV)/.torch: $(VENV)/.dev
 	@touch $@
 
 # The trust base is covered by its own tests, every line and branch; the others run without being traced, in less time.
-GATED  := tests/privacy tests/test_statement.py
+GATED  := tests/privacy
 PYTEST := $(BIN)/python -m pytest -m 'not slow' -n auto --dist worksteal
 
 unit: $(VENV)/.dev $(if $(CI),$(VENV)/.torch)  ## the tests alone
@@ -57,8 +57,8 @@ unit: $(VENV)/.dev $(if $(CI),$(VENV)/.torch)  ## the tests alone
 FLOORS := .venv-floors
 EXTRAS := plot spark serve postgres ann tune excel
 TOOLS  := pytest pytest-xdist hypothesis mpmath prv-accountant pandas polars zstandard xlwt httpx2
-FLOOR_TESTS := tests/privacy tests/test_statement.py tests/data tests/completion/test_conformance.py \
-    tests/completion/test_dpals.py tests/completion/test_saving.py tests/cli/test_every_command.py tests/cli/test_train.py \
+FLOOR_TESTS := tests/privacy tests/data tests/models/test_conformance.py \
+    tests/models/test_dpals.py tests/models/test_saving.py tests/cli/test_every_command.py tests/cli/test_train.py \
     tests/cli/test_evaluate.py tests/recommend/test_vectors.py tests/evaluate/test_tradeoff.py tests/tune/test_defaults.py
 
 $(FLOORS)/.lowest: pyproject.toml

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import discreet
-from discreet.completion.als import directions, items, private, settings, training
+from discreet.models.als import directions, items, private, settings, training
 
 COLUMNS = (("MovieLens 1M", 1.0), ("MovieLens 1M", 5.0), ("MovieLens 1M", 10.0), ("low rank", 5.0))
 

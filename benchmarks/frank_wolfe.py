@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from discreet.completion.door import Door
+from discreet.models.door import Door
 
 import discreet
 from discreet.data.catalogue import Catalogue

@@ -26,14 +26,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from discreet.completion.door import Door
+from discreet.models.door import Door
 
 import discreet
-from discreet.completion.als import card_moments, moments, preprocessing, published_training
 from discreet.data.catalogue import Catalogue
 from discreet.data.ids import Ids
 from discreet.linalg import torch_arrays
-from discreet.linalg.addresses import neighbour_dependent
+from discreet.linalg.determinism import neighbour_dependent
+from discreet.models.als import card_moments, moments, preprocessing, published_training
 from discreet.testing import InsecureSeededNoise
 
 try:

@@ -27,14 +27,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 import discreet
-from discreet.completion.one_bit import fitting, private, serving
-from discreet.completion.one_bit.fitting import default_radius
-from discreet.completion.one_bit.likelihood import Cells, FlippedBits, Loss
-from discreet.completion.one_bit.links import Link
-from discreet.completion.one_bit.mechanisms import TrueBits
-from discreet.completion.one_bit.projections import simplex
-from discreet.completion.one_bit.solver import DECREASE, LONGEST, MEMORY, SHORTEST, Problem, minimise
 from discreet.linalg.threads import single_threaded_blas
+from discreet.models.one_bit import fitting, private, serving
+from discreet.models.one_bit.contributions import TrueBits
+from discreet.models.one_bit.fitting import default_radius
+from discreet.models.one_bit.likelihood import Cells, FlippedBits, Loss
+from discreet.models.one_bit.links import Link
+from discreet.models.one_bit.projections import simplex
+from discreet.models.one_bit.solver import DECREASE, LONGEST, MEMORY, SHORTEST, Problem, minimise
 from discreet.papers.one_bit import MEAN_RATING, accuracies, relative_error, watched
 
 Array = NDArray[Any]

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 import discreet
-from discreet.completion.als import directions, items, private, settings, training
+from discreet.models.als import directions, items, private, settings, training
 from discreet.testing import InsecureSeededNoise
 
 DELTA = 1e-6

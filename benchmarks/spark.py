@@ -39,8 +39,8 @@ import pyarrow as pa
 import discreet
 from discreet.data.columns import choose
 from discreet.data.spark import Policies, Recipe, chunks
+from discreet.data.spark_interactions import SparkInteractions
 from discreet.engine.partials import added_up, emitted
-from discreet.engine.spark import SparkInteractions
 
 CHILD = "--child"
 STEPS = (1, 4)

@@ -7,12 +7,12 @@ gives back. `Leaky` divides by the exact number of users: harmless to look at, a
 from typing import Any
 
 import numpy as np
-from discreet.completion.door import Door
+from discreet.models.door import Door
 
 import discreet
-from discreet.completion.fold_in import FoldIn, RidgeFoldIn
-from discreet.completion.parts import equal_weights, parts
-from discreet.completion.private import PrivateModel
+from discreet.engine.batches import equal_weights, parts
+from discreet.models.fold_in import FoldIn, RidgeFoldIn
+from discreet.models.private import PrivateModel
 
 
 class ItemMeans(PrivateModel):

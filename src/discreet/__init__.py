@@ -11,58 +11,58 @@ from discreet import errors
 
 if TYPE_CHECKING:
     from discreet import audit, datasets, privacy, spark, splits, testing, tune
-    from discreet.calculator import account
-    from discreet.completion.als import ALS, DPALS, PublishedDPALS, private_regressions
-    from discreet.completion.baselines import MeanRating, Popularity
-    from discreet.completion.frank_wolfe import DPFrankWolfe, FrankWolfe, PublishedDPFrankWolfe
-    from discreet.completion.gradient import DPSGD, DPGradientDescent, GradientDescent, PublishedDPGradientDescent
-    from discreet.completion.one_bit import OneBit
-    from discreet.completion.recommender import Recommender
-    from discreet.completion.saving import load
-    from discreet.completion.spectral import DPSVD, SVD, DPCleansedSVD, PublishedDPCleansedSVD, PublishedDPSVD
-    from discreet.completion.spectral.pca import DPPCA
     from discreet.data import Catalogue, Interactions, observed_items_are_public, read
     from discreet.evaluate import module as evaluate
+    from discreet.models.als import ALS, DPALS, PublishedDPALS, private_regressions
+    from discreet.models.baselines import MeanRating, Popularity
+    from discreet.models.frank_wolfe import DPFrankWolfe, FrankWolfe, PublishedDPFrankWolfe
+    from discreet.models.gradient import DPSGD, DPGradientDescent, GradientDescent, PublishedDPGradientDescent
+    from discreet.models.one_bit import OneBit
+    from discreet.models.recommender import Recommender
+    from discreet.models.spectral import DPSVD, SVD, DPCleansedSVD, PublishedDPCleansedSVD, PublishedDPSVD
+    from discreet.models.spectral.pca import DPPCA
+    from discreet.models.storage import load
     from discreet.privacy import Gaussian, Guarantee, L2Laplace, Laplace, Ledger, Plan, RandomizedResponse
-    from discreet.statement import Statement
+    from discreet.privacy.account import account
+    from discreet.privacy.statement import Statement
 
 __version__ = "0.1.0.dev0"
 
 _HOME = {
-    "ALS": "discreet.completion.als",
+    "ALS": "discreet.models.als",
     "Catalogue": "discreet.data",
-    "DPALS": "discreet.completion.als",
-    "DPCleansedSVD": "discreet.completion.spectral",
-    "DPFrankWolfe": "discreet.completion.frank_wolfe",
-    "DPGradientDescent": "discreet.completion.gradient",
-    "DPPCA": "discreet.completion.spectral.pca",
-    "DPSGD": "discreet.completion.gradient",
-    "DPSVD": "discreet.completion.spectral",
-    "FrankWolfe": "discreet.completion.frank_wolfe",
+    "DPALS": "discreet.models.als",
+    "DPCleansedSVD": "discreet.models.spectral",
+    "DPFrankWolfe": "discreet.models.frank_wolfe",
+    "DPGradientDescent": "discreet.models.gradient",
+    "DPPCA": "discreet.models.spectral.pca",
+    "DPSGD": "discreet.models.gradient",
+    "DPSVD": "discreet.models.spectral",
+    "FrankWolfe": "discreet.models.frank_wolfe",
     "Gaussian": "discreet.privacy",
-    "GradientDescent": "discreet.completion.gradient",
+    "GradientDescent": "discreet.models.gradient",
     "Guarantee": "discreet.privacy",
     "Interactions": "discreet.data",
     "L2Laplace": "discreet.privacy",
     "Laplace": "discreet.privacy",
     "Ledger": "discreet.privacy",
-    "MeanRating": "discreet.completion.baselines",
-    "OneBit": "discreet.completion.one_bit",
+    "MeanRating": "discreet.models.baselines",
+    "OneBit": "discreet.models.one_bit",
     "Plan": "discreet.privacy",
-    "Popularity": "discreet.completion.baselines",
-    "PublishedDPALS": "discreet.completion.als",
-    "PublishedDPCleansedSVD": "discreet.completion.spectral",
-    "PublishedDPFrankWolfe": "discreet.completion.frank_wolfe",
-    "PublishedDPGradientDescent": "discreet.completion.gradient",
-    "PublishedDPSVD": "discreet.completion.spectral",
+    "Popularity": "discreet.models.baselines",
+    "PublishedDPALS": "discreet.models.als",
+    "PublishedDPCleansedSVD": "discreet.models.spectral",
+    "PublishedDPFrankWolfe": "discreet.models.frank_wolfe",
+    "PublishedDPGradientDescent": "discreet.models.gradient",
+    "PublishedDPSVD": "discreet.models.spectral",
     "RandomizedResponse": "discreet.privacy",
-    "Recommender": "discreet.completion.recommender",
-    "SVD": "discreet.completion.spectral",
-    "Statement": "discreet.statement",
-    "account": "discreet.calculator",
-    "load": "discreet.completion.saving",
+    "Recommender": "discreet.models.recommender",
+    "SVD": "discreet.models.spectral",
+    "Statement": "discreet.privacy.statement",
+    "account": "discreet.privacy.account",
+    "load": "discreet.models.storage",
     "observed_items_are_public": "discreet.data",
-    "private_regressions": "discreet.completion.als",
+    "private_regressions": "discreet.models.als",
     "read": "discreet.data",
 }
 _MODULES = ("audit", "datasets", "evaluate", "privacy", "spark", "splits", "testing", "tune")

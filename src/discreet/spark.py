@@ -12,16 +12,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from discreet.completion.atomic import HEAD, PARTS
-from discreet.completion.payload import items_from_bytes, items_to_bytes
-from discreet.completion.saving import ITEMS, described, load, plain, rich, unfitted
+from discreet.data.broadcast import Broadcast
 from discreet.data.catalogue import Catalogue
 from discreet.data.columns import GUESS, choose
 from discreet.data.sources import is_spark
-from discreet.engine.shipping import Parcel
-from discreet.engine.spark import SparkInteractions
+from discreet.data.spark_interactions import SparkInteractions
 from discreet.errors import DataError, MissingExtra, UnknownItem
-from discreet.numbers import whole
+from discreet.models.codecs import items_from_bytes, items_to_bytes
+from discreet.models.model_folder import HEAD, PARTS
+from discreet.models.storage import ITEMS, described, load, plain, rich, unfitted
+from discreet.validation import whole
 
 try:
     from pyspark.ml import Estimator
@@ -34,7 +34,7 @@ except ImportError:
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from discreet.completion.base import Model
+    from discreet.models.base import Model
 
 __all__ = ["Recommender", "RecommenderModel", "SparkInteractions", "recommend"]
 
@@ -84,10 +84,10 @@ def recommend(
     single = copy.copy(model)
     single.n_jobs, single.device = 1, "cpu"  # a task has one core, and no card
     options = {"exclude_seen": exclude_seen, "allow": allow, "deny": deny, "on_unknown": on_unknown}
-    parcel = Parcel.of((single, n, options), histories.sparkSession.sparkContext)
+    broadcast = Broadcast.of((single, n, options), histories.sparkSession.sparkContext)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return _recommended(batches, *parcel.open())
+        return _recommended(batches, *broadcast.open())
 
     schema = StructType(
         [

@@ -13,12 +13,12 @@ import discreet
 from discreet import Laplace, account
 from discreet.audit import Subject, record, replay
 from discreet.audit.findings import failed
-from discreet.audit.people import extremes, ordinary
+from discreet.audit.neighbors import extremes, ordinary
 from discreet.audit.replaying import ACCOUNT, EVENTS, OUTPUT, SCORE, SENSITIVITY, _search, same
 from discreet.audit.searching import SEARCH, TIGHT, WHOLE, designed, search
 from discreet.audit.subjects import DELTA, of, shipped
-from discreet.completion import MODELS
-from discreet.completion.private import PrivateModel
+from discreet.models import MODELS
+from discreet.models.private import PrivateModel
 from discreet.privacy import Cost, PureEvent, Selection
 
 SUBJECTS = shipped()

@@ -8,7 +8,7 @@ from typer.main import get_command
 
 import discreet
 from discreet.cli import app
-from discreet.completion import MODELS
+from discreet.models import MODELS
 from tests.cli.fakes import PLACE
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 import discreet
-from discreet.completion.base import Model
-from discreet.completion.fold_in import FoldIn, RidgeFoldIn
-from discreet.completion.parts import equal_weights, everybody
 from discreet.data.interactions import Interactions
+from discreet.engine.batches import equal_weights, everybody
+from discreet.models.base import Model
+from discreet.models.fold_in import FoldIn, RidgeFoldIn
 from discreet.privacy import Releaser, VectorSum
 
 PLACE = "tests.cli.fakes:NoisyPopularity"

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import discreet
 from discreet.cli import app, config, models
-from discreet.completion import MODELS
+from discreet.models import MODELS
 from tests.cli.conftest import example
 from tests.cli.test_account import run
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import discreet
-from discreet.completion.private import PrivateModel
 from discreet.engine.local import Here
+from discreet.models.private import PrivateModel
 from tests.docs.pages import ROOT
 
 PACKAGE = Path(discreet.__file__).parent
@@ -48,7 +48,7 @@ def covered(file: str, names: tuple[str, ...]) -> bool:
 
 
 def test_every_private_model_is_there_with_its_own_file() -> None:
-    for module in pkgutil.walk_packages(discreet.completion.__path__, "discreet.completion."):
+    for module in pkgutil.walk_packages(discreet.models.__path__, "discreet.models."):
         importlib.import_module(module.name)
     private = {*models(PrivateModel), discreet.DPPCA}
     assert len(private) > 10

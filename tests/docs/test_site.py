@@ -78,6 +78,6 @@ def test_every_public_name_has_a_place_in_the_reference(site: Path) -> None:
         "discreet.spark.Recommender",
         "discreet.tune.search",
         "discreet.data.splits.holdout",
-        "discreet.completion.base.Model.recommend",
+        "discreet.models.base.Model.recommend",
     ):
         assert name in ids

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq, minimize_scalar
 
 from discreet import account
-from discreet.completion.als.calibration import published_epsilon
 from discreet.errors import PrivacyError
+from discreet.models.als.calibration import published_epsilon
 from discreet.privacy import Cost, PureEvent, SampledGaussian, Selection
 from discreet.privacy.accounting import (
     UNIT,

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from discreet import Guarantee, Plan, account
 from discreet.errors import PrivacyError
-from discreet.numbers import round_up
 from discreet.privacy import Cost, Planned, PureEvent
 from discreet.privacy.guarantee import sensitivity_factor
+from discreet.validation import round_up
 
 G = account(epsilon=1, delta=1e-5)
 

@@ -8,7 +8,7 @@ from scipy import stats
 
 from discreet.errors import PrivacyError, Unbounded
 from discreet.privacy import Cost, Gaussian, Grid, GridArray, L2Laplace, Laplace, PureEvent, RandomizedResponse
-from discreet.statement import noise_from_json
+from discreet.privacy.statement import noise_from_json
 from discreet.testing import InsecureSeededNoise
 
 N = 1_000_000

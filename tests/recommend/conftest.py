@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import discreet
-from discreet.completion.als import ALS
-from discreet.completion.baselines import MeanRating, Popularity
+from discreet.models.als import ALS
+from discreet.models.baselines import MeanRating, Popularity
 
 N_ITEMS = 30
 

@@ -15,9 +15,9 @@ import pytest
 from scipy.sparse import csr_array
 
 import discreet
-from discreet.completion.als import ALS
 from discreet.data.catalogue import Catalogue
 from discreet.errors import DataError, UnknownItem
+from discreet.models.als import ALS
 from discreet.recommend import histories
 from discreet.recommend.histories import Reader
 from tests.recommend.conftest import N_ITEMS, make_ratings

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import discreet
-from discreet.completion.baselines import Popularity
 from discreet.errors import DataError
+from discreet.models.baselines import Popularity
 from discreet.recommend.results import Recommendations
 
 FRAMES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table}

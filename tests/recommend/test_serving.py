@@ -17,12 +17,12 @@ from pyarrow import parquet
 from threadpoolctl import threadpool_limits
 
 import discreet
-from discreet.completion.als import ALS
-from discreet.completion.baselines import Popularity
-from discreet.completion.fold_in import RidgeFoldIn
 from discreet.errors import DataError, DiscreetError, UnknownItem
 from discreet.linalg.products import Columns
 from discreet.linalg.threads import blas_libraries
+from discreet.models.als import ALS
+from discreet.models.baselines import Popularity
+from discreet.models.fold_in import RidgeFoldIn
 from discreet.recommend import serving
 from tests.recommend.conftest import MODELS, N_ITEMS
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import discreet
-from discreet.completion.base import DERIVED
 from discreet.errors import PrivacyError
 from discreet.linalg.arrays import NumpyArrays
+from discreet.models.base import DERIVED
 from discreet.recommend import trial
 from discreet.testing import InsecureSeededNoise
 
@@ -95,8 +95,8 @@ def test_a_small_catalogue() -> None:
 
 PEELS = """
 import numpy as np
-from discreet.completion.fold_in import RidgeFoldIn
-from discreet.completion.ridge import Penalty
+from discreet.models.fold_in import RidgeFoldIn
+from discreet.models.ridge import Penalty
 from discreet.data.catalogue import Catalogue
 from discreet.recommend.trial import require_same_bits_served
 columns = np.random.default_rng(0).standard_normal((60, 33))

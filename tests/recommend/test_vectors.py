@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from pyarrow import parquet
 
-from discreet.completion.als import ALS
-from discreet.completion.baselines import Popularity
 from discreet.data.catalogue import Catalogue
 from discreet.errors import DataError, DiscreetError, MissingExtra
+from discreet.models.als import ALS
+from discreet.models.baselines import Popularity
 from discreet.recommend.vectors import AnnIndex
 from tests.recommend.conftest import N_ITEMS, make_ratings
 

@@ -16,8 +16,9 @@ from pyspark.cloudpickle import CloudPickler
 import discreet
 from discreet.data.columns import choose
 from discreet.data.spark import Policies, Recipe, chunks
+from discreet.data.spark_interactions import SparkInteractions
 from discreet.engine.partials import Layout, added_up, emitted
-from discreet.engine.spark import Pass, SparkInteractions
+from discreet.engine.spark import Pass, partial_sums
 
 
 def shipped(thing: Any) -> Any:
@@ -46,11 +47,13 @@ class Pretended(SparkInteractions):
         kept = [list(chunks(*recipe.read(batches))) for batches in own]
         return cls(None, n, data.catalogue, data.value_range, data.implicit, partitions=kept, **given)
 
-    def _sums(self, task: Pass) -> pa.Table:
-        layout = task.layout
-        totals = [shipped(task).total(kept) for kept in self.partitions]
-        partials = [one for i, (total, used) in enumerate(totals) for one in emitted(total, layout, i, used)]
-        return pa.Table.from_batches(tree(self.trouble(partials), layout, len(totals)))
+
+@partial_sums.register
+def _pretended_sums(table: Pretended, task: Pass) -> pa.Table:
+    layout = task.layout
+    totals = [shipped(task).total(kept) for kept in table.partitions]
+    partials = [one for i, (total, used) in enumerate(totals) for one in emitted(total, layout, i, used)]
+    return pa.Table.from_batches(tree(table.trouble(partials), layout, len(totals)))
 
 
 def tree(partials: list[pa.RecordBatch], layout: Layout, n: int, branches: int = 3) -> list[pa.RecordBatch]:

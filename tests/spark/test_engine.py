@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import discreet
+from discreet.data.broadcast import INLINE, PIECE, Broadcast
 from discreet.data.columns import GUESS, Columns, choose
 from discreet.data.spark import Counts, Policies, Recipe, chunks
 from discreet.engine.partials import BLOCK_CELLS, DIGEST, SEAL, Layout, emitted, put_together
-from discreet.engine.shipping import INLINE, PIECE, Parcel
 from discreet.engine.spark import Rows
 from discreet.errors import DataError, PrivacyError
 from discreet.linalg.threads import blas_libraries
@@ -175,7 +175,7 @@ def test_kernels_have_names_and_results() -> None:
     """Two kernels of one BLAS, on the same machine: other words, and other bits."""
     if platform.machine() != "x86_64" or not any(x.internal_api == "openblas" for x in blas_libraries()):
         pytest.skip("needs an OpenBLAS on x86-64, which takes the name of a kernel from its environment")
-    code = "from discreet.linalg.addresses import kernels; print(kernels())"
+    code = "from discreet.linalg.determinism import kernels; print(kernels())"
     said = {
         kernel: subprocess.run(
             [sys.executable, "-c", code],
@@ -228,7 +228,7 @@ def test_what_is_sent_of_an_item_step() -> None:
 
 
 @dataclass(eq=False)
-class Broadcast:
+class Pieces:
     value: bytes
     gone: bool = False
 
@@ -240,23 +240,23 @@ class Context:
     """Keeps what is broadcast."""
 
     def __init__(self) -> None:
-        self.sent: list[Broadcast] = []
+        self.sent: list[Pieces] = []
 
-    def broadcast(self, value: bytes) -> Broadcast:
-        self.sent.append(Broadcast(value))
+    def broadcast(self, value: bytes) -> Pieces:
+        self.sent.append(Pieces(value))
         return self.sent[-1]
 
 
 def test_factors_too_large_for_one_broadcast_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("discreet.engine.shipping.PIECE", 1000)
+    monkeypatch.setattr("discreet.data.broadcast.PIECE", 1000)
     context, factors = Context(), np.random.default_rng(0).standard_normal((INLINE, 2))
-    parcel = Parcel.of({"factors": factors, "scale": 3.0}, context)
+    broadcast = Broadcast.of({"factors": factors, "scale": 3.0}, context)
     assert max(len(piece.value) for piece in context.sent) <= 1000 < PIECE
-    opened = parcel.open()
+    opened = broadcast.open()
     assert np.array_equal(opened["factors"], factors)
     assert opened["scale"] == 3.0
-    assert parcel.open() is opened  # once in a worker
-    parcel.discard()
+    assert broadcast.open() is opened  # once in a worker
+    broadcast.discard()
     assert all(piece.gone for piece in context.sent)
 
 

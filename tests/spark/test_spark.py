@@ -19,11 +19,11 @@ import pytest
 
 import discreet
 from discreet.errors import DataError, NotPublic, PrivacyError
-from discreet.linalg.addresses import kernels
+from discreet.linalg.determinism import kernels
 from discreet.testing import InsecureSeededNoise
-from tests.completion.models import edit
 from tests.conftest import missing
 from tests.docs.pages import ROOT
+from tests.models.models import edit
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # pyspark's own
 

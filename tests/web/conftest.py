@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import discreet
-from discreet.completion.base import Model
+from discreet.models.base import Model
 from discreet.testing import InsecureSeededNoise
 from tests.conftest import missing
 from tests.web.hosting import Unavailable, chromium

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import discreet
-from discreet.completion.base import Model
+from discreet.models.base import Model
 from discreet.recommend import Recommendations
 from discreet.web import export
 from discreet.web.loss import made_up

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import discreet
-from discreet.completion.base import Model
+from discreet.models.base import Model
 from discreet.web import export
 from tests.web.hosting import hosted
 

@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 
 import discreet
 from discreet.cli import app
-from discreet.completion.base import Model
+from discreet.models.base import Model
 from discreet.web import server
 from discreet.web.api import Api
 from discreet.web.batching import MOST, WAITING, Batcher, Busy

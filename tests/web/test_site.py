@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 import discreet
-from discreet.completion.base import Model
-from discreet.completion.fold_in import FoldIn
 from discreet.data.catalogue import Catalogue
 from discreet.errors import DataError, ModelError, PrivacyError
+from discreet.models.base import Model
+from discreet.models.fold_in import FoldIn
 from discreet.testing import InsecureSeededNoise
 from discreet.web.loss import made_up, measured
 from discreet.web.projection import projected

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.completion.als import ALS, DPALS
-from discreet.completion.spectral import DPSVD
 from discreet.data.interactions import Interactions
 from discreet.data.movielens_like import movielens_like
 from discreet.data.readers import read
+from discreet.models.als import ALS, DPALS
+from discreet.models.spectral import DPSVD
 from discreet.privacy import Ledger
 from discreet.privacy.keystream import NoiseSource
 

@@ -20,7 +20,7 @@ from scipy.stats import binom, norm
 
 from discreet.audit.distinguishing import SURELY, Evidence, could, detectable, detectable_epsilon, distinguish, least
 from discreet.audit.findings import EACH, Alarms, Finding
-from discreet.audit.people import Row, entries
+from discreet.audit.neighbors import Row, entries
 from discreet.audit.recording import Recording, record
 from discreet.audit.replaying import settings
 from discreet.audit.subjects import Subject
@@ -56,7 +56,7 @@ def evidence_of(seen: Recording, other: Recording, sign: float) -> float:
 
 
 def scores(subject: Subject, pair: tuple[Any, Any], runs: int, seed: int = 0) -> tuple[Array, Array]:
-    """Scores of so many fits in each of two worlds."""
+    """Scores of so many fits in each of two fixtures."""
     worlds = [subject.world(person) for person in pair]
     book = settings(subject.make())
 

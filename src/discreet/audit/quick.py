@@ -7,7 +7,7 @@ from discreet.audit.samplers import mechanisms, streams
 from discreet.audit.searching import Tried, designed
 from discreet.audit.subjects import Subject
 from discreet.audit.tainting import taint
-from discreet.testing.noise import InsecureSeededNoise
+from discreet.privacy.keystream import InsecureSeededNoise
 
 DRAWS = 100_000
 SEED = 11

@@ -22,10 +22,9 @@ from numpy.typing import NDArray
 from discreet.audit.patching import patched
 from discreet.data.progress import Bar, _quiet
 from discreet.privacy import Cost, Gaussian, GridArray, L2Laplace, Laplace, Ledger, RandomizedResponse
-from discreet.privacy.keystream import Stream
+from discreet.privacy.keystream import InsecureSeededNoise, Stream
 from discreet.privacy.noise import Noise
 from discreet.privacy.store import Entry
-from discreet.testing.noise import InsecureSeededNoise
 
 Array = NDArray[Any]
 

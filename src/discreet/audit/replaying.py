@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from discreet.audit.findings import Finding
 from discreet.audit.recording import Recording, record
-from discreet.completion.base import DERIVED
 from discreet.data.interactions import Interactions
+from discreet.models.base import DERIVED
 from discreet.privacy import Cost, Gaussian, Ledger, SampledGaussian
 from discreet.privacy.accounting import Selection
-from discreet.statement import Statement
+from discreet.privacy.statement import Statement
 
 Array = NDArray[Any]
 

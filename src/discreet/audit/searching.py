@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from discreet.audit.findings import Finding, failed
-from discreet.audit.people import entries, extremes
+from discreet.audit.neighbors import entries, extremes
 from discreet.audit.replaying import ROUNDING, Replay
 from discreet.audit.subjects import WORST, Subject
 from discreet.data.interactions import Interactions

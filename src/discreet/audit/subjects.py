@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 import discreet
-from discreet.audit import worlds
-from discreet.audit.people import extremes
+from discreet.audit import fixtures
+from discreet.audit.adapters import Evaluated, Searched, cornered, secret_tilt
+from discreet.audit.neighbors import extremes
 from discreet.audit.replaying import Couple, Fit, Replay, fit_once, replay
-from discreet.audit.special import Evaluated, Searched, cornered, secret_tilt
-from discreet.completion.als import settings
 from discreet.errors import DataError
+from discreet.models.als import settings
 
 EPSILON, DELTA = 15.0, 1e-6  # at which people can be told apart as well as a few thousand fits can show
 WORST = 0.95  # of its declared sensitivity: what a designed person must reach
@@ -37,7 +37,7 @@ class Subject:
         name: Of the model, and how it is set up.
         make: Makes it, unfitted.
         world: The data with a person in it, who may be None.
-        pairs: People, before and after: neighbouring worlds.
+        pairs: People, before and after: neighbouring fixtures.
         elsewhere: Releases whose worst case is none of these: why.
         designed: Whether the pairs were designed for this model: then they must reach every bound, and the claim.
         open: Whether all that is released is seen, so that whole fits can be told apart by its likelihood ratio.
@@ -76,7 +76,7 @@ def of(model: Any, *, implicit: bool | None = None, n_items: int = 40) -> Subjec
     from sklearn.base import clone
 
     implicit = getattr(model, "implicit_", False) if implicit is None else implicit
-    world = partial(worlds.crowd, n_items, implicit)
+    world = partial(fixtures.crowd, n_items, implicit)
     people = list(extremes(world(None)).values())
     pairs: list[tuple[Any, Any]] = [(person, None) for person in people]
     if model.adjacency == "replace":
@@ -123,8 +123,8 @@ def _private(kind: Any, **params: Any) -> Any:
 
 
 def _spectral() -> list[Subject]:
-    ratings, liked = partial(worlds.crowd, 40, False), partial(worlds.crowd, 50, True, n_users=200)
-    cleansed = partial(worlds.crowd, 60, False)
+    ratings, liked = partial(fixtures.crowd, 40, False), partial(fixtures.crowd, 50, True, n_users=200)
+    cleansed = partial(fixtures.crowd, 60, False)
     one, two, three = {7: 1.0}, {3: 1.0, 30: 1.0}, {8: 1.0}
     replaced: Pairs = [(DIVIDED, ELSEWHERE)]
     both = [(FAN, CRITIC), (DIVIDED, ELSEWHERE), (FAN, DIVIDED)]
@@ -140,7 +140,7 @@ def _spectral() -> list[Subject]:
 
 
 def _descent() -> list[Subject]:
-    ratings = partial(worlds.crowd, 40, False)
+    ratings = partial(fixtures.crowd, 40, False)
     exact = partial(_private, discreet.DPGradientDescent, n_steps=3)
     printed = partial(_private, discreet.PublishedDPGradientDescent, n_steps=3)
     sampled = partial(_private, discreet.DPSGD, n_steps=4, sample_rate=0.25, epsilon=5.0)
@@ -163,8 +163,8 @@ def _als() -> list[Subject]:
     make = partial(_private, discreet.DPALS, n_users_hint=100_000, n_steps=2)
     added, replaced = zip(*(_giants(n) for n in (MANY, FEW)), strict=True)
     of_many, of_few = [_disagreeing(MANY, 20), *replaced[0]], [_disagreeing(FEW, 16, taste=2.25), *replaced[1]]
-    far = {settings.GRAM: "two people with orthogonal vectors, by public biases: tests/completion/test_dpals.py"}
-    many, few = (partial(worlds.crowd, n, False, n_users=40) for n in (MANY, FEW))
+    far = {settings.GRAM: "two people with orthogonal vectors, by public biases: tests/models/test_dpals.py"}
+    many, few = (partial(fixtures.crowd, n, False, n_users=40) for n in (MANY, FEW))
     return [
         Subject("DPALS, add-remove", partial(make, adjacency="add-remove"), many, added[0]),
         Subject("DPALS, replace", partial(make, adjacency="replace"), many, of_many, far),
@@ -172,7 +172,7 @@ def _als() -> list[Subject]:
         Subject(
             "DPALS of few items, replace",
             partial(make, adjacency="replace"),
-            partial(worlds.tastes, FEW, 16),
+            partial(fixtures.tastes, FEW, 16),
             of_few,
             far,
         ),
@@ -211,7 +211,7 @@ def _published_als() -> list[Subject]:
     For these follow from what else they have rated, or from the few items that have large vectors of their own.
     """
     n, k = 240, 120
-    world = partial(worlds.polar, n)
+    world = partial(fixtures.polar, n)
     fan, critic = dict.fromkeys(range(k), 1.0), dict.fromkeys(range(k), -1.0)
     common: dict[str, Any] = {"rank": 2, "item_fraction": 1.0, "user_clip": 1e-3}
     common |= {"regularization": 0.5, "item_exponent": 0.0, "user_exponent": 0.0}
@@ -222,11 +222,11 @@ def _published_als() -> list[Subject]:
     return [
         Subject("PublishedDPALS, add-remove", partial(make, max_items=k), world, added),
         Subject("PublishedDPALS, Algorithm 1, add-remove", partial(make, max_items=k, **alone), world, added),
-        Subject("PublishedDPALS, replace", partial(apart, max_items=12, user_items="all"), worlds.common, _opposed()),
+        Subject("PublishedDPALS, replace", partial(apart, max_items=12, user_items="all"), fixtures.common, _opposed()),
         Subject(
             "PublishedDPALS, Algorithm 1, replace",
             partial(apart, max_items=30, **alone),
-            worlds.two_tastes,
+            fixtures.two_tastes,
             _two_minds(),
         ),
     ]
@@ -255,7 +255,7 @@ def _frank_wolfe() -> list[Subject]:
     """
     make = partial(_private, discreet.DPFrankWolfe, n_steps=2, centre=False, row_norm=5.0)
     crowd = tuple((f"v{i:04}", ((7, 5.0),)) for i in range(2000))
-    world = partial(worlds.crowd, 20, False, more=crowd)
+    world = partial(fixtures.crowd, 20, False, more=crowd)
     aside, other = {8: 5.0}, {9: 5.0}
     pairs: tuple[Pairs, Pairs] = [(aside, None), (SINGLE, None)], [(aside, other), (SINGLE, {7: 0.0})]
     by_oja = partial(make, eigensolver="oja", n_steps=1, oja_steps=8)
@@ -266,15 +266,15 @@ def _frank_wolfe() -> list[Subject]:
         *_both("DPFrankWolfe", partial(make, eigensolver="dense"), world, *pairs),
         *_both("DPFrankWolfe by Oja's method", by_oja, world, *pairs),
         *_both("PublishedDPFrankWolfe by Oja's method", printed, world, *pairs),
-        *_both("PublishedDPFrankWolfe", long, worlds.swaying, [(led, None)], [(led, {2: 1.0, 3: 0.0})]),
+        *_both("PublishedDPFrankWolfe", long, fixtures.swaying, [(led, None)], [(led, {2: 1.0, 3: 0.0})]),
     ]
 
 
 def _bits() -> list[Subject]:
     """One bit flipped; or for users, all of hers."""
-    from discreet.completion.one_bit import OneBit
-    from discreet.completion.one_bit.links import Link
-    from discreet.completion.one_bit.outputs import OUTPUT
+    from discreet.models.one_bit import OneBit
+    from discreet.models.one_bit.links import Link
+    from discreet.models.one_bit.outputs import OUTPUT
 
     output: dict[str, Any] = {"mechanism": "output", "epsilon": 8.0, "ridge": 20.0, "tau": 1e3}
     mechanisms: dict[str, dict[str, Any]] = {
@@ -291,14 +291,14 @@ def _bits() -> list[Subject]:
     of_users = partial(OneBit, "objective", epsilon=8.0, unit="user", max_entries=6, n_jobs=1)
     return [
         *(
-            Subject(f"OneBit, {name}, flip", partial(OneBit, n_jobs=1, **params), worlds.board, pairs)
+            Subject(f"OneBit, {name}, flip", partial(OneBit, n_jobs=1, **params), fixtures.board, pairs)
             for name, params in mechanisms.items()
         ),
-        Subject("OneBit, objective, flip of a user", of_users, worlds.board, [(tuple(range(15)), ())]),
+        Subject("OneBit, objective, flip of a user", of_users, fixtures.board, [(tuple(range(15)), ())]),
         Subject(
             "OneBit, probit objective, flip",
             probit,
-            worlds.unanimous,
+            fixtures.unanimous,
             [((), (0,))],
             near,
             open=False,
@@ -315,12 +315,12 @@ def _components() -> list[Subject]:
     replaced: Pairs = [(e[4], e[5]), (e[4], -e[4]), ((e[4] + e[9]) / 2**0.5, (e[4] - e[9]) / 2**0.5)]
     make = partial(_private, discreet.DPPCA, n_components=1, row_norm=1.0, n_steps=8)
     return [
-        *_both("DPPCA", partial(make, method="dense"), worlds.rows, added, replaced),
-        *_both("DPPCA by Oja's method", partial(make, method="oja"), worlds.rows, added, replaced),
+        *_both("DPPCA", partial(make, method="dense"), fixtures.rows, added, replaced),
+        *_both("DPPCA by Oja's method", partial(make, method="oja"), fixtures.rows, added, replaced),
         *_both(
             "DPPCA, two at once",
             partial(make, method="block", n_components=2),
-            partial(worlds.rows, kinds=2),
+            partial(fixtures.rows, kinds=2),
             added,
             replaced,
         ),
@@ -330,7 +330,7 @@ def _components() -> list[Subject]:
 def _evaluations() -> list[Subject]:
     """Of a public model, all of whose predictions for somebody are wrong, and all of whose lists right; or both not."""
     wrong, right = dict.fromkeys(range(10), 5.0), dict.fromkeys(range(10, 20), 2.5)
-    world = partial(worlds.crowd, 20, False)
+    world = partial(fixtures.crowd, 20, False)
     return [
         *_both("private evaluation", Evaluated, world, [(wrong, None)], [(wrong, right)], runs=40),
         *_both("private search", Searched, world, [(DIVIDED, None)], [(DIVIDED, wrong)], designed=False, open=False),

@@ -10,17 +10,17 @@ import numpy as np
 from discreet.audit import attacks, subjects
 from discreet.audit.canaries import end_to_end, one_run
 from discreet.audit.findings import Alarms, Finding, failed
-from discreet.audit.people import Row
+from discreet.audit.neighbors import Row
 from discreet.audit.quick import quick
 from discreet.audit.report import Report
 from discreet.audit.searching import designed, search
 from discreet.audit.subjects import Subject
 from discreet.audit.zoo import MUTANTS
 from discreet.audit.zoo import zoo as try_zoo
-from discreet.completion.private import PrivateModel
 from discreet.data.movielens_like import movielens_like
 from discreet.data.progress import Bar
 from discreet.errors import DataError
+from discreet.models.private import PrivateModel
 
 Effort = Literal["quick", "full"]
 
@@ -101,7 +101,7 @@ def audit(subject: Subject, effort: Effort, alarms: Alarms) -> list[Finding]:
 
 def _one_run(alarms: Alarms) -> Finding:
     """Among a million ratings, as in MovieLens 1M: canaries with two items each that no other canary has."""
-    from discreet.completion.spectral import DPSVD
+    from discreet.models.spectral import DPSVD
 
     crowd = movielens_like(25_000, 400, 1_000_000, random_state=0)
     items = np.random.default_rng(0).permutation(crowd.n_items)[: 2 * CANARIES].reshape(-1, 2).tolist()

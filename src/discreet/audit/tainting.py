@@ -23,8 +23,8 @@ from discreet.audit.patching import patched
 from discreet.audit.recording import record
 from discreet.audit.replaying import FIT, settings
 from discreet.audit.subjects import Subject
-from discreet.completion.parts import Part
 from discreet.data.interactions import Interactions
+from discreet.engine.batches import Part
 from discreet.privacy import GridArray, Ledger
 
 TAINT = "taint"
@@ -33,13 +33,13 @@ TAINT = "taint"
 # user's own items, or refuse tables that nobody could have read, with the same words for all.
 PRIVATE_SIDE = {
     "discreet.data.interactions:__post_init__",
-    "discreet.completion.parts:parts",
-    "discreet.completion.private:require_sound",
-    "discreet.completion.als.sampling:_first",
-    "discreet.completion.als.sampling:priorities",
-    "discreet.completion.als.sampling:rows",
-    "discreet.completion.one_bit.mechanisms:two_valued",
-    "discreet.completion.one_bit.certified:_primal",  # of a solver, whose result gets noise
+    "discreet.engine.batches:parts",
+    "discreet.models.private:require_sound",
+    "discreet.models.als.sampling:_first",
+    "discreet.models.als.sampling:priorities",
+    "discreet.models.als.sampling:rows",
+    "discreet.models.one_bit.contributions:two_valued",
+    "discreet.models.one_bit.certified:_primal",  # of a solver, whose result gets noise
     "discreet.linalg.rows:blocks",
     "discreet.linalg.arrays:places",
     "discreet.linalg.folds:of",
@@ -55,7 +55,7 @@ PRIVATE_SIDE = {
     "discreet.recommend.serving:_predictions",
 }
 # Functions that are given users' rows, and make arrays for what was released of them.
-OF_RELEASES = {"discreet.completion.als.published_steps:noisy_svd_start"}
+OF_RELEASES = {"discreet.models.als.published_steps:noisy_svd_start"}
 
 BETWEEN = ("numpy", "scipy", "contextlib", "dataclasses")  # whose lines are not those that are looked for
 CONVERSIONS = ("asarray", "array", "ascontiguousarray", "asanyarray")

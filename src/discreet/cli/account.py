@@ -11,7 +11,7 @@ import typer
 
 from discreet.cli import config
 from discreet.cli.common import Json, Misuse, pairs, show
-from discreet.numbers import positive, round_up
+from discreet.validation import positive, round_up
 
 if TYPE_CHECKING:
     from discreet.privacy import Cost, Guarantee
@@ -59,7 +59,7 @@ def account(
     if epsilon is None:
         guarantee = _composed(releasing, certificate or (), releases, delta, unit, adjacency)
     else:
-        from discreet.calculator import account as compute
+        from discreet.privacy.account import account as compute
 
         guarantee = compute(epsilon=epsilon, delta=delta, releases=releases, unit=unit, adjacency=adjacency)
     alike = epsilon is not None or (len(releasing) == 1 and not certificate)
@@ -115,7 +115,7 @@ def _composed(
 def _certified(path: Path) -> "Guarantee":
     """The guarantee in a certificate, which is checked, or in a saved model."""
     import discreet
-    from discreet.statement import Statement
+    from discreet.privacy.statement import Statement
 
     if path.is_dir():
         found: Guarantee = discreet.load(path).guarantee_

@@ -16,9 +16,9 @@ from discreet.cli import config
 from discreet.cli.common import Json, promise, show
 
 if TYPE_CHECKING:
-    from discreet.completion.als import DPALS
-    from discreet.completion.base import Model
     from discreet.data import Interactions
+    from discreet.models.als import DPALS
+    from discreet.models.base import Model
     from discreet.recommend import Recommendations
 
 ITEMS, RATINGS_EACH = 500, 60
@@ -98,7 +98,7 @@ def demo(
     from rich.table import Table
 
     import discreet
-    from discreet import render
+    from discreet.privacy import render
 
     data = discreet.datasets.movielens_like(users, ITEMS, RATINGS_EACH * users, random_state=0)
     train, _, test = discreet.splits.holdout(data, test=0.1, random_state=0)

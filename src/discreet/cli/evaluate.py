@@ -12,9 +12,9 @@ from discreet.cli.common import Json, Misuse, grid, show
 from discreet.errors import DataError, MissingExtra
 
 if TYPE_CHECKING:
-    from discreet.completion.base import Model
     from discreet.data import Interactions
     from discreet.evaluate import Evaluation
+    from discreet.models.base import Model
     from discreet.privacy import Ledger
 
 Read = Callable[[str], "Interactions"]

@@ -11,7 +11,7 @@ from discreet.cli.common import Json, pairs, show
 from discreet.errors import DataError
 
 if TYPE_CHECKING:
-    from discreet.completion.base import Model
+    from discreet.models.base import Model
     from discreet.web import Site
 
 Precision = Annotated[
@@ -49,7 +49,7 @@ def export(
 
     Example: discreet export model site
     """
-    from discreet.completion.saving import load
+    from discreet.models.storage import load
 
     made = made_site(load(model), precision, title, columns, tradeoff, not_private, exact_metrics_may_be_public)
     made.write(site)

@@ -15,14 +15,14 @@ import typer
 from discreet.cli.common import Misuse, opened
 
 if TYPE_CHECKING:
-    from discreet.completion.base import Model
     from discreet.data import Interactions
+    from discreet.models.base import Model
     from discreet.privacy import Ledger
 
 
 def names(incomplete: str) -> list[str]:
     """Names of models, for the shell to complete."""
-    from discreet.completion import MODELS
+    from discreet.models import MODELS
 
     return [name for name in map(str.lower, MODELS) if name.startswith(incomplete.lower())]
 
@@ -62,7 +62,7 @@ WORDS = {int: "a whole number", float: "a number", bool: "true or false", NoneTy
 
 def saved(folder: Path, device: str) -> "Model":
     """A saved model, for use on a device."""
-    from discreet.completion.saving import load
+    from discreet.models.storage import load
 
     model = load(folder)
     if device != "cpu":
@@ -74,11 +74,9 @@ def saved(folder: Path, device: str) -> "Model":
 
 def find(name: str | None) -> type["Model"]:
     """The class of a model, by its name in any spelling: als, ALS, mean-rating."""
-    from discreet.completion import MODELS
+    from discreet.models import MODELS
 
-    known = {
-        name.lower(): home for name, home in {**MODELS, BEST: "discreet.completion.recommender:Recommender"}.items()
-    }
+    known = {name.lower(): home for name, home in {**MODELS, BEST: "discreet.models.recommender:Recommender"}.items()}
     home = known.get(re.sub(r"[^a-z0-9]", "", (BEST if name is None else name).lower()))
     if home is None:
         raise Misuse(f"--model: there is no {name!r}; there are {', '.join(MODELS)}, and {BEST}, which chooses")
@@ -126,7 +124,7 @@ def _require(model: type["Model"], name: str) -> None:
 
 
 def _advice(flag: str) -> str:
-    from discreet.completion import MODELS
+    from discreet.models import MODELS
 
     private = [name for name in MODELS if is_private(find(name))]
     return f"leave out {flag}" + (f", or train a private model: {', '.join(private)}" if private else "")
@@ -145,7 +143,7 @@ def ledger(model: type["Model"], url: str | None, name: str) -> "Ledger | None":
 
 def chosen(model: "Model", ratings: "Interactions") -> "Model":
     """The model itself, or the one that it chooses for these data."""
-    from discreet.completion.recommender import Recommender
+    from discreet.models.recommender import Recommender
 
     return model.choose(ratings) if isinstance(model, Recommender) else model
 
@@ -155,7 +153,7 @@ def preview(model: "Model", ratings: "Interactions", ledger: "Ledger | None") ->
     plan = getattr(model, "plan", None)
     if not callable(plan) or getattr(model, "epsilon", None) is None:
         return ""
-    from discreet.completion.private import PrivateModel
+    from discreet.models.private import PrivateModel
     from discreet.privacy import Ledger
 
     made = plan(ratings.n_items)

@@ -14,7 +14,7 @@ from discreet.cli.common import Json, Misuse, grid, plain, show
 from discreet.errors import DataError
 
 if TYPE_CHECKING:
-    from discreet.completion.base import Model
+    from discreet.models.base import Model
     from discreet.recommend import Recommendations
 
 FEW = 5  # users shown, and items that explain a recommendation

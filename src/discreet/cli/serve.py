@@ -14,7 +14,7 @@ from discreet.cli.export import Columns, ExactMetrics, NotPrivate, Precision, Ti
 from discreet.errors import MissingExtra, ModelError
 
 if TYPE_CHECKING:
-    from discreet.completion.base import Model
+    from discreet.models.base import Model
 
 BACKLOG = 2048  # connections that may wait
 
@@ -45,7 +45,7 @@ def serve(
         import uvicorn
     except ModuleNotFoundError:
         raise MissingExtra("The server", "serve") from None
-    from discreet.completion.saving import load
+    from discreet.models.storage import load
     from discreet.web.server import application
 
     loaded = load(model)

@@ -14,9 +14,9 @@ from discreet.errors import DataError, NotPublic, UnknownItem
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from discreet.completion.base import Model
     from discreet.data import Interactions
     from discreet.data.ids import Ids
+    from discreet.models.base import Model
 
 User = Annotated[str | None, typer.Option("--user", help="The column of the user; guessed by its name otherwise.")]
 Item = Annotated[str | None, typer.Option("--item", help="The column of the item; likewise.")]

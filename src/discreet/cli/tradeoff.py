@@ -11,8 +11,8 @@ from discreet.cli.common import Json, Misuse, grid, show
 from discreet.errors import MissingExtra
 
 if TYPE_CHECKING:
-    from discreet.completion.base import Model
     from discreet.evaluate import Tradeoff
+    from discreet.models.base import Model
 
 
 def tradeoff(

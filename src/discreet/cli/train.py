@@ -10,9 +10,9 @@ from discreet.cli.common import Json, Misuse, pairs, plain, promise, show
 from discreet.errors import ModelError
 
 if TYPE_CHECKING:
-    from discreet.completion.base import Model
     from discreet.data import Interactions
-    from discreet.statement import Statement
+    from discreet.models.base import Model
+    from discreet.privacy.statement import Statement
 
 FACES = (".html", ".md", ".json")
 

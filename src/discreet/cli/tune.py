@@ -10,7 +10,7 @@ from discreet.cli.common import Json, Misuse, plain, promise, show
 from discreet.cli.train import require_writable
 
 if TYPE_CHECKING:
-    from discreet.completion.base import Model
+    from discreet.models.base import Model
     from discreet.tune import Found, Trial
 
 

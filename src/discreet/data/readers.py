@@ -30,7 +30,7 @@ from discreet.data.progress import Bar
 from discreet.errors import DataError
 
 if TYPE_CHECKING:
-    from discreet.engine.spark import SparkInteractions
+    from discreet.data.spark_interactions import SparkInteractions
 
 log = logging.getLogger("discreet")
 

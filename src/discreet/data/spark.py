@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet.data.assembly import Assembler, blocks
+from discreet.data.broadcast import Broadcast
 from discreet.data.catalogue import Catalogue, ObservedItems
 from discreet.data.columns import Cleaner, Columns, Wanted, inner_range
 from discreet.data.ids import Ids, sorted_order
 from discreet.data.interactions import Interactions, Report
 from discreet.data.sources import BATCH, SELECT, SUFFIXES, is_spark, require_names
+from discreet.data.spark_interactions import SparkInteractions, settings
 from discreet.data.statements import reads_text_files, require_select
 from discreet.data.texts import MARK, Csv, Json, as_missing, checked_separator
-from discreet.engine.shipping import Parcel
-from discreet.engine.spark import SparkInteractions, settings
 from discreet.errors import DataError, MissingExtra, NotPublic
-from discreet.linalg.addresses import kernels, require_sound_blas
-from discreet.numbers import whole
+from discreet.linalg.determinism import kernels, require_sound_blas
+from discreet.validation import whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -333,11 +333,11 @@ class Reading:
         context = chosen.sparkSession.sparkContext
         if partitions is None:
             partitions = max(context.defaultParallelism, chosen.rdd.getNumPartitions())
-        parcel = Parcel.of(recipe, context)  # which is needed whenever a lost partition is computed again
+        broadcast = Broadcast.of(recipe, context)  # which is needed whenever a lost partition is computed again
 
         def compress(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             require_sound_blas()
-            return chunks(*parcel.open().read(batches))
+            return chunks(*broadcast.open().read(batches))
 
         by_user = chosen.repartition(whole("partitions", partitions, 1), chosen[f"`{self.columns.user}`"])
         return by_user.mapInArrow(compress, ROWS).persist()

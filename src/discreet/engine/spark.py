@@ -1,36 +1,33 @@
 """Users in the partitions of a Spark cluster: each partition keeps its users' rows, and emits nothing but sums.
 
-A pass over the users is one Spark job. In its first stage, a partition opens the parcel of functions and public arrays
-that the driver has sent, works through its rows, and emits its total in blocks (`partials`). In the next ones, a tree,
-the blocks are added up, 16 partitions at a time. The driver gets integers, sums over all users, and passes them
-through the door: only it draws noise, once, after the job has succeeded. Why nobody is counted twice:
-docs/proofs/spark.md.
+A pass over the users is one Spark job. In its first stage, a partition opens the broadcast of functions and public
+arrays that the driver has sent, works through its rows, and emits its total in blocks (`partials`). In the next ones, a
+tree, the blocks are added up, 16 partitions at a time. The driver gets integers, sums over all users, and releases
+them: only it draws noise, once, after the job has succeeded. Why nobody is counted twice: docs/proofs/spark.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.data.catalogue import Catalogue
+from discreet.data.broadcast import Broadcast
 from discreet.data.ids import smallest_unsigned
-from discreet.data.interactions import Declared, Report
+from discreet.data.spark_interactions import SparkInteractions, settings
 from discreet.engine.local import Add, Blocks, added
 from discreet.engine.partials import BRANCHES, PARTIAL, Layout, added_up, emitted, kernels_of, put_together
-from discreet.engine.shipping import Parcel
 from discreet.errors import PrivacyError
-from discreet.linalg.addresses import kernels, require_sound_blas
+from discreet.linalg.determinism import kernels, require_sound_blas
 from discreet.linalg.threads import single_threaded_blas
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from discreet.completion.parts import Part
 
 Array = NDArray[Any]
 
@@ -70,7 +67,7 @@ class Pass:
 
         A task has one core, and uses one thread.
         """
-        from discreet.completion.parts import parts
+        from discreet.engine.batches import parts
 
         total, used = np.zeros(self.layout.shape, np.int64), {kernels()}
         with single_threaded_blas():
@@ -83,94 +80,34 @@ class Pass:
         return total, used
 
 
-@contextmanager
-def settings(session: Any, wanted: dict[str, str]) -> Iterator[None]:
-    """Change settings of a session for a while."""
-    before = {name: session.conf.get(name) for name in wanted}
+def add_up(table: SparkInteractions, task: Pass) -> Array:
+    """The exact sum of what all partitions contribute, each of them once."""
+    for _ in range(TRIES):
+        sums = partial_sums(table, task)
+        table.require_equal_kernels(kernels_of(sums))
+        total = put_together(sums, task.layout, table.n_partitions)
+        if total is not None:
+            return total
+    raise PrivacyError(
+        "ratings: Spark has computed partitions more than once, with different results, so that a person may count "
+        "twice in a sum. Nothing of it was released. If the table is computed by something random, or is written "
+        "to meanwhile, store it first and read it from there"
+    )
+
+
+@singledispatch
+def partial_sums(table: SparkInteractions, task: Pass) -> pa.Table:
+    """The sums of all blocks, by one job."""
+    session = table.rows.sparkSession
+    broadcast = Broadcast.of(task, session.sparkContext)
     try:
-        for name, value in wanted.items():
-            session.conf.set(name, value)
-        yield
+        with settings(session, SETTINGS):
+            return _job(table.rows, broadcast, task.layout, table.n_partitions).toArrow()
     finally:
-        for name, value in before.items():
-            session.conf.set(name, value)
+        broadcast.discard()
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class SparkInteractions(Declared):
-    """A table of users, items and values that stays in Spark, checked, numbered and compressed there.
-
-    Made by `discreet.read(..., engine="spark")`. Users are partitioned by their ids; a partition keeps its users' rows
-    as `Interactions` would, 6 to 8 bytes each, cached in memory and on disk. The driver knows what is public of them,
-    and `report`, which is for the owner. `DPALS`, `DPALS.as_published` and `DPFrankWolfe` can be fitted to it.
-
-    Attributes:
-        rows: The cached partitions.
-        n_partitions: How many there are.
-        catalogue: The items, and what is publicly known about them.
-        value_range: The public range of values.
-        implicit: Whether every interaction counts 1, for want of a value.
-        report: What happened when the table was read.
-        kernels: What its users' numbers were computed with so far; a second kind is refused.
-    """
-
-    rows: Any
-    n_partitions: int
-    catalogue: Catalogue
-    value_range: tuple[float, float] | None = None
-    implicit: bool = False
-    report: Report = field(default_factory=Report)
-    kernels: set[str] = field(default_factory=set)
-
-    def __repr__(self) -> str:
-        return f"SparkInteractions({self.n_items:,} items, users in {self.n_partitions} partitions)"
-
-    def unpersist(self) -> None:
-        """Let go of what Spark keeps of it in memory and on disk."""
-        self.rows.unpersist()
-
-    def blocks(self, most_users: int | None = None) -> Blocks[Part]:
-        """All users' rows, some at a time, where they are."""
-        return There(self, most_users)
-
-    def add_up(self, task: Pass) -> Array:
-        """The exact sum of what all partitions contribute, each of them once."""
-        for _ in range(TRIES):
-            sums = self._sums(task)
-            self._require_equal_kernels(kernels_of(sums))
-            total = put_together(sums, task.layout, self.n_partitions)
-            if total is not None:
-                return total
-        raise PrivacyError(
-            "ratings: Spark has computed partitions more than once, with different results, so that a person may count "
-            "twice in a sum. Nothing of it was released. If the table is computed by something random, or is written "
-            "to meanwhile, store it first and read it from there"
-        )
-
-    def _require_equal_kernels(self, used: set[str]) -> None:
-        """Raise unless all that was ever computed of this table was computed alike, wherever that was."""
-        self.kernels.update(used)
-        if len(self.kernels) > 1:
-            raise PrivacyError(
-                "ratings: the machines of this cluster round differently, so that one person's numbers would depend on "
-                "where Spark computes them, and their sum would not have the sensitivity that is declared. Nothing of "
-                "it was released. Use machines of one kind with the same packages, or the same kernels on all of them "
-                "(for instance spark.executorEnv.OPENBLAS_CORETYPE=Haswell). They are: "
-                + "; or ".join(sorted(self.kernels))
-            )
-
-    def _sums(self, task: Pass) -> pa.Table:
-        """The sums of all blocks, by one job."""
-        session = self.rows.sparkSession
-        parcel = Parcel.of(task, session.sparkContext)
-        try:
-            with settings(session, SETTINGS):
-                return _job(self.rows, parcel, task.layout, self.n_partitions).toArrow()
-        finally:
-            parcel.discard()
-
-
-def _job(rows: Any, parcel: Parcel, layout: Layout, n_partitions: int) -> Any:
+def _job(rows: Any, broadcast: Broadcast, layout: Layout, n_partitions: int) -> Any:
     """The stages of a pass, not yet run."""
     from pyspark.sql.functions import expr
 
@@ -182,7 +119,7 @@ def _job(rows: Any, parcel: Parcel, layout: Layout, n_partitions: int) -> Any:
         require_sound_blas()
         context = TaskContext.get()
         assert context is not None
-        contributed, used = parcel.open().total(batches)
+        contributed, used = broadcast.open().total(batches)
         yield from emitted(contributed, layout, context.partitionId(), used)
 
     def total(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -242,4 +179,4 @@ class There(Blocks[Any]):
     ) -> Array:
         """The sum, by a Spark job; how many threads there are is what the cluster says."""
         layout = Layout(shape, symmetric)
-        return self.table.add_up(Pass(self.made, work, add, self.most_users, self.table.n_items, layout))
+        return add_up(self.table, Pass(self.made, work, add, self.most_users, self.table.n_items, layout))

@@ -14,16 +14,16 @@ from statistics import NormalDist
 
 import numpy as np
 
-from discreet.calculator import account
 from discreet.data.progress import quiet
 from discreet.engine import Here
 from discreet.errors import DataError, PrivacyError
 from discreet.evaluate.collect import Collected, Model, Task, collect
 from discreet.evaluate.metrics import Floats, Metric, parse
 from discreet.evaluate.result import Evaluation, Score
-from discreet.numbers import positive
 from discreet.privacy import Guarantee, Ledger, MeanSum, Noisy, Plan, Releaser
+from discreet.privacy.account import account
 from discreet.privacy.guarantee import Adjacency
+from discreet.validation import positive
 
 ADJACENCIES: tuple[Adjacency, ...] = ("add-remove", "replace", "flip")  # those that the proof is for
 _MEANS = ("rmse", "mae", "accuracy", "recall", "precision", "ndcg", "map", "mrr")  # over users, of their own values

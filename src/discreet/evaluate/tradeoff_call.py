@@ -18,7 +18,7 @@ from discreet.evaluate.metrics import Metric, parse
 from discreet.evaluate.run import evaluate
 from discreet.evaluate.tradeoff_result import Tradeoff
 from discreet.evaluate.tradeoff_runs import Question, Run, Store, context_of
-from discreet.numbers import positive, probability, whole
+from discreet.validation import positive, probability, whole
 
 EPSILONS = (0.5, 1.0, 2.0, 5.0, 10.0)
 TWIN, OWN_MEAN, POPULAR = "ALS, not private", "each user's own mean", "popularity, not private"
@@ -108,7 +108,7 @@ class Bench:
 
     def questions(self, name: str, model: Any, budgets: Sequence[float | None]) -> list[Question]:
         """All runs of a model, checked as far as that can be done before the first of them."""
-        from discreet.completion.baselines import Popularity
+        from discreet.models.baselines import Popularity
 
         fitting = tuple(str(m) for m in self.metrics if m.is_ranking or not isinstance(model, Popularity))
         questions = []
@@ -135,7 +135,7 @@ class Bench:
         if self.seed is None or question.epsilon is None:
             return None
         from discreet.privacy import Ledger
-        from discreet.testing import InsecureSeededNoise
+        from discreet.privacy.keystream import InsecureSeededNoise
 
         model = question.model
         source = InsecureSeededNoise(int(question.key, 16) ^ question.repeat)
@@ -199,8 +199,8 @@ def _is_private(model: Any) -> bool:
 
 def _usual(train: Interactions, metrics: Sequence[Metric]) -> dict[str, Any]:
     """The lines that are drawn unless others are given."""
-    from discreet.completion.als import ALS
-    from discreet.completion.baselines import MeanRating, Popularity
+    from discreet.models.als import ALS
+    from discreet.models.baselines import MeanRating, Popularity
 
     lines: dict[str, Any] = {TWIN: ALS()}
     if any(not metric.is_ranking for metric in metrics):

@@ -6,10 +6,10 @@ import html
 import io
 from typing import TYPE_CHECKING, Any
 
-from discreet import render
 from discreet.errors import MissingExtra
 from discreet.evaluate.plots import new_axes
 from discreet.evaluate.result import html_table
+from discreet.privacy import render
 
 if TYPE_CHECKING:
     from discreet.evaluate.tradeoff_result import Tradeoff

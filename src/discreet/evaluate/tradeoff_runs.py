@@ -19,8 +19,8 @@ from typing import Any
 from discreet import __version__
 from discreet.data import Interactions
 from discreet.errors import DataError
+from discreet.privacy.statement import Statement
 from discreet.privacy.store import canonical
-from discreet.statement import Statement
 
 COLUMNS = {
     "key": "VARCHAR",

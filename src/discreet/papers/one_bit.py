@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 import discreet
-from discreet.completion.one_bit import outputs
-from discreet.completion.one_bit.certified import StronglyConvex
-from discreet.completion.one_bit.fitting import Completed
-from discreet.completion.one_bit.likelihood import Cells
-from discreet.completion.one_bit.mechanisms import TrueBits
-from discreet.completion.one_bit.private import OneBit
-from discreet.completion.one_bit.solver import Problem, Solution, minimise
 from discreet.data.interactions import Interactions
+from discreet.models.one_bit import outputs
+from discreet.models.one_bit.certified import StronglyConvex
+from discreet.models.one_bit.contributions import TrueBits
+from discreet.models.one_bit.fitting import Completed
+from discreet.models.one_bit.likelihood import Cells
+from discreet.models.one_bit.model import OneBit
+from discreet.models.one_bit.solver import Problem, Solution, minimise
 from discreet.papers.data import Labeled, load
 from discreet.papers.reproduction import (
     AS_PUBLISHED,
@@ -38,7 +38,7 @@ from discreet.papers.reproduction import (
     ratio_of,
     value_of,
 )
-from discreet.testing import InsecureSeededNoise
+from discreet.privacy.keystream import InsecureSeededNoise
 
 Array = NDArray[Any]
 Measure = Callable[["Watched"], dict[str, float]]

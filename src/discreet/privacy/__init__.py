@@ -2,7 +2,7 @@
 
 Read it in this order: `guarantee` (what is promised), `accounting` (what releases cost together), `lattice` (statistics
 on a grid), `noise` with `sampling` and `keystream` (what is added to them), `plan`, `ledger` with `store` (the one door
-and its record). What people get to read of it is in `discreet.statement`.
+and its record). What people get to read of it is in `discreet.privacy.statement`.
 """
 
 from discreet.privacy.accounting import Cost, PureEvent, SampledGaussian, Selection

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from discreet.errors import PrivacyError
-from discreet.numbers import decimal, positive, probability
+from discreet.validation import decimal, positive, probability
 
 UNIT = 1 << 100  # mu^2 is counted in units of 2^-100, rounded up
 MAX_EPSILON = 200.0  # of a budget: beyond it there is nothing left to protect

@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from discreet.errors import PrivacyError
-from discreet.numbers import positive, whole
 from discreet.privacy.accounting import Cost
 from discreet.privacy.guarantee import Adjacency, require_adjacency
 from discreet.privacy.lattice import Grid, GridArray
 from discreet.privacy.noise import Gaussian, L2Laplace, Laplace, Noise, RandomizedResponse
 from discreet.privacy.statistics import fine_grid
+from discreet.validation import positive, whole
 
 Array = npt.NDArray[Any]
 

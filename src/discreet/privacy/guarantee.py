@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from discreet.errors import PrivacyError
-from discreet.numbers import probability
 from discreet.privacy.accounting import Cost
+from discreet.validation import probability
 
 Unit = Literal["user", "entry"]
 Adjacency = Literal["add-remove", "replace", "flip"]
@@ -115,7 +115,7 @@ class Guarantee:
         return Guarantee(cost, delta, self.unit, self.adjacency, notion, not reasons, "; ".join(dict.fromkeys(reasons)))
 
     def __str__(self) -> str:
-        from discreet import render
+        from discreet.privacy import render
 
         return render.sentence(self)
 

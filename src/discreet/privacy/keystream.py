@@ -5,6 +5,8 @@ nothing to re-key after a fork, in a worker process or after unpickling, and thr
 time read the keystreams of different keys.
 """
 
+import hashlib
+import itertools
 import os
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -69,6 +71,32 @@ class SystemNoise:
     def fresh_key(self) -> bytes:
         """32 bytes from the operating system."""
         return os.urandom(32)
+
+
+class InsecureSeededNoise:
+    """Reproducible noise, FOR TESTS ONLY: whoever knows the seed can subtract the noise.
+
+    A ledger that uses it, and every model and statement that comes from that ledger, says NOT PRIVATE.
+
+    Example:
+        >>> import discreet
+        >>> ratings = discreet.datasets.movielens_like(300, 50, 6_000, random_state=0)
+        >>> from discreet.privacy.keystream import InsecureSeededNoise
+        >>> ledger = discreet.Ledger(epsilon=1, delta=1e-6, noise_source=InsecureSeededNoise(0))
+        >>> discreet.DPALS(epsilon=1, delta=1e-6).fit(ratings, ledger=ledger).guarantee_.holds
+        False
+    """
+
+    name = "INSECURE seeded noise for tests"
+    secure = False
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self._count = itertools.count()
+
+    def fresh_key(self) -> bytes:
+        """The next key of the sequence that the seed determines."""
+        return hashlib.sha256(f"{self.seed}/{next(self._count)}".encode()).digest()
 
 
 @dataclass

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from discreet.errors import PrivacyError
-from discreet.numbers import positive, whole
 from discreet.privacy.sampling import Integers
+from discreet.validation import positive, whole
 
 CELLS = 20  # a noise standard deviation is about 2^20 grid cells
 MAX_BOUND = 1 << 30  # largest contribution of a user in grid cells: sums of 2^32 users then stay below 2^63

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy.typing as npt
 
 from discreet.errors import BudgetExceeded, PrivacyError, Unbounded
-from discreet.numbers import positive, probability, round_down, round_up
 from discreet.privacy.accounting import UNIT, Cost, PureEvent, SampledGaussian, largest_gaussian, renyi_budget
 from discreet.privacy.database import BEGIN
 from discreet.privacy.guarantee import Adjacency, Guarantee, Notion, Unit
@@ -24,10 +23,11 @@ from discreet.privacy.lattice import GridArray
 from discreet.privacy.noise import Gaussian, Noise
 from discreet.privacy.plan import Plan
 from discreet.privacy.store import Entry, State, Store, Transaction
+from discreet.validation import positive, probability, round_down, round_up
 
 if TYPE_CHECKING:
-    from discreet.render import Preview
-    from discreet.statement import Statement
+    from discreet.privacy.render import Preview
+    from discreet.privacy.statement import Statement
 
 Filter = Literal["gaussian", "renyi"]
 _NONE: Mapping[str, str] = {}
@@ -300,7 +300,7 @@ class Ledger:
 
     def preview(self, plan: Plan) -> "Preview":
         """What a plan would cost; touches no data and spends nothing."""
-        from discreet.render import Preview
+        from discreet.privacy.render import Preview
 
         state, insecure = self._state(), self.noise_source.secure is not True
         after = self._terms(state.cost + plan.cost, state.insecure or insecure)
@@ -352,7 +352,7 @@ class Ledger:
 
     def statement(self, *, title: str = "Privacy ledger", public_inputs: Mapping[str, str] = _NONE) -> "Statement":
         """The privacy statement of everything this ledger has released."""
-        from discreet.statement import Statement
+        from discreet.privacy.statement import Statement
 
         budget = {"epsilon": self.epsilon, "delta": self.delta, "filter": self.filter} if self.epsilon else None
         # What a reservation has returned was perhaps not released because of what had been: that is not a fixed list.
@@ -373,7 +373,7 @@ class Ledger:
         return f"Ledger({budget}, delta={self.delta:g}, spent epsilon={round_up(self.spent.epsilon)})"
 
     def __str__(self) -> str:
-        from discreet import render
+        from discreet.privacy import render
 
         return render.ledger(self)
 

@@ -19,12 +19,12 @@ import numpy as np
 import numpy.typing as npt
 
 from discreet.errors import PrivacyError, Unbounded
-from discreet.numbers import decimal, positive, probability
 from discreet.privacy import sampling
 from discreet.privacy.accounting import Cost, PureEvent
 from discreet.privacy.keystream import NoiseSource, Stream
 from discreet.privacy.lattice import Grid, GridArray
 from discreet.privacy.sampling import Floats, Integers
+from discreet.validation import decimal, positive, probability
 
 Sampler = Callable[[Stream, Integers], None]
 

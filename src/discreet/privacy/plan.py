@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from discreet.errors import PrivacyError
-from discreet.numbers import positive, whole
 from discreet.privacy.accounting import Cost
 from discreet.privacy.noise import Gaussian
+from discreet.validation import positive, whole
 
 
 @dataclass(frozen=True)

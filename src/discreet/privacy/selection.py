@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from discreet.errors import PrivacyError
-from discreet.numbers import positive
 from discreet.privacy.keystream import NoiseSource, Stream
 from discreet.privacy.sampling import Uniform, precision
+from discreet.validation import positive
 
 SHAPES = {"poisson": math.inf, "geometric": 1.0, "logarithmic": 0.0}
 MOST = 1000.0  # trials on average: more would take for ever

@@ -24,12 +24,12 @@ import numpy as np
 import numpy.typing as npt
 
 from discreet.errors import PrivacyError
-from discreet.numbers import positive, whole
 from discreet.privacy.batch import UserBatch
 from discreet.privacy.guarantee import Adjacency, require_adjacency, sensitivity_factor
 from discreet.privacy.lattice import MAX_BOUND, Grid, truncate
 from discreet.privacy.noise import Gaussian
 from discreet.privacy.sums import EXACT, add_products, exact_gram, mirror, normal_equations, scatter
+from discreet.validation import positive, whole
 
 Array = npt.NDArray[Any]
 Cone = Literal["nonnegative", "second-order"]

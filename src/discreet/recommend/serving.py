@@ -16,14 +16,14 @@ from discreet.data.progress import Bar
 from discreet.errors import DataError
 from discreet.linalg.threads import single_threaded_blas
 from discreet.linalg.topk import top_k
-from discreet.numbers import whole
 from discreet.recommend.files import whole_file
 from discreet.recommend.histories import OnUnknown, Reader, is_frame
 from discreet.recommend.results import BatchRecommendations, Explanation, Recommendations, titles
 from discreet.recommend.topn import best, deviations
+from discreet.validation import whole
 
 if TYPE_CHECKING:
-    from discreet.completion.base import Model
+    from discreet.models.base import Model
 
 Array = NDArray[Any]
 

@@ -23,7 +23,7 @@ from discreet.linalg.products import Columns
 from discreet.linalg.threads import single_threaded_blas
 
 if TYPE_CHECKING:
-    from discreet.completion.fold_in import FoldIn
+    from discreet.models.fold_in import FoldIn
 
 Array = NDArray[Any]
 

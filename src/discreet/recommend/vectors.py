@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from discreet.data.catalogue import Catalogue
 from discreet.errors import DataError, MissingExtra
-from discreet.numbers import whole
 from discreet.recommend.files import whole_file
+from discreet.validation import whole
 
 Array = NDArray[Any]
 FORMATS = ("numpy", "arrow", "parquet", "npz")

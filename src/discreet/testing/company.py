@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.completion.base import Model
 from discreet.data.ids import Ids
 from discreet.data.interactions import Interactions
+from discreet.models.base import Model
 
 Array = NDArray[Any]
 Row = tuple[Array, Array]  # the items of one history, as numbers, and their values

@@ -26,16 +26,16 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from discreet.completion.base import Model
-from discreet.completion.saving import load
 from discreet.data.interactions import Interactions
 from discreet.data.movielens_like import movielens_like
 from discreet.data.readers import read
 from discreet.errors import DataError, DiscreetError, NotFitted, UnknownItem
 from discreet.linalg.threads import single_threaded_blas
+from discreet.models.base import Model
+from discreet.models.storage import load
 from discreet.privacy.guarantee import Guarantee
+from discreet.privacy.statement import Statement
 from discreet.recommend.results import BatchRecommendations, Recommendations
-from discreet.statement import Statement
 from discreet.testing import company
 
 _FRESH = """

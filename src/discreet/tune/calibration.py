@@ -9,13 +9,13 @@ from typing import Any
 
 from sklearn.base import clone
 
-from discreet.calculator import account
 from discreet.errors import PrivacyError
 from discreet.evaluate.private import plan as score_plan
-from discreet.numbers import positive, probability, round_up
 from discreet.privacy import Cost, Guarantee, Selection
+from discreet.privacy.account import account
 from discreet.privacy.selection import Trials
 from discreet.tune.space import Setting
+from discreet.validation import positive, probability, round_up
 
 SAME = 1e-9  # how far costs of settings may be apart, relatively: plans round in the last bits
 SHRINK = 0.98  # of mu, where a model costs more than Gaussian releases of its epsilon

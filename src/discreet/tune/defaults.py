@@ -1,6 +1,6 @@
 """What `DPALS` does unless told otherwise: the rule itself, for people to look at. It costs nothing.
 
-There is one rule, `discreet.completion.als.settings`, from epsilon, delta, the size of the catalogue and a hint of the
+There is one rule, `discreet.models.als.settings`, from epsilon, delta, the size of the catalogue and a hint of the
 number of users. docs/guide/tuning.md says how it was made, and how much better the best settings are.
 """
 
@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from discreet.completion.als.private import DPALS
-from discreet.completion.als.settings import BIAS_SPREAD, COLUMN_SPREAD, EXPLORERS, USER_BIAS, USER_VECTOR
-from discreet.numbers import whole
+from discreet.models.als.model import DPALS
+from discreet.models.als.settings import BIAS_SPREAD, COLUMN_SPREAD, EXPLORERS, USER_BIAS, USER_VECTOR
+from discreet.validation import whole
 
 SLOPES = 2  # columns that every model has: how far users follow biases, and popularity
 

@@ -13,9 +13,9 @@ from discreet.errors import DataError, MissingExtra
 from discreet.evaluate.metrics import parse
 from discreet.evaluate.run import evaluate
 from discreet.evaluate.tradeoff_result import LOWER_IS_BETTER
-from discreet.numbers import whole
 from discreet.tune.private import Found
 from discreet.tune.space import PAID
+from discreet.validation import whole
 
 STAMP = "hyper-parameters chosen on private data, not covered"
 

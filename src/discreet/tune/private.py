@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from discreet.completion.private import PrivateModel, require_sound
 from discreet.data import Interactions
 from discreet.data.progress import quiet
 from discreet.errors import DataError, PrivacyError
@@ -29,13 +28,14 @@ from discreet.evaluate.metrics import parse
 from discreet.evaluate.run import threshold_of
 from discreet.evaluate.tradeoff_result import LOWER_IS_BETTER
 from discreet.linalg.hashing import ODD, mixed
-from discreet.numbers import positive, round_up, whole
+from discreet.models.private import PrivateModel, require_sound
 from discreet.privacy import Guarantee, Ledger
 from discreet.privacy.guarantee import require_adjacency
 from discreet.privacy.selection import Trials, choose
-from discreet.statement import Statement
+from discreet.privacy.statement import Statement
 from discreet.tune.calibration import Trial, budget_of, calibrated
 from discreet.tune.space import Setting, settings_of
+from discreet.validation import positive, round_up, whole
 
 if TYPE_CHECKING:
     from discreet.privacy import NoiseSource

@@ -19,7 +19,7 @@ from discreet.recommend.results import titles
 from discreet.web.site import json_id
 
 if TYPE_CHECKING:
-    from discreet.completion.base import Model
+    from discreet.models.base import Model
 
 Array = NDArray[Any]
 

@@ -12,7 +12,7 @@ from discreet.data.interactions import Interactions
 from discreet.linalg.topk import top_k
 
 if TYPE_CHECKING:
-    from discreet.completion.base import Model
+    from discreet.models.base import Model
     from discreet.web.scoring import Scoring
 
 Array = NDArray[Any]

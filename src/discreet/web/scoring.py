@@ -2,7 +2,7 @@
 
     score_j = base_j + a + columns_j . z - caution * sqrt(variance_j0 + sum_k variance_jk z_k^2)
 
-`discreet.completion.fold_in` has the three ways to find the offset a and the vector z. Without a history it is cold_j.
+`discreet.models.fold_in` has the three ways to find the offset a and the vector z. Without a history it is cold_j.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.completion.fold_in import Description, FoldIn
 from discreet.data.interactions import Interactions
+from discreet.models.fold_in import Description, FoldIn
 from discreet.recommend.topn import deviations
 
 if TYPE_CHECKING:
-    from discreet.completion.base import Model
+    from discreet.models.base import Model
 
 Array = NDArray[Any]
 

@@ -32,7 +32,7 @@ except ModuleNotFoundError:
     raise MissingExtra("The server", "serve") from None
 
 if TYPE_CHECKING:
-    from discreet.completion.base import Model
+    from discreet.models.base import Model
     from discreet.web.site import Site
 
 MAX_BODY = 256 * 1024

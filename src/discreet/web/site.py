@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discreet import render
-from discreet.completion.base import Model
-from discreet.completion.recommender import Recommender
 from discreet.errors import DataError, ModelError, PrivacyError
+from discreet.models.base import Model
+from discreet.models.recommender import Recommender
+from discreet.privacy import render
 from discreet.recommend.files import whole_file
 from discreet.recommend.results import titles
 from discreet.web.loss import made_up, measured

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from discreet.errors import DataError, PrivacyError
-from discreet.statement import Statement
+from discreet.privacy.statement import Statement
 
 EXACT = "These are exact numbers, published on the owner's word that they may be public: no guarantee covers them."
 FORM = '{"metric": "rmse", "points": [{"epsilon": 1, "value": 0.92}], "references": {"not private": 0.86}}'

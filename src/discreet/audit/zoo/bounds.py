@@ -12,10 +12,10 @@ import numpy as np
 
 from discreet.audit.patching import patched
 from discreet.audit.zoo.mutant import Mutant, Patch
-from discreet.completion import private
-from discreet.completion.als import preprocessing, sampling
-from discreet.completion.spectral import pca
 from discreet.data import assembly
+from discreet.models import private
+from discreet.models.als import preprocessing, sampling
+from discreet.models.spectral import pca
 from discreet.privacy import Releaser, VectorSum, statistics, truncate
 from discreet.privacy.guarantee import sensitivity_factor
 from discreet.privacy.statistics import NormalEquationsEncoder
@@ -137,7 +137,7 @@ def _shared_shuffle() -> Patch:
 
 def _fresh_world(person: Any) -> Any:
     """A world that is read while the mutant is there."""
-    from discreet.audit.people import ordinary
+    from discreet.audit.neighbors import ordinary
 
     return ordinary(50, *([] if person is None else [("x", person)]), implicit=True)
 

@@ -12,17 +12,17 @@ import numpy as np
 
 from discreet.audit.patching import patched
 from discreet.audit.zoo.mutant import Mutant, Patch
-from discreet.completion import private
-from discreet.completion.als.calibration import GRAM
-from discreet.completion.als.preprocessing import Preprocessing
-from discreet.completion.als.published import PublishedDPALS
-from discreet.completion.base import Model
-from discreet.completion.centred import Centring
-from discreet.completion.gradient.private import DPGradientDescent
-from discreet.completion.spectral.cleansing import Cleansing
-from discreet.completion.spectral.private import DPSVD
 from discreet.data.readers import read
 from discreet.errors import DataError
+from discreet.models import private
+from discreet.models.als.calibration import GRAM
+from discreet.models.als.preprocessing import Preprocessing
+from discreet.models.als.published import PublishedDPALS
+from discreet.models.base import Model
+from discreet.models.centering import Centring
+from discreet.models.gradient.model import DPGradientDescent
+from discreet.models.spectral.cleansing import Cleansing
+from discreet.models.spectral.model import DPSVD
 from discreet.privacy import Ledger, Releaser
 from discreet.privacy import releaser as releaser_module
 from discreet.privacy.ledger import Reservation

@@ -11,10 +11,9 @@ import numpy as np
 from discreet.audit.patching import patched
 from discreet.audit.zoo.mutant import Mutant, Patch
 from discreet.privacy import Gaussian, Laplace, sampling
-from discreet.privacy.keystream import SystemNoise
+from discreet.privacy.keystream import InsecureSeededNoise, SystemNoise
 from discreet.privacy.ledger import Reservation
 from discreet.privacy.noise import RandomizedResponse
-from discreet.testing.noise import InsecureSeededNoise
 
 
 def _floats() -> Patch:

@@ -10,11 +10,11 @@ import numpy as np
 from discreet.audit.patching import patched
 from discreet.audit.zoo.bounds import together
 from discreet.audit.zoo.mutant import Mutant, Patch
-from discreet.completion.als import calibration
-from discreet.completion.frank_wolfe.steps import COVARIANCE
-from discreet.completion.one_bit.objectives import Tilted
-from discreet.completion.spectral import eigen
-from discreet.completion.spectral.private import SECOND_MOMENT
+from discreet.models import eigen
+from discreet.models.als import calibration
+from discreet.models.frank_wolfe.steps import COVARIANCE
+from discreet.models.one_bit.objectives import Tilted
+from discreet.models.spectral.model import SECOND_MOMENT
 from discreet.privacy import ProductSum, Releaser, releaser, statistics, truncate
 from discreet.privacy.entries import TwoValued
 
@@ -63,7 +63,7 @@ def _no_second_derivatives() -> Patch:
 
 def _unsaid() -> Patch:
     """What was published without a guarantee that holds is said to have it."""
-    from discreet.completion.one_bit import releases
+    from discreet.models.one_bit import releases
 
     return together(patched(releases, broken=lambda budget: ""), patched(releaser, AsPrinted=()))
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import discreet
-from discreet.completion.als.calibration import published_epsilon, published_rho_squared
+from discreet.models.als.calibration import published_epsilon, published_rho_squared
 from discreet.papers import frank_wolfe
 from discreet.papers.data import Labeled, at_hand, load, most_rated, most_rated_items
 from discreet.papers.dpals import tasks

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 import discreet
-from discreet.completion.als.calibration import published_rho_squared, published_rho_squared_for
-from discreet.completion.als.sampling import lowest, uniform
-from discreet.completion.parts import Part
 from discreet.data.interactions import Interactions
+from discreet.engine.batches import Part
+from discreet.models.als.calibration import published_rho_squared, published_rho_squared_for
+from discreet.models.als.sampling import lowest, uniform
 from discreet.papers.data import Array, Labeled, Shape, divided, load, most_rated
 from discreet.papers.frank_wolfe import as_published
 from discreet.papers.reproduction import Options, Point, scored

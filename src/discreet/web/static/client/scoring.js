@@ -1,5 +1,5 @@
 // Scores of one person: their own offset and vector, from their history and the public arrays of a model. It is what
-// discreet.web.scoring and discreet.completion.fold_in do in Python. A history is an array of [item number, rating].
+// discreet.web.scoring and discreet.models.fold_in do in Python. A history is an array of [item number, rating].
 import { ModelError } from "./files.js";
 import { dot } from "./linalg.js";
 import { Linear } from "./linear.js";

@@ -1,0 +1,68 @@
+"""Users' rows, some at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.data.interactions import Interactions
+from discreet.engine import Blocks, Here
+from discreet.privacy.batch import UserBatch
+
+if TYPE_CHECKING:
+    from discreet.data.spark_interactions import SparkInteractions
+
+    Ratings: TypeAlias = Interactions | SparkInteractions  # of which a model may know what is public, and sums
+
+Array = NDArray[Any]
+
+PART = 1 << 17  # interactions whose contributions are in memory at a time and thread: as many as a cache likes
+LONG_PART = 5 << 16  # where a part takes many calls, so that threads would wait for the interpreter
+MOST_USERS = 1 << 16  # whose contributions are in memory at a time and thread
+DENSE_CELLS = 1 << 21  # of users' dense rows that are in memory at a time and thread
+
+
+Part = UserBatch
+
+
+class Table(Protocol):
+    """Users' rows: user u's items are indices[indptr[u]:indptr[u + 1]]."""
+
+    @property
+    def indptr(self) -> Array:
+        """One offset more than users."""
+        ...
+
+    @property
+    def indices(self) -> Array:
+        """Item numbers."""
+        ...
+
+
+def parts(ratings: Table, values: Array, *, most_users: int | None = None, most: int | None = None) -> Iterator[Part]:
+    """The users' rows, some at a time: `most` entries, and `most_users`, for those who make something large of each."""
+    indptr = ratings.indptr
+    first = 0
+    while first < len(indptr) - 1:
+        last = max(first + 1, int(np.searchsorted(indptr, indptr[first] + (most or PART), side="right")) - 1)
+        last = min(last, first + (most_users or MOST_USERS))
+        begin, end = int(indptr[first]), int(indptr[last])
+        yield Part(indptr[first : last + 1] - begin, ratings.indices[begin:end], values[begin:end])
+        first = last
+
+
+def everybody(ratings: Ratings, most_users: int | None = None, most: int | None = None) -> Blocks[Part]:
+    """All users' rows, some at a time, wherever they are: as often as they are asked for."""
+    if isinstance(ratings, Interactions):
+        return Here(lambda: parts(ratings, ratings.values, most_users=most_users, most=most))
+    from discreet.engine.spark import There
+
+    return There(ratings, most_users)
+
+
+def equal_weights(part: Part) -> Array:
+    """A user's weights of her items, all the same and together of length 1."""
+    return (1 / np.sqrt(np.maximum(part.counts, 1)))[part.owners]

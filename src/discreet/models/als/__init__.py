@@ -1,0 +1,8 @@
+"""Alternating least squares: without privacy (`plain`), with it (`private`), and as it was published (`published`)."""
+
+from discreet.models.als.baseline import ALS
+from discreet.models.als.model import DPALS
+from discreet.models.als.published import PublishedDPALS
+from discreet.models.als.regressions import private_regressions
+
+__all__ = ["ALS", "DPALS", "PublishedDPALS", "private_regressions"]

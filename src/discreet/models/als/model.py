@@ -1,0 +1,321 @@
+"""DPALS: private alternating least squares, the flagship."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from discreet.data.catalogue import Catalogue
+from discreet.data.frames import to_library
+from discreet.data.interactions import Interactions
+from discreet.errors import DataError, PrivacyError
+from discreet.models.als.estimate import Items, Weights
+from discreet.models.als.features import item_features
+from discreet.models.als.published import PublishedDPALS
+from discreet.models.als.settings import (
+    BIAS_SPREAD,
+    EXPLORERS,
+    GRAM,
+    USER_BIAS,
+    USER_VECTOR,
+    Settings,
+    filled_columns,
+    most_columns,
+    settings,
+)
+from discreet.models.als.training import FOLDS, Training
+from discreet.models.base import require_ratings
+from discreet.models.fold_in import FoldIn, RidgeFoldIn
+from discreet.models.private import PrivateModel, require_same_bits, require_sound
+from discreet.models.ridge import Penalty
+from discreet.privacy import Plan, Releaser
+from discreet.privacy.guarantee import Adjacency
+from discreet.recommend.topn import Variance
+from discreet.validation import positive, probability, whole
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from discreet.privacy.ledger import Ledger
+
+Array = NDArray[Any]
+
+LEAST_MU = 2.0**-20  # below it a contribution would be less than a cell of the noise's grid
+
+
+def require_same_regressions(device: str, most_columns: int) -> None:
+    """Raise unless a card's regressions for one user, on up to so many columns, do not depend on the others."""
+    step = filled_columns(1)
+    for columns in range(step, filled_columns(most_columns) + 1, step):
+        require_same_bits(device, columns, FOLDS)
+
+
+class DPALS(PrivateModel):
+    """Private alternating least squares for ratings: user-level joint differential privacy.
+
+    The model is y_ij = m + a_i + b_j + u_i . v_j. A user's a_i and u_i are found by her own ridge regression,
+
+        sum over her items of (y_ij - m - b_j - a_i - u_i . v_j)^2 + 5.5 a_i^2 + 1.2 |u_i - p_i|^2
+
+    (in a unit in which ratings spread by about 1; p_i is foretold by which items she has), which costs nothing, since
+    only she sees the result. The first columns of v_j are the item's bias and popularity, so that users differ in how
+    far they follow the common taste. Items are learned from noisy sums over users:
+
+    - how many users there are, their mean rating, how far ratings spread (bound of one user's contribution: sqrt 2);
+    - item popularity and weights: each user's items, weighted so that they have length 1 together (bound 1);
+    - item biases: weighted, centred ratings, shortened to length .55 as a whole;
+    - where the budget allows, a second moment of users' weights, for directions of taste (bound 1), or of their
+      residuals when the catalogue is small (bound .64);
+    - in each step, the residuals of users' regressions times their vectors (scaled to length .3), and one Gram matrix
+      of all users' vectors (bound 6). Steps accumulate: each is a Kalman update of what is known of an item. In the
+      first, some random columns look for tastes that nothing has foretold.
+
+    Bounds are L2 norms of a user's whole contribution: the sensitivity for add-remove. docs/proofs/dpals.md has the
+    proof. How the budget is divided follows from epsilon, delta, the size of the catalogue and `n_users_hint` alone;
+    `preview` prints it.
+
+    Example:
+        >>> import discreet
+        >>> ratings = discreet.datasets.movielens_like(3000, 100, 90_000, random_state=0)
+        >>> model = discreet.DPALS(epsilon=1.0, delta=1e-6).fit(ratings)
+        >>> model.guarantee_.epsilon <= 1
+        True
+        >>> len(model.recommend({3: 5.0, 14: 1.5}, n=5))
+        5
+
+    Args:
+        epsilon: The privacy budget.
+        delta: The delta of the budget, a constant well below 1 / the number of users.
+        n_steps: Item steps, which share one budget; by default 4 to 18, by epsilon, or 2 where a small catalogue's
+            residuals are used.
+        n_users_hint: About how many users there are, if that may be known. It decides whether a second moment pays.
+        features: Columns of the catalogue that say something about items (numbers, or text: categories, several of
+            them separated by "|"). They are public, and cost no privacy.
+        adjacency: What neighbouring data sets differ in: one user more or less ("add-remove"), or "replace".
+        caution: How many standard deviations of what is not known of an item are taken from its score when items are
+            ranked: with 1, of two items that look as good, the one that is better known comes first.
+        n_jobs: Threads, in scikit-learn's meaning. The releases are the same for any number.
+        device: "cpu", or "cuda" for a GPU (extra `gpu`), which learns with the processor, folds users in and ranks
+            items for them. It is not saved with the model.
+    """
+
+    _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "item_variance_", "item_prior_", "item_weights_")
+    _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "unit_")
+    _NOT_LEARNED: ClassVar[tuple[str, ...]] = (*PrivateModel._NOT_LEARNED, "caution")
+    _in_spark: ClassVar[bool] = True
+
+    item_variance_: Array
+    item_prior_: Array
+    item_weights_: Array
+    unit_: float
+
+    def __init__(
+        self,
+        *,
+        epsilon: float,
+        delta: float,
+        n_steps: int | None = None,
+        n_users_hint: int | None = None,
+        features: Sequence[str] | None = None,
+        adjacency: Adjacency = "add-remove",
+        caution: float = 0.0,
+        n_jobs: int | None = -1,
+        device: str = "cpu",
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.n_steps = n_steps
+        self.n_users_hint = n_users_hint
+        self.features = features
+        self.adjacency = adjacency
+        self.caution = caution
+        self.n_jobs = n_jobs
+        self.device = device
+
+    @classmethod
+    def as_published(cls, **parameters: Any) -> PublishedDPALS:
+        """DPALS as it was published in 2021, with its true guarantee: `PublishedDPALS(**parameters)`."""
+        return PublishedDPALS(**parameters)
+
+    def _check_parameters(self) -> None:
+        positive("epsilon", self.epsilon)
+        probability("delta", self.delta)
+        positive("caution", self.caution, zero=True)
+        for name in ("n_steps", "n_users_hint"):
+            if getattr(self, name) is not None:
+                whole(name, getattr(self, name), 1)
+
+    def _settings(self, n_items: int) -> Settings:
+        return settings(self._mu(), n_items, self.n_users_hint, self.n_steps)
+
+    def plan(self, n_items: int) -> Plan:
+        """What a fit would release, and what each release costs; needs no data, only the size of the catalogue."""
+        self._check_parameters()
+        return self._checked(self._settings(whole("n_items", n_items, 1)).plan(self._mu()))
+
+    @staticmethod
+    def _checked(plan: Plan) -> Plan:
+        if min(line.cost.mu or 0.0 for line in plan.lines if line.label != GRAM) < LEAST_MU:
+            raise PrivacyError(
+                "epsilon: with so little of it, or so many steps, the noise would drown any number of people"
+            )
+        return plan
+
+    def _check_data(self, ratings: Interactions) -> None:
+        require_ratings("DPALS", ratings)
+        features = item_features(ratings.catalogue, self.features or ())  # raises if there is no such column
+        require_same_regressions(self.device, most_columns(features.shape[1]))
+
+    def _public_inputs(self) -> dict[str, str]:
+        hint = {} if self.n_users_hint is None else {"n_users_hint": f"about {self.n_users_hint:,} users"}
+        return hint | ({"features": ", ".join(self.features)} if self.features else {})
+
+    def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
+        features = item_features(ratings.catalogue, self.features or ())
+        training = Training.of(
+            releaser, self._settings(ratings.n_items), ratings, most_columns(features.shape[1]), card=self._card()
+        )
+        mean, weights, items = training.begin(features)
+        return self._learned(training, mean, weights, items)
+
+    def _learned(self, training: Training, mean: float, weights: Weights, items: Items) -> dict[str, Any]:
+        """The model after all item steps, in the unit of the ratings."""
+        items = training.steps(mean, weights, items)
+        (low, high), unit = training.value_range, training.unit
+        return {
+            "item_factors_": items.factors * unit,
+            "item_bias_": items.bias * unit,
+            "item_variance_": items.variance * unit**2,
+            "item_prior_": items.priors(weights),
+            "item_weights_": np.column_stack([weights.a, weights.variance]),
+            "popularity_": weights.sums / weights.a,
+            "value_range_": (low, high),
+            "implicit_": False,
+            "global_mean_": float((low + high) / 2 + unit * mean),
+            "unit_": float(unit),
+        }
+
+    # Going on
+
+    def plan_more(self, n_items: int, *, epsilon: float | None = None, n_steps: int | None = None) -> Plan:
+        """What `fit_more` would release, and what each release costs."""
+        more = self._more(epsilon, n_steps)
+        more._check_parameters()
+        return self._checked(more._settings(whole("n_items", n_items, 1)).continued().plan(more._mu()))
+
+    def _more(self, epsilon: float | None, n_steps: int | None) -> DPALS:
+        """The parameters of a continuation."""
+        given = {"epsilon": self.epsilon if epsilon is None else epsilon, "n_steps": n_steps}
+        return DPALS(**{**self.get_params(deep=False), **given})
+
+    def fit_more(
+        self,
+        ratings: Any,
+        ledger: Ledger | None = None,
+        *,
+        epsilon: float | None = None,
+        n_steps: int | None = None,
+        **reading: Any,
+    ) -> Self:
+        """Go on learning from where the model is: more item steps, on the same ratings or on new ones.
+
+        What the model knows is public, and so is where it starts: a model of last month is prior knowledge for this
+        month's ratings, and costs nothing once more. Items are found by their ids; new ones start from nothing, and
+        what is not in the catalogue of `ratings` is forgotten. Other ratings of the same people count as new
+        knowledge; the very same ratings again cannot make up for what they do not say, only for noise.
+
+        Args:
+            ratings: Ratings with the same range of values, or anything that `discreet.read` takes.
+            ledger: Where the cost is recorded; by default a ledger of its own. Give the one that `fit` had, if there
+                was one: a budget holds only if all that is spent on it goes through one ledger.
+            epsilon: What this costs, at the model's delta; by default as much as `fit` did. `plan_more` says on what.
+            n_steps: How many steps; by default as many as `fit` would make.
+            reading: What else `discreet.read` is to know, if the table is not read yet.
+
+        Returns:
+            The model itself; its guarantee is now that of all fits together, for someone who is in all of them. If
+            anything fails, the model is what it was before.
+        """
+        after, more = self.statement(), self._more(epsilon, n_steps)
+        columns = 1 + self.item_factors_.shape[1] + EXPLORERS
+
+        def learn(releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
+            settings = more._settings(ratings.n_items).continued()
+            training = Training.of(releaser, settings, ratings, columns, card=self._card(), unit=self.unit_)
+            return self._learned(training, *training.go_on(self._known(ratings.catalogue)))
+
+        with more._readied(ratings, reading) as table:
+            require_sound(table)
+            self._check_data(table)
+            if table.value_range != tuple(self.value_range_):
+                low, high = self.value_range_
+                raise DataError(
+                    f"ratings: this model knows values from {low:g} to {high:g}; rescale the ratings to that"
+                )
+            require_same_regressions(self.device, columns)
+            plan = self.plan_more(table.n_items, epsilon=epsilon, n_steps=n_steps)
+            paying = more._own_ledger() if ledger is None else ledger
+            learned, statement = more._under(plan, paying, table, learn, after)
+            self._set(learned, table.catalogue, statement)
+        return self
+
+    def _known(self, catalogue: Catalogue) -> tuple[float, Weights, Items]:
+        """What the model knows of these items, in the unit of the training."""
+        at = self.items_.numbers(catalogue.ids.to_arrow())
+        a, variance = self.item_weights_.T
+        low, high = self.value_range_
+        weights = Weights.known(a, self.popularity_ * a, variance)
+        mean = np.column_stack([self.item_bias_, self.item_factors_]) / self.unit_
+        items = Items.known(mean, self.item_variance_ / self.unit_**2)
+        middle = (self.global_mean_ - (low + high) / 2) / self.unit_
+        return middle, weights.of_items(at), items.of_items(at, weights)
+
+    # What is known of the items
+
+    def item_knowledge(self, library: str | None = None) -> Any:
+        """How well the model knows each item: a data frame, the least known items first.
+
+        `uncertainty` is the standard deviation of what is not known of an item's average rating, in the unit of the
+        ratings. `known` is false where more than half of what was unknown of a typical item before training still is:
+        about these items the model says little more than that they are average. All of it is computed from releases,
+        and may be shown to anyone.
+
+        Args:
+            library: "pandas", "polars" or "pyarrow"; by default whichever there is.
+        """
+        uncertainty = np.sqrt(self.item_variance_[:, 0])
+        order = np.argsort(-uncertainty, kind="stable")
+        table = self.catalogue_.take(order).to_arrow()
+        columns = {
+            "popularity": self.popularity_[order],
+            "average": (self.item_bias_ + self.global_mean_)[order],
+            "uncertainty": uncertainty[order],
+            "known": (uncertainty <= BIAS_SPREAD * self.unit_ * math.sqrt(0.5))[order],
+        }
+        for name, values in columns.items():
+            table = table.append_column(name, pa.array(values))
+        return to_library(table, library)
+
+    def _check_learned(self) -> None:
+        super()._check_learned()
+        m, k = self.item_factors_.shape
+        shapes = self.item_variance_.shape, self.item_prior_.shape, self.item_weights_.shape
+        if shapes != ((m, k + 1), (m, k), (m, 2)) or (self.item_variance_ < 0).any() or (self.item_weights_ <= 0).any():
+            raise DataError("item_variance_, item_prior_, item_weights_: their shapes or signs do not fit the factors")
+
+    def _score_variance(self) -> Variance:
+        return (self.caution, self.item_variance_) if self.caution else None
+
+    def _make_fold_in(self) -> FoldIn:
+        return RidgeFoldIn(
+            columns=self.item_factors_,
+            base=self.item_bias_ + self.global_mean_,
+            penalty=Penalty(USER_VECTOR * self.unit_**2),
+            offset_penalty=USER_BIAS,
+            prior=self.item_prior_,
+        )

@@ -1,0 +1,492 @@
+"""The interface that every model shares.
+
+A model learns public things: a vector and a bias for each item, and how a user is folded in. What it knows of a user
+it computes from their own history, whenever it is asked, and forgets: no model stores anything about users.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from os import PathLike
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from discreet.data.catalogue import Catalogue
+from discreet.data.ids import Ids
+from discreet.data.interactions import Interactions
+from discreet.data.sources import is_spark
+from discreet.data.spark_interactions import SparkInteractions
+from discreet.errors import DataError, NotFitted, PrivacyError
+from discreet.linalg.arrays import arrays_on
+from discreet.linalg.threads import n_threads, single_threaded_blas
+from discreet.models.binding import binding, require_certified
+from discreet.models.fold_in import FoldIn
+from discreet.privacy.accounting import Cost
+from discreet.privacy.guarantee import Guarantee
+from discreet.privacy.statement import Statement
+from discreet.recommend import serving
+from discreet.recommend.histories import OnUnknown, Reader
+from discreet.recommend.results import BatchRecommendations, Explanation, Recommendations
+from discreet.recommend.topn import Scorer, Variance
+from discreet.validation import whole
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from discreet.privacy.ledger import Ledger
+    from discreet.recommend.vectors import AnnIndex
+
+Array = NDArray[Any]
+
+DERIVED = ("_fold_in_now", "_scorer_now")  # made of what was learned, when it is first needed
+NOT_PRIVATE = "it was trained without noise, so whoever holds it may learn what single people did"
+
+
+class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """What every model can do once it is fitted: it knows items, and folds any user in from their own history.
+
+    A history is a mapping {item: rating}, a list of liked items, or a table of many people's. The model keeps none.
+
+    Example:
+        >>> import discreet
+        >>> ratings = discreet.datasets.movielens_like(300, 50, 6_000, random_state=0)
+        >>> model = discreet.DPALS(epsilon=5, delta=1e-6).fit(ratings)
+        >>> history = {3: 5.0, 14: 4.5, 15: 1.0}
+        >>> found = model.recommend(history, n=5)
+        >>> found.to_frame("pandas").columns.tolist()
+        ['item', 'score', 'rank']
+        >>> bool(0.5 <= model.predict(history, [found.items[0]])[0] <= 5)
+        True
+        >>> why = model.explain(history, found.items[0])
+        >>> bool(abs(why.baseline + why.contributions.sum() - why.score) < 1e-4)
+        True
+        >>> len(model.similar_items(3, n=4))
+        4
+        >>> len(model.recommend(ratings, n=5).to_frame("pandas"))  # for everybody in a table
+        1500
+
+    Attributes:
+        guarantee_: What was promised to the people in the data.
+        items_: The item ids.
+        catalogue_: The items with all that is publicly known about them.
+        item_factors_: One vector for each item, (items, rank).
+        item_bias_: One number for each item, in the unit of the ratings.
+        popularity_: What items are ranked by where there is no history and no bias to go by.
+        value_range_: The lowest and the highest value.
+        implicit_: Whether there were no values, so that every interaction counts 1.
+    """
+
+    _ARRAYS: ClassVar[tuple[str, ...]] = ("item_factors_", "item_bias_", "popularity_")
+    _VALUES: ClassVar[tuple[str, ...]] = ("value_range_", "implicit_", "global_mean_")
+
+    # Parameters that only say how it serves: they may change after a fit, and its certificate leaves them out.
+    _NOT_LEARNED: ClassVar[tuple[str, ...]] = ("n_jobs", "device")
+
+    _in_spark: ClassVar[bool] = False  # whether it can be fitted where a Spark table is
+
+    n_jobs: int | None = -1
+    device: str = "cpu"
+    catalogue_: Catalogue
+    item_factors_: Array
+    item_bias_: Array
+    popularity_: Array
+    value_range_: tuple[float, float]
+    implicit_: bool
+    global_mean_: float
+    guarantee_: Guarantee
+    _fold_in_now: FoldIn
+    _scorer_now: tuple[FoldIn, float | None, Scorer]
+
+    # What a model must say
+
+    def _learn(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:
+        """Learn from checked data: all learned attributes by name, and the statement."""
+        raise NotImplementedError
+
+    def _make_fold_in(self) -> FoldIn:
+        """How a user is folded in, from the learned attributes."""
+        raise NotImplementedError
+
+    def _check_parameters(self) -> None:
+        """Raise if a parameter is wrong. Called before any data is touched."""
+
+    # Learning
+
+    def fit(self, ratings: Any, *, ledger: Ledger | None = None, **reading: Any) -> Self:
+        """Learn from a table of who liked what.
+
+        Args:
+            ratings: Interactions, or anything that `discreet.read` takes. A Spark DataFrame stays in Spark.
+            ledger: Where a private model records what it spends; by default a ledger of its own.
+            reading: What else `discreet.read` is to know (`items`, `value_range`, ...), if the table is not read yet.
+
+        Returns:
+            The model itself. If anything fails, it is what it was before.
+
+        Raises:
+            DataError: A parameter is wrong, or the data are of a kind that the model does not learn from.
+            NotPublic: A public input is missing, such as the items or the range of values. Nothing was spent.
+            BudgetExceeded: The ledger has too little left. Nothing was spent, no data was touched.
+        """
+        with self._readied(ratings, reading) as table:
+            learned, statement = self._learn(table, ledger)
+            self._set(learned, table.catalogue, statement)
+        return self
+
+    @contextmanager
+    def _readied(self, ratings: Any, reading: dict[str, Any] | None = None) -> Iterator[Interactions]:
+        """Check all parameters, and then read whatever was given to learn from; what was read in Spark is let go of."""
+        self._check_parameters()
+        n_threads(self.n_jobs)
+        arrays_on(self.device)
+        with readied(ratings, reading or {}, self._in_spark, type(self).__name__) as table:
+            if not table.n_items:
+                raise DataError("ratings: the catalogue has no items")
+            if isinstance(table, SparkInteractions) and self.device != "cpu":
+                raise DataError("device: in Spark, users are folded in by their partitions' CPUs; leave device out")
+            yield table
+
+    def _set(self, learned: dict[str, Any], catalogue: Catalogue, statement: Statement) -> None:
+        """Take on what was learned, all at once."""
+        for name in [name for name in vars(self) if name.endswith("_") or name in DERIVED]:
+            delattr(self, name)
+        for name, value in learned.items():
+            if isinstance(value, np.ndarray):
+                value.flags.writeable = False
+            setattr(self, name, value)
+        self.catalogue_ = catalogue
+        self._certify(statement)
+
+    def _certify(self, statement: Statement) -> None:
+        """Take on a statement, as that of this model and of no other."""
+        self._statement = statement.of_model(binding(self))
+        self.guarantee_ = statement.guarantee
+
+    def _require_certified(self, statement: Statement) -> None:
+        """Raise unless the statement is that of this very model."""
+        require_certified(self, statement)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in (*self._ARRAYS, *self._VALUES, "catalogue_", "guarantee_", "_statement"):
+            raise NotFitted(f"{type(self).__name__} has not been fitted, so it has no {name}; call fit(ratings) first")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy takes with it, to another process perhaps: there, all that is derived is made and tried anew."""
+        return {name: value for name, value in super().__getstate__().items() if name not in DERIVED}
+
+    @property
+    def items_(self) -> Ids:
+        """The item ids, in their own type."""
+        return self.catalogue_.ids
+
+    @property
+    def _fold_in(self) -> FoldIn:
+        known: FoldIn | None = vars(self).get("_fold_in_now")
+        if known is None or known.device != self.device:
+            known = replace(self._make_fold_in(), device=self.device)
+            self._require_sound(known)
+            self._fold_in_now = known
+        return known
+
+    @property
+    def _scorer(self) -> Scorer:
+        """How scores are computed from a user's vector."""
+        fold_in, variance = self._fold_in, self._score_variance()
+        caution = None if variance is None else variance[0]
+        known: tuple[FoldIn, float | None, Scorer] | None = vars(self).get("_scorer_now")
+        if known is None or known[0] is not fold_in or known[1] != caution:
+            scorer = Scorer.of(fold_in.columns, fold_in.base, self._cold()[0], variance, arrays_on(self.device))
+            known = self._scorer_now = fold_in, caution, scorer
+        return known[2]
+
+    def _require_sound(self, fold_in: FoldIn) -> None:
+        """Raise if what this machine computes for one user depends on the others, where that breaks a promise."""
+
+    # Serving
+
+    def _reader(self, on_unknown: OnUnknown) -> Reader:
+        return Reader(self.catalogue_, self.value_range_, self.implicit_, on_unknown)
+
+    def _user_vectors(self, histories: Interactions) -> tuple[Array, Array]:
+        """Users' offsets and vectors, to go with the columns of `_fold_in`."""
+        with single_threaded_blas():  # for all of it: else it would depend on whether others are being served
+            return self._fold_in.fold_in(histories, self.n_jobs)
+
+    def _cold(self) -> tuple[Array, str]:
+        """Scores for someone without a history, and what they are."""
+        base = self._fold_in.base
+        if np.ptp(base) > 0 or not np.ptp(self.popularity_) > 0:
+            return base, "no history: ranked by " + ("popularity" if self.implicit_ else "average rating")
+        return self.popularity_.astype(base.dtype), "no history: ranked by popularity"
+
+    def _score_variance(self) -> Variance:
+        """How cautiously to rank items that are not well known: a factor, and variances (items, 1 + rank); or None."""
+        return None
+
+    def recommend(
+        self,
+        history: Any,
+        n: int = 10,
+        *,
+        exclude_seen: bool = True,
+        allow: Any = None,
+        deny: Any = None,
+        on_unknown: OnUnknown = "raise",
+    ) -> Any:
+        """The n best items for one history, or for each of many.
+
+        Args:
+            history: One history: a mapping {item: rating}, a list of liked items, a data frame without users. Or
+                many: Interactions, a data frame with users, a list of mappings.
+            n: How many items. If fewer may be recommended, the list is shorter.
+            exclude_seen: Leave out what is in the history.
+            allow: Recommend only these items.
+            deny: Never recommend these items. All filters hold at once.
+            on_unknown: What to do about items that the model does not know: "raise", "warn" or "ignore" them.
+
+        Returns:
+            `Recommendations` for one history, `BatchRecommendations` for many.
+
+        Raises:
+            UnknownItem: An item is not in the model's catalogue, and `on_unknown` is "raise".
+            DataError: A rating is out of range, or the history is none.
+        """
+        histories, single = self._reader(on_unknown).read(history)
+        options = serving.Options(n, exclude_seen, allow, deny, on_unknown)
+        batch = serving.recommend(self, histories, options, serving.library_of(history))
+        return batch._at(0) if single else batch
+
+    def recommend_blocks(
+        self,
+        history: Any,
+        n: int = 10,
+        *,
+        exclude_seen: bool = True,
+        allow: Any = None,
+        deny: Any = None,
+        on_unknown: OnUnknown = "raise",
+    ) -> Iterator[BatchRecommendations]:
+        """Like `recommend` for many, some thousand users at a time: for more users than fit in memory."""
+        histories, _ = self._reader(on_unknown).read(history)
+        options = serving.Options(n, exclude_seen, allow, deny, on_unknown)
+        return serving.blocks(self, histories, options, serving.library_of(history))
+
+    def recommend_to_parquet(
+        self,
+        path: str | PathLike[str],
+        history: Any,
+        n: int = 10,
+        *,
+        exclude_seen: bool = True,
+        allow: Any = None,
+        deny: Any = None,
+        on_unknown: OnUnknown = "raise",
+    ) -> None:
+        """Like `recommend` for many, written to a parquet file with the columns user, item, score, rank."""
+        given: dict[str, Any] = {"exclude_seen": exclude_seen, "allow": allow, "deny": deny, "on_unknown": on_unknown}
+        serving.to_parquet(path, self.recommend_blocks(history, n, **given))
+
+    def predict(self, history: Any, targets: Any, *, on_unknown: OnUnknown = "raise") -> Array:
+        """The value each target would get: a rating within the value range, or a score for implicit feedback.
+
+        Args:
+            history: As for `recommend`.
+            targets: For one history a list of items; for many, pairs (user, item): a list of tuples, a data frame
+                with users and items, or Interactions.
+            on_unknown: What to do about unknown items and users without a history: "raise"; or "warn", "ignore": an
+                unknown item gets the user's own mean (0 for implicit feedback), an unknown user what a user without
+                history gets.
+
+        Returns:
+            An array aligned with the targets (for Interactions: with their `values`).
+        """
+        return serving.predict(self, history, targets, on_unknown)
+
+    def embed(self, history: Any, *, on_unknown: OnUnknown = "raise") -> Array:
+        """The user's vector, to go with `item_factors_`; for many users one row each. It is private to that user.
+
+        Args:
+            history: As for `recommend`.
+            on_unknown: As for `recommend`.
+
+        Returns:
+            An array (rank,), or (users, rank) for many.
+        """
+        histories, single = self._reader(on_unknown).read(history)
+        vectors = self._user_vectors(histories)[1]
+        return vectors[0] if single else vectors
+
+    def similar_items(self, item: Any, n: int = 10, *, metric: Literal["cosine", "dot"] = "cosine") -> Recommendations:
+        """The items whose vectors are most like that of an item.
+
+        Args:
+            item: Its id.
+            n: How many items.
+            metric: By the "cosine" of vectors, or by their inner product, "dot", which prefers popular items.
+        """
+        return serving.similar_items(self, item, n, metric)
+
+    def explain(self, history: Any, item: Any, *, on_unknown: OnUnknown = "raise") -> Explanation:
+        """Why an item gets its score: what each item of one history adds to it.
+
+        Args:
+            history: Of one person, as for `recommend`.
+            item: The id of the item to be explained.
+            on_unknown: As for `recommend`.
+
+        Returns:
+            An `Explanation`; its baseline and its contributions add up to the score.
+        """
+        return serving.explain(self, history, item, on_unknown)
+
+    def export_vectors(self, format: str = "numpy", path: str | PathLike[str] | None = None) -> Any:
+        """Item vectors for another search engine: inner products with `query_vector` order items as scores do.
+
+        Args:
+            format: "numpy" (ids, vectors), "arrow", or, written to `path`, "parquet" or "npz".
+            path: Where to write.
+        """
+        from discreet.recommend.vectors import export
+
+        return export(self.catalogue_, self._search_vectors(), format, path)
+
+    def query_vector(self, history: Any, *, on_unknown: OnUnknown = "raise") -> Array:
+        """The vector, or vectors, to search `export_vectors` with. It is private to that user."""
+        vectors = self.embed(history, on_unknown=on_unknown)
+        return np.concatenate([vectors, np.ones_like(vectors, shape=(*vectors.shape[:-1], 1))], axis=-1)
+
+    def ann_index(self, *, connectivity: int = 32, expansion: int = 128) -> AnnIndex:
+        """An approximate index of the items (extra `ann`), to search with `query_vector`.
+
+        Args:
+            connectivity: Neighbours of each item in the index: more are slower and find more.
+            expansion: How many candidates are looked at while it is built: likewise.
+        """
+        from discreet.recommend.vectors import AnnIndex
+
+        return AnnIndex.build(self.catalogue_, self._search_vectors(), connectivity, expansion)
+
+    def _similar_columns(self) -> slice:
+        """The columns of `item_factors_` that say what items are like."""
+        return slice(0, self.item_factors_.shape[1])
+
+    def _search_vectors(self) -> Array:
+        return np.column_stack([self.item_factors_, self.item_bias_.astype(self.item_factors_.dtype)])
+
+    # The guarantee, and keeping a model
+
+    def statement(self) -> Statement:
+        """The privacy statement: print it, or take its `.json()` or `.html()`."""
+        return self._statement
+
+    def save(self, folder: str | PathLike[str]) -> None:
+        """Write the model to a folder: model.json, factors.safetensors, items.parquet. `discreet.load` reads it."""
+        from discreet.models.storage import save
+
+        save(self, folder)
+
+    @classmethod
+    def _restored(
+        cls,
+        params: dict[str, Any],
+        arrays: dict[str, Array],
+        values: dict[str, Any],
+        catalogue: Catalogue,
+        statement: Statement,
+    ) -> Self:
+        """A model from what was saved of it; raises if that does not fit together, or is not what was certified."""
+        model = cls(**params)
+        model._check_parameters()
+        model._set({**arrays, **values}, catalogue, statement)
+        model._check_learned()
+        model._require_certified(statement)
+        model._statement = statement  # with its signature
+        return model
+
+    def _check_learned(self) -> None:
+        """Raise unless the learned attributes fit together."""
+        m = len(self.catalogue_)
+        factors, bias, popularity = self.item_factors_, self.item_bias_, self.popularity_
+        if factors.ndim != 2 or len(factors) != m or bias.shape != (m,) or popularity.shape != (m,):
+            raise DataError(f"arrays of shapes {factors.shape}, {bias.shape}, {popularity.shape} do not fit {m} items")
+        low, high = self.value_range_
+        if not (math.isfinite(low) and math.isfinite(high) and low <= high and math.isfinite(self.global_mean_)):
+            raise DataError("value_range_, global_mean_: finite numbers are needed")
+
+
+@contextmanager
+def readied(ratings: Any, reading: dict[str, Any], in_spark: bool, name: str) -> Iterator[Interactions]:
+    """A table to learn from, read if it is not yet: in Spark, if it is there and the model can be fitted there.
+
+    What is in Spark has all that such a model asks of Interactions: what is public of them, and sums.
+    """
+    read_there = isinstance(ratings, SparkInteractions)
+    there = read_there or is_spark(ratings) or reading.get("engine") == "spark"
+    if there and not in_spark:
+        raise DataError(
+            f"ratings: {name} is fitted in the memory of one machine, not in Spark (DPALS, DPALS.as_published and "
+            "DPFrankWolfe are); collect the table first: discreet.read(dataframe, items=..., value_range=...)"
+        )
+    if read_there or isinstance(ratings, Interactions):
+        if reading:
+            raise DataError(f"{min(reading)}: the table has been read already; give this to discreet.read")
+        yield ratings
+        return
+    from discreet.data.readers import read
+
+    if not there:
+        yield read(ratings, **reading)
+        return
+    table: Any = read(ratings, **{**reading, "engine": "spark"})
+    try:
+        yield table
+    finally:
+        table.unpersist()
+
+
+class NotPrivateModel(Model):
+    """A model without a guarantee, and it says so: a baseline to measure private ones against."""
+
+    def _learn(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:
+        if ledger is not None:
+            raise PrivacyError(f"ledger: {type(self).__name__} is not private and records nothing; leave it out")
+        if not len(ratings):
+            raise DataError("ratings: there is not one interaction to learn from")
+        low, high = ratings.value_range or (float(ratings.values.min()), float(ratings.values.max()))
+        learned = {
+            "value_range_": (low, high),
+            "implicit_": ratings.implicit,
+            "global_mean_": float(ratings.values.mean(dtype=np.float64)),
+            "popularity_": np.bincount(ratings.indices, minlength=ratings.n_items).astype(np.float32),
+            **self._learn_exactly(ratings),
+        }
+        guarantee = Guarantee(Cost(), 0.0, holds=False, why_not=NOT_PRIVATE)
+        title = f"{type(self).__name__}: a recommender without a privacy guarantee"
+        return learned, Statement.of(title, guarantee, [], public_inputs=ratings.public_inputs)
+
+    def _learn_exactly(self, ratings: Interactions) -> dict[str, Any]:
+        """Factors, bias and whatever else the model needs."""
+        raise NotImplementedError
+
+
+def check_seed(name: str, value: Any) -> None:
+    """Raise unless a seed is one: None, or a whole number that is not negative."""
+    if value is not None:
+        whole(name, value, 0)
+
+
+def require_ratings(name: str, ratings: Interactions) -> tuple[float, float]:
+    """The range of the ratings; raises if there are none, or if it is no range to compute with."""
+    if ratings.implicit:
+        raise DataError(f"ratings: {name} learns from ratings; for implicit feedback use discreet.DPSVD")
+    low, high = ratings.value_range or (math.nan, math.nan)
+    if not 1e-30 < high - low < 1e30:
+        raise DataError(f"value_range: from {low:g} to {high:g} is too narrow or too wide to compute with; rescale")
+    return low, high

@@ -1,0 +1,172 @@
+"""Leading eigenvectors of a sum of x x^T over users, privately: from the noisy matrix, or from products with vectors.
+
+A user's x is sparse: `entries` gives it on their own items. The matrix is n x n and released once; products A^T A v are
+vectors, released once for each step of Oja's method (Jain, Thakkar, Thakurta 2018, Algorithm 2), so that nothing larger
+than O(n + |Omega|) is ever held. Proofs: docs/proofs/oja.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh
+
+from discreet.engine.batches import Part
+from discreet.errors import PrivacyError
+from discreet.linalg.threads import single_threaded_blas
+from discreet.models.directions import noise_edge, without_noise
+from discreet.privacy import Noisy, Plan, ProductSum, Releaser, VectorSum
+from discreet.privacy.releaser import Users
+from discreet.privacy.statistics import BELOW_ONE
+
+Array = NDArray[Any]
+
+MEMORY = 0.8  # of earlier products, in Oja's method
+LEAST_MU = 2.0**-14  # of one release
+MOST_NUMBERS = 1 << 24  # in one release of products
+
+
+@dataclass(frozen=True)
+class Direction:
+    """What a noisy release says of the leading eigenvector.
+
+    Attributes:
+        vector: Of length 1.
+        value: The eigenvalue as it was found; it may be negative.
+        signal: The eigenvalue without what the noise added to it; 0 if it does not stand out of the noise.
+        trust: About the squared cosine of the angle to the true eigenvector.
+        slack: How much more the true |A v|^2 may be than `value`.
+    """
+
+    vector: Array
+    value: float
+    signal: float
+    trust: float
+    slack: float
+
+
+def leading(release: Noisy) -> Direction:
+    """The leading eigenpair of a noisy matrix, and how far noise of its edge has turned it (`standing_out`)."""
+    n = len(release.values)
+    with single_threaded_blas():
+        values, vectors = eigh(release.values, subset_by_index=[n - 1, n - 1])
+    value, edge = float(values[0]), float(noise_edge(release.std, n))
+    if value <= edge:
+        return Direction(vectors[:, 0], value, 0.0, 0.0, edge)
+    signal = float(without_noise(value, edge))
+    return Direction(vectors[:, 0], value, signal, 1 - (edge / (2 * signal)) ** 2, edge)
+
+
+@dataclass(frozen=True)
+class Products:
+    """Releases of A^T A V, |A v|^2 and |A|^2 for public V, A having one row x, |x|^2 at most `bound`, for each user.
+
+    Attributes:
+        releaser: Releases them.
+        users: Gives all users, as often as it is called.
+        entries: x of each user, on their own items.
+        size: n, how many items there are.
+        bound: Of |x|^2.
+    """
+
+    releaser: Releaser
+    users: Callable[[], Users]
+    entries: Callable[[Any], Array]
+    size: int
+    bound: float
+
+    def release(self, label: str, vectors: Array) -> Noisy:
+        """A^T A V with noise, (n, r); V has r orthonormal columns."""
+        return self.releaser.release(label, ProductSum(vectors, self.bound), self.users(), self.entries)
+
+    def energy(self, label: str, vector: Array) -> Noisy:
+        """|A v|^2 with noise."""
+        along = BELOW_ONE * vector
+        return self._squares(label, lambda part, x: part.row_sums(x * along[part.indices]) ** 2)
+
+    def length(self, label: str) -> Noisy:
+        """|A|^2 with noise."""
+        return self._squares(label, lambda part, x: part.row_sums(x**2))
+
+    def _squares(self, label: str, squares: Callable[[Part, Array], Array]) -> Noisy:
+        """A sum of one number between 0 and the bound for each user."""
+        entries, bound = self.entries, self.bound  # all that goes to where users are
+
+        def contribution(part: Part) -> Array:
+            return squares(part, bounded(part, entries, bound))[:, None]
+
+        return self.releaser.release(label, VectorSum(1, bound, cone="nonnegative"), self.users(), contribution)
+
+
+def bounded(part: Part, entries: Callable[[Any], Array], bound: float) -> Array:
+    """Each user's x, no longer than the root of the bound."""
+    x, length = entries(part), math.sqrt(bound)
+    found: Array = x * (length / np.maximum(np.sqrt(part.row_sums(x**2)), length))[part.owners]
+    return found
+
+
+def check_budget(plan: Plan, size: int) -> Plan:
+    """The plan itself; raises if it is too little for any number of people, or for the grids of `Products`."""
+    if min(line.cost.mu or 0.0 for line in plan.lines) < LEAST_MU or size > MOST_NUMBERS:
+        raise PrivacyError(
+            "epsilon: with so little of it, or so many steps or items, the noise would drown any number of people; "
+            "give more, or ask for fewer steps"
+        )
+    return plan
+
+
+def start(size: int, columns: int, known: Array | None = None) -> Array:
+    """Public random orthonormal columns, orthogonal to those that are known."""
+    rng = np.random.default_rng(0)  # public: it hides nothing
+    return orthonormal(rng.standard_normal((size, columns)), known)
+
+
+def orthonormal(vectors: Array, known: Array | None = None) -> Array:
+    """An orthonormal basis, orthogonal to what is known, that rotates the vectors as little as QR does."""
+    with single_threaded_blas():
+        for _ in range(2):  # twice is enough
+            if known is not None and known.shape[1]:
+                vectors = vectors - known @ (known.T @ vectors)
+            vectors = np.linalg.qr(vectors)[0]
+    return vectors
+
+
+def oja(
+    products: Products, labels: tuple[str, str], n_steps: int, *, known: Array | None = None, rate: float | None = None
+) -> Direction:
+    """The leading eigenpair by Oja's method, from `n_steps` products and one energy; `known` directions are left out.
+
+    w_t = MEMORY w_(t-1) + (A^T A v_(t-1) + noise), v_t = w_t / |w_t|: Oja's update with the step 1 / |MEMORY w_(t-1)|,
+    so that the last products count most, and their noise averages out to a ninth of its variance; the first ones, of
+    a v that sees little of the eigenvector, are short and count little. With a `rate`, the step is rate / the noise's
+    standard deviation, as published.
+    """
+    size = products.size
+    vector, total = start(size, 1, known), np.zeros((size, 1))
+    for _ in range(n_steps):
+        product = products.release(labels[0], vector)
+        total = MEMORY * total + product.values if rate is None else vector + rate / product.std * product.values
+        vector = orthonormal(total, known)
+        vector *= np.sign((vector * total).sum()) or 1.0
+    energy = products.energy(labels[1], vector[:, 0])
+    value = float(energy.values[0])
+    error = size * product.std**2 * (1 - MEMORY) / (1 + MEMORY)  # of the mean product, squared
+    trust = 1 / (1 + error / value**2) if value > 0 else 0.0
+    return Direction(vector[:, 0], value, max(value, 0.0), trust, 3 * energy.std)
+
+
+def block_iteration(products: Products, label: str, n_steps: int, rank: int) -> tuple[Array, Array]:
+    """The leading eigenvectors (n, rank) and eigenvalues, largest first, from `n_steps` products with all at once."""
+    vectors = start(products.size, rank)
+    for _ in range(n_steps):
+        product = products.release(label, vectors).values
+        with single_threaded_blas():
+            small = vectors.T @ product
+            values, turned = np.linalg.eigh((small + small.T) / 2)
+        values, vectors = values[::-1], orthonormal(product @ turned[:, ::-1])
+    return vectors, values

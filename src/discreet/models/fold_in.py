@@ -1,0 +1,313 @@
+"""Fold-in: a person's vector, from their own history and what is public of a fitted model. There are three kinds.
+
+The score of item j is always base_j + a + columns_j . z. A fold-in computes the offset a and the vector z of a person
+from their ratings y_l of some items l, and describes itself to browsers: the JavaScript client has the same three kinds
+(`web/static/client`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.data.interactions import Interactions
+from discreet.engine.batches import Part, parts
+from discreet.errors import ModelError
+from discreet.linalg.threads import over_blocks
+from discreet.models.ridge import Penalty, Ridge
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from discreet.models.centering import Centring, Prepared
+
+Array = NDArray[Any]
+
+# What goes into JSON; tables with a row for each item, which may be stored with less precision; other arrays.
+Description: TypeAlias = tuple[dict[str, Any], dict[str, Array], dict[str, Array]]
+
+Work: TypeAlias = Callable[[Part], tuple[Array, Array]]  # offsets and vectors of some users
+
+NO_PENALTY = Penalty(0.0)
+LINEAR_PART = 1 << 19  # interactions that one thread adds up at a time
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoldIn(ABC):
+    """How a fitted model computes a person's vector. Nobody's depends on who is folded in beside them, to the last bit.
+
+    Attributes:
+        columns: One vector for each item, (items, rank).
+        base: The score of each item before anything is known of the person.
+        device: Where regressions are computed. Sums and replays stay on the CPU.
+    """
+
+    columns: Array
+    base: Array
+    device: str = "cpu"
+
+    def __init_subclass__(cls) -> None:
+        if cls.__base__ is not FoldIn:  # it would compute something else than it describes
+            raise TypeError(f"{cls.__name__}: a fold-in is derived from FoldIn alone; compose it of others")
+
+    @abstractmethod
+    def fold_in(self, histories: Interactions, n_jobs: int | None) -> tuple[Array, Array]:
+        """Offsets (users,) and vectors (users, rank), each from that user's own history."""
+
+    @abstractmethod
+    def contributions(self, indices: Array, values: Array, item: int) -> Array:
+        """What each rating of one history adds to the score of an item: they and `base` add up to it."""
+
+    def describe(self) -> Description:
+        """Settings, tables and other arrays for the JavaScript client; raises if it cannot do the same."""
+        raise ModelError(
+            f"model: it cannot be exported, because browsers do not know how {type(self).__name__} folds people in; "
+            "every model that discreet brings can be"
+        )
+
+    def with_tables(self, tables: dict[str, Array]) -> Self:
+        """The same with other tables, such as those of `describe` stored with less precision."""
+        parts: dict[str, Any] = tables
+        return replace(self, **parts)
+
+    def _over(self, users: Iterable[Part], n_users: int, work: Work, n_jobs: int | None) -> tuple[Array, Array]:
+        """Offsets and vectors of everybody, some users at a time."""
+        (_, k), kind, end = self.columns.shape, self.columns.dtype, 0
+        offsets, vectors = np.zeros(n_users, kind), np.zeros((n_users, k), kind)
+        for own in over_blocks(work, users, n_jobs):
+            begin, end = end, end + len(own[0])
+            offsets[begin:end], vectors[begin:end] = own
+        return offsets, vectors
+
+
+class Targets(Protocol):
+    """What a regression fits in place of ratings, where the loss is not squared."""
+
+    def __call__(self, ridge: Ridge, indptr: Array, indices: Array, values: Array, n_jobs: int | None) -> Array:
+        """The targets of the last regression, after those before it."""
+        ...
+
+    def describe(self, rank: int) -> dict[str, Any]:
+        """The "loss", and the "rounds": (k, factor) for a regression on the first k columns times the factor."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class RidgeFoldIn(FoldIn):
+    """Each person runs a ridge regression (`Ridge`) of their ratings on the columns.
+
+    Attributes:
+        penalty: On the vector, from the number of ratings; by default none.
+        gram: A quadratic penalty on the vector, or None.
+        offset_penalty: On the offset squared; None: the offset is 0.
+        prior: A vector for each item: z is pulled to the mean of those in the history, in place of zero; or None.
+        frequent: Which items the model knows: others are left out of the regression, and score 0. None: it knows all.
+        own_mean: Whether other items are scored by the person's own mean of y_l - base_l in place of 0. It is the last
+            number of the vector. Its column, 1 for these items, is not part of the regression.
+        targets: What is fitted in place of ratings, by several regressions one after another; or None.
+        double: Whether regressions are in double precision, which tiny penalties need.
+    """
+
+    penalty: Penalty = NO_PENALTY
+    gram: Array | None = None
+    offset_penalty: float | None = None
+    prior: Array | None = None
+    frequent: Array | None = None
+    own_mean: bool = False
+    targets: Targets | None = None
+    double: bool = False
+
+    @cached_property
+    def _ridge(self) -> Ridge:
+        columns = self.columns[:, :-1] if self.own_mean else self.columns
+        columns = np.ascontiguousarray(columns, np.float64 if self.double else None)
+        return Ridge(columns, self.base, self.penalty, self.gram, self.offset_penalty, self.prior, self.device)
+
+    def _fitted(self, indptr: Array, indices: Array, values: Array, n_jobs: int | None) -> Array:
+        """What the regression fits."""
+        return values if self.targets is None else self.targets(self._ridge, indptr, indices, values, n_jobs)
+
+    def fold_in(self, histories: Interactions, n_jobs: int | None) -> tuple[Array, Array]:
+        """Offsets and vectors, each from that user's own history."""
+        indptr, indices, values = histories.indptr, histories.indices, histories.values
+        if self.frequent is not None:
+            known = self.frequent[indices].astype(bool)
+            indptr = np.concatenate([[0], np.cumsum(known)])[indptr]
+            indices, values = indices[known], values[known]
+        fitted = self._fitted(indptr, indices, values, n_jobs)
+        offsets, vectors = self._ridge.solve(indptr, indices, fitted, n_jobs=n_jobs)
+        if self.own_mean:
+            about = histories.values.astype(np.float64) - self.base[histories.indices]
+            counts = np.diff(histories.indptr)
+            sums = np.bincount(histories.user_numbers(), about, minlength=len(counts))
+            vectors = np.column_stack([vectors, (sums / np.maximum(counts, 1)).astype(vectors.dtype)])
+        kind = self.columns.dtype
+        return offsets.astype(kind, copy=False), vectors.astype(kind, copy=False)
+
+    def contributions(self, indices: Array, values: Array, item: int) -> Array:
+        """What each rating adds to the score of an item; targets are taken as they turned out for the whole history."""
+        added = np.zeros(len(indices))
+        if self.frequent is not None and not self.frequent[item]:
+            return (values.astype(np.float64) - self.base[indices]) / max(len(indices), 1) if self.own_mean else added
+        known = np.full(len(indices), True) if self.frequent is None else self.frequent[indices].astype(bool)
+        indices, values = indices[known], values[known]
+        fitted = self._fitted(np.array([0, len(indices)]), indices, values, 1)
+        added[known] = self._ridge.contributions(indices, fitted, item)
+        return added
+
+    def describe(self) -> Description:
+        """For the JavaScript client; `targets` is a loss and rounds there."""
+        penalty = {name: float(getattr(self.penalty, name)) for name in ("scale", "exponent", "normaliser")}
+        settings = {"kind": "ridge", "penalty": penalty, "offset_penalty": self.offset_penalty}
+        k = self._ridge.columns.shape[1]
+        refits = {"loss": None, "rounds": [[k, 1.0]]} if self.targets is None else self.targets.describe(k)
+        tables = _given(columns=self.columns, prior=self.prior)
+        arrays = _given(base=self.base, gram=self.gram, frequent=self.frequent)
+        return {**settings, "own_mean": self.own_mean, **refits}, tables, arrays
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearFoldIn(FoldIn):
+    """A person's vector is a sum over their history: z = scale * sum over l of (h_l - a) loadings_l.
+
+    With c ratings and n = max(c + damping, 1), the offset is a = (sum over l of h_l) / n, a damped mean, and
+    scale = spread / n. Without a damping a is 0, without a spread scale is 1.
+
+    h_l is y_l - base_l. With weights it is weights_l, divided by their length over the history: then z projects the
+    history on directions, whatever was said of its items.
+
+    Attributes:
+        loadings: What each item of a history adds to the vector, (items, rank).
+        weights: How much each item counts in a history, 0: not at all; None: what counts are the ratings.
+        damping: How many ratings at `base` the person's own mean is taken with; None: there is no offset.
+        spread: How many items the ratings stand for; None: for themselves.
+    """
+
+    loadings: Array
+    weights: Array | None = None
+    damping: float | None = None
+    spread: float | None = None
+
+    def _amounts(self, part: Part) -> Array:
+        """The h_l of each user. Sums are in the order of their items: none depends on who is beside them."""
+        if self.weights is None:
+            return np.asarray(part.values.astype(np.float64) - self.base[part.indices])
+        own = self.weights[part.indices].astype(np.float64)
+        lengths = np.sqrt(part.row_sums(own**2))
+        return np.asarray(own / np.where(lengths > 0, lengths, 1)[part.owners])
+
+    def _shares(self, counts: Array) -> tuple[Array, Array]:
+        """What each h_l adds to its user's offset; what a user's vector is multiplied by."""
+        n, one = np.maximum(counts + (self.damping or 0), 1), np.ones(len(counts))
+        return 0 * one if self.damping is None else 1 / n, one if self.spread is None else self.spread / n
+
+    def fold_in(self, histories: Interactions, n_jobs: int | None) -> tuple[Array, Array]:
+        """Offsets and vectors, each from that user's own history."""
+        from scipy.sparse import csr_array
+
+        def work(part: Part) -> tuple[Array, Array]:
+            amounts, (share, scale) = self._amounts(part), self._shares(part.counts)
+            offsets = part.row_sums(amounts) * share
+            entries = ((amounts - offsets[part.owners]) * scale[part.owners]).astype(self.columns.dtype)
+            shape = len(part.counts), len(self.loadings)
+            table = csr_array((entries, part.indices.astype(np.int64), part.indptr), shape=shape)
+            return offsets, table @ self.loadings  # row by row, entry by entry: no row's sum depends on another's
+
+        users = parts(histories, histories.values, most=LINEAR_PART)
+        return self._over(users, histories.n_users, work, n_jobs)
+
+    def contributions(self, indices: Array, values: Array, item: int) -> Array:
+        """What each rating adds to the score of an item, by itself and by its share in the offset."""
+        part = Part(np.array([0, len(indices)]), indices, values)
+        share, scale = self._shares(part.counts)
+        loads = self.loadings[indices].astype(np.float64) @ self.columns[item].astype(np.float64) * scale
+        added: Array = self._amounts(part) * (loads + share * (1 - loads.sum()))
+        return added
+
+    def describe(self) -> Description:
+        """For the JavaScript client."""
+        settings = {"kind": "linear", "damping": self.damping, "spread": self.spread}
+        tables = {"columns": self.columns, "loadings": self.loadings}
+        return settings, tables, _given(base=self.base, weights=self.weights)
+
+
+class Steps(Protocol):
+    """Public steps of training, each of which moves a person's coefficients by their own ratings."""
+
+    @property
+    def centring(self) -> Centring:
+        """How a person prepares their ratings."""
+        ...
+
+    @property
+    def most_users(self) -> int | None:
+        """How many to replay at a time; None: as many as usual."""
+        ...
+
+    def coefficients(self, row: Prepared) -> Array:
+        """Some users' coefficients (users, rank) after all steps."""
+        ...
+
+    def contributions(self, part: Part, aim: Array) -> Array:
+        """What each rating of one user adds to the offset and to coefficients . aim."""
+        ...
+
+    def describe(self) -> Description:
+        """The steps' part of a fold-in's description."""
+        ...
+
+    def with_tables(self, tables: dict[str, Array]) -> Steps:
+        """The same with other tables, of which one is `columns`."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayFoldIn(FoldIn):
+    """Each person replays the public steps of training on their own ratings x_l = c (y_l - centre - a).
+
+    a is their mean, damped, and c at most 1, so that |x| is at most a bound (`Centring`); z are the coefficients that
+    the steps arrive at, divided by c.
+
+    Attributes:
+        steps: The public steps.
+    """
+
+    steps: Steps
+
+    def fold_in(self, histories: Interactions, n_jobs: int | None) -> tuple[Array, Array]:
+        """Offsets and vectors, each from that user's own history."""
+        centring = self.steps.centring
+
+        def work(part: Part) -> tuple[Array, Array]:
+            row = centring.prepare(replace(part, indices=part.indices.astype(np.int64)))
+            return row.offsets - centring.centre, self.steps.coefficients(row) / row.scales[:, None]
+
+        users = parts(histories, histories.values, most_users=self.steps.most_users)
+        return self._over(users, histories.n_users, work, n_jobs)
+
+    def contributions(self, indices: Array, values: Array, item: int) -> Array:
+        """What each rating adds to the score of an item: they and `base` add up to it."""
+        part = Part(np.array([0, len(indices)]), indices.astype(np.int64), values)
+        return self.steps.contributions(part, self.columns[item].astype(np.float64))
+
+    def describe(self) -> Description:
+        """For the JavaScript client, which knows two kinds of steps."""
+        settings, tables, arrays = self.steps.describe()
+        centring = {name: getattr(self.steps.centring, name) for name in ("centre", "shrinkage", "row_norm")}
+        own = {"kind": "replay", **centring, "steps": settings}
+        return own, {"columns": self.columns, **tables}, {"base": self.base, **arrays}
+
+    def with_tables(self, tables: dict[str, Array]) -> Self:
+        """The same with other tables."""
+        return replace(self, columns=tables["columns"], steps=self.steps.with_tables(tables))
+
+
+def _given(**arrays: Array | None) -> dict[str, Array]:
+    """Those that there are."""
+    return {name: array for name, array in arrays.items() if array is not None}

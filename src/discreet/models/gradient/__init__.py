@@ -1,0 +1,7 @@
+"""Gradient methods: projected descent on a nuclear-norm ball, and matrix factorisation by stochastic gradients."""
+
+from discreet.models.gradient.baseline import GradientDescent
+from discreet.models.gradient.model import DPGradientDescent, PublishedDPGradientDescent
+from discreet.models.gradient.sgd import DPSGD
+
+__all__ = ["DPSGD", "DPGradientDescent", "GradientDescent", "PublishedDPGradientDescent"]

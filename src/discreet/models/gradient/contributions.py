@@ -1,0 +1,160 @@
+"""The local side of projected gradient descent: one user, their own ratings, and the public steps.
+
+Their iterate is y = c V^T, V being the directions of the last step, so that all they need are their coefficients c.
+They come from replaying the public steps, in training as in serving. Rows are multiplied one by one, so that nobody's
+rounding depends on who is beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.data.interactions import Interactions
+from discreet.engine.batches import Part, parts
+from discreet.models.centering import Centring, Prepared
+from discreet.models.gradient.estimate import Step, nothing
+
+if TYPE_CHECKING:
+    from discreet.models.fold_in import Description
+
+Array = NDArray[Any]
+
+PRETENDED = 2  # more items that a user is taken to have rated
+SERVING_CELLS = 1 << 17  # of dense rows, in memory at a time and thread
+
+
+@dataclass(frozen=True)
+class Descent:
+    """What users do in each step: z = y - eta P(y - x), and y = z V diag(gains) V^T.
+
+    P keeps the items that a user rated, x are their centered ratings. Only the part of P(y - x) along V counts in y.
+    So eta, which is `size` for full rows, is longer by as much as P shortens V: it is divided by |P V|^2 + 2 r / n, for
+    r directions and n items, as if they had rated two more, where that is below 1. (|P V|^2 is no less than the largest
+    eigenvalue of V^T P V, so that steps do not overshoot.) It is a function of which items they rated.
+
+    Attributes:
+        size: Of steps; below 2.
+        n_items: n, the length of a row.
+    """
+
+    size: float
+    n_items: int
+
+    def eta(self, part: Part, step: Step) -> Array:
+        """How far each user goes, V being the directions of this step."""
+        if not len(step.gains):
+            return np.full(len(part.counts), self.size)
+        squares = (step.vectors**2).sum(axis=1)
+        room = part.row_sums(squares[part.indices]) + PRETENDED * squares.mean()
+        eta: Array = self.size / np.minimum(room, 1)
+        return eta
+
+    def replay(self, part: Part, steps: Sequence[Step]) -> tuple[Array, Array, Array]:
+        """Some users' coefficients c after these steps, (users, rank); their y, (users, items); and eta P(y - x)."""
+        n, before = len(part.counts), nothing(self.n_items)
+        own, rows = np.zeros((n, 0)), np.zeros((n, self.n_items))
+        change = -self.size * part.values
+        for step in steps:
+            own = (_times(own, before.vectors.T @ step.vectors) - _along(part, change, step)) * step.gains
+            rows = _times(own, step.vectors.T)
+            change = self.eta(part, step)[part.owners] * (rows[part.owners, part.indices] - part.values)
+            before = step
+        return own, rows, change
+
+    def rows(self, part: Part, steps: Sequence[Step]) -> Array:
+        """The rows z of some users after these steps: all that the next one needs to know of them."""
+        _, rows, change = self.replay(part, steps)
+        rows[part.owners, part.indices] -= change
+        return rows
+
+    def shares(self, indices: Array, steps: Sequence[Step]) -> Array:
+        """What one user's coefficients are sums of: (ratings, rank), to be multiplied by their centered ratings."""
+        part = Part(np.array([0, len(indices)]), indices, np.zeros(len(indices)))
+        own, before = np.zeros((len(indices), 0)), nothing(self.n_items)
+        for step in steps:
+            change = self.eta(part, before)[0] * (own @ before.vectors[indices].T - np.eye(len(indices)))
+            own = (own @ (before.vectors.T @ step.vectors) - change @ step.vectors[indices]) * step.gains
+            before = step
+        return own
+
+
+def _times(rows: Array, matrix: Array) -> Array:
+    """A product, one row at a time."""
+    product: Array = np.matmul(rows[:, None, :], matrix)[:, 0]
+    return product
+
+
+def _along(part: Part, entries: Array, step: Step) -> Array:
+    """Sparse rows times V: row by row, entry by entry."""
+    from scipy.sparse import csr_array
+
+    table = csr_array((entries, part.indices, part.indptr), shape=(len(part.counts), len(step.vectors)))
+    found: Array = table @ step.vectors
+    return found
+
+
+def prepared(ratings: Interactions, centring: Centring, cells: int) -> Iterator[Part]:
+    """The users' centred rows, some at a time, so that dense rows of theirs have at most so many cells."""
+    for part in parts(ratings, ratings.values, most_users=max(cells // ratings.n_items, 1)):
+        whole = Part(part.indptr, part.indices.astype(np.int64), part.values)
+        yield centring.prepare(whole)
+
+
+@dataclass(frozen=True)
+class DescentSteps:
+    """The public steps, to be replayed by whoever is folded in.
+
+    Attributes:
+        descent: What a user does in each step.
+        centring: How a user prepares their ratings.
+        steps: The steps; the columns are the directions of the last one.
+    """
+
+    descent: Descent
+    centring: Centring
+    steps: Sequence[Step]
+
+    @property
+    def most_users(self) -> int:
+        """As many as have dense rows of `SERVING_CELLS` together."""
+        return max(SERVING_CELLS // self.descent.n_items, 1)
+
+    def coefficients(self, row: Prepared) -> Array:
+        """Some users' coefficients (users, rank)."""
+        return self.descent.replay(row, self.steps)[0]
+
+    def contributions(self, part: Part, aim: Array) -> Array:
+        """What each rating of one user adds to the offset and to coefficients . aim."""
+        offsets = self.centring.offset_shares(part.values)
+        about = part.values.astype(np.float64) - self.centring.centre - offsets.sum()
+        loads = self.descent.shares(part.indices, self.steps) @ aim
+        # A rating counts by itself, and by its part in the offset, which every rating is about.
+        added: Array = loads * (about + offsets.sum()) + offsets * (1 - loads.sum())
+        return added
+
+    def describe(self) -> Description:
+        """Directions of all steps but the last, which are the columns; and what takes coefficients to the next."""
+        steps = self.steps
+        settings = {
+            "rule": "descent",
+            "size": self.descent.size,
+            "ranks": [len(step.gains) for step in steps],
+            "gains": np.concatenate([step.gains for step in steps]).tolist(),
+            "room": [PRETENDED * float((step.vectors**2).sum(axis=1).mean()) for step in steps],
+        }
+        carried = [(before.vectors.T @ step.vectors).ravel() for before, step in pairwise(steps)]
+        earlier = [np.zeros((self.descent.n_items, 0)), *(step.vectors for step in steps[:-1])]
+        return settings, {"steps": np.hstack(earlier)}, {"transitions": np.concatenate([np.zeros(0), *carried])}
+
+    def with_tables(self, tables: dict[str, Array]) -> DescentSteps:
+        """The same with other directions."""
+        every = np.hstack([tables["steps"], tables["columns"]]).astype(np.float64)
+        ends = np.cumsum([len(step.gains) for step in self.steps])[:-1]
+        pairs = zip(self.steps, np.split(every, ends, axis=1), strict=True)
+        return replace(self, steps=[replace(step, vectors=vectors) for step, vectors in pairs])

@@ -1,0 +1,352 @@
+"""OneBit: completion of a matrix of bits, with the noise on the bits themselves."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.data.interactions import Interactions
+from discreet.errors import DataError, PrivacyError
+from discreet.models.base import NOT_PRIVATE
+from discreet.models.one_bit import releases
+from discreet.models.one_bit.budget import Budget
+from discreet.models.one_bit.checking import check
+from discreet.models.one_bit.contributions import (
+    FLIPPED,
+    NoiseName,
+    TrueBits,
+    capped,
+    flips,
+    require_flipped,
+    two_valued,
+)
+from discreet.models.one_bit.fitting import Completed, complete, default_radius
+from discreet.models.one_bit.likelihood import Cells, FlippedBits, Loss
+from discreet.models.one_bit.links import LinkName
+from discreet.models.one_bit.serving import BitModel
+from discreet.models.private import require_sound
+from discreet.privacy import Cost, DeclaredNoise, Guarantee, Ledger, Plan, Releaser
+from discreet.privacy.guarantee import Adjacency, Unit
+from discreet.privacy.statement import Statement
+from discreet.validation import round_up, whole
+
+Array = NDArray[Any]
+Mechanism = Literal["input", "objective", "gradient", "output"]
+
+_OBSERVED = "who has rated which items, and how many there are: that is not hidden, only the values are"
+DECLARED = DeclaredNoise("coins tossed where the bits are, as declared by perturbed=True")
+_ERRORS = {
+    "input": "two of the four ratios that the two probabilities of a flip must keep are missing in the paper",
+    "objective": "Eq. (5) has half of the noise that its proof is about",
+    "gradient": "noise for the bound of a clamped gradient, C, is too little: a flip moves it by up to 2 C",
+}
+
+
+class OneBit(BitModel):
+    """Completion of a matrix of bits (values from `threshold` on are ones) by maximum likelihood.
+
+    A bit is 1 with probability h(x_ij), h being the link and X, beside effects of rows and columns if there are any,
+    the matrix of nuclear norm at most `tau` that makes the noisy bits most likely. The guarantee is for single
+    entries: that one bit is the opposite. **Which entries there are is public.** What follows noise is post-processing:
+
+    - mechanism="input": each bit is flipped with probability 1 / (1 + e^epsilon), or `flip_one`, `flip_zero`; X is
+      fitted to the law of flipped bits. `perturb` does the flipping alone, for users who trust nobody.
+    - mechanism="objective": the logistic loss log(1 + e^x) - B x becomes log(1 + e^x) - (B + H) x, with noise H on the
+      bit B: sensitivity 1. (The same as a random linear term in the objective.) With the probit link the random term is
+      not noise on bits: X is then the optimum with `ridge` / 2 |X|^2 in the objective, to a certified gap, and part of
+      epsilon goes to the ratio of second derivatives. Without biases, and for small matrices.
+    - mechanism="gradient": `n_steps` projected gradient steps, each along the gradient with noise. Derivatives are
+      clamped to `clamp`, C: one flip moves them by min(2 C, h'(alpha) / (h(alpha) h(-alpha))). The budget is shared by
+      the steps: for the logistic link these are the bits of the objective mechanism with more noise. Without biases.
+    - mechanism="output": noise on all of X, which is then projected again. With `ridge` / 2 |X|^2 in its objective a
+      flip moves X by a bounded length; what the solver leaves is on top. Without biases, and with so much noise that it
+      is of use for small and dense matrices only.
+    - mechanism=None: not private.
+
+    One flip changes one bit by 1; with `unit` "user", all bits of a user may change, `max_entries` at most: the
+    sensitivity is then `max_entries` (L1) or its root (L2). docs/proofs/one-bit.md has the proofs.
+
+    A model keeps item vectors, never users'. A user's prediction comes from her own history: a regression of her true
+    bits on the public vectors, on her own side; had her bits been those of the fit, it would give her row of X.
+
+    Example:
+        >>> import discreet
+        >>> ratings = discreet.datasets.movielens_like(300, 50, 6_000, random_state=0)
+        >>> model = discreet.OneBit(mechanism="input", threshold=4, epsilon=2).fit(ratings)  # 4 stars and more are a 1
+        >>> print(model.guarantee_.unit, model.guarantee_.epsilon)
+        entry 2.0
+        >>> model.predict_sign({3: 5.0, 14: 1.5}, [7, 8]).shape
+        (2,)
+
+    Args:
+        mechanism: "input", "objective", "gradient", "output" or None.
+        link: "logistic" or "probit".
+        epsilon: The privacy budget; needed unless `mechanism` is None.
+        delta: Its delta: 0, unless noise is Gaussian; with unit="user" and mechanism="input" a delta helps. So it does
+            with the probit objective, which without one gets more noise the more entries the matrix has.
+        threshold: Values from here on are ones; public. Not needed where values are the two ends of their range.
+        alpha: The size of entries of X; public.
+        tau: The nuclear norm of X, at most; public. By default alpha sqrt(d1 d2 rank) for d1 users and d2 items, times
+            what a noisy bit tells against a true one (1 without noise, and as published), and half of it with biases.
+        rank: For the default of `tau`; with solver="factored", of X.
+        sigma: Standard deviation of the probit link.
+        biases: Whether users and items have effects beside X; by default where noise is on bits. The paper has none.
+        box: Whether no entry of X is larger than alpha, as in the paper. By default only where a guarantee needs it,
+            with mechanism="output" and the probit objective: it takes longer and predicts no better.
+        solver: "spg", for the convex problem; "factored", for matrices too large for it: X = U V^T of the given rank
+            with rows no longer than (alpha sqrt(rank))^(1/2), a bound on its max-norm, by least squares. Not convex.
+        noise: "laplace" or "gaussian", for all mechanisms but "input". With "output" the former is noise N of density
+            exp(-epsilon |N| / sensitivity), |N| being the length of the whole matrix.
+        n_steps: Of the gradient mechanism; they share the budget, so that few are best.
+        clamp: C, of the gradient mechanism; public.
+        ridge: lambda, of the output mechanism and of the probit objective; public. By default 0.5, or for the latter
+            more if second derivatives would cost more than a quarter of epsilon.
+        flip_one: The probability that a 1 is flipped; with `flip_zero`, in place of the symmetric one.
+        flip_zero: The probability that a 0 is flipped.
+        unit: "entry" or "user".
+        max_entries: With unit="user", how many entries of a user count; which ones, `random_state` says.
+        perturbed: Whether the bits were flipped before, by `perturb` with the same epsilon: no noise is added.
+        calibration: "exact", or "published": the noise that was printed, with the epsilon that it truly gives, if any.
+        random_state: Seed of the choice of entries; public.
+        n_jobs: Threads, in scikit-learn's meaning, for serving.
+    """
+
+    def __init__(
+        self,
+        mechanism: Mechanism | None = "input",
+        link: LinkName = "logistic",
+        *,
+        epsilon: float | None = None,
+        delta: float = 0.0,
+        threshold: float | None = None,
+        alpha: float = 1.0,
+        tau: float | None = None,
+        rank: int = 1,
+        sigma: float = 1.0,
+        biases: bool | None = None,
+        box: bool | None = None,
+        solver: Literal["spg", "factored"] = "spg",
+        noise: NoiseName = "laplace",
+        n_steps: int = 1,
+        clamp: float = 0.5,
+        ridge: float | None = None,
+        flip_one: float | None = None,
+        flip_zero: float | None = None,
+        unit: Unit = "entry",
+        max_entries: int | None = None,
+        perturbed: bool = False,
+        calibration: Literal["exact", "published"] = "exact",
+        random_state: int = 0,
+        n_jobs: int | None = -1,
+    ) -> None:
+        self.mechanism = mechanism
+        self.link = link
+        self.epsilon = epsilon  # type: ignore[assignment]  # None for mechanism=None only
+        self.delta = delta
+        self.threshold = threshold
+        self.alpha = alpha
+        self.tau = tau
+        self.rank = rank
+        self.sigma = sigma
+        self.biases = biases
+        self.box = box
+        self.solver = solver
+        self.noise = noise
+        self.n_steps = n_steps
+        self.clamp = clamp
+        self.ridge = ridge
+        self.flip_one = flip_one
+        self.flip_zero = flip_zero
+        self.unit = unit
+        self.max_entries = max_entries
+        self.perturbed = perturbed
+        self.calibration = calibration
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    @property
+    def adjacency(self) -> Adjacency:  # type: ignore[override]  # the same always
+        """How neighbouring data differ: in one bit, or in any bits of one user. Which items are rated is public."""
+        return "flip"
+
+    # Checks
+
+    def _check_parameters(self) -> None:
+        check(self)
+
+    def _check_data(self, ratings: Interactions) -> None:
+        two_valued(ratings, self.threshold)
+        if not len(ratings):
+            raise DataError("ratings: there is not one entry to learn from")
+
+    def _public_inputs(self) -> dict[str, str]:
+        public = {"observed entries": _OBSERVED}
+        if self.threshold is not None:
+            public["threshold"] = f"values from {self.threshold:g} on count as 1, those below as 0"
+        if self.max_entries is not None:
+            public["max_entries"] = f"at most {self.max_entries} entries of a user count"
+        if self.perturbed:
+            public["perturbed"] = "the bits were flipped before they came here, as declared"
+        return public
+
+    # The noise
+
+    def _budget(self) -> Budget:
+        return Budget(
+            mechanism=self.mechanism or "",
+            link=self._link(),
+            epsilon=self.epsilon,
+            delta=self.delta,
+            entries=self.max_entries or 1,
+            gaussian=self.noise == "gaussian",
+            published=self.calibration == "published",
+            flips=None if self.flip_one is None or self.flip_zero is None else (self.flip_one, self.flip_zero),
+            alpha=float(self.alpha),
+            ridge=None if self.ridge is None else float(self.ridge),
+            clamp=float(self.clamp),
+            steps=self.n_steps,
+        )
+
+    @property
+    def _on_bits(self) -> bool:
+        """Whether nothing but the bits gets noise, if anything does."""
+        return self.mechanism is None or releases.on_bits(self._budget())
+
+    def plan(self, n_items: int) -> Plan:
+        """What a fit would release, and what it truly costs; needs no data, and not even the number of items."""
+        self._check_parameters()
+        whole("n_items", n_items, 1)
+        if self.mechanism is None:
+            raise PrivacyError("mechanism: without one nothing is paid for, and there is no plan")
+        return Plan(releases.planned(self._budget()))
+
+    def _own_ledger(self) -> Ledger:
+        if self.calibration == "exact":
+            return super()._own_ledger()
+        true = self.plan(1).cost.epsilon(self.delta)
+        return Ledger(epsilon=true, delta=self.delta, unit=self.unit, adjacency=self.adjacency)
+
+    # Learning
+
+    def _learn(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:
+        if self.mechanism is None:
+            return self._learn_in_the_clear(ratings, ledger)
+        if self.perturbed:
+            return self._learn_from_perturbed(ratings, ledger)
+        why_not = releases.broken(self._budget())
+        if why_not and ledger is not None:
+            raise PrivacyError(f"ledger: there is no guarantee that it could record, for {why_not}; leave it out")
+        learned, statement = super()._learn(ratings, ledger)
+        if why_not:
+            statement = self._without_guarantee(statement, why_not)
+            warnings.warn(f"OneBit: there is no guarantee: {why_not}", stacklevel=3)
+        else:
+            self._name_error(statement.guarantee.epsilon, stacklevel=4)
+        return learned, statement
+
+    def _name_error(self, true: float, stacklevel: int) -> None:
+        """A warning, if what is published as epsilon is really more."""
+        if self.calibration == "published" and true > self.epsilon * (1 + 1e-9):
+            warnings.warn(
+                f"OneBit: {_ERRORS[self.mechanism or '']}. What is published as epsilon = {self.epsilon:g} is really "
+                f"epsilon = {round_up(true)}",
+                stacklevel=stacklevel,
+            )
+
+    def _without_guarantee(self, statement: Statement, why_not: str) -> Statement:
+        """The noise that was drawn, for the record, and that it guarantees nothing."""
+        guarantee = Guarantee(Cost(), 0.0, self.unit, self.adjacency, holds=False, why_not=why_not)
+        public = statement.certificate["public_inputs"]
+        return Statement.of("OneBit as published: no privacy guarantee", guarantee, [], public_inputs=public)
+
+    def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
+        releaser = replace(releaser, unproved=bool(releases.broken(self._budget())))
+        if self.max_entries is not None:
+            ratings = capped(ratings, self.max_entries, self.random_state)
+        true, budget = TrueBits.of(ratings, two_valued(ratings, self.threshold)), self._budget()
+        if releases.on_bits(budget):
+            return self._from_noisy(true.cells, releases.noisy_bits(releaser, true, budget), ratings)
+        radius = self._radius(true.cells, releases.clarity(budget))
+        completed = releases.noisy_matrix(releaser, true, budget, radius, self._box)
+        return self._learned(completed, true.cells, ratings)
+
+    def _learn_in_the_clear(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:
+        if ledger is not None:
+            raise PrivacyError("ledger: with mechanism=None nothing is private and nothing recorded; leave it out")
+        if ratings.value_range is None and len(ratings):
+            ratings = replace(ratings, value_range=(float(ratings.values.min()), float(ratings.values.max())))
+        self._check_data(ratings)
+        true = TrueBits.of(ratings, two_valued(ratings, self.threshold))
+        learned = self._from_noisy(true.cells, FlippedBits(true.bits, self._link()), ratings)
+        guarantee = Guarantee(Cost(), 0.0, holds=False, why_not=NOT_PRIVATE)
+        title = "OneBit: a recommender without a privacy guarantee"
+        return learned, Statement.of(title, guarantee, [], public_inputs=ratings.public_inputs)
+
+    def _learn_from_perturbed(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:
+        """Noise was added elsewhere: the ledger is told what it cost."""
+        require_sound(ratings)
+        self._check_data(ratings)
+        require_flipped(ratings, self.max_entries)
+        ledger = self._own_ledger() if ledger is None else ledger
+        ledger.expect(unit=self.unit, adjacency=self.adjacency)
+        plan, budget = self.plan(ratings.n_items), self._budget()
+        # Who flipped the bits is not seen here. A ledger for tests does not make a test's flips private, either.
+        source = DECLARED if ledger.noise_source.secure is True else ledger.noise_source
+        noise = budget.response()
+        event = ledger.charge(plan.cost, FLIPPED, source=source, noise=noise, sensitivity=budget.entries)
+        given = TrueBits.of(ratings, two_valued(ratings, self.threshold))
+        loss = FlippedBits(given.bits, self._link(), *flips(noise))
+        learned = self._from_noisy(given.cells, loss, ratings)
+        public = {**ratings.public_inputs, **self._public_inputs()}
+        title = "OneBit: a recommender learned from bits that users flipped"
+        guarantee = ledger.guarantee(plan.cost, [event], delta=self.delta)
+        self._name_error(guarantee.epsilon, stacklevel=5)
+        return learned, Statement.of(title, guarantee, [event], public_inputs=public)
+
+    def _from_noisy(self, cells: Cells, loss: Loss, ratings: Interactions) -> dict[str, Any]:
+        """All learned attributes. Of `ratings` it uses what is public: which entries there are, and the range."""
+        completed = complete(
+            cells,
+            loss,
+            self._radius(cells, loss.clarity),
+            effects=self._effects,
+            alpha=self._box,
+            rank=self.rank if self.solver == "factored" else None,
+            n_jobs=self.n_jobs,
+        )
+        return self._learned(completed, cells, ratings)
+
+    @property
+    def _effects(self) -> bool:
+        """Whether there are biases."""
+        return self._on_bits if self.biases is None else self.biases
+
+    @property
+    def _box(self) -> float | None:
+        """alpha, if no entry of X may be larger."""
+        return float(self.alpha) if self.box else None
+
+    def _radius(self, cells: Cells, clarity: float) -> float:
+        """The nuclear norm of X, at most."""
+        if self.tau is not None:
+            return float(self.tau)
+        clarity = 1.0 if self.calibration == "published" else clarity
+        return default_radius(cells.shape, self.alpha, self.rank, clarity=clarity, effects=self._effects)
+
+    def _learned(self, completed: Completed, cells: Cells, ratings: Interactions) -> dict[str, Any]:
+        assert ratings.value_range is not None
+        threshold = two_valued(ratings, self.threshold)
+        unit = self._unit(ratings.value_range)
+        return {
+            "item_factors_": np.ascontiguousarray(unit * completed.item_vectors(), np.float32),
+            "item_bias_": (unit * completed.effects.columns).astype(np.float32),
+            "popularity_": np.bincount(cells.columns, minlength=cells.shape[1]).astype(np.float32),
+            "value_range_": ratings.value_range,
+            "implicit_": False,
+            "global_mean_": float(threshold + unit * completed.effects.level),
+            "threshold_": float(threshold),
+        }

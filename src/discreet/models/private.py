@@ -1,0 +1,181 @@
+"""What all private models share: data as the proofs assume them, a plan, a ledger, and the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from discreet.data.interactions import Interactions
+from discreet.data.progress import Bar
+from discreet.errors import DataError, PrivacyError
+from discreet.linalg.determinism import neighbour_dependent, require_sound_blas
+from discreet.models.base import Model
+from discreet.privacy import Ledger, Plan, Releaser
+from discreet.privacy.account import account
+from discreet.privacy.guarantee import Adjacency, Unit, require_adjacency
+from discreet.privacy.render import Preview
+from discreet.privacy.statement import Statement
+from discreet.recommend.trial import require_same_bits_served
+
+if TYPE_CHECKING:
+    from discreet.engine.batches import Ratings
+    from discreet.linalg.torch_arrays import TorchArrays
+    from discreet.models.fold_in import FoldIn
+
+
+# Quoting the cost of the releases that were made would not be true: docs/proofs/composition.md, section 4.
+_STOPPED = (
+    "Of the {planned} releases that were planned, {made} were made: whether to go on was decided by what had been "
+    "released. The guarantee stated is that of the whole plan; what was not released went back to the ledger."
+)
+
+
+def require_sound(ratings: Ratings) -> None:
+    """Raise unless a table is what the proofs assume, and this machine computes as they do. Says nothing of the data.
+
+    Everything that `discreet.read` makes passes; an Interactions put together by hand may not. What is in Spark was
+    made by the partitions that keep it, which look at their own machines.
+    """
+    ratings.require_public()
+    if not isinstance(ratings, Interactions):
+        return
+    assert ratings.value_range is not None
+    low, high = (np.float32(end) for end in ratings.value_range)
+    indptr, indices, values = ratings.indptr, ratings.indices, ratings.values
+    ascending = indices[1:] > indices[:-1]
+    starts = indptr[1:-1]
+    ascending[starts[(starts > 0) & (starts < len(indices))] - 1] = True  # from one row to the next it may fall
+    sound = (
+        indptr[0] == 0
+        and (np.diff(indptr) >= 0).all()
+        and ascending.all()
+        and (not len(indices) or (indices.min() >= 0 and indices.max() < ratings.n_items))
+        and bool(((values >= low) & (values <= high)).all())
+    )
+    if not sound:
+        raise DataError(
+            "ratings: each user's items must be in increasing order, each once, with values in the declared range, as "
+            "discreet.read makes them; this table was put together otherwise"
+        )
+    require_sound_blas()
+
+
+def require_same_bits(device: str, n_columns: int, folds: int = 1) -> None:
+    """Raise unless a card's numbers for one user do not depend on the others."""
+    if device != "cpu" and neighbour_dependent(device, n_columns, folds):
+        raise PrivacyError(
+            f"device: {device!r} gives other bits for one person if other people are beside her, so that the proof of "
+            "privacy does not hold there; use 'cpu'"
+        )
+
+
+def _advance(bar: Bar, share: float, label: str) -> None:
+    bar.advance(100 * share, label)
+
+
+class PrivateModel(Model):
+    """A model with a guarantee: joint differential privacy, for users unless it says otherwise.
+
+    It declares its releases (`plan`), reserves their cost in a ledger before it looks at the data, and learns from
+    nothing but what the releaser gives back.
+    """
+
+    epsilon: float
+    delta: float
+    unit: Unit = "user"
+    adjacency: Adjacency
+
+    def plan(self, n_items: int) -> Plan:
+        """What a fit would release, and what each release costs; needs no data, only the size of the catalogue."""
+        raise NotImplementedError
+
+    def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
+        """All learned attributes, from releases alone."""
+        raise NotImplementedError
+
+    def _check_data(self, ratings: Interactions) -> None:
+        """Raise if these data are of the wrong kind, by what is public of them. Called before anything is reserved."""
+
+    def _public_inputs(self) -> dict[str, str]:
+        """What else was assumed to be public, in words for the statement."""
+        return {}
+
+    def _mu(self) -> float:
+        require_adjacency(self.adjacency, "add-remove", "replace")
+        mu = account(epsilon=self.epsilon, delta=self.delta).mu
+        if not mu:
+            raise PrivacyError(f"epsilon, delta: {self.epsilon:g} and {self.delta:g} leave nothing to spend; give more")
+        return mu
+
+    def preview(self, n_items: int, ledger: Ledger | None = None) -> Preview:
+        """What a fit would cost, and whether it fits in a ledger; spends nothing. Print it.
+
+        Args:
+            n_items: The size of the catalogue.
+            ledger: The ledger that would pay; by default one of the fit's own.
+        """
+        return (ledger or self._own_ledger()).preview(self.plan(n_items))
+
+    def _own_ledger(self) -> Ledger:
+        return Ledger(epsilon=self.epsilon, delta=self.delta, unit=self.unit, adjacency=self.adjacency)
+
+    def _learn(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:
+        require_sound(ratings)
+        self._check_data(ratings)
+        ledger = self._own_ledger() if ledger is None else ledger
+        return self._under(self.plan(ratings.n_items), ledger, ratings, self._learn_privately)
+
+    def _card(self) -> TorchArrays | None:
+        """The card that this model learns on."""
+        if self.device == "cpu":
+            return None
+        from discreet.linalg import torch_arrays
+
+        return torch_arrays.card(self.device)
+
+    def _require_sound(self, fold_in: FoldIn) -> None:
+        require_same_bits_served(fold_in, self.catalogue_, self.value_range_)
+
+    def _require_certified(self, statement: Statement) -> None:
+        super()._require_certified(statement)
+        guarantee = statement.guarantee
+        if not guarantee.holds:
+            return
+        for name in ("unit", "adjacency"):
+            if getattr(self, name) != getattr(guarantee, name):
+                raise PrivacyError(
+                    f"its certificate promises {name} = {getattr(guarantee, name)!r}, which a model with "
+                    f"{name} = {getattr(self, name)!r} does not give"
+                )
+        cost = self.plan(len(self.catalogue_)).cost
+        if not cost.within(guarantee.cost) and cost.epsilon(guarantee.delta) > guarantee.epsilon * (1 + 1e-9):
+            raise PrivacyError(
+                f"its certificate promises epsilon = {guarantee.epsilon:g}, but a fit with its parameters costs "
+                f"{cost.epsilon(guarantee.delta):g}"
+            )
+
+    def _under(
+        self,
+        plan: Plan,
+        ledger: Ledger,
+        ratings: Interactions,
+        learn: Callable[[Releaser, Interactions], dict[str, Any]],
+        after: Statement | None = None,
+    ) -> tuple[dict[str, Any], Statement]:
+        """Learn as planned, paid for by a ledger. The guarantee is that of all, with what was released before."""
+        ledger.expect(unit=self.unit, adjacency=self.adjacency)
+        with ledger.reserve(plan) as reservation, Bar(type(self).__name__, 100, "% of the budget") as bar:
+            progress = partial(_advance, bar)
+            learned = learn(Releaser(reservation, self.adjacency, self.n_jobs, progress), ratings)
+        events = [event for event in ledger.events if event.body.get("reservation") == reservation.id]
+        guarantee = ledger.guarantee(plan.cost, events, delta=self.delta)
+        title = f"{type(self).__name__}: a private recommender"
+        public = {**ratings.public_inputs, **self._public_inputs()}
+        if after is not None:
+            guarantee = after.guarantee + guarantee
+        planned = sum(line.count for line in plan.lines)
+        notes = [_STOPPED.format(made=len(events), planned=planned)] if len(events) < planned else []
+        return learned, Statement.of(title, guarantee, events, public_inputs=public, after=after, notes=notes)

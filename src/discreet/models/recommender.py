@@ -1,0 +1,75 @@
+"""The private model that suits the data, without a choice to make."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sklearn.base import BaseEstimator
+
+from discreet.data.interactions import Interactions
+from discreet.errors import NotFitted
+from discreet.models.als import DPALS
+from discreet.models.base import readied
+from discreet.models.spectral import DPSVD
+from discreet.validation import positive, probability
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from discreet.privacy.guarantee import Adjacency
+    from discreet.privacy.ledger import Ledger
+
+
+class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """`DPALS` for ratings, `DPSVD` for implicit feedback.
+
+    After `fit` it does all that the model does (`recommend`, `predict`, `statement`, `save`, ...), by passing it on to
+    `model_`, the model that was chosen. Which one depends on whether the data have values, a thing of their form.
+
+    Example:
+        >>> import discreet
+        >>> ratings = discreet.datasets.movielens_like(300, 50, 6_000, random_state=0)
+        >>> model = discreet.Recommender(epsilon=1.0, delta=1e-6).fit(ratings)
+        >>> type(model.model_).__name__
+        'DPALS'
+        >>> type(model.choose(ratings.to_implicit(4))).__name__  # what 4 stars and more say, without the stars
+        'DPSVD'
+
+    Args:
+        epsilon: The privacy budget.
+        delta: The delta of the budget, a constant well below 1 / the number of users.
+        adjacency: "add-remove" or "replace".
+        n_jobs: Threads, in scikit-learn's meaning.
+    """
+
+    model_: DPALS | DPSVD
+
+    def __init__(
+        self, *, epsilon: float, delta: float, adjacency: Adjacency = "add-remove", n_jobs: int | None = -1
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.adjacency = adjacency
+        self.n_jobs = n_jobs
+
+    def fit(self, ratings: Any, *, ledger: Ledger | None = None, **reading: Any) -> Self:
+        """Choose a model and fit it. Arguments as for every model's `fit`."""
+        self._check_parameters()
+        with readied(ratings, reading, True, type(self).__name__) as table:
+            self.model_ = self.choose(table).fit(table, ledger=ledger)
+        return self
+
+    def choose(self, ratings: Interactions) -> DPALS | DPSVD:
+        """The model for these data, not yet fitted."""
+        return (DPSVD if ratings.implicit else DPALS)(**self.get_params())
+
+    def _check_parameters(self) -> None:
+        positive("epsilon", self.epsilon)
+        probability("delta", self.delta)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "model_":
+            raise NotFitted("Recommender has not been fitted, so it has no model_; call fit(ratings) first")
+        if name.startswith("__"):
+            raise AttributeError(f"'Recommender' object has no attribute {name!r}")
+        return getattr(self.model_, name)

@@ -1,0 +1,88 @@
+"""SVD without privacy: what DPSVD would do if there were no noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.data.interactions import Interactions
+from discreet.engine.batches import DENSE_CELLS, parts
+from discreet.linalg.threads import over_blocks
+from discreet.models.as_published import require_rank
+from discreet.models.base import NotPrivateModel, require_ratings
+from discreet.models.centering import Centring
+from discreet.models.fold_in import FoldIn
+from discreet.models.spectral.cleansing import check_catalogue
+from discreet.models.spectral.ratings import RatingRows, rating_factors, rating_fold_in
+from discreet.privacy import Noisy
+from discreet.validation import whole
+
+Array = NDArray[Any]
+
+
+class SVD(NotPrivateModel):
+    """Completion of ratings by the leading eigenvectors of their second moment. Not private: the twin of `DPSVD`.
+
+    Users' rows are centred by their own means, with 0 for items that they have not rated. With q_k the eigenvectors of
+    the sum of the rows' outer products, and d_k how much rows vary along them, relative to how much a single rating
+    varies by itself, a user's a and z minimise
+
+        sum over her items of (y_j - middle of the range - a - sum_k sqrt(d_k) z_k q_jk)^2 + 2 |z|^2 + a^2.
+
+    Example:
+        >>> import discreet
+        >>> ratings = discreet.datasets.movielens_like(300, 50, 6_000, random_state=0)
+        >>> len(discreet.SVD().fit(ratings).recommend({3: 5.0, 14: 1.5}, n=5))
+        5
+
+    Args:
+        rank: How many directions; by default up to 64, and half of the items.
+        centre: Whether users subtract their own mean.
+        n_jobs: Threads, in scikit-learn's meaning.
+    """
+
+    def __init__(self, rank: int | None = None, *, centre: bool = True, n_jobs: int | None = -1) -> None:
+        self.rank = rank
+        self.centre = centre
+        self.n_jobs = n_jobs
+
+    def _check_parameters(self) -> None:
+        if self.rank is not None:
+            whole("rank", self.rank, 1)
+
+    def _learn_exactly(self, ratings: Interactions) -> dict[str, Any]:
+        value_range = require_ratings("SVD", ratings)
+        require_rank(self.rank, ratings.n_items)
+        check_catalogue(ratings.n_items)
+        longest = 2 * max(map(abs, value_range)) * ratings.n_items**0.5  # no row is
+        centring = Centring.of(value_range, longest, centre=self.centre)
+        items = np.arange(ratings.n_items)
+        blocks = parts(ratings, ratings.values, most_users=max(DENSE_CELLS // len(items), 1))
+        moment = second_moment(blocks, RatingRows(items, len(items), centring), len(items), self.n_jobs)
+        factors = rating_factors(Noisy(moment, 0.0), items, len(items), self.rank)
+        return {
+            "item_factors_": factors.astype(np.float32),
+            "item_bias_": np.zeros(len(items), np.float32),
+            "global_mean_": float(centring.centre),
+        }
+
+    def _make_fold_in(self) -> FoldIn:
+        base = self.item_bias_ + np.float32(self.global_mean_)
+        return rating_fold_in(self.item_factors_, base, centre=self.centre)
+
+
+def second_moment(blocks: Iterable[Any], rows: Callable[[Any], Array], n: int, n_jobs: int | None) -> Array:
+    """The sum over users of x x^T, their rows being computed some at a time."""
+    total = np.zeros((n, n))
+
+    def work(part: Any) -> Array:
+        own = rows(part)
+        product: Array = own.T @ own
+        return product
+
+    for product in over_blocks(work, blocks, n_jobs):
+        total += product
+    return total

@@ -1,0 +1,274 @@
+"""DPPCA: leading principal directions of a matrix with one row for each person, privately."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from discreet.data.interactions import Interactions
+from discreet.engine import Here
+from discreet.engine.batches import DENSE_CELLS, MOST_USERS, PART, Part
+from discreet.errors import DataError, NotFitted
+from discreet.linalg.determinism import require_sound_blas
+from discreet.linalg.threads import n_threads, single_threaded_blas
+from discreet.models.eigen import Products, block_iteration, check_budget, oja
+from discreet.models.private import require_sound
+from discreet.privacy import GramSum, Ledger, Noisy, Plan, Releaser
+from discreet.privacy.account import account
+from discreet.privacy.guarantee import Adjacency, Guarantee
+from discreet.privacy.statement import Statement
+from discreet.validation import positive, probability, whole
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Array = NDArray[Any]
+Method = Literal["dense", "oja", "block"]
+
+SECOND_MOMENT, PRODUCT, ENERGY = "second moment", "product", "energy"
+ENERGY_SHARE = 0.05  # of the budget, for eigenvalues by Oja's method
+LARGEST_DENSE = 1 << 14  # columns whose second moment can be released whole: 2 GiB
+
+
+class DPPCA(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """Private principal components: leading eigenvectors of X^T X, each row of X being one person's.
+
+    Rows longer than `row_norm` are scaled down to it. They are taken about the origin: subtract a mean that is public
+    first, if there is one. Three ways, all of them differentially private for the addition, removal or replacement of a
+    whole row; r is the number of components, n that of columns, L the row norm:
+
+    - "dense": X^T X is released once, with symmetric noise. One row moves it by at most L^2 (add-remove) or sqrt(2) L^2
+      (replace). Memory n^2.
+    - "oja": one component after another, each orthogonal to those before it, by `n_steps` releases of X^T X v, moved by
+      at most L^2 in both adjacencies, and one of |X v|^2. Memory n r and the data: no n x n matrix is formed.
+    - "block": all components at once, by `n_steps` releases of X^T X V, moved by at most L^2 or sqrt(2) L^2.
+
+    `transform` and `low_rank` are computed from whatever rows they are given, without noise: what they return belongs
+    to those rows' owners. Proofs: docs/proofs/oja.md.
+
+    Example:
+        >>> import discreet, numpy as np
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.standard_normal((20_000, 2)) @ rng.standard_normal((2, 30)) / 10
+        >>> model = discreet.DPPCA(2, epsilon=5, delta=1e-6, row_norm=1.0).fit(X)
+        >>> model.components_.shape, model.transform(X).shape
+        ((2, 30), (20000, 2))
+
+    Args:
+        n_components: r.
+        epsilon: The privacy parameter; all of it is spent.
+        delta: The other one: a constant well below 1 / the number of rows.
+        row_norm: L, the length that longer rows are scaled down to: a public constant.
+        method: "dense", "oja" or "block".
+        n_steps: Releases for each component ("oja") or for all of them ("block").
+        adjacency: "add-remove" or "replace".
+        n_jobs: Threads, in scikit-learn's meaning. The result is the same for any number.
+
+    Attributes:
+        components_: (n_components, n), orthonormal rows, the leading one first.
+        explained_variance_: The eigenvalues of X^T X that go with them, with noise, not below 0. They are sums over
+            rows, not means: how many rows there are is private.
+        guarantee_: What is promised to the people in the data.
+    """
+
+    components_: Array
+    explained_variance_: Array
+    guarantee_: Guarantee
+
+    def __init__(
+        self,
+        n_components: int,
+        *,
+        epsilon: float,
+        delta: float,
+        row_norm: float,
+        method: Method = "dense",
+        n_steps: int = 8,
+        adjacency: Adjacency = "add-remove",
+        n_jobs: int | None = -1,
+    ) -> None:
+        self.n_components = n_components
+        self.epsilon = epsilon
+        self.delta = delta
+        self.row_norm = row_norm
+        self.method = method
+        self.n_steps = n_steps
+        self.adjacency = adjacency
+        self.n_jobs = n_jobs
+
+    def _check_parameters(self, n_columns: int) -> None:
+        positive("epsilon", self.epsilon)
+        probability("delta", self.delta)
+        positive("row_norm", self.row_norm)
+        whole("n_steps", self.n_steps, 1)
+        n_threads(self.n_jobs)
+        for name, known in {"method": ("dense", "oja", "block"), "adjacency": ("add-remove", "replace")}.items():
+            if getattr(self, name) not in known:
+                raise DataError(f"{name}: one of {', '.join(map(repr, known))} is needed, not {getattr(self, name)!r}")
+        if whole("n_components", self.n_components, 1) > whole("n_columns", n_columns, 1):
+            raise DataError(f"n_components: {self.n_components} are too many for {n_columns} columns")
+        if self.method == "dense" and n_columns > LARGEST_DENSE:
+            raise DataError(f"method: the second moment of {n_columns:,} columns is too large; use 'oja' or 'block'")
+
+    def plan(self, n_columns: int) -> Plan:
+        """What a fit would release, and what each release costs; needs no data, only the number of columns."""
+        self._check_parameters(n_columns)
+        r, steps = self.n_components, self.n_steps
+        shares: dict[Method, dict[str, float | tuple[float, int]]] = {
+            "dense": {SECOND_MOMENT: 1.0},
+            "oja": {PRODUCT: (1 - ENERGY_SHARE, r * steps), ENERGY: (ENERGY_SHARE, r)},
+            "block": {PRODUCT: (1.0, steps)},
+        }
+        plan = Plan.gaussian(account(epsilon=self.epsilon, delta=self.delta).mu or 0.0, shares[self.method])
+        return check_budget(plan, n_columns * (r if self.method == "block" else 1))
+
+    def fit(self, X: Any, y: Any = None, *, ledger: Ledger | None = None) -> Self:
+        """Learn from one row for each person.
+
+        Args:
+            X: An array, a SciPy sparse matrix, or Interactions.
+            y: Ignored, as in scikit-learn.
+            ledger: Where the cost is recorded; by default a ledger of its own.
+        """
+        if isinstance(X, Interactions):
+            require_sound(X)
+        require_sound_blas()
+        table = Table.of(X)
+        plan = self.plan(table.n_columns)
+        if ledger is None:
+            ledger = Ledger(epsilon=self.epsilon, delta=self.delta, adjacency=self.adjacency, notion="dp")
+        ledger.expect(unit="user", adjacency=self.adjacency)
+        with ledger.reserve(plan) as reservation:
+            vectors, values = self._release(Releaser(reservation, self.adjacency, self.n_jobs), table)
+        events = [event for event in ledger.events if event.body.get("reservation") == reservation.id]
+        guarantee = ledger.guarantee(plan.cost, events, delta=self.delta)
+        public = {"columns": f"{table.n_columns:,}", "row norm": f"{self.row_norm:g}, given"}
+        self._statement = Statement.of("DPPCA: private principal components", guarantee, events, public_inputs=public)
+        self.guarantee_ = guarantee
+        self.components_ = np.ascontiguousarray(vectors.T)
+        self.explained_variance_ = np.maximum(values, 0)
+        return self
+
+    def _release(self, releaser: Releaser, table: Table) -> tuple[Array, Array]:
+        """Eigenvectors (n, r) and eigenvalues, from releases alone."""
+        n, r, bound = table.n_columns, self.n_components, float(self.row_norm) ** 2
+        if self.method == "dense":
+            return _eigenpairs(releaser.release(SECOND_MOMENT, GramSum(n, bound), table.dense_users(), _values), r)
+        products = Products(releaser, table.users, _values, n, bound)
+        if self.method == "block":
+            return block_iteration(products, PRODUCT, self.n_steps, r)
+        known, values = np.zeros((n, 0)), []
+        for _ in range(r):
+            direction = oja(products, (PRODUCT, ENERGY), self.n_steps, known=known)
+            known = np.column_stack([known, direction.vector])
+            values.append(direction.value)
+        return known, np.array(values)
+
+    def _fitted(self) -> Array:
+        if not hasattr(self, "components_"):
+            raise NotFitted("DPPCA has not been fitted; call fit(X) first")
+        return self.components_
+
+    def statement(self) -> Statement:
+        """The privacy statement: print it, or take its `.json()` or `.html()`."""
+        self._fitted()
+        return self._statement
+
+    def transform(self, X: Any) -> Array:
+        """Each row's coordinates along the components."""
+        components = self._fitted()
+        table = Table.of(X)
+        if table.n_columns != components.shape[1]:
+            raise DataError(f"X: {components.shape[1]} columns are needed, not {table.n_columns}")
+        found: Array = np.asarray(table.to_scipy() @ components.T)
+        return found
+
+    def inverse_transform(self, coordinates: Any) -> Array:
+        """Rows from their coordinates."""
+        rows: Array = np.asarray(coordinates, np.float64) @ self._fitted()
+        return rows
+
+    def low_rank(self, X: Any) -> Array:
+        """The rows of X projected on the components: its low-rank approximation."""
+        return self.inverse_transform(self.transform(X))
+
+
+def _eigenpairs(release: Noisy, rank: int) -> tuple[Array, Array]:
+    """The leading eigenvectors and eigenvalues of a noisy matrix, largest first."""
+    with single_threaded_blas():
+        values, vectors = np.linalg.eigh(release.values)
+    return vectors[:, ::-1][:, :rank], values[::-1][:rank]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A matrix as sparse rows, one for each person."""
+
+    indptr: Array
+    indices: Array
+    values: Array
+    n_columns: int
+
+    @classmethod
+    def of(cls, X: Any) -> Table:
+        """Read an array, a SciPy sparse matrix or Interactions."""
+        from scipy.sparse import csr_array, issparse
+
+        if isinstance(X, Interactions):
+            return cls(X.indptr, X.indices, X.values, X.n_items)
+        if issparse(X):
+            rows = csr_array(X)
+            if not rows.has_canonical_format:
+                rows = rows.copy()
+                rows.sum_duplicates()
+            return cls(rows.indptr.astype(np.int64), rows.indices, rows.data, rows.shape[1])
+        try:
+            array = np.asarray(X, np.float64)
+        except (TypeError, ValueError):
+            array = np.zeros(0)
+        if array.ndim != 2 or not array.shape[1]:
+            raise DataError("X: a matrix of numbers with one row for each person is needed, or Interactions")
+        n_rows, n = array.shape
+        columns = np.broadcast_to(np.arange(n), (n_rows, n)).ravel()
+        return cls(np.arange(n_rows + 1) * n, columns, array.ravel(), n)
+
+    def to_scipy(self) -> Any:
+        """The same as a SciPy matrix."""
+        from scipy.sparse import csr_array
+
+        return csr_array((self.values, self.indices, self.indptr), shape=(len(self.indptr) - 1, self.n_columns))
+
+    def blocks(self, most_users: int = MOST_USERS) -> Iterator[Part]:
+        """Some rows at a time. What is not finite in them counts as zero."""
+        first, n_rows = 0, len(self.indptr) - 1
+        while first < n_rows:
+            last = max(first + 1, int(np.searchsorted(self.indptr, self.indptr[first] + PART, side="right")) - 1)
+            last = min(last, first + most_users)
+            begin, end = int(self.indptr[first]), int(self.indptr[last])
+            values = _finite(self.values[begin:end].astype(np.float64))
+            yield Part(self.indptr[first : last + 1] - begin, self.indices[begin:end], values)
+            first = last
+
+    def users(self) -> Here[Part]:
+        """All rows, to be added up."""
+        return Here(self.blocks)
+
+    def dense_users(self) -> Here[Part]:
+        """The same, so few at a time that they can be made dense."""
+        return Here(partial(self.blocks, max(DENSE_CELLS // self.n_columns, 1)))
+
+
+def _values(part: Part) -> Array:
+    return part.values
+
+
+def _finite(values: Array) -> Array:
+    """The same numbers, with zeros for what is not one, or too large to be squared."""
+    usable = np.isfinite(values) & (np.abs(values) < 1e100)
+    return values if usable.all() else np.where(usable, values, 0.0)

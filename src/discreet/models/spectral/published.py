@@ -1,0 +1,122 @@
+"""Completion by a private SVD as it was published (Jain, Thakkar and Thakurta 2018), with its true guarantee."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh
+
+from discreet.data.interactions import Interactions
+from discreet.engine.batches import DENSE_CELLS, everybody
+from discreet.models.as_published import PublishedModel, frank_wolfe_std, require_rank, true_plan
+from discreet.models.centering import RATINGS_PER_USER, SHRINKAGE, Centring
+from discreet.models.fold_in import FoldIn, LinearFoldIn
+from discreet.models.spectral.cleansing import check_catalogue
+from discreet.models.spectral.ratings import RatingRows
+from discreet.privacy import GramSum, Plan, Releaser
+from discreet.privacy.guarantee import Adjacency
+from discreet.validation import positive, probability, whole
+
+Array = NDArray[Any]
+
+SECOND_MOMENT = "second moment of ratings"
+
+
+class PublishedDPSVD(PublishedModel):
+    """Completion by a private SVD, as published: user-level joint differential privacy.
+
+    Users' rows x_i, of length at most L, make W = sum_i x_i x_i^T, which is released with symmetric noise of standard
+    deviation L^2 sqrt(64 log(1 / delta)) / epsilon (sensitivity L^2; sqrt(2) L^2 for replace). With V its leading
+    eigenvectors, a user's completed row is scale * x_i V V^T, on her own side. The paper's scale, items over ratings
+    per user, is computed from the data and so would leak; here it is public. The printed noise is several times what
+    (epsilon, delta) takes: `guarantee_` has the epsilon that it truly gives.
+
+    Example:
+        >>> import discreet
+        >>> model = discreet.DPSVD.as_published(epsilon=5, delta=1e-6)
+        >>> round(model.plan(n_items=1000).cost.epsilon(1e-6), 2)  # more noise than it takes
+        0.69
+
+    Args:
+        epsilon: What the paper would call epsilon.
+        delta: And delta.
+        rank: r, how many eigenvectors.
+        row_norm: L, public; by default from the range of ratings and the number of items.
+        scale: What projections are multiplied by, public; by default the number of items over 80, or 1 if there are
+            fewer items.
+        centre: Whether users subtract their own mean (free under joint differential privacy).
+        adjacency: "add-remove" or "replace".
+        n_jobs: Threads, in scikit-learn's meaning.
+    """
+
+    _error = "the noise is too little for neighbours that differ in a user's whole row"
+
+    def __init__(
+        self,
+        *,
+        epsilon: float,
+        delta: float,
+        rank: int = 5,
+        row_norm: float | None = None,
+        scale: float | None = None,
+        centre: bool = True,
+        adjacency: Adjacency = "add-remove",
+        n_jobs: int | None = -1,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.rank = rank
+        self.row_norm = row_norm
+        self.scale = scale
+        self.centre = centre
+        self.adjacency = adjacency
+        self.n_jobs = n_jobs
+
+    def _check_parameters(self) -> None:
+        positive("epsilon", self.epsilon)
+        probability("delta", self.delta)
+        whole("rank", self.rank, 1)
+        for name in ("row_norm", "scale"):
+            if getattr(self, name) is not None:
+                positive(name, getattr(self, name))
+
+    def plan(self, n_items: int) -> Plan:
+        """What a fit would release, and what it truly costs; needs only the size of the catalogue."""
+        self._check_parameters()
+        require_rank(self.rank, whole("n_items", n_items, 1))
+        check_catalogue(n_items)
+        self._mu()  # checks the adjacency
+        std = frank_wolfe_std(1.0, 1, self.epsilon, self.delta)
+        return true_plan({SECOND_MOMENT: (1.0, True, std, 1)}, self.adjacency)
+
+    def _least_items(self) -> int:
+        return self.rank
+
+    def _check_data(self, ratings: Interactions) -> None:
+        self._centring(ratings)  # raises if there is no bound
+
+    def _centring(self, ratings: Interactions) -> Centring:
+        return Centring.public("PublishedDPSVD", ratings, self.row_norm, centre=self.centre)
+
+    def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
+        n, centring = ratings.n_items, self._centring(ratings)
+        users, rows = everybody(ratings, max(DENSE_CELLS // n, 1)), RatingRows(np.arange(n), n, centring)
+        moment = releaser.release(SECOND_MOMENT, GramSum(n, centring.row_norm**2), users, rows)
+        vectors = eigh(moment.values, subset_by_index=[n - self.rank, n - 1])[1][:, ::-1]
+        scale = self.scale or max(1.0, n / RATINGS_PER_USER)
+        return {
+            "item_factors_": (vectors * np.sqrt(scale)).astype(np.float32),
+            "item_bias_": np.zeros(n, np.float32),
+            # How much of all ratings, squared, is of each item: the nearest there is to popularity.
+            "popularity_": (np.maximum(np.diag(moment.values), 0) / centring.row_norm**2).astype(np.float32),
+            "value_range_": ratings.value_range,
+            "implicit_": False,
+            "global_mean_": float(centring.centre),
+        }
+
+    def _make_fold_in(self) -> FoldIn:
+        base = self.item_bias_ + np.float32(self.global_mean_)
+        damping = SHRINKAGE if self.centre else None
+        return LinearFoldIn(columns=self.item_factors_, base=base, loadings=self.item_factors_, damping=damping)

@@ -1,0 +1,337 @@
+"""The privacy statement: what was released, at what cost, on which assumptions; for people and for machines."""
+
+import hashlib
+import json
+import platform
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import cache
+from importlib.metadata import version
+from typing import Any, get_args
+
+from discreet.errors import PrivacyError
+from discreet.privacy.accounting import Cost
+from discreet.privacy.guarantee import Guarantee
+from discreet.privacy.noise import Noise
+from discreet.privacy.store import Entry, canonical
+from discreet.validation import round_up
+
+FORMAT = 2
+
+COVERED = {
+    "joint-dp": "The public outputs listed above, everything computed from them, and for each person all "
+    "that is shown to other people.",
+    "dp": "The public outputs listed above and everything computed from them.",
+}
+NOT_COVERED = (
+    "What is shown to a person herself: her own recommendations are computed from her own history.",
+    "Metrics computed without noise on private data, and choices made by looking at them (tuning by hand).",
+    "Inputs declared public, if they were in fact taken from the data.",
+    "Time, memory and power used by the computation, and access to the machine itself.",
+    "Facts about people in general that the data teach: those would be learned without any one person too.",
+)
+
+FIELDS = {"format", "title", "issued", "sentence", "guarantee", "releases", "model", "public_inputs", "covered"}
+FIELDS |= {"not_covered", "budget", "notes", "versions", "digest"}  # and a signature, where it is signed
+BINDING = {"class": str, "params": dict, "sha256": dict}
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_FIXED = (
+    "The epsilon stated is that of a list of releases fixed in advance. If what to release, or whether to go on, "
+    "was decided in the light of earlier results, what is proved is "
+)
+
+
+def _proved(budget: Mapping[str, Any] | None, continued: bool) -> str:
+    """What holds of releases that were chosen in the light of earlier ones."""
+    if budget:
+        return f"the ledger's budget, epsilon = {round_up(budget['epsilon'])} at delta = {round_up(budget['delta'])}."
+    if continued:
+        return "the budget of one ledger that paid for all of it."
+    return "nothing, since the ledger had no budget."
+
+
+def _adaptive(events: Sequence[Entry], budget: Mapping[str, Any] | None, continued: bool, stopped: bool) -> list[str]:
+    """What a reader must know of releases that no single plan fixed in advance, or of which one was not finished."""
+    plans = {event.body.get("reservation") for event in events}
+    if not (continued or stopped) and (len(events) < 2 or (len(plans) == 1 and None not in plans)):
+        return []
+    return [_FIXED + _proved(budget, continued)]
+
+
+@cache
+def _versions() -> dict[str, str]:
+    names = ("discreet", "numpy", "scipy", "cryptography", "dp-accounting", "sqlalchemy")
+    return {"python": platform.python_version(), **{name: version(name) for name in names}}
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A certificate and its three faces: `str()` markdown, `.json()` for machines, `.html()` for a browser.
+
+    That of a model names its class and parameters and has the SHA-256 of each of its arrays and of its catalogue, so
+    that it fits no other model; `discreet.load` checks that it does. The digest covers every field; a signature
+    (Ed25519) says who issued it. `Statement.parse` checks both, and computes the guarantee again from the releases.
+
+    Example:
+        >>> import discreet
+        >>> ratings = discreet.datasets.movielens_like(300, 50, 6_000, random_state=0)
+        >>> statement = discreet.DPALS(epsilon=1, delta=1e-6).fit(ratings).statement()
+        >>> again = discreet.Statement.parse(statement.json())  # checked: computed again from the releases
+        >>> again.guarantee == statement.guarantee
+        True
+    """
+
+    certificate: dict[str, Any]
+
+    @classmethod
+    def of(
+        cls,
+        title: str,
+        guarantee: Guarantee,
+        events: Sequence[Entry],
+        *,
+        public_inputs: Mapping[str, str],
+        budget: Mapping[str, Any] | None = None,
+        notes: Sequence[str] = (),
+        after: "Statement | None" = None,
+        stopped: bool = False,
+    ) -> "Statement":
+        """Write the certificate of a list of ledger events.
+
+        Args:
+            title: what it is about.
+            guarantee: of all events together.
+            events: from `Ledger.events`.
+            public_inputs: what was assumed to be public, and why.
+            budget: epsilon, delta and filter of the ledger, where it has a budget.
+            notes: anything else that a reader must know.
+            after: the statement of what was released before, if `guarantee` is that of all together.
+            stopped: whether `guarantee` leaves out releases that were planned and then not made.
+        """
+        earlier = after.certificate if after else {"releases": [], "public_inputs": {}, "notes": []}
+        content = {
+            "format": FORMAT,
+            "title": title,
+            "issued": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "sentence": str(guarantee),
+            "guarantee": guarantee.to_json(),
+            "releases": [
+                *earlier["releases"],
+                *({"seq": event.seq, "kind": event.kind, **_public(event.body)} for event in events),
+            ],
+            "model": None,
+            "public_inputs": {**earlier["public_inputs"], **public_inputs},
+            "covered": COVERED[guarantee.notion],
+            "not_covered": list(NOT_COVERED),
+            "budget": dict(budget) if budget else None,
+            "notes": [
+                *dict.fromkeys([*earlier["notes"], *notes, *_adaptive(events, budget, after is not None, stopped)])
+            ],
+            "versions": _versions(),
+        }
+        return cls({**content, "digest": _digest(content)})
+
+    def of_model(self, binding: Mapping[str, Any]) -> "Statement":
+        """The same statement as that of one model and no other; not signed.
+
+        Args:
+            binding: its "class", its "params", and the "sha256" of each of its parts.
+        """
+        return self._with(model=dict(binding))
+
+    def _with(self, **changes: Any) -> "Statement":
+        content = {**self.certificate, **changes}
+        content.pop("signature", None)
+        return Statement({**content, "digest": _digest(content)})
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee, computed from the costs in the certificate."""
+        return Guarantee.from_json(self.certificate["guarantee"])
+
+    def void(self, why_not: str) -> "Statement":
+        """The same releases with the word that what they give does not hold, and why; not signed."""
+        guarantee = self.guarantee.void(why_not) if self.guarantee.holds else self.guarantee
+        notes = [*dict.fromkeys([*self.certificate["notes"], f"{why_not[0].upper()}{why_not[1:]}."])]
+        return self._with(sentence=str(guarantee), guarantee=guarantee.to_json(), notes=notes)
+
+    # -- three faces
+
+    def json(self, indent: int | None = 2) -> str:
+        """The certificate."""
+        return json.dumps(self.certificate, indent=indent, allow_nan=False)
+
+    def __str__(self) -> str:
+        from discreet.privacy import render
+
+        return render.markdown(self.certificate)
+
+    def html(self) -> str:
+        """A self-contained page, with a small chart of where the budget went."""
+        from discreet.privacy import render
+
+        return render.page(self.certificate)
+
+    _repr_markdown_ = __str__
+    _repr_html_ = html
+
+    # -- checking and signing
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of every field but itself and the signature."""
+        return _digest(self.certificate)
+
+    @classmethod
+    def parse(cls, text: str | bytes) -> "Statement":
+        """Read a certificate; refuses one that was changed, that contradicts itself, or whose signature is not valid.
+
+        A signature is then one of the key in the certificate. Whose key that is, only you can say: see `verify`.
+        """
+        try:
+            statement = cls(json.loads(text, object_pairs_hook=distinct))
+            statement._check()
+            str(statement), statement.html()  # every field that people read is there
+        except PrivacyError:
+            raise
+        except (ValueError, LookupError, AttributeError, TypeError, ArithmeticError, RecursionError):
+            raise PrivacyError("certificate: not a certificate of discreet (broken, incomplete or malformed)") from None
+        return statement
+
+    def _check(self) -> None:
+        """Raise unless the certificate agrees with itself."""
+        certificate = self.certificate
+        if certificate["format"] != FORMAT:
+            raise PrivacyError(
+                f"certificate: its format is {certificate['format']!r}, and this version of discreet reads {FORMAT}; "
+                "ask for one that this version has issued"
+            )
+        guarantee = self.guarantee
+        if set(certificate) - {"signature"} != FIELDS:
+            raise PrivacyError(
+                "certificate: not a certificate of discreet (malformed: fields are missing, or there are others)"
+            )
+        if certificate["digest"] != self.digest:
+            raise PrivacyError("certificate: its digest does not match, so it was changed after it was issued")
+        stated = {**certificate["guarantee"], "epsilon": guarantee.to_json()["epsilon"]}  # which `guarantee` compared
+        if canonical(stated) != canonical(guarantee.to_json()):
+            raise PrivacyError("certificate: its guarantee has values that do not follow from its cost")
+        released = sum((_recomputed(release) for release in certificate["releases"]), Cost())
+        if not released.within(guarantee.cost):
+            raise PrivacyError("certificate: its releases cost more than its guarantee admits")
+        secure = [release["secure"] is True and bool(release["source"]) for release in certificate["releases"]]
+        if guarantee.holds and not all(secure):
+            raise PrivacyError("certificate: its noise came from an insecure source, but it claims to hold")
+        if str(guarantee) != certificate["sentence"]:
+            raise PrivacyError("certificate: its sentence is not the one that its guarantee gives")
+        if (certificate["covered"], certificate["not_covered"]) != (COVERED[guarantee.notion], list(NOT_COVERED)):
+            raise PrivacyError("certificate: what it says is covered, or not covered, is not what its guarantee covers")
+        _check_budget(certificate["budget"], guarantee, certificate["notes"])
+        _check_binding(certificate["model"], guarantee)
+        if "signature" in certificate:
+            self._check_signature(certificate["signature"])
+
+    def _check_signature(self, signature: Mapping[str, str]) -> None:
+        """Raise unless it is one of the key that it names."""
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+        try:
+            public, value = (bytes.fromhex(signature[name]) for name in ("public_key", "value"))
+            Ed25519PublicKey.from_public_bytes(public).verify(value, self._signed())
+            valid = signature == {"algorithm": "Ed25519", "public_key": public.hex(), "value": value.hex()}
+        except (InvalidSignature, ValueError, TypeError, LookupError):
+            valid = False
+        if not valid:
+            raise PrivacyError("certificate: its signature is not one of the key that it names for this certificate")
+
+    def sign(self, private_key: Any) -> "Statement":
+        """The same statement with the issuer's signature.
+
+        Args:
+            private_key: an `Ed25519PrivateKey` of the package cryptography.
+        """
+        public = private_key.public_key().public_bytes_raw().hex()
+        signature = {"algorithm": "Ed25519", "public_key": public, "value": private_key.sign(self._signed()).hex()}
+        return Statement({**self.certificate, "signature": signature})
+
+    def verify(self, public_key: Any) -> None:
+        """Raise unless the statement carries a valid signature of this `Ed25519PublicKey`."""
+        signature = self.certificate.get("signature")
+        if signature is None:
+            raise PrivacyError("certificate: it is not signed")
+        self._check_signature(signature)
+        if signature["public_key"] != public_key.public_bytes_raw().hex():
+            raise PrivacyError("certificate: the signature is one of another key; do not trust it")
+
+    def _signed(self) -> bytes:
+        return f"discreet certificate {self.digest}".encode()
+
+
+def _public(body: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a ledger entry others may see: not when it happened, since running times depend on the data."""
+    return {key: value for key, value in body.items() if key not in ("time", "reservation")}
+
+
+def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object: what is read must not depend on which of two values a reader happens to take."""
+    if len({key for key, _ in pairs}) < len(pairs):
+        raise ValueError("a name is given twice")
+    return dict(pairs)
+
+
+def _check_budget(budget: Mapping[str, Any] | None, guarantee: Guarantee, notes: Sequence[str]) -> None:
+    """Raise unless the budget covers what was spent, and is the one that a note quotes."""
+    if budget is not None:
+        if set(budget) != {"epsilon", "delta", "filter"}:
+            raise PrivacyError("certificate: its budget is not an epsilon, a delta and a filter")
+        if guarantee.epsilon_at(budget["delta"]) > budget["epsilon"] * (1 + 1e-9):
+            raise PrivacyError("certificate: its budget is less than what was spent")
+    proved = [note.removeprefix(_FIXED) for note in notes if note.startswith(_FIXED)]
+    if set(proved) - {_proved(budget, continued) for continued in (False, True)}:
+        raise PrivacyError("certificate: its notes quote another budget than its own")
+
+
+def _check_binding(binding: Mapping[str, Any] | None, guarantee: Guarantee) -> None:
+    """Raise unless it names a model whose parameters are of the same terms as a guarantee that holds."""
+    if binding is None:
+        return
+    named = {key: type(value) for key, value in binding.items()} == BINDING
+    if not named or not all(_SHA256.fullmatch(one) for one in binding["sha256"].values()):
+        raise PrivacyError("certificate: its model is not a class, parameters, and a SHA-256 for each part")
+    for name in ("unit", "adjacency", "delta"):
+        stated = getattr(guarantee, name)
+        if guarantee.holds and binding["params"].get(name, stated) != stated:
+            raise PrivacyError(
+                f"certificate: its model has {name} = {binding['params'][name]!r}, but its guarantee has {stated!r}"
+            )
+
+
+def noise_from_json(data: Mapping[str, Any]) -> Noise:
+    """The inverse of {"kind": noise.kind, **its fields}."""
+    kinds: dict[str, Any] = {cls.kind: cls for cls in get_args(Noise)}
+    if data.get("kind") not in kinds:
+        raise PrivacyError(f"noise of unknown kind {data.get('kind')!r}")
+    noise: Noise = kinds[data["kind"]](**{key: value for key, value in data.items() if key != "kind"})
+    return noise
+
+
+def _recomputed(release: Mapping[str, Any]) -> Cost:
+    """What a release costs by its own noise and sensitivity; raises if it says otherwise."""
+    stated = Cost.from_json(release["cost"])
+    if release["kind"] not in ("release", "charge") or not stated.sound:
+        raise PrivacyError(f"certificate: {release['label']!r} is neither a release nor a charge")
+    listed = release["kind"] == "release" or "noise" in release or "sensitivity" in release
+    each = noise_from_json(release["noise"]).cost(release["sensitivity"]) if listed else stated
+    exact = release["kind"] == "release" and not stated.samples
+    right = each == stated if exact else stated.pays_for(each, release.get("count", 1))
+    if not right:
+        raise PrivacyError(f"certificate: {release['label']!r} does not cost what its noise and sensitivity give")
+    return stated
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    signed = {key: value for key, value in content.items() if key not in ("digest", "signature")}
+    return hashlib.sha256(canonical(signed).encode()).hexdigest()

@@ -1,0 +1,378 @@
+"""DPALS: its guarantee, its bounds, and that it learns."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import discreet
+from discreet.data import Interactions
+from discreet.engine.batches import Part, parts
+from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
+from discreet.models.als.model import DPALS
+from discreet.models.als.settings import GRAM, SECOND_MOMENT, settings
+from discreet.models.als.training import FOLDS, Local
+from discreet.models.base import Model
+from discreet.testing import InsecureSeededNoise, ModelConformance
+from tests.models.replay import replay
+
+DELTA = 1e-6
+
+
+def seeded(epsilon: float, seed: int = 1, **settings: Any) -> discreet.Ledger:
+    return discreet.Ledger(epsilon=epsilon, delta=DELTA, noise_source=InsecureSeededNoise(seed), **settings)
+
+
+class TestDPALS(ModelConformance):
+    n_users = 600
+    implicit = False
+
+    def model(self, **params: Any) -> Model:
+        return DPALS(**{"epsilon": 50.0, "delta": DELTA, "n_users_hint": 600, **params})
+
+    def fit(self, model: Model, ratings: Interactions) -> Model:
+        return model.fit(ratings, ledger=seeded(model.get_params()["epsilon"]))
+
+
+def world(n_users: int, n_items: int, *extra: tuple[str, dict[int, float]], polar: bool = False) -> Interactions:
+    """Some ordinary users, and extraordinary ones; in a polar world all ordinary users like the odd items alone."""
+    rng = np.random.default_rng(0)
+    rows = [
+        (f"user {user:04}", int(item), (5.0 if item % 2 else 1.0) if polar else float(rng.integers(1, 6)))
+        for user in range(n_users)
+        for item in rng.choice(n_items, 12, replace=False)
+    ]
+    rows += [(name, item, rating) for name, history in extra for item, rating in history.items()]
+    return discreet.read(rows, items=list(range(n_items)), value_range=(1, 5))
+
+
+GIANT = ("giant", {item: 5.0 if item % 2 else 1.0 for item in range(600)})
+FAN = ("fan", dict.fromkeys(range(300), 5.0))
+CRITIC = ("fan", dict.fromkeys(range(300, 600), 1.0))
+ONE_STAR, FIVE_STARS = ("one", {7: 1.0}), ("one", {7: 5.0})
+STRIPES = ("giant", {item: 5.0 if item // 2 % 2 else 1.0 for item in range(600)})
+MIRROR = ("giant", {item: 1.0 if item % 2 else 5.0 for item in range(600)})
+
+
+def fractions(monkeypatch: Any, adjacency: Any, n_items: int, pairs: list[tuple[Any, Any]]) -> dict[str, float]:
+    """The furthest that any of the pairs of neighbours moves each statistic."""
+    furthest: dict[str, float] = {}
+
+    def make() -> DPALS:
+        return DPALS(epsilon=3.0, delta=DELTA, adjacency=adjacency, n_users_hint=100_000, n_steps=2)
+
+    for before, after in pairs:
+        data, neighbour = (world(40, n_items, *extra) for extra in (before, after))
+        for label, share in replay(monkeypatch, make, data, neighbour, adjacency=adjacency).items():
+            furthest[label] = max(furthest.get(label, 0.0), share)
+    return furthest
+
+
+@pytest.mark.parametrize("n_items", [600, 399])  # directions of co-occurrences, and of residuals
+def test_one_person_moves_each_statistic_by_its_bound_and_no_more(monkeypatch: Any, n_items: int) -> None:
+    extras = [{k: v for k, v in extra[1].items() if k < n_items} for extra in (GIANT, FAN, FIVE_STARS)]
+    found = fractions(monkeypatch, "add-remove", n_items, [((("x", extra),), ()) for extra in extras])
+    assert len(found) == 7
+    assert max(found.values()) <= 1
+    assert min(found.values()) >= 0.95, found
+
+
+@pytest.mark.parametrize("n_items", [600, 399])
+def test_replacing_a_person_moves_each_statistic_by_its_bound_and_no_more(monkeypatch: Any, n_items: int) -> None:
+    def cut(extra: tuple[str, dict[int, float]]) -> tuple[str, dict[int, float]]:
+        return extra[0], {k: v for k, v in extra[1].items() if k < n_items}
+
+    pairs = [(GIANT, MIRROR), (GIANT, STRIPES), (FAN, CRITIC), (ONE_STAR, FIVE_STARS)]
+    found = fractions(monkeypatch, "replace", n_items, [((cut(a),), (cut(b),)) for a, b in pairs])
+    assert max(found.values()) <= 1
+    del found[GRAM]  # which has its own worst case, below
+    assert min(found.values()) >= 0.95, found
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[Local]:
+    """The local sides of the fits made during a test, in order."""
+    made: list[Local] = []
+
+    @dataclass(frozen=True)
+    class Spy(Local):
+        def __post_init__(self) -> None:
+            made.append(self)
+
+    monkeypatch.setattr("discreet.models.als.training.Local", Spy)
+    return made
+
+
+def test_replacing_a_person_moves_the_shared_gram_by_its_bound(monkeypatch: Any, seen: list[Local]) -> None:
+    """Someone who rates all items alike, replaced by someone who follows the public biases: orthogonal vectors."""
+
+    def make() -> DPALS:
+        return DPALS(epsilon=3.0, delta=DELTA, adjacency="replace", n_steps=1)
+
+    flat = world(200, 600, ("z", dict.fromkeys(range(600), 3.0)), polar=True)
+    make().fit(flat, ledger=discreet.Ledger(adjacency="replace", noise_source=InsecureSeededNoise(7)))
+    expected = 3 + seen[0].mean + seen[0].items.bias
+    found = []
+    for slope in (0.4, 0.7, 1.0):
+        ratings = np.clip(expected + slope * seen[0].items.bias, 1, 5)
+        neighbour = world(200, 600, ("z", dict(enumerate(ratings.tolist()))), polar=True)
+        found.append(replay(monkeypatch, make, flat, neighbour, adjacency="replace")[GRAM])
+    assert max(found) <= 1
+    assert max(found) >= 0.95, found
+
+
+def test_a_contribution_is_ones_own(seen: list[Local]) -> None:
+    """To the last bit, whoever is computed beside her: else others' contributions would move with her."""
+    data = discreet.datasets.movielens_like(300, 120, 12_000, random_state=0)
+    DPALS(epsilon=5.0, delta=DELTA, n_users_hint=10_000).fit(data, ledger=seeded(5.0))
+    local = seen[-1]
+    values = data.values.astype(np.float64) - 3
+    (whole,) = parts(data, values)
+    grams, (entries, directions, _) = local.step(whole)
+    for user in range(0, data.n_users, 7):
+        row = slice(int(data.indptr[user]), int(data.indptr[user + 1]))
+        alone = Part(np.array([0, row.stop - row.start]), data.indices[row], values[row])
+        gram, (own, direction, _) = local.step(alone)
+        assert np.array_equal(own, entries[row])
+        assert np.array_equal(direction, directions[user * FOLDS : (user + 1) * FOLDS])
+        assert np.array_equal(gram[0], grams[user])
+
+
+def test_learns_in_private() -> None:
+    data = discreet.datasets.movielens_like(6000, 400, 400_000, random_state=2)
+    train, _, test = discreet.splits.holdout(data, test=0.1, random_state=0)
+    errors = {}
+    for epsilon in (0.05, 1.0, 10.0):
+        model = DPALS(epsilon=epsilon, delta=DELTA).fit(train, ledger=seeded(epsilon))
+        errors[epsilon] = float(np.sqrt(np.mean((model.predict(train, test) - test.values) ** 2)))
+    own = discreet.MeanRating("user").fit(train)
+    alone = float(np.sqrt(np.mean((own.predict(train, test) - test.values) ** 2)))
+    assert errors[10.0] < errors[1.0] < errors[0.05]
+    assert errors[1.0] < alone - 0.02
+    assert errors[0.05] < alone + 0.005  # with next to no budget, no worse than each user's own mean
+
+
+def test_the_guarantee_is_what_was_asked_for() -> None:
+    data = world(60, 30)
+    model = DPALS(epsilon=1.5, delta=1e-5).fit(data)
+    assert model.guarantee_.holds
+    assert 1.5 * (1 - 1e-6) <= model.guarantee_.epsilon <= 1.5
+    assert model.guarantee_.delta == 1e-5
+    releases = model.statement().certificate["releases"]
+    planned = model.plan(30)
+    assert len(releases) == sum(line.count for line in planned.lines)
+    assert "1 to 5" in str(model.statement())
+
+
+def test_two_fits_share_a_ledger() -> None:
+    data = world(60, 30)
+    ledger = discreet.Ledger(epsilon=2, delta=DELTA)
+    first = DPALS(epsilon=1.0, delta=DELTA).fit(data, ledger=ledger)
+    assert first.guarantee_.epsilon <= 1
+    spent = ledger.spent.epsilon
+    with pytest.raises(BudgetExceeded):
+        DPALS(epsilon=1.9, delta=DELTA).fit(data, ledger=ledger)
+    assert ledger.spent.epsilon == spent
+    other = discreet.Ledger(epsilon=2, delta=DELTA, adjacency="replace")
+    with pytest.raises(PrivacyError, match="adjacency"):
+        DPALS(epsilon=1.0, delta=DELTA).fit(data, ledger=other)
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"epsilon": float("nan")}, "epsilon"),
+        ({"delta": 0.0}, "delta"),
+        ({"delta": 1.0}, "delta"),
+        ({"n_steps": 0}, "n_steps"),
+        ({"n_users_hint": -5}, "n_users_hint"),
+        ({"adjacency": "flip"}, "adjacency"),
+        ({"features": ["colour"]}, "features"),
+        ({"features": "genres"}, "features"),
+    ],
+)
+def test_wrong_parameters_spend_nothing(given: dict[str, Any], name: str) -> None:
+    ledger = discreet.Ledger(epsilon=10, delta=1e-3)
+    with pytest.raises(ValueError, match=name):
+        DPALS(**{"epsilon": 1.0, "delta": DELTA, **given}).fit(world(20, 15), ledger=ledger)
+    assert not ledger.events
+
+
+def test_data_that_will_not_do_spend_nothing() -> None:
+    ledger = discreet.Ledger(epsilon=10, delta=1e-3)
+    undeclared = discreet.read([("a", 1, 2.0), ("b", 2, 3.0)])
+    with pytest.raises(NotPublic, match="items"):
+        DPALS(epsilon=1.0, delta=DELTA).fit(undeclared, ledger=ledger)
+    with pytest.raises(DataError, match="implicit"):
+        DPALS(epsilon=1.0, delta=DELTA).fit(world(20, 15).to_implicit(), ledger=ledger)
+    assert not ledger.events
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [("a", 0, 3.0)],
+        [("a", 0, 5.0), ("b", 0, 1.0)],
+        [(user, 0, 3.0) for user in range(50)],
+        [("a", item, 4.0) for item in range(3)],
+    ],
+)
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 100.0])
+def test_little_data_gives_sensible_answers(rows: list[Any], epsilon: float) -> None:
+    data = discreet.read(rows, items=[0, 1, 2], value_range=(1, 5))
+    model = DPALS(epsilon=epsilon, delta=DELTA).fit(data)
+    predicted = model.predict({0: 5.0, 1: 1.0}, [0, 1, 2])
+    assert np.isfinite(predicted).all()
+    assert ((predicted >= 1) & (predicted <= 5)).all()
+    assert len(model.recommend({}, n=3)) == 3
+
+
+def test_users_without_ratings_count_as_users() -> None:
+    data = world(30, 20)
+    lonely = data.where(np.arange(len(data)) >= 24)  # the first two users have nothing left
+    model = DPALS(epsilon=1.0, delta=DELTA).fit(lonely)
+    assert np.isfinite(model.item_bias_).all()
+
+
+def test_another_range_is_the_same_problem() -> None:
+    data = world(200, 30)
+    stars = DPALS(epsilon=5.0, delta=DELTA).fit(data, ledger=seeded(5.0))
+    wide = data.rescale(-10, 10)
+    scaled = DPALS(epsilon=5.0, delta=DELTA).fit(wide, ledger=seeded(5.0))
+    assert np.allclose(scaled.predict(wide, wide), (stars.predict(data, data) - 3) * 5, atol=1e-4)
+
+
+def test_a_range_declared_too_wide_costs_little() -> None:
+    """The unit follows how far ratings spread, not how far they might."""
+    made = discreet.datasets.movielens_like(3_000, 60, 90_000, random_state=0)
+    train, _, test = discreet.splits.holdout(made, test=0.2, random_state=0)
+    errors = []
+    for value_range in ((0.5, 5), (-20, 25)):
+        ledger = discreet.Ledger(epsilon=5, delta=DELTA, noise_source=InsecureSeededNoise(0))
+        model = discreet.DPALS(epsilon=5, delta=DELTA).fit(train.with_public(value_range=value_range), ledger=ledger)
+        errors.append(np.sqrt(np.mean((model.predict(train, test) - test.values) ** 2)))
+    assert errors[1] < 1.03 * errors[0]
+
+
+def test_tastes_without_biases_are_found() -> None:
+    """Nothing foretells them: random columns find them, since there are no biases for item steps to look at."""
+    made = discreet.datasets.synthetic_low_rank(6_000, 500, 3, random_state=0)
+    train, _, test = discreet.splits.holdout(made, test=0.2, random_state=0)
+    ledger = discreet.Ledger(epsilon=5, delta=DELTA, noise_source=InsecureSeededNoise(0))
+    model = discreet.DPALS(epsilon=5, delta=DELTA).fit(train, ledger=ledger)
+    assert np.sqrt(np.mean((model.predict(train, test) - test.values) ** 2)) < 0.1 * np.std(test.values)
+
+
+def test_public_features_help() -> None:
+    rng = np.random.default_rng(0)
+    genre = rng.integers(0, 3, 60)
+    taste = rng.integers(0, 3, 1500)
+    rows = [
+        (user, int(item), 4.5 if genre[item] == taste[user] else 2.0)
+        for user in range(1500)
+        for item in rng.choice(60, 15, replace=False)
+    ]
+    import pyarrow as pa
+
+    items = pa.table({"item": np.arange(60), "genre": [["a", "b", "c"][g] for g in genre], "year": 1990 + genre})
+    data = discreet.read(rows, items=items, value_range=(1, 5))
+    train, _, test = discreet.splits.holdout(data, test=0.2, random_state=0)
+    errors = []
+    for features in (None, ["genre", "year"]):
+        model = DPALS(epsilon=0.5, delta=DELTA, features=features).fit(train, ledger=seeded(0.5))
+        errors.append(float(np.sqrt(np.mean((model.predict(train, test) - test.values) ** 2))))
+    assert errors[1] < errors[0] - 0.1
+
+
+def test_the_plan_follows_from_public_inputs() -> None:
+    assert SECOND_MOMENT not in settings(0.27, 3706).shares
+    assert SECOND_MOMENT in settings(0.27, 3706, n_users_hint=200_000).shares
+    assert settings(0.27, 100, n_users_hint=25_000).residual
+    model = DPALS(epsilon=1.0, delta=DELTA)
+    shown = str(model.preview(3706))
+    assert "item step" in shown
+    assert model.preview(3706).fits
+
+
+def by_hand(indptr: list[int], indices: list[int], values: list[float]) -> Interactions:
+    """A table that no reader made."""
+    users = discreet.read([(f"user {at}", 0, 3.0) for at in range(len(indptr) - 1)], items=[0]).users
+    catalogue = discreet.read([("a", 0, 3.0)], items=list(range(5))).catalogue
+    arrays = (np.array(indptr, np.int64), np.array(indices, np.uint8), np.array(values, np.float32))
+    return Interactions(users, catalogue, *arrays, value_range=(1.0, 5.0))
+
+
+@pytest.mark.parametrize(
+    ("indptr", "indices", "values"),
+    [
+        ([0, 2, 6], [0, 1, 3, 3, 3, 3], [3.0] * 6),  # an item more than once: the bound would not hold
+        ([0, 2, 4], [1, 0, 1, 2], [3.0] * 4),
+        ([0, 1, 2], [0, 1], [3.0, 500.0]),
+        ([0, 1, 2], [0, 1], [3.0, float("nan")]),
+        ([0, 1, 2], [0, 7], [3.0, 3.0]),
+        ([0, 3, 2], [0, 1], [3.0, 3.0]),
+    ],
+)
+def test_a_table_put_together_by_hand_is_checked(indptr: list[int], indices: list[int], values: list[float]) -> None:
+    ledger = discreet.Ledger(epsilon=10, delta=1e-3)
+    with pytest.raises(DataError, match=r"discreet\.read"):
+        DPALS(epsilon=1.0, delta=DELTA).fit(by_hand(indptr, indices, values), ledger=ledger)
+    assert not ledger.events
+
+
+def test_a_sound_table_put_together_by_hand_is_taken() -> None:
+    model = DPALS(epsilon=1.0, delta=DELTA).fit(by_hand([0, 0, 2, 4], [0, 4, 1, 2], [1.0, 5.0, 3.0, 2.0]))
+    assert np.isfinite(model.item_bias_).all()
+
+
+@pytest.mark.parametrize("epsilon", [1e-4, 200.0])
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
+def test_extreme_budgets(epsilon: float, adjacency: Any) -> None:
+    model = DPALS(epsilon=epsilon, delta=DELTA, adjacency=adjacency).fit(world(30, 20))
+    assert np.isfinite(model.predict({0: 5.0}, [1, 2])).all()
+
+
+@pytest.mark.parametrize("given", [{"epsilon": 1e-9}, {"n_steps": 10**12}])
+def test_a_budget_that_drowns_is_refused_first(given: dict[str, Any]) -> None:
+    ledger = discreet.Ledger(epsilon=10, delta=1e-3)
+    with pytest.raises(PrivacyError, match="epsilon"):
+        DPALS(**{"epsilon": 1.0, "delta": DELTA, **given}).fit(world(20, 15), ledger=ledger)
+    assert not ledger.events
+
+
+def test_ranges_beyond_computing_are_refused_first() -> None:
+    ledger = discreet.Ledger(epsilon=10, delta=1e-3)
+    data = world(20, 15).with_public(value_range=(0, 1e35))
+    with pytest.raises(DataError, match="value_range"):
+        DPALS(epsilon=1.0, delta=DELTA).fit(data, ledger=ledger)
+    assert not ledger.events
+
+
+def test_the_statement_names_all_public_inputs() -> None:
+    model = DPALS(epsilon=1.0, delta=DELTA, n_users_hint=50).fit(world(20, 15).for_items(range(10)))
+    public = model.statement().certificate["public_inputs"]
+    assert public["n_users_hint"] == "about 50 users"
+    assert "chosen by the owner" in public["items"]
+
+
+def test_a_user_is_folded_in_at_the_minimum_that_the_docstring_names() -> None:
+    data = world(200, 30)
+    model = DPALS(epsilon=20.0, delta=DELTA).fit(data, ledger=seeded(20.0))
+    items = np.array([2, 5, 11, 17])
+    ratings = np.array([5.0, 1.0, 4.0, 2.0])
+    histories, _ = model._reader("raise").read(dict(zip(items.tolist(), ratings.tolist(), strict=True)))
+    (offset,), (vector,) = model._user_vectors(histories)
+    foretold = model.item_prior_[items].mean(axis=0)
+
+    def objective(a: float, u: Any) -> float:
+        base = model.global_mean_ + model.item_bias_[items]
+        left = ratings - base - a - model.item_factors_[items] @ u
+        return float((left**2).sum() + 5.5 * a**2 + 1.2 * ((u - foretold) ** 2).sum())  # ratings 1 to 5: the unit is 1
+
+    best, rng = objective(offset, vector), np.random.default_rng(0)
+    for size in (1e-4, 1e-2):
+        for _ in range(20):
+            assert objective(offset + size * rng.standard_normal(), vector) > best
+            assert objective(offset, vector + size * rng.standard_normal(len(vector))) > best

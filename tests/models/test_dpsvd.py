@@ -1,0 +1,310 @@
+"""DPSVD: its bounds, what it spends, that it learns, and that it shows what little is known of."""
+
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import discreet
+from discreet.data import Interactions
+from discreet.engine import batches as users_rows
+from discreet.engine.batches import Part, parts
+from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
+from discreet.models.base import Model
+from discreet.models.spectral import model as spectral
+from discreet.models.spectral.estimate import FEWEST_ITEMS, Chosen, Noisy, Spectrum, noise_edge
+from discreet.models.spectral.explore import Exploration
+from discreet.models.spectral.model import POPULARITY, SECOND_MOMENT, Residuals
+from discreet.privacy import statistics, sums
+from discreet.testing import InsecureSeededNoise, ModelConformance
+from tests.models.replay import record, replay
+
+DELTA = 1e-6
+
+
+def seeded(seed: int = 1, **settings: Any) -> discreet.Ledger:
+    return discreet.Ledger(delta=DELTA, noise_source=InsecureSeededNoise(seed), **settings)
+
+
+def model(epsilon: float = 30.0, **params: Any) -> discreet.DPSVD:
+    return discreet.DPSVD(epsilon=epsilon, delta=DELTA, **params)
+
+
+class TestWithExploration(ModelConformance):
+    explicit = False
+    personal = False  # half of the checkerboard is outside J
+    n_users = 500
+
+    def model(self, **params: Any) -> Model:
+        return model(50.0, **{"max_items": 10, "explore": 0.2, **params})
+
+    def fit(self, model: Model, ratings: Interactions) -> Model:
+        return model.fit(ratings, ledger=seeded())
+
+
+def world(*extra: tuple[str, list[int]], n_items: int = 50) -> Interactions:
+    """Some ordinary users, and whoever else is given."""
+    rng = np.random.default_rng(0)
+    rows = [(f"user {i:04}", int(j)) for i in range(200) for j in rng.choice(n_items, 12, replace=False)]
+    rows += [(name, item) for name, items in extra for item in items]
+    return discreet.read(rows, items=list(range(n_items)))
+
+
+# The bounds
+
+
+@pytest.mark.parametrize("items", [[7], [3, 30], list(range(20)), list(range(50))])
+def test_one_person_moves_each_statistic_by_its_bound_and_no_more(monkeypatch: Any, items: list[int]) -> None:
+    found = replay(monkeypatch, model, world(("x", items)), world())
+    assert set(found) == {POPULARITY, SECOND_MOMENT}
+    assert max(found.values()) <= 1
+    if len(items) < 50:  # who likes everything has (nearly) no taste of her own
+        assert min(found.values()) >= 0.95, found
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 30.0])
+@pytest.mark.parametrize(("one", "other"), [([7], [8]), ([1, 2], [3, 4, 5]), ([7], [7, 8]), ([], [9])])
+def test_replacing_a_person_moves_each_statistic_by_its_bound_and_no_more(
+    monkeypatch: Any, one: list[int], other: list[int], epsilon: float
+) -> None:
+    def make() -> discreet.DPSVD:
+        return model(epsilon, adjacency="replace")
+
+    ballast = ("z", [0])  # so that someone is there even if nobody is replaced by somebody
+    found = replay(monkeypatch, make, world(ballast, ("x", one)), world(ballast, ("x", other)), adjacency="replace")
+    assert max(found.values()) <= 1
+    if epsilon == 30.0 and one and not set(one) & set(other):
+        assert min(found.values()) >= 0.95, found
+
+
+def test_the_second_moment_is_the_sum_of_what_the_definition_says(monkeypatch: Any) -> None:
+    data = world(("nobody's friend", [49]))
+    seen = record(monkeypatch, lambda door: model().fit(data, ledger=door), None)
+    popularity, released = seen.statistics
+    floored = np.maximum(seen.answers[0], 1 + seen.stds[0])
+    expected, counts = np.zeros((50, 50)), np.zeros(50)
+    assert released.shape == expected.shape
+    p = floored**0.7 / np.linalg.norm(floored**0.7)
+    for user in range(data.n_users):
+        items = data.indices[data.indptr[user] : data.indptr[user + 1]]
+        w = np.zeros(50)
+        w[items] = floored[items] ** -0.3
+        w /= np.linalg.norm(w)
+        r = (w - (w @ p) * p) / np.sqrt(max(1 - (w @ p) ** 2, 0.25))
+        expected += np.outer(r, r)
+        counts[items] += 1 / np.sqrt(len(items))
+    assert np.allclose(popularity, counts, atol=1e-5)
+    assert np.allclose(released, expected, atol=0.03)  # each entry of 201 rows is cut off below 2^-14
+
+
+def test_sums_are_the_same_however_they_are_cut(monkeypatch: Any) -> None:
+    data = world()
+    whole = record(monkeypatch, lambda door: model().fit(data, ledger=door), None)
+    monkeypatch.setattr(statistics, "SMALL", 7)
+    monkeypatch.setattr(sums, "STRIPE", 7)
+    monkeypatch.setattr(users_rows, "PART", 100)
+    monkeypatch.setattr(spectral, "DENSE_CELLS", 50 * 3)
+    cut = record(monkeypatch, lambda door: model(n_jobs=3).fit(data, ledger=door), None)
+    assert all(np.array_equal(one, other) for one, other in zip(whole.statistics, cut.statistics, strict=True))
+
+
+def test_a_gram_matrix_is_exact(monkeypatch: Any) -> None:
+    rows = np.random.default_rng(0).integers(-(2**14), 2**14, (3000, 6))
+    expected = rows.T @ rows
+    assert np.array_equal(sums.exact_gram(rows, 2**15), expected)
+    monkeypatch.setattr(sums, "EXACT", 2**30 * 1000)  # some rows at a time
+    assert np.array_equal(sums.exact_gram(rows, 2**15), expected)
+
+
+def test_a_contribution_is_ones_own() -> None:
+    """To the last bit, whoever is computed beside her: else others' contributions would move with her."""
+    data = discreet.datasets.movielens_like(300, 120, 12_000, random_state=0).to_implicit()
+    rng = np.random.default_rng(1)
+    chosen = Chosen.by(Noisy(rng.gamma(1, 20, 120), 1.0), 0.1, 90)
+    rows = Residuals.of(chosen)
+    (whole,) = parts(data, data.values)
+    together = rows(whole)
+    for user in range(0, data.n_users, 7):
+        row = slice(int(data.indptr[user]), int(data.indptr[user + 1]))
+        alone = Part(np.array([0, row.stop - row.start]), data.indices[row], data.values[row])
+        assert np.array_equal(rows(alone)[0], together[user])
+
+
+def test_parts_of_few_users_make_up_the_whole() -> None:
+    data = world(("none", []), ("all", list(range(50))))
+    found = list(parts(data, data.values, most_users=7))
+    assert max(len(part.counts) for part in found) == 7
+    assert np.array_equal(np.concatenate([part.indices for part in found]), data.indices)
+    assert np.array_equal(np.concatenate([part.counts for part in found]), np.diff(data.indptr))
+
+
+def test_memory_stays_bounded_where_users_have_few_items() -> None:
+    n_users, n_items = 60_000, 500
+    rows = np.arange(n_users)
+    table = pa.table({"user": rows, "item": rows % n_items})
+    data = discreet.read(table, items=list(range(n_items)))
+    dense = n_users * n_items * 8
+    tracemalloc.start()
+    fitted = model(n_jobs=2).fit(data, ledger=seeded())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert np.count_nonzero(fitted.history_weights_) == n_items
+    assert peak < 2 * dense, f"{peak / 1e6:.0f} MB, where all rows at once would take many times {dense / 1e6:.0f} MB"
+
+
+# What is spent
+
+
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
+def test_the_certificate_lists_every_release(adjacency: Any) -> None:
+    fitted = model(2.0, adjacency=adjacency).fit(world())
+    assert fitted.guarantee_.holds
+    assert 1.99 <= fitted.guarantee_.epsilon <= 2
+    assert fitted.guarantee_.adjacency == adjacency
+    releases = fitted.statement().certificate["releases"]
+    assert [release["label"] for release in releases] == [POPULARITY, SECOND_MOMENT]
+    assert {line.label for line in fitted.plan(50).lines} == {POPULARITY, SECOND_MOMENT}
+    assert fitted.preview(50).fits
+
+
+def test_nothing_is_spent_on_wrong_input() -> None:
+    unknown = discreet.read([("a", 1), ("b", 2)])  # whose catalogue was taken from the data
+    wrong: list[tuple[type[Exception], str, Any, discreet.DPSVD]] = [
+        (NotPublic, "items", unknown, model()),
+        (DataError, "explore", world(), model(explore=1.0)),
+        (PrivacyError, "adjacency", world(), model(adjacency="flip")),
+        (PrivacyError, "adjacency", world(), model(adjacency="replace")),
+        (BudgetExceeded, "plan", world(), model(150.0)),
+    ]
+    ledger = seeded(epsilon=100.0)
+    for kind, words, data, asked in wrong:
+        with pytest.raises(kind, match=words):
+            asked.fit(data, ledger=ledger)
+    assert ledger.spent.epsilon == 0
+    assert [entry.kind for entry in ledger.entries] == ["open"]
+    with pytest.raises((DataError, ValueError), match="max_items"):
+        model(max_items=0).plan(5)
+
+
+# No user, and no item, is too odd
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 30.0])
+@pytest.mark.parametrize(
+    ("rows", "n_items"),
+    [
+        ([("a", 0)], 1),
+        ([("a", 0)], 2),
+        ([("a", 0), ("a", 1), ("b", 1)], 2),
+        ([("a", item) for item in range(30)], 30),
+        ([(f"u{user}", 0) for user in range(40)], 60),
+        ([(f"u{user}", user % 60) for user in range(600)], 60),
+    ],
+)
+def test_odd_data_makes_no_error(rows: list[tuple[str, int]], n_items: int, epsilon: float) -> None:
+    data = discreet.read(rows, items=list(range(n_items)))
+    fitted = model(epsilon, explore=0.1).fit(data, ledger=seeded())
+    assert all(np.isfinite(getattr(fitted, name)).all() for name in fitted._ARRAYS)
+    for history in ([], [0], list(range(n_items))):
+        found = fitted.recommend(history, n=5, exclude_seen=False)
+        assert len(found) == min(5, n_items)
+        assert np.isfinite(found.scores).all()
+    assert len(fitted.similar_items(0, n=3)) == min(3, n_items - 1)
+
+
+def test_users_without_items_make_no_error() -> None:
+    data = discreet.datasets.movielens_like(60, 30, 600, random_state=0).rescale(1, 5).to_implicit(6)
+    assert data.n_users == 0 or not len(data)
+    fitted = model(1.0).fit(data, ledger=seeded())
+    assert len(fitted.recommend([], n=5)) == 5
+
+
+def test_who_likes_only_unknown_items_gets_what_is_popular() -> None:
+    data = world()
+    fitted = model(max_items=20).fit(data, ledger=seeded())
+    outside = int(np.flatnonzero(fitted.history_weights_ == 0)[0])
+    found = fitted.recommend([outside], n=10)
+    order = [item for item in np.argsort(-fitted.item_bias_, kind="stable") if item != outside]
+    assert found.items == order[:10]
+
+
+# It learns
+
+
+def test_learns_in_private() -> None:
+    data = discreet.datasets.movielens_like(4000, 400, 160_000, random_state=2).rescale(1, 5).to_implicit(4)
+    split = discreet.splits.held_out_users(data, valid=0, test=500, random_state=0)
+
+    def recall(fitted: Any) -> float:
+        test = split.test
+        return float(discreet.evaluate(fitted, test.target, history=test.query, metrics=["recall@20"])["recall@20"])
+
+    popular = recall(discreet.Popularity().fit(split.train))
+    found = [recall(model(epsilon).fit(split.train, ledger=seeded(5))) for epsilon in (1.0, 10.0)]
+    assert found[0] > 1.02 * popular
+    assert found[1] > 1.07 * popular
+
+
+def test_more_is_looked_at_where_there_is_less_noise() -> None:
+    popularity = Noisy(1000 / np.arange(1, 501), 1.0)
+    sizes = [len(Chosen.by(popularity, std, 4000).items) for std in (100.0, 3.0, 1.0, 0.3, 0.01)]
+    assert sizes == sorted(sizes)
+    assert sizes[0] == FEWEST_ITEMS
+    assert sizes[-1] == 500
+    assert len(Chosen.by(popularity, 0.01, 70).items) == 70
+    assert len(Chosen.by(Noisy(np.array([5.0, -3.0]), 1.0), 1.0, 4000).items) == 2
+
+
+def test_the_spectrum_is_that_of_the_signal() -> None:
+    """A planted direction is found again, noise alone gives none, and shrinking undoes what noise did."""
+    rng = np.random.default_rng(0)
+    n, std, users = 400, 1.0, 5000.0
+    chosen = Chosen.by(Noisy(np.full(n, 100.0), 1.0), 0.01, 4000)
+    chosen = Chosen(chosen.items, chosen.weights, chosen.common, chosen.popularity, users * 100.0)  # long histories
+    noise = rng.standard_normal((n, n)) * std
+    noise = (noise + noise.T) / 2
+    assert Spectrum.of(Noisy(noise, std), chosen).vectors.shape[1] == 0
+    q = rng.standard_normal(n)
+    q -= (q @ chosen.common) * chosen.common
+    q /= np.linalg.norm(q)
+    strong = 3 * noise_edge(std, n)
+    found = Spectrum.of(Noisy(strong * np.outer(q, q) + noise + np.eye(n) * (users - strong) / n, std), chosen)
+    assert found.vectors.shape[1] >= 1
+    assert abs(found.vectors[:, 0] @ q) > 0.97
+    assert np.isclose(found.n_users, users, rtol=0.02)
+    assert np.isclose(found.variances[0] * found.n_users, strong, rtol=0.2)
+    assert np.abs(found.vectors.T @ chosen.common).max() < 1e-9
+
+
+# What little is known of can be seen
+
+
+def test_exploring_fills_about_the_share_that_was_asked_for() -> None:
+    data = discreet.datasets.movielens_like(3000, 600, 120_000, random_state=2).to_implicit()
+    lists = {}
+    for share in (0.0, 0.05, 0.2):
+        fitted = model(5.0, explore=share).fit(data, ledger=seeded())
+        outside = fitted.history_weights_ == 0
+        assert outside.any()
+        found = fitted.recommend(data.of_users(np.arange(500)), n=20).numbers
+        lists[share] = outside[found].mean(), len(np.unique(found))
+        why = fitted.explain(data.history(data.users[3]), data.items[int(np.flatnonzero(outside)[0])])
+        assert np.isclose(why.baseline + why.contributions.sum(), why.score)
+    assert lists[0.0][0] < 0.01
+    assert 0.02 <= lists[0.05][0] <= 0.12
+    assert 0.1 <= lists[0.2][0] <= 0.4
+    assert lists[0.0][1] < lists[0.05][1] < lists[0.2][1]
+
+
+def test_exploring_changes_nothing_among_the_items_that_are_known() -> None:
+    data = world()
+    plain, exploring = (model(max_items=20, explore=share).fit(data, ledger=seeded()) for share in (0.0, 0.3))
+    known = [int(item) for item in np.flatnonzero(plain.history_weights_)]
+    history = known[:3]
+    assert plain.recommend(history, allow=known).items == exploring.recommend(history, allow=known).items
+    assert plain.similar_items(known[0]).items == exploring.similar_items(known[0]).items
+    assert "no vector" in exploring.similar_items(int(np.flatnonzero(plain.history_weights_ == 0)[0])).note
+    assert exploring.exploration_.shape[1] > 0
+    assert Exploration.of(Chosen.by(Noisy(np.ones(5), 1.0), 1.0, 9), None, 0.5).vectors.shape == (5, 0)  # type: ignore[arg-type]

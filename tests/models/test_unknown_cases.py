@@ -1,0 +1,92 @@
+"""What no sensitivity was derived for never gets the noise of something else."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import discreet
+from discreet.errors import DataError, PrivacyError
+from discreet.models.als.calibration import Schedule, Sigmas
+from discreet.models.als.regressions import private_regressions
+from discreet.models.as_published import true_plan
+from discreet.models.frank_wolfe.losses import loss_of
+from discreet.models.one_bit.budget import Budget
+from discreet.models.one_bit.links import Link
+from discreet.privacy import Ledger, Plan, ProductSum, Releaser, VectorSum
+from discreet.privacy.statistics import normal_equations_sensitivity
+
+PLAN = Plan.gaussian(1.0, {"sums": 1.0})
+
+
+def vector_sums(adjacency: Any) -> None:
+    with Ledger(delta=1e-6).reserve(PLAN) as reservation:
+        Releaser(reservation, adjacency, 1).noise("sums", VectorSum(3, 1.0))
+
+
+def products(adjacency: Any) -> None:
+    with Ledger(delta=1e-6).reserve(PLAN) as reservation:
+        Releaser(reservation, adjacency, 1).noise("sums", ProductSum(np.eye(3), 1.0))
+
+
+def published_plan(adjacency: Any) -> None:
+    true_plan({"sums": (1.0, True, 1.0, 1)}, adjacency)
+
+
+def item_step(adjacency: Any) -> None:
+    normal_equations_sensitivity(1.0, adjacency)
+
+
+def schedule(adjacency: Any) -> None:
+    on = {"preprocess": True, "center": True, "global_gram": True, "svd_start": True, "gradients": 1}
+    Schedule(k=2, steps=1, adjacency=adjacency, **on).releases(Sigmas(1.0, 1.0, 1.0, 1.0))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("place", [vector_sums, products, published_plan, item_step, schedule])
+def test_sensitivities(place: Callable[[Any], None]) -> None:
+    for adjacency in ("add-remove", "replace"):
+        place(adjacency)
+    for adjacency in ("flip", "swap", None):
+        with pytest.raises(PrivacyError, match="adjacency: the sensitivity is proved for 'add-remove', 'replace', not"):
+            place(adjacency)
+
+
+@pytest.mark.parametrize("kind", [discreet.DPALS, discreet.DPSVD, discreet.DPFrankWolfe, discreet.DPSGD])
+def test_models(kind: Any) -> None:
+    ratings = discreet.datasets.movielens_like(30, 10, 200, random_state=0)
+    with pytest.raises(PrivacyError, match="adjacency"):
+        kind(epsilon=1, delta=1e-6, adjacency="flip").fit(ratings)
+
+
+def budget(mechanism: str, link: Any = "logistic") -> Budget:
+    numbers = {"epsilon": 1.0, "delta": 0.0, "entries": 1, "alpha": 1.0, "clamp": 0.5, "steps": 1}
+    off = {"gaussian": False, "published": False, "flips": None, "ridge": None}
+    return Budget(mechanism, Link(link), **numbers, **off)  # type: ignore[arg-type]
+
+
+def test_mechanisms_of_one_bit() -> None:
+    for unknown in ("", "outputs", None):
+        with pytest.raises(PrivacyError, match="mechanism: there is a proof for 'input'"):
+            budget(unknown)  # type: ignore[arg-type]
+    assert budget("gradient", "probit").additive().cost(1.0)
+    for mechanism, link in (("output", "logistic"), ("input", "logistic"), ("objective", "probit")):
+        with pytest.raises(PrivacyError, match="has no noise on numbers"):
+            budget(mechanism, link).additive()
+
+
+def test_losses() -> None:
+    with pytest.raises(DataError, match="loss: one of squared, logistic is needed, not 'hinge'"):
+        loss_of("hinge", 4.0)  # type: ignore[arg-type]
+
+
+def test_arrays_are_refused_where_bits_depend_on_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As tables are: a person's numbers would depend on who comes before them."""
+    monkeypatch.setattr("discreet.linalg.determinism.address_dependent", lambda: ("solve",))
+    rows, ledger = np.ones((20, 3)), Ledger(delta=1e-6, notion="dp")
+    with pytest.raises(PrivacyError, match="other bits for other memory addresses"):
+        discreet.DPPCA(1, epsilon=1, delta=1e-6, row_norm=1).fit(rows, ledger=ledger)
+    with pytest.raises(PrivacyError, match="other bits for other memory addresses"):
+        clips: dict[str, Any] = {"feature_clip": 1.0, "target_clip": 1.0, "max_targets": 1}
+        private_regressions(rows, rows, epsilon=1, delta=1e-6, ledger=ledger, **clips)
+    assert len(ledger.entries) == 1
