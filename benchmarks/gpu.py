@@ -92,8 +92,8 @@ def timed_stages(found: dict[str, list[float]]) -> Iterator[None]:
         (preprocessing.Preprocessing, "run", "counting and sampling"),
         (published_training.Training, "_users", "users"),
         (published_training.Training, "_shared", "global Gram"),
-        (card_moments.CardMoments, "_tabulate", "table by items (part of the next)"),
-        (card_moments.CardMoments, "__call__", "item statistics"),
+        (card_moments.GpuMoments, "_tabulate", "table by items (part of the next)"),
+        (card_moments.GpuMoments, "__call__", "item statistics"),
         (Door, "release", "noise"),
         (published_training, "a_item", "solving for items"),
     ]
@@ -177,7 +177,7 @@ def default_fit(data: Any, options: argparse.Namespace) -> Figures:
 
 def gram_rate(data: Any, options: argparse.Namespace) -> Figures:
     """The rate of the Gram step by itself, on the card alone, against the card's best."""
-    arrays = torch_arrays.card(options.device)
+    arrays = torch_arrays.gpu(options.device)
     name = torch.cuda.get_device_name() if torch.cuda.is_available() else "processor"
     peak = next((rate for word, rate in PEAK.items() if word in name), None)
     figures: Figures = {"card": name, "float64 rate of the data sheet": peak}
@@ -204,12 +204,12 @@ def gram_rate(data: Any, options: argparse.Namespace) -> Figures:
 def _item_step(data: Any, rank: int, arrays: Any) -> tuple[Any, Any, Any]:
     sample = moments.Sample(data.indptr, data.indices, data.values)
     step = moments.ItemStep("step", 10**6, data.n_items, 1.0, 1.0, 1.0)
-    return card_moments.CardMoments(arrays), sample, step
+    return card_moments.GpuMoments(arrays), sample, step
 
 
 def parity(data: Any, options: argparse.Namespace) -> Figures:
     """The card's integers against the processor's, for the same users' vectors; and factors of whole fits."""
-    arrays, rank = torch_arrays.card(options.device), 16
+    arrays, rank = torch_arrays.gpu(options.device), 16
     adding, sample, step = _item_step(data, rank, arrays)
     users = np.random.default_rng(0).standard_normal((data.n_users, rank))
     same = np.array_equal(

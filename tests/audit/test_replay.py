@@ -151,10 +151,10 @@ def test_what_is_the_same() -> None:
 def test_extreme_people_are_within_the_range_or_dropped() -> None:
     crowd = ordinary(40)
     people = extremes(crowd)
-    everybody = ordinary(40, *((f"x{i}", row) for i, row in enumerate(people.values())))
-    assert everybody.n_users == 100 + len(people)
-    assert np.isfinite(everybody.values).all()
-    assert everybody.values.max() <= 5
+    user_batches = ordinary(40, *((f"x{i}", row) for i, row in enumerate(people.values())))
+    assert user_batches.n_users == 100 + len(people)
+    assert np.isfinite(user_batches.values).all()
+    assert user_batches.values.max() <= 5
     counts = np.bincount(crowd.indices, minlength=40)
     assert counts[list(dict(people["has rare items only"]))].max() <= np.sort(counts)[4]
 

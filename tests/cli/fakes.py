@@ -8,7 +8,7 @@ import numpy as np
 
 import discreet
 from discreet.data.interactions import Interactions
-from discreet.engine.batches import equal_weights, everybody
+from discreet.engine.batches import equal_weights, user_batches
 from discreet.models.base import Model
 from discreet.models.fold_in import FoldIn, RidgeFoldIn
 from discreet.privacy import Releaser, VectorSum
@@ -37,7 +37,7 @@ class NoisyPopularity(Model):
         statistic = VectorSum(ratings.n_items, 1.0, cone="nonnegative")
         with mine.reserve(plan) as reservation:
             releaser = Releaser(reservation, "add-remove", self.n_jobs)
-            released = releaser.release("item popularity", statistic, everybody(ratings), equal_weights).values
+            released = releaser.release("item popularity", statistic, user_batches(ratings), equal_weights).values
         learned = {
             "item_factors_": np.zeros((ratings.n_items, 0), np.float32),
             "item_bias_": released.astype(np.float32),

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import discreet
-from discreet.engine.local import Here
+from discreet.engine import LocalBlocks
 from discreet.models.private import PrivateModel
 from tests.docs.pages import ROOT
 
@@ -89,7 +89,7 @@ FITS: dict[str, Callable[[], list[Any]]] = {
 def test_whatever_computes_contributions_is_listed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Code of the package that runs while users' contributions are added up."""
     seen: set[str] = set()
-    add_up = Here.add_up
+    add_up = LocalBlocks.add_up
 
     def note(frame: Any, event: str, given: Any) -> None:
         path = Path(frame.f_code.co_filename)
@@ -103,7 +103,7 @@ def test_whatever_computes_contributions_is_listed(name: str, monkeypatch: pytes
         finally:
             sys.setprofile(None)
 
-    monkeypatch.setattr(Here, "add_up", watched)
+    monkeypatch.setattr(LocalBlocks, "add_up", watched)
     ratings = discreet.datasets.movielens_like(80, 20, 900, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what was published wrongly

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from discreet.linalg import folds as module
 from discreet.linalg.arrays import NUMPY
-from discreet.linalg.folds import Folds, LeftOut, LeftOutBlocks
+from discreet.linalg.folds import Folds, LeaveFoldOut, LeaveFoldOutBlocks
 from discreet.linalg.rows import padded
 
 LENGTHS = [0, 1, 2, 3, 4, 5, 9, 40, 0, 120]
@@ -25,7 +25,7 @@ def table(lengths, seed=0):
 def regressions(k, dtype=np.float64):
     """Columns and priors."""
     rng = np.random.default_rng(1)
-    return LeftOut(*(rng.standard_normal((ITEMS, k)).astype(dtype) for _ in range(2)))
+    return LeaveFoldOut(*(rng.standard_normal((ITEMS, k)).astype(dtype) for _ in range(2)))
 
 
 def solved(lengths, k, n, dtype=np.float64):
@@ -86,7 +86,7 @@ def test_padded_blocks_give_the_same(n):
     moved, penalty = (split.together(indices), split.together(targets)), np.linspace(0.5, 2, k)
     expected, _ = model.solve(split, *moved, np.tile(penalty, (len(lengths), 1)))
     padded_ = (padded(each, np.float64) for each in (model.columns, model.prior))
-    found = LeftOutBlocks(*padded_, penalty, NUMPY).solve(n, split.indptr, *moved)
+    found = LeaveFoldOutBlocks(*padded_, penalty, NUMPY).solve(n, split.indptr, *moved)
     np.testing.assert_allclose(found, expected, atol=1e-9)
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import discreet
 from discreet.audit import recording, replaying
-from discreet.audit.recording import Array, Recording
+from discreet.audit.recording import Recording
 from discreet.data import Interactions
+from discreet.typing import Array
 
 
 def record(

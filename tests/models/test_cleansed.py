@@ -10,7 +10,7 @@ import pytest
 import discreet
 from discreet.data import Interactions
 from discreet.engine import batches as users_rows
-from discreet.engine.batches import Part, parts
+from discreet.engine.batches import parts
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.models.base import Model
 from discreet.models.directions import Directions, standing_out
@@ -18,6 +18,7 @@ from discreet.models.fold_in import LinearFoldIn
 from discreet.models.spectral import cleansing
 from discreet.models.spectral.cleansing import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing
 from discreet.models.spectral.neighbors import MOST_COLUMNS, factored, similarities
+from discreet.privacy.batch import UserBatch
 from discreet.testing import InsecureSeededNoise, ModelConformance
 from tests.models.people import ordinary
 from tests.models.replay import record, replay
@@ -323,5 +324,5 @@ def test_parts_are_cut_to_the_cap() -> None:
     data = world(("x", dict.fromkeys(range(ITEMS), 1.0)))
     capped = Cleansing(2.5, 2.5, 2.0, 2.0, 5.0, 7, entry_level=True)
     (part,), (before,) = capped._users(data).each(1), parts(data, data.values)
-    assert isinstance(part, Part)
+    assert isinstance(part, UserBatch)
     assert np.array_equal(part.counts, np.minimum(before.counts, 7))

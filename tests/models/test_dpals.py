@@ -8,12 +8,13 @@ import pytest
 
 import discreet
 from discreet.data import Interactions
-from discreet.engine.batches import Part, parts
+from discreet.engine.batches import parts
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.models.als.model import DPALS
 from discreet.models.als.settings import GRAM, SECOND_MOMENT, settings
 from discreet.models.als.training import FOLDS, Local
 from discreet.models.base import Model
+from discreet.privacy.batch import UserBatch
 from discreet.testing import InsecureSeededNoise, ModelConformance
 from tests.models.replay import replay
 
@@ -132,7 +133,7 @@ def test_a_contribution_is_ones_own(seen: list[Local]) -> None:
     grams, (entries, directions, _) = local.step(whole)
     for user in range(0, data.n_users, 7):
         row = slice(int(data.indptr[user]), int(data.indptr[user + 1]))
-        alone = Part(np.array([0, row.stop - row.start]), data.indices[row], values[row])
+        alone = UserBatch(np.array([0, row.stop - row.start]), data.indices[row], values[row])
         gram, (own, direction, _) = local.step(alone)
         assert np.array_equal(own, entries[row])
         assert np.array_equal(direction, directions[user * FOLDS : (user + 1) * FOLDS])
@@ -364,12 +365,12 @@ def test_a_user_is_folded_in_at_the_minimum_that_the_docstring_names() -> None:
     ratings = np.array([5.0, 1.0, 4.0, 2.0])
     histories, _ = model._reader("raise").read(dict(zip(items.tolist(), ratings.tolist(), strict=True)))
     (offset,), (vector,) = model._user_vectors(histories)
-    foretold = model.item_prior_[items].mean(axis=0)
+    predicted = model.item_prior_[items].mean(axis=0)
 
     def objective(a: float, u: Any) -> float:
         base = model.global_mean_ + model.item_bias_[items]
         left = ratings - base - a - model.item_factors_[items] @ u
-        return float((left**2).sum() + 5.5 * a**2 + 1.2 * ((u - foretold) ** 2).sum())  # ratings 1 to 5: the unit is 1
+        return float((left**2).sum() + 5.5 * a**2 + 1.2 * ((u - predicted) ** 2).sum())  # ratings 1 to 5: the unit is 1
 
     best, rng = objective(offset, vector), np.random.default_rng(0)
     for size in (1e-4, 1e-2):

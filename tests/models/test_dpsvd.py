@@ -10,7 +10,7 @@ import pytest
 import discreet
 from discreet.data import Interactions
 from discreet.engine import batches as users_rows
-from discreet.engine.batches import Part, parts
+from discreet.engine.batches import parts
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.models.base import Model
 from discreet.models.spectral import model as spectral
@@ -18,6 +18,7 @@ from discreet.models.spectral.estimate import FEWEST_ITEMS, Chosen, Noisy, Spect
 from discreet.models.spectral.explore import Exploration
 from discreet.models.spectral.model import POPULARITY, SECOND_MOMENT, Residuals
 from discreet.privacy import statistics, sums
+from discreet.privacy.batch import UserBatch
 from discreet.testing import InsecureSeededNoise, ModelConformance
 from tests.models.replay import record, replay
 
@@ -128,7 +129,7 @@ def test_a_contribution_is_ones_own() -> None:
     together = rows(whole)
     for user in range(0, data.n_users, 7):
         row = slice(int(data.indptr[user]), int(data.indptr[user + 1]))
-        alone = Part(np.array([0, row.stop - row.start]), data.indices[row], data.values[row])
+        alone = UserBatch(np.array([0, row.stop - row.start]), data.indices[row], data.values[row])
         assert np.array_equal(rows(alone)[0], together[user])
 
 

@@ -8,7 +8,6 @@ import pytest
 
 import discreet
 from discreet.data import Interactions
-from discreet.engine.batches import Part
 from discreet.errors import DataError, PrivacyError
 from discreet.models.base import Model
 from discreet.models.centering import Centring, public_row_norm
@@ -17,6 +16,7 @@ from discreet.models.frank_wolfe.corrective import Basis, Correction
 from discreet.models.frank_wolfe.losses import Logistic
 from discreet.models.frank_wolfe.steps import COVARIANCE, LENGTH, Found, Schedule
 from discreet.privacy import Noisy
+from discreet.privacy.batch import UserBatch
 from discreet.testing import ModelConformance
 from tests.models.frank_wolfe_world import DELTA, N, model, seeded, strong, world
 from tests.models.replay import record
@@ -195,7 +195,7 @@ def test_a_fit_that_makes_all_its_releases_needs_no_note() -> None:
 
 
 def test_rows_are_prepared_as_they_say() -> None:
-    part = Part(np.array([0, 3, 3, 4]), np.array([0, 1, 2, 1]), np.array([5, 1, 3, 4], np.float32))
+    part = UserBatch(np.array([0, 3, 3, 4]), np.array([0, 1, 2, 1]), np.array([5, 1, 3, 4], np.float32))
     row = Centring.of((1, 5), 1.0, centre=True).prepare(part)
     assert np.allclose(row.offsets, [3, 3, 3.5])
     assert np.allclose(row.values, [2**-0.5, -(2**-0.5), 0, 0.5])

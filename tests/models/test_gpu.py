@@ -11,17 +11,17 @@ from sklearn.base import clone
 
 import discreet
 from discreet.datasets import movielens_like
-from discreet.engine.batches import Part
 from discreet.errors import DataError, MissingExtra, PrivacyError
 from discreet.linalg import determinism, torch_arrays
 from discreet.linalg.arrays import NUMPY, arrays_on
 from discreet.linalg.topk import top_k
 from discreet.linalg.torch_arrays import TorchArrays
-from discreet.models.als.gpu_moments import CardMoments
-from discreet.models.als.gpu_steps import CardPart, CardSteps
+from discreet.models.als.gpu_moments import GpuMoments
+from discreet.models.als.gpu_steps import GpuBatch, GpuSteps
 from discreet.models.als.sampling import Sample
 from discreet.models.als.training import Local
 from discreet.privacy import NormalEquations
+from discreet.privacy.batch import UserBatch
 from discreet.recommend import trial
 from discreet.testing import InsecureSeededNoise, company
 from tests.conftest import missing
@@ -42,7 +42,7 @@ def on_processor() -> TorchArrays:
 
 
 @pytest.fixture
-def card(monkeypatch: pytest.MonkeyPatch) -> TorchArrays:
+def gpu(monkeypatch: pytest.MonkeyPatch) -> TorchArrays:
     """What `device="cuda"` stands for here; small, so that there is more than one block of everything.
 
     A processor's kernels treat matrices apart that do not begin on a line of its cache, as most of odd rank do: so
@@ -61,14 +61,14 @@ def published(device: str, ratings: Any, **settings: Any) -> Any:
 
 @pytest.mark.parametrize("sampling", ["adaptive", "uniform", "weights"])
 @pytest.mark.parametrize("project_first", [False, True])
-def test_published_is_the_same(card: TorchArrays, sampling: str, project_first: bool) -> None:
+def test_published_is_the_same(gpu: TorchArrays, sampling: str, project_first: bool) -> None:
     settings = {"sampling": sampling, "project_first": project_first, "entry_clip": 5.0}
     here, there = (published(device, RATINGS, **settings) for device in ("cpu", "cuda"))
     np.testing.assert_allclose(here.item_factors_, there.item_factors_, atol=1e-6)
     assert here.guarantee_ == there.guarantee_
 
 
-def test_published_with_a_shared_matrix_is_the_same(card: TorchArrays) -> None:
+def test_published_with_a_shared_matrix_is_the_same(gpu: TorchArrays) -> None:
     settings = {"center": False, "global_penalty": 0.3, "entry_clip": 1.0}
     here, there = (published(device, LIKED, **settings) for device in ("cpu", "cuda"))
     np.testing.assert_allclose(here.item_factors_, there.item_factors_, atol=1e-6)
@@ -87,17 +87,17 @@ def assert_same_model(here: Any, there: Any) -> None:
 
 
 @pytest.mark.parametrize("settings", [{}, {"n_users_hint": 10**6}], ids=["steps", "and a second moment"])
-def test_dpals_is_the_same(card: TorchArrays, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dpals_is_the_same(gpu: TorchArrays, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     here, there = (fitted(device, **settings) for device in ("cpu", "cuda"))
     assert_same_model(here, there)
-    monkeypatch.setattr(card, "most_bytes", 4_000_000)  # of the regressions of a hundred users
-    real, brought = CardPart.of, []
-    monkeypatch.setattr(CardPart, "of", lambda *given: brought.append(1) or real(*given))
+    monkeypatch.setattr(gpu, "most_bytes", 4_000_000)  # of the regressions of a hundred users
+    real, brought = GpuBatch.of, []
+    monkeypatch.setattr(GpuBatch, "of", lambda *given: brought.append(1) or real(*given))
     assert_same_model(here, fitted("cuda", **settings))
     assert len(brought) == 3 * 3  # parts, steps
 
 
-def test_dpals_goes_on_with_a_card(card: TorchArrays) -> None:
+def test_dpals_goes_on_with_a_card(gpu: TorchArrays) -> None:
     here, there = (fitted(device, n_steps=2) for device in ("cpu", "cuda"))
     for model in (here, there):
         ledger = discreet.Ledger(delta=1e-5, noise_source=InsecureSeededNoise(4))
@@ -105,23 +105,23 @@ def test_dpals_goes_on_with_a_card(card: TorchArrays) -> None:
     assert_same_model(here, there)
 
 
-def test_item_steps_are_the_same_bits(card: TorchArrays, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_item_steps_are_the_same_bits(gpu: TorchArrays, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the same contributions, which here are the processor's."""
     asked = []
 
-    def folded_in(steps: CardSteps, part: CardPart, local: Local) -> Any:
+    def folded_in(steps: GpuSteps, part: GpuBatch, local: Local) -> Any:
         asked.append(part)
-        entries, vectors, _, _ = local._weighted(Part(part.indptr, card.get(part.indices), card.get(part.values)))
+        entries, vectors, _, _ = local._weighted(UserBatch(part.indptr, gpu.get(part.indices), gpu.get(part.values)))
         return entries, vectors
 
-    monkeypatch.setattr(CardSteps, "_contributions", folded_in)
+    monkeypatch.setattr(GpuSteps, "_contributions", folded_in)
     here, there = (fitted(device, n_users_hint=10**6) for device in ("cpu", "cuda"))
     np.testing.assert_array_equal(here.item_factors_, there.item_factors_)
     assert len(asked) == 3
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_statistics_are_the_same_bits(card: TorchArrays, weighted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_statistics_are_the_same_bits(gpu: TorchArrays, weighted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     users = rng.standard_normal((RATINGS.n_users, 6))
     weights = rng.random(len(RATINGS)) if weighted else None
@@ -129,11 +129,11 @@ def test_statistics_are_the_same_bits(card: TorchArrays, weighted: bool, monkeyp
     encoder = encoder_on(NormalEquations(RATINGS.n_items, 6, 60, 1.0, 2.0, 1.5, weighted), -12)
     expected = exact_equations(encoder, sample, users)
     assert np.abs(expected).max() > 2**20
-    np.testing.assert_array_equal(CardMoments(card, 2)(sample, users, encoder), expected)
-    monkeypatch.setattr(card, "most_bytes", expected[0].nbytes * 7)  # room for seven items
-    np.testing.assert_array_equal(CardMoments(card, 2)(sample, users, encoder), expected)
-    monkeypatch.setattr(card, "most_targets", 500)  # not all of an item's users
-    adding = CardMoments(card, 2)
+    np.testing.assert_array_equal(GpuMoments(gpu, 2)(sample, users, encoder), expected)
+    monkeypatch.setattr(gpu, "most_bytes", expected[0].nbytes * 7)  # room for seven items
+    np.testing.assert_array_equal(GpuMoments(gpu, 2)(sample, users, encoder), expected)
+    monkeypatch.setattr(gpu, "most_targets", 500)  # not all of an item's users
+    adding = GpuMoments(gpu, 2)
     for _ in range(2):  # it keeps what it knows of the table, not of the users
         np.testing.assert_array_equal(adding(sample, users, encoder), expected)
         users = users[::-1].copy()
@@ -143,7 +143,7 @@ def test_statistics_are_the_same_bits(card: TorchArrays, weighted: bool, monkeyp
 @pytest.mark.parametrize("settings", [{}, {"biases": False}, {"solver": "cg", "cg_steps": 8}], ids=str)
 @pytest.mark.parametrize(("dtype", "far"), [("float64", 1e-6), ("float32", 1e-3)])
 @pytest.mark.parametrize("ratings", [RATINGS, LIKED], ids=["ratings", "likes"])
-def test_als_is_the_same(card: TorchArrays, settings: Any, dtype: Any, far: float, ratings: Any) -> None:
+def test_als_is_the_same(gpu: TorchArrays, settings: Any, dtype: Any, far: float, ratings: Any) -> None:
     if "biases" in settings and ratings is LIKED:
         pytest.skip("likes have no biases anyway")
     here, there = (
@@ -153,15 +153,15 @@ def test_als_is_the_same(card: TorchArrays, settings: Any, dtype: Any, far: floa
     np.testing.assert_allclose(here.item_bias_, there.item_bias_, atol=far)
 
 
-def test_a_table_that_is_larger_than_the_card(card: TorchArrays, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_that_is_larger_than_the_card(gpu: TorchArrays, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = discreet.ALS(6, n_steps=2, dtype="float64", device="cuda").fit(RATINGS)
-    monkeypatch.setattr(card, "most_targets", 700)
+    monkeypatch.setattr(gpu, "most_targets", 700)
     parts = discreet.ALS(6, n_steps=2, dtype="float64", device="cuda").fit(RATINGS)
     np.testing.assert_allclose(whole.item_factors_, parts.item_factors_, atol=1e-9)
 
 
 @pytest.mark.parametrize("caution", [0.0, 1.0])
-def test_recommendations_and_figures_are_the_same(card: TorchArrays, caution: float) -> None:
+def test_recommendations_and_figures_are_the_same(gpu: TorchArrays, caution: float) -> None:
     train, _, test = discreet.splits.holdout(RATINGS, test=0.2)
     ledger = discreet.Ledger(delta=1e-6, noise_source=InsecureSeededNoise(3))
     model = discreet.DPALS(epsilon=20, delta=1e-6, caution=caution).fit(train, ledger=ledger)
@@ -182,7 +182,7 @@ def test_recommendations_and_figures_are_the_same(card: TorchArrays, caution: fl
 
 @pytest.mark.parametrize("rank", [4, 8])
 @pytest.mark.parametrize("ratings", [RATINGS, LIKED], ids=["ratings", "likes"])
-def test_a_person_is_served_the_same_in_any_company(card: TorchArrays, rank: int, ratings: Any) -> None:
+def test_a_person_is_served_the_same_in_any_company(gpu: TorchArrays, rank: int, ratings: Any) -> None:
     model = discreet.ALS(rank, n_steps=2, biases=False).fit(ratings).set_params(device="cuda")
     alone = [company.shown(model, company.table_of(ratings, [row]), [0])[0] for row in company.subjects(ratings)]
     for table, places in company.companies(ratings):
@@ -192,7 +192,7 @@ def test_a_person_is_served_the_same_in_any_company(card: TorchArrays, rank: int
 
 
 def test_a_card_whose_products_depend_on_others_serves_nobody(
-    card: TorchArrays, monkeypatch: pytest.MonkeyPatch
+    gpu: TorchArrays, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = published("cpu", RATINGS).set_params(device="cuda")
     real = TorchArrays.multiply
@@ -209,19 +209,19 @@ def test_a_card_whose_products_depend_on_others_serves_nobody(
     model.recommend(RATINGS)
 
 
-def test_the_best_of_equal_scores_are_the_first(card: TorchArrays) -> None:
+def test_the_best_of_equal_scores_are_the_first(gpu: TorchArrays) -> None:
     rng = np.random.default_rng(0)
     scores = rng.integers(0, 6, (50, 40)).astype(np.float32)
     scores[rng.random(scores.shape) < 0.2] = -np.inf
     scores[3] = -np.inf
     scores[4, 5:] = -np.inf
     for k in (1, 3, 10, 40, 50):
-        for found, expected in zip(card.top_k(card.put(scores), k), top_k(scores, k), strict=True):
+        for found, expected in zip(gpu.top_k(gpu.put(scores), k), top_k(scores, k), strict=True):
             np.testing.assert_array_equal(found, expected)
-    assert card.top_k(card.put(scores[:, :0]), 3)[0].shape == (50, 0)
+    assert gpu.top_k(gpu.put(scores[:, :0]), 3)[0].shape == (50, 0)
 
 
-def test_nobody_and_people_without_a_history(card: TorchArrays) -> None:
+def test_nobody_and_people_without_a_history(gpu: TorchArrays) -> None:
     model = discreet.ALS(4, n_steps=2, device="cuda").fit(RATINGS)
     assert len(model.recommend([{}, {}], n=3).numbers) == 6
     assert model.recommend({}, n=3).note
@@ -232,14 +232,14 @@ def test_nobody_and_people_without_a_history(card: TorchArrays) -> None:
     assert np.isfinite(nobody.item_factors_).all()
 
 
-def test_a_persons_bits_do_not_depend_on_the_others(card: TorchArrays) -> None:
+def test_a_persons_bits_do_not_depend_on_the_others(gpu: TorchArrays) -> None:
     assert not determinism.neighbour_dependent("cuda", 8)
     assert not determinism.neighbour_dependent("cuda", 24, 4)
 
 
 @pytest.mark.parametrize("model", [discreet.DPALS, discreet.DPALS.as_published])
 def test_a_card_whose_bits_do_is_refused_before_anything_is_spent(
-    card: TorchArrays, model: Any, monkeypatch: pytest.MonkeyPatch
+    gpu: TorchArrays, model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = TorchArrays.solve_spd
 
@@ -257,7 +257,7 @@ def test_a_card_whose_bits_do_is_refused_before_anything_is_spent(
     assert ledger.spent.epsilon == 0
 
 
-def test_where_a_model_was_trained_is_not_saved(card: TorchArrays, tmp_path: Any) -> None:
+def test_where_a_model_was_trained_is_not_saved(gpu: TorchArrays, tmp_path: Any) -> None:
     model = discreet.ALS(3, n_steps=1, device="cuda").fit(RATINGS)
     model.save(tmp_path / "model")
     loaded = discreet.load(tmp_path / "model")

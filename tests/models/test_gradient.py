@@ -10,7 +10,6 @@ import pytest
 import discreet
 from discreet.data import Interactions
 from discreet.engine import batches as users_rows
-from discreet.engine.batches import Part
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.models.base import Model
 from discreet.models.centering import Centring
@@ -19,6 +18,7 @@ from discreet.models.gradient import model as private
 from discreet.models.gradient.contributions import Descent, DescentSteps, prepared
 from discreet.models.gradient.estimate import Step, excess, own_edge, packed, project, unpacked
 from discreet.models.gradient.model import MOMENT
+from discreet.privacy.batch import UserBatch
 from discreet.testing import InsecureSeededNoise, ModelConformance
 from tests.models.people import ordinary
 from tests.models.replay import record, replay
@@ -183,7 +183,7 @@ def test_steps_do_not_overshoot() -> None:
     step = Step(np.linalg.qr(rng.standard_normal((50, 3)))[0], np.ones(3))
     for n_rated in (3, 10, 30, 50):
         items = np.sort(rng.choice(50, n_rated, replace=False))
-        part = Part(np.array([0, n_rated]), items, step.vectors[items] @ np.array([3.0, -2.0, 1.0]))
+        part = UserBatch(np.array([0, n_rated]), items, step.vectors[items] @ np.array([3.0, -2.0, 1.0]))
         left = [
             np.linalg.norm(Descent(1.5, 50).replay(part, [step] * n)[1][0, items] - part.values) for n in (1, 3, 9, 90)
         ]

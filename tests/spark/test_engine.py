@@ -20,7 +20,7 @@ import discreet
 from discreet.data.broadcast import INLINE, PIECE, Broadcast
 from discreet.data.columns import GUESS, Columns, choose
 from discreet.data.spark import Counts, Policies, Recipe, chunks
-from discreet.engine.partials import BLOCK_CELLS, DIGEST, SEAL, Layout, emitted, put_together
+from discreet.engine.partials import BLOCK_CELLS, CHECKSUM, DIGEST, Layout, emitted, put_together
 from discreet.engine.spark import Rows
 from discreet.errors import DataError, PrivacyError
 from discreet.linalg.threads import blas_libraries
@@ -101,9 +101,9 @@ def _lost(partials: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 def _mixed(partials: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     """One block is of another run of its partition, which saw other rows."""
     last = partials[-1]
-    seal = np.frombuffer(last["seals"][0].as_py(), SEAL).copy()
-    seal["digest"] = bytes(DIGEST)
-    return [*partials[:-1], last.set_column(2, "seals", pa.array([seal.tobytes()]))]
+    checksum = np.frombuffer(last["seals"][0].as_py(), CHECKSUM).copy()
+    checksum["digest"] = bytes(DIGEST)
+    return [*partials[:-1], last.set_column(2, "seals", pa.array([checksum.tobytes()]))]
 
 
 @pytest.mark.parametrize("trouble", [_once_more, _lost, _mixed])

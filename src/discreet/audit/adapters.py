@@ -7,7 +7,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.audit.recording import Recording
 from discreet.data.interactions import Interactions
@@ -22,8 +21,7 @@ from discreet.models.spectral import DPSVD
 from discreet.privacy import Ledger
 from discreet.privacy.guarantee import Adjacency
 from discreet.tune import search
-
-Array = NDArray[Any]
+from discreet.typing import Array
 
 NUDGE = 1e-3  # of a tilt, by which the derivative of an optimum is found
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.data.interactions import Interactions
 from discreet.data.movielens_like import movielens_like
@@ -25,8 +24,7 @@ from discreet.models.als import ALS, DPALS
 from discreet.models.spectral import DPSVD
 from discreet.privacy import Ledger
 from discreet.privacy.keystream import NoiseSource
-
-Array = NDArray[Any]
+from discreet.typing import Array
 
 MEMBERSHIP, RECONSTRUCTION = "membership", "reconstruction"
 DELTA = 1e-6

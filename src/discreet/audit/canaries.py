@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 from scipy.stats import binom, norm
 
@@ -27,8 +26,7 @@ from discreet.audit.subjects import Subject
 from discreet.data.interactions import Interactions
 from discreet.data.readers import read
 from discreet.privacy import L2Laplace, Laplace, RandomizedResponse
-
-Array = NDArray[Any]
+from discreet.typing import Array
 
 CANARY, ONE_RUN = "canary", "one run"
 BLIND = 0.9  # of the claim: an audit that measures less of a designed worst case does not see

@@ -11,16 +11,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betaincinv, expit, ndtr, ndtri
 from scipy.stats import binom
 
 from discreet.audit.findings import EACH
-
-Array = NDArray[Any]
+from discreet.typing import Array
 
 CANDIDATES = 200  # thresholds to choose from
 FEW = 12  # of them that are looked at more closely

@@ -17,7 +17,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.audit.patching import patched
 from discreet.data.progress import Bar, _quiet
@@ -25,8 +24,7 @@ from discreet.privacy import Cost, Gaussian, GridArray, L2Laplace, Laplace, Ledg
 from discreet.privacy.keystream import InsecureSeededNoise, Stream
 from discreet.privacy.noise import Noise
 from discreet.privacy.store import Entry
-
-Array = NDArray[Any]
+from discreet.typing import Array
 
 SEED = 7
 _epsilon = lru_cache(4096)(Cost.epsilon)  # the same for the same releases, and dear to compute

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.audit.findings import Finding
 from discreet.audit.recording import Recording, record
@@ -23,8 +22,7 @@ from discreet.models.base import DERIVED
 from discreet.privacy import Cost, Gaussian, Ledger, SampledGaussian
 from discreet.privacy.accounting import Selection
 from discreet.privacy.statement import Statement
-
-Array = NDArray[Any]
+from discreet.typing import Array
 
 FIT, EVENTS, SENSITIVITY, ACCOUNT = "fit", "events", "sensitivity", "account"
 OUTPUT, JOINT = "post-processing", "joint view"

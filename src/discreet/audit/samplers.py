@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.audit.distinguishing import Evidence, could, detectable, detectable_epsilon, distinguish
 from discreet.audit.findings import Alarms, Finding
@@ -19,8 +18,7 @@ from discreet.audit.recording import Recording, Release
 from discreet.privacy import Gaussian, Grid, GridArray, L2Laplace, Laplace, RandomizedResponse, SystemNoise
 from discreet.privacy.keystream import NoiseSource
 from discreet.privacy.noise import Noise
-
-Array = NDArray[Any]
+from discreet.typing import Array
 
 NOISE, STREAMS, BLACK_BOX = "noise", "streams", "black box"
 BINS, SIDE, FAR, ARRAYS = 200, 40, 4.0, 50

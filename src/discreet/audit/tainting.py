@@ -24,8 +24,8 @@ from discreet.audit.recording import record
 from discreet.audit.replaying import FIT, settings
 from discreet.audit.subjects import Subject
 from discreet.data.interactions import Interactions
-from discreet.engine.batches import Part
 from discreet.privacy import GridArray, Ledger
+from discreet.privacy.batch import UserBatch
 
 TAINT = "taint"
 
@@ -196,7 +196,7 @@ def _allocating(real: Any) -> Any:
             return made
         code = frame.f_code
         given = (frame.f_locals.get(name) for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
-        return _private(made) if any(isinstance(one, Private | Part) for one in given) else made
+        return _private(made) if any(isinstance(one, Private | UserBatch) for one in given) else made
 
     return allocate
 

@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from discreet.data.ids import Ids, smallest_unsigned
 from discreet.data.numbering import Numbering, Numbers
 from discreet.errors import DataError
+from discreet.typing import Array
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Array = NDArray[Any]
 Allocate = Callable[[str, int, Any], Array]  # name, length, dtype
 
 BLOCK = 1 << 18  # interactions sorted at a time

@@ -16,11 +16,10 @@ from discreet.data.description import Description, describe
 from discreet.data.frames import to_library
 from discreet.data.ids import Ids, smallest_unsigned
 from discreet.errors import DataError, NotPublic
+from discreet.typing import Array
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

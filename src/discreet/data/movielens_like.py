@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from discreet.data.catalogue import Catalogue
 from discreet.data.ids import Ids
 from discreet.data.interactions import Interactions
-from discreet.data.synthetic import Floats, Truth, made_table
+from discreet.data.synthetic import Truth, made_table
 from discreet.errors import DataError
+from discreet.typing import Floats
 
 FEWEST = 20  # ratings of a user; MovieLens keeps no user with fewer
 ACTIVITY_SPREAD = 1.34  # of the log of a user's ratings beyond the fewest: median 70 at mean 143

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.errors import DataError
+from discreet.typing import Floats
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,7 +26,6 @@ ISO_8601 = (
     r"(?:Z| ?UTC|(?P<sign>[-+])(?P<east>[01]\d|2[0-3])(?::?(?P<eastward>[0-5]\d))?)?)?$"
 )
 
-Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 

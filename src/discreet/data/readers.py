@@ -21,13 +21,14 @@ import numpy as np
 from numpy.lib.format import open_memmap
 
 from discreet.data import sources, storage
-from discreet.data.assembly import Allocate, Array, Assembler, Rows, in_memory
+from discreet.data.assembly import Allocate, Assembler, Rows, in_memory
 from discreet.data.catalogue import Catalogue, ObservedItems, observed_items_are_public
 from discreet.data.columns import GUESS, MOST, NO_HEADER, Cleaner, Columns, Guess, check_range, choose, inner_range
 from discreet.data.interactions import Interactions, Report
 from discreet.data.parsing import check_format
 from discreet.data.progress import Bar
 from discreet.errors import DataError
+from discreet.typing import Array
 
 if TYPE_CHECKING:
     from discreet.data.spark_interactions import SparkInteractions

@@ -4,6 +4,6 @@ A private model asks one thing of its users: the exact sum of what each of them 
 that an engine does (`Blocks.add_up`). Who is where, and in which order sums are taken, changes no bit of it.
 """
 
-from discreet.engine.local import Blocks, Here, added
+from discreet.engine.local import Blocks, LocalBlocks, added
 
-__all__ = ["Blocks", "Here", "added"]
+__all__ = ["Blocks", "LocalBlocks", "added"]

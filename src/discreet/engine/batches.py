@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.data.interactions import Interactions
-from discreet.engine import Blocks, Here
+from discreet.engine import Blocks, LocalBlocks
 from discreet.privacy.batch import UserBatch
+from discreet.typing import Array
 
 if TYPE_CHECKING:
     from discreet.data.spark_interactions import SparkInteractions
 
     Ratings: TypeAlias = Interactions | SparkInteractions  # of which a model may know what is public, and sums
 
-Array = NDArray[Any]
 
 PART = 1 << 17  # interactions whose contributions are in memory at a time and thread: as many as a cache likes
 LONG_PART = 5 << 16  # where a part takes many calls, so that threads would wait for the interpreter
 MOST_USERS = 1 << 16  # whose contributions are in memory at a time and thread
 DENSE_CELLS = 1 << 21  # of users' dense rows that are in memory at a time and thread
-
-
-Part = UserBatch
 
 
 class Table(Protocol):
@@ -42,7 +38,9 @@ class Table(Protocol):
         ...
 
 
-def parts(ratings: Table, values: Array, *, most_users: int | None = None, most: int | None = None) -> Iterator[Part]:
+def parts(
+    ratings: Table, values: Array, *, most_users: int | None = None, most: int | None = None
+) -> Iterator[UserBatch]:
     """The users' rows, some at a time: `most` entries, and `most_users`, for those who make something large of each."""
     indptr = ratings.indptr
     first = 0
@@ -50,19 +48,19 @@ def parts(ratings: Table, values: Array, *, most_users: int | None = None, most:
         last = max(first + 1, int(np.searchsorted(indptr, indptr[first] + (most or PART), side="right")) - 1)
         last = min(last, first + (most_users or MOST_USERS))
         begin, end = int(indptr[first]), int(indptr[last])
-        yield Part(indptr[first : last + 1] - begin, ratings.indices[begin:end], values[begin:end])
+        yield UserBatch(indptr[first : last + 1] - begin, ratings.indices[begin:end], values[begin:end])
         first = last
 
 
-def everybody(ratings: Ratings, most_users: int | None = None, most: int | None = None) -> Blocks[Part]:
+def user_batches(ratings: Ratings, most_users: int | None = None, most: int | None = None) -> Blocks[UserBatch]:
     """All users' rows, some at a time, wherever they are: as often as they are asked for."""
     if isinstance(ratings, Interactions):
-        return Here(lambda: parts(ratings, ratings.values, most_users=most_users, most=most))
-    from discreet.engine.spark import There
+        return LocalBlocks(lambda: parts(ratings, ratings.values, most_users=most_users, most=most))
+    from discreet.engine.spark import SparkBlocks
 
-    return There(ratings, most_users)
+    return SparkBlocks(ratings, most_users)
 
 
-def equal_weights(part: Part) -> Array:
+def equal_weights(part: UserBatch) -> Array:
     """A user's weights of her items, all the same and together of length 1."""
     return (1 / np.sqrt(np.maximum(part.counts, 1)))[part.owners]

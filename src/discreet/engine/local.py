@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.linalg.threads import over_blocks
+from discreet.typing import Array
 
-Array = NDArray[Any]
 Block = TypeVar("Block")
 Made = TypeVar("Made")
 Add = Callable[[Array, Any, "int | None"], Array]  # a total, what a block made of itself, threads -> the total
@@ -54,7 +53,7 @@ class Blocks(ABC, Generic[Block]):
 
 
 @dataclass(frozen=True)
-class Here(Blocks[Block]):
+class LocalBlocks(Blocks[Block]):
     """Blocks in this process's memory.
 
     Attributes:
@@ -65,9 +64,9 @@ class Here(Blocks[Block]):
     source: Callable[[], Iterable[Any]]
     make: Callable[[Any], Block] = lambda block: block
 
-    def map(self, make: Callable[[Block], Made]) -> Here[Made]:
+    def map(self, make: Callable[[Block], Made]) -> LocalBlocks[Made]:
         """The same users, as `make` has them: made anew for each sum, since they are as large as the data."""
-        return Here(self.source, lambda block: make(self.make(block)))
+        return LocalBlocks(self.source, lambda block: make(self.make(block)))
 
     def each(self, n_jobs: int | None) -> Iterator[Block]:
         """All blocks, one after the other, made by threads."""

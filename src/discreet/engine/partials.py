@@ -20,18 +20,18 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from discreet.typing import Array
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Array = NDArray[Any]
 
 PARTIAL = "block int, branch int, seals binary, kernels array<string>, touched binary, cells binary"
 BLOCK_CELLS = 1 << 17  # of a block: a megabyte
 BRANCHES = 16  # whose sums one task adds up
 DIGEST = 16  # bytes
-SEAL = np.dtype([("source", "<i4"), ("digest", f"V{DIGEST}")])
+CHECKSUM = np.dtype([("source", "<i4"), ("digest", f"V{DIGEST}")])
 
 
 @dataclass(frozen=True)
@@ -97,13 +97,13 @@ class Layout:
 def emitted(total: Array, layout: Layout, source: int, kernels: Iterable[str]) -> Iterator[pa.RecordBatch]:
     """A partition's total, block by block; every block, so that its seal and what it was computed with are there."""
     table = layout.packed(total)
-    seal = np.array([(source, blake2b(table.data, digest_size=DIGEST).digest())], SEAL)
+    checksum = np.array([(source, blake2b(table.data, digest_size=DIGEST).digest())], CHECKSUM)
     for block in range(layout.n_blocks):
         rows = table[block * layout.rows : (block + 1) * layout.rows]
-        yield _batch(block, source, seal, kernels, rows)
+        yield _batch(block, source, checksum, kernels, rows)
 
 
-def _batch(block: int, branch: int, seals: Array, kernels: Iterable[str], rows: Array) -> pa.RecordBatch:
+def _batch(block: int, branch: int, checksums: Array, kernels: Iterable[str], rows: Array) -> pa.RecordBatch:
     """A block, without the rows that are zero."""
     import pyarrow as pa
 
@@ -112,7 +112,7 @@ def _batch(block: int, branch: int, seals: Array, kernels: Iterable[str], rows: 
         {
             "block": pa.array([block], pa.int32()),
             "branch": pa.array([branch], pa.int32()),
-            "seals": [np.sort(seals, order="source").tobytes()],
+            "seals": [np.sort(checksums, order="source").tobytes()],
             "kernels": pa.array([sorted(kernels)], pa.list_(pa.string())),
             "touched": [np.packbits(touched).tobytes()],
             "cells": [rows[touched].tobytes()],
@@ -123,17 +123,17 @@ def _batch(block: int, branch: int, seals: Array, kernels: Iterable[str], rows: 
 def added_up(batches: Iterable[pa.RecordBatch], layout: Layout, branches: int) -> Iterator[pa.RecordBatch]:
     """The sums of some blocks over the branches that meet here, with the seals and the kernels of all."""
     sums: dict[tuple[int, int], Array] = {}
-    seals: dict[tuple[int, int], list[Array]] = {}
+    checksums: dict[tuple[int, int], list[Array]] = {}
     kernels: dict[tuple[int, int], set[str]] = {}
     for batch in batches:
         for row in batch.to_pylist():
             at = row["block"], row["branch"] // branches
             total = sums.setdefault(at, layout.nothing(row["block"]))
             total[_touched(row, total)] += np.frombuffer(row["cells"], np.int64).reshape(-1, layout.width)
-            seals.setdefault(at, []).append(np.frombuffer(row["seals"], SEAL))
+            checksums.setdefault(at, []).append(np.frombuffer(row["seals"], CHECKSUM))
             kernels.setdefault(at, set()).update(row["kernels"])
     for (block, branch), total in sums.items():
-        yield _batch(block, branch, np.concatenate(seals[block, branch]), kernels[block, branch], total)
+        yield _batch(block, branch, np.concatenate(checksums[block, branch]), kernels[block, branch], total)
 
 
 def _touched(row: dict[str, Any], rows: Array) -> Array:
@@ -152,7 +152,7 @@ def put_together(sums: pa.Table, layout: Layout, n_sources: int) -> Array | None
     alike = {row["seals"] for row in found}
     if not (complete and len(alike) == 1):
         return None
-    if not np.array_equal(np.frombuffer(alike.pop(), SEAL)["source"], np.arange(n_sources)):
+    if not np.array_equal(np.frombuffer(alike.pop(), CHECKSUM)["source"], np.arange(n_sources)):
         return None
     rows = np.zeros((layout.length, layout.width), np.int64)
     for row in found:

@@ -14,7 +14,6 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.data.broadcast import Broadcast
 from discreet.data.ids import smallest_unsigned
@@ -24,12 +23,11 @@ from discreet.engine.partials import BRANCHES, PARTIAL, Layout, added_up, emitte
 from discreet.errors import PrivacyError
 from discreet.linalg.determinism import kernels, require_sound_blas
 from discreet.linalg.threads import single_threaded_blas
+from discreet.typing import Array
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-
-Array = NDArray[Any]
 
 TRIES = 3
 # A row of these tables is up to some megabytes, and Spark counts rows; plans of two stages are not worth adapting.
@@ -135,7 +133,7 @@ def _job(rows: Any, broadcast: Broadcast, layout: Layout, n_partitions: int) -> 
 
 
 @dataclass(frozen=True)
-class There(Blocks[Any]):
+class SparkBlocks(Blocks[Any]):
     """Blocks in the partitions of a cluster.
 
     Attributes:
@@ -160,13 +158,13 @@ class There(Blocks[Any]):
 
         return made
 
-    def of(self, most_users: int | None) -> There:
+    def of(self, most_users: int | None) -> SparkBlocks:
         """The same in blocks of another size."""
-        return There(self.table, most_users, self.make)
+        return SparkBlocks(self.table, most_users, self.make)
 
-    def map(self, make: Callable[[Any], Any]) -> There:
+    def map(self, make: Callable[[Any], Any]) -> SparkBlocks:
         """The same users, as `make` has them: made anew for each sum."""
-        return There(self.table, self.most_users, (*self.make, make))
+        return SparkBlocks(self.table, self.most_users, (*self.make, make))
 
     def add_up(
         self,

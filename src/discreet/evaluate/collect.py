@@ -18,7 +18,8 @@ from discreet.data import Interactions
 from discreet.data.ids import Ids
 from discreet.errors import DataError
 from discreet.evaluate import metrics as formulas
-from discreet.evaluate.metrics import Bools, Floats, Integers, Lists, Metric
+from discreet.evaluate.metrics import Bools, Lists, Metric
+from discreet.typing import Floats, Integers
 
 _ENTRIES = 2_000_000  # recommendations held at once
 _USERS = 16_384  # users in a block, at most

@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.errors import DataError
+from discreet.typing import Floats, Integers
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from discreet.errors import DataError, MissingExtra
 
 if TYPE_CHECKING:
-    from discreet.evaluate.metrics import Floats
     from discreet.evaluate.result import Evaluation, Score
+    from discreet.typing import Floats
 
 
 def draw(evaluation: Evaluation, ax: Any, metrics: Sequence[str] | None, buckets: bool) -> Any:

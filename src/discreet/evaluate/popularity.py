@@ -12,8 +12,8 @@ from discreet.data import Interactions
 from discreet.data.ids import Ids
 from discreet.errors import DataError
 from discreet.evaluate.collect import Key, Task
-from discreet.evaluate.metrics import Floats, Integers
 from discreet.evaluate.result import Bucket, Score
+from discreet.typing import Floats, Integers
 
 BucketBy = Literal["items", "interactions"]
 

@@ -15,14 +15,15 @@ from statistics import NormalDist
 import numpy as np
 
 from discreet.data.progress import quiet
-from discreet.engine import Here
+from discreet.engine import LocalBlocks
 from discreet.errors import DataError, PrivacyError
 from discreet.evaluate.collect import Collected, Model, Task, collect
-from discreet.evaluate.metrics import Floats, Metric, parse
+from discreet.evaluate.metrics import Metric, parse
 from discreet.evaluate.result import Evaluation, Score
 from discreet.privacy import Guarantee, Ledger, MeanSum, Noisy, Plan, Releaser
 from discreet.privacy.account import account
 from discreet.privacy.guarantee import Adjacency
+from discreet.typing import Floats
 from discreet.validation import positive
 
 ADJACENCIES: tuple[Adjacency, ...] = ("add-remove", "replace", "flip")  # those that the proof is for
@@ -83,7 +84,9 @@ def release(task: Task, *, ledger: Ledger, epsilon: float, delta: float, confide
         with quiet():  # there would be a bar for each user, and how many there are is private
             collected = collect(task)
         releaser = Releaser(reservation, ledger.adjacency, None)
-        public = releaser.release(label(metrics), statistic, Here(lambda: [collected]), partial(contributions, task))
+        public = releaser.release(
+            label(metrics), statistic, LocalBlocks(lambda: [collected]), partial(contributions, task)
+        )
     mine = [event for event in ledger.events if event.body.get("reservation") == reservation.id]
     guarantee = ledger.guarantee(planned.cost, mine, delta=delta)
     return Evaluation(

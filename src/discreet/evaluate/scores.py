@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from discreet.errors import DataError
 from discreet.evaluate.collect import Collected, Key, Task
-from discreet.evaluate.metrics import Floats, coverage
+from discreet.evaluate.metrics import coverage
 from discreet.evaluate.result import Score
+from discreet.typing import Floats
 
 _DRAWS = 4_000_000  # users drawn at once, over all resamples of a block
 

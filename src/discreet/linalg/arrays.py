@@ -220,7 +220,7 @@ def arrays_on(device: str) -> Arrays:
     """NumPy for "cpu"; torch for "cuda", or "cuda:1" where there are several cards.
 
     Raises:
-        DataError: There is no such device here, or it is too small.
+        DataError: SparkBlocks is no such device here, or it is too small.
         MissingExtra: torch is not installed.
     """
     if device == "cpu":
@@ -229,4 +229,4 @@ def arrays_on(device: str) -> Arrays:
         raise DataError(f"device: 'cpu', 'cuda' or, of several cards, 'cuda:1' is needed, not {device!r}")
     from discreet.linalg import torch_arrays
 
-    return torch_arrays.card(device)
+    return torch_arrays.gpu(device)

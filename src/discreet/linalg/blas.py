@@ -19,11 +19,9 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.linalg.threads import blas_libraries
-
-Array = NDArray[Any]
+from discreet.typing import Array
 
 EACH = 64  # columns from which half of a product takes longer than a call from Python
 STAIR, STAIR_DUAL = 64, 8  # bytes of a stair of X^T X, columns of one of X X^T

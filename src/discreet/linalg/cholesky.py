@@ -12,11 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.linalg.blas import cholesky_solve
-
-Array = NDArray[Any]
+from discreet.typing import Array
 
 TOGETHER = 24  # columns up to which that is quicker, if there are thousands; and threads do not wait for each other
 

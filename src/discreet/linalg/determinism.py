@@ -15,11 +15,9 @@ from collections.abc import Callable
 from functools import cache, partial
 from hashlib import blake2b
 from itertools import product
-from typing import Any
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import expit, log_ndtr
 
@@ -28,11 +26,10 @@ from discreet.errors import PrivacyError
 from discreet.linalg.arrays import arrays_on
 from discreet.linalg.blas import gram
 from discreet.linalg.cholesky import solve_spd
-from discreet.linalg.folds import Folds, LeftOutBlocks
+from discreet.linalg.folds import Folds, LeaveFoldOutBlocks
 from discreet.linalg.rows import Rows, padded, solve_rows
 from discreet.linalg.threads import blas_libraries, single_threaded_blas
-
-Array = NDArray[Any]
+from discreet.typing import Array
 
 PLACES = 8  # numbers of 8 bytes in a cache line
 SHAPES = [(c, k) for c in (1, 4, 7, 18, 40, 96) for k in (1, 2, 3, 6, 11, 13, 24, 33, 65)]
@@ -133,7 +130,7 @@ def _results() -> str:
 def neighbour_dependent(device: str, n_columns: int, folds: int = 1) -> bool:
     """Whether rows that a card solves for depend, in their last bits, on which other rows there are.
 
-    With several folds: the regressions of `folds.LeftOutBlocks`, with as many folds for each row.
+    With several folds: the regressions of `folds.LeaveFoldOutBlocks`, with as many folds for each row.
     """
     rng = np.random.default_rng(0)
     counts = rng.permutation(np.repeat(LENGTHS, 5))
@@ -142,7 +139,7 @@ def neighbour_dependent(device: str, n_columns: int, folds: int = 1) -> bool:
     arrays, dtype = arrays_on(device), np.dtype(np.float64 if folds == 1 else np.float32)
     columns = arrays.put(padded(rng.standard_normal((MANY, n_columns)) / n_columns**0.5, dtype))
     shared = arrays.put(np.eye(n_columns) / 2)
-    left_out = LeftOutBlocks(columns, columns, np.ones(n_columns, dtype), arrays)
+    left_out = LeaveFoldOutBlocks(columns, columns, np.ones(n_columns, dtype), arrays)
 
     def solved(members: Array) -> Array:
         at = np.concatenate([np.arange(indptr[i], indptr[i + 1]) for i in members])

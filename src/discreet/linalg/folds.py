@@ -14,14 +14,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from discreet.linalg.arrays import Arrays
 from discreet.linalg.cholesky import solve_spd
 from discreet.linalg.rows import Rows, blocks, most_rows
-
-Array = NDArray[Any]
+from discreet.typing import Array
 
 BLOCK_BYTES = 1 << 24  # of users' normal equations that are solved together
 
@@ -61,7 +59,7 @@ class Folds:
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class LeaveFoldOut:
     """Regressions (X^T X + P) z = X^T t + P c, with P diagonal and c the mean of what a row's items foretell.
 
     Attributes:
@@ -124,7 +122,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
-class LeftOutBlocks:
+class LeaveFoldOutBlocks:
     """The same regressions by padded blocks, for a card: all rows at once.
 
     Every call has a shape that depends on a fold's own length and on public numbers (see `torch_arrays`).
@@ -145,12 +143,12 @@ class LeftOutBlocks:
         """The vectors (rows, n, k), for folds whose targets are at starts[n * i + f] : starts[n * i + f + 1]."""
         arrays, k, itemsize, folds = self.arrays, len(self.penalty), self.penalty.itemsize, len(starts) - 1
         size = n * max(1, min(arrays.together // (k * k * itemsize), arrays.most_rows) // n)  # solved together
-        A, b, foretold = self._equations(starts, indices, targets, -(-folds // size) * size)
-        A, b, foretold = A.reshape(-1, n, k, k), b.reshape(-1, n, k), foretold.reshape(-1, n, k)
+        A, b, predicted = self._equations(starts, indices, targets, -(-folds // size) * size)
+        A, b, predicted = A.reshape(-1, n, k, k), b.reshape(-1, n, k), predicted.reshape(-1, n, k)
         counts = np.ones((len(b), 1), self.penalty.dtype)
         counts[: folds // n, 0] = np.maximum(np.diff(starts[::n]), 1)
         penalty = arrays.put(self.penalty)
-        b = _sum(b)[:, None] - b + (penalty * (_sum(foretold) / arrays.put(counts)))[:, None]
+        b = _sum(b)[:, None] - b + (penalty * (_sum(predicted) / arrays.put(counts)))[:, None]
         A = _sum(A)[:, None] - A + arrays.put(np.diag(self.penalty))
         A, b = A.reshape(-1, size, k, k), b.reshape(-1, size, k)
         z = [arrays.solve_spd(own, side, own.__getitem__) for own, side in zip(A, b, strict=True)]
@@ -159,7 +157,7 @@ class LeftOutBlocks:
     def _equations(self, starts: Array, indices: Any, targets: Any, size: int) -> tuple[Any, Any, Any]:
         """X^T X, X^T t and the sum of what items foretell, of each fold; and zeros behind, up to `size`."""
         arrays, k, dtype = self.arrays, len(self.penalty), self.penalty.dtype
-        A, b, foretold = (arrays.zeros((size, *shape), dtype) for shape in ((k, k), (k,), (k,)))
+        A, b, predicted = (arrays.zeros((size, *shape), dtype) for shape in ((k, k), (k,), (k,)))
         rows = Rows(starts, indices, targets, self.columns, np.zeros(0), arrays=arrays)
         for block in blocks(starts, k, dtype.itemsize, arrays):
             filled = block.filled(most_rows(block.length, k, dtype.itemsize, arrays))
@@ -168,8 +166,8 @@ class LeftOutBlocks:
             arrays.gram(X, gram)
             own, there = arrays.put(block.rows), slice(0, len(block.rows))
             A[own], b[own] = gram[there], arrays.sums(t, X)[there]
-            foretold[own] = arrays.sums(0 * t + 1, arrays.gather(self.prior, index))[there]
-        return A, b, foretold
+            predicted[own] = arrays.sums(0 * t + 1, arrays.gather(self.prior, index))[there]
+        return A, b, predicted
 
 
 def _sum(folds: Any) -> Any:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Words = NDArray[np.uint64]
+from discreet.typing import Words
 
 ODD = np.uint64(0x9E3779B97F4A7C15)
 

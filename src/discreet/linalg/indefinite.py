@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from discreet.linalg.cholesky import solve_spd
-
-Array = NDArray[Any]
+from discreet.typing import Array
 
 
 def solve_positive_part(X: Array, b: Array) -> Array:

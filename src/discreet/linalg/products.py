@@ -18,11 +18,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.linalg.arrays import NUMPY, Arrays, aligned
-
-Array = NDArray[Any]
+from discreet.typing import Array
 
 
 @dataclass(frozen=True)

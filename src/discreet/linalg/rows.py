@@ -13,13 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.linalg.arrays import NUMPY, Arrays
 from discreet.linalg.cholesky import TOGETHER
 from discreet.linalg.threads import over_blocks
+from discreet.typing import Array
 
-Array = NDArray[Any]
 Solver = Literal["exact", "cg"]
 
 FEW_COLUMNS = 16

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from discreet.typing import Array
 
 CHUNK = 16  # scores whose largest stands for them all
 CROWD = 4  # times k candidates: more than that are thinned out before they are sorted

@@ -236,6 +236,6 @@ def _pieces(X: Any) -> Any:
 
 
 @cache
-def card(device: str) -> TorchArrays:
+def gpu(device: str) -> TorchArrays:
     """The one that is asked for by this name."""
     return TorchArrays(device)

@@ -14,7 +14,6 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from discreet.data.catalogue import Catalogue
@@ -34,6 +33,7 @@ from discreet.recommend import serving
 from discreet.recommend.histories import OnUnknown, Reader
 from discreet.recommend.results import BatchRecommendations, Explanation, Recommendations
 from discreet.recommend.topn import Scorer, Variance
+from discreet.typing import Array
 from discreet.validation import whole
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from discreet.privacy.ledger import Ledger
     from discreet.recommend.vectors import AnnIndex
 
-Array = NDArray[Any]
 
 DERIVED = ("_fold_in_now", "_scorer_now")  # made of what was learned, when it is first needed
 NOT_PRIVATE = "it was trained without noise, so whoever holds it may learn what single people did"

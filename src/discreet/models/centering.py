@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.data.interactions import Interactions
-from discreet.engine.batches import Part
 from discreet.errors import Unbounded
 from discreet.models.base import require_ratings
-
-Array = NDArray[Any]
+from discreet.privacy.batch import UserBatch
+from discreet.typing import Array
 
 SHRINKAGE = 1.0  # ratings at the centre that a user's own mean is taken with
 RATINGS_PER_USER = 80  # a typical number, where the catalogue has as many items
@@ -28,7 +25,7 @@ SIZE = 0.5  # of a rating that is not centred, relative to the largest that ther
 
 
 @dataclass(frozen=True)
-class Prepared(Part):
+class Prepared(UserBatch):
     """Some users' rows, centred and scaled.
 
     Attributes:
@@ -70,7 +67,7 @@ class Centring:
         low, high = value_range
         return cls((low + high) / 2, SHRINKAGE, row_norm) if centre else cls(0.0, None, row_norm)
 
-    def prepare(self, part: Part) -> Prepared:
+    def prepare(self, part: UserBatch) -> Prepared:
         """Some users' rows. Sums are over one user's ratings, in their order: no row depends on another."""
         about = part.values.astype(np.float64) - self.centre
         offsets = np.zeros(len(part.counts))
@@ -82,7 +79,7 @@ class Centring:
 
     def prepare_all(self, histories: Interactions) -> Prepared:
         """The rows of everybody in a table, at once."""
-        return self.prepare(Part(histories.indptr, histories.indices.astype(np.int64), histories.values))
+        return self.prepare(UserBatch(histories.indptr, histories.indices.astype(np.int64), histories.values))
 
     def offset_shares(self, values: Array) -> Array:
         """What each of one user's ratings adds to her offset: these and `centre` add up to it."""

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-Array = NDArray[Any]
+from discreet.typing import Array
 
 MOST = 64  # directions, however many stand out
 LEAST_BULK = 0.05  # of the mean eigenvalue: what single ratings are taken to vary by, at least

@@ -13,18 +13,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-from discreet.engine.batches import Part
 from discreet.errors import PrivacyError
 from discreet.linalg.threads import single_threaded_blas
 from discreet.models.directions import noise_edge, without_noise
 from discreet.privacy import Noisy, Plan, ProductSum, Releaser, VectorSum
+from discreet.privacy.batch import UserBatch
 from discreet.privacy.releaser import Users
 from discreet.privacy.statistics import BELOW_ONE
-
-Array = NDArray[Any]
+from discreet.typing import Array
 
 MEMORY = 0.8  # of earlier products, in Oja's method
 LEAST_MU = 2.0**-14  # of one release
@@ -93,17 +91,17 @@ class Products:
         """|A|^2 with noise."""
         return self._squares(label, lambda part, x: part.row_sums(x**2))
 
-    def _squares(self, label: str, squares: Callable[[Part, Array], Array]) -> Noisy:
+    def _squares(self, label: str, squares: Callable[[UserBatch, Array], Array]) -> Noisy:
         """A sum of one number between 0 and the bound for each user."""
         entries, bound = self.entries, self.bound  # all that goes to where users are
 
-        def contribution(part: Part) -> Array:
+        def contribution(part: UserBatch) -> Array:
             return squares(part, bounded(part, entries, bound))[:, None]
 
         return self.releaser.release(label, VectorSum(1, bound, cone="nonnegative"), self.users(), contribution)
 
 
-def bounded(part: Part, entries: Callable[[Any], Array], bound: float) -> Array:
+def bounded(part: UserBatch, entries: Callable[[Any], Array], bound: float) -> Array:
     """Each user's x, no longer than the root of the bound."""
     x, length = entries(part), math.sqrt(bound)
     found: Array = x * (length / np.maximum(np.sqrt(part.row_sums(x**2)), length))[part.owners]

@@ -14,25 +14,25 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.data.interactions import Interactions
-from discreet.engine.batches import Part, parts
+from discreet.engine.batches import parts
 from discreet.errors import ModelError
 from discreet.linalg.threads import over_blocks
 from discreet.models.ridge import Penalty, Ridge
+from discreet.privacy.batch import UserBatch
+from discreet.typing import Array
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from discreet.models.centering import Centring, Prepared
 
-Array = NDArray[Any]
 
 # What goes into JSON; tables with a row for each item, which may be stored with less precision; other arrays.
 Description: TypeAlias = tuple[dict[str, Any], dict[str, Array], dict[str, Array]]
 
-Work: TypeAlias = Callable[[Part], tuple[Array, Array]]  # offsets and vectors of some users
+Work: TypeAlias = Callable[[UserBatch], tuple[Array, Array]]  # offsets and vectors of some users
 
 NO_PENALTY = Penalty(0.0)
 LINEAR_PART = 1 << 19  # interactions that one thread adds up at a time
@@ -76,7 +76,7 @@ class FoldIn(ABC):
         parts: dict[str, Any] = tables
         return replace(self, **parts)
 
-    def _over(self, users: Iterable[Part], n_users: int, work: Work, n_jobs: int | None) -> tuple[Array, Array]:
+    def _over(self, users: Iterable[UserBatch], n_users: int, work: Work, n_jobs: int | None) -> tuple[Array, Array]:
         """Offsets and vectors of everybody, some users at a time."""
         (_, k), kind, end = self.columns.shape, self.columns.dtype, 0
         offsets, vectors = np.zeros(n_users, kind), np.zeros((n_users, k), kind)
@@ -194,7 +194,7 @@ class LinearFoldIn(FoldIn):
     damping: float | None = None
     spread: float | None = None
 
-    def _amounts(self, part: Part) -> Array:
+    def _amounts(self, part: UserBatch) -> Array:
         """The h_l of each user. Sums are in the order of their items: none depends on who is beside them."""
         if self.weights is None:
             return np.asarray(part.values.astype(np.float64) - self.base[part.indices])
@@ -211,7 +211,7 @@ class LinearFoldIn(FoldIn):
         """Offsets and vectors, each from that user's own history."""
         from scipy.sparse import csr_array
 
-        def work(part: Part) -> tuple[Array, Array]:
+        def work(part: UserBatch) -> tuple[Array, Array]:
             amounts, (share, scale) = self._amounts(part), self._shares(part.counts)
             offsets = part.row_sums(amounts) * share
             entries = ((amounts - offsets[part.owners]) * scale[part.owners]).astype(self.columns.dtype)
@@ -224,7 +224,7 @@ class LinearFoldIn(FoldIn):
 
     def contributions(self, indices: Array, values: Array, item: int) -> Array:
         """What each rating adds to the score of an item, by itself and by its share in the offset."""
-        part = Part(np.array([0, len(indices)]), indices, values)
+        part = UserBatch(np.array([0, len(indices)]), indices, values)
         share, scale = self._shares(part.counts)
         loads = self.loadings[indices].astype(np.float64) @ self.columns[item].astype(np.float64) * scale
         added: Array = self._amounts(part) * (loads + share * (1 - loads.sum()))
@@ -254,7 +254,7 @@ class Steps(Protocol):
         """Some users' coefficients (users, rank) after all steps."""
         ...
 
-    def contributions(self, part: Part, aim: Array) -> Array:
+    def contributions(self, part: UserBatch, aim: Array) -> Array:
         """What each rating of one user adds to the offset and to coefficients . aim."""
         ...
 
@@ -284,7 +284,7 @@ class ReplayFoldIn(FoldIn):
         """Offsets and vectors, each from that user's own history."""
         centring = self.steps.centring
 
-        def work(part: Part) -> tuple[Array, Array]:
+        def work(part: UserBatch) -> tuple[Array, Array]:
             row = centring.prepare(replace(part, indices=part.indices.astype(np.int64)))
             return row.offsets - centring.centre, self.steps.coefficients(row) / row.scales[:, None]
 
@@ -293,7 +293,7 @@ class ReplayFoldIn(FoldIn):
 
     def contributions(self, indices: Array, values: Array, item: int) -> Array:
         """What each rating adds to the score of an item: they and `base` add up to it."""
-        part = Part(np.array([0, len(indices)]), indices.astype(np.int64), values)
+        part = UserBatch(np.array([0, len(indices)]), indices.astype(np.int64), values)
         return self.steps.contributions(part, self.columns[item].astype(np.float64))
 
     def describe(self) -> Description:

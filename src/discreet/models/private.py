@@ -128,13 +128,13 @@ class PrivateModel(Model):
         ledger = self._own_ledger() if ledger is None else ledger
         return self._under(self.plan(ratings.n_items), ledger, ratings, self._learn_privately)
 
-    def _card(self) -> TorchArrays | None:
+    def _gpu(self) -> TorchArrays | None:
         """The card that this model learns on."""
         if self.device == "cpu":
             return None
         from discreet.linalg import torch_arrays
 
-        return torch_arrays.card(self.device)
+        return torch_arrays.gpu(self.device)
 
     def _require_sound(self, fold_in: FoldIn) -> None:
         require_same_bits_served(fold_in, self.catalogue_, self.value_range_)

@@ -7,13 +7,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.linalg.arrays import arrays_on
 from discreet.linalg.rows import Rows, Solver, padded, row_means, solve_rows
 from discreet.linalg.threads import single_threaded_blas
-
-Array = NDArray[Any]
+from discreet.typing import Array
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.data import datasets, splits
 from discreet.data.archives import ENVIRONMENT, cache_folder
@@ -13,11 +12,11 @@ from discreet.data.interactions import Interactions
 from discreet.data.published import CATALOG, DataSet
 from discreet.errors import DataError
 from discreet.papers.reproduction import Options
+from discreet.typing import Array
 
 QUICK_USERS = 400  # of data that are at hand
 QUICK_SHAPE = (400, 120, 12_000)  # of data that are made up
 
-Array = NDArray[Any]
 Shape = tuple[int, int, int]  # users, items, ratings
 
 

@@ -14,7 +14,6 @@ from typing import Any, cast
 from unittest.mock import patch
 
 import numpy as np
-from numpy.typing import NDArray
 
 import discreet
 from discreet.data.interactions import Interactions
@@ -39,8 +38,8 @@ from discreet.papers.reproduction import (
     value_of,
 )
 from discreet.privacy.keystream import InsecureSeededNoise
+from discreet.typing import Array
 
-Array = NDArray[Any]
 Measure = Callable[["Watched"], dict[str, float]]
 Draw = tuple[Interactions, Measure]
 

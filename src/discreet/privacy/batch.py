@@ -2,12 +2,10 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from discreet.typing import Array
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,8 @@ Proofs: docs/proofs/one-bit.md.
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from discreet.errors import PrivacyError
 from discreet.privacy.accounting import Cost
@@ -19,9 +17,8 @@ from discreet.privacy.guarantee import Adjacency, require_adjacency
 from discreet.privacy.lattice import Grid, GridArray
 from discreet.privacy.noise import Gaussian, L2Laplace, Laplace, Noise, RandomizedResponse
 from discreet.privacy.statistics import fine_grid
+from discreet.typing import Array
 from discreet.validation import positive, whole
-
-Array = npt.NDArray[Any]
 
 UP = 1 + 2.0**-50  # makes up for the rounding of a square root and a product
 UP_MATRIX = 1 + 2.0**-20  # for the rounding of floats, in a solver and here

@@ -12,12 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from discreet.errors import PrivacyError
-
-Words = npt.NDArray[np.uint64]
+from discreet.typing import Words
 
 _ZEROS = memoryview(bytes(1 << 17))
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from discreet.errors import PrivacyError
-from discreet.privacy.sampling import Integers
+from discreet.typing import Integers
 from discreet.validation import positive, whole
 
 CELLS = 20  # a noise standard deviation is about 2^20 grid cells

@@ -23,7 +23,7 @@ from discreet.privacy import sampling
 from discreet.privacy.accounting import Cost, PureEvent
 from discreet.privacy.keystream import NoiseSource, Stream
 from discreet.privacy.lattice import Grid, GridArray
-from discreet.privacy.sampling import Floats, Integers
+from discreet.typing import Floats, Integers
 from discreet.validation import decimal, positive, probability
 
 Sampler = Callable[[Stream, Integers], None]

@@ -17,8 +17,8 @@ from discreet.privacy.ledger import Reservation
 from discreet.privacy.noise import Gaussian, Noise
 from discreet.privacy.poisson import poisson_sample
 from discreet.privacy.statistics import Encoder, Statistic
+from discreet.typing import Array
 
-Array = npt.NDArray[Any]
 Contribution = Callable[[Any], Any]  # of a batch of users, from their own rows and from what is public
 SumWith = Callable[[Any], Array]  # an encoder, or several -> the exact sum of all users, as the encoder would add it up
 

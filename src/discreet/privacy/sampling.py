@@ -18,13 +18,11 @@ from functools import cache
 from typing import NamedTuple, Union
 
 import numpy as np
-import numpy.typing as npt
 
 from discreet.errors import PrivacyError
 from discreet.privacy.keystream import Stream
+from discreet.typing import Floats, Integers
 
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Probability = Callable[[int], Decimal]  # to the number of decimal digits asked for
 Scale = Union[float, "RandomScale"]
 

@@ -29,9 +29,9 @@ from discreet.privacy.guarantee import Adjacency, require_adjacency, sensitivity
 from discreet.privacy.lattice import MAX_BOUND, Grid, truncate
 from discreet.privacy.noise import Gaussian
 from discreet.privacy.sums import EXACT, add_products, exact_gram, mirror, normal_equations, scatter
+from discreet.typing import Array
 from discreet.validation import positive, whole
 
-Array = npt.NDArray[Any]
 Cone = Literal["nonnegative", "second-order"]
 
 UNIT_BITS = 14  # a unit vector is at most 2^14 grid units long

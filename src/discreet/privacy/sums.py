@@ -4,19 +4,18 @@ Products of integers are taken in float64, which is exact, in whatever order it 
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from discreet.linalg.threads import over_blocks
 from discreet.privacy.lattice import MAX_BOUND
+from discreet.typing import Array
 
 if TYPE_CHECKING:
     from discreet.linalg.rows import Block
     from discreet.privacy.statistics import EncodedEquations
 
-Array = npt.NDArray[Any]
 
 EXACT = 1 << 53  # integers up to here are exact in float64
 STRIPE = 256  # columns of a large matrix that one thread adds to

@@ -17,8 +17,8 @@ from discreet.data.ids import Ids, cannot_be_compared, smallest_unsigned, to_arr
 from discreet.data.interactions import Interactions
 from discreet.data.readers import read
 from discreet.errors import DataError, UnknownItem
+from discreet.typing import Array
 
-Array = NDArray[Any]
 OnUnknown = Literal["raise", "warn", "ignore"]
 POLICIES = ("raise", "warn", "ignore")
 ONE = Ids([0])

@@ -13,11 +13,10 @@ from discreet.data.catalogue import Catalogue
 from discreet.data.frames import to_library
 from discreet.data.ids import Ids
 from discreet.errors import DataError
+from discreet.typing import Array
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-Array = NDArray[Any]
 
 
 def titles(catalogue: Catalogue, numbers: Array) -> list[Any] | None:

@@ -20,12 +20,12 @@ from discreet.recommend.files import whole_file
 from discreet.recommend.histories import OnUnknown, Reader, is_frame
 from discreet.recommend.results import BatchRecommendations, Explanation, Recommendations, titles
 from discreet.recommend.topn import best, deviations
+from discreet.typing import Array
 from discreet.validation import whole
 
 if TYPE_CHECKING:
     from discreet.models.base import Model
 
-Array = NDArray[Any]
 
 USERS = 1 << 14  # folded in at a time
 PAIRS = 1 << 12  # predicted at a time: vectors and columns stay in a cache

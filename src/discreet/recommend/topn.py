@@ -13,8 +13,8 @@ from discreet.data.interactions import Interactions
 from discreet.linalg.arrays import NUMPY, Arrays
 from discreet.linalg.products import Columns
 from discreet.linalg.threads import over_blocks
+from discreet.typing import Array
 
-Array = NDArray[Any]
 Variance: TypeAlias = tuple[float, Array] | None  # c, and the variances (items, 1 + k) of base and columns
 
 FEW = 4  # candidates are few if there are so many times more items: then their columns are laid out anew

@@ -12,7 +12,6 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.data.catalogue import Catalogue
 from discreet.data.ids import Ids, smallest_unsigned
@@ -21,11 +20,11 @@ from discreet.errors import PrivacyError
 from discreet.linalg.arrays import arrays_on
 from discreet.linalg.products import Columns
 from discreet.linalg.threads import single_threaded_blas
+from discreet.typing import Array
 
 if TYPE_CHECKING:
     from discreet.models.fold_in import FoldIn
 
-Array = NDArray[Any]
 
 LENGTHS = (*range(33), 40, 48, 63, 64, 65, 100, 127, 200, 256, 300, 500, 900, 1500)  # of histories
 THIRDS = 3

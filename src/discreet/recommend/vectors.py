@@ -7,14 +7,13 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.data.catalogue import Catalogue
 from discreet.errors import DataError, MissingExtra
 from discreet.recommend.files import whole_file
+from discreet.typing import Array
 from discreet.validation import whole
 
-Array = NDArray[Any]
 FORMATS = ("numpy", "arrow", "parquet", "npz")
 
 

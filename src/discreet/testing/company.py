@@ -8,13 +8,12 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.data.ids import Ids
 from discreet.data.interactions import Interactions
 from discreet.models.base import Model
+from discreet.typing import Array
 
-Array = NDArray[Any]
 Row = tuple[Array, Array]  # the items of one history, as numbers, and their values
 
 SIZES = (1, 2, 5, 1025, 1026)  # people who are served together

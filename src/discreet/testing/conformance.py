@@ -344,9 +344,9 @@ class ModelConformance:
         assert np.allclose(predicted, expected, rtol=1e-4, atol=1e-5)
         pairs = [(ratings.users[0], item) for item in found.items]
         assert np.array_equal(model.predict(ratings, pairs), predicted)
-        everybody = model.predict(ratings, ratings)
-        assert everybody.shape == (len(ratings),)
-        assert np.isfinite(everybody).all()
+        user_batches = model.predict(ratings, ratings)
+        assert user_batches.shape == (len(ratings),)
+        assert np.isfinite(user_batches).all()
 
     def test_explanations_add_up(self) -> None:
         model, ratings = self.fitted()

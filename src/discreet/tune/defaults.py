@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from discreet.models.als.model import DPALS
-from discreet.models.als.settings import BIAS_SPREAD, COLUMN_SPREAD, EXPLORERS, USER_BIAS, USER_VECTOR
+from discreet.models.als.settings import BIAS_SPREAD, COLUMN_SPREAD, PROBES, USER_BIAS, USER_VECTOR
 from discreet.validation import whole
 
 SLOPES = 2  # columns that every model has: how far users follow biases, and popularity
@@ -61,7 +61,7 @@ def public_defaults(n_users_hint: int | None, n_items: int, epsilon: float, delt
     model = DPALS(epsilon=epsilon, delta=delta, n_users_hint=n_users_hint)
     model.plan(whole("n_items", n_items, 1))  # raises for whatever would be refused
     found = model._settings(n_items)
-    columns = SLOPES + EXPLORERS + (found.n_directions if found.looks_for_directions else 0)
+    columns = SLOPES + PROBES + (found.n_directions if found.looks_for_directions else 0)
     given = {"epsilon": epsilon, "delta": delta, "n_users_hint": n_users_hint}
     return Defaults(
         parameters={**given, "n_steps": found.n_steps},

@@ -10,18 +10,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.data.ids import Ids, smallest_unsigned
 from discreet.data.interactions import Interactions
 from discreet.recommend import serving
 from discreet.recommend.results import titles
+from discreet.typing import Array
 from discreet.web.site import json_id
 
 if TYPE_CHECKING:
     from discreet.models.base import Model
 
-Array = NDArray[Any]
 
 N_DEFAULT, N_MOST = 10, 1000  # recommendations
 HISTORY_MOST = 10_000  # items of a history, or of a filter

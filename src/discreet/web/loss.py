@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.data.ids import Ids, smallest_unsigned
 from discreet.data.interactions import Interactions
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from discreet.models.base import Model
     from discreet.web.scoring import Scoring
 
-Array = NDArray[Any]
 
 PEOPLE, FEWEST, MOST = 64, 3, 30
 SHOWN = 10

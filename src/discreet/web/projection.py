@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from discreet.typing import Array
 
 LEAST = 1e-300  # to divide by, where all is zero
 

@@ -8,19 +8,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.data.interactions import Interactions
 from discreet.models.fold_in import Description, FoldIn
 from discreet.recommend.topn import deviations
+from discreet.typing import Array
 
 if TYPE_CHECKING:
     from discreet.models.base import Model
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.errors import DataError
+from discreet.typing import Array
 
-Array = NDArray[Any]
 Precision = Literal["float32", "float16", "int8"]
 
 STEPS = 127  # of an int8, on either side of zero

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar
@@ -15,9 +14,8 @@ from discreet.linalg.threads import single_threaded_blas
 from discreet.models.base import NotPrivateModel, check_seed
 from discreet.models.fold_in import FoldIn, RidgeFoldIn
 from discreet.models.ridge import Penalty, Ridge
+from discreet.typing import Array
 from discreet.validation import positive, whole
-
-Array = NDArray[Any]
 
 EXPLICIT, IMPLICIT = (16, 12.0, 0.0), (64, 6.0, 0.2)  # rank, regularization, global penalty: good on MovieLens 1M
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from discreet.models.als.estimate import Weights
 from discreet.models.als.settings import COLUMN, LEAST_EIGENVALUE, NOISE
 from discreet.models.directions import noise_edge, without_noise
 from discreet.privacy.releaser import Noisy
-
-Array = NDArray[Any]
+from discreet.typing import Array
 
 
 def leading(matrix: Array, edge: float, n: int, skip: int) -> tuple[Array, Array]:

@@ -10,14 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from numpy.typing import NDArray
-
 from discreet.engine import Blocks
-from discreet.engine.spark import There
+from discreet.engine.spark import SparkBlocks
 from discreet.models.als.sampling import USERS, Sample
 from discreet.models.ridge import Ridge
-
-Array = NDArray[Any]
+from discreet.typing import Array
 
 
 @dataclass(frozen=True)
@@ -31,7 +28,7 @@ class Both(Sample):
 class Sampled:
     """A sample that is drawn anew in each pass, where the users are."""
 
-    users: There
+    users: SparkBlocks
 
     def batches(self, users: int = USERS) -> Blocks[Any]:
         """All users, some at a time."""
@@ -49,7 +46,7 @@ class Sampled:
             sample = sampled(part)
             return Both(sample.indptr, sample.indices, sample.values, sample.weights, own=solved(part))
 
-        return Sampled(There(self.users.table, None, (both,)))
+        return Sampled(SparkBlocks(self.users.table, None, (both,)))
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from discreet.linalg.threads import over_blocks
@@ -18,20 +16,19 @@ from discreet.models.als.settings import (
     BIAS_SPREAD,
     CHANGE,
     COLUMN_SPREAD,
-    EXPLORER_SIZE,
-    EXPLORER_SPREAD,
-    EXPLORERS,
     FEATURE,
     FEATURE_BIAS,
     NOISE,
     OVERLAP,
+    PROBE_SIZE,
+    PROBE_SPREAD,
+    PROBES,
     SLOPE_BIAS,
     SLOPE_POPULARITY,
     USER_PRIOR,
 )
 from discreet.privacy.releaser import Noisy
-
-Array = NDArray[Any]
+from discreet.typing import Array
 
 BLOCK_BYTES = 1 << 22  # of items' covariances that are updated at a time and thread
 
@@ -188,8 +185,8 @@ class Items:
         """What each item says of those who chose it: users like what is like what they have."""
         centred = self.factors - np.average(self.factors, axis=0, weights=weights.sums)
         size = np.sqrt(np.average(centred**2, axis=0, weights=weights.sums))
-        foretold: Array = USER_PRIOR * centred / np.maximum(size, 1e-9)
-        return foretold
+        predicted: Array = USER_PRIOR * centred / np.maximum(size, 1e-9)
+        return predicted
 
     @classmethod
     def from_bias(cls, release: Noisy, weights: Weights, features: Array) -> Items:
@@ -235,12 +232,12 @@ class Items:
             items = items.with_column(column, variance)
         return items
 
-    def with_explorers(self) -> Items:
+    def with_probes(self) -> Items:
         """Random columns, by which a first item step looks for tastes that nothing has foretold."""
-        columns = np.random.default_rng(0).standard_normal((len(self.mean), EXPLORERS))
-        return self.with_columns(EXPLORER_SIZE * columns, EXPLORER_SPREAD**2)
+        columns = np.random.default_rng(0).standard_normal((len(self.mean), PROBES))
+        return self.with_columns(PROBE_SIZE * columns, PROBE_SPREAD**2)
 
-    def explored(self, n: int, seen: Seen, clear: float) -> tuple[Items, Seen]:
+    def probed(self, n: int, seen: Observation, clear: float) -> tuple[Items, Observation]:
         """What to keep after the first item step, whose columns from the n-th on were explorers: all of them, or none.
 
         If users' coefficients on random columns explain nothing, an explorer's sums are noise of a known size. What
@@ -261,7 +258,7 @@ class Items:
         covariance[:, moving, moving] = excess / float((weights * gains).sum())
         return Items(self.mean, covariance), seen
 
-    def updated(self, seen: Seen, n_jobs: int | None = 1) -> Items:
+    def updated(self, seen: Observation, n_jobs: int | None = 1) -> Items:
         """What an item step adds to what is known: a Kalman update, of some items at a time."""
         items, k = self.mean.shape
         mean, covariance, noise = np.empty((items, k)), np.empty((items, 2 * k, 2 * k)), np.empty((items, k))
@@ -277,7 +274,7 @@ class Items:
     def _some(self, rows: slice) -> Items:
         return Items(self.mean[rows], self.covariance[rows], None if self.noise is None else self.noise[rows])
 
-    def _updated(self, seen: Seen) -> tuple[Array, Array, Array]:
+    def _updated(self, seen: Observation) -> tuple[Array, Array, Array]:
         """Mean, covariance and noise.
 
         The sum of the ratings' own noise is the same in every step, so that it is part of what is estimated: the same
@@ -301,7 +298,7 @@ class Items:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Observation:
     """What an item step's noisy sums B_j say of the items.
 
     B_j = sum over users of om w e (bias_weight, u), where the residual e is (1, u) . (theta_j - its mean now) plus the
@@ -323,7 +320,7 @@ class Seen:
     std: float
 
     @classmethod
-    def of(cls, step: Noisy, gram: Noisy, weights: Weights, bias_weight: float, clip: float) -> Seen:
+    def of(cls, step: Noisy, gram: Noisy, weights: Weights, bias_weight: float, clip: float) -> Observation:
         """From the two releases of an item step."""
         values, vectors = np.linalg.eigh(gram.values)
         K = (vectors * np.maximum(values, 1e-3 * max(values[-1], 1e-12))) @ vectors.T
@@ -348,10 +345,10 @@ class Seen:
         noise: Array = self.std**2 + self.shares[:, None] * np.diagonal(self.noise)
         return noise
 
-    def some(self, rows: slice) -> Seen:
+    def some(self, rows: slice) -> Observation:
         """Of some items."""
         return replace(self, sums=self.sums[rows], shares=self.shares[rows])
 
-    def first(self, n: int) -> Seen:
+    def first(self, n: int) -> Observation:
         """Of the first n columns alone."""
-        return Seen(self.sums[:, :n], self.shares, self.gain[:n, :n], self.noise[:n, :n], self.std)
+        return Observation(self.sums[:, :n], self.shares, self.gain[:n, :n], self.noise[:n, :n], self.std)

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.data.catalogue import Catalogue
 from discreet.errors import DataError
-
-Array = NDArray[Any]
+from discreet.typing import Array
 
 MOST_CATEGORIES = 100  # of one column; rarer ones are left out
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from discreet.linalg.rows import Block, Rows, blocks
@@ -15,14 +14,13 @@ from discreet.linalg.torch_arrays import TorchArrays
 from discreet.models.als.moments import MOST_USERS
 from discreet.models.als.sampling import Sample
 from discreet.privacy.statistics import EncodedEquations, NormalEquationsEncoder
-
-Array = NDArray[Any]
+from discreet.typing import Array
 
 NO_VECTORS = np.zeros((0, 0))
 
 
 @dataclass
-class CardMoments:
+class GpuMoments:
     """Adds up statistics on a card, some items at a time if it has no room for all.
 
     Users' vectors are put on the grid by the trusted `truncate`, on the processor: the card sees integers and returns

@@ -11,19 +11,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from discreet.engine import Blocks, Here
-from discreet.engine.batches import Part
-from discreet.linalg.folds import Folds, LeftOutBlocks
+from discreet.engine import Blocks, LocalBlocks
+from discreet.linalg.folds import Folds, LeaveFoldOutBlocks
 from discreet.linalg.rows import Rows, blocks, padded
 from discreet.linalg.threads import over_blocks
 from discreet.linalg.torch_arrays import TorchArrays
 from discreet.models.als.settings import filled_columns
 from discreet.models.als.training import FOLDS, Local, own_weights
+from discreet.privacy.batch import UserBatch
 from discreet.privacy.statistics import GramEncoder, OuterEncoder
-
-Array = NDArray[Any]
+from discreet.typing import Array
 
 NOTHING = np.zeros(0)
 SOME_USERS = 1 << 12  # whose contributions one thread puts on the grid at a time
@@ -40,13 +38,13 @@ class Prepared:
         shares: What each of a user's folds weighs, (users, FOLDS).
     """
 
-    part: Part
+    part: UserBatch
     folds: Folds
     weights: Array
     shares: Array
 
     @classmethod
-    def of(cls, part: Part, a: Array) -> Prepared:
+    def of(cls, part: UserBatch, a: Array) -> Prepared:
         """For users who weigh items by `a`."""
         folds, weights = Folds.of(part.indptr, FOLDS), own_weights(part, a)
         shares = np.bincount(folds.which, weights, minlength=len(folds.indptr) - 1)
@@ -54,7 +52,7 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class CardPart:
+class GpuBatch:
     """Many users' rows on a card. What is of users is here, what is of entries, in the order of the rows, is there.
 
     Attributes:
@@ -84,13 +82,13 @@ class CardPart:
     raters: Any
 
     @classmethod
-    def of(cls, several: list[Prepared], n_items: int, card: TorchArrays) -> CardPart:
+    def of(cls, several: list[Prepared], n_items: int, gpu: TorchArrays) -> GpuBatch:
         """Of parts that follow each other."""
         users = np.cumsum([0, *(len(own.shares) for own in several)])
         entries = np.cumsum([0, *(len(own.weights) for own in several)])
 
         def there(arrays: list[Array]) -> Any:
-            return card.put(np.concatenate(arrays))
+            return gpu.put(np.concatenate(arrays))
 
         place = there([own.folds.place + at for own, at in zip(several, entries[:-1], strict=True)])
         which = there([own.folds.which + FOLDS * at for own, at in zip(several, users[:-1], strict=True)])
@@ -99,7 +97,7 @@ class CardPart:
             for bounds in ([own.part.indptr for own in several], [own.folds.indptr for own in several])
         )
         indices = there([own.part.indices.astype(np.int64) for own in several])
-        items, order = card.by_column(indices, n_items)
+        items, order = gpu.by_column(indices, n_items)
         return cls(
             indptr,
             starts,
@@ -116,7 +114,7 @@ class CardPart:
 
 
 @dataclass(frozen=True)
-class CardSteps:
+class GpuSteps:
     """Adds up item steps on a card, some users at a time if it has no room for all.
 
     Attributes:
@@ -127,30 +125,35 @@ class CardSteps:
         n_jobs: Threads, in scikit-learn's meaning.
     """
 
-    card: TorchArrays
-    kept: list[CardPart]
+    gpu: TorchArrays
+    kept: list[GpuBatch]
     parts: list[list[Prepared]]
     n_items: int
     n_jobs: int | None
 
     @classmethod
     def of(
-        cls, card: TorchArrays, every: Callable[[int], Blocks[Part]], a: Array, most_columns: int, n_jobs: int | None
-    ) -> CardSteps:
+        cls,
+        gpu: TorchArrays,
+        every: Callable[[int], Blocks[UserBatch]],
+        a: Array,
+        most_columns: int,
+        n_jobs: int | None,
+    ) -> GpuSteps:
         """For users, so many at a time at most, who weigh items by `a`."""
         columns = filled_columns(most_columns)
-        room = card.most_targets // 4, max(1, card.most_bytes // (4 * FOLDS * columns**2 * 4))  # entries, users
+        room = gpu.most_targets // 4, max(1, gpu.most_bytes // (4 * FOLDS * columns**2 * 4))  # entries, users
         blocks_ = every(room[1])
-        assert isinstance(blocks_, Here)
+        assert isinstance(blocks_, LocalBlocks)
         made = blocks_.map(lambda part: Prepared.of(part, a)).each(n_jobs)
         parts = list(_grouped(made, *room))
-        kept = [CardPart.of(parts.pop(), len(a), card)] if len(parts) == 1 else []
-        return cls(card, kept, parts, len(a), n_jobs)
+        kept = [GpuBatch.of(parts.pop(), len(a), gpu)] if len(parts) == 1 else []
+        return cls(gpu, kept, parts, len(a), n_jobs)
 
-    def _there(self) -> Iterator[CardPart]:
+    def _there(self) -> Iterator[GpuBatch]:
         yield from self.kept
         for several in self.parts:
-            yield CardPart.of(several, self.n_items, self.card)
+            yield GpuBatch.of(several, self.n_items, self.gpu)
 
     def add_up(self, local: Local, encoders: tuple[GramEncoder, OuterEncoder]) -> Array:
         """Both sums of an item step, one below the other."""
@@ -160,17 +163,17 @@ class CardSteps:
             total += self._sums(part, local, *encoders)
         return total
 
-    def _sums(self, part: CardPart, local: Local, gram_encoder: GramEncoder, outer_encoder: OuterEncoder) -> Array:
+    def _sums(self, part: GpuBatch, local: Local, gram_encoder: GramEncoder, outer_encoder: OuterEncoder) -> Array:
         entries, vectors = self._contributions(part, local)
         k = gram_encoder.statistic.size
-        x = self.card.host((len(entries),), np.float64)
-        a = self.card.host((FOLDS * len(vectors) + 1, k), np.float64)
+        x = self.gpu.host((len(entries),), np.float64)
+        a = self.gpu.host((FOLDS * len(vectors) + 1, k), np.float64)
         a[-1] = 0
 
         def work(first: int) -> Array:
             users = slice(first, min(first + SOME_USERS, len(vectors)))
             own = slice(part.indptr[users.start], part.indptr[users.stop])
-            rows = Part(part.indptr[users.start : users.stop + 1] - own.start, NOTHING, NOTHING)
+            rows = UserBatch(part.indptr[users.start : users.stop + 1] - own.start, NOTHING, NOTHING)
             lengthened = local.lengthened(rows, entries[own], vectors[users], part.shares[users])
             x[own], a[FOLDS * users.start : FOLDS * users.stop] = outer_encoder.factors(rows, *lengthened[:2])
             return gram_encoder.encode(rows, lengthened[2])
@@ -180,57 +183,57 @@ class CardSteps:
             gram += made
         return np.vstack([gram, self._by_item(part, x, a)])
 
-    def _contributions(self, part: CardPart, local: Local) -> tuple[Array, Array]:
+    def _contributions(self, part: GpuBatch, local: Local) -> tuple[Array, Array]:
         """For each entry w_j e_j |A|, and all vectors A (users, FOLDS, k): what `Local` makes of them."""
-        card, k = self.card, len(local.penalty)
+        gpu, k = self.gpu, len(local.penalty)
         more = filled_columns(k) - k
         columns, prior = (
-            card.put(padded(np.pad(each, ((0, 0), (0, more))), np.float32))
+            gpu.put(padded(np.pad(each, ((0, 0), (0, more))), np.float32))
             for each in (local.regressions.columns, local.regressions.prior)
         )
-        targets = (part.values - card.put(local.foretold)[part.indices]).float()
-        indices, together = card.zeros(part.indices.shape, np.int64), card.zeros(targets.shape, np.float32)
+        targets = (part.values - gpu.put(local.predicted)[part.indices]).float()
+        indices, together = gpu.zeros(part.indices.shape, np.int64), gpu.zeros(targets.shape, np.float32)
         indices[part.place], together[part.place] = part.indices, targets
         penalty = np.pad(local.penalty, (0, more), constant_values=1)
-        solved = LeftOutBlocks(columns, prior, penalty, card).solve(FOLDS, part.starts, indices, together)[:, :, :k]
-        z, foretold = solved.reshape(-1, k).T.contiguous(), card.zeros(targets.shape, np.float32)
+        solved = LeaveFoldOutBlocks(columns, prior, penalty, gpu).solve(FOLDS, part.starts, indices, together)[:, :, :k]
+        z, predicted = solved.reshape(-1, k).T.contiguous(), gpu.zeros(targets.shape, np.float32)
         for column, own in zip(columns.T.contiguous(), z, strict=False):  # the last ones are zeros
-            foretold += column[part.indices] * own[part.which]
+            predicted += column[part.indices] * own[part.which]
         vectors = solved.double()
         vectors[:, :, 0] = local.settings.bias_weight  # in place of her offset
-        squares = card.zeros(vectors.shape[:2], np.float64)
+        squares = gpu.zeros(vectors.shape[:2], np.float64)
         for column in range(k):
             squares += vectors[:, :, column] ** 2
-        entries = part.weights * (targets - foretold).double() * squares.sqrt().ravel()[part.which]
-        return card.get(entries), card.get(vectors)
+        entries = part.weights * (targets - predicted).double() * squares.sqrt().ravel()[part.which]
+        return gpu.get(entries), gpu.get(vectors)
 
-    def _by_item(self, part: CardPart, x: Array, a: Array) -> Array:
+    def _by_item(self, part: GpuBatch, x: Array, a: Array) -> Array:
         """The sum over users of x_j a^T, in rows by items: of integers whose sums stay below 2^53, as int64."""
-        card, k = self.card, a.shape[1]
-        rows = Rows(part.items, part.raters, card.put(x)[part.order], card.put(a), NOTHING, arrays=card)
-        total = card.zeros((self.n_items, k), np.int64)
-        for block in blocks(part.items, k, 8, card):
+        gpu, k = self.gpu, a.shape[1]
+        rows = Rows(part.items, part.raters, gpu.put(x)[part.order], gpu.put(a), NOTHING, arrays=gpu)
+        total = gpu.zeros((self.n_items, k), np.int64)
+        for block in blocks(part.items, k, 8, gpu):
             X, t = rows.gather(block, 0, block.length)
-            total[card.put(block.rows)] = card.whole_sums(t, X)
-        return card.get(total)
+            total[gpu.put(block.rows)] = gpu.whole_sums(t, X)
+        return gpu.get(total)
 
 
-def gram_on_card(card: TorchArrays, encoder: GramEncoder, blocks: Blocks[Part], n_jobs: int | None) -> Array:
+def gram_on_gpu(gpu: TorchArrays, encoder: GramEncoder, blocks: Blocks[UserBatch], n_jobs: int | None) -> Array:
     """The sum of x x^T for sparse x: units are made here, and their products, below 2^53 as here, are there."""
     size = encoder.statistic.size
-    total = card.zeros((size, size), np.int64)
+    total = gpu.zeros((size, size), np.int64)
 
-    def work(part: Part) -> Part:
-        return Part(part.indptr, *encoder.entries(part, part.values))
+    def work(part: UserBatch) -> UserBatch:
+        return UserBatch(part.indptr, *encoder.entries(part, part.values))
 
-    def add(sums: Array, part: Part, n_jobs: int | None) -> Array:
-        dense = card.zeros((len(part.counts), size), np.float64)
-        dense[card.put(part.owners), card.put(part.indices).long()] = card.put(part.values).double()
+    def add(sums: Array, part: UserBatch, n_jobs: int | None) -> Array:
+        dense = gpu.zeros((len(part.counts), size), np.float64)
+        dense[gpu.put(part.owners), gpu.put(part.indices).long()] = gpu.put(part.values).double()
         total.add_((dense.T @ dense).long())
         return sums
 
     blocks.add_up(work, (), n_jobs, add=add)
-    return card.get(total)
+    return gpu.get(total)
 
 
 def _grouped(several: Iterator[Prepared], most_entries: int, most_users: int) -> Iterator[list[Prepared]]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from discreet.data.catalogue import Catalogue
 from discreet.data.frames import to_library
@@ -19,8 +18,8 @@ from discreet.models.als.features import item_features
 from discreet.models.als.published import PublishedDPALS
 from discreet.models.als.settings import (
     BIAS_SPREAD,
-    EXPLORERS,
     GRAM,
+    PROBES,
     USER_BIAS,
     USER_VECTOR,
     Settings,
@@ -36,6 +35,7 @@ from discreet.models.ridge import Penalty
 from discreet.privacy import Plan, Releaser
 from discreet.privacy.guarantee import Adjacency
 from discreet.recommend.topn import Variance
+from discreet.typing import Array
 from discreet.validation import positive, probability, whole
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
     from discreet.privacy.ledger import Ledger
 
-Array = NDArray[Any]
 
 LEAST_MU = 2.0**-20  # below it a contribution would be less than a cell of the noise's grid
 
@@ -178,7 +177,7 @@ class DPALS(PrivateModel):
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
         features = item_features(ratings.catalogue, self.features or ())
         training = Training.of(
-            releaser, self._settings(ratings.n_items), ratings, most_columns(features.shape[1]), card=self._card()
+            releaser, self._settings(ratings.n_items), ratings, most_columns(features.shape[1]), gpu=self._gpu()
         )
         mean, weights, items = training.begin(features)
         return self._learned(training, mean, weights, items)
@@ -242,11 +241,11 @@ class DPALS(PrivateModel):
             anything fails, the model is what it was before.
         """
         after, more = self.statement(), self._more(epsilon, n_steps)
-        columns = 1 + self.item_factors_.shape[1] + EXPLORERS
+        columns = 1 + self.item_factors_.shape[1] + PROBES
 
         def learn(releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
             settings = more._settings(ratings.n_items).continued()
-            training = Training.of(releaser, settings, ratings, columns, card=self._card(), unit=self.unit_)
+            training = Training.of(releaser, settings, ratings, columns, gpu=self._gpu(), unit=self.unit_)
             return self._learned(training, *training.go_on(self._known(ratings.catalogue)))
 
         with more._readied(ratings, reading) as table:

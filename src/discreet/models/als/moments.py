@@ -12,14 +12,11 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from numpy.typing import NDArray
-
 from discreet.errors import DataError
 from discreet.models.als.sampling import Sample, vectors_of
 from discreet.privacy import NormalEquations, Releaser
 from discreet.privacy.releaser import SumWith
-
-Array = NDArray[Any]
+from discreet.typing import Array
 
 MOST_USERS = 1 << 14  # at a time, for the memory
 

@@ -5,24 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.engine import Blocks, Here
-from discreet.engine.batches import LONG_PART, Part, everybody
-from discreet.engine.spark import There
+from discreet.engine import Blocks, LocalBlocks
+from discreet.engine.batches import LONG_PART, user_batches
+from discreet.engine.spark import SparkBlocks
 from discreet.models.als import sampling
 from discreet.models.als.calibration import COUNTS, MEAN, RECOUNTS
 from discreet.models.als.distributed import Sampled
 from discreet.models.als.sampling import Sample
 from discreet.privacy import Releaser, VectorSum
+from discreet.privacy.batch import UserBatch
+from discreet.typing import Array
 
 if TYPE_CHECKING:
     from discreet.engine.batches import Ratings
 
-Array = NDArray[Any]
 Sampling = Literal["uniform", "adaptive", "weights"]
 AnySample: TypeAlias = "Sample | Sampled"  # in memory, or drawn where the users are
 
@@ -77,9 +78,9 @@ class Preprocessing:
     def run(self, releaser: Releaser, ratings: Ratings) -> Prepared:
         """Lines 1 to 7."""
         m, (low, high) = ratings.n_items, ratings.value_range or (1.0, 1.0)
-        every = everybody(ratings, most=LONG_PART)
+        every = user_batches(ratings, most=LONG_PART)
         if (most := self.entry_clip) is not None:
-            every = every.map(lambda part: Part(part.indptr, part.indices, np.clip(part.values, -most, most)))
+            every = every.map(lambda part: UserBatch(part.indptr, part.indices, np.clip(part.values, -most, most)))
             low, high = (float(np.clip(bound, -most, most)) for bound in (low, high))
         popularity = self._counts(releaser, every, m) if self.counted else np.zeros(m)
         frequent = most_frequent(popularity, self.fraction)
@@ -106,7 +107,7 @@ class Preprocessing:
             sample = sample.with_own(own)
         return Prepared(popularity, frequent, counts, mean, bound, sample, sample if own is None else own)
 
-    def _uniform(self, part: Part) -> NDArray[np.bool_]:
+    def _uniform(self, part: UserBatch) -> NDArray[np.bool_]:
         return sampling.uniform(part, self.k, self.seed)
 
     def _bound(self, mean: float, low: float, high: float) -> float:
@@ -114,11 +115,11 @@ class Preprocessing:
             return self.entry_clip
         return float(max(high - mean, mean - low)) or 1.0
 
-    def _counts(self, releaser: Releaser, every: Blocks[Part], n_items: int) -> Array:
+    def _counts(self, releaser: Releaser, every: Blocks[UserBatch], n_items: int) -> Array:
         """Line 3: each user counts for k items, picked uniformly."""
         return releaser.release(COUNTS, self._count_sum(n_items), every, self._uniform).values
 
-    def _final(self, every: Blocks[Part], place: Array, counts: Array, n_jobs: int | None) -> AnySample:
+    def _final(self, every: Blocks[UserBatch], place: Array, counts: Array, n_jobs: int | None) -> AnySample:
         """Line 5: what a user trains the items with."""
         if self.sampling == "weights":
             return chosen(every, _all, place, n_jobs, lambda part: sampling.weights(part, self.k, counts))
@@ -166,27 +167,27 @@ def noisy_mean(
 
 
 def chosen(
-    every: Blocks[Part],
-    choose: Callable[[Part], NDArray[np.bool_]],
+    every: Blocks[UserBatch],
+    choose: Callable[[UserBatch], NDArray[np.bool_]],
     place: Array,
     n_jobs: int | None,
-    weigh: Callable[[Part], Array] | None = None,
+    weigh: Callable[[UserBatch], Array] | None = None,
 ) -> AnySample:
     """The entries that `choose` picks of each user's row, with items renumbered by `place`, and weights by `weigh`.
 
     Items with the place -1 are not there: `choose` does not see them. Where users are in memory, one table of all.
     """
 
-    def work(part: Part) -> Sample:
+    def work(part: UserBatch) -> Sample:
         known = _kept(part, place[part.indices] >= 0)
-        known = Part(known.indptr, place[known.indices], known.values)
+        known = UserBatch(known.indptr, place[known.indices], known.values)
         picked = _kept(known, choose(known))
         return Sample(picked.indptr, picked.indices, picked.values, None if weigh is None else weigh(picked))
 
     drawn = every.map(work)
-    if isinstance(drawn, There):
+    if isinstance(drawn, SparkBlocks):
         return Sampled(drawn)
-    assert isinstance(drawn, Here)
+    assert isinstance(drawn, LocalBlocks)
     return together(list(drawn.each(n_jobs)), weighted=weigh is not None)
 
 
@@ -202,12 +203,12 @@ def together(samples: list[Sample], weighted: bool) -> Sample:
     return Sample(indptr, items, values, weights)
 
 
-def _kept(part: Part, mask: NDArray[np.bool_]) -> Part:
+def _kept(part: UserBatch, mask: NDArray[np.bool_]) -> UserBatch:
     """Some of a part's entries."""
-    return Part(np.concatenate([[0], np.cumsum(mask)])[part.indptr], part.indices[mask], part.values[mask])
+    return UserBatch(np.concatenate([[0], np.cumsum(mask)])[part.indptr], part.indices[mask], part.values[mask])
 
 
-def _all(part: Part) -> NDArray[np.bool_]:
+def _all(part: UserBatch) -> NDArray[np.bool_]:
     return np.ones(len(part.indices), bool)
 
 

@@ -6,7 +6,6 @@ import warnings
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError
@@ -22,9 +21,8 @@ from discreet.models.ridge import Penalty
 from discreet.privacy import Ledger, Plan, Releaser
 from discreet.privacy.guarantee import Adjacency
 from discreet.privacy.statement import Statement
+from discreet.typing import Array
 from discreet.validation import positive, probability, round_up, whole
-
-Array = NDArray[Any]
 
 _CHOICES = {
     "calibration": ("exact", "published", "experiments", "given"),
@@ -302,7 +300,7 @@ class PublishedDPALS(PrivateModel):
 
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
         data = self._preprocessing().run(releaser, ratings)
-        factors = Training(self, releaser, data, self._card()).run()
+        factors = Training(self, releaser, data, self._gpu()).run()
         m = ratings.n_items
         frequent = np.zeros(m, np.int64)
         frequent[data.frequent] = 1

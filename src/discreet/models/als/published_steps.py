@@ -7,9 +7,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from discreet.engine.batches import PART, Part
+from discreet.engine.batches import PART
 from discreet.linalg.arrays import NUMPY, Arrays
 from discreet.linalg.indefinite import project_psd
 from discreet.linalg.threads import over_blocks, single_threaded_blas
@@ -18,8 +17,8 @@ from discreet.models.als.moments import Moments
 from discreet.models.als.sampling import Sample, vectors_of
 from discreet.models.ridge import Penalty, Ridge
 from discreet.privacy import GramSum, OuterSum, Releaser
-
-Array = NDArray[Any]
+from discreet.privacy.batch import UserBatch
+from discreet.typing import Array
 
 
 def clip(vectors: Array, bound: float) -> Array:
@@ -43,7 +42,7 @@ def shared_gram(factors: Array, global_penalty: float) -> Array | None:
     return gram
 
 
-def a_user(ridge: Ridge, rows: Part, user_clip: float | None) -> Array:
+def a_user(ridge: Ridge, rows: UserBatch, user_clip: float | None) -> Array:
     """A_user, for some users: each solves her own ridge regression exactly, from her own row; clipped for training."""
     vectors = ridge.solve(rows.indptr, rows.indices, rows.values)[1]
     return vectors if user_clip is None else clip(vectors, user_clip)

@@ -7,9 +7,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from discreet.engine.batches import Part
 from discreet.linalg.arrays import arrays_on
 from discreet.linalg.threads import over_blocks
 from discreet.linalg.torch_arrays import TorchArrays
@@ -29,12 +27,13 @@ from discreet.models.als.published_steps import (
 )
 from discreet.models.als.sampling import Sample, vectors_of
 from discreet.privacy import GramSum, NormalEquations, Releaser
+from discreet.privacy.batch import UserBatch
 from discreet.privacy.releaser import SumWith
+from discreet.typing import Array
 
 if TYPE_CHECKING:
     from discreet.models.als.published import PublishedDPALS
 
-Array = NDArray[Any]
 
 CLIPPED = 16  # parts of all users' vectors
 
@@ -46,7 +45,7 @@ class Training:
     model: PublishedDPALS
     releaser: Releaser
     data: Prepared
-    card: TorchArrays | None
+    gpu: TorchArrays | None
 
     def run(self) -> Array:
         """The vectors of the frequent items."""
@@ -90,13 +89,13 @@ class Training:
         return np.concatenate(list(blocks))
 
     @cached_property
-    def _own(self) -> Part:
+    def _own(self) -> UserBatch:
         """Users' items and ratings for their own side: on the card for all steps, if it has room for them."""
-        own, card = self.data.own, self.card
+        own, gpu = self.data.own, self.gpu
         assert isinstance(own, Sample)
-        if card is None or len(own.indices) > card.most_targets:
+        if gpu is None or len(own.indices) > gpu.most_targets:
             return own
-        return Part(own.indptr, card.put(own.indices), card.put(own.values.astype(np.float64)))
+        return UserBatch(own.indptr, gpu.put(own.indices), gpu.put(own.values.astype(np.float64)))
 
     def _shared(self, users: Any) -> Array | None:
         """The noisy lambda_0 K."""
@@ -146,12 +145,12 @@ class Training:
 
     def _sum_with(self, users: Any) -> SumWith | None:
         """How the statistics of an item step are added up, if that is on a card."""
-        return None if self._card_moments is None else partial(self._card_moments, self.data.sample, users)
+        return None if self._gpu_moments is None else partial(self._gpu_moments, self.data.sample, users)
 
     @cached_property
-    def _card_moments(self) -> Any:
-        if self.card is None:
+    def _gpu_moments(self) -> Any:
+        if self.gpu is None:
             return None
-        from discreet.models.als.gpu_moments import CardMoments
+        from discreet.models.als.gpu_moments import GpuMoments
 
-        return CardMoments(self.card, self.releaser.n_jobs)
+        return GpuMoments(self.gpu, self.releaser.n_jobs)

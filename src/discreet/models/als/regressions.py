@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.errors import DataError
 from discreet.linalg.determinism import require_sound_blas
@@ -17,9 +14,8 @@ from discreet.models.als.sampling import Sample, uniform
 from discreet.privacy import Ledger, NormalEquations, Plan, Releaser
 from discreet.privacy.account import account
 from discreet.privacy.guarantee import Adjacency
+from discreet.typing import Array
 from discreet.validation import positive, whole
-
-Array = NDArray[Any]
 
 
 def private_regressions(

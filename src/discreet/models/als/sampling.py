@@ -15,18 +15,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.engine import Here
-from discreet.engine.batches import Part
-from discreet.linalg.hashing import ODD, Words, mixed
+from discreet.engine import LocalBlocks
+from discreet.linalg.hashing import ODD, mixed
 from discreet.linalg.rows import blocks
-
-Array = NDArray[Any]
+from discreet.privacy.batch import UserBatch
+from discreet.typing import Array, Words
 
 USERS = 1 << 13  # in a block
 
 
 @dataclass(frozen=True)
-class Sample(Part):
+class Sample(UserBatch):
     """Users' rows as an item step sees them: with weights (None: all 1), and the number of the first user."""
 
     weights: Array | None = None
@@ -52,9 +51,9 @@ class Sample(Part):
         n = len(self.indptr) - 1
         return (self.rows(first, min(first + users, n)) for first in range(0, max(n, 1), users))
 
-    def batches(self, users: int = USERS) -> Here[Sample]:
+    def batches(self, users: int = USERS) -> LocalBlocks[Sample]:
         """The same, to be added up."""
-        return Here(lambda: self.blocks(users))
+        return LocalBlocks(lambda: self.blocks(users))
 
 
 def vectors_of(users: Any, part: Sample) -> Array:
@@ -63,7 +62,7 @@ def vectors_of(users: Any, part: Sample) -> Array:
     return found
 
 
-def priorities(part: Part, seed: int) -> Words:
+def priorities(part: UserBatch, seed: int) -> Words:
     """A random-looking word for each entry of each row, from the seed and the row's own items and values."""
     items = mixed((part.indices.astype(np.uint64) + np.uint64(1)) * ODD + np.uint64(seed % 2**64))
     values = np.ascontiguousarray(part.values, np.float64).view(np.uint64)
@@ -73,7 +72,7 @@ def priorities(part: Part, seed: int) -> Words:
     return mixed(items ^ np.repeat(mixed(row + ODD), part.counts))
 
 
-def _first(part: Part, keys: Array, k: int) -> NDArray[np.bool_]:
+def _first(part: UserBatch, keys: Array, k: int) -> NDArray[np.bool_]:
     """Which entries have the k smallest keys of their row; of equal keys the first item's counts as smaller."""
     chosen, largest = np.ones(len(part.indices), bool), keys.max() if len(keys) else 0
     for block in blocks(part.indptr, 1, keys.itemsize):  # rows of about the same length, padded with the largest keys
@@ -93,17 +92,17 @@ def _first(part: Part, keys: Array, k: int) -> NDArray[np.bool_]:
     return chosen
 
 
-def uniform(part: Part, k: int, seed: int) -> NDArray[np.bool_]:
+def uniform(part: UserBatch, k: int, seed: int) -> NDArray[np.bool_]:
     """Line 2 of Algorithm 2: k items of each user, all equally likely; all of them if she has no more."""
     return _first(part, priorities(part, seed), k)
 
 
-def lowest(part: Part, k: int, counts: Array) -> NDArray[np.bool_]:
+def lowest(part: UserBatch, k: int, counts: Array) -> NDArray[np.bool_]:
     """Line 5 of Algorithm 2: the k items of each user with the lowest noisy counts; of equal counts the first item."""
     return _first(part, counts[part.indices], k)
 
 
-def weights(part: Part, k: int, counts: Array, exponent: float = 0.25) -> Array:
+def weights(part: UserBatch, k: int, counts: Array, exponent: float = 0.25) -> Array:
     """Adaptive weights (2023): count^-exponent, scaled so that the squares of each user's add up to k.
 
     Nobody is sampled: heavy users keep all their items, with small weights.

@@ -18,7 +18,7 @@ SLOPE_BIAS, SLOPE_POPULARITY, COLUMN, FEATURE = 1.2, 25.0, 300.0, 10.0  # NOISE^
 USER_VECTOR = 1.2  # weight of a user's vector, squared, about what her items foretell
 USER_PRIOR = 0.45  # how far a user's vector is foretold by the items she has chosen, in standard deviations
 OVERLAP = 1.5  # how much more an item step sees than the shared Gram matrix says, about
-EXPLORERS, EXPLORER_SIZE, EXPLORER_SPREAD = 8, 0.05, 0.2  # random columns: how many, their size, how far they may grow
+PROBES, PROBE_SIZE, PROBE_SPREAD = 8, 0.05, 0.2  # random columns: how many, their size, how far they may grow
 CHANGE = 0.15  # how much an item's share of all interactions may change from one release to the next, relatively
 GRAM_CLIP = 20.0  # bound of a user's part of the shared Gram matrix, times that of her part of an item step
 LEAST_EIGENVALUE = 1.05  # of the noise's largest, for a direction to be kept
@@ -86,7 +86,7 @@ class Settings:
 
 def most_columns(n_features: int) -> int:
     """How many columns there are at most: biases, two slopes, features, directions, explorers."""
-    return 3 + n_features + Settings.n_directions + EXPLORERS
+    return 3 + n_features + Settings.n_directions + PROBES
 
 
 def filled_columns(n: int) -> int:
@@ -115,9 +115,9 @@ def settings(mu: float, n_items: int, n_users_hint: int | None = None, n_steps: 
     """
     n_users = n_users_hint or max(5_000, 1.6 * n_items)
     # From little budget (epsilon 1) to much (epsilon 10), at delta 1e-5; and beyond, where more can be told apart.
-    wealth = min(max(math.log(mu / 0.27) / math.log(2.0 / 0.27), 0.0), 1.5)
-    richness = min(wealth, 1.0)
-    bias, weights = 0.23 - 0.14 * richness, 0.06 + 0.04 * richness
+    budget_level = min(max(math.log(mu / 0.27) / math.log(2.0 / 0.27), 0.0), 1.5)
+    capped_level = min(budget_level, 1.0)
+    bias, weights = 0.23 - 0.14 * capped_level, 0.06 + 0.04 * capped_level
     shares: dict[str, float | tuple[float, int]] = {USERS: 0.006, POPULARITY: 0.06, WEIGHTS: weights, BIAS: bias}
     n_frequent = min(n_items, 1500)
     share = 0.25
@@ -128,9 +128,9 @@ def settings(mu: float, n_items: int, n_users_hint: int | None = None, n_steps: 
     pays = edge < (0.018 if not residual else 0.05) * n_users
     if pays:
         shares[SECOND_MOMENT] = share
-    steps = n_steps or (2 if residual and pays else 4 + round(9 * wealth))
+    steps = n_steps or (2 if residual and pays else 4 + round(9 * budget_level))
     # How strongly steps look at biases: the less, the better these are known already, as those of a few items are.
-    bias_weight = 0.5 if residual else 1.5 - 0.9 * min(1.0, richness / 0.7)
+    bias_weight = 0.5 if residual else 1.5 - 0.9 * min(1.0, capped_level / 0.7)
     return Settings(
         _with_steps(shares, steps), steps, bias_weight=bias_weight, n_frequent=n_frequent, residual=residual
     )

@@ -8,13 +8,12 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.engine import Blocks
-from discreet.engine.batches import DENSE_CELLS, LONG_PART, Part, equal_weights, everybody
-from discreet.linalg.folds import Folds, LeftOut
+from discreet.engine.batches import DENSE_CELLS, LONG_PART, equal_weights, user_batches
+from discreet.linalg.folds import Folds, LeaveFoldOut
 from discreet.models.als import directions
-from discreet.models.als.estimate import Items, Seen, Weights, most_spread
+from discreet.models.als.estimate import Items, Observation, Weights, most_spread
 from discreet.models.als.settings import (
     BIAS,
     COLUMN_SPREAD,
@@ -29,13 +28,14 @@ from discreet.models.als.settings import (
     Settings,
 )
 from discreet.privacy import GramSum, OuterSum, Releaser, VectorSum
+from discreet.privacy.batch import UserBatch
+from discreet.typing import Array
 
 if TYPE_CHECKING:
     from discreet.engine.batches import Ratings
     from discreet.linalg.torch_arrays import TorchArrays
-    from discreet.models.als.gpu_steps import CardSteps
+    from discreet.models.als.gpu_steps import GpuSteps
 
-Array = NDArray[Any]
 
 FOLDS = 4
 LIFT = 10.0  # the most that such a contribution is lengthened by
@@ -54,7 +54,7 @@ class Training:
     value_range: tuple[float, float]
     unit: float
     most_columns: int
-    card: TorchArrays | None
+    gpu: TorchArrays | None
 
     @classmethod
     def of(
@@ -64,13 +64,13 @@ class Training:
         ratings: Ratings,
         most_columns: int,
         *,
-        card: TorchArrays | None,
+        gpu: TorchArrays | None,
         unit: float | None = None,
     ) -> Training:
         """Ratings are counted from the middle of their range, in a unit of a quarter of it, if not another is known."""
         assert ratings.value_range is not None
         low, high = ratings.value_range
-        return cls(releaser, settings, ratings, (low, high), unit or (high - low) / 4, most_columns, card)
+        return cls(releaser, settings, ratings, (low, high), unit or (high - low) / 4, most_columns, gpu)
 
     @property
     def reach(self) -> float:
@@ -78,15 +78,15 @@ class Training:
         low, high = self.value_range
         return (high - low) / 2 / self.unit
 
-    def _parts(self, most_users: int | None = None) -> Blocks[Part]:
+    def _parts(self, most_users: int | None = None) -> Blocks[UserBatch]:
         middle, unit, reach = sum(self.value_range) / 2, self.unit, self.reach
 
-        def mapped(part: Part) -> Part:
+        def mapped(part: UserBatch) -> UserBatch:
             # Rounding may take the mapped ends of the range beyond themselves; the proof needs that nothing is.
             values = np.clip((part.values.astype(np.float64) - middle) / unit, -reach, reach)
-            return Part(part.indptr, part.indices, values)
+            return UserBatch(part.indptr, part.indices, values)
 
-        return everybody(self.ratings, most_users, LONG_PART).map(mapped)
+        return user_batches(self.ratings, most_users, LONG_PART).map(mapped)
 
     def begin(self, features: Array) -> tuple[float, Weights, Items]:
         """All releases before the item steps: the mean rating, how often items occur, and what is known of them."""
@@ -109,38 +109,38 @@ class Training:
     def steps(self, mean: float, weights: Weights, items: Items) -> Items:
         """All item steps."""
         s, m, known = self.settings, self.ratings.n_items, items.mean.shape[1]
-        items = items.with_explorers()
-        on_card = self._on_card(weights)
+        items = items.with_probes()
+        on_gpu = self._on_gpu(weights)
         for at in range(s.n_steps):
             local, k = Local(items.means, weights, mean, s), items.mean.shape[1]
             statistics = [(GRAM, GramSum(k, s.bounds[GRAM])), (STEP, OuterSum((m, k), s.bounds[STEP]))]
-            sum_with = None if on_card is None else partial(on_card.add_up, local)
+            sum_with = None if on_gpu is None else partial(on_gpu.add_up, local)
             gram, step = self.releaser.release_together(statistics, self._parts(), local.step, sum_with=sum_with)
-            seen = Seen.of(step, gram, weights, s.bias_weight, s.step_clip)
+            seen = Observation.of(step, gram, weights, s.bias_weight, s.step_clip)
             if at == 0:
-                items, seen = items.explored(known, seen, s.clear)
+                items, seen = items.probed(known, seen, s.clear)
             items = items.updated(seen, self.releaser.n_jobs)
         return items
 
-    def _on_card(self, weights: Weights) -> CardSteps | None:
+    def _on_gpu(self, weights: Weights) -> GpuSteps | None:
         """What adds item steps up, if that is a card."""
-        if self.card is None:
+        if self.gpu is None:
             return None
-        from discreet.models.als.gpu_steps import CardSteps
+        from discreet.models.als.gpu_steps import GpuSteps
 
-        return CardSteps.of(self.card, self._parts, weights.a, self.most_columns, self.releaser.n_jobs)
+        return GpuSteps.of(self.gpu, self._parts, weights.a, self.most_columns, self.releaser.n_jobs)
 
-    def _gram_on_card(self, blocks: Blocks[Part], encoder: Any) -> Array:
-        from discreet.models.als.gpu_steps import gram_on_card
+    def _gram_on_gpu(self, blocks: Blocks[UserBatch], encoder: Any) -> Array:
+        from discreet.models.als.gpu_steps import gram_on_gpu
 
-        assert self.card is not None
-        return gram_on_card(self.card, encoder, blocks, self.releaser.n_jobs)
+        assert self.gpu is not None
+        return gram_on_gpu(self.gpu, encoder, blocks, self.releaser.n_jobs)
 
     def _users(self) -> tuple[float, float, float]:
         """Roughly how many users there are, their mean rating, and how far at most they spread about their own."""
         reach = self.reach
 
-        def rows(part: Part) -> Array:
+        def rows(part: UserBatch) -> Array:
             return _own_moments(part, reach)
 
         statistic = VectorSum(3, self.settings.bounds[USERS], cone="second-order")
@@ -150,7 +150,7 @@ class Training:
         return n_users, reach * float(np.clip(users.values[1] / n_users, -1, 1)), spread
 
     def _weights(self, a: Array) -> Any:
-        def entries(part: Part) -> Array:
+        def entries(part: UserBatch) -> Array:
             return own_weights(part, a)
 
         statistic = VectorSum(self.ratings.n_items, self.settings.bounds[WEIGHTS], cone="nonnegative")
@@ -172,7 +172,7 @@ class Training:
         return mean, Weights.of(a, popularity, self._weights(a), n_users)
 
     def _bias(self, mean: float, weights: Weights) -> Any:
-        def entries(part: Part) -> Array:
+        def entries(part: UserBatch) -> Array:
             own = (part.row_sums(part.values) + USER_BIAS * mean) / (part.counts + USER_BIAS)
             return own_weights(part, weights.a) * (part.values - own[part.owners])
 
@@ -186,26 +186,26 @@ class Training:
         place[frequent] = np.arange(len(frequent))
         local = Local(items.means, weights, mean, s)
 
-        def of_frequent(part: Part) -> Part:
+        def of_frequent(part: UserBatch) -> UserBatch:
             entries = local.weighted_residuals(part) if s.residual else own_weights(part, weights.a)
             at = place[part.indices]
-            return Part(np.concatenate([[0], np.cumsum(at >= 0)])[part.indptr], at[at >= 0], entries[at >= 0])
+            return UserBatch(np.concatenate([[0], np.cumsum(at >= 0)])[part.indptr], at[at >= 0], entries[at >= 0])
 
         m = len(frequent)
         statistic = GramSum(m, s.bounds[SECOND_MOMENT], zero_diagonal=True)
         # Without a card, dense rows of so many users are in memory at a time.
-        blocks = self._parts(None if self.card else max(1, DENSE_CELLS // m)).map(of_frequent)
-        sum_with = None if self.card is None else partial(self._gram_on_card, blocks)
+        blocks = self._parts(None if self.gpu else max(1, DENSE_CELLS // m)).map(of_frequent)
+        sum_with = None if self.gpu is None else partial(self._gram_on_gpu, blocks)
         release = self.releaser.release(SECOND_MOMENT, statistic, blocks, _values, sum_with=sum_with)
         look, spread = (directions.of_residuals, 0.05) if s.residual else (directions.of_co_occurrences, COLUMN_SPREAD)
         return items.with_columns(look(release, frequent, weights, s.n_directions), spread**2)
 
 
-def _values(part: Part) -> Array:
+def _values(part: UserBatch) -> Array:
     return part.values
 
 
-def _own_moments(part: Part, reach: float) -> Array:
+def _own_moments(part: UserBatch, reach: float) -> Array:
     """One, the user's mean rating, and the mean squared distance of her ratings from it, as parts of what they can be.
 
     With x for the mean, the last is at most 1 - x^2: so the whole is never longer than (1, 1, 0) and (1, 0, 1) are.
@@ -216,7 +216,7 @@ def _own_moments(part: Part, reach: float) -> Array:
     return np.column_stack([np.ones(len(means)), means / reach, squares / reach**2])
 
 
-def own_weights(part: Part, a: Array) -> Array:
+def own_weights(part: UserBatch, a: Array) -> Array:
     """A user's weights of her items, a_j scaled to length 1."""
     chosen = a[part.indices]
     lengths = np.sqrt(part.row_sums(chosen**2))
@@ -237,21 +237,21 @@ class Local:
     settings: Settings
 
     @property
-    def foretold(self) -> Array:
+    def predicted(self) -> Array:
         """What is foretold of each item, whoever rates it."""
-        foretold: Array = self.items.bias + self.mean
-        return foretold
+        predicted: Array = self.items.bias + self.mean
+        return predicted
 
     @cached_property
-    def regressions(self) -> LeftOut:
+    def regressions(self) -> LeaveFoldOut:
         """On a constant and the items' factors. Single precision: half the memory to move, and noise is far larger."""
         factors = self.items.factors.astype(np.float32)
         prior = self.items.priors(self.weights).astype(np.float32)
-        return LeftOut(np.pad(factors, ((0, 0), (1, 0)), constant_values=1), np.pad(prior, ((0, 0), (1, 0))))
+        return LeaveFoldOut(np.pad(factors, ((0, 0), (1, 0)), constant_values=1), np.pad(prior, ((0, 0), (1, 0))))
 
-    def _solve(self, part: Part, folds: Folds) -> tuple[Array, Array]:
+    def _solve(self, part: UserBatch, folds: Folds) -> tuple[Array, Array]:
         """Vectors (bias_weight, u) of (users, folds), and the residuals of all ratings."""
-        targets = part.values - self.foretold[part.indices]
+        targets = part.values - self.predicted[part.indices]
         ordered = folds.together(part.indices), folds.together(targets)
         penalty = np.tile(self.penalty, (len(part.counts), 1))
         vectors, residuals = self.regressions.solve(folds, *ordered, penalty)
@@ -266,17 +266,17 @@ class Local:
         penalty[0] = USER_BIAS
         return penalty
 
-    def weighted_residuals(self, part: Part) -> Array:
+    def weighted_residuals(self, part: UserBatch) -> Array:
         """w_j e_j |A| for each rating."""
         return self._weighted(part)[0]
 
-    def _weighted(self, part: Part) -> tuple[Array, Array, Array, Array]:
+    def _weighted(self, part: UserBatch) -> tuple[Array, Array, Array, Array]:
         folds = Folds.of(part.indptr, FOLDS)
         vectors, residuals = self._solve(part, folds)
         weights, lengths = own_weights(part, self.weights.a), np.sqrt((vectors**2).sum(axis=2))
         return weights * residuals * lengths.ravel()[folds.which], vectors, folds.which, weights
 
-    def step(self, part: Part) -> tuple[Array, tuple[Array, Array, Array]]:
+    def step(self, part: UserBatch) -> tuple[Array, tuple[Array, Array, Array]]:
         """The b for the shared Gram matrix; and for each rating x_j, directions a of length 1, and which is whose.
 
         Her x is lengthened to the bound as it is shortened to it: what a user says counts as much if values hardly
@@ -288,7 +288,7 @@ class Local:
         entries, directions_, rows = self.lengthened(part, entries, vectors, shares)
         return rows, (entries, directions_, which)
 
-    def lengthened(self, part: Part, entries: Array, vectors: Array, shares: Array) -> tuple[Array, Array, Array]:
+    def lengthened(self, part: UserBatch, entries: Array, vectors: Array, shares: Array) -> tuple[Array, Array, Array]:
         """The x, the a and the b of a part's users, of w_j e_j |A|, their vectors A, and what each fold weighs."""
         lengths = np.sqrt((vectors**2).sum(axis=2))
         size = np.sqrt(part.row_sums(entries**2))

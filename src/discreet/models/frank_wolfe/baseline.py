@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.sparse import csr_array
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar
-from discreet.engine.batches import DENSE_CELLS, Part, parts
+from discreet.engine.batches import DENSE_CELLS, parts
 from discreet.linalg.threads import single_threaded_blas
 from discreet.models.base import NotPrivateModel, require_ratings
 from discreet.models.centering import Prepared
@@ -20,9 +19,9 @@ from discreet.models.frank_wolfe.common import FrankWolfeModel
 from discreet.models.frank_wolfe.local import Local, Step, packed
 from discreet.models.frank_wolfe.losses import LossName
 from discreet.models.spectral.baseline import second_moment
+from discreet.privacy.batch import UserBatch
+from discreet.typing import Array
 from discreet.validation import whole
-
-Array = NDArray[Any]
 
 NO_BOUND = 1e100  # longer than any row
 SMALL = 1000  # items whose covariance is formed: it is quicker then
@@ -119,7 +118,7 @@ def _leading(ratings: Interactions, residuals: Array, n_jobs: int | None) -> tup
     return vector, float(np.sqrt(max(values[0], 0.0)))
 
 
-def _dense(part: Part, size: int) -> Array:
+def _dense(part: UserBatch, size: int) -> Array:
     rows = np.zeros((len(part.counts), size), part.values.dtype)
     rows[part.owners, part.indices] = part.values
     return rows

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.errors import DataError
 from discreet.models.base import Model
@@ -15,9 +14,8 @@ from discreet.models.fold_in import FoldIn, ReplayFoldIn, RidgeFoldIn
 from discreet.models.frank_wolfe.corrective import Corrective, LogisticTargets
 from discreet.models.frank_wolfe.local import FrankWolfeSteps, Local, Step
 from discreet.models.frank_wolfe.losses import LossName, loss_of
+from discreet.typing import Array
 from discreet.validation import positive, whole
-
-Array = NDArray[Any]
 
 
 class FrankWolfeModel(Model):

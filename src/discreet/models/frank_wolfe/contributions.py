@@ -8,22 +8,21 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.data.interactions import Interactions
-from discreet.engine import Blocks, Here
-from discreet.engine.batches import Part, everybody, parts
+from discreet.engine import Blocks, LocalBlocks
+from discreet.engine.batches import parts, user_batches
 from discreet.linalg.threads import over_blocks
+from discreet.privacy.batch import UserBatch
+from discreet.typing import Array
 
 if TYPE_CHECKING:
     from discreet.data.spark_interactions import SparkInteractions
     from discreet.engine.batches import Ratings
 
-Array = NDArray[Any]
-
 
 @dataclass(frozen=True)
-class Fitted(Part):
+class Fitted(UserBatch):
     """Some users' rows in training, on their own items.
 
     Attributes:
@@ -43,7 +42,7 @@ class Component(Protocol):
         """Whether a step depends on no step before it."""
         ...
 
-    def begin(self, part: Part) -> tuple[Array, Array]:
+    def begin(self, part: UserBatch) -> tuple[Array, Array]:
         """Y_i and A_i of some users before the first step."""
         ...
 
@@ -84,9 +83,9 @@ class Users:
         for _ in over_blocks(work, self.blocks(), self.n_jobs):
             pass
 
-    def batches(self, most_users: int | None = None) -> Here[Fitted]:
+    def batches(self, most_users: int | None = None) -> LocalBlocks[Fitted]:
         """The same, to be added up."""
-        return Here(lambda: self.blocks(most_users))
+        return LocalBlocks(lambda: self.blocks(most_users))
 
     def blocks(self, most_users: int | None = None) -> Iterator[Fitted]:
         """Some users at a time."""
@@ -115,10 +114,10 @@ class Replayed:
 
     def batches(self, most_users: int | None = None) -> Blocks[Fitted]:
         """Some users at a time."""
-        return everybody(self.ratings, most_users).map(partial(replayed, self.component, self.steps))
+        return user_batches(self.ratings, most_users).map(partial(replayed, self.component, self.steps))
 
 
-def replayed(component: Component, steps: tuple[Any, ...], part: Part) -> Fitted:
+def replayed(component: Component, steps: tuple[Any, ...], part: UserBatch) -> Fitted:
     """Some users after public steps, in the precision that `Users` keeps them in."""
 
     def after(state: tuple[Array, Array]) -> Fitted:
@@ -130,7 +129,7 @@ def replayed(component: Component, steps: tuple[Any, ...], part: Part) -> Fitted
     return users
 
 
-def everybody_at(ratings: Ratings, component: Component, n_jobs: int | None) -> Users | Replayed:
+def users_of_ratings(ratings: Ratings, component: Component, n_jobs: int | None) -> Users | Replayed:
     """All users before the first step, wherever they are."""
     if isinstance(ratings, Interactions):
         return Users.of(ratings, component, n_jobs)

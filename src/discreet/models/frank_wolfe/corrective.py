@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from discreet.engine.batches import Part
 from discreet.models.centering import SHRINKAGE
 from discreet.models.directions import PENALTY
 from discreet.models.eigen import Products
@@ -23,9 +21,9 @@ from discreet.models.frank_wolfe.contributions import Fitted
 from discreet.models.frank_wolfe.losses import Loss, Squared
 from discreet.models.frank_wolfe.steps import LENGTH, Found, Kept
 from discreet.models.ridge import Penalty, Ridge
+from discreet.privacy.batch import UserBatch
 from discreet.privacy.releaser import Noisy
-
-Array = NDArray[Any]
+from discreet.typing import Array
 
 LEAST_NOISE = 1.0  # times what the last direction explains: so much is taken to be left, at least
 CLEAR = 2.0  # standard deviations: a sum of squares that is smaller may be noise
@@ -108,7 +106,7 @@ class Corrective:
         base = np.zeros(len(columns), columns.dtype)
         return Ridge(columns, base, Penalty(1.0), offset_penalty=SHRINKAGE if self.offsets else None)
 
-    def begin(self, part: Part) -> tuple[Array, Array]:
+    def begin(self, part: UserBatch) -> tuple[Array, Array]:
         """Y_i, the user's own damped mean if there are offsets, and A_i."""
         about = self._about(part)
         fitted = np.zeros(len(about))
@@ -127,7 +125,7 @@ class Corrective:
         """What a regression is to fit: Y_i - A_i, which for a squared loss are the ratings themselves."""
         return about if self.forgets else fitted - self._residuals(about, fitted)
 
-    def _about(self, part: Part) -> Array:
+    def _about(self, part: UserBatch) -> Array:
         about: Array = part.values.astype(np.float64) - self.centre
         return about
 

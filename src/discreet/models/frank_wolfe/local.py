@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from discreet.engine.batches import Part
 from discreet.models.centering import Centring, Prepared
 from discreet.models.frank_wolfe.contributions import Fitted
 from discreet.models.frank_wolfe.losses import Loss
+from discreet.privacy.batch import UserBatch
+from discreet.typing import Array
 
 if TYPE_CHECKING:
     from discreet.models.fold_in import Description
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,7 @@ class Local:
         shrunk = limit / np.maximum(np.sqrt(row.row_sums(moved**2)), limit)
         return moved * shrunk[row.owners], weights, shrunk
 
-    def begin(self, part: Part) -> tuple[Array, Array]:
+    def begin(self, part: UserBatch) -> tuple[Array, Array]:
         """Y_i and A_i of some users before the first step: Y = 0."""
         row = self.centring.prepare(part)
         nothing = np.zeros(len(row.values))
@@ -121,7 +119,7 @@ class FrankWolfeSteps:
             vectors[:, t] = weights * shrunk
         return vectors
 
-    def contributions(self, part: Part, aim: Array) -> Array:
+    def contributions(self, part: UserBatch, aim: Array) -> Array:
         """What each rating of one user adds to the offset and to coefficients . aim.
 
         How much the user was scaled and projected, and how steep the loss was, is taken as it turned out for the whole

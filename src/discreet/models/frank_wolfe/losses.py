@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol, get_args
+from typing import ClassVar, Literal, Protocol, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.errors import DataError
+from discreet.typing import Array
 
-Array = NDArray[Any]
 LossName = Literal["squared", "logistic"]
 
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.engine.batches import DENSE_CELLS
 from discreet.models.eigen import Direction, Products, leading, oja
 from discreet.models.frank_wolfe.contributions import Replayed, Users, residuals_of
 from discreet.models.frank_wolfe.local import Step, packed
 from discreet.privacy import GramSum, Noisy, Releaser
+from discreet.typing import Array
 
-Array = NDArray[Any]
 StepRule = Literal["corrective", "constant"]
 Eigensolver = Literal["dense", "oja"]
 Kept = tuple[Array, list[tuple[float, ...]], float]  # vectors, the numbers of each step, and k

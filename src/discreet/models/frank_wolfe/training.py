@@ -5,20 +5,17 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError
 from discreet.models.base import require_ratings
 from discreet.models.frank_wolfe.common import FrankWolfeModel
-from discreet.models.frank_wolfe.contributions import everybody_at
+from discreet.models.frank_wolfe.contributions import users_of_ratings
 from discreet.models.frank_wolfe.corrective import Correction
 from discreet.models.frank_wolfe.steps import MOST_DENSE, Eigensolver, Schedule, Solver, global_component, products
 from discreet.models.private import PrivateModel
 from discreet.privacy import Releaser
 from discreet.validation import positive, probability, whole
-
-Array = NDArray[Any]
 
 LARGEST_DENSE = 1 << 14  # items whose covariance can be released whole: 2 GiB
 
@@ -68,7 +65,7 @@ class PrivateFrankWolfe(FrankWolfeModel, PrivateModel):
         n = ratings.n_items
         row_norm, clip = self._bounds(value_range, n)
         component = self._refitting(value_range) if self._corrective else self._local(value_range, row_norm)
-        users = everybody_at(ratings, component, self.n_jobs)
+        users = users_of_ratings(ratings, component, self.n_jobs)
         rule, solver = self._rule(n, clip), Solver(self._solver(n), self.oja_steps, self._oja_rate(n))
         popularity, last = np.zeros(n), self._n_releases() - 1
         for t in range(last + 1):

@@ -10,20 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.data.interactions import Interactions
-from discreet.engine.batches import Part, parts
+from discreet.engine.batches import parts
 from discreet.models.centering import Centring, Prepared
 from discreet.models.gradient.estimate import Step, nothing
+from discreet.privacy.batch import UserBatch
+from discreet.typing import Array
 
 if TYPE_CHECKING:
     from discreet.models.fold_in import Description
 
-Array = NDArray[Any]
 
 PRETENDED = 2  # more items that a user is taken to have rated
 SERVING_CELLS = 1 << 17  # of dense rows, in memory at a time and thread
@@ -46,7 +46,7 @@ class Descent:
     size: float
     n_items: int
 
-    def eta(self, part: Part, step: Step) -> Array:
+    def eta(self, part: UserBatch, step: Step) -> Array:
         """How far each user goes, V being the directions of this step."""
         if not len(step.gains):
             return np.full(len(part.counts), self.size)
@@ -55,7 +55,7 @@ class Descent:
         eta: Array = self.size / np.minimum(room, 1)
         return eta
 
-    def replay(self, part: Part, steps: Sequence[Step]) -> tuple[Array, Array, Array]:
+    def replay(self, part: UserBatch, steps: Sequence[Step]) -> tuple[Array, Array, Array]:
         """Some users' coefficients c after these steps, (users, rank); their y, (users, items); and eta P(y - x)."""
         n, before = len(part.counts), nothing(self.n_items)
         own, rows = np.zeros((n, 0)), np.zeros((n, self.n_items))
@@ -67,7 +67,7 @@ class Descent:
             before = step
         return own, rows, change
 
-    def rows(self, part: Part, steps: Sequence[Step]) -> Array:
+    def rows(self, part: UserBatch, steps: Sequence[Step]) -> Array:
         """The rows z of some users after these steps: all that the next one needs to know of them."""
         _, rows, change = self.replay(part, steps)
         rows[part.owners, part.indices] -= change
@@ -75,7 +75,7 @@ class Descent:
 
     def shares(self, indices: Array, steps: Sequence[Step]) -> Array:
         """What one user's coefficients are sums of: (ratings, rank), to be multiplied by their centered ratings."""
-        part = Part(np.array([0, len(indices)]), indices, np.zeros(len(indices)))
+        part = UserBatch(np.array([0, len(indices)]), indices, np.zeros(len(indices)))
         own, before = np.zeros((len(indices), 0)), nothing(self.n_items)
         for step in steps:
             change = self.eta(part, before)[0] * (own @ before.vectors[indices].T - np.eye(len(indices)))
@@ -90,7 +90,7 @@ def _times(rows: Array, matrix: Array) -> Array:
     return product
 
 
-def _along(part: Part, entries: Array, step: Step) -> Array:
+def _along(part: UserBatch, entries: Array, step: Step) -> Array:
     """Sparse rows times V: row by row, entry by entry."""
     from scipy.sparse import csr_array
 
@@ -99,10 +99,10 @@ def _along(part: Part, entries: Array, step: Step) -> Array:
     return found
 
 
-def prepared(ratings: Interactions, centring: Centring, cells: int) -> Iterator[Part]:
+def prepared(ratings: Interactions, centring: Centring, cells: int) -> Iterator[UserBatch]:
     """The users' centred rows, some at a time, so that dense rows of theirs have at most so many cells."""
     for part in parts(ratings, ratings.values, most_users=max(cells // ratings.n_items, 1)):
-        whole = Part(part.indptr, part.indices.astype(np.int64), part.values)
+        whole = UserBatch(part.indptr, part.indices.astype(np.int64), part.values)
         yield centring.prepare(whole)
 
 
@@ -129,7 +129,7 @@ class DescentSteps:
         """Some users' coefficients (users, rank)."""
         return self.descent.replay(row, self.steps)[0]
 
-    def contributions(self, part: Part, aim: Array) -> Array:
+    def contributions(self, part: UserBatch, aim: Array) -> Array:
         """What each rating of one user adds to the offset and to coefficients . aim."""
         offsets = self.centring.offset_shares(part.values)
         about = part.values.astype(np.float64) - self.centring.centre - offsets.sum()

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from discreet.linalg.threads import single_threaded_blas
 from discreet.models.directions import without_noise
-
-Array = NDArray[Any]
+from discreet.typing import Array
 
 MOST = 64  # directions, however many items there are
 COMPLETIONS = 8  # of a diagonal

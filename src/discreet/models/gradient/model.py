@@ -6,11 +6,10 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.data.interactions import Interactions
-from discreet.engine import Here
-from discreet.engine.batches import DENSE_CELLS, Part
+from discreet.engine import LocalBlocks
+from discreet.engine.batches import DENSE_CELLS
 from discreet.errors import DataError
 from discreet.models.as_published import PublishedModel, frank_wolfe_std, true_plan
 from discreet.models.base import Model
@@ -22,10 +21,10 @@ from discreet.models.gradient.estimate import Step, packed, project, unpacked
 from discreet.models.private import PrivateModel
 from discreet.models.spectral.cleansing import check_catalogue
 from discreet.privacy import GramSum, Plan, Releaser
+from discreet.privacy.batch import UserBatch
 from discreet.privacy.guarantee import Adjacency
+from discreet.typing import Array
 from discreet.validation import positive, probability, whole
-
-Array = NDArray[Any]
 
 MOMENT = "second moment of gradient steps"
 
@@ -176,7 +175,7 @@ class DPGradientDescent(DescentModel, PrivateModel):
         bound = float(self.clip or centring.row_norm) ** 2
         descent, steps, rated = self._descent(n), list[Step](), np.zeros(n)
         for _ in range(self.n_steps):
-            users: Here[Part] = Here(partial(prepared, ratings, centring, DENSE_CELLS))
+            users: LocalBlocks[UserBatch] = LocalBlocks(partial(prepared, ratings, centring, DENSE_CELLS))
             rows = partial(descent.rows, steps=list(steps))
             moment = releaser.release(MOMENT, GramSum(n, bound), users, rows)
             if not steps:  # how much of all ratings, squared, is of each item: the nearest there is to popularity

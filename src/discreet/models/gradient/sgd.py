@@ -7,22 +7,21 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.data.interactions import Interactions
-from discreet.engine import Here
-from discreet.engine.batches import Part, parts
+from discreet.engine import LocalBlocks
+from discreet.engine.batches import parts
 from discreet.errors import DataError, PrivacyError
 from discreet.models.base import require_ratings
 from discreet.models.fold_in import FoldIn, RidgeFoldIn
 from discreet.models.private import PrivateModel
 from discreet.models.ridge import Penalty, Ridge
 from discreet.privacy import OuterSum, Plan, Planned, Releaser
+from discreet.privacy.batch import UserBatch
 from discreet.privacy.guarantee import Adjacency
 from discreet.privacy.poisson import largest_mu, sampled_cost
+from discreet.typing import Array
 from discreet.validation import positive, probability, whole
-
-Array = NDArray[Any]
 
 GRADIENT = "item gradient over a sample of users"
 START = 0.3  # the length of an item's vector at the start, in the unit of the ratings
@@ -140,9 +139,9 @@ class DPSGD(PrivateModel):
         adam, later = Adam(float(self.learning_rate), self.n_steps), Mean()
         statistic, noise = OuterSum(factors.shape, float(self.clip)), {"mu": self._noise_mu(), "rate": self._rate}
 
-        def users_of(numbers: Array) -> Here[Part]:
+        def users_of(numbers: Array) -> LocalBlocks[UserBatch]:
             some = ratings if self._rate == 1 else ratings.of_users(numbers)
-            return Here(lambda: _mapped(some, middle, unit))
+            return LocalBlocks(lambda: _mapped(some, middle, unit))
 
         for step in range(self.n_steps):
             gradient = partial(own_gradient, user_ridge(factors))
@@ -175,7 +174,7 @@ def _mapped(ratings: Interactions, middle: float, unit: float) -> Any:
     """Users' rows, ratings mapped to [-2, 2], some users at a time."""
     for part in parts(ratings, ratings.values):
         values = (part.values.astype(np.float64) - middle) / unit
-        yield Part(part.indptr, part.indices, values)
+        yield UserBatch(part.indptr, part.indices, values)
 
 
 def user_ridge(factors: Array) -> Ridge:
@@ -183,7 +182,7 @@ def user_ridge(factors: Array) -> Ridge:
     return Ridge(factors[:, 1:], factors[:, 0], Penalty(VECTOR_PENALTY), offset_penalty=OFFSET_PENALTY)
 
 
-def own_gradient(ridge: Ridge, part: Part) -> tuple[Array, Array, Array]:
+def own_gradient(ridge: Ridge, part: UserBatch) -> tuple[Array, Array, Array]:
     """What some users would have items changed by: the x_j, a = (1, u) / |(1, u)|, and the a that belongs to each x_j.
 
     A user's rows are e_j (1, u), with e_j what her own regression leaves of rating j.

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from discreet.models.one_bit.projections import Factored, simplex, trimmed
-
-Array = NDArray[Any]
+from discreet.typing import Array
 
 BLOCK = 1 << 20  # entries of a factored matrix that are looked at at a time
 PRECISE = 1e-8  # share of |A|^2 that the gap of a projection may be

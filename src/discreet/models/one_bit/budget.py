@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.errors import PrivacyError
 from discreet.models.one_bit.links import Link
 from discreet.privacy import Cost, Gaussian, Laplace, Plan, PureEvent, RandomizedResponse
 from discreet.privacy.account import account
 from discreet.privacy.entries import TwoValued, pure_cost
+from discreet.typing import Array
 from discreet.validation import positive, whole
-
-Array = NDArray[Any]
 
 MECHANISMS = ("input", "objective", "gradient", "output")
 # Those that add noise to bits, or to derivatives, one number of which moves with a flip.

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.errors import PrivacyError
 from discreet.models.one_bit.contributions import TrueBits
 from discreet.models.one_bit.links import Link
 from discreet.models.one_bit.projections import gram, in_ball
-
-Array = NDArray[Any]
+from discreet.typing import Array
 
 NEWTON = 60  # steps of Newton's method between bounds that close in, at most: bisection alone would need as many
 CHECK = 10  # steps between two looks at the gap

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,6 @@ from discreet.models.one_bit.likelihood import Cells, FlippedBits, ShiftedBits
 from discreet.models.one_bit.links import Link
 from discreet.privacy import Gaussian, Laplace, RandomizedResponse, Releaser
 from discreet.privacy.entries import Bits, TwoValued
-
-Array = NDArray[Any]
 
 FLIPPED, SHIFTED = "flipped bits", "bits with noise"
 NoiseName = Literal["laplace", "gaussian"]

@@ -9,16 +9,13 @@ certified.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.models.one_bit.projections import Factored, trimmed
 from discreet.models.one_bit.solver import SEED, Problem
 from discreet.models.ridge import Penalty, Ridge
-
-Array = NDArray[Any]
+from discreet.typing import Array
 
 SWEEPS = 12  # over both sides
 RIDGE = 0.1  # times the curvature of the loss, so that rows with few entries have a solution

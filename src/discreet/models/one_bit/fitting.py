@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.linalg.threads import single_threaded_blas
 from discreet.models.one_bit.factored import factorise
 from discreet.models.one_bit.likelihood import Cells, Loss
 from discreet.models.one_bit.projections import Factored
 from discreet.models.one_bit.solver import Problem, minimise
-
-Array = NDArray[Any]
+from discreet.typing import Array
 
 ROUNDS = 3  # of effects and matrix by turns
 SWEEPS = (30, 10)  # over the effects, in the first round and in each later one

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from discreet.linalg.threads import single_threaded_blas
@@ -17,8 +15,7 @@ from discreet.models.one_bit.fitting import MAX_RANK, Completed, Effects
 from discreet.models.one_bit.projections import Factored, Moved, nuclear_ball
 from discreet.models.one_bit.solver import SEED
 from discreet.privacy import Gaussian, Laplace, Releaser
-
-Array = NDArray[Any]
+from discreet.typing import Array
 
 GRADIENT = "gradient"
 SWEEPS = 50  # of the projection on ball and box, at most: it follows noise, and need not be precise

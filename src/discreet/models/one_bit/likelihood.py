@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, log_expit
 
 from discreet.models.one_bit.links import Link
-
-Array = NDArray[Any]
+from discreet.typing import Array
 
 
 @dataclass(frozen=True)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, log_expit, log_ndtr, ndtr
 
 from discreet.errors import DataError
+from discreet.typing import Array
 from discreet.validation import positive
 
-Array = NDArray[Any]
 LinkName = Literal["logistic", "probit"]
 
 

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.models.one_bit.links import Link
 from discreet.models.ridge import Ridge
-
-Array = NDArray[Any]
+from discreet.typing import Array
 
 STEPS = 15  # each a ridge regression
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError, PrivacyError
@@ -34,7 +33,6 @@ from discreet.privacy.guarantee import Adjacency, Unit
 from discreet.privacy.statement import Statement
 from discreet.validation import round_up, whole
 
-Array = NDArray[Any]
 Mechanism = Literal["input", "objective", "gradient", "output"]
 
 _OBSERVED = "who has rated which items, and how many there are: that is not hidden, only the values are"

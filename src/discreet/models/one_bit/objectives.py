@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from discreet.errors import PrivacyError
@@ -26,8 +24,6 @@ from discreet.models.one_bit.solver import Problem, minimise
 from discreet.privacy import Laplace, Plan, Planned, Releaser
 from discreet.privacy.account import account
 from discreet.privacy.entries import UP_MATRIX, AsPrinted, LinearPerturbation, PerturbedMinimizer, pure_cost
-
-Array = NDArray[Any]
 
 TILT = "linear term of the objective"
 SOLVER = 0.05  # of epsilon, for hiding how far from the optimum the solver stops

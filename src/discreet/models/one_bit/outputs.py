@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.linalg.threads import single_threaded_blas
 from discreet.models.one_bit.box import intersection
@@ -21,8 +19,7 @@ from discreet.models.one_bit.projections import trimmed
 from discreet.models.one_bit.solver import Problem, minimise
 from discreet.privacy import Laplace, Releaser
 from discreet.privacy.entries import AsPrinted, Minimizer
-
-Array = NDArray[Any]
+from discreet.typing import Array
 
 OUTPUT = "completed matrix"
 ABOVE = 1.2  # times the singular value that noise has: what stands out of it

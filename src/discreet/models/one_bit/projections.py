@@ -8,13 +8,12 @@ threshold that the projection subtracts.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-Array = NDArray[Any]
+from discreet.typing import Array
 
 SWEEPS = 4  # of subspace iteration, at most: steps that follow each other go on where the last one stopped
 SETTLED = 1e-3  # change of squared singular values, relative to the first, at which it stops

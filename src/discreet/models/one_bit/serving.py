@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.errors import DataError
 from discreet.models.fold_in import FoldIn, RidgeFoldIn
@@ -16,8 +15,7 @@ from discreet.models.private import PrivateModel
 from discreet.models.ridge import Penalty
 from discreet.recommend import serving
 from discreet.recommend.histories import OnUnknown
-
-Array = NDArray[Any]
+from discreet.typing import Array
 
 
 class BitModel(PrivateModel):

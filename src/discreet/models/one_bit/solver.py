@@ -11,17 +11,14 @@ it, and is minimised again, from where it was, with multipliers that have learne
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from discreet.models.one_bit.box import Excess
 from discreet.models.one_bit.likelihood import Cells, Loss
 from discreet.models.one_bit.projections import Factored, Moved, nuclear_ball
-
-Array = NDArray[Any]
+from discreet.typing import Array
 
 MEMORY = 10  # losses that a step is compared with
 DECREASE = 1e-4  # share of the promised decrease that a step must bring

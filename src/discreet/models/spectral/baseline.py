@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.data.interactions import Interactions
 from discreet.engine.batches import DENSE_CELLS, parts
@@ -18,9 +17,8 @@ from discreet.models.fold_in import FoldIn
 from discreet.models.spectral.cleansing import check_catalogue
 from discreet.models.spectral.ratings import RatingRows, rating_factors, rating_fold_in
 from discreet.privacy import Noisy
+from discreet.typing import Array
 from discreet.validation import whole
-
-Array = NDArray[Any]
 
 
 class SVD(NotPrivateModel):

@@ -6,7 +6,6 @@ import math
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError
@@ -21,9 +20,9 @@ from discreet.models.spectral.cleansing import COUNTS, COVARIANCE, SUMS, WEIGHTS
 from discreet.models.spectral.neighbors import factored, similarities
 from discreet.privacy import Plan, Releaser
 from discreet.privacy.guarantee import Adjacency
+from discreet.typing import Array
 from discreet.validation import positive, probability, whole
 
-Array = NDArray[Any]
 Predictor = Literal["svd", "knn"]
 
 SHARES: dict[str, float | tuple[float, int]] = {COUNTS: 0.05, SUMS: 0.1, WEIGHTS: 0.2, COVARIANCE: 0.65}  # of mu^2

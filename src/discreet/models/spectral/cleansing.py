@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.data.interactions import Interactions
 from discreet.engine import Blocks
-from discreet.engine.batches import DENSE_CELLS, Part, everybody
+from discreet.engine.batches import DENSE_CELLS, user_batches
 from discreet.errors import DataError
 from discreet.models.als.sampling import uniform
 from discreet.models.directions import noise_edge
 from discreet.privacy import GramSum, Noisy, Releaser, VectorSum
-
-Array = NDArray[Any]
+from discreet.privacy.batch import UserBatch
+from discreet.typing import Array
 
 SUMS, COUNTS = "item sums of ratings", "item counts"
 COVARIANCE, WEIGHTS = "weighted covariance of ratings", "weights of the covariance"
@@ -109,36 +107,36 @@ class Cleansing:
 
     # One user
 
-    def _users(self, ratings: Interactions, most_users: int | None = None) -> Blocks[Part]:
-        return everybody(ratings, most_users).map(self._capped)
+    def _users(self, ratings: Interactions, most_users: int | None = None) -> Blocks[UserBatch]:
+        return user_batches(ratings, most_users).map(self._capped)
 
-    def _capped(self, part: Part) -> Part:
+    def _capped(self, part: UserBatch) -> UserBatch:
         if self.cap is None:
             return part
         kept = uniform(part, self.cap, seed=0)
         counts = np.bincount(part.owners[kept], minlength=len(part.counts))
-        return Part(np.concatenate([[0], np.cumsum(counts)]), part.indices[kept], part.values[kept])
+        return UserBatch(np.concatenate([[0], np.cumsum(counts)]), part.indices[kept], part.values[kept])
 
-    def _shares(self, part: Part) -> Array:
+    def _shares(self, part: UserBatch) -> Array:
         powers = np.maximum(part.counts, 1) ** (0.0 if self.entry_level else -0.5)
         shares: Array = powers[part.owners]
         return shares
 
-    def _centred(self, part: Part) -> Array:
+    def _centred(self, part: UserBatch) -> Array:
         return np.clip(part.values.astype(np.float64) - self.middle, -self.half, self.half) * self._shares(part)
 
-    def _row_weights(self, part: Part) -> Array:
+    def _row_weights(self, part: UserBatch) -> Array:
         """The square root of w_u."""
         weights: Array = np.maximum(part.counts, 1) ** (-0.25 if self.entry_level else -0.5)
         return weights
 
-    def _residuals(self, averages: Array, part: Part) -> Array:
+    def _residuals(self, averages: Array, part: UserBatch) -> Array:
         """What some users have of sqrt(w) r. Sums are over one user's ratings, in their order."""
         about = part.values.astype(np.float64) - averages[part.indices]
         about -= (part.row_sums(about) / np.maximum(part.counts + self.damping, 1))[part.owners]
         return np.clip(about, -self.clamp, self.clamp) * self._indicators(part)
 
-    def _indicators(self, part: Part) -> Array:
+    def _indicators(self, part: UserBatch) -> Array:
         """What some users have of sqrt(w) e."""
         weights: Array = self._row_weights(part)[part.owners]
         return weights

@@ -7,15 +7,12 @@ MovieLens 1M, whole and thinned out to 40% and 15% of its interactions, and on 1
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.models.directions import noise_edge, standing_out
 from discreet.privacy.releaser import Noisy
-
-Array = NDArray[Any]
+from discreet.typing import Array
 
 EXPONENT = 0.3  # users weigh their items by popularity^-EXPONENT
 LEAST_POPULARITY = 0.8  # of the last item that is looked at, in units of the noise's largest eigenvalue

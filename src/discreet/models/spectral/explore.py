@@ -10,14 +10,12 @@ it is to fill, by simulating users from the released spectrum. All of this is pu
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discreet.models.spectral.estimate import COMMON_TASTE, Chosen, Spectrum
-
-Array = NDArray[Any]
+from discreet.typing import Array
 
 COLUMNS = 16
 LIST = 20  # places, of which a share is to be filled

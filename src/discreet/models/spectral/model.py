@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.data.interactions import Interactions
-from discreet.engine.batches import DENSE_CELLS, Part, equal_weights, everybody
+from discreet.engine.batches import DENSE_CELLS, equal_weights, user_batches
 from discreet.errors import DataError
 from discreet.models.as_published import require_rank
 from discreet.models.centering import Centring
@@ -20,10 +19,10 @@ from discreet.models.spectral.explore import Exploration
 from discreet.models.spectral.published import PublishedDPSVD
 from discreet.models.spectral.ratings import RatingRows, rating_factors, rating_fold_in
 from discreet.privacy import GramSum, Noisy, Plan, Releaser, VectorSum
+from discreet.privacy.batch import UserBatch
 from discreet.privacy.guarantee import Adjacency
+from discreet.typing import Array
 from discreet.validation import positive, probability, whole
-
-Array = NDArray[Any]
 
 POPULARITY, SECOND_MOMENT = "item popularity", "second moment of histories"
 
@@ -163,7 +162,7 @@ class DPSVD(PrivateModel):
 
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
         statistic = VectorSum(ratings.n_items, 1.0, cone="nonnegative")
-        popularity = releaser.release(POPULARITY, statistic, everybody(ratings), equal_weights)
+        popularity = releaser.release(POPULARITY, statistic, user_batches(ratings), equal_weights)
         chosen = Chosen.by(popularity, releaser.noise(SECOND_MOMENT, GramSum(1, 1.0)).std, self.max_items)
         learn = self._from_histories if ratings.implicit else self._from_ratings
         return {"popularity_": popularity.values.astype(np.float32), **learn(releaser, ratings, chosen)}
@@ -185,12 +184,12 @@ class DPSVD(PrivateModel):
 
     def _second_moment(self, releaser: Releaser, ratings: Interactions, chosen: Chosen) -> Noisy:
         n = len(chosen.items)
-        users = everybody(ratings, max(DENSE_CELLS // n, 1))
+        users = user_batches(ratings, max(DENSE_CELLS // n, 1))
         return releaser.release(SECOND_MOMENT, GramSum(n, 1.0), users, Residuals.of(chosen))
 
     def _from_ratings(self, releaser: Releaser, ratings: Interactions, chosen: Chosen) -> dict[str, Any]:
         m, n, centring = ratings.n_items, len(chosen.items), self._centring(ratings)
-        users = everybody(ratings, max(DENSE_CELLS // n, 1))
+        users = user_batches(ratings, max(DENSE_CELLS // n, 1))
         rows, bound = RatingRows(chosen.items, m, centring), centring.row_norm**2
         moment = releaser.release(SECOND_MOMENT, GramSum(n, bound), users, rows)
         return {
@@ -264,7 +263,7 @@ class Residuals:
         place[chosen.items] = np.arange(len(chosen.items))
         return cls(place, chosen.weights, chosen.common[chosen.items])
 
-    def __call__(self, part: Part) -> Array:
+    def __call__(self, part: UserBatch) -> Array:
         """The rows of some users."""
         owners, at = part.owners, self.place[part.indices]
         own = self.weights[part.indices]

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from discreet.linalg.threads import single_threaded_blas
-
-Array = NDArray[Any]
+from discreet.typing import Array
 
 LEAST_VARIANCE = 0.05  # of an item, relative to the largest covariance
 MOST_COLUMNS = 128  # that the similarities are kept in: all of them, for up to so many items

@@ -8,12 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from discreet.data.interactions import Interactions
-from discreet.engine import Here
-from discreet.engine.batches import DENSE_CELLS, MOST_USERS, PART, Part
+from discreet.engine import LocalBlocks
+from discreet.engine.batches import DENSE_CELLS, MOST_USERS, PART
 from discreet.errors import DataError, NotFitted
 from discreet.linalg.determinism import require_sound_blas
 from discreet.linalg.threads import n_threads, single_threaded_blas
@@ -21,14 +20,15 @@ from discreet.models.eigen import Products, block_iteration, check_budget, oja
 from discreet.models.private import require_sound
 from discreet.privacy import GramSum, Ledger, Noisy, Plan, Releaser
 from discreet.privacy.account import account
+from discreet.privacy.batch import UserBatch
 from discreet.privacy.guarantee import Adjacency, Guarantee
 from discreet.privacy.statement import Statement
+from discreet.typing import Array
 from discreet.validation import positive, probability, whole
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-Array = NDArray[Any]
 Method = Literal["dense", "oja", "block"]
 
 SECOND_MOMENT, PRODUCT, ENERGY = "second moment", "product", "energy"
@@ -244,7 +244,7 @@ class Table:
 
         return csr_array((self.values, self.indices, self.indptr), shape=(len(self.indptr) - 1, self.n_columns))
 
-    def blocks(self, most_users: int = MOST_USERS) -> Iterator[Part]:
+    def blocks(self, most_users: int = MOST_USERS) -> Iterator[UserBatch]:
         """Some rows at a time. What is not finite in them counts as zero."""
         first, n_rows = 0, len(self.indptr) - 1
         while first < n_rows:
@@ -252,19 +252,19 @@ class Table:
             last = min(last, first + most_users)
             begin, end = int(self.indptr[first]), int(self.indptr[last])
             values = _finite(self.values[begin:end].astype(np.float64))
-            yield Part(self.indptr[first : last + 1] - begin, self.indices[begin:end], values)
+            yield UserBatch(self.indptr[first : last + 1] - begin, self.indices[begin:end], values)
             first = last
 
-    def users(self) -> Here[Part]:
+    def users(self) -> LocalBlocks[UserBatch]:
         """All rows, to be added up."""
-        return Here(self.blocks)
+        return LocalBlocks(self.blocks)
 
-    def dense_users(self) -> Here[Part]:
+    def dense_users(self) -> LocalBlocks[UserBatch]:
         """The same, so few at a time that they can be made dense."""
-        return Here(partial(self.blocks, max(DENSE_CELLS // self.n_columns, 1)))
+        return LocalBlocks(partial(self.blocks, max(DENSE_CELLS // self.n_columns, 1)))
 
 
-def _values(part: Part) -> Array:
+def _values(part: UserBatch) -> Array:
     return part.values
 
 

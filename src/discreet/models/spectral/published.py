@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from discreet.data.interactions import Interactions
-from discreet.engine.batches import DENSE_CELLS, everybody
+from discreet.engine.batches import DENSE_CELLS, user_batches
 from discreet.models.as_published import PublishedModel, frank_wolfe_std, require_rank, true_plan
 from discreet.models.centering import RATINGS_PER_USER, SHRINKAGE, Centring
 from discreet.models.fold_in import FoldIn, LinearFoldIn
@@ -18,8 +17,6 @@ from discreet.models.spectral.ratings import RatingRows
 from discreet.privacy import GramSum, Plan, Releaser
 from discreet.privacy.guarantee import Adjacency
 from discreet.validation import positive, probability, whole
-
-Array = NDArray[Any]
 
 SECOND_MOMENT = "second moment of ratings"
 
@@ -102,7 +99,7 @@ class PublishedDPSVD(PublishedModel):
 
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
         n, centring = ratings.n_items, self._centring(ratings)
-        users, rows = everybody(ratings, max(DENSE_CELLS // n, 1)), RatingRows(np.arange(n), n, centring)
+        users, rows = user_batches(ratings, max(DENSE_CELLS // n, 1)), RatingRows(np.arange(n), n, centring)
         moment = releaser.release(SECOND_MOMENT, GramSum(n, centring.row_norm**2), users, rows)
         vectors = eigh(moment.values, subset_by_index=[n - self.rank, n - 1])[1][:, ::-1]
         scale = self.scale or max(1.0, n / RATINGS_PER_USER)

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from discreet.engine.batches import Part
 from discreet.models.centering import RATINGS_PER_USER, Centring
 from discreet.models.directions import PENALTY, Directions, noise_edge
 from discreet.models.fold_in import RidgeFoldIn
 from discreet.models.ridge import Penalty
 from discreet.privacy import Noisy
-
-Array = NDArray[Any]
+from discreet.privacy.batch import UserBatch
+from discreet.typing import Array
 
 OFFSET_PENALTY = 1.0
 
@@ -37,7 +34,7 @@ class RatingRows:
     n_items: int
     centring: Centring
 
-    def __call__(self, part: Part) -> Array:
+    def __call__(self, part: UserBatch) -> Array:
         """The rows of some users."""
         place = np.full(self.n_items, -1)
         place[self.items] = np.arange(len(self.items))

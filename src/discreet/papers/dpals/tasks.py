@@ -18,12 +18,13 @@ import numpy as np
 
 import discreet
 from discreet.data.interactions import Interactions
-from discreet.engine.batches import Part
 from discreet.models.als.calibration import published_rho_squared, published_rho_squared_for
 from discreet.models.als.sampling import lowest, uniform
-from discreet.papers.data import Array, Labeled, Shape, divided, load, most_rated
+from discreet.papers.data import Labeled, Shape, divided, load, most_rated
 from discreet.papers.frank_wolfe import as_published
 from discreet.papers.reproduction import Options, Point, scored
+from discreet.privacy.batch import UserBatch
+from discreet.typing import Array
 
 PRINTED, EXACT = "DPALS 2021, as published", "DPALS 2021, exact noise"
 OURS, OURS_IMPLICIT = "DPALS", "Recommender (DPSVD)"
@@ -179,14 +180,14 @@ SAMPLE = 50  # of each user
 
 def uniform_sample(ratings: Interactions) -> Array:
     """Which 50 ratings of each user count."""
-    return uniform(Part(ratings.indptr, ratings.indices, ratings.values), SAMPLE, 0)
+    return uniform(UserBatch(ratings.indptr, ratings.indices, ratings.values), SAMPLE, 0)
 
 
 def adaptive_sample(ratings: Interactions, counted: Array | None = None) -> Array:
     """The 50 whose films are rated least, among all ratings or those counted."""
     indices = ratings.indices if counted is None else ratings.indices[counted]
     counts = np.bincount(indices, minlength=ratings.n_items).astype(np.float64)
-    return lowest(Part(ratings.indptr, ratings.indices, ratings.values), SAMPLE, counts)
+    return lowest(UserBatch(ratings.indptr, ratings.indices, ratings.values), SAMPLE, counts)
 
 
 def held(ratings: Interactions) -> tuple[Array, Array]:
