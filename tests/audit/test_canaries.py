@@ -62,9 +62,9 @@ def test_a_blind_audit_says_so() -> None:
 @pytest.mark.parametrize("noise", [Laplace(0.5), RandomizedResponse(2.0)])
 def test_pure_mechanisms(noise: Any) -> None:
     subject = tiny(noise=noise, delta=0.0)
-    with_her, without_her = scores(subject, ("x", None), 24)
-    assert np.abs(np.concatenate([with_her, without_her])).max() <= 4 + 1e-9  # epsilon 2 twice: no score is beyond it
-    assert with_her.mean() > 0.5 > -0.5 > without_her.mean()
+    present, absent = scores(subject, ("x", None), 24)
+    assert np.abs(np.concatenate([present, absent])).max() <= 4 + 1e-9  # epsilon 2 twice: no score is beyond it
+    assert present.mean() > 0.5 > -0.5 > absent.mean()
     found = end_to_end(subject, ("x", None), runs=10, alarms=Alarms())
     assert found.ok, found.words
     assert "so few runs could prove nothing" in found.words

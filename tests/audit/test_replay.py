@@ -2,7 +2,7 @@
 
 import logging
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -52,7 +52,7 @@ def test_search_climbs_and_finds_nobody() -> None:
 
 
 def test_search_finds_who_breaks_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bound that holds for all ordinary people, and for those who were designed, but not for everybody."""
+    """A bound that holds for all ordinary people, and for those who were designed, but not for all."""
     from discreet.privacy import statistics
 
     real = statistics.truncate
@@ -74,13 +74,13 @@ def audited(monkeypatch: pytest.MonkeyPatch, wrong: Any) -> dict[str, str]:
     """The failures of a model that does something wrong beside what it should."""
     real = discreet.DPSVD._learn_privately
 
-    def learn(self: Any, door: Any, ratings: Any) -> Any:
-        learned = real(self, door, ratings)
+    def learn(self: Any, releaser: Any, ratings: Any) -> Any:
+        learned = real(self, releaser, ratings)
         return wrong(learned, ratings) or learned
 
     monkeypatch.setattr(Mine, "_learn_privately", learn, raising=False)
-    data, neighbour = ordinary(40, ("x", {3: 5.0, 4: 1.0})), ordinary(40)
-    one = replay(lambda: Mine(epsilon=5.0, delta=DELTA), data, neighbour)
+    data, neighbor = ordinary(40, ("x", {3: 5.0, 4: 1.0})), ordinary(40)
+    one = replay(lambda: Mine(epsilon=5.0, delta=DELTA), data, neighbor)
     return {finding.check: finding.words for finding in failed(one.findings)}
 
 
@@ -128,15 +128,37 @@ def test_noise_beside_the_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_recording_repeats_the_answers_that_it_is_given() -> None:
     data = ordinary(40)
-    first = record(lambda door: discreet.DPSVD(epsilon=5.0, delta=DELTA).fit(data, ledger=door), delta=DELTA)
+    first = record(lambda ledger: discreet.DPSVD(epsilon=5.0, delta=DELTA).fit(data, ledger=ledger), delta=DELTA)
     other = [answer * 1.001 for answer in first.answers]
     again = record(
-        lambda door: discreet.DPSVD(epsilon=5.0, delta=DELTA).fit(data, ledger=door), answers=other, delta=DELTA
+        lambda ledger: discreet.DPSVD(epsilon=5.0, delta=DELTA).fit(data, ledger=ledger), answers=other, delta=DELTA
     )
     assert all(np.array_equal(one, two) for one, two in zip(again.answers, other, strict=True))
     assert not np.array_equal(again.model.popularity_, first.model.popularity_)
     assert [event.label for event in first.events] == first.labels
     assert len(first.keys) == len(set(first.keys)) >= len(first.releases)
+
+
+@dataclass
+class OneNumber:
+    """Releases a number that one person moves by `moves` grid units."""
+
+    moves: int
+    adjacency: str = "add-remove"
+    delta: float = 1e-5
+
+    def fit(self, data: int, ledger: discreet.Ledger) -> "OneNumber":
+        ledger.release(np.array([data * self.moves]), 2.0**31, discreet.Gaussian(2.0**30), "number")
+        self.guarantee_ = ledger.spent
+        return self
+
+
+@pytest.mark.parametrize(("beyond", "ok"), [(0, True), (1, False)])
+def test_one_grid_unit_beyond_the_sensitivity_is_found(beyond: int, ok: bool) -> None:
+    """Statistics are compared as integers: a relative error of 5e-10 is no rounding error."""
+    found = replay(lambda: OneNumber(2**31 + beyond), 1, 0)
+    assert [finding.check for finding in failed(found.findings)] == ([] if ok else [SENSITIVITY])
+    assert found.ok is ok
 
 
 def test_what_is_the_same() -> None:

@@ -10,8 +10,9 @@ import pytest
 import discreet
 from discreet.audit import Finding, Report, Subject, attacks, run
 from discreet.audit.report import CHECKS
+from discreet.audit.suite import catch
 from discreet.audit.tainting import PRIVATE_SIDE, Private, taint, tainted, watching
-from discreet.audit.zoo import MUTANTS, catch
+from discreet.audit.zoo import MUTANTS, Caught
 from discreet.errors import DataError
 from discreet.testing import InsecureSeededNoise
 from tests.cli.test_account import run as command
@@ -39,7 +40,7 @@ def test_a_report_about_something_broken() -> None:
     assert report.verdict().startswith("BROKEN: mine. 1 of 1 broken mechanisms were caught")
     assert "by 200% &lt;of it&gt;" in report.html()
     assert report.to_json()["caught"] == report.to_json()["total"] == 1
-    assert not Report(zoo=[type(caught[0])(MUTANTS[0], [])]).ok
+    assert not Report(zoo=[Caught(MUTANTS[0], [])]).ok
 
 
 def test_models_that_cannot_be_audited() -> None:
@@ -76,7 +77,7 @@ def test_the_command(tmp_path: Path) -> None:
 def test_the_zoo_on_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
     from discreet.audit import suite
 
-    monkeypatch.setattr(suite, "try_zoo", lambda done: [catch(mutant) for mutant in MUTANTS[:2]])
+    monkeypatch.setattr(suite, "MUTANTS", MUTANTS[:2])
     found = json.loads(command("audit", "--zoo", "--json"))
     assert (found["caught"], found["total"]) == (2, 2)
     assert found["zoo"][0]["by"] == ["noise"]
@@ -106,13 +107,13 @@ def test_lines_that_look_at_private_numbers_are_named(monkeypatch: pytest.Monkey
     data = discreet.datasets.movielens_like(100, 30, 1500, random_state=0).to_implicit()
     real = discreet.DPSVD._learn_privately
 
-    def peek(self: discreet.DPSVD, door: object, ratings: discreet.Interactions) -> object:
+    def peek(self: discreet.DPSVD, releaser: object, ratings: discreet.Interactions) -> object:
         if ratings.values.sum() > 1e9:
             raise ValueError(f"{ratings.values.max()}")
-        return real(self, door, ratings)  # type: ignore[arg-type]
+        return real(self, releaser, ratings)  # type: ignore[arg-type]
 
-    def keep(self: discreet.DPSVD, door: object, ratings: discreet.Interactions) -> object:
-        return {**real(self, door, ratings), "counts_": np.bincount(ratings.indices)}  # type: ignore[arg-type]
+    def keep(self: discreet.DPSVD, releaser: object, ratings: discreet.Interactions) -> object:
+        return {**real(self, releaser, ratings), "counts_": np.bincount(ratings.indices)}  # type: ignore[arg-type]
 
     mine = Subject("mine", lambda: discreet.DPSVD(epsilon=2.0, delta=1e-6), lambda person: data, [])
     assert [finding.ok for finding in taint(mine, data)] == [True]

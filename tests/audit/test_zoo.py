@@ -3,13 +3,12 @@
 import pytest
 
 from discreet.audit.findings import failed
-from discreet.audit.quick import quick
 from discreet.audit.replaying import ACCOUNT, EVENTS, FIT, JOINT, OUTPUT, SENSITIVITY
 from discreet.audit.samplers import BLACK_BOX, NOISE, STREAMS
 from discreet.audit.subjects import shipped
+from discreet.audit.suite import audit, catch
 from discreet.audit.tainting import TAINT
-from discreet.audit.zoo import MUTANTS, catch
-from discreet.audit.zoo.mutant import Mutant
+from discreet.audit.zoo import MUTANTS, Mutant
 
 SUBJECTS = shipped()
 SLOW = ("DPSGD",)
@@ -33,7 +32,7 @@ def test_there_are_enough_of_them() -> None:
 
 @pytest.mark.parametrize("name", [name for name in SUBJECTS if not name.startswith(SLOW)])
 def test_a_correct_model_passes(name: str) -> None:
-    findings = quick(SUBJECTS[name])
+    findings = audit(SUBJECTS[name])
     assert not failed(findings)
     assert {EVENTS, SENSITIVITY, ACCOUNT, OUTPUT, NOISE, STREAMS} <= {one.check for one in findings}
     assert "without a delta" in name or BLACK_BOX in {one.check for one in findings}
@@ -44,15 +43,15 @@ def test_a_correct_model_passes(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in SUBJECTS if name.startswith(SLOW)])
 def test_a_correct_large_model_passes(name: str) -> None:
-    assert not failed(quick(SUBJECTS[name]))
+    assert not failed(audit(SUBJECTS[name]))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mutant", [one for one in MUTANTS if one.pairs or one.params], ids=lambda mutant: mutant.name)
 def test_people_who_catch_a_mutant_find_nothing_where_nothing_is_broken(mutant: Mutant) -> None:
     """What a mutant is caught by is its error, not the people or parameters that it is tried with."""
-    wrong = failed(quick(mutant.on(SUBJECTS[mutant.subject])))
-    assert {finding.check for finding in wrong} <= {FIT}, wrong  # what would be broken is refused, for everybody
+    wrong = failed(audit(mutant.on(SUBJECTS[mutant.subject])))
+    assert {finding.check for finding in wrong} <= {FIT}, wrong  # what would be broken is refused, for everyone
 
 
 def test_nothing_of_a_mutant_stays() -> None:
@@ -60,4 +59,4 @@ def test_nothing_of_a_mutant_stays() -> None:
     for mutant in MUTANTS:
         with mutant.patch():
             pass
-    assert not failed(quick(SUBJECTS[name]))
+    assert not failed(audit(SUBJECTS[name]))

@@ -1,4 +1,4 @@
-"""`discreet.audit` for tests of models: what was warned of or raised in a fit is warned of and raised here, too."""
+"""`discreet.audit` for tests of models: warnings and errors of a fit are raised here too."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from discreet.typing import Array
 def record(
     monkeypatch: Any, fit: Callable[[discreet.Ledger], object], answers: list[Array] | None, **ledger: Any
 ) -> Recording:
-    """Fit once; with `answers`, the door says again what it said before."""
+    """Fit once; with `answers`, the release step returns these again."""
     seen = recording.record(fit, answers=answers, **ledger)
     for warning in seen.warned:
         warnings.warn(warning.message, warning.category, stacklevel=2)
@@ -35,9 +35,9 @@ def moved(first: Recording, second: Recording) -> dict[str, float]:
 
 
 def replay(
-    monkeypatch: Any, make: Callable[[], Any], data: Interactions, neighbour: Interactions, **ledger: Any
+    monkeypatch: Any, make: Callable[[], Any], data: Interactions, neighbor: Interactions, **settings: Any
 ) -> dict[str, float]:
     """Fit on both; how far each statistic moved, as a fraction of its sensitivity."""
-    first = record(monkeypatch, lambda door: make().fit(data, ledger=door), None, **ledger)
-    second = record(monkeypatch, lambda door: make().fit(neighbour, ledger=door), first.answers, **ledger)
+    first = record(monkeypatch, lambda ledger: make().fit(data, ledger=ledger), None, **settings)
+    second = record(monkeypatch, lambda ledger: make().fit(neighbor, ledger=ledger), first.answers, **settings)
     return moved(first, second)

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import discreet
+from discreet.audit.neighbors import ordinary
 from discreet.data import Interactions
 from discreet.engine import batches as users_rows
 from discreet.engine.batches import parts
@@ -20,7 +21,6 @@ from discreet.models.spectral.cleansing import COUNTS, COVARIANCE, SUMS, WEIGHTS
 from discreet.models.spectral.neighbors import MOST_COLUMNS, factored, similarities
 from discreet.privacy.batch import UserBatch
 from discreet.testing import InsecureSeededNoise, ModelConformance
-from tests.models.people import ordinary
 from tests.models.replay import record, replay
 
 DELTA = 1e-6

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import discreet
+from discreet.audit.neighbors import ordinary
 from discreet.data import Interactions
 from discreet.engine import batches as users_rows
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
@@ -20,7 +21,6 @@ from discreet.models.gradient.estimate import Step, excess, own_edge, packed, pr
 from discreet.models.gradient.model import MOMENT
 from discreet.privacy.batch import UserBatch
 from discreet.testing import InsecureSeededNoise, ModelConformance
-from tests.models.people import ordinary
 from tests.models.replay import record, replay
 
 DELTA = 1e-6

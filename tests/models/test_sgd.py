@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import discreet
+from discreet.audit.neighbors import ordinary
 from discreet.data import Interactions
 from discreet.engine import batches as users_rows
 from discreet.engine.batches import parts
@@ -15,7 +16,6 @@ from discreet.models.gradient import sgd
 from discreet.models.gradient.sgd import GRADIENT, Adam, Mean, own_gradient, user_ridge
 from discreet.privacy.poisson import largest_mu
 from discreet.testing import InsecureSeededNoise, ModelConformance
-from tests.models.people import ordinary
 from tests.models.replay import record, replay
 
 DELTA = 1e-6

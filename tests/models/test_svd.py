@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import discreet
+from discreet.audit.neighbors import ordinary
 from discreet.data import Interactions
 from discreet.engine import batches as users_rows
 from discreet.errors import DataError, NotPublic, PrivacyError, Unbounded
@@ -16,7 +17,6 @@ from discreet.models.spectral.model import POPULARITY, SECOND_MOMENT
 from discreet.models.spectral.published import SECOND_MOMENT as PUBLISHED
 from discreet.models.spectral.ratings import RatingRows
 from discreet.testing import InsecureSeededNoise, ModelConformance
-from tests.models.people import ordinary
 from tests.models.replay import record, replay
 
 DELTA = 1e-6

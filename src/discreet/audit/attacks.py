@@ -1,18 +1,18 @@
-"""Attacks from the literature on recommenders, for people: against private models and others, on the same data.
+"""Attacks from the literature on recommenders, as demonstrations: against private and other models, on the same data.
 
-These are demonstrations, not tests of the guarantee: that an attack fails proves nothing. What they show is what a
-guarantee is for: the success of every attack falls to chance as epsilon falls, and without privacy it is far above.
+These are not tests of the guarantee: that an attack fails proves nothing. They show what a guarantee is for: the
+success of every attack falls to chance as epsilon falls, and without privacy it is far above.
 
-- **Membership** (Zhang and others 2021, in its simplest form): was she in the training data? Whoever was is explained
-  better by the model, beyond her own mean, than whoever was not. Success is the area under the curve, 50% by chance.
-- **Reconstruction** (Calandrino and others 2011): somebody adds an item between two releases of a model. Which? The one
+- **Membership** (Zhang and others 2021, in its simplest form): was a person in the training data? A model explains its
+  members better, beyond their own means, than others. Success is the area under the curve, 50% by chance.
+- **Reconstruction** (Calandrino and others 2011): a person adds an item between two releases of a model. Which? The one
   whose published popularity grew most. Success is how often that is right.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,8 @@ from discreet.typing import Array
 MEMBERSHIP, RECONSTRUCTION = "membership", "reconstruction"
 DELTA = 1e-6
 EPSILONS = (0.1, 1.0, 10.0, 100.0)
-NOT_PRIVATE = "not private"
+
+FitTo = Callable[[Interactions], Any]
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Success:
 
     Attributes:
         attack: Its name.
-        model: Against which model.
+        model: The model that it was tried on.
         epsilon: Of the model; None if it is not private.
         rate: Success, between 0 and 1.
         chance: What guessing would give.
@@ -55,7 +56,7 @@ class Success:
     @property
     def short(self) -> str:
         """The model in a word, for a plot."""
-        return NOT_PRIVATE if self.epsilon is None else f"epsilon {self.epsilon:g}"
+        return _privacy(self.epsilon)
 
     def __str__(self) -> str:
         return (
@@ -64,34 +65,36 @@ class Success:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
-        names = ("attack", "model", "epsilon", "rate", "chance", "trials")
-        return {name: getattr(self, name) for name in names}
+        return asdict(self)
 
 
-def _fitted(model: Any, data: Interactions, source: NoiseSource | None) -> Any:
-    """Fit a model; a private one with noise from `source`, if that is given."""
-    if getattr(model, "epsilon", None) is None:
-        return model.fit(data)
-    return model.fit(data, ledger=Ledger(delta=model.delta, noise_source=source))
+def _privacy(epsilon: float | None) -> str:
+    return "not private" if epsilon is None else f"epsilon {epsilon:g}"
 
 
-def _against(make: Callable[[float], Any], other: Any, epsilons: Sequence[float]) -> list[tuple[float | None, Any]]:
-    return [*((epsilon, make(epsilon)) for epsilon in sorted(epsilons)), (None, other)]
+def _targets(
+    private: Callable[[float], Any], other: Any, epsilons: Sequence[float], source: NoiseSource | None
+) -> Iterator[tuple[str, float | None, FitTo]]:
+    """Models to attack: their names, their epsilon, and how they are fitted."""
+    for epsilon in sorted(epsilons):
+        model = private(epsilon)
 
+        def fit(data: Interactions, model: Any = model) -> Any:
+            return model.fit(data, ledger=Ledger(delta=DELTA, noise_source=source))
 
-def _named(model: Any, epsilon: float | None) -> str:
-    return f"{type(model).__name__}, {NOT_PRIVATE if epsilon is None else f'epsilon {epsilon:g}'}"
+        yield f"{type(model).__name__}, {_privacy(epsilon)}", epsilon, fit
+    yield f"{type(other).__name__}, {_privacy(None)}", None, other.fit
 
 
 def membership(
     *, epsilons: Sequence[float] = EPSILONS, n_users: int = 300, source: NoiseSource | None = None, seed: int = 0
 ) -> list[Success]:
-    """Who was in the training data? Half of the people are; the attacker has everybody's ratings.
+    """Who was in the training data? Half of the users were; the attacker has the ratings of all.
 
     Args:
         epsilons: Of the private models.
         n_users: Members and others.
-        source: Of noise that can be repeated, for tests.
+        source: Of repeatable noise, for tests.
         seed: Of the data, and of who is a member.
     """
     data = movielens_like(n_users, 120, 25 * n_users, random_state=seed)
@@ -102,25 +105,24 @@ def membership(
     counts = np.bincount(owners)
     spread = np.bincount(owners, (data.values - (np.bincount(owners, data.values) / counts)[owners]) ** 2) / counts
     found = []
-    models = _against(lambda e: DPALS(epsilon=e, delta=DELTA), ALS(rank=24, regularization=1.0), epsilons)
-    for epsilon, model in models:
-        fitted = _fitted(model, train, source)
-        squares = (fitted.predict(data, targets) - data.values) ** 2
+    other = ALS(rank=24, regularization=1.0)
+    for name, epsilon, fit in _targets(lambda e: DPALS(epsilon=e, delta=DELTA), other, epsilons, source):
+        squares = (fit(train).predict(data, targets) - data.values) ** 2
         errors = np.bincount(owners, squares) / counts / np.maximum(spread, 1e-9)
         area = float(np.mean(errors[members][:, None] < errors[~members]))
-        found.append(Success(MEMBERSHIP, _named(model, epsilon), epsilon, area, 0.5, n_users))
+        found.append(Success(MEMBERSHIP, name, epsilon, area, 0.5, n_users))
     return found
 
 
 def reconstruction(
     *, epsilons: Sequence[float] = EPSILONS, victims: int = 40, source: NoiseSource | None = None, seed: int = 0
 ) -> list[Success]:
-    """What has somebody added between two releases? The attacker knows what she had before.
+    """Which item has a person added between two releases? The attacker knows what they had before.
 
     Args:
         epsilons: Of the private models.
-        victims: How many people add something, one after another.
-        source: Of noise that can be repeated, for tests.
+        victims: How many people add an item, one after another.
+        source: Of repeatable noise, for tests.
         seed: Of the data, the people and what they add.
     """
     before = movielens_like(150, 60, 2000, random_state=seed).to_implicit()
@@ -129,14 +131,15 @@ def reconstruction(
     hidden = [int(rng.choice(np.setdiff1d(np.arange(before.n_items), _row(before, user)))) for user in people]
     chance = float(np.mean([1 / (before.n_items - len(_row(before, user))) for user in people]))
     found = []
-    for epsilon, model in _against(lambda e: DPSVD(epsilon=e, delta=DELTA), ALS(rank=4, n_steps=2), epsilons):
-        old, right = _fitted(model, before, source).popularity_, 0
+    other = ALS(rank=4, n_steps=2)
+    for name, epsilon, fit in _targets(lambda e: DPSVD(epsilon=e, delta=DELTA), other, epsilons, source):
+        old, right = fit(before).popularity_, 0
         for user, item in zip(people, hidden, strict=True):
-            new = _fitted(model, _and(before, user, item), source).popularity_
+            new = fit(_and(before, user, item)).popularity_
             grown = (new - old).astype(np.float64)
-            grown[_row(before, user)] = -np.inf  # what she had before, she has not added
+            grown[_row(before, user)] = -np.inf  # known from before
             right += int(np.argmax(grown)) == item
-        found.append(Success(RECONSTRUCTION, _named(model, epsilon), epsilon, right / victims, chance, victims))
+        found.append(Success(RECONSTRUCTION, name, epsilon, right / victims, chance, victims))
     return found
 
 
@@ -145,7 +148,7 @@ def _row(table: Interactions, user: int) -> Array:
 
 
 def _and(table: Interactions, user: int, item: int) -> Interactions:
-    """The table with one item more for somebody."""
+    """The table with one item more for a user."""
     frame = table.to_arrow()
     rows = list(zip(*(frame.column(name).to_pylist() for name in ("user", "item")), strict=True))
     return read([*rows, (table.users[user], table.items[item])], items=table.catalogue)

@@ -1,9 +1,9 @@
-"""End to end: whole fits, with and without one person, told apart by all that they release.
+"""End to end: whole fits, with and without one person, told apart by everything that they release.
 
-The score is the likelihood ratio of the released values, which no attacker can better: for each fit, what it would have
-released in the other world, given the same answers, is found by a replay. What everybody but the canary is shown
-follows from these values and from their own data alone, as the replay has checked, so that this is the guarantee's
-joint view. `one_run` does the same with many canaries in one fit (Steinke, Nasr, Jagielski 2023).
+The score is the likelihood ratio of the released values, the best that any attacker can use: a replay finds what each
+fit would have released in the other case, given the same released values. What all users but the canary are shown
+follows from these values and from their own data alone, as the replay has checked, so this is the joint view of the
+guarantee. `one_run` does the same with many canaries in one fit (Steinke, Nasr, Jagielski 2023).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from scipy.stats import binom, norm
 from discreet.audit.distinguishing import SURELY, Evidence, could, detectable, detectable_epsilon, distinguish, least
 from discreet.audit.findings import EACH, Alarms, Finding
 from discreet.audit.neighbors import Row, entries
-from discreet.audit.recording import Recording, record
+from discreet.audit.recording import Recording, Release, record
 from discreet.audit.replaying import settings
 from discreet.audit.subjects import Subject
 from discreet.data.interactions import Interactions
@@ -29,86 +29,78 @@ from discreet.privacy import L2Laplace, Laplace, RandomizedResponse
 from discreet.typing import Array
 
 CANARY, ONE_RUN = "canary", "one run"
-BLIND = 0.9  # of the claim: an audit that measures less of a designed worst case does not see
+BLIND = 0.9  # of the claim: an audit that measures less of a designed worst case is blind
 SMALL = 1e-4  # of the level: the delta at which guesses about many canaries are weighed
 
 
-def evidence_of(seen: Recording, other: Recording, sign: float) -> float:
-    """The log-likelihood ratio of a fit's answers: of its own world against the other, times `sign`."""
-    total = 0.0
-    for one, two in zip(seen.releases, other.releases, strict=True):
-        if isinstance(one.noise, RandomizedResponse):
-            kept = one.answer.ravel() > 0
-            changed = (one.statistic.ravel() > 0) != (two.statistic.ravel() > 0)
-            mine = kept[changed] == (one.statistic.ravel() > 0)[changed]
-            total += one.noise.bit_epsilon * float(np.where(mine, 1, -1).sum())
-            continue
-        mine, theirs = ((one.answer - world.statistic).ravel() for world in (one, two))
-        if isinstance(one.noise, Laplace):
-            total += float((np.abs(theirs) - np.abs(mine)).sum()) / one.noise.scale
-        elif isinstance(one.noise, L2Laplace):
-            total += float(np.linalg.norm(theirs) - np.linalg.norm(mine)) / one.noise.scale
-        else:
-            total += float(theirs @ theirs - mine @ mine) / (2 * one.noise.std**2)
-    return sign * total
+def _log_likelihood_ratio(one: Release, other: Release) -> float:
+    """Of the released values of `one`: with its own statistic against that of `other`."""
+    if isinstance(one.noise, RandomizedResponse):
+        bits, changed = one.units > 0, (one.units > 0) != (other.units > 0)
+        agree = (one.answer > 0)[changed] == bits[changed]
+        return one.noise.bit_epsilon * float(np.where(agree, 1, -1).sum())
+    own, others = ((one.answer - release.statistic).ravel() for release in (one, other))
+    if isinstance(one.noise, Laplace):
+        return float((np.abs(others) - np.abs(own)).sum()) / one.noise.scale
+    if isinstance(one.noise, L2Laplace):
+        return float(np.linalg.norm(others) - np.linalg.norm(own)) / one.noise.scale
+    return float(others @ others - own @ own) / (2 * one.noise.std**2)
 
 
 def scores(subject: Subject, pair: tuple[Any, Any], runs: int, seed: int = 0) -> tuple[Array, Array]:
-    """Scores of so many fits in each of two fixtures."""
+    """Log-likelihood ratios of so many fits with the first person of a pair, and with the second."""
     worlds = [subject.world(person) for person in pair]
-    book = settings(subject.make())
-
-    def fit(data: Any) -> Callable[[Any], Any]:
-        return lambda ledger: subject.fit(subject.make(), data, ledger)
-
     found = np.empty((2, runs))
-    for world, sign in ((0, 1.0), (1, -1.0)):
+    for own in (0, 1):
         for run in range(runs):
-            number = seed + 2 * run + world
-            seen = record(fit(worlds[world]), seed=number, **book)
-            other = record(fit(worlds[1 - world]), answers=seen.answers, seed=number, **book)
+            number = seed + 2 * run + own
+            seen = _fitted(subject, worlds[own], seed=number)
+            other = _fitted(subject, worlds[1 - own], answers=seen.answers, seed=number)
             if seen.error is not None or len(seen.releases) != len(other.releases):
-                raise ValueError(f"{subject.name}: fits in the two worlds do not make the same releases")
-            found[world, run] = evidence_of(seen, other, sign)
+                raise ValueError(f"{subject.name}: fits on neighboring data do not make the same releases")
+            ratios = map(_log_likelihood_ratio, seen.releases, other.releases)
+            found[own, run] = (1 - 2 * own) * sum(ratios)
     return found[0], found[1]
+
+
+def _fitted(subject: Subject, data: Any, **given: Any) -> Recording:
+    return record(lambda ledger: subject.fit(subject.make(), data, ledger), **given, **settings(subject.make()))
 
 
 def end_to_end(
     subject: Subject, pair: tuple[Any, Any], *, runs: int, alarms: Alarms, seed: int = 0, worst: bool = True
 ) -> Finding:
-    """Fit many times with and without somebody, and see what that proves.
+    """Fit many times with and without one person, and see what that proves.
 
     Args:
         subject: What to audit.
         pair: The person, before and after.
-        runs: Fits in each world; half of them choose a threshold, half test it.
-        alarms: Where levels are taken from.
+        runs: Fits with each; half of them choose a threshold, half test it.
+        alarms: The budget for false alarms.
         seed: Of the noise.
-        worst: Whether she was designed to make up the claim: then less than 0.9 of it is a failure.
+        worst: Whether the pair was designed to reach the claim: then less than 0.9 of it is a failure.
     """
-    guarantee = record(
-        lambda ledger: subject.fit(subject.make(), subject.world(pair[0]), ledger), **settings(subject.make())
-    ).model.guarantee_
-    with_her, without_her = scores(subject, pair, runs, seed)
+    guarantee = _fitted(subject, subject.world(pair[0])).model.guarantee_
+    present, absent = scores(subject, pair, runs, seed)
     gaussian = guarantee.mu is not None
     tests = 2 + worst if gaussian else 4
     level = alarms.take(tests)
     blind = False
     if gaussian:
-        # The scores of two normal laws at a distance mu have means that differ by mu^2.
-        measured = math.sqrt(max(float(with_her.mean() - without_her.mean()), 0.0))
-        name, claim, proved = "mu", guarantee.mu, distinguish(with_her, without_her, level=level).mu
+        # The scores of two normal distributions at a distance mu have means that differ by mu^2.
+        measured = math.sqrt(max(float(present.mean() - absent.mean()), 0.0))
+        name, claim, proved = "mu", guarantee.mu, distinguish(present, absent, level=level).mu
         noticed = detectable(claim, runs, level=level)
         error = float(norm.isf(level)) * claim * math.sqrt(2 / runs)  # of the square of what is measured
         blind = worst and measured**2 + error < (BLIND * claim) ** 2
     else:
-        both, delta = ((with_her, without_her), (-without_her, -with_her)), guarantee.delta
-        tried = [distinguish(*one, level=level, by=lambda e: e.epsilon(delta)) for one in both]
-        proved, measured = (max(map(of, tried)) for of in (lambda e: e.epsilon(delta), _likeliest))
-        name, claim = "epsilon", guarantee.epsilon
+        name, claim, delta = "epsilon", guarantee.epsilon, guarantee.delta
+        directions = (present, absent), (-absent, -present)
+        tried = [distinguish(*one, level=level, by=lambda e: e.epsilon(delta)) for one in directions]
+        proved, measured = max(one.epsilon(delta) for one in tried), max(map(_likeliest, tried))
         noticed = detectable_epsilon(claim, runs, delta=delta, level=level)
     words = (
-        f"{runs:,} fits with somebody and {runs:,} without her: {name} >= {proved:.3g} is proved, and {measured:.3g} "
+        f"{runs:,} fits with a person and {runs:,} without: {name} >= {proved:.3g} is proved, and {measured:.3g} "
         f"measured, of {claim:.3g} claimed; {could(noticed)}"
     )
     figures = {"proved": proved, "measured": measured, "claimed": claim, "runs": runs, "detectable": noticed}
@@ -126,7 +118,7 @@ def _likeliest(found: Evidence) -> float:
 
 @dataclass(frozen=True)
 class OneRun:
-    """Guesses about canaries, each of whom was in or out by a fair coin.
+    """Guesses about canaries, each of which was in the data or not by a fair coin.
 
     Attributes:
         canaries: How many there were.
@@ -139,10 +131,10 @@ class OneRun:
     right: int
 
     def chance(self, epsilon: float, delta: float) -> float:
-        """The most that the probability of so many right guesses can be, if (epsilon, delta) holds.
+        """The largest probability of so many right guesses, if (epsilon, delta) holds.
 
-        Each guess is right with probability at most e^eps / (1 + e^eps), whatever the others are; delta adds what it
-        can by making up for the guesses that are missing, at best.
+        Each guess is right with probability at most e^eps / (1 + e^eps), whatever the others are; delta adds at most
+        what it can by making up for missing guesses.
         """
         q = 1 / (1 + math.exp(-epsilon))
         counts = np.arange(1, self.right + 1)
@@ -151,7 +143,7 @@ class OneRun:
         return float(min(binom.sf(self.right - 1, self.guesses, q) + 2 * self.canaries * delta * extra, 1.0))
 
     def epsilon(self, delta: float, level: float = EACH) -> float:
-        """The epsilon that is proved to be no less."""
+        """A proved lower bound on epsilon."""
         if self.chance(0.0, delta) > level:
             return 0.0
         low, high = 0.0, 100.0
@@ -163,7 +155,7 @@ class OneRun:
     def detectable(self, claim: float, delta: float, level: float = EACH) -> float:
         """The smallest true epsilon that so many guesses would prove to be above a claim, with probability 95%.
 
-        If all of it went into telling each canary truly with odds e^epsilon, which is the most that can be told.
+        If each canary can be told with odds e^epsilon, which is the most that epsilon allows.
         """
 
         def detected(epsilon: float) -> bool:
@@ -184,14 +176,14 @@ def one_run(
 ) -> tuple[Finding, OneRun]:
     """Put each of many canaries in the data, or not, by a coin; fit once; guess who is in it.
 
-    What each of them would add to every release, given the answers, is what a fit on her alone has: sums over users
-    are sums. Her score is how much of that there is in what was released.
+    What a canary adds to every release, given the released values, is what a fit on the canary alone has: sums over
+    users are sums. Its score is how much of that there is in what was released.
 
     Args:
         make: Makes the model; with add-remove adjacency.
-        crowd: The others.
+        crowd: The other users.
         people: The canaries' ratings.
-        alarms: Where the level is taken from.
+        alarms: The budget for false alarms.
         seed: Of coins and noise.
         certain: The share of canaries to guess about: those with the highest and the lowest scores.
     """
@@ -203,8 +195,8 @@ def one_run(
     coins = np.random.default_rng(seed).random(len(people)) < 0.5
     seen = fitted(_with(crowd, [person for person, coin in zip(people, coins.tolist(), strict=True) if coin]), None)
     others = fitted(crowd, seen.answers)
-    nobody = crowd.of_users(np.arange(0))
-    found = np.array([_share(seen, others, fitted(_with(nobody, [person]), seen.answers)) for person in people])
+    no_one = crowd.of_users(np.arange(0))
+    found = np.array([_share(seen, others, fitted(_with(no_one, [person]), seen.answers)) for person in people])
     order, half = np.argsort(found), int(certain * len(people) / 2)
     right = int(np.count_nonzero(coins[order[-half:]]) + np.count_nonzero(~coins[order[:half]]))
     run, guarantee = OneRun(len(people), 2 * half, right), seen.model.guarantee_
@@ -230,10 +222,10 @@ def _with(crowd: Interactions, people: list[Row]) -> Interactions:
     return read(rows, items=crowd.catalogue, value_range=crowd.value_range)
 
 
-def _share(seen: Recording, others: Recording, hers: Recording) -> float:
-    """How much of a canary's contributions there is in what was released, beyond the others'."""
+def _share(seen: Recording, others: Recording, canary: Recording) -> float:
+    """How much of a canary's contributions there is in what was released, beyond the crowd's."""
     total = 0.0
-    for release, crowd, own in zip(seen.releases, others.releases, hers.releases, strict=True):
+    for release, crowd, own in zip(seen.releases, others.releases, canary.releases, strict=True):
         beyond = release.answer - crowd.statistic - own.statistic / 2
         total += float((beyond * own.statistic).sum()) / release.scale**2
     return total

@@ -1,4 +1,4 @@
-"""What a check found, and how often all checks of a run together may cry wolf."""
+"""What a check found, and how often all checks of a run together may raise a false alarm."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-# One false alarm in a million runs. Every statistical test is made at the level EACH, fixed beforehand, and a run makes
-# at most MOST_TESTS of them; all other checks compare exactly, and cannot err by chance.
+# One false alarm in a million runs. Every statistical test has the level EACH, fixed beforehand, and a run makes at
+# most MOST_TESTS of them; all other checks compare exactly, and cannot be wrong by chance.
 FALSE_ALARM = 1e-6
 MOST_TESTS = 10_000
 EACH = FALSE_ALARM / MOST_TESTS
 
 
 class Exhausted(RuntimeError):
-    """A run has made all the statistical tests that its rate of false alarms has room for."""
+    """A run has made all the statistical tests that its rate of false alarms allows."""
 
 
 @dataclass
 class Alarms:
-    """What one run may spend on false alarms: every statistical test takes its level from here, before it is made.
+    """The budget of a run for false alarms: every statistical test takes its level from here before it is made.
 
     Attributes:
-        total: The most that the probability of any false alarm in the run may be.
-        most: How many tests share it, each at the same level, whatever was found before.
+        total: The largest probability of any false alarm in the run.
+        most: How many tests share it, all at the same level, independent of earlier results.
         made: How many have been made.
     """
 
@@ -33,7 +33,7 @@ class Alarms:
     made: int = 0
 
     def take(self, tests: int = 1) -> float:
-        """The level of each of the next so many tests; raises if there is no room for them."""
+        """The level of each of the next tests; raises if the budget does not allow so many."""
         if self.made + tests > self.most:
             raise Exhausted(
                 f"audit: {self.made:,} statistical tests of {self.most:,} were made, and {tests:,} more would exceed a "
@@ -45,12 +45,12 @@ class Alarms:
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was tried.
+    """The result of one check.
 
     Attributes:
-        check: Which check it belongs to.
-        ok: Whether the guarantee came through.
-        words: What was found, for people.
+        check: Which check.
+        ok: Whether the guarantee holds, as far as this check sees.
+        words: What was found, in plain words.
         figures: The numbers behind it.
         tests: How many statistical tests it took.
     """
@@ -62,7 +62,7 @@ class Finding:
     tests: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; what is infinite, which JSON does not know, is None."""
+        """Plain values; infinity, which JSON does not have, is None."""
         figures = {
             name: None if isinstance(value, float) and not math.isfinite(value) else value
             for name, value in self.figures.items()
@@ -71,5 +71,5 @@ class Finding:
 
 
 def failed(findings: Iterable[Finding]) -> list[Finding]:
-    """Those that are not as they must be."""
+    """Those that are not ok."""
     return [finding for finding in findings if not finding.ok]

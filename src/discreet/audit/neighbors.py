@@ -1,4 +1,4 @@
-"""Made-up people: ordinary ones, for a crowd, and extraordinary ones, whom a bound must hold for all the same."""
+"""Synthetic users: ordinary ones for a crowd, and extreme ones, for whom every bound must hold too."""
 
 from __future__ import annotations
 
@@ -10,12 +10,17 @@ import numpy as np
 from discreet.data.interactions import Interactions
 from discreet.data.readers import read
 
-Row = Mapping[int, float] | tuple[tuple[int, float], ...]  # item -> rating; or pairs, of which some may be twice
-CANARY = "x"  # sorted after everybody else, so that nobody gets another number if she comes or goes
+Row = Mapping[int, float] | tuple[tuple[int, float], ...]  # item -> rating; or pairs, which may repeat an item
+CANARY = "x"  # sorted last, so that no other user gets another number when the canary comes or goes
+
+
+def entries(row: Row) -> Iterable[tuple[int, float]]:
+    """Items and ratings of a row."""
+    return row.items() if isinstance(row, Mapping) else row
 
 
 def ordinary(n_items: int, *people: tuple[str, Row], implicit: bool = False, n_users: int = 100) -> Interactions:
-    """So many ordinary users with twelve ratings each, 0 to 5, and whoever else is given."""
+    """Ordinary users with twelve ratings each, from 0 to 5, and the given people."""
     rng = np.random.default_rng(0)
     rows: list[tuple[Any, ...]] = [
         (f"user {i:04}", int(j), float(rng.integers(0, 6)))
@@ -26,17 +31,11 @@ def ordinary(n_items: int, *people: tuple[str, Row], implicit: bool = False, n_u
     items = list(range(n_items))
     if implicit:
         return read([row[:2] for row in rows], items=items)
-    # Whatever else people send is dropped as it is read, so that no model ever meets it.
     return read(rows, items=items, value_range=(0, 5), on_invalid="drop")
 
 
-def entries(row: Row) -> Iterable[tuple[int, float]]:
-    """Items and ratings of a row."""
-    return row.items() if isinstance(row, Mapping) else row
-
-
 def extremes(crowd: Interactions) -> dict[str, Row]:
-    """People on whom bounds are tried, whatever the model, in a crowd: each name says what is odd about them."""
+    """People to try bounds on, for any model: each name says what is unusual about them."""
     n_items, (low, high) = crowd.n_items, crowd.value_range or (0.0, 1.0)
     ends, half = (low, high), range(n_items // 2)
     counts = np.bincount(crowd.indices, minlength=n_items)

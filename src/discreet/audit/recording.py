@@ -1,24 +1,26 @@
-"""One fit, watched: every statistic before its noise, what the door answered, and all that could be seen from outside.
+"""One fit, watched: every statistic before its noise, what was released, and everything that is visible from outside.
 
-With `answers`, the door says what it said in an earlier fit. Whatever then differs between fits on neighbouring data is
-one person's doing: the statistics, by no more than their sensitivity, and nothing else at all.
+With `answers`, the release step returns what it returned in an earlier fit. What then differs between fits on
+neighboring data comes from one person: the statistics, by at most their sensitivity, and nothing else.
 """
 
 from __future__ import annotations
 
 import io
 import logging
+import math
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
-from discreet.audit.patching import patched
 from discreet.data.progress import Bar, _quiet
 from discreet.privacy import Cost, Gaussian, GridArray, L2Laplace, Laplace, Ledger, RandomizedResponse
 from discreet.privacy.keystream import InsecureSeededNoise, Stream
@@ -27,32 +29,47 @@ from discreet.privacy.store import Entry
 from discreet.typing import Array
 
 SEED = 7
-_epsilon = lru_cache(4096)(Cost.epsilon)  # the same for the same releases, and dear to compute
-# Secret chances that are charged for, and no noise: who is in a sample, how many trials a search makes, and of what.
+_epsilon = lru_cache(4096)(Cost.epsilon)  # slow, and asked for the same releases again and again
+# Secret random choices that are charged for but add no noise: who is in a sample, how many trials a search makes.
 COINS = ("discreet.privacy.poisson:poisson_sample", "discreet.privacy.selection:uniform_bits")
 
 
 @dataclass(frozen=True)
 class Release:
-    """One statistic on its way through the door."""
+    """One release of a statistic."""
 
     label: str
-    statistic: Array  # in its own units, before noise
+    units: Array  # the statistic before noise: integers, in units of its grid
     sensitivity: float
     noise: Noise
     step: float  # of its grid
     answer: Array
 
-    def distance(self, other: Release) -> float:
-        """How far the statistic is from another, in the norm that the noise is for."""
+    @property
+    def statistic(self) -> Array:
+        """The statistic before noise, as numbers."""
+        values: Array = self.units * self.step
+        return values
+
+    def _squared_distance(self, other: Release) -> int:
+        """In grid units, exactly, and in the norm that the noise is calibrated to."""
         if isinstance(self.noise, RandomizedResponse):
-            return float(np.count_nonzero((self.statistic > 0) != (other.statistic > 0)))
-        apart = (self.statistic - other.statistic).ravel()
-        return float(np.abs(apart).sum() if isinstance(self.noise, Laplace) else np.linalg.norm(apart))
+            return int(np.count_nonzero((self.units > 0) != (other.units > 0))) ** 2
+        apart = (self.units - other.units).ravel()
+        units = apart[apart != 0].tolist()
+        return sum(map(abs, units)) ** 2 if isinstance(self.noise, Laplace) else sum(unit * unit for unit in units)
+
+    def distance(self, other: Release) -> float:
+        """How far the statistic is from another, in the norm that the noise is calibrated to."""
+        return math.sqrt(self._squared_distance(other)) * self.step
+
+    def within_sensitivity(self, other: Release) -> bool:
+        """Whether the two statistics differ by at most the declared sensitivity, compared without rounding."""
+        return self._squared_distance(other) * Fraction(self.step) ** 2 <= Fraction(self.sensitivity) ** 2
 
     @property
     def scale(self) -> float:
-        """Of its noise: a standard deviation, Laplace's scale, or 1 for coins."""
+        """The scale of the noise: a standard deviation, Laplace's scale, or 1 for randomized response."""
         if isinstance(self.noise, Gaussian):
             return self.noise.std
         return self.noise.scale if isinstance(self.noise, Laplace | L2Laplace) else 1.0
@@ -64,11 +81,11 @@ class Recording:
 
     Attributes:
         releases: In order.
-        coins: How often such a chance was drawn.
-        elsewhere: Where noise was drawn that no release asked for, as "module:function".
-        words: Warnings, log lines, what was printed, and progress that was shown, in order.
+        coins: How many secret random choices other than noise were made.
+        elsewhere: Where noise was drawn outside a release, as "module:function".
+        words: Warnings, log lines, printed text and progress, in order.
         warned: The warnings themselves.
-        keys: Of all noise.
+        keys: The keys of all noise.
         model: What the fit returned, or None.
         error: What it raised, or None.
         events: What the ledger has recorded.
@@ -91,7 +108,7 @@ class Recording:
 
     @property
     def statistics(self) -> list[Array]:
-        """Before noise, in their own units."""
+        """Before noise, as numbers."""
         return [release.statistic for release in self.releases]
 
     @property
@@ -101,12 +118,12 @@ class Recording:
 
     @property
     def stds(self) -> list[float]:
-        """Of the noise."""
+        """The scales of the noise."""
         return [release.scale for release in self.releases]
 
     @property
     def answers(self) -> list[Array]:
-        """What the door said."""
+        """What was made public."""
         return [release.answer for release in self.releases]
 
 
@@ -129,12 +146,11 @@ class _Lines(logging.Handler):
         self._words = words
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.name.startswith("discreet"):
-            self._words.append(f"log: {record.getMessage()}")
+        self._words.append(f"log: {record.getMessage()}")
 
 
 def _caller() -> str:
-    """The innermost function of the library's models, or of `COINS`, that is running, as "module:function"."""
+    """The innermost running function of the library's models, or of `COINS`, as "module:function"."""
     frame = sys._getframe()
     while frame.f_back is not None:
         frame = frame.f_back
@@ -145,29 +161,25 @@ def _caller() -> str:
     return "elsewhere"
 
 
-def _cached(self: Cost, delta: float) -> float:
-    return _epsilon(self, delta)
-
-
 @contextmanager
-def _door(recording: Recording, answers: Sequence[Array] | None) -> Iterator[None]:
-    """Note what passes the door, and noise that is drawn beside it; with `answers`, say those."""
+def _releases(recording: Recording, answers: Sequence[Array]) -> Iterator[None]:
+    """Note every release, and noise that is drawn outside one; return `answers` for the first releases."""
     release, stream, inside = Ledger._release, Stream.__init__, [False]
 
     def noted(self: Ledger, *given: Any, **options: Any) -> Array:
         statistic, sensitivity, noise, label = given[:4]
         on_grid = GridArray.of(statistic)
-        values = np.array(on_grid.values * on_grid.grid.step)  # whose place what is released may take
+        units = np.array(on_grid.values)  # a copy: the noise may be added in place
         inside[0] = True
         try:
             answer = release(self, *given, **options)
         finally:
             inside[0] = False
         at = len(recording.releases)
-        if answers is not None and at < len(answers) and answers[at].shape == answer.shape:
+        if at < len(answers) and answers[at].shape == answer.shape:
             answer = np.array(answers[at])
         mechanism = noise if isinstance(noise, Noise) else Gaussian(noise)
-        recording.releases.append(Release(label, values, sensitivity, mechanism, on_grid.grid.step, np.array(answer)))
+        recording.releases.append(Release(label, units, sensitivity, mechanism, on_grid.grid.step, np.array(answer)))
         return answer
 
     def begun(self: Stream, key: bytes, number: int = 0) -> None:
@@ -177,13 +189,17 @@ def _door(recording: Recording, answers: Sequence[Array] | None) -> Iterator[Non
             recording.elsewhere += [] if caller in COINS else [caller]
         stream(self, key, number)
 
-    with patched(Ledger, _release=noted), patched(Stream, __init__=begun), patched(Cost, epsilon=_cached):
+    with (
+        patch.object(Ledger, "_release", noted),
+        patch.object(Stream, "__init__", begun),
+        patch.object(Cost, "epsilon", _epsilon),
+    ):
         yield
 
 
 @contextmanager
-def _outside(recording: Recording) -> Iterator[None]:
-    """Note all words that a fit says."""
+def _words(recording: Recording) -> Iterator[None]:
+    """Note everything that a fit prints, logs, warns of or shows as progress."""
     words, advance, printed = recording.words, Bar.advance, io.StringIO()
 
     def advanced(self: Bar, amount: float, doing: str = "") -> None:
@@ -196,11 +212,12 @@ def _outside(recording: Recording) -> Iterator[None]:
     logger.addHandler(handler)
     logger.setLevel(logging.DEBUG)
     try:
-        with ExitStack() as stack:
-            stack.enter_context(redirect_stdout(printed))
-            recording.warned = stack.enter_context(warnings.catch_warnings(record=True))
+        with (
+            redirect_stdout(printed),
+            warnings.catch_warnings(record=True) as recording.warned,
+            patch.object(Bar, "advance", advanced),
+        ):
             warnings.simplefilter("always")
-            stack.enter_context(patched(Bar, advance=advanced))
             yield
     finally:
         logger.removeHandler(handler)
@@ -212,20 +229,20 @@ def _outside(recording: Recording) -> Iterator[None]:
 def record(
     fit: Callable[[Ledger], Any], *, answers: Sequence[Array] | None = None, seed: int = SEED, **ledger: Any
 ) -> Recording:
-    """Fit once, with seeded noise; with `answers`, the door says again what it said before.
+    """Fit once, with seeded noise.
 
     Args:
         fit: Fits a model with the ledger that it is given, and returns the model.
-        answers: Of an earlier recording.
+        answers: Of an earlier recording: the release step returns these again.
         seed: Of the noise.
         ledger: Settings of the ledger.
     """
     recording = Recording()
     book = Ledger(noise_source=_Keys(seed, recording.keys), **ledger)
-    with _door(recording, answers), _outside(recording):
+    with _releases(recording, answers or ()), _words(recording):
         try:
             recording.model = fit(book)
-        except Exception as error:  # whatever it is: that it happened is what an outsider sees
+        except Exception as error:  # any error: that it happened is visible from outside
             recording.error = error
     recording.events = book.events
     return recording

@@ -1,9 +1,9 @@
-"""Replay: fit on neighbouring data with the same noise and the same answers of the door, and compare everything.
+"""Replay: fit on neighboring data with the same noise and the same released values, and compare everything.
 
-With the door's answers frozen, two fits may differ in the statistics before noise, each by at most its declared
-sensitivity, and in nothing else: the same releases in the same order, shapes and noise, the same words, and the very
-same model, bit for bit, since all that follows the door is post-processing. What everybody else is shown is the same
-too: that is the guarantee's joint view.
+With the released values frozen, two fits may differ in the statistics before noise, each by at most its declared
+sensitivity, and in nothing else. Releases come in the same order, with the same shapes and noise; the words are the
+same; and the models are equal bit for bit, since everything after a release is post-processing. What all other users
+are shown is also the same: that is the joint view of the guarantee.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, Protocol
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from discreet.audit.findings import Finding
-from discreet.audit.recording import Recording, record
+from discreet.audit.recording import SEED, Recording, Release, record
 from discreet.data.interactions import Interactions
 from discreet.models.base import DERIVED
 from discreet.privacy import Cost, Gaussian, Ledger, SampledGaussian
@@ -26,23 +27,29 @@ from discreet.typing import Array
 
 FIT, EVENTS, SENSITIVITY, ACCOUNT = "fit", "events", "sensitivity", "account"
 OUTPUT, JOINT = "post-processing", "joint view"
-ROUNDING = 1e-9  # relative; of float64 sums that are compared with a bound
+ROUNDING = 1e-9  # relative, for costs and densities in float64; statistics are compared exactly
 SCORE = "evaluation"  # how the label of a noisy score begins
-SHOWN = 10  # recommendations to each person
-PASSING = ("issued", "digest", "signature")  # of a certificate: not the same twice
+SHOWN = 10  # recommendations to each user
+PASSING = ("issued", "digest", "signature")  # of a certificate: different every time
 _ID = re.compile(r"[0-9a-f]{12,}|(?<=\()[0-9a-f]{8}(?=\))")  # random ids
+
+# Fits a model, paid for by a ledger, and returns what has the guarantee.
+Fit = Callable[[Any, Any, Ledger], Any]
+# For releases that stay secret: the answers with which a neighbor's fit gives the same result, and for each of their
+# labels the logarithm of the ratio of densities of these and the first fit's answers, as a share of what is declared.
+Couple = Callable[[Recording, Any, Any], tuple[list[Array], dict[str, float]]]
 
 
 @dataclass(frozen=True)
 class Replay:
-    """Two fits on neighbouring data.
+    """Two fits on neighboring data.
 
     Attributes:
-        first: The fit that had the door's own answers.
-        second: The fit on the neighbour, with the same answers.
-        moved: For each release's label, how far one person moved it, as a fraction of its declared sensitivity.
+        first: The fit with released values of its own.
+        second: The fit on the neighbor, with the same released values.
+        moved: For each label, how far one person moved the release, as a fraction of its declared sensitivity.
         findings: What was compared.
-        secret: The same as `moved` for releases that stay secret, of which only what is made of them is seen.
+        secret: The same as `moved` for releases that stay secret, where only what is computed from them is visible.
     """
 
     first: Recording
@@ -58,18 +65,18 @@ class Replay:
 
     @property
     def mu(self) -> float:
-        """How well these neighbours can be told apart by the best test there is, as Gaussian DP (Gaussian noise only).
+        """How well the best test can tell these neighbors apart, as Gaussian DP (Gaussian noise only).
 
-        Given the answers, the likelihood ratio of all releases together is that of one number with this distance.
+        Given the released values, the likelihood ratio of all releases is that of one number at this distance.
         """
-        return float(np.sqrt(sum(apart**2 for apart in self._apart())))
+        return float(np.sqrt(sum(distance**2 for distance in self._distances())))
 
     @property
     def share(self) -> float | None:
-        """How far apart these neighbours are, all releases together, as a fraction of what the guarantee admits.
+        """How far apart these neighbors are, over all releases, as a fraction of what the guarantee allows.
 
-        Of mu, or of a pure epsilon, or of the epsilon of releases over secret samples; None where the guarantee is none
-        of these, or there is no model.
+        A fraction of mu, of a pure epsilon, or of the epsilon of releases over secret samples; None if the guarantee is
+        none of these, or there is no model.
         """
         if self.first.model is None or len(self.first.releases) != len(self.second.releases):
             return None
@@ -80,41 +87,25 @@ class Replay:
         if [type(event) for event, _ in charged.events] == [SampledGaussian]:
             return self._sampled(*charged.events[0]) / float(guarantee.epsilon)
         pure = not any(isinstance(release.noise, Gaussian) for release in self.first.releases)
-        return sum(self._apart()) / float(guarantee.epsilon) if pure and not guarantee.delta else None
+        return sum(self._distances()) / float(guarantee.epsilon) if pure and not guarantee.delta else None
 
     def _sampled(self, each: Any, count: int) -> float:
-        """The epsilon of releases that move, whenever she is in the sample, as far as the least of those that did."""
-        pairs = zip(self.first.releases, self.second.releases, strict=True)
-        moved = [one.distance(other) / one.sensitivity for one, other in pairs]
+        """The epsilon of releases that a sampled person moves as far as the least of those that did move."""
+        moved = [one.distance(other) / one.sensitivity for one, other in _pairs(self.first, self.second)]
         least = min((share for share in moved if share), default=0.0)
         cost = Cost.of(SampledGaussian(each.mu * least, each.probability), count) if least else Cost()
         return cost.epsilon(self.first.model.guarantee_.delta)
 
-    def _apart(self) -> Iterator[float]:
+    def _distances(self) -> Iterator[float]:
         """For each release the distance, in units of its noise."""
-        for one, other in zip(self.first.releases, self.second.releases, strict=False):
-            if one.label in self.secret:
-                yield self.secret[one.label] * one.sensitivity / one.scale
-            else:
-                yield one.distance(other) / one.scale
-
-
-class Fit(Protocol):
-    """Fits a model, paid for by a ledger; may return something else that has the guarantee."""
-
-    def __call__(self, model: Any, data: Any, ledger: Ledger) -> Any:
-        """What was fitted."""
-        ...
+        for one, other in _pairs(self.first, self.second):
+            secret = self.secret.get(one.label)
+            yield (one.distance(other) if secret is None else secret * one.sensitivity) / one.scale
 
 
 def fit_once(model: Any, data: Any, ledger: Ledger) -> Any:
-    """The usual way."""
+    """One call of `fit`."""
     return model.fit(data, ledger=ledger)
-
-
-# For releases that stay secret: the answers with which a neighbour's fit comes to the same result, and for each of
-# their labels the logarithm of the ratio of densities of these and the first fit's answers, over what is declared.
-Couple = Callable[[Recording, Any, Any], tuple[list[Array], dict[str, float]]]
 
 
 def settings(model: Any) -> dict[str, Any]:
@@ -127,7 +118,7 @@ def replay(
     data: Any,
     neighbour: Any,
     *,
-    seed: int = 7,
+    seed: int = SEED,
     fit: Fit = fit_once,
     couple: Couple | None = None,
     told: Sequence[Array] = (),
@@ -135,41 +126,48 @@ def replay(
     """Fit on both, and compare.
 
     Args:
-        make: Makes the model, unfitted; twice.
-        data: What to fit on: Interactions, or whatever the model takes.
-        neighbour: The same with one person more, less or changed, as the model's guarantee has it.
+        make: Makes the model, unfitted; called twice.
+        data: What to fit on: Interactions, or what the model takes.
+        neighbour: The same with one person more, less or changed, according to the model's guarantee.
         seed: Of the noise.
-        fit: How it is fitted, if that is more than one call of `fit`.
+        fit: How the model is fitted, if that is more than one call of `fit`.
         couple: For models with releases that stay secret.
-        told: What the door answers to the first releases, if it is not left to chance.
+        told: The values of the first releases, if they are not left to chance.
     """
     book = settings(make())
     first = record(lambda ledger: fit(make(), data, ledger), answers=told, seed=seed, **book)
-    said, secret = (first.answers, {}) if couple is None or first.error else couple(first, data, neighbour)
-    second = record(lambda ledger: fit(make(), neighbour, ledger), answers=said, seed=seed, **book)
-    findings = [*_events(first, second)]
+    answers, secret = (first.answers, {}) if couple is None or first.error else couple(first, data, neighbour)
+    second = record(lambda ledger: fit(make(), neighbour, ledger), answers=answers, seed=seed, **book)
+    findings = [_events(first, second)]
     furthest = {**moved(first, second), **secret}
     if len(first.releases) == len(second.releases):
-        findings += _sensitivities(furthest)
+        too_far = {one.label for one, other in _pairs(first, second) if not one.within_sensitivity(other)} - {*secret}
+        too_far |= {label for label, share in secret.items() if share > 1 + ROUNDING}
+        findings += [_sensitivity(label, share, label not in too_far) for label, share in furthest.items()]
     if first.model is not None and second.model is not None:
-        findings += [*_account(first), _output(first.model, second.model), *_joint(first.model, data, neighbour)]
+        findings += [_account(first), _output(first.model, second.model), *_joint(first.model, data, neighbour)]
     return Replay(first, second, furthest, findings, secret)
+
+
+def _pairs(first: Recording, second: Recording) -> list[tuple[Release, Release]]:
+    """The releases of two fits, in order, that have the same shape."""
+    pairs = zip(first.releases, second.releases, strict=False)
+    return [(one, other) for one, other in pairs if one.units.shape == other.units.shape]
 
 
 def moved(first: Recording, second: Recording) -> dict[str, float]:
     """For each label the largest distance of its statistics, as a fraction of the declared sensitivity."""
     found: dict[str, float] = {}
-    for one, other in zip(first.releases, second.releases, strict=False):
-        if one.statistic.shape == other.statistic.shape:
-            found[one.label] = max(found.get(one.label, 0.0), one.distance(other) / one.sensitivity)
+    for one, other in _pairs(first, second):
+        found[one.label] = max(found.get(one.label, 0.0), one.distance(other) / one.sensitivity)
     return found
 
 
-def _events(first: Recording, second: Recording) -> list[Finding]:
-    """What can be seen of a fit while it runs must not depend on anybody."""
+def _events(first: Recording, second: Recording) -> Finding:
+    """What is visible of a fit while it runs must not depend on one person."""
     seen: dict[str, Callable[[Recording], Any]] = {
         "the releases, in their order": lambda r: r.labels,
-        "their shapes": lambda r: [release.statistic.shape for release in r.releases],
+        "their shapes": lambda r: [release.units.shape for release in r.releases],
         "their declared sensitivities": lambda r: r.sensitivities,
         "their noise": lambda r: [release.noise for release in r.releases],
         "their grids": lambda r: [release.step for release in r.releases],
@@ -179,48 +177,42 @@ def _events(first: Recording, second: Recording) -> list[Finding]:
     }
     differing = [what for what, of in seen.items() if of(first) != of(second)]
     if differing:
-        return [Finding(EVENTS, False, f"one person changes {', '.join(differing)}")]
+        return Finding(EVENTS, False, f"one person changes {', '.join(differing)}")
     if first.error is not None:
-        return [Finding(FIT, False, f"the fit failed: {type(first.error).__name__}: {first.error}")]
-    return [Finding(EVENTS, True, f"{len(first.releases)} releases: the same with and without one person")]
+        return Finding(FIT, False, f"the fit failed: {type(first.error).__name__}: {first.error}")
+    return Finding(EVENTS, True, f"{len(first.releases)} releases: the same with and without one person")
 
 
-def _sensitivities(moved: dict[str, float]) -> list[Finding]:
-    findings = []
-    for label, share in moved.items():
-        words = f"one person moves {label!r} by {share:.1%} of its declared sensitivity"
-        findings.append(Finding(SENSITIVITY, share <= 1 + ROUNDING, words, {"release": label, "share": share}))
-    return findings
+def _sensitivity(label: str, share: float, ok: bool) -> Finding:
+    words = f"one person moves {label!r} by {share:.1%} of its declared sensitivity"
+    return Finding(SENSITIVITY, ok, words, {"release": label, "share": share})
 
 
-def _account(seen: Recording) -> list[Finding]:
-    """Every draw of noise belongs to a release that the ledger has, and the guarantee is that of all of them."""
+def _account(seen: Recording) -> Finding:
+    """Every draw of noise belongs to a release that the ledger has, and the guarantee covers all of them."""
     if seen.elsewhere:
-        return [
-            Finding(ACCOUNT, False, f"noise is drawn without a ledger, in {', '.join(sorted(set(seen.elsewhere)))}")
-        ]
+        return Finding(ACCOUNT, False, f"noise is drawn without a ledger, in {', '.join(sorted(set(seen.elsewhere)))}")
     charged = sum((event.cost for event in seen.events), Cost())
-    made = sum((release.noise.cost(release.sensitivity) for release in seen.releases), Cost())
     searches = [event for event, _ in charged.events if isinstance(event, Selection)]
     if len(searches) == 1:
-        return [_search(seen, searches[0])]
+        return _search(seen, searches[0])
+    costs = [release.noise.cost(release.sensitivity) for release in seen.releases]
     sampled = [event for event, _ in charged.events if isinstance(event, SampledGaussian)]
     if len(sampled) == 1:  # releases over secret samples: each must be one that was charged for
-        each = sampled[0]
-        made = sum((Cost.of(SampledGaussian(_mu(r), each.probability)) for r in seen.releases), Cost())
         if seen.coins != len(seen.releases):
-            return [Finding(ACCOUNT, False, "secret samples are charged for, but not drawn for every release")]
-    guarantee = seen.model.guarantee_
-    spent, told = made.epsilon(guarantee.delta), guarantee.epsilon
+            return Finding(ACCOUNT, False, "secret samples are charged for, but not drawn for every release")
+        costs = [Cost.of(SampledGaussian(float(cost.mu or 0.0), sampled[0].probability)) for cost in costs]
     if len(set(seen.keys)) < len(seen.keys):
-        return [Finding(ACCOUNT, False, "some noise is drawn twice: two releases have the same key")]
+        return Finding(ACCOUNT, False, "some noise is drawn twice: two releases have the same key")
+    guarantee = seen.model.guarantee_
+    spent, told = sum(costs, Cost()).epsilon(guarantee.delta), guarantee.epsilon
     if not spent <= told * (1 + ROUNDING):
-        return [Finding(ACCOUNT, False, f"what was released costs epsilon = {spent:.4g}, and {told:.4g} is declared")]
-    return [Finding(ACCOUNT, True, f"every draw of noise is in the ledger, and the guarantee is epsilon = {told:.4g}")]
+        return Finding(ACCOUNT, False, f"what was released costs epsilon = {spent:.4g}, and {told:.4g} is declared")
+    return Finding(ACCOUNT, True, f"every draw of noise is in the ledger, and the guarantee is epsilon = {told:.4g}")
 
 
 def _search(seen: Recording, search: Selection) -> Finding:
-    """Each trial of a search, which ends with its score, costs no more than what the search was charged for."""
+    """Each trial of a search, which ends with its score, costs at most what the search was charged for."""
     trials: list[Cost] = [Cost()]
     for release in seen.releases:
         trials[-1] += release.noise.cost(release.sensitivity)
@@ -228,13 +220,8 @@ def _search(seen: Recording, search: Selection) -> Finding:
             trials.append(Cost())
     delta = seen.model.guarantee_.delta
     dearest, paid = max(trial.epsilon(delta) for trial in trials), search.run.epsilon(delta)
-    ok = dearest <= paid * (1 + ROUNDING)
     words = f"a trial costs epsilon = {dearest:.4g}, and the search was charged for trials of {paid:.4g}"
-    return Finding(ACCOUNT, ok, words)
-
-
-def _mu(release: Any) -> float:
-    return float(release.noise.cost(release.sensitivity).mu)
+    return Finding(ACCOUNT, dearest <= paid * (1 + ROUNDING), words)
 
 
 def _output(first: Any, second: Any) -> Finding:
@@ -242,21 +229,17 @@ def _output(first: Any, second: Any) -> Finding:
     names = sorted({*vars(first), *vars(second)} - {*DERIVED})
     differing = [name for name in names if not same(vars(first).get(name), vars(second).get(name))]
     if differing:
-        return Finding(
-            OUTPUT, False, f"given the same answers of the door, {', '.join(differing)} depend on one person"
-        )
-    return Finding(
-        OUTPUT, True, f"given the same answers of the door, the model is the same in all its {len(names)} parts"
-    )
+        return Finding(OUTPUT, False, f"given the same released values, {', '.join(differing)} depend on one person")
+    return Finding(OUTPUT, True, f"given the same released values, all {len(names)} parts of the model are the same")
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values are equal to the last bit, but for what is not the same twice (times, random ids)."""
+    """Whether two values are equal to the last bit, except for what differs every time (times, random ids)."""
     return bool(_content(one) == _content(other))
 
 
 def _content(value: Any) -> Any:
-    """A value in a form that is equal where every bit is."""
+    """A value in a form that is equal exactly where every bit is."""
     content = value
     if isinstance(value, np.ndarray):
         content = value.shape, str(value.dtype), value.tobytes()
@@ -275,34 +258,27 @@ def _content(value: Any) -> Any:
     return type(value), content
 
 
-def _joint(model: Any, data: Any, neighbour: Any) -> list[Finding]:
-    """What everybody else is shown, whoever is served beside them."""
+def _joint(model: Any, data: Any, neighbor: Any) -> list[Finding]:
+    """What all other users are shown, with and without one person served beside them."""
     if not isinstance(data, Interactions) or not hasattr(model, "embed"):
         return []
-    others = _others(data, neighbour)
-    one, other = (_shown(model, table, at) for table, at in zip((data, neighbour), others, strict=True))
-    ok = same(one, other)
+    tables = data, neighbor
+    rows = [_rows(table) for table in tables]
+    alike = {user for user, row in rows[0].items() if row == rows[1].get(user)}
+    places = [np.array([at for at, user in enumerate(users) if user in alike], np.int64) for users in rows]
+    ok = same(*(_shown(model, table, at) for table, at in zip(tables, places, strict=True)))
     words = "what the others are shown is the same, with and without one person beside them"
     return [Finding(JOINT, ok, words if ok else "what others are shown depends on who is served beside them")]
 
 
+def _rows(table: Interactions) -> dict[Any, tuple[bytes, bytes]]:
+    """Each user's items and ratings."""
+    rows = zip(table.users.to_list(), pairwise(table.indptr.tolist()), strict=True)
+    return {user: (table.indices[a:b].tobytes(), table.values[a:b].tobytes()) for user, (a, b) in rows}
+
+
 def _shown(model: Any, table: Interactions, at: Array) -> list[Array]:
-    """Vectors, recommended items and scores of some of the people who are served together."""
+    """Vectors, recommended items and scores of some of the users who are served together."""
     found = model.recommend(table, n=SHOWN)
     lists = [slice(found.indptr[i], found.indptr[i + 1]) for i in at]
     return [model.embed(table)[at], *(found.numbers[one] for one in lists), *(found.scores[one] for one in lists)]
-
-
-def _others(data: Interactions, neighbour: Interactions) -> tuple[Array, Array]:
-    """The rows of those who are the same in both."""
-    rows = [
-        {user: (t.indices[a:b].tobytes(), t.values[a:b].tobytes()) for user, a, b in _bounds(t)}
-        for t in (data, neighbour)
-    ]
-    alike = {user for user in rows[0] if rows[0][user] == rows[1].get(user)}
-    first, second = (np.array([i for i, user in enumerate(part) if user in alike], np.int64) for part in rows)
-    return first, second
-
-
-def _bounds(table: Interactions) -> Any:
-    return zip(table.users.to_list(), table.indptr[:-1].tolist(), table.indptr[1:].tolist(), strict=True)

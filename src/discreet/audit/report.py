@@ -1,4 +1,4 @@
-"""What an audit tried and found: in plain words, as JSON, and as a page."""
+"""What an audit tried and found: in plain words, as JSON, and as an HTML page."""
 
 from __future__ import annotations
 
@@ -11,25 +11,27 @@ from discreet.audit.attacks import Success
 from discreet.audit.findings import EACH, FALSE_ALARM, Finding, failed
 from discreet.audit.zoo import Caught
 
-# What each check does, for people who have not read the code.
+BROKEN = "BROKEN"
+# What each check does, for readers of the report.
 CHECKS = {
     "fit": "The model can be fitted at all.",
     "events": "Fitted with and without one person, and with the same noise, the model makes the same releases in the "
     "same order, of the same shapes, with the same noise; nothing it logs, warns of or raises differs.",
-    "sensitivity": "No release moves by more than was declared, whoever it is that comes or goes.",
-    "worst case": "Somebody moves each release by at least 95% of what was declared: bounds are tight, and tests see.",
+    "sensitivity": "No person who comes or goes moves a release by more than was declared.",
+    "worst case": "A designed person moves each release by 95% or more of what was declared: bounds are tight, and the "
+    "audit sees it.",
     "whole claim": "Two designed people are at least 90% of the claim apart, all releases together: it is not slack, "
     "and this audit sees all of it.",
     "account": "Every draw of noise belongs to a release in the ledger; no noise is used twice; the guarantee is that "
     "of all releases together.",
-    "post-processing": "Given the same answers of the door, the two models are the same to the last bit.",
-    "joint view": "Everybody else is shown the same, to the last bit.",
+    "post-processing": "Given the same released values, the two models are the same to the last bit.",
+    "joint view": "All other users are shown the same, to the last bit.",
     "search": "Of extreme people, and others uphill from them, none moves a release by more than was declared.",
-    "noise": "The noise has the law and the size that are paid for.",
+    "noise": "The noise has the distribution and the size that are paid for.",
     "black box": "Told apart many times, two numbers at the distance of the sensitivity prove no more than is claimed.",
     "streams": "Threads and forked processes never draw the same noise.",
     "taint": "No line of code outside the private side looks at a private number.",
-    "canary": "Whole fits, with and without somebody designed to be seen, cannot be told apart better than is claimed.",
+    "canary": "Whole fits with and without a designed person cannot be told apart better than is claimed.",
     "one run": "In one fit, who of many canaries is in it cannot be guessed better than is claimed.",
 }
 
@@ -40,19 +42,17 @@ class Report:
 
     Attributes:
         findings: For each model that was audited, what was found.
-        zoo: What came of the broken mechanisms, if they were tried.
+        zoo: Which check caught each broken mechanism, if they were tried.
         attacks: What attackers achieve against private and other models, if they were run.
-        notes: What there is to add.
     """
 
     findings: dict[str, list[Finding]] = field(default_factory=dict)
     zoo: Sequence[Caught] = ()
     attacks: Sequence[Success] = ()
-    notes: Sequence[str] = ()
 
     @property
     def ok(self) -> bool:
-        """Whether no guarantee was broken, and no broken mechanism got away."""
+        """Whether no guarantee was broken, and every broken mechanism was caught."""
         return not any(failed(found) for found in self.findings.values()) and all(caught.by for caught in self.zoo)
 
     @property
@@ -62,7 +62,7 @@ class Report:
 
     @property
     def lost(self) -> list[str]:
-        """Where in the code private numbers lose their mark, so that taint does not follow them any further."""
+        """Where in the code private numbers lose their mark, so that taint does not follow them further."""
         every = (one.figures.get("lost", ()) for found in self.findings.values() for one in found)
         return sorted({place for places in every for place in places})
 
@@ -79,12 +79,12 @@ class Report:
         return ". ".join(parts) + "."
 
     def chances(self) -> str:
-        """What could have gone wrong by chance."""
+        """How likely a false alarm is."""
         if not self.tests:
             return ""
         return (
-            f"{self.tests:,} statistical tests, each at the level {EACH:.0e}, fixed beforehand: were all well, one of "
-            f"them would fail in fewer than {FALSE_ALARM:.0e} of such audits. An audit can prove a guarantee wrong, "
+            f"{self.tests:,} statistical tests, each at the level {EACH:.0e}, fixed beforehand: if nothing is broken, "
+            f"any of them fails in fewer than {FALSE_ALARM:.0e} of such audits. An audit can prove a guarantee wrong, "
             "never right."
         )
 
@@ -99,68 +99,56 @@ class Report:
             data["lost"] = self.lost
         if self.attacks:
             data["attacks"] = [one.to_json() for one in self.attacks]
-        return data | ({"notes": list(self.notes)} if self.notes else {})
+        return data
 
     def __str__(self) -> str:
         lines = [self.verdict(), ""]
         for name, found in self.findings.items():
-            lines += [name, *(f"  {'ok    ' if one.ok else 'BROKEN'}  {one.check}: {one.words}" for one in found), ""]
+            lines += [name, *(f"  {'ok    ' if one.ok else BROKEN}  {one.check}: {one.words}" for one in found), ""]
         for caught in self.zoo:
             by = ", ".join(caught.by) or "NOT CAUGHT"
             lines.append(f"{caught.mutant.name} ({caught.mutant.source}): {by}")
         lines += [str(one) for one in self.attacks]
         lost = [f"Private numbers lose their mark in {place}." for place in self.lost]
-        return "\n".join([*lines, *lost, *self.notes, self.chances()]).strip()
-
-    # The page
+        return "\n".join([*lines, *lost, self.chances()]).strip()
 
     def html(self) -> str:
-        """A page of its own, with nothing from elsewhere."""
-        text = html.escape
-        state = "holds" if self.ok else "void"
-        body = "".join(
-            f"<h2>{text(name)}</h2><table>{''.join(map(_row, found))}</table>" for name, found in self.findings.items()
-        )
+        """A self-contained HTML page."""
         used = {one.check for found in self.findings.values() for one in found}
-        what = "".join(f"<dt>{name}<dd>{text(CHECKS[name])}" for name in CHECKS if name in used)
-        notes = "".join(f"<p>{text(note)}</p>" for note in self.notes)
+        checks = "".join(f"<dt>{name}<dd>{html.escape(what)}" for name, what in CHECKS.items() if name in used)
+        attacks = [(one.attack, one.model, f"{one.rate:.1%}", f"{one.chance:.1%}") for one in self.attacks]
+        zoo = [(one.mutant.name, one.mutant.error, one.mutant.source, ", ".join(one.by)) for one in self.zoo]
+        parts = [
+            f'<p class="{"holds" if self.ok else "void"}">{html.escape(self.verdict())}</p>',
+            f"<p>{html.escape(self.chances())}</p>",
+            _table("What an attacker achieves", ("attack", "model", "success", "by chance"), attacks),
+            *(_curve(name, self.attacks) for name in dict.fromkeys(one.attack for one in self.attacks)),
+            *(
+                _table(name, (), [("ok" if one.ok else BROKEN, one.check, one.words) for one in found])
+                for name, found in self.findings.items()
+            ),
+            _table("The zoo", ("broken mechanism", "what is wrong", "published, or happens", "caught by"), zoo),
+            _table("Where private numbers lose their mark", ("in",), [(place,) for place in self.lost]),
+            f"<h2>What the checks do</h2><dl>{checks}</dl>" if checks else "",
+        ]
         return (
-            f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+            '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
             f"<title>Privacy audit</title><style>{_CSS}</style><main><h1>Privacy audit</h1>"
-            f'<p class="{state}">{text(self.verdict())}</p>{notes}<p>{text(self.chances())}</p>'
-            f"{_attacks(self.attacks)}{body}{_zoo(self.zoo)}"
-            f"{_table('Where private numbers lose their mark', ('in',), [(place,) for place in self.lost])}"
-            f"{f'<h2>What the checks do</h2><dl>{what}</dl>' if what else ''}</main></html>"
+            f"{''.join(parts)}</main></html>"
         )
-
-
-def _row(finding: Finding) -> str:
-    mark = "ok" if finding.ok else "<strong>BROKEN</strong>"
-    return f"<tr><td>{mark}<td>{html.escape(finding.check)}<td>{html.escape(finding.words)}</tr>"
-
-
-def _zoo(zoo: Sequence[Caught]) -> str:
-    head = ("broken mechanism", "what is wrong", "where it was published, or happens", "caught by")
-    rows = [(one.mutant.name, one.mutant.error, one.mutant.source, ", ".join(one.by)) for one in zoo]
-    return _table("The zoo", head, rows)
-
-
-def _attacks(attacks: Sequence[Success]) -> str:
-    """A table of successes, and a curve for each attack."""
-    head = ("attack", "model", "success", "by chance")
-    rows = [(one.attack, one.model, f"{one.rate:.1%}", f"{one.chance:.1%}") for one in attacks]
-    curves = "".join(_curve(name, attacks) for name in dict.fromkeys(one.attack for one in attacks))
-    return _table("What an attacker achieves", head, rows) + curves
 
 
 def _table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table with a title; nothing, if it has no rows. A cell that is empty is one in which something is missing."""
+    """A table with a title, or nothing without rows. An empty cell means that something is missing."""
     if not rows:
         return ""
-    lines = ["".join(f"<td>{html.escape(cell) or '<strong>NOTHING</strong>'}" for cell in row) for row in rows]
-    heads = "".join(f"<th>{html.escape(cell)}" for cell in head)
-    body = "".join(f"<tr>{line}</tr>" for line in (heads, *lines))
-    return f"<h2>{html.escape(title)}</h2><table>{body}</table>"
+    lines = ["".join(f"<th>{html.escape(cell)}" for cell in head)] if head else []
+    lines += ["".join(f"<td>{_cell(cell)}" for cell in row) for row in rows]
+    return f"<h2>{html.escape(title)}</h2><table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
+
+
+def _cell(text: str) -> str:
+    return f"<strong>{text or 'NOTHING'}</strong>" if text in (BROKEN, "") else html.escape(text)
 
 
 def _curve(name: str, attacks: Sequence[Success]) -> str:

@@ -1,4 +1,4 @@
-"""The noise that a model uses, drawn at length: has it the law that its cost is computed for, and is it drawn once?"""
+"""The noise of a model, drawn many times: does it have the distribution that is paid for, and is it never reused?"""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import multiprocessing
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -24,41 +24,36 @@ NOISE, STREAMS, BLACK_BOX = "noise", "streams", "black box"
 BINS, SIDE, FAR, ARRAYS = 200, 40, 4.0, 50
 LAGS, COORDINATES = 300, 16
 THREADS, FORKS, KEYS = 8, 3, 50
-CLAIM = 0.9  # of a claim: what an audit that is not blind proves on the worst case
+CLAIM = 0.9  # of a claim: what an audit that is not blind proves in the worst case
 PURE = 30  # times as many draws, to prove as much about a pure epsilon
 AIM = 2.5  # standard deviations apart: where the fewest runs prove the most
 
+Tests = list[tuple[str, float]]  # what would be wrong, and the probability of such draws if nothing is
+
 
 def law(noise: Noise, *, draws: int, source: NoiseSource, alarms: Alarms) -> Finding:
-    """Whether a mechanism's noise has its law: goodness of fit, variance, tails, correlations, all on its grid."""
+    """Whether noise has its distribution: goodness of fit, variance, tails and correlations, all on its grid."""
     if isinstance(noise, RandomizedResponse):
         return _coins(noise, draws, source, alarms)
-    if isinstance(noise, L2Laplace):
-        return _lengths(noise, draws, source, alarms)
-    grid = noise.grid()
-    if isinstance(noise, Gaussian) and noise.symmetric:
-        shape: tuple[int, ...] = (max(draws // SIDE**2, 1), SIDE, SIDE)
-    else:
-        shape = (draws,)
-    drawn = noise.add(GridArray(np.zeros(shape, np.int64), grid), source)
-    wrong = [] if np.array_equal(drawn / grid.step, np.rint(drawn / grid.step)) else ["it is not on its grid"]
-    parts = _parts(noise, drawn)
-    tests = [
-        (f"{what}{test}", chance)
-        for what, part, scale in parts
-        for test, chance in _tests(part / scale, isinstance(noise, Laplace))
-    ]
+    symmetric = isinstance(noise, Gaussian) and noise.symmetric
+    arrays = ARRAYS if isinstance(noise, L2Laplace) else 1
+    shape = (max(draws // SIDE**2, 1), SIDE, SIDE) if symmetric else (max(draws // arrays, 3),)
+    grid = noise.grid(*shape) if isinstance(noise, L2Laplace) else noise.grid()
+    drawn = np.stack([noise.add(GridArray(np.zeros(shape, np.int64), grid), source) for _ in range(arrays)])
+    tests = _tests_of(noise, drawn)
     level = alarms.take(len(tests))
-    wrong += [test for test, chance in tests if chance < level]
-    if len(shape) == 3 and not np.array_equal(drawn, drawn.swapaxes(1, 2)):
+    wrong = [test for test, chance in tests if chance < level]
+    if not np.array_equal(drawn / grid.step, np.rint(drawn / grid.step)):
+        wrong.append("it is not on its grid")
+    if symmetric and not np.array_equal(drawn, drawn.swapaxes(-1, -2)):
         wrong.append("it is not symmetric")
-    said = f"{_name(noise)}: {drawn.size:,} draws have the law that is paid for"
-    return Finding(NOISE, not wrong, f"{_name(noise)}: {', '.join(wrong)}" if wrong else said, tests=len(tests))
+    words = ", ".join(wrong) or f"{drawn.size:,} draws have the distribution that is paid for"
+    return Finding(NOISE, not wrong, f"{_name(noise)}: {words}", tests=len(tests))
 
 
 def _name(noise: Noise) -> str:
     if isinstance(noise, RandomizedResponse):
-        return f"randomised response of epsilon {noise.bit_epsilon:.4g}"
+        return f"randomized response of epsilon {noise.bit_epsilon:.4g}"
     if isinstance(noise, Laplace):
         return f"Laplace noise of scale {noise.scale:.4g}"
     if isinstance(noise, L2Laplace):
@@ -66,23 +61,31 @@ def _name(noise: Noise) -> str:
     return f"{'symmetric ' * noise.symmetric}Gaussian noise of std {noise.std:.4g}"
 
 
-def _parts(noise: Gaussian | Laplace, drawn: Array) -> list[tuple[str, Array, float]]:
-    """What has one law each, and its scale."""
+def _tests_of(noise: Gaussian | Laplace | L2Laplace, drawn: Array) -> Tests:
+    """Tests of arrays of noise; the first index counts them."""
+    from scipy import stats
+
     if isinstance(noise, Laplace):
-        return [("", drawn, noise.scale)]
+        return _tests(drawn.ravel() / noise.scale, laplace=True)
+    if isinstance(noise, L2Laplace):  # lengths have a gamma distribution; directions are nearly normal
+        lengths, size = np.linalg.norm(drawn, axis=1), drawn.shape[1]
+        chance = float(stats.kstest(lengths / noise.scale, stats.gamma(size).cdf).pvalue)
+        directions = _tests((drawn / lengths[:, None] * math.sqrt(size)).ravel())
+        return [("the lengths are wrong", chance), *(one for one in directions if "variance" not in one[0])]
     if not noise.symmetric:
-        return [("", drawn, noise.std)]
+        return _tests(drawn.ravel() / noise.std)
     i, j = np.triu_indices(SIDE, 1)
-    parts = {
-        "on the diagonal ": drawn[:, range(SIDE), range(SIDE)],
-        "above it ": drawn[:, i, j],
-        "below it ": drawn[:, j, i],
-    }
-    return [(what, part.ravel(), noise.std * (1 if "on" in what else math.sqrt(0.5))) for what, part in parts.items()]
+    diagonal = drawn[..., range(SIDE), range(SIDE)] * math.sqrt(0.5)
+    parts = {"on the diagonal ": diagonal, "above it ": drawn[..., i, j], "below it ": drawn[..., j, i]}
+    return [
+        (f"{what}{test}", chance)
+        for what, part in parts.items()
+        for test, chance in _tests(part.ravel() / (noise.std * math.sqrt(0.5)))
+    ]
 
 
-def _tests(z: Array, laplace: bool) -> list[tuple[str, float]]:
-    """Tests of standardised draws, and the chance that each has if all is well."""
+def _tests(z: Array, *, laplace: bool = False) -> Tests:
+    """Tests of standardized draws."""
     from scipy import stats
 
     law = stats.laplace if laplace else stats.norm
@@ -96,14 +99,14 @@ def _tests(z: Array, laplace: bool) -> list[tuple[str, float]]:
         ("the mean is not 0", 2 * float(stats.norm.sf(abs(z.mean()) * math.sqrt(n / variance)))),
         ("the variance is wrong", 2 * float(stats.norm.sf(abs(np.mean(z**2) - variance) / spread))),
         ("the tails are wrong", float(far)),
-        ("draws that follow each other are correlated", 2 * float(stats.norm.sf(abs(lags[0])))),
+        ("consecutive draws are correlated", 2 * float(stats.norm.sf(abs(lags[0])))),
         ("draws at a distance are correlated", float(stats.chi2.sf((lags**2).sum(), len(lags)))),
         ("coordinates are correlated", float(stats.chi2.sf((pairs**2).sum(), len(pairs)))),
     ]
 
 
 def _correlations(z: Array) -> tuple[Array, Array]:
-    """Of draws at each distance up to LAGS, and of any two of COORDINATES that follow each other, over and over.
+    """Of draws at each distance up to LAGS, and of any two coordinates of consecutive rows of COORDINATES draws.
 
     Each is about standard normal if draws are independent, and all of them are uncorrelated.
     """
@@ -114,93 +117,65 @@ def _correlations(z: Array) -> tuple[Array, Array]:
     return lags, (rows.T @ rows)[np.triu_indices(COORDINATES, 1)] / math.sqrt(len(rows))
 
 
-def _lengths(noise: L2Laplace, draws: int, source: NoiseSource, alarms: Alarms) -> Finding:
-    """Arrays of noise: their lengths have the gamma law, and numbers over the length of theirs are nearly normal."""
-    from scipy import stats
-
-    size = max(draws // ARRAYS, 3)
-    grid = noise.grid(size)
-    arrays = [noise.add(GridArray(np.zeros(size, np.int64), grid), source) for _ in range(ARRAYS)]
-    lengths = np.array([np.linalg.norm(array) for array in arrays])
-    tests = [("the lengths are wrong", float(stats.kstest(lengths / noise.scale, stats.gamma(size).cdf).pvalue))]
-    z = np.concatenate(arrays) / np.repeat(lengths, size) * math.sqrt(size)
-    tests += [test for test in _tests(z, False) if "variance" not in test[0]]  # which was divided out
-    level = alarms.take(len(tests))
-    wrong = [test for test, chance in tests if chance < level]
-    if any((array / grid.step != np.rint(array / grid.step)).any() for array in arrays):
-        wrong.append("it is not on its grid")
-    said = f"{ARRAYS} arrays of {size:,} numbers have the law that is paid for"
-    return Finding(NOISE, not wrong, f"{_name(noise)}: {', '.join(wrong) if wrong else said}", tests=len(tests))
-
-
 def _coins(noise: RandomizedResponse, draws: int, source: NoiseSource, alarms: Alarms) -> Finding:
-    """How often bits are flipped, and what that proves about epsilon, in all four ratios."""
+    """How often bits of each value are flipped."""
     from scipy.stats import binomtest
 
     level = alarms.take(2)
     for bit, flip in zip((1, 0), noise._flips(20), strict=True):
-        answers = noise.add(GridArray(np.full(draws, bit, np.int64), Grid()), source)
-        flipped = int(np.count_nonzero(answers != bit))
+        flipped = int(np.count_nonzero(_answers(noise, bit, draws, source) != bit))
         if binomtest(flipped, draws, float(flip)).pvalue < level:
             words = f"{_name(noise)}: of {draws:,} bits of {bit}, {flipped:,} were flipped, not {float(flip):.1%}"
             return Finding(NOISE, False, words, tests=2)
     return Finding(NOISE, True, f"{_name(noise)}: {2 * draws:,} bits were flipped as often as is paid for", tests=2)
 
 
+def _answers(noise: RandomizedResponse, bit: int, draws: int, source: NoiseSource) -> Array:
+    return noise.add(GridArray(np.full(draws, bit, np.int64), Grid()), source)
+
+
 def told_apart(release: Release, *, draws: int, source: NoiseSource, alarms: Alarms) -> Finding:
-    """Draw a mechanism many times on two numbers as far apart as its sensitivity: what proves that about its cost?"""
+    """Draw a mechanism many times on two numbers that differ by the sensitivity: what does that prove of its cost?"""
     noise, claim = release.noise, release.noise.cost(release.sensitivity)
     assert not isinstance(noise, L2Laplace)
-    draws *= 1 if isinstance(noise, Gaussian) else PURE
-    tests = 2 if isinstance(noise, Gaussian) else 4  # a bound on each of two rates; for epsilon, in both directions
-    level = alarms.take(tests)
     if isinstance(noise, Gaussian):
-        name, claimed = "mu", claim.mu or 0.0
-        apart = AIM / claimed  # in units of the sensitivity: for a law that is shifted, mu grows as the distance does
-        worlds = [_scores(release, bit * apart, draws, source) for bit in (1, 0)]
-        proved, least = distinguish(*worlds, level=level).mu / apart, detectable(AIM, draws, level=level) / apart
+        tests = 2  # a bound on each of two rates
+        level, name, claimed = alarms.take(tests), "mu", claim.mu or 0.0
+        apart = AIM / claimed  # in units of the sensitivity: mu grows as the distance does
+        scores = [_draws(Gaussian(noise.std), release.sensitivity * apart * bit, draws, source) for bit in (1, 0)]
+        proved, least = distinguish(*scores, level=level).mu / apart, detectable(AIM, draws, level=level) / apart
     else:
-        name, claimed = "epsilon", claim.pure if isinstance(noise, Laplace) else noise.bit_epsilon
-        apart = 1.0
-        if isinstance(noise, Laplace):  # for which epsilon grows as the distance does
-            apart = max(1.0, 1 / claimed)
-            worlds = [_scores(release, bit * apart, draws, source, apart) for bit in (1, 0)]
+        draws, tests = PURE * draws, 4  # epsilon, in both directions
+        level, name, apart = alarms.take(tests), "epsilon", 1.0
+        if isinstance(noise, Laplace):  # log-likelihood ratios
+            claimed = claim.pure
+            apart = max(1.0, 1 / claimed)  # epsilon grows as the distance does
+            far = release.sensitivity * apart
+            drawn = [_draws(noise, far * bit, draws, source) for bit in (1, 0)]
+            scores = [(np.abs(seen) - np.abs(seen - far)) / noise.scale for seen in drawn]
         else:
-            worlds = [noise.add(GridArray(np.full(draws, bit, np.int64), Grid()), source) for bit in (1, 0)]
-        proved = _best_epsilon(worlds, level) / apart
+            claimed = noise.bit_epsilon
+            scores = [_answers(noise, bit, draws, source).astype(np.float64) for bit in (1, 0)]
+        one, other = scores
+        found = [distinguish(*pair, level=level, by=Evidence.epsilon) for pair in ((one, other), (-other, -one))]
+        proved = max(evidence.epsilon() for evidence in found) / apart
         least = detectable_epsilon(claimed * apart, draws, level=level) / apart
-    ok, blind = proved <= claimed, proved < CLAIM * claimed
     words = (
         f"{release.label!r}: told apart {draws:,} times, {name} >= {proved:.4g} is proved, of {claimed:.4g} claimed; "
         f"{could(least)}"
     )
     figures = {"proved": proved, "claimed": claimed, "detectable": least}
-    return Finding(BLACK_BOX, ok and not blind, words, figures, tests=tests)
+    return Finding(BLACK_BOX, CLAIM * claimed <= proved <= claimed, words, figures, tests=tests)
 
 
-def _scores(release: Release, where: float, draws: int, source: NoiseSource, apart: float = 1.0) -> Array:
-    """Log-likelihood ratios, or what orders draws as they do, where the truth is so many sensitivities from 0."""
-    noise = release.noise
-    assert isinstance(noise, Gaussian | Laplace)
-    plain = Gaussian(noise.std) if isinstance(noise, Gaussian) else noise
-    grid = plain.grid()
-    truth = np.full(draws, math.floor(grid.cells(release.sensitivity * where)), np.int64)
-    seen = plain.add(GridArray(truth, grid), source)
-    if isinstance(plain, Gaussian):
-        return seen
-    ratios: Array = (np.abs(seen) - np.abs(seen - release.sensitivity * apart)) / plain.scale
-    return ratios
-
-
-def _best_epsilon(worlds: Sequence[Array], level: float) -> float:
-    """The better of the two directions."""
-    one, other = (world.astype(np.float64) for world in worlds)
-    found = (distinguish(*pair, level=level, by=Evidence.epsilon) for pair in ((one, other), (-other, -one)))
-    return max(evidence.epsilon() for evidence in found)
+def _draws(noise: Gaussian | Laplace, truth: float, draws: int, source: NoiseSource) -> Array:
+    """The same number, released many times."""
+    grid = noise.grid()
+    return noise.add(GridArray(np.full(draws, math.floor(grid.cells(truth)), np.int64), grid), source)
 
 
 def drawn_in(recording: Recording, alarms: Alarms) -> Finding:
-    """Whether what the door added in one fit is the noise that it said: on the grid, everywhere, of the right size."""
+    """Whether the noise that one fit added is what it declares: on the grid, everywhere, of the right size."""
     from scipy.stats import norm
 
     squares, n = 0.0, 0
@@ -210,19 +185,20 @@ def drawn_in(recording: Recording, alarms: Alarms) -> Finding:
         added = release.answer - release.statistic
         if not np.array_equal(added / release.step, np.rint(added / release.step)):
             return Finding(NOISE, False, f"{release.label!r}: what was added is not on the grid of the statistic")
-        times = math.sqrt(2) if isinstance(release.noise, Laplace) else 1.0
-        if isinstance(release.noise, L2Laplace):
-            times = release.noise.std(added.size) / release.scale
-        scale = np.full(added.shape, release.scale * times)
-        if isinstance(release.noise, Gaussian) and release.noise.symmetric:
-            scale *= math.sqrt(0.5)
-            scale[..., range(added.shape[-1]), range(added.shape[-1])] *= math.sqrt(2)
         if added.size > 8 and np.count_nonzero(added) < added.size * (1 - 1e-3) - 8:
             return Finding(NOISE, False, f"{release.label!r}: some numbers were released without noise")
+        scale = np.full(added.shape, release.scale)
+        if isinstance(release.noise, Laplace):
+            scale *= math.sqrt(2)
+        elif isinstance(release.noise, L2Laplace):
+            scale[...] = release.noise.std(added.size)
+        elif release.noise.symmetric:
+            scale *= math.sqrt(0.5)
+            scale[..., range(added.shape[-1]), range(added.shape[-1])] *= math.sqrt(2)
         squares, n = squares + float(((added / scale) ** 2).sum()), n + added.size
     if not n:
         return Finding(NOISE, True, "nothing but bits was released")
-    # Numbers of a symmetric matrix count twice, and Laplace's have a kurtosis of 6: 10 times the usual variance.
+    # Entries of a symmetric matrix count twice, and Laplace noise has a kurtosis of 6: 10 times the usual variance.
     z = (squares / n - 1) * math.sqrt(n / 10)
     ok = 2 * float(norm.sf(abs(z))) >= alarms.take()
     words = f"{n:,} released numbers have noise of {math.sqrt(squares / n):.3f} times the size that is paid for"
@@ -232,7 +208,7 @@ def drawn_in(recording: Recording, alarms: Alarms) -> Finding:
 def mechanisms(
     recording: Recording, *, draws: int, source: NoiseSource, alarms: Alarms, most: int = 3
 ) -> list[Finding]:
-    """All of this for the mechanisms that a fit used: those of the first `most` labels."""
+    """All these checks for the mechanisms of a fit: those of the first `most` labels."""
     first = {release.label: release for release in reversed(recording.releases)}
     chosen = list(first.values())[::-1][:most]
     laws = [law(release.noise, draws=draws, source=source, alarms=alarms) for release in chosen]
@@ -243,9 +219,9 @@ def mechanisms(
 
 
 def streams(source: NoiseSource | None = None) -> Finding:
-    """Whether threads and forked processes, asking the same source for keys, ever get the same."""
+    """Whether threads and forked processes that ask the same source for keys ever get the same key."""
     source = SystemNoise() if source is None else source
-    source.fresh_key()  # what a careless source would remember, it remembers now
+    source.fresh_key()  # a careless source has a state from now on
 
     def keys(_: int) -> list[bytes]:
         return [source.fresh_key() for _ in range(KEYS)]

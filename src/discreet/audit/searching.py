@@ -1,4 +1,4 @@
-"""The search for somebody whom a bound does not hold for: people at random, and uphill from the worst so far."""
+"""Replays of designed people, and the search for people who exceed a bound: at random, and uphill from the worst."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from discreet.data.interactions import Interactions
 from discreet.privacy.guarantee import require_adjacency
 
 TIGHT, WHOLE, SEARCH = "worst case", "whole claim", "search"
-LEAST = 0.9  # of the claim: what designed people must be apart
+LEAST = 0.9  # of the claim: how far apart designed people must be
 
 
 @dataclass(frozen=True)
 class Tried:
-    """What designed people did to each release: the furthest of all of them."""
+    """What designed people did to each release: the largest share of its bound over all of them."""
 
     replays: list[Replay]
     findings: list[Finding]
@@ -28,21 +28,21 @@ class Tried:
 
     @property
     def shares(self) -> list[float]:
-        """How much of the claim each of them makes up; 0 where that is not to be told from releases."""
+        """How much of the claim each pair reaches; 0 where releases do not tell."""
         return [one.share or 0.0 for one in self.replays]
 
 
 def designed(subject: Subject, *, most: int | None = None) -> Tried:
-    """Replay the people that were designed for a subject, and see that some of them reach each bound.
+    """Replay the people designed for a subject, and check that some of them reach each bound.
 
     Args:
         subject: What to audit.
-        most: How many of them to take; then whether bounds are reached is not asked.
+        most: How many pairs to take; whether bounds are reached is then not checked.
     """
     replays = [subject.replay(pair) for pair in subject.pairs[:most]]
     furthest: dict[str, float] = {}
     for one in replays:
-        furthest = {label: max(furthest.get(label, 0.0), share) for label, share in {**furthest, **one.moved}.items()}
+        furthest |= {label: max(furthest.get(label, 0.0), share) for label, share in one.moved.items()}
     findings = _merged([finding for one in replays for finding in one.findings])
     if subject.designed and most is None and not failed(findings):
         findings += [_tight(subject, label, share) for label, share in furthest.items()]
@@ -52,41 +52,38 @@ def designed(subject: Subject, *, most: int | None = None) -> Tried:
 
 
 def _whole(share: float) -> Finding:
-    """Bounds may all be tight, and yet no two people may be as far apart as the claim is, all releases together."""
+    """Every bound may be tight, and still no two people may be as far apart as the claim, over all releases."""
     ok = LEAST <= share <= 1 + ROUNDING
     words = f"all releases together, two designed people are {share:.1%} of the claim apart"
     return Finding(WHOLE, ok, words if ok else f"{words}; this should be {LEAST:.0%} to 100%", {"share": share})
 
 
 def _tight(subject: Subject, label: str, share: float) -> Finding:
-    """A bound that nobody comes near is slack, or the test is blind."""
-    if label in subject.elsewhere:
-        words = f"{label!r}: {share:.1%} of its bound here; its worst case is {subject.elsewhere[label]}"
-        return Finding(TIGHT, True, words, {"release": label, "share": share})
+    """A bound that no one comes near is slack, or the test is blind."""
     ok = share >= WORST
     words = f"a designed person moves {label!r} by {share:.1%} of its bound"
-    said = words if ok else f"{words}, less than {WORST:.0%}: the bound is slack, or this audit is blind"
-    return Finding(TIGHT, ok, said, {"release": label, "share": share})
+    if label in subject.elsewhere:
+        ok, words = True, f"{label!r}: {share:.1%} of its bound here; its worst case is {subject.elsewhere[label]}"
+    elif not ok:
+        words += f", less than {WORST:.0%}: the bound is slack, or this audit is blind"
+    return Finding(TIGHT, ok, words, {"release": label, "share": share})
 
 
 def _merged(findings: list[Finding]) -> list[Finding]:
-    """Failures, and of what came out well the furthest of each release, or one."""
+    """One finding of each check and release: a failure before a success, and of several the furthest."""
     kept: dict[tuple[str, Any], Finding] = {}
-    for finding in findings:
-        key = (finding.check, finding.figures.get("release"))
-        old = kept.get(key)
-        worse = old is None or (old.ok and not finding.ok)
-        if worse or (old.ok == finding.ok and finding.figures.get("share", 0) > old.figures.get("share", 0)):  # type: ignore[union-attr]
-            kept[key] = finding
-    return list(kept.values())
+    for finding in sorted(findings, key=lambda one: (one.ok, -one.figures.get("share", 0.0))):
+        kept.setdefault((finding.check, finding.figures.get("release")), finding)
+    order = {(one.check, one.figures.get("release")): None for one in findings}
+    return [kept[key] for key in order]
 
 
 def search(subject: Subject, *, tries: int, seed: int = 0) -> list[Finding]:
-    """Climb from extreme people to more extreme ones, as long as `tries` last.
+    """Climb from extreme people to more extreme ones.
 
     Args:
-        subject: What to audit; only worlds of ratings are searched.
-        tries: Fits to make.
+        subject: What to audit; only ratings are searched.
+        tries: Replays to make.
         seed: Of the search.
     """
     empty = subject.world(None) if subject.pairs and isinstance(subject.pairs[0][0], dict) else None
@@ -99,14 +96,14 @@ def search(subject: Subject, *, tries: int, seed: int = 0) -> list[Finding]:
     best: tuple[float, Any] = (-1.0, people[0])
     wrong: list[Finding] = []
     for at in range(tries):
-        person = people[at] if at < len(people) else _neighbouring(best[1], empty.n_items, low_high, rng)
+        person = people[at] if at < len(people) else _changed(best[1], empty.n_items, low_high, rng)
         other = _random(empty.n_items, low_high, rng) if adjacency == "replace" else None
         one = subject.replay((person, other))
         wrong += failed(one.findings)
         share = max(one.moved.values(), default=0.0)
         best = max(best, (share, person), key=lambda pair: pair[0])
     words = f"{tries} people, extreme ones and others uphill from them: the furthest moves a release by {best[0]:.1%}"
-    return [*_merged(wrong), Finding(SEARCH, not wrong and best[0] <= 1 + 1e-9, words, {"share": best[0]})]
+    return [*_merged(wrong), Finding(SEARCH, not wrong, words, {"share": best[0]})]
 
 
 def _random(n_items: int, value_range: tuple[float, float], rng: np.random.Generator) -> dict[int, float]:
@@ -114,10 +111,8 @@ def _random(n_items: int, value_range: tuple[float, float], rng: np.random.Gener
     return {int(item): float(rng.choice(value_range)) for item in items}
 
 
-def _neighbouring(
-    person: Any, n_items: int, value_range: tuple[float, float], rng: np.random.Generator
-) -> dict[int, float]:
-    """Somebody else: some items more, some less, some ratings at the other end; or anybody at all."""
+def _changed(person: Any, n_items: int, value_range: tuple[float, float], rng: np.random.Generator) -> dict[int, float]:
+    """A person with some items more, some fewer, some ratings at the other end; or one at random."""
     if rng.random() < 0.25:
         return _random(n_items, value_range, rng)
     changed = {item: rating for item, rating in entries(person) if rng.random() > 0.1}

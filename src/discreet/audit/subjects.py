@@ -1,7 +1,7 @@
-"""What is audited: a model, a world to fit it in, and the people that were designed to be the worst for it.
+"""What is audited: a model, data to fit it on, and people designed to be the worst case for it.
 
-For every private model that is shipped there is a subject for each adjacency that it has; for other models on the same
-base, `of` makes one that tries people who are extreme for any model.
+Every private model of the library has a subject for each of its adjacencies. For other models on the same base, `of`
+makes one with people who are extreme for any model.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import numpy as np
 
 import discreet
 from discreet.audit import fixtures
-from discreet.audit.adapters import Evaluated, Searched, cornered, secret_tilt
+from discreet.audit.adapters import Evaluated, Searched, cornered, secret_perturbation
 from discreet.audit.neighbors import extremes
 from discreet.audit.replaying import Couple, Fit, Replay, fit_once, replay
 from discreet.errors import DataError
 from discreet.models.als import settings
 
-EPSILON, DELTA = 15.0, 1e-6  # at which people can be told apart as well as a few thousand fits can show
+EPSILON, DELTA = 15.0, 1e-6  # at which a few hundred fits show how well people can be told apart
 WORST = 0.95  # of its declared sensitivity: what a designed person must reach
 
 World = Callable[[Any], Any]
@@ -34,17 +34,17 @@ class Subject:
     """A model with the data to audit it on.
 
     Attributes:
-        name: Of the model, and how it is set up.
-        make: Makes it, unfitted.
-        world: The data with a person in it, who may be None.
-        pairs: People, before and after: neighbouring fixtures.
-        elsewhere: Releases whose worst case is none of these: why.
+        name: The model and its settings.
+        make: Makes the model, unfitted.
+        world: The data with a person, or without one (None).
+        pairs: The person before and after, for neighboring data.
+        elsewhere: Releases whose worst case is none of these pairs, and why.
         designed: Whether the pairs were designed for this model: then they must reach every bound, and the claim.
-        open: Whether all that is released is seen, so that whole fits can be told apart by its likelihood ratio.
-        runs: Fits in each of two worlds, in a full audit.
-        fit: How it is fitted, if that is more than one call of `fit`.
+        open: Whether all releases are public, so that whole fits can be told apart by their likelihood ratio.
+        runs: Fits with and without the person, in a full audit.
+        fit: How the model is fitted, if that is more than one call of `fit`.
         couple: For models with releases that stay secret.
-        told: What the door answers to the first releases of a replay, where a rare answer is the worst one.
+        told: The values of the first releases of a replay, where the worst case is a rare one.
     """
 
     name: str
@@ -60,16 +60,16 @@ class Subject:
     told: Sequence[Any] = ()
 
     def replay(self, pair: tuple[Any, Any]) -> Replay:
-        """Two neighbouring fits."""
-        data, neighbour = (self.world(person) for person in pair)
-        return replay(self.make, data, neighbour, fit=self.fit, couple=self.couple, told=self.told)
+        """Fits on neighboring data."""
+        data, neighbor = (self.world(person) for person in pair)
+        return replay(self.make, data, neighbor, fit=self.fit, couple=self.couple, told=self.told)
 
 
 def of(model: Any, *, implicit: bool | None = None, n_items: int = 40) -> Subject:
     """A subject for any model on the base of private models, with people who are extreme for all of them.
 
     Args:
-        model: Unfitted, or fitted: it is its parameters that count.
+        model: Fitted or not: only its parameters count.
         implicit: Whether it learns from implicit feedback; by default what it was fitted on, or ratings.
         n_items: In the catalogue.
     """
@@ -78,11 +78,10 @@ def of(model: Any, *, implicit: bool | None = None, n_items: int = 40) -> Subjec
     implicit = getattr(model, "implicit_", False) if implicit is None else implicit
     world = partial(fixtures.crowd, n_items, implicit)
     people = list(extremes(world(None)).values())
-    pairs: list[tuple[Any, Any]] = [(person, None) for person in people]
-    if model.adjacency == "replace":
-        pairs = [(one, other) for one, other in zip(people, [*people[1:], people[0]], strict=True)]
-    elif model.adjacency != "add-remove":
+    others: dict[str, list[Any]] = {"add-remove": [None] * len(people), "replace": [*people[1:], people[0]]}
+    if model.adjacency not in others:
         raise DataError(f"model: a subject for adjacency {model.adjacency!r} must be given as discreet.audit.Subject")
+    pairs = list(zip(people, others[model.adjacency], strict=True))
     return Subject(type(model).__name__, lambda: clone(model), world, pairs, designed=False)
 
 
@@ -93,18 +92,9 @@ SINGLE = {7: 5.0}
 
 
 def shipped() -> dict[str, Subject]:
-    """All subjects of the library's own, by name."""
-    subjects = [
-        *_spectral(),
-        *_descent(),
-        *_als(),
-        *_published_als(),
-        *_frank_wolfe(),
-        *_bits(),
-        *_components(),
-        *_evaluations(),
-    ]
-    return {subject.name: subject for subject in subjects}
+    """The subjects of the library's own models, by name."""
+    families = _spectral, _descent, _als, _published_als, _frank_wolfe, _bits, _components, _evaluations
+    return {subject.name: subject for family in families for subject in family()}
 
 
 def _both(
@@ -152,30 +142,25 @@ def _descent() -> list[Subject]:
 
 
 def _als() -> list[Subject]:
-    """With a second moment, for which there must seem to be many users: of co-occurrences, or of residuals.
+    """With a second moment, of co-occurrences or of residuals, which DPALS uses if it expects many users.
 
-    Replace: most of their items are other ones, which hardly differ from what is expected of them; a few are the same,
-    and there they disagree. So the two are far apart in what they have rated and, at the same time, in what they think.
-    Of few items, directions are looked for in residuals, and these are far apart if they are of different items, while
-    item steps are if they are opposite. Both are had by people with a taste for their other items that is a common one:
-    once it is found, it explains these, and what they disagree about is left.
+    Replace: most items of the two people differ, with ratings that are about as predicted; a few are the same, and
+    there they disagree. So they are far apart both in what they have rated and in what they think of it. With few
+    items, directions are found in residuals. These are far apart for different items, item steps for opposite ratings.
+    Both hold for people whose other items follow a common taste: once it is found it explains these, and what they
+    disagree about is left.
     """
     make = partial(_private, discreet.DPALS, n_users_hint=100_000, n_steps=2)
     added, replaced = zip(*(_giants(n) for n in (MANY, FEW)), strict=True)
     of_many, of_few = [_disagreeing(MANY, 20), *replaced[0]], [_disagreeing(FEW, 16, taste=2.25), *replaced[1]]
     far = {settings.GRAM: "two people with orthogonal vectors, by public biases: tests/models/test_dpals.py"}
     many, few = (partial(fixtures.crowd, n, False, n_users=40) for n in (MANY, FEW))
+    divided = partial(fixtures.tastes, FEW, 16)
     return [
         Subject("DPALS, add-remove", partial(make, adjacency="add-remove"), many, added[0]),
         Subject("DPALS, replace", partial(make, adjacency="replace"), many, of_many, far),
         Subject("DPALS of few items, add-remove", partial(make, adjacency="add-remove"), few, added[1]),
-        Subject(
-            "DPALS of few items, replace",
-            partial(make, adjacency="replace"),
-            partial(fixtures.tastes, FEW, 16),
-            of_few,
-            far,
-        ),
+        Subject("DPALS of few items, replace", partial(make, adjacency="replace"), divided, of_few, far),
         *_both("DPALS, continued", make, many, added[0], of_many, elsewhere=far, fit=_continued),
     ]
 
@@ -184,12 +169,12 @@ MANY, FEW = 420, 200
 
 
 def _disagreeing(n: int, shared: int, taste: float = 0.0) -> tuple[dict[int, float], dict[int, float]]:
-    """Two people who disagree about some items; each has half of the others, which are average, or to one taste."""
+    """Two people who disagree about some items; each has half of the others, rated as average or by one taste."""
     half = (n - shared) // 2
-    mine, hers = range(shared, shared + half), range(shared + half, shared + 2 * half)
+    rest = range(shared, shared + half), range(shared + half, shared + 2 * half)
     agreed = {item: 5.0 * (item % 2) for item in range(shared)}
     opposed = {item: 5.0 - rating for item, rating in agreed.items()}
-    one, other = ({item: 2.5 + taste * (-1) ** item for item in items} for items in (mine, hers))
+    one, other = ({item: 2.5 + taste * (-1) ** item for item in items} for items in rest)
     return {**agreed, **one}, {**opposed, **other}
 
 
@@ -201,14 +186,14 @@ def _giants(n: int) -> tuple[Pairs, Pairs]:
 
 
 def _continued(model: Any, data: Any, ledger: Any) -> Any:
-    """A fit, and some more of it."""
+    """A fit, continued."""
     return model.fit(data, ledger=ledger).fit_more(data, ledger, epsilon=2.0, n_steps=1)
 
 
 def _published_als() -> list[Subject]:
-    """Replace: two people of opposite opinions on the k items that count, whose vectors are the same all the same.
+    """Replace: two people with opposite opinions on the k items that count, and still the same vectors.
 
-    For these follow from what else they have rated, or from the few items that have large vectors of their own.
+    Vectors follow from what else they have rated, or from the few items that have large vectors themselves.
     """
     n, k = 240, 120
     world = partial(fixtures.polar, n)
@@ -219,39 +204,36 @@ def _published_als() -> list[Subject]:
     added: Pairs = [(fan, None), (critic, None), (dict.fromkeys(range(20), 1.0), None)]
     make = partial(_private, discreet.PublishedDPALS, **common)
     apart = partial(make, adjacency="replace")
+    opposed = partial(apart, max_items=12, user_items="all")
+    one_taste = partial(apart, max_items=30, **alone)
     return [
         Subject("PublishedDPALS, add-remove", partial(make, max_items=k), world, added),
         Subject("PublishedDPALS, Algorithm 1, add-remove", partial(make, max_items=k, **alone), world, added),
-        Subject("PublishedDPALS, replace", partial(apart, max_items=12, user_items="all"), fixtures.common, _opposed()),
-        Subject(
-            "PublishedDPALS, Algorithm 1, replace",
-            partial(apart, max_items=30, **alone),
-            fixtures.two_tastes,
-            _two_minds(),
-        ),
+        Subject("PublishedDPALS, replace", opposed, fixtures.common, _opposed()),
+        Subject("PublishedDPALS, Algorithm 1, replace", one_taste, fixtures.two_tastes, _one_taste()),
     ]
 
 
 def _opposed(k: int = 12) -> Pairs:
-    """Who have rated all common items alike, and k rare ones oppositely; and two who have no item in common."""
+    """Two who rate all common items alike, and k rare ones oppositely; and two without a common item."""
     alike = dict.fromkeys(range(2 * k, 2 * k + 120), 1.0)
     one, other = ({**alike, **dict.fromkeys(range(k), sign)} for sign in (1.0, -1.0))
     return [(one, other), (dict.fromkeys(range(k), 1.0), dict.fromkeys(range(k, 2 * k), -1.0))]
 
 
-def _two_minds(k: int = 30) -> Pairs:
-    """Of one taste, and opposite opinions on all else; and of two tastes, with no item in common."""
+def _one_taste(k: int = 30) -> Pairs:
+    """Two of one taste, with opposite opinions on all else; and two of different tastes, without a common item."""
     rest, more = range(4, k + 2), range(k + 2, 2 * k)
     one, other = ({0: 1.0, 1: 1.0, **dict.fromkeys(rest, sign)} for sign in (1.0, -1.0))
     return [(one, other), (one, {2: 1.0, 3: 1.0, **dict.fromkeys(more, 1.0)})]
 
 
 def _frank_wolfe() -> list[Subject]:
-    """Who has rated one thing that nobody else has keeps all of her residual, and so moves every covariance.
+    """A person whose only item no other user has keeps their whole residual, and so moves every covariance most.
 
-    For products with a vector the worst is who has rated the one thing that the leading direction is made to be. As
-    published, steps are so long that she is first led as far as she can be at a right angle to her only rating, to an
-    item that she is indifferent to, and then to the opposite of it.
+    For products with a vector, the worst case is a person whose only item is the leading direction. As published, steps
+    are so long that they first lead this person as far as possible at a right angle to their only rating, to an item
+    rated 0, and then to the opposite of it.
     """
     make = partial(_private, discreet.DPFrankWolfe, n_steps=2, centre=False, row_norm=5.0)
     crowd = tuple((f"v{i:04}", ((7, 5.0),)) for i in range(2000))
@@ -271,7 +253,7 @@ def _frank_wolfe() -> list[Subject]:
 
 
 def _bits() -> list[Subject]:
-    """One bit flipped; or for users, all of hers."""
+    """One bit flipped; or for users, all bits of one."""
     from discreet.models.one_bit import OneBit
     from discreet.models.one_bit.links import Link
     from discreet.models.one_bit.outputs import OUTPUT
@@ -285,9 +267,10 @@ def _bits() -> list[Subject]:
         "output without a delta": output,
     }
     pairs: Pairs = [((17,), ()), ((0,), ())]
-    tau, tilt = cornered(Link("probit"), ridge=0.5)
+    tau, perturbation = cornered(Link("probit"), ridge=0.5)
     probit = partial(OneBit, "objective", "probit", epsilon=4.0, tau=tau, ridge=0.5, n_jobs=1)
-    near = {OUTPUT: "how far from the optimum a solver may stop, which it does not"}
+    near = {OUTPUT: "how far from the optimum the solver may stop, farther than it does"}
+    coupled: dict[str, Any] = {"open": False, "couple": secret_perturbation, "told": [perturbation]}
     of_users = partial(OneBit, "objective", epsilon=8.0, unit="user", max_entries=6, n_jobs=1)
     return [
         *(
@@ -295,16 +278,7 @@ def _bits() -> list[Subject]:
             for name, params in mechanisms.items()
         ),
         Subject("OneBit, objective, flip of a user", of_users, fixtures.board, [(tuple(range(15)), ())]),
-        Subject(
-            "OneBit, probit objective, flip",
-            probit,
-            fixtures.unanimous,
-            [((), (0,))],
-            near,
-            open=False,
-            couple=secret_tilt,
-            told=[tilt],
-        ),
+        Subject("OneBit, probit objective, flip", probit, fixtures.unanimous, [((), (0,))], near, **coupled),
     ]
 
 
@@ -314,21 +288,16 @@ def _components() -> list[Subject]:
     added: Pairs = [(7 * e[4], None), (np.ones(12), None), (odd, None), (np.append(np.nan, np.full(11, 9.0)), None)]
     replaced: Pairs = [(e[4], e[5]), (e[4], -e[4]), ((e[4] + e[9]) / 2**0.5, (e[4] - e[9]) / 2**0.5)]
     make = partial(_private, discreet.DPPCA, n_components=1, row_norm=1.0, n_steps=8)
+    two = partial(make, method="block", n_components=2)
     return [
         *_both("DPPCA", partial(make, method="dense"), fixtures.rows, added, replaced),
         *_both("DPPCA by Oja's method", partial(make, method="oja"), fixtures.rows, added, replaced),
-        *_both(
-            "DPPCA, two at once",
-            partial(make, method="block", n_components=2),
-            partial(fixtures.rows, kinds=2),
-            added,
-            replaced,
-        ),
+        *_both("DPPCA, two at once", two, partial(fixtures.rows, kinds=2), added, replaced),
     ]
 
 
 def _evaluations() -> list[Subject]:
-    """Of a public model, all of whose predictions for somebody are wrong, and all of whose lists right; or both not."""
+    """A public model whose predictions for one person are all wrong and whose lists are all right; or the reverse."""
     wrong, right = dict.fromkeys(range(10), 5.0), dict.fromkeys(range(10, 20), 2.5)
     world = partial(fixtures.crowd, 20, False)
     return [

@@ -1,4 +1,4 @@
-"""`discreet.audit.run`: an audit of a model, or of everything that the library ships."""
+"""`discreet.audit.run`: an audit of a model, of all models of the library, or of the audit itself."""
 
 from __future__ import annotations
 
@@ -11,23 +11,25 @@ from discreet.audit import attacks, subjects
 from discreet.audit.canaries import end_to_end, one_run
 from discreet.audit.findings import Alarms, Finding, failed
 from discreet.audit.neighbors import Row
-from discreet.audit.quick import quick
 from discreet.audit.report import Report
+from discreet.audit.samplers import mechanisms, streams
 from discreet.audit.searching import designed, search
 from discreet.audit.subjects import Subject
-from discreet.audit.zoo import MUTANTS
-from discreet.audit.zoo import zoo as try_zoo
+from discreet.audit.tainting import taint
+from discreet.audit.zoo import MUTANTS, Caught, Mutant
 from discreet.data.movielens_like import movielens_like
 from discreet.data.progress import Bar
 from discreet.errors import DataError
 from discreet.models.private import PrivateModel
+from discreet.privacy.keystream import InsecureSeededNoise
 
 Effort = Literal["quick", "full"]
 
-TRIES = {"quick": 0, "full": 40}  # people that are searched through
-FEW_RUNS = 24  # fits in each of two worlds, end to end, with somebody who is not the worst for all releases at once
+DRAWS, SEED = 100_000, 11  # of each kind of noise
+TRIES = 40  # people that a full audit searches through
+FEW_RUNS = 24  # fits with and without a person who is not the worst case of all releases at once
 CANARIES = 200
-WORST = 0.93  # of the claim: what one pair must make up for whole fits to show 0.9 of it
+WORST = 0.93  # of the claim: what a pair must reach for whole fits to show 0.9 of it
 
 
 def run(
@@ -35,38 +37,42 @@ def run(
 ) -> Report:
     """Audit a model: what can one person change in what it releases, says, learns and shows to others?
 
-    It is fitted on made-up data, many times; nothing is spent of anybody's budget.
+    The model is fitted many times, on synthetic data. No budget is spent.
 
     Args:
         model: A private model, fitted or not, or its name; for other models on the base of private models, with
             designed people too, a `discreet.audit.Subject`. None: see `everything`.
         effort: "quick", some seconds for each model; or "full", with a search for people who break a bound, and whole
             fits end to end: minutes.
-        zoo: Try the broken mechanisms, too: does this audit catch them?
-        attack: Run attacks of the literature against private models and others, for people to see.
-        everything: Audit all private models that the library ships.
+        zoo: Try the broken mechanisms too: does this audit catch them?
+        attack: Run attacks from the literature against private and other models, as a demonstration.
+        everything: Audit all private models of the library.
     """
-    chosen = subjects.shipped().values() if everything else [] if model is None else _subjects(model)
-    chosen = list(chosen)
-    total = len(chosen) + (len(MUTANTS) if zoo else 0) + 2 * attack
+    chosen = [*(subjects.shipped().values() if everything else [] if model is None else _subjects(model))]
+    mutants = MUTANTS if zoo else []
+    attackers = (attacks.membership, attacks.reconstruction) if attack else ()
     found: dict[str, list[Finding]] = {}
+    caught: list[Caught] = []
+    achieved: list[attacks.Success] = []
     alarms = Alarms()
-    with Bar("audit", total, "checked") as bar:
+    with Bar("audit", len(chosen) + len(mutants) + len(attackers), "checked") as bar:
         for subject in chosen:
             found[subject.name] = audit(subject, effort, alarms)
             bar.advance(1, subject.name)
         if effort == "full" and chosen:
             found["one run, DPSVD"] = [_one_run(alarms)]
-        caught = try_zoo(done=lambda name: bar.advance(1, name)) if zoo else []
-        achieved: list[attacks.Success] = []
-        for one in (attacks.membership, attacks.reconstruction) if attack else ():
-            achieved += one()
-            bar.advance(1, one.__name__)
+        shipped = subjects.shipped() if mutants else {}
+        for mutant in mutants:
+            caught.append(catch(mutant, shipped))
+            bar.advance(1, mutant.name)
+        for attacker in attackers:
+            achieved += attacker()
+            bar.advance(1, attacker.__name__)
     return Report(found, caught, achieved)
 
 
 def _subjects(model: Any) -> Iterable[Subject]:
-    """The subjects that were designed for a model's class, and one for the model as it is."""
+    """The subjects designed for a model's class, and one for the model as it is."""
     if isinstance(model, Subject):
         return [model]
     shipped = subjects.shipped().values()
@@ -78,25 +84,36 @@ def _subjects(model: Any) -> Iterable[Subject]:
         return named
     if not isinstance(model, PrivateModel):
         raise DataError(f"model: {type(model).__name__} is not private, so there is no guarantee to audit")
-    mine = [subject for subject in shipped if type(subject.make()) is type(model)]
     own = [] if model.adjacency == "flip" else [subjects.of(model)]
+    mine = [subject for subject in shipped if type(subject.make()) is type(model)]
     return [*own, *(subject for subject in mine if subject.make().adjacency == model.adjacency)]
 
 
-def audit(subject: Subject, effort: Effort, alarms: Alarms) -> list[Finding]:
-    """All checks of one subject."""
-    tried = designed(subject)
-    findings = quick(subject, alarms=alarms, tried=tried)
+def audit(subject: Subject, effort: Effort = "quick", alarms: Alarms | None = None) -> list[Finding]:
+    """All checks of one subject; by default as a run with its own budget for false alarms."""
+    alarms, tried = alarms or Alarms(), designed(subject)
+    findings = list(tried.findings)
+    first = next((one.first for one in tried.replays if one.first.model is not None), None)
+    if first is not None:
+        findings += mechanisms(first, draws=DRAWS, source=InsecureSeededNoise(SEED), alarms=alarms)
+    findings += [streams(), *taint(subject, subject.world(subject.pairs[0][0]))]
     if effort == "quick" or failed(findings):
         return findings
-    findings += search(subject, tries=TRIES[effort])
+    findings += search(subject, tries=TRIES)
     if not subject.open:
         return findings
     best = max(range(len(tried.replays)), key=lambda at: tried.shares[at])
-    # Many fits only for somebody who is the worst for all releases at once, as far as anybody can be.
+    # Many fits pay off only for a pair that is nearly the worst case of all releases at once.
     worst = tried.shares[best] >= WORST
     runs = subject.runs if worst else FEW_RUNS
     return [*findings, end_to_end(subject, subject.pairs[best], runs=runs, alarms=alarms, worst=worst)]
+
+
+def catch(mutant: Mutant, shipped: dict[str, Subject] | None = None) -> Caught:
+    """Audit a mutant as any model is audited."""
+    subject = mutant.on((shipped or subjects.shipped())[mutant.subject])
+    with mutant.patch():
+        return Caught(mutant, audit(subject))
 
 
 def _one_run(alarms: Alarms) -> Finding:

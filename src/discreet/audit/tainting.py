@@ -1,10 +1,9 @@
-"""Private arrays that know that they are private: what is read of them outside the private side is reported.
+"""Private arrays that know that they are private: reading them outside the private side is reported.
 
-During an audit the arrays of a table are of this kind, and so is whatever is computed from them, by NumPy or by sparse
-matrices of SciPy, up to the door. Turning one into a Python number, a truth value, a text or an attribute of the model
-is reported with the line that did it, unless that line belongs to one of the functions of the private side, which work
-on users' own rows (`PRIVATE_SIDE`). Where a mark is lost all the same, that is told, too (`Watch.lost`): what passes
-there is for the replay to notice.
+During an audit the arrays of a table are of this kind, and so is everything that NumPy or SciPy's sparse matrices
+compute from them, up to a release. Turning one into a Python number, a truth value, a text or an attribute of the model
+is reported with its line, unless the line belongs to a function of the private side, which works on users' own rows
+(`PRIVATE_SIDE`). Where a mark is lost, that is reported too (`Watch.lost`): beyond that only the replay sees a leak.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discreet.audit.findings import Finding
-from discreet.audit.patching import patched
 from discreet.audit.recording import record
 from discreet.audit.replaying import FIT, settings
 from discreet.audit.subjects import Subject
@@ -29,8 +28,8 @@ from discreet.privacy.batch import UserBatch
 
 TAINT = "taint"
 
-# Functions that may look at private numbers one by one. They cut tables into parts, sort rows by length, choose among a
-# user's own items, or refuse tables that nobody could have read, with the same words for all.
+# Functions that may look at single private numbers. They cut tables into batches, sort rows by length, choose among a
+# user's own items, or refuse tables that no reader makes, with the same words for all.
 PRIVATE_SIDE = {
     "discreet.data.interactions:__post_init__",
     "discreet.engine.batches:parts",
@@ -54,13 +53,13 @@ PRIVATE_SIDE = {
     "discreet.recommend.histories:_table",
     "discreet.recommend.serving:_predictions",
 }
-# Functions that are given users' rows, and make arrays for what was released of them.
+# Functions that are given users' rows, and allocate arrays for what was released of them.
 OF_RELEASES = {"discreet.models.als.published_steps:noisy_svd_start"}
 
-BETWEEN = ("numpy", "scipy", "contextlib", "dataclasses")  # whose lines are not those that are looked for
+BETWEEN = ("numpy", "scipy", "contextlib", "dataclasses")  # their lines are not reported, but those that call them
 CONVERSIONS = ("asarray", "array", "ascontiguousarray", "asanyarray")
 ALLOCATIONS = ("zeros", "empty", "ones", "full")
-# Of sparse matrices: what gives private numbers if the matrix, or what it is multiplied with, is private.
+# Methods of sparse matrices whose result is private if the matrix or an argument is.
 SPARSE = ("tocsr", "tocsc", "tocoo", "toarray", "todense", "sum", "dot", "multiply", "transpose", "power", "diagonal")
 SINKS = ("__float__", "__int__", "__index__", "__bool__", "__complex__", "__str__", "__repr__", "__format__")
 
@@ -69,7 +68,7 @@ class Private(np.ndarray[Any, Any]):
     """An array of private numbers."""
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **given: Any) -> Any:
-        """Compute on plain arrays; what comes out is private, too."""
+        """Compute on plain arrays; the result is private."""
         into = given.get("out")
         if into is not None:
             given["out"] = tuple(_plain(one) for one in into)
@@ -78,7 +77,7 @@ class Private(np.ndarray[Any, Any]):
         return _private(getattr(ufunc, method)(*(_plain(one) for one in inputs), **given))
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        """Likewise for functions of arrays."""
+        """The same for functions of arrays."""
         return _private(func(*_plain(args), **_plain(kwargs)))
 
     def __getitem__(self, key: Any) -> Any:
@@ -116,7 +115,8 @@ def _sink(name: str) -> Callable[..., Any]:
     """A conversion that is reported."""
 
     def convert(self: Private, *given: Any) -> Any:
-        _report(name)
+        if _watches and _where() not in _watches[-1].allowed:
+            _watches[-1].read.append(f"{_where(line=True)} ({name.strip('_')})")
         return getattr(_plain(self), name)(*given)
 
     return convert
@@ -144,43 +144,33 @@ class Watch:
 _watches: list[Watch] = []
 
 
-def _line() -> tuple[str, str, int]:
-    """The module, function and line, of the library or of a model's own code, that is running."""
+def _between(frame: Any) -> bool:
+    return frame.f_globals.get("__name__", "").split(".")[0] in BETWEEN
+
+
+def _where(*, line: bool = False) -> str:
+    """The running function of the library or of a model, as "module:function"; or with its line, in words."""
     frame = sys._getframe(1)
-    while frame.f_back is not None:
-        name = frame.f_globals.get("__name__", "")
-        if name != __name__ and name.split(".")[0] not in BETWEEN:
-            break
+    while frame.f_back is not None and (frame.f_globals.get("__name__") == __name__ or _between(frame)):
         frame = frame.f_back
-    return frame.f_globals.get("__name__", ""), frame.f_code.co_name, frame.f_lineno
-
-
-def _report(what: str) -> None:
-    module, function, line = _line()
-    if _watches and f"{module}:{function}" not in _watches[-1].allowed:
-        _watches[-1].read.append(f"{module}, line {line}, in {function} ({what.strip('_')})")
+    module, function = frame.f_globals.get("__name__", ""), frame.f_code.co_name
+    return f"{module}, line {frame.f_lineno}, in {function}" if line else f"{module}:{function}"
 
 
 def _lose(how: str) -> None:
-    module, function, _ = _line()
     if _watches:
+        module, function = _where().split(":")
         _watches[-1].lost.append(f"{module}, in {function}: {how}")
 
 
 # What keeps the mark
 
 
-def _ours(depth: int = 2) -> Any:
-    """The frame that called, if it is not NumPy's or SciPy's own."""
-    frame = sys._getframe(depth)
-    return frame if frame.f_globals.get("__name__", "").split(".")[0] not in BETWEEN else None
-
-
 def _converting(real: Any) -> Any:
-    """np.asarray and the like, which would give plain arrays."""
+    """np.asarray and others, which would give plain arrays."""
 
     def convert(*args: Any, **kwargs: Any) -> Any:
-        if _holds(args) and _ours():
+        if _holds(args) and not _between(sys._getframe(1)):
             return _private(real(*_plain(args), **_plain(kwargs)))
         return real(*args, **kwargs)
 
@@ -188,13 +178,13 @@ def _converting(real: Any) -> Any:
 
 
 def _allocating(real: Any) -> Any:
-    """np.zeros and the like: what is made by a function that is given users' rows is there to take them up."""
+    """np.zeros and others: an array that is made by a function that is given users' rows is there to hold them."""
 
     def allocate(*args: Any, **kwargs: Any) -> Any:
-        made, frame = real(*_plain(args), **_plain(kwargs)), _ours()
-        if frame is None or f"{frame.f_globals['__name__']}:{frame.f_code.co_name}" in OF_RELEASES:
-            return made
+        made, frame = real(*_plain(args), **_plain(kwargs)), sys._getframe(1)
         code = frame.f_code
+        if _between(frame) or f"{frame.f_globals['__name__']}:{code.co_name}" in OF_RELEASES:
+            return made
         given = (frame.f_locals.get(name) for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
         return _private(made) if any(isinstance(one, Private | UserBatch) for one in given) else made
 
@@ -224,7 +214,7 @@ def _sparse(stack: ExitStack) -> None:
             real(self, _plain(arg), *args, **_plain(kwargs))
             if marked(arg):
                 self.data = _private(self.data)
-                if _ours():
+                if not _between(sys._getframe(1)):
                     _lose("the index arrays of a sparse matrix")
 
         return init
@@ -240,11 +230,11 @@ def _sparse(stack: ExitStack) -> None:
     for kind in kinds:
         names = [name for name in (*SPARSE, "__matmul__", "__rmatmul__") if hasattr(kind, name)]
         changes = {name: computed(getattr(kind, name)) for name in names}
-        stack.enter_context(patched(kind, __init__=made(kind.__init__), **changes))
+        stack.enter_context(patch.multiple(kind, __init__=made(kind.__init__), **changes))
 
 
 def _declassified(real: Any) -> Any:
-    """What the door answers is public."""
+    """What is released is public."""
 
     def release(self: Ledger, statistic: Any, *given: Any, **options: Any) -> Any:
         on_grid = GridArray.of(statistic)
@@ -258,9 +248,10 @@ def watching(allow: set[str]) -> Iterator[Watch]:
     """Collect what is reported."""
     watch = Watch(PRIVATE_SIDE | allow)
     with ExitStack() as stack:
-        stack.enter_context(patched(np, **{name: _converting(getattr(np, name)) for name in CONVERSIONS}))
-        stack.enter_context(patched(np, **{name: _allocating(getattr(np, name)) for name in ALLOCATIONS}))
-        stack.enter_context(patched(Ledger, _release=_declassified(Ledger._release)))
+        changes = {name: _converting(getattr(np, name)) for name in CONVERSIONS}
+        changes |= {name: _allocating(getattr(np, name)) for name in ALLOCATIONS}
+        stack.enter_context(patch.multiple(np, **changes))
+        stack.enter_context(patch.object(Ledger, "_release", _declassified(Ledger._release)))
         _sparse(stack)
         _watches.append(watch)
         stack.callback(_watches.pop)
@@ -268,14 +259,14 @@ def watching(allow: set[str]) -> Iterator[Watch]:
 
 
 def tainted(table: Interactions, *, values_only: bool = False) -> Interactions:
-    """The same table, whose arrays are private; or only its values, where it is public who has rated what."""
+    """The same table with private arrays; or only private values, where it is public who has rated what."""
     names = ("values",) if values_only else ("indptr", "indices", "values")
     arrays: dict[str, NDArray[Any]] = {name: getattr(table, name).view(Private) for name in names}
     return replace(table, **arrays)  # type: ignore[arg-type]
 
 
 def taint(subject: Subject, data: Any, *, allow: set[str] | None = None) -> list[Finding]:
-    """Fit on private arrays, and report every line outside the private side that looked at one.
+    """Fit on private arrays, and report every line outside the private side that looks at one.
 
     Args:
         subject: What to audit.
@@ -290,11 +281,8 @@ def taint(subject: Subject, data: Any, *, allow: set[str] | None = None) -> list
         fitted = record(lambda ledger: subject.fit(subject.make(), table, ledger), **book)
     if fitted.error is not None:
         return [Finding(FIT, False, f"the fit fails on private arrays: {fitted.error!r}")]
-    kept = [name for name, value in vars(fitted.model).items() if isinstance(value, Private)]
-    read = list(dict.fromkeys(seen.read))
-    words = [*(f"private numbers are read by {line}" for line in read), *(f"{name} is private" for name in kept)]
-    lost = list(dict.fromkeys(seen.lost))
-    if words:
-        return [Finding(TAINT, False, one, {"lost": lost}) for one in words]
-    said = "no line outside the private side looks at a private number"
-    return [Finding(TAINT, True, said, {"lost": lost})]
+    words = [f"private numbers are read by {line}" for line in dict.fromkeys(seen.read)]
+    words += [f"{name} is private" for name, value in vars(fitted.model).items() if isinstance(value, Private)]
+    passed = "no line outside the private side looks at a private number"
+    figures = {"lost": list(dict.fromkeys(seen.lost))}
+    return [Finding(TAINT, not words, one, figures) for one in words or [passed]]

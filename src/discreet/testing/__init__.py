@@ -1,4 +1,4 @@
-"""What tests of models and mechanisms need, ours and our users'."""
+"""Tools for tests of models and mechanisms, the library's and its users'."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""One person served alone, and in company: everything that they are shown must be the same, to the last bit."""
+"""One person served alone, and among others: everything that they are shown must be the same, to the last bit."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ SIZES = (1, 2, 5, 1025, 1026)  # people who are served together
 
 def rows_of(table: Interactions) -> list[Row]:
     """Every history of a table."""
-    ends = table.indptr.tolist()
-    return [(table.indices[a:b], table.values[a:b]) for a, b in pairwise(ends)]
+    return [(table.indices[a:b], table.values[a:b]) for a, b in pairwise(table.indptr.tolist())]
 
 
 def table_of(like: Interactions, rows: Sequence[Row]) -> Interactions:
@@ -38,7 +37,7 @@ def table_of(like: Interactions, rows: Sequence[Row]) -> Interactions:
 
 
 def subjects(table: Interactions) -> list[Row]:
-    """Nobody known, someone with one item, and those with the shortest and the longest history."""
+    """A person without a history, one with a single item, and those with the shortest and the longest history."""
     rows = sorted(rows_of(table), key=lambda row: len(row[0]))
     return [tuple(part[:0] for part in rows[0]), tuple(part[:1] for part in rows[0]), rows[0], rows[-1]]  # type: ignore[list-item]
 

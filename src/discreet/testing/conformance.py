@@ -1,10 +1,10 @@
-"""The tests that every model must pass, ours and our users'. All models, one interface, no exceptions.
+"""The tests that every model passes, the library's and its users'.
 
     class TestMine(discreet.testing.ModelConformance):
         def model(self):
             return Mine(epsilon=1, delta=1e-6)
 
-Any test runner that collects methods named test_* runs it; it needs none to be imported.
+Any test runner that collects methods named test_* runs it; importing it needs none.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ found = model.recommend(json.loads(sys.argv[2]), n=7)
 print(json.dumps([found.items, [float(score).hex() for score in found.scores], str(model.guarantee_)]))
 """
 
-_FITTED: dict[type, dict[bool, tuple[Model, Interactions]]] = {}  # of each suite, without and with strings as ids
+_FITTED: dict[tuple[type, bool], tuple[Model, Interactions]] = {}  # of each suite, with integers or strings as ids
 
 
 @contextmanager
@@ -61,12 +61,12 @@ def raises(kind: type[BaseException] | tuple[type[BaseException], ...], *words: 
 
 
 class ModelConformance:
-    """Subclass it in a test module and say how the model is made (`model`).
+    """Subclass it in a test module and say how to make the model (`model`).
 
     Attributes:
-        personal: Whether recommendations depend on the history; a popularity list's do not.
-        n_users: In the small data sets; a private model needs more people to learn anything.
-        n_items_large: In the catalogue of the test of memory.
+        personal: Whether recommendations depend on the history; those of a popularity list do not.
+        n_users: In the small data sets; private models need more to learn anything.
+        n_items_large: In the catalogue of the memory test.
         implicit: Whether the model learns from implicit feedback.
         explicit: Whether the model learns from ratings.
     """
@@ -82,7 +82,7 @@ class ModelConformance:
         raise NotImplementedError
 
     def fit(self, model: Model, ratings: Interactions) -> Model:
-        """Fit it; override to pass a ledger with noise that can be repeated."""
+        """Fit it; override to pass a ledger with repeatable noise."""
         return model.fit(ratings)
 
     # Data
@@ -98,6 +98,12 @@ class ModelConformance:
             made = read(named, items=items, value_range=(1, 5))
         return made if self.explicit else made.to_implicit()
 
+    def table(self, rows: list[tuple[Any, Any, float]], items: list[Any], *, implicit: bool = False) -> Interactions:
+        """Users, items and ratings from 1 to 5; without ratings if `implicit`, or if the model takes none."""
+        if implicit or not self.explicit:
+            return read([row[:2] for row in rows], items=items)
+        return read(rows, items=items, value_range=(1, 5))
+
     def checkerboard(self, *, implicit: bool) -> Interactions:
         """Users like items of their own parity and no others; the pairs (u, u mod 20) are missing."""
         rows = [
@@ -106,17 +112,20 @@ class ModelConformance:
             for item in range(20)
             if item != user % 20 and (not implicit or (user + item) % 2 == 0)
         ]
-        if implicit:
-            return read([row[:2] for row in rows], items=list(range(20)))
-        return read(rows, items=list(range(20)), value_range=(1, 5))
+        return self.table(rows, list(range(20)), implicit=implicit)
+
+    def threads(self, n_jobs: int) -> Model:
+        """A new model that uses so many threads, if it uses any."""
+        model = self.model()
+        return model.set_params(n_jobs=n_jobs) if "n_jobs" in model.get_params() else model
 
     def fitted(self, *, strings: bool = False) -> tuple[Model, Interactions]:
-        """A model fitted to `ratings()`, once for all tests of the suite; each of them has a copy of its own."""
-        kept = _FITTED.setdefault(type(self), {})
-        if strings not in kept:
+        """A copy of a model fitted to `ratings()`, once for all tests of the suite."""
+        key = type(self), strings
+        if key not in _FITTED:
             ratings = self.ratings(strings=strings)
-            kept[strings] = self.fit(self.model(), ratings), ratings
-        model, ratings = kept[strings]
+            _FITTED[key] = self.fit(self.model(), ratings), ratings
+        model, ratings = _FITTED[key]
         return copy.deepcopy(model), ratings
 
     def history(self, ratings: Interactions, at: int = 0) -> dict[Any, float]:
@@ -125,7 +134,7 @@ class ModelConformance:
 
     @staticmethod
     def fresh(code: str, *arguments: str) -> str:
-        """What the code prints in a new process; override it where there is a quicker way to one."""
+        """What the code prints in a new process; override it where there is a faster way."""
         command = [sys.executable, "-c", code, *arguments]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
@@ -170,18 +179,18 @@ class ModelConformance:
 
     def test_an_unfitted_model_says_so(self) -> None:
         model = self.model()
-        calls: dict[str, Callable[[], Any]] = {
-            "recommend": lambda: model.recommend({}),
-            "predict": lambda: model.predict({}, []),
-            "embed": lambda: model.embed({}),
-            "similar_items": lambda: model.similar_items(1),
-            "explain": lambda: model.explain({}, 1),
-            "statement": model.statement,
-            "save": lambda: model.save("no such folder/model"),
-            "item_factors_": lambda: model.item_factors_,
-            "guarantee_": lambda: model.guarantee_,
-        }
-        for call in calls.values():
+        calls: tuple[Callable[[], Any], ...] = (
+            lambda: model.recommend({}),
+            lambda: model.predict({}, []),
+            lambda: model.embed({}),
+            lambda: model.similar_items(1),
+            lambda: model.explain({}, 1),
+            model.statement,
+            lambda: model.save("no such folder/model"),
+            lambda: model.item_factors_,
+            lambda: model.guarantee_,
+        )
+        for call in calls:
             with raises(NotFitted, "fit"):
                 call()
 
@@ -198,12 +207,13 @@ class ModelConformance:
         if "n_jobs" not in self.model().get_params():
             return
         ratings = self.ratings()
-        models = [self.fit(self.model().set_params(n_jobs=n_jobs), ratings) for n_jobs in (1, 2, 5)]
-        for name in models[0]._ARRAYS:
-            assert all(np.array_equal(getattr(models[0], name), getattr(model, name)) for model in models), name
-        batches = [model.recommend(ratings, n=5) for model in models]
-        assert all(np.array_equal(batches[0].scores, batch.scores) for batch in batches)
-        assert all(np.array_equal(batches[0].numbers, batch.numbers) for batch in batches)
+        first, *others = (self.fit(self.threads(n_jobs), ratings) for n_jobs in (1, 2, 5))
+        expected = first.recommend(ratings, n=5)
+        for model in others:
+            assert not _differing(first, model)
+            batch = model.recommend(ratings, n=5)
+            assert np.array_equal(batch.scores, expected.scores)
+            assert np.array_equal(batch.numbers, expected.numbers)
 
     def test_the_order_of_the_rows_does_not_matter(self) -> None:
         ratings = self.ratings()
@@ -211,8 +221,7 @@ class ModelConformance:
         shuffled = table.take(np.random.default_rng(0).permutation(len(table)))
         value, value_range = (None, None) if ratings.implicit else ("rating", ratings.value_range)
         again = read(shuffled, items=ratings.catalogue, value=value, value_range=value_range)
-        one, other = self.fit(self.model(), ratings), self.fit(self.model(), again)
-        assert all(np.array_equal(getattr(one, name), getattr(other, name)) for name in one._ARRAYS)
+        assert not _differing(self.fit(self.model(), ratings), self.fit(self.model(), again))
 
     # What it has learned
 
@@ -276,16 +285,16 @@ class ModelConformance:
             assert np.array_equal(one.scores, several.scores)
         together = model.embed(ratings)
         alone = [model.embed(ratings.of_users(np.array([at])))[0] for at in range(0, ratings.n_users, 10)]
-        assert np.array_equal(together[::10], alone), "a user's vector depends on who is folded in beside her"
+        assert np.array_equal(together[::10], alone), "a user's vector depends on who is folded in beside them"
         blocks = list(model.recommend_blocks(ratings, n=6))
         assert np.array_equal(np.concatenate([block.scores for block in blocks]), batch.scores)
         frame = batch.to_frame("pyarrow")
         assert frame.column_names == ["user", "item", "score", "rank"]
 
     def test_what_a_person_is_shown_does_not_depend_on_the_others(self) -> None:
-        """To the last bit: alone and in company of several sizes, first, in the middle and last, in one or two threads.
+        """To the last bit: alone and among others, first, in the middle and last, in one or two threads.
 
-        Joint differential privacy promises each person that what everyone else is shown hardly depends on them.
+        Joint differential privacy promises each person that what all others are shown hardly depends on them.
         """
         model, ratings = self.fitted()
         people = company.subjects(ratings)
@@ -301,9 +310,8 @@ class ModelConformance:
     def test_one_history_is_answered_as_a_table_of_one_is(self) -> None:
         model, ratings = self.fitted()
         items = ratings.items.to_list()
-        company.shown(
-            model, company.table_of(ratings, company.rows_of(ratings)), [0]
-        )  # serving others before leaves nothing behind
+        everyone = company.table_of(ratings, company.rows_of(ratings))
+        company.shown(model, everyone, [0])  # serving others first leaves nothing behind
         for numbers, values in company.subjects(ratings):
             history = {items[at]: float(value) for at, value in zip(numbers, values, strict=True)}
             table = company.table_of(ratings, [(numbers, values)])
@@ -344,9 +352,9 @@ class ModelConformance:
         assert np.allclose(predicted, expected, rtol=1e-4, atol=1e-5)
         pairs = [(ratings.users[0], item) for item in found.items]
         assert np.array_equal(model.predict(ratings, pairs), predicted)
-        user_batches = model.predict(ratings, ratings)
-        assert user_batches.shape == (len(ratings),)
-        assert np.isfinite(user_batches).all()
+        everything = model.predict(ratings, ratings)
+        assert everything.shape == (len(ratings),)
+        assert np.isfinite(everything).all()
 
     def test_explanations_add_up(self) -> None:
         model, ratings = self.fitted()
@@ -405,12 +413,8 @@ class ModelConformance:
         assert all(isinstance(item, str) for item in model.recommend(self.history(ratings)).items)
         ids = [uuid.UUID(int=number) for number in range(12)]
         rows = [(user, ids[(user + step) % 12], 3.0) for user in range(self.n_users) for step in range(5)]
-        given = read([row[:2] for row in rows] if not self.explicit else rows, items=ids, value_range=self._range())
-        found = self.fit(self.model(), given).recommend([ids[0]], n=3)
+        found = self.fit(self.model(), self.table(rows, ids)).recommend([ids[0]], n=3)
         assert all(isinstance(item, uuid.UUID) for item in found.items)
-
-    def _range(self) -> tuple[float, float] | None:
-        return (1.0, 5.0) if self.explicit else None
 
     def test_empty_and_giant_histories(self) -> None:
         model, ratings = self.fitted()
@@ -446,14 +450,9 @@ class ModelConformance:
                 model.recommend({ratings.items[0]: 1e6})
 
     def test_constant_data(self) -> None:
-        users = range(self.n_users)
         for items in ([0], [0, 1]):
-            rows = [(user, item, 3.0) for user in users for item in items]
-            given = read(
-                rows if self.explicit else [row[:2] for row in rows], items=[0, 1, 2], value_range=self._range()
-            )
-            model = self.fit(self.model(), given)
-            found = model.recommend([0], n=3)
+            rows = [(user, item, 3.0) for user in range(self.n_users) for item in items]
+            found = self.fit(self.model(), self.table(rows, [0, 1, 2])).recommend([0], n=3)
             assert np.isfinite(found.scores).all()
             assert 0 not in found.items
 
@@ -465,11 +464,8 @@ class ModelConformance:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model"
             model.save(path)
-            assert sorted(file.name for file in path.iterdir()) == [
-                "factors.safetensors",
-                "items.parquet",
-                "model.json",
-            ]
+            files = sorted(file.name for file in path.iterdir())
+            assert files == ["factors.safetensors", "items.parquet", "model.json"]
             again = load(path)
             assert type(again) is type(model)
             assert again.get_params() == model.get_params()
@@ -484,24 +480,21 @@ class ModelConformance:
     def test_memory_of_a_batch_is_bounded(self) -> None:
         n_items, n_users = self.n_items_large, 2_000
         rng = np.random.default_rng(0)
-        items = rng.integers(0, n_items, (n_users, 4))
-        rows = [(user, int(item)) for user in range(n_users) for item in set(items[user].tolist())]
-        rated = [(user, item, 1.0 + (user + item) % 5) for user, item in rows]
-        data = read(rated if self.explicit else rows, items=list(range(n_items)), value_range=self._range())
-        model = self.fit(
-            self.model().set_params(**({"n_jobs": 2} if "n_jobs" in self.model().get_params() else {})), data
-        )
+        items = rng.integers(0, n_items, (n_users, 4)).tolist()
+        rows = [(user, item, 1.0 + (user + item) % 5) for user in range(n_users) for item in set(items[user])]
+        data = self.table(rows, list(range(n_items)))
+        model = self.fit(self.threads(2), data)
         model.recommend(data.of_users(np.arange(10)), n=10)
-        peak = _peak(lambda: model.recommend(data, n=10))
+        tracemalloc.start()
+        try:
+            model.recommend(data, n=10)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
         scores = n_users * n_items * 4
         assert peak < scores / 2, f"{peak / 1e6:.0f} MB, where all scores at once would take {scores / 1e6:.0f} MB"
 
 
-def _peak(work: Any) -> int:
-    """The most memory that Python and NumPy held at once for some work, in bytes."""
-    tracemalloc.start()
-    try:
-        work()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+def _differing(one: Model, other: Model) -> list[str]:
+    """The arrays of two models that are not the same."""
+    return [name for name in one._ARRAYS if not np.array_equal(getattr(one, name), getattr(other, name))]

@@ -2,165 +2,145 @@
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import cache
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
-from discreet.audit.patching import patched
-from discreet.audit.zoo.bounds import together
-from discreet.audit.zoo.mutant import Mutant, Patch
+from discreet.audit.zoo.mutant import Patch, mutant, together, wrapping
+from discreet.data.readers import read
 from discreet.models import eigen
 from discreet.models.als import calibration
 from discreet.models.frank_wolfe.steps import COVARIANCE
+from discreet.models.one_bit import releases
 from discreet.models.one_bit.objectives import Tilted
 from discreet.models.spectral.model import SECOND_MOMENT
 from discreet.privacy import ProductSum, Releaser, releaser, statistics, truncate
 from discreet.privacy.entries import TwoValued
 
+ALS, ALGORITHM_1 = "PublishedDPALS, add-remove", "PublishedDPALS, Algorithm 1, add-remove"
+GRADIENT = "OneBit, gradient, flip"
+DIVIDED = {item: 5.0 * (item % 2) for item in range(20)}
 
-def _undercharged(factors: dict[str, float]) -> Patch:
-    """The sensitivity of some releases is taken to be smaller than it is; contributions stay as long as they are."""
+
+def _undercharged(label: str, factor: float) -> Patch:
+    """The sensitivity of a release is taken to be smaller than it is; contributions stay as long as they are."""
     real = Releaser._calibrated
 
-    def calibrated(self: Releaser, label: str, statistic: Any) -> Any:
-        sensitivity = real(self, label, statistic)[0] * factors.get(label, 1.0)
-        return sensitivity, self.reservation.plan.noise(label, sensitivity=sensitivity, symmetric=statistic.symmetric)
+    def calibrated(self: Releaser, name: str, statistic: Any) -> Any:
+        sensitivity = real(self, name, statistic)[0] * (factor if name == label else 1.0)
+        return sensitivity, self.reservation.plan.noise(name, sensitivity=sensitivity, symmetric=statistic.symmetric)
 
-    return patched(Releaser, _calibrated=calibrated)
+    return patch.object(Releaser, "_calibrated", calibrated)
 
 
-def _one_of_two_releases() -> Patch:
-    """Theorem 1: of a Gram matrix and a right-hand side, one is charged."""
+@mutant("missing factor 2", "DPALS 2021, Theorem 1", ALGORITHM_1)
+def one_of_two_releases() -> Patch:
+    """An item step releases a Gram matrix and a right-hand side, and one is charged."""
     modules = calibration, statistics
-    return together(*(patched(module, normal_equations_sensitivity=lambda *given: 1.0) for module in modules))
+    return together(*(patch.object(one, "normal_equations_sensitivity", lambda *given: 1.0) for one in modules))
 
 
-def _unnormalised_start() -> Patch:
-    """v0 ~ N(0, I), as it comes, and no clip of products, which the proof has no need of if |v| = 1."""
+@mutant("mean charged sqrt k", "DPALS 2021, section 5.2", ALS)
+def mean_charged_sqrt_k() -> Patch:
+    """A sum of k ratings moves by k, not by sqrt k."""
+    return _undercharged(calibration.MEAN, 120**-0.5)
+
+
+@mutant("noisy start of one rating", "DPALS 2021, Remark 2", ALGORITHM_1)
+def start_of_one_rating() -> Patch:
+    """A row of k ratings has the square k, not 1."""
+    return _undercharged(calibration.START, 1 / 120)
+
+
+@mutant("residuals as long as rows", "Frank-Wolfe, if L is charged for 2 L", "PublishedDPFrankWolfe, add-remove")
+def residuals_as_rows() -> Patch:
+    """Residuals grow to twice the length of a row."""
+    return _undercharged(COVARIANCE, 1 / 4)
+
+
+@mutant(
+    "eps_entry = eps_user / xi",
+    "Frank-Wolfe 2018, discussion",
+    "DPSVD of ratings, replace",
+    pairs=[(DIVIDED, {**DIVIDED, 3: 0.0})],
+)
+def one_of_eighty() -> Patch:
+    """One rating of 80 moves a second moment by far more than an 80th of the row."""
+    return _undercharged(SECOND_MOMENT, 1 / 80)
+
+
+@mutant(
+    "unnormalised Oja start",
+    "Frank-Wolfe 2018, Algorithm 2",
+    "DPPCA by Oja's method, add-remove",
+    pairs=[(eigen.start(12, 1)[:, 0], None)],
+)
+def unnormalized_start() -> Patch:
+    """A product with v ~ N(0, I), whose length is not 1, is not bounded by the row."""
     start = eigen.start
 
     def loosely(rows: Any, *, bound: float, **given: Any) -> Any:
-        return truncate(rows, bound=4 * bound, **given)
+        return truncate(rows, bound=4 * bound, **given)  # with |v| = 1 no clip of products is needed
 
     return together(
-        patched(ProductSum, __post_init__=lambda self: None),
-        patched(statistics, truncate=loosely),
-        patched(eigen, start=lambda size, *given: start(size, *given) * np.sqrt(size)),
+        patch.object(ProductSum, "__post_init__", lambda self: None),
+        patch.object(statistics, "truncate", loosely),
+        patch.object(eigen, "start", lambda size, *given: start(size, *given) * np.sqrt(size)),
     )
 
 
-def _half_of_a_gradient() -> Patch:
-    """Noise for C, where a flip moves a clamped derivative by 2 C."""
-    real = TwoValued.sensitivity
-    return patched(TwoValued, sensitivity=lambda self, *given: real(self, *given) / 2)
-
-
-def _no_second_derivatives() -> Patch:
-    """The density of an optimum is taken to be that of its tilt."""
-    return patched(Tilted, extra=0.0)
+@mutant("gradients charged C", "one-bit completion 2021, GraP", GRADIENT, wrapping(TwoValued, "sensitivity"))
+def half_of_a_gradient(real: Any, *given: Any) -> float:
+    """A flip moves a clamped derivative from -C to C, by 2 C."""
+    return float(real(*given)) / 2
 
 
 def _unsaid() -> Patch:
-    """What was published without a guarantee that holds is said to have it."""
-    from discreet.models.one_bit import releases
-
-    return together(patched(releases, broken=lambda budget: ""), patched(releaser, AsPrinted=()))
+    """What was published without a valid guarantee claims to have it."""
+    return together(patch.object(releases, "broken", lambda budget: ""), patch.object(releaser, "AsPrinted", ()))
 
 
 @cache
 def _two_groups(flipped: tuple[int, ...]) -> Any:
-    """Two groups of people with a taste of their own, and one bit that says whether it is the same."""
-    import discreet
-
+    """Two groups of users, each with one taste, and one bit that says whether the tastes are the same."""
     rows = [(user, item, 1.0) for user in range(16) for item in range(16) if user // 8 == item // 8]
     rows.append((0, 8, -1.0 if flipped else 1.0))
-    return discreet.read(rows, items=list(range(16)), value_range=(-1, 1))
+    return read(rows, items=list(range(16)), value_range=(-1, 1))
 
 
-ONE_RATING = {item: 5.0 * (item % 2) for item in range(20)}
-MUTANTS = [
-    Mutant(
-        "missing factor 2",
-        "an item step releases two statistics of a user, and one is charged",
-        "DPALS 2021, Theorem 1",
-        "PublishedDPALS, Algorithm 1, add-remove",
-        _one_of_two_releases,
-    ),
-    Mutant(
-        "mean charged sqrt k",
-        "a sum of k ratings moves by k, not by sqrt k",
-        "DPALS 2021, section 5.2",
-        "PublishedDPALS, add-remove",
-        partial(_undercharged, {calibration.MEAN: 120**-0.5}),
-    ),
-    Mutant(
-        "noisy start of one rating",
-        "a row of k ratings has the square k, not 1",
-        "DPALS 2021, Remark 2",
-        "PublishedDPALS, Algorithm 1, add-remove",
-        partial(_undercharged, {calibration.START: 1 / 120}),
-    ),
-    Mutant(
-        "residuals as long as rows",
-        "residuals grow to twice the length of a row",
-        "Frank-Wolfe, if L is charged for 2 L",
-        "PublishedDPFrankWolfe, add-remove",
-        partial(_undercharged, {COVARIANCE: 1 / 4}),
-    ),
-    Mutant(
-        "eps_entry = eps_user / xi",
-        "one rating of 80 moves a second moment by far more than an 80th of the row",
-        "Frank-Wolfe 2018, discussion",
-        "DPSVD of ratings, replace",
-        partial(_undercharged, {SECOND_MOMENT: 1 / 80}),
-        pairs=[(ONE_RATING, {**ONE_RATING, 3: 0.0})],
-    ),
-    Mutant(
-        "unnormalised Oja start",
-        "a product with a vector that is not of length 1 is not bounded by the row",
-        "Frank-Wolfe 2018, Algorithm 2",
-        "DPPCA by Oja's method, add-remove",
-        _unnormalised_start,
-        pairs=[(eigen.start(12, 1)[:, 0], None)],
-    ),
-    Mutant(
-        "gradients charged C",
-        "a flip moves a clamped derivative from -C to C",
-        "one-bit completion 2021, GraP",
-        "OneBit, gradient, flip",
-        _half_of_a_gradient,
-    ),
-    Mutant(
-        "output perturbation",
-        "the noise is for one entry, and one bit moves all of them",
-        "one-bit completion 2021, OutP",
-        "OneBit, output, flip",
-        _unsaid,
-        pairs=[((1,), ())],
-        world=_two_groups,
-        params=(
-            ("noise", "laplace"),
-            ("delta", 0.0),
-            ("epsilon", 1.0),
-            ("calibration", "published"),
-            ("ridge", None),
-            ("tau", None),
-        ),
-    ),
-    Mutant(
-        "probit without its Jacobian",
-        "the optimum's density has the ratio of second derivatives in it",
-        "one-bit completion 2021, ObjP",
-        "OneBit, objective, flip",
-        _unsaid,
-        params=(("link", "probit"), ("calibration", "published")),
-    ),
-    Mutant(
-        "probit without its Jacobian, at a certified optimum",
-        "with all else mended, a bit costs more than its tilt by what second derivatives differ by",
-        "one-bit completion 2021, ObjP",
-        "OneBit, probit objective, flip",
-        _no_second_derivatives,
-    ),
-]
+@mutant(
+    "output perturbation",
+    "one-bit completion 2021, OutP",
+    "OneBit, output, flip",
+    pairs=[((1,), ())],
+    world=_two_groups,
+    params={
+        "noise": "laplace", "delta": 0.0, "epsilon": 1.0, "calibration": "published", "ridge": None, "tau": None,
+    },
+)  # fmt: skip
+def output_perturbation() -> Patch:
+    """The noise is for one entry, and one bit moves all of them."""
+    return _unsaid()
+
+
+@mutant(
+    "probit without its Jacobian",
+    "one-bit completion 2021, ObjP",
+    "OneBit, objective, flip",
+    params={"link": "probit", "calibration": "published"},
+)
+def probit_as_printed() -> Patch:
+    """The density of the optimum contains the ratio of second derivatives."""
+    return _unsaid()
+
+
+@mutant(
+    "probit without its Jacobian, at a certified optimum",
+    "one-bit completion 2021, ObjP",
+    "OneBit, probit objective, flip",
+)
+def no_second_derivatives() -> Patch:
+    """With all else mended, a bit costs more than its linear perturbation, by the ratio of second derivatives."""
+    return patch.object(Tilted, "extra", 0.0)
