@@ -14,7 +14,6 @@ from __future__ import annotations
 import inspect
 import json
 import os
-from importlib import import_module
 from pathlib import Path
 from reprlib import repr as brief
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from discreet.errors import DiscreetError, ModelError, NotFitted, PrivacyError
-from discreet.models import model_folder
+from discreet.models import model_folder, registry
 from discreet.models.codecs import arrays_from_bytes, arrays_to_bytes, items_from_bytes, items_to_bytes, refuse
 from discreet.models.model_folder import FORMAT, HEAD, PARTS, digest
 from discreet.privacy.statement import Statement, distinct
@@ -260,13 +259,7 @@ def _require_unchanged(path: Path, document: dict[str, Any], head: bytes) -> Non
 
 def _registered(name: str) -> type[Model] | None:
     """The class of this name among the models of the library. Nothing else is ever imported."""
-    from discreet.models import MODELS
-
-    if name not in MODELS:
-        return None
-    module, _, attribute = MODELS[name].partition(":")
-    cls: type[Model] = getattr(import_module(module), attribute)
-    return cls
+    return registry.find(name) if name in registry.MODELS else None
 
 
 def _statement(path: Path, certificate: dict[str, Any]) -> Statement:
