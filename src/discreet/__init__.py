@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from discreet import errors as errors
 from discreet.models.registry import MODELS
+from discreet.version import __version__ as __version__
 
 if TYPE_CHECKING:  # for type checkers; each family lists its models itself
     from discreet import audit as audit
@@ -45,7 +46,6 @@ if TYPE_CHECKING:  # for type checkers; each family lists its models itself
 
     evaluate: CallableModule
 
-__version__ = "0.1.0.dev0"
 
 _HOME = {
     **MODELS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from discreet import __version__
+from discreet.version import __version__
 from discreet.web import api
 
 if TYPE_CHECKING:
