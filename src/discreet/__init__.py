@@ -41,7 +41,7 @@ if TYPE_CHECKING:  # for type checkers; each family lists its models itself
     from discreet.privacy import Ledger as Ledger
     from discreet.privacy import Plan as Plan
     from discreet.privacy import RandomizedResponse as RandomizedResponse
-    from discreet.privacy.account import account as account
+    from discreet.privacy.guarantee import account as account
     from discreet.privacy.statement import Statement as Statement
 
     evaluate: CallableModule
@@ -61,7 +61,7 @@ _HOME = {
     "RandomizedResponse": "discreet.privacy",
     "Recommender": "discreet.models.recommender",
     "Statement": "discreet.privacy.statement",
-    "account": "discreet.privacy.account",
+    "account": "discreet.privacy.guarantee",
     "load": "discreet.models.storage",
     "observed_items_are_public": "discreet.data",
     "private_regressions": "discreet.models.als",

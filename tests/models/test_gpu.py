@@ -21,7 +21,7 @@ from discreet.models.als.gpu_steps import GpuBatch, GpuSteps
 from discreet.models.als.sampling import Sample
 from discreet.models.als.training import Local
 from discreet.privacy import NormalEquations
-from discreet.privacy.batch import UserBatch
+from discreet.privacy.statistics import UserBatch
 from discreet.recommend import trial
 from discreet.testing import InsecureSeededNoise, company
 from tests.conftest import missing

@@ -14,8 +14,7 @@ from discreet.errors import DataError, PrivacyError
 from discreet.linalg.determinism import neighbour_dependent, require_sound_blas
 from discreet.models.base import Model
 from discreet.privacy import Ledger, Plan, Releaser
-from discreet.privacy.account import account
-from discreet.privacy.guarantee import Adjacency, Unit, require_adjacency
+from discreet.privacy.guarantee import Adjacency, Unit, account, require_adjacency
 from discreet.privacy.render import Preview
 from discreet.privacy.statement import Statement
 from discreet.recommend.trial import require_same_bits_served

@@ -6,7 +6,6 @@ and its record). What people get to read of it is in `discreet.privacy.statement
 """
 
 from discreet.privacy.accounting import Cost, PureEvent, SampledGaussian, Selection
-from discreet.privacy.batch import UserBatch
 from discreet.privacy.guarantee import Guarantee
 from discreet.privacy.keystream import DeclaredNoise, NoiseSource, SystemNoise
 from discreet.privacy.lattice import Grid, GridArray, truncate
@@ -14,7 +13,16 @@ from discreet.privacy.ledger import Ledger, Reservation
 from discreet.privacy.noise import Gaussian, L2Laplace, Laplace, Noise, RandomizedResponse
 from discreet.privacy.plan import Plan, Planned
 from discreet.privacy.releaser import Noisy, Releaser
-from discreet.privacy.statistics import GramSum, MeanSum, NormalEquations, OuterSum, ProductSum, Statistic, VectorSum
+from discreet.privacy.statistics import (
+    GramSum,
+    MeanSum,
+    NormalEquations,
+    OuterSum,
+    ProductSum,
+    Statistic,
+    UserBatch,
+    VectorSum,
+)
 
 __all__ = ["Cost", "Guarantee", "Ledger", "Plan", "Planned", "PureEvent", "Reservation", "SampledGaussian"]
 __all__ += ["Gaussian", "L2Laplace", "Laplace", "Noise", "NoiseSource", "RandomizedResponse", "Selection"]

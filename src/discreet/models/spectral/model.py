@@ -19,8 +19,8 @@ from discreet.models.spectral.explore import Exploration
 from discreet.models.spectral.published import PublishedDPSVD
 from discreet.models.spectral.ratings import RatingRows, rating_factors, rating_fold_in
 from discreet.privacy import GramSum, Noisy, Plan, Releaser, VectorSum
-from discreet.privacy.batch import UserBatch
 from discreet.privacy.guarantee import Adjacency
+from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 from discreet.validation import positive, probability, whole
 

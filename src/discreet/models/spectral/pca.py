@@ -19,10 +19,9 @@ from discreet.linalg.threads import n_threads, single_threaded_blas
 from discreet.models.eigen import Products, block_iteration, check_budget, oja
 from discreet.models.private import require_sound
 from discreet.privacy import GramSum, Ledger, Noisy, Plan, Releaser
-from discreet.privacy.account import account
-from discreet.privacy.batch import UserBatch
-from discreet.privacy.guarantee import Adjacency, Guarantee
+from discreet.privacy.guarantee import Adjacency, Guarantee, account
 from discreet.privacy.statement import Statement
+from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 from discreet.validation import positive, probability, whole
 
