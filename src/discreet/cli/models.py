@@ -76,7 +76,7 @@ def find(name: str | None) -> type["Model"]:
     from discreet.models import registry
 
     asked = re.sub(r"[^a-z0-9]", "", (BEST if name is None else name).lower())
-    if asked == BEST:
+    if asked == BEST.lower():
         from discreet.models.recommender import Recommender
 
         return Recommender
