@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, get_args
 
+from discreet import __version__
 from discreet.errors import PrivacyError
 from discreet.numbers import round_up
 from discreet.privacy.accounting import Cost
@@ -60,10 +61,22 @@ def _adaptive(events: Sequence[Entry], budget: Mapping[str, Any] | None, continu
     return [_FIXED + _proved(budget, continued)]
 
 
+PACKAGES = ("discreet", "numpy", "scipy", "cryptography", "dp-accounting", "sqlalchemy")
+
+
+def installed(name: str) -> str:
+    """The version of a package; "unknown" where it was put in place without saying which it is."""
+    if name == "discreet":
+        return __version__  # also of a copy that was never installed
+    try:
+        return version(name) or "unknown"
+    except PackageNotFoundError:
+        return "unknown"
+
+
 @cache
 def _versions() -> dict[str, str]:
-    names = ("discreet", "numpy", "scipy", "cryptography", "dp-accounting", "sqlalchemy")
-    return {"python": platform.python_version(), **{name: version(name) for name in names}}
+    return {"python": platform.python_version(), **{name: installed(name) for name in PACKAGES}}
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,12 @@
 """What the sub-commands share: errors as one sentence, and output for people or for machines."""
 
 import json
+import os
 import re
+import secrets
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -83,6 +87,52 @@ def opened(where: str, name: str) -> "Ledger":
         what, begin, _ = str(error).partition("; give epsilon and delta to begin")
         hint = f"; to begin one: discreet ledger create {where} --epsilon 3 --delta 1e-6" if begin else ""
         raise PrivacyError(what + hint) from None
+
+
+def require_file(flag: str, file: Path | None, endings: Sequence[str] = ()) -> None:
+    """Raise unless a file of this name can be written: tried, before a budget is spent or hours of work are done.
+
+    Args:
+        flag: The option that names it.
+        file: Which; None if the option was not given.
+        endings: How its name may end, if not every name will do.
+    """
+    if file is None:
+        return
+    if endings and file.suffix.lower() not in endings:
+        raise Misuse(f"{flag}: a file that ends in {' or '.join(endings)} is needed, not {str(file)!r}")
+    try:
+        if file.exists():
+            file.open("r+b").close()  # which changes nothing
+        else:
+            _try_to_write(file)
+    except OSError as error:
+        raise Misuse(f"{flag}: {str(file)!r} is not a file that can be written ({error.strerror})") from None
+
+
+def require_folder(flag: str, folder: Path) -> None:
+    """Raise unless files can be written in a folder, which is made if there is none: tried, and nothing is left."""
+    made = [one for one in (folder, *folder.parents) if not one.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _try_to_write(folder / f".{secrets.token_hex(8)}.tmp")
+    except OSError as error:
+        raise Misuse(f"{flag}: {str(folder)!r} is not a folder that can be written ({error.strerror})") from None
+    finally:
+        for one in made:
+            with suppress(OSError):
+                one.rmdir()
+
+
+def _try_to_write(file: Path) -> None:
+    """Write a file that is not there, and remove it."""
+    with file.open("xb") as opened_file:
+        try:
+            opened_file.write(bytes(4096))
+            opened_file.flush()
+            os.fsync(opened_file.fileno())
+        finally:
+            file.unlink()
 
 
 def show(data: Any, as_json: bool, *tables: Any) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from discreet.cli import config, models, tables
-from discreet.cli.common import Json, Misuse, grid, plain, show
+from discreet.cli.common import Json, Misuse, grid, plain, require_file, show
 from discreet.errors import DataError
 
 if TYPE_CHECKING:
@@ -81,10 +81,7 @@ def _require_one(history: str | None, users: str | None, similar: str | None, ex
         raise Misuse("--explain is about one person; give --history")
     if out is not None and users is None:
         raise Misuse("--out is for many people; give --users, or print one person's with --json")
-    if out is not None and out.suffix.lower() not in (".parquet", ".csv"):
-        raise Misuse(f"--out: a file that ends in .parquet or .csv is needed, not {str(out)!r}")
-    if out is not None and (out.is_dir() or not out.parent.is_dir()):
-        raise Misuse(f"--out: {str(out)!r} is not a file that can be written")
+    require_file("--out", out, (".parquet", ".csv"))
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from discreet.cli import config, models, tables
-from discreet.cli.common import Json, Misuse, pairs, plain, promise, show
+from discreet.cli.common import Json, Misuse, pairs, plain, promise, require_file, require_folder, show
 from discreet.errors import ModelError
 
 if TYPE_CHECKING:
@@ -84,11 +84,11 @@ def require_writable(out: Path, files: list[Path]) -> None:
         raise ModelError(f"{str(out)!r}: it exists and is not a folder; give another")
     if out.is_dir() and any(out.iterdir()) and not (out / "model.json").exists():
         raise ModelError(f"{str(out)!r}: this folder is not empty and holds no model; give another, or empty it")
+    require_folder("--out", out)
     for file in files:
-        if file.suffix.lower() not in FACES:
-            raise Misuse(f"--statement: a file that ends in {' or '.join(FACES)} is needed, not {str(file)!r}")
-        if file.is_dir() or not file.parent.is_dir() or file.resolve().parent == out.resolve():
-            raise Misuse(f"--statement: {str(file)!r} is not a file that can be written; put it beside the model")
+        if file.resolve().parent == out.resolve():
+            raise Misuse(f"--statement: {str(file)!r} is in the model's folder; put it beside the model")
+        require_file("--statement", file, FACES)
 
 
 def _intention(model: "Model", ratings: "Interactions", source: str, costs: str) -> list[Any]:

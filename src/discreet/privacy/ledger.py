@@ -22,6 +22,7 @@ from discreet.privacy.keystream import NoiseSource, SystemNoise, described
 from discreet.privacy.lattice import GridArray
 from discreet.privacy.noise import Gaussian, Noise
 from discreet.privacy.plan import Plan
+from discreet.privacy.readiness import require_ready
 from discreet.privacy.store import BEGIN, Entry, State, Store, Transaction
 
 if TYPE_CHECKING:
@@ -231,6 +232,7 @@ class Ledger:
             raise PrivacyError(f"sensitivity: {sensitivity:g} is below a cell of the statistic's grid: use a finer one")
         if not 1 <= on_grid.values.size <= 1 << 40:
             raise PrivacyError("statistic: it is empty, or has more than 2^40 elements: release it in parts")
+        require_ready()
         body = {
             "label": _label(label),
             "sensitivity": sensitivity,
@@ -280,6 +282,7 @@ class Ledger:
             if not isinstance(cost, Cost) or not cost.pays_for(noise.cost(sensitivity), count):
                 raise PrivacyError(f"cost: {label!r} does not pay for {count} releases with this noise and sensitivity")
             body |= {"sensitivity": sensitivity, "noise": {"kind": noise.kind, **asdict(noise)}, "count": count}
+        require_ready()
         with self._store.transaction() as transaction:
             self._require(transaction.state, cost, f"charge {label!r}")
             return transaction.append("charge", {**body, "cost": cost.to_json()})
@@ -302,6 +305,7 @@ class Ledger:
         What the plan did not use is returned at the end (unless it fits only because it was fixed in advance, as a mix
         of kinds of noise may). If the process dies, the whole plan stays charged until `close` is called.
         """
+        require_ready()
         with self._store.transaction() as transaction:
             self._require(transaction.state, plan.cost, "the plan")
             reservation = Reservation(self, plan, uuid.uuid4().hex)
