@@ -4,6 +4,7 @@ import json
 import os
 import re
 import secrets
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from discreet.privacy import Guarantee, Ledger
+
+TYPED = "discreet.typed"
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -42,6 +45,11 @@ class Command(TyperCommand):
 
 class Group(TyperGroup):
     """The command itself: an error becomes one line on standard error and exit code 1, or with --debug a traceback."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Remember what was typed, for messages that say what to type next."""
+        ctx.meta[TYPED] = list(args)
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run a sub-command."""
@@ -70,6 +78,12 @@ class Group(TyperGroup):
             if name and option.startswith("--") and re.search(rf"\b{name}{'' if '_' in name else '='}", message)
         ]
         return f" (here: {', '.join(named)})" if named else ""
+
+
+def typed(ctx: Any, *more: str, less: Sequence[str] = ()) -> str:
+    """The command that was typed, with other flags: to be pasted, though a password must be put in again."""
+    words = ["discreet", *(word for word in ctx.meta.get(TYPED, ()) if word not in (*more, *less)), *more]
+    return shlex.join(re.sub(r"(://[^:/@]*):[^/@]*@", r"\1:PASSWORD@", word) for word in words)
 
 
 def ledger_url(where: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,11 +11,13 @@ import numpy as np
 from discreet.calculator import account
 from discreet.completion.base import Model
 from discreet.completion.door import Door
+from discreet.completion.unfinished import described, resumable
 from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar
 from discreet.errors import DataError, PrivacyError
 from discreet.linalg.addresses import neighbour_dependent, require_sound_blas
 from discreet.privacy import Ledger, Plan
+from discreet.privacy.checkpoint import Checkpoint
 from discreet.privacy.guarantee import Adjacency, Unit, require_adjacency
 from discreet.recommend.trial import require_same_bits_served
 from discreet.render import Preview
@@ -115,14 +118,23 @@ class PrivateModel(Model):
         """
         return (ledger or self._own_ledger()).preview(self.plan(n_items))
 
-    def _own_ledger(self) -> Ledger:
-        return Ledger(epsilon=self.epsilon, delta=self.delta, unit=self.unit, adjacency=self.adjacency)
+    def _own_ledger(self, url: str | None = None) -> Ledger:
+        return Ledger(url, epsilon=self.epsilon, delta=self.delta, unit=self.unit, adjacency=self.adjacency)
 
-    def _learn(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:
+    def _not_resumable(self) -> str:
+        return ""
+
+    def _learn(
+        self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None
+    ) -> tuple[dict[str, Any], Statement]:
         require_sound(ratings)
         self._check_data(ratings)
-        ledger = self._own_ledger() if ledger is None else ledger
-        return self._under(self.plan(ratings.n_items), ledger, ratings, self._learn_privately)
+        plan = self.plan(ratings.n_items)
+        if checkpoint is None:
+            paying = self._own_ledger() if ledger is None else ledger
+            return self._under(plan, paying, ratings, self._learn_privately)
+        with resumable(checkpoint, described(self, ratings, plan), ledger, self._own_ledger) as (paying, kept):
+            return self._under(plan, paying, ratings, self._learn_privately, checkpoint=kept)
 
     def _card(self) -> TorchArrays | None:
         """The card that this model learns on."""
@@ -159,11 +171,16 @@ class PrivateModel(Model):
         ledger: Ledger,
         ratings: Interactions,
         learn: Callable[[Door, Interactions], dict[str, Any]],
+        *,
         after: Statement | None = None,
+        checkpoint: Checkpoint | None = None,
     ) -> tuple[dict[str, Any], Statement]:
         """Learn as planned, paid for by a ledger. The guarantee is that of all, with what was released before."""
         ledger.expect(unit=self.unit, adjacency=self.adjacency)
-        with ledger.reserve(plan) as reservation, Bar(type(self).__name__, 100, "% of the budget") as bar:
+        with (
+            ledger.reserve(plan, checkpoint=checkpoint) as reservation,
+            Bar(type(self).__name__, 100, "% of the budget") as bar,
+        ):
             learned = learn(Door(reservation, self.adjacency, self.n_jobs, bar, self._card()), ratings)
         events = [event for event in ledger.events if event.body.get("reservation") == reservation.id]
         guarantee = ledger.guarantee(plan.cost, events, delta=self.delta)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from discreet.completion import atomic
-from discreet.completion.atomic import FORMAT, HEAD, PARTS, digest
+from discreet.completion.atomic import FORMAT, HEAD, PARTS, UNFINISHED, digest
 from discreet.completion.payload import arrays_from_bytes, arrays_to_bytes, items_from_bytes, items_to_bytes, refuse
 from discreet.errors import DiscreetError, ModelError, NotFitted, PrivacyError
 from discreet.privacy.store import canonical
@@ -43,12 +43,15 @@ _TUPLE = "tuple"  # JSON has no tuples: {"tuple": [1, 5]} is one
 def save(model: Model, folder: str | os.PathLike[str]) -> None:
     """Write a fitted model to a folder, in the place of the model that it may hold.
 
-    Whatever happens, the folder holds the old model or the new one. A folder with anything but a model is refused.
+    Whatever happens, the folder holds the old model or the new one. A folder with anything but a model is refused. The
+    checkpoint that the model was fitted with, if there was one, is then removed.
 
     Args:
         model: A fitted model of this library.
         folder: Where to write; made if there is none.
     """
+    from discreet.completion import unfinished
+
     home = Path(folder)
     head, parts = _encoded(model)
     try:
@@ -61,6 +64,8 @@ def save(model: Model, folder: str | os.PathLike[str]) -> None:
     if not unchanged:
         raise ModelError("model: it cannot be saved, because it would not come back the same")
     atomic.replace(home, head, parts)
+    if (checkpoint := getattr(model, "_checkpoint", None)) is not None:
+        unfinished.remove(checkpoint.folder, checkpoint.reservation)
 
 
 def load(
@@ -83,6 +88,11 @@ def load(
     home = Path(folder)
     if not os.path.isdir(home):
         raise ModelError(f"{str(home)!r}: there is no such folder")
+    if not os.path.lexists(home / HEAD) and os.path.isdir(home / UNFINISHED):
+        raise ModelError(
+            f"{str(home)!r}: it holds no model, only a fit that was not finished; what was paid for is kept: finish it "
+            "with the same `discreet train` and --resume"
+        )
     for head, again in atomic.tries(home):
         document = _parsed(home / HEAD, head)
         try:

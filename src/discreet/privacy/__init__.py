@@ -1,8 +1,9 @@
 """The trust base: everything that decides whether a guarantee is true.
 
 Read it in this order: `guarantee` (what is promised), `accounting` (what releases cost together), `lattice` (statistics
-on a grid), `noise` with `sampling` and `keystream` (what is added to them), `plan`, `ledger` with `store` (the one door
-and its record). What people get to read of it is in `discreet.statement`.
+on a grid), `noise` with `sampling` and `keystream` (what is added to them), `plan`, `ledger` with `store`, `checkpoint`
+and `readiness` (the one door, its record, its memory, and what it tries first). What people get to read of it is in
+`discreet.statement`.
 """
 
 from discreet.privacy.accounting import Cost, PureEvent, SampledGaussian, Selection

@@ -4,10 +4,11 @@ What a single release cannot say (samples of the users, a private selection, noi
 `Ledger.charge`, with where its secret randomness came from.
 """
 
+import json
 import math
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,13 +18,14 @@ import numpy.typing as npt
 from discreet.errors import BudgetExceeded, PrivacyError, Unbounded
 from discreet.numbers import positive, probability, round_down, round_up
 from discreet.privacy.accounting import UNIT, Cost, PureEvent, largest_gaussian, renyi_budget
+from discreet.privacy.checkpoint import Checkpoint
 from discreet.privacy.guarantee import Adjacency, Guarantee, Notion, Unit
 from discreet.privacy.keystream import NoiseSource, SystemNoise, described
 from discreet.privacy.lattice import GridArray
 from discreet.privacy.noise import Gaussian, Noise
 from discreet.privacy.plan import Plan
 from discreet.privacy.readiness import require_ready
-from discreet.privacy.store import BEGIN, Entry, State, Store, Transaction
+from discreet.privacy.store import BEGIN, Entry, State, Store, Transaction, canonical
 
 if TYPE_CHECKING:
     from discreet.render import Preview
@@ -112,6 +114,13 @@ class Ledger:
         self.adjacency: Adjacency = settings["adjacency"]
         self.notion: Notion = settings["notion"]
         self.filter: Filter = settings["filter"]
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """Which ledger this is: its URL without a password (None in memory), its name, its first entry's digest."""
+        with self._store.transaction() as transaction:
+            first = transaction.entries(first=True)[0]
+        return {"url": self._store.url, "name": self._store.name, "digest": first.digest}
 
     def _state(self) -> State:
         with self._store.transaction() as transaction:
@@ -245,12 +254,14 @@ class Ledger:
         with self._store.transaction() as transaction:
             if reserved is None:
                 self._require(transaction.state, cost, f"release {label!r}")
+                entry = transaction.append("release", body)
             else:
-                reserved.take(transaction, label, cost)
-                body["reservation"] = reserved.id
-            transaction.append("release", body)
-        # The record is on disk. Only now is there anything to know.
-        return mechanism.add(on_grid, self.noise_source)
+                entry = reserved.entry(transaction, {**body, "reservation": reserved.id}, cost)
+
+        def draw() -> npt.NDArray[Any]:  # The record is on disk. Only now is there anything to know.
+            return mechanism.add(on_grid, self.noise_source)
+
+        return draw() if reserved is None else reserved.once(entry, draw)
 
     def charge(
         self,
@@ -296,7 +307,7 @@ class Ledger:
         return Preview(plan, self._terms(plan.cost, insecure), after, self._fits(state.cost, plan.cost))
 
     @contextmanager
-    def reserve(self, plan: Plan) -> Iterator["Reservation"]:
+    def reserve(self, plan: Plan, *, checkpoint: Checkpoint | None = None) -> Iterator["Reservation"]:
         """Set a whole plan's cost aside before any data is touched, then release under it.
 
             with ledger.reserve(plan) as door:
@@ -304,20 +315,33 @@ class Ledger:
 
         What the plan did not use is returned at the end (unless it fits only because it was fixed in advance, as a mix
         of kinds of noise may). If the process dies, the whole plan stays charged until `close` is called.
+
+        Args:
+            plan: what is to be released.
+            checkpoint: where each release is kept before anybody sees it. If the reservation of the checkpoint is there
+                already, this is a run of the same releases once more, from the first: those that were saved are read,
+                at no cost. After an exception the reservation stays open, to be gone on with.
         """
         require_ready()
+        lines = json.loads(canonical(plan.to_json()))
+        identifier = uuid.uuid4().hex if checkpoint is None else checkpoint.reservation
+        reservation = Reservation(self, plan, identifier, checkpoint)
         with self._store.transaction() as transaction:
-            self._require(transaction.state, plan.cost, "the plan")
-            reservation = Reservation(self, plan, uuid.uuid4().hex)
-            lines = [{"label": x.label, "cost": x.cost.to_json(), "count": x.count} for x in plan.lines]
-            # A plan that fits only because it was fixed in advance must stay charged as a whole.
-            firm = not self._filter_admits(transaction.state.cost + plan.cost)
-            body = {"reservation": reservation.id, "lines": lines, "cost": plan.cost.to_json(), "firm": firm}
-            transaction.append("reserve", body)
+            if checkpoint is None or not transaction.entries(checkpoint.reservation):
+                self._require(transaction.state, plan.cost, "the plan")
+                # A plan that fits only because it was fixed in advance must stay charged as a whole.
+                firm = not self._filter_admits(transaction.state.cost + plan.cost)
+                body = {"reservation": reservation.id, "lines": lines, "cost": plan.cost.to_json()}
+                transaction.append("reserve", {**body, "firm": firm})
+            elif _opening(transaction, reservation.id)[0].body["lines"] != lines:
+                raise PrivacyError(f"plan: the reservation {reservation.id} was made for another one")
+        finished = checkpoint is None
         try:
             yield reservation
+            finished = True
         finally:
-            self.close(reservation.id)
+            if finished:
+                self.close(reservation.id)
 
     def close(self, reservation: str) -> None:
         """Return what a reservation has not released; it can release nothing from then on.
@@ -380,14 +404,55 @@ class Ledger:
 class Reservation:
     """A plan whose cost has been set aside: releases under its labels, each at no more than its planned cost."""
 
-    def __init__(self, ledger: Ledger, plan: Plan, identifier: str) -> None:
-        self._ledger, self.plan, self.id = ledger, plan, identifier
+    def __init__(self, ledger: Ledger, plan: Plan, identifier: str, checkpoint: Checkpoint | None = None) -> None:
+        self._ledger, self.plan, self.id, self._checkpoint = ledger, plan, identifier, checkpoint
+        self._made = 0  # releases in this run
 
     def release(
         self, statistic: npt.ArrayLike | GridArray, sensitivity: float, noise: Noise | float, label: str
     ) -> npt.NDArray[Any]:
         """`Ledger.release`, paid for by the plan's line of this label."""
         return self._ledger._release(statistic, sensitivity, noise, label, self)
+
+    def entry(self, transaction: Transaction, body: dict[str, Any], cost: Cost) -> Entry:
+        """The record of a release: a new one, or that of an earlier run, which must be of the very same release."""
+        _, entries = _opening(transaction, self.id)
+        recorded = [entry for entry in entries if entry.kind == "release"][self._made :]
+        if self._checkpoint is None or not recorded:
+            self.take(transaction, body["label"], cost)
+            return transaction.append("release", body)
+        asked, before = json.loads(canonical(body)), recorded[0].body
+        others = [name for name in body if asked[name] != before.get(name)]
+        if others:
+            raise PrivacyError(
+                f"checkpoint: release {self._made + 1} of this fit was {before['label']!r}, and now it would be "
+                f"{asked['label']!r} with another {', '.join(others)}: go on with the same model, catalogue and "
+                "version of discreet"
+            )
+        return recorded[0]
+
+    def once(self, entry: Entry, draw: Callable[[], npt.NDArray[Any]]) -> npt.NDArray[Any]:
+        """The one array of a release: drawn now, and saved before it is seen; or what an earlier run has saved."""
+        if self._checkpoint is None:
+            return draw()
+        with self._ledger._store.transaction() as transaction:
+            saved = self._saved(transaction, entry)
+        if saved is not None:
+            array = self._checkpoint.read(saved, entry.body["shape"])
+        else:  # nobody has seen what an earlier run may have drawn
+            array = draw()
+            written = self._checkpoint.write(array)
+            with self._ledger._store.transaction() as transaction:
+                if self._saved(transaction, entry) is not None:
+                    raise PrivacyError(f"checkpoint: another process has released {entry.label!r}; leave this to it")
+                transaction.append("saved", {"reservation": self.id, "release": entry.seq, **written})
+        self._made += 1
+        return array
+
+    def _saved(self, transaction: Transaction, entry: Entry) -> dict[str, Any] | None:
+        """What the ledger says of the array that was saved of a release."""
+        entries = transaction.entries(self.id)
+        return next((e.body for e in entries if e.kind == "saved" and e.body["release"] == entry.seq), None)
 
     def take(self, transaction: Transaction, label: str, cost: Cost) -> None:
         """Use one of the planned releases, or raise."""

@@ -50,7 +50,7 @@ def canonical(data: Any) -> str:
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of the log: kind is "open", "reserve", "release", "charge" or "close"."""
+    """One line of the log: kind is "open", "reserve", "release", "saved", "charge" or "close"."""
 
     seq: int
     kind: str
@@ -86,7 +86,14 @@ class State:
         """The state once an entry has been appended."""
         cost, drawn = entry.cost, entry.kind in ("release", "charge")
         paid = Cost() if entry.body.get("reservation") else cost  # by the reservation, if there is one
-        changes = {"open": Cost(), "reserve": cost, "release": paid, "charge": cost, "close": cost * -1}
+        changes = {
+            "open": Cost(),
+            "reserve": cost,
+            "release": paid,
+            "saved": Cost(),
+            "charge": cost,
+            "close": cost * -1,
+        }
         if entry.kind not in changes:
             raise PrivacyError(f"ledger: entry {entry.seq} is of an unknown kind {entry.kind!r}; its cost is not known")
         insecure = self.insecure or (drawn and entry.body.get("secure") is not True)
@@ -144,6 +151,7 @@ class Store:
         self._engine = _engine(url or "sqlite://", create)
         memory = isinstance(self._engine.pool, StaticPool)
         self._process = os.getpid() if memory else None
+        self.url = None if memory else self._engine.url.set(password=None).render_as_string()  # for others to see
         self._lock = threading.RLock() if memory else nullcontext()  # its one connection serves all threads
         weakref.finalize(self, self._engine.dispose)
         try:

@@ -257,7 +257,7 @@ class DPALS(PrivateModel):
             require_same_regressions(self.device, columns)
             plan = self.plan_more(table.n_items, epsilon=epsilon, n_steps=n_steps)
             paying = more._own_ledger() if ledger is None else ledger
-            learned, statement = more._under(plan, paying, table, learn, after)
+            learned, statement = more._under(plan, paying, table, learn, after=after)
             self._set(learned, table.catalogue, statement)
         return self
 

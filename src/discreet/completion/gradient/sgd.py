@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -124,10 +125,15 @@ class DPSGD(PrivateModel):
         whole("n_items", n_items, 1)
         return Plan((Planned(GRADIENT, sampled_cost(self._noise_mu(), self.sample_rate, 1), self.n_steps),))
 
+    def _not_resumable(self) -> str:
+        return "its releases are over secret samples, and nothing of them is kept"
+
     def _check_data(self, ratings: Interactions) -> None:
         require_ratings("DPSGD", ratings)
 
-    def _learn(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:
+    def _learn(
+        self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None
+    ) -> tuple[dict[str, Any], Statement]:
         require_sound(ratings)
         self._check_data(ratings)
         plan, ledger = self.plan(ratings.n_items), self._own_ledger() if ledger is None else ledger

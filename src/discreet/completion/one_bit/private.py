@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -179,6 +180,11 @@ class OneBit(BitModel):
     def _check_parameters(self) -> None:
         check(self)
 
+    def _not_resumable(self) -> str:
+        if self.mechanism is None:
+            return "without a mechanism nothing is spent"
+        return "bits that were flipped elsewhere are charged once, and nothing is drawn" if self.perturbed else ""
+
     def _check_data(self, ratings: Interactions) -> None:
         two_valued(ratings, self.threshold)
         if not len(ratings):
@@ -225,15 +231,17 @@ class OneBit(BitModel):
             raise PrivacyError("mechanism: without one nothing is paid for, and there is no plan")
         return Plan(releases.planned(self._budget()))
 
-    def _own_ledger(self) -> Ledger:
+    def _own_ledger(self, url: str | None = None) -> Ledger:
         if self.calibration == "exact":
-            return super()._own_ledger()
+            return super()._own_ledger(url)
         true = self.plan(1).cost.epsilon(self.delta)
-        return Ledger(epsilon=true, delta=self.delta, unit=self.unit, adjacency=self.adjacency)
+        return Ledger(url, epsilon=true, delta=self.delta, unit=self.unit, adjacency=self.adjacency)
 
     # Learning
 
-    def _learn(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:
+    def _learn(
+        self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None
+    ) -> tuple[dict[str, Any], Statement]:
         if self.mechanism is None:
             return self._learn_in_the_clear(ratings, ledger)
         if self.perturbed:
@@ -241,7 +249,7 @@ class OneBit(BitModel):
         why_not = releases.broken(self._budget())
         if why_not and ledger is not None:
             raise PrivacyError(f"ledger: there is no guarantee that it could record, for {why_not}; leave it out")
-        learned, statement = super()._learn(ratings, ledger)
+        learned, statement = super()._learn(ratings, ledger, checkpoint)
         if why_not:
             statement = self._without_guarantee(statement, why_not)
             warnings.warn(f"OneBit: there is no guarantee: {why_not}", stacklevel=3)
