@@ -131,10 +131,9 @@ class PrivateModel(Model):
         self._check_data(ratings)
         plan = self.plan(ratings.n_items)
         if checkpoint is None:
-            paying = self._own_ledger() if ledger is None else ledger
-            return self._under(plan, paying, ratings, self._learn_privately)
+            return self._under(plan, ledger, ratings, self._learn_privately)
         with resumable(checkpoint, described(self, ratings, plan), ledger, self._own_ledger) as (paying, kept):
-            return self._under(plan, paying, ratings, self._learn_privately, checkpoint=kept)
+            return self._under(plan, ledger, ratings, self._learn_privately, resumed=(paying, kept))
 
     def _card(self) -> TorchArrays | None:
         """The card that this model learns on."""
@@ -168,14 +167,15 @@ class PrivateModel(Model):
     def _under(
         self,
         plan: Plan,
-        ledger: Ledger,
+        given: Ledger | None,
         ratings: Interactions,
         learn: Callable[[Door, Interactions], dict[str, Any]],
         *,
         after: Statement | None = None,
-        checkpoint: Checkpoint | None = None,
+        resumed: tuple[Ledger, Checkpoint] | None = None,
     ) -> tuple[dict[str, Any], Statement]:
         """Learn as planned, paid for by a ledger. The guarantee is that of all, with what was released before."""
+        ledger, checkpoint = resumed or (self._own_ledger() if given is None else given, None)
         ledger.expect(unit=self.unit, adjacency=self.adjacency)
         with (
             ledger.reserve(plan, checkpoint=checkpoint) as reservation,
@@ -190,4 +190,7 @@ class PrivateModel(Model):
             guarantee = after.guarantee + guarantee
         planned = sum(line.count for line in plan.lines)
         notes = [_STOPPED.format(made=len(events), planned=planned)] if len(events) < planned else []
-        return learned, Statement.of(title, guarantee, events, public_inputs=public, after=after, notes=notes)
+        totals = None if given is None else ledger.totals()
+        return learned, Statement.of(
+            title, guarantee, events, public_inputs=public, ledger=totals, after=after, notes=notes
+        )

@@ -368,10 +368,15 @@ class Ledger:
         """The privacy statement of everything this ledger has released."""
         from discreet.statement import Statement
 
-        budget = {"epsilon": self.epsilon, "delta": self.delta, "filter": self.filter} if self.epsilon else None
+        budget = self.totals()["budget"]
         # What a reservation has returned was perhaps not released because of what had been: that is not a fixed list.
         stopped = any(entry.kind == "close" and entry.cost for entry in self.entries)
         return Statement.of(title, self.spent, self.events, public_inputs=public_inputs, budget=budget, stopped=stopped)
+
+    def totals(self) -> dict[str, Any]:
+        """What this ledger has spent in all and its budget, for the statement of something that it has paid for."""
+        budget = {"epsilon": self.epsilon, "delta": self.delta, "filter": self.filter} if self.epsilon else None
+        return {"spent": self.spent.to_json(), "budget": budget}
 
     def to_json(self) -> dict[str, Any]:
         """The whole log with its digests: what an outsider needs to check it."""

@@ -174,16 +174,17 @@ def search(
     task = replace(task, max_error=scoring.error_bound(task, max_error))
     if asked.name == "accuracy":
         task = replace(task, threshold=threshold_of(held_out, threshold, private=True))
-    if ledger is None:
-        ledger = Ledger(epsilon=epsilon_delta[0], delta=trial.delta, unit=base.unit, adjacency=base.adjacency)
-    statement = _charged(ledger, base, trial, train, settings)
-    which, fitted, score = _best(models, task, trial, ledger.noise_source)
+    paying = ledger
+    if paying is None:
+        paying = Ledger(epsilon=epsilon_delta[0], delta=trial.delta, unit=base.unit, adjacency=base.adjacency)
+    statement = _charged(paying, base, trial, train, settings, own=ledger is None)
+    which, fitted, score = _best(models, task, trial, paying.noise_source)
     fitted._certify(statement)
     return Found(fitted, settings[which], score, str(asked))
 
 
 def _charged(
-    ledger: Ledger, base: PrivateModel, trial: Trial, train: Interactions, settings: list[Setting]
+    ledger: Ledger, base: PrivateModel, trial: Trial, train: Interactions, settings: list[Setting], *, own: bool
 ) -> Statement:
     """Charge the whole search, durably, and write its statement: before the first trial, so that it knows of none."""
     ledger.expect(unit=base.unit, adjacency=base.adjacency)
@@ -198,7 +199,8 @@ def _charged(
     names = dict.fromkeys(name for setting in settings for name in setting)
     public = {**train.public_inputs, **base._public_inputs(), "search": f"the values tried of {', '.join(names)}"}
     title = f"{type(base).__name__}: a private recommender, chosen by a private search"
-    return Statement.of(title, guarantee, [event], public_inputs=public, notes=[note])
+    totals = None if own else ledger.totals()
+    return Statement.of(title, guarantee, [event], public_inputs=public, ledger=totals, notes=[note])
 
 
 def _best(models: list[Any], task: Task, trial: Trial, source: NoiseSource) -> tuple[int, Any, float]:

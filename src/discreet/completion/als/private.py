@@ -26,6 +26,7 @@ from discreet.completion.als.settings import (
 )
 from discreet.completion.als.training import FOLDS, Training
 from discreet.completion.base import require_ratings
+from discreet.completion.binding import learned_by
 from discreet.completion.door import Door
 from discreet.completion.private import PrivateModel, require_same_bits, require_sound
 from discreet.completion.ridge import Penalty, Ridge
@@ -239,6 +240,12 @@ class DPALS(PrivateModel):
             anything fails, the model is what it was before.
         """
         after, more = self.statement(), self._more(epsilon, n_steps)
+        fitted = after.certificate["model"]["params"]
+        if changed := [name for name, value in learned_by(self).items() if fitted.get(name) != value]:
+            raise DataError(
+                f"{', '.join(changed)}: the model was fitted with another, and a certificate of both could not be; set "
+                "it back, and give fit_more what it is to spend: fit_more(ratings, epsilon=..., n_steps=...)"
+            )
         columns = 1 + self.item_factors_.shape[1] + EXPLORERS
 
         def learn(door: Door, ratings: Interactions) -> dict[str, Any]:
@@ -256,8 +263,7 @@ class DPALS(PrivateModel):
                 )
             require_same_regressions(self.device, columns)
             plan = self.plan_more(table.n_items, epsilon=epsilon, n_steps=n_steps)
-            paying = more._own_ledger() if ledger is None else ledger
-            learned, statement = more._under(plan, paying, table, learn, after=after)
+            learned, statement = more._under(plan, ledger, table, learn, after=after)
             self._set(learned, table.catalogue, statement)
         return self
 

@@ -136,7 +136,8 @@ class DPSGD(PrivateModel):
     ) -> tuple[dict[str, Any], Statement]:
         require_sound(ratings)
         self._check_data(ratings)
-        plan, ledger = self.plan(ratings.n_items), self._own_ledger() if ledger is None else ledger
+        plan, given = self.plan(ratings.n_items), ledger
+        ledger = self._own_ledger() if given is None else given
         ledger.expect(unit="user", adjacency=self.adjacency)
         mu, rate = self._noise_mu(), float(self.sample_rate)
         steps, jobs, clip = self.n_steps, self.n_jobs, float(self.clip)
@@ -150,7 +151,8 @@ class DPSGD(PrivateModel):
         )
         title = f"{type(self).__name__}: a private recommender"
         public = {**ratings.public_inputs, **self._public_inputs()}
-        return learned, Statement.of(title, guarantee, [paid.event], public_inputs=public, notes=[note])
+        totals = None if given is None else ledger.totals()
+        return learned, Statement.of(title, guarantee, [paid.event], public_inputs=public, ledger=totals, notes=[note])
 
     def _learned(self, ratings: Interactions, draw: Any, door: Door) -> dict[str, Any]:
         """The model, from noisy gradients alone."""

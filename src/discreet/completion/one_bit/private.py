@@ -299,21 +299,22 @@ class OneBit(BitModel):
         require_sound(ratings)
         self._check_data(ratings)
         require_flipped(ratings, self.max_entries)
-        ledger = self._own_ledger() if ledger is None else ledger
+        given, ledger = ledger, self._own_ledger() if ledger is None else ledger
         ledger.expect(unit=self.unit, adjacency=self.adjacency)
         plan, budget = self.plan(ratings.n_items), self._budget()
         # Who flipped the bits is not seen here. A ledger for tests does not make a test's flips private, either.
         source = DECLARED if ledger.noise_source.secure is True else ledger.noise_source
         noise = budget.response()
         event = ledger.charge(plan.cost, FLIPPED, source=source, noise=noise, sensitivity=budget.entries)
-        given = TrueBits.of(ratings, two_valued(ratings, self.threshold))
-        loss = FlippedBits(given.bits, self._link(), *flips(noise))
-        learned = self._from_noisy(given.cells, loss, ratings)
+        flipped = TrueBits.of(ratings, two_valued(ratings, self.threshold))
+        loss = FlippedBits(flipped.bits, self._link(), *flips(noise))
+        learned = self._from_noisy(flipped.cells, loss, ratings)
         public = {**ratings.public_inputs, **self._public_inputs()}
         title = "OneBit: a recommender learned from bits that users flipped"
         guarantee = ledger.guarantee(plan.cost, [event], delta=self.delta)
         self._name_error(guarantee.epsilon, stacklevel=5)
-        return learned, Statement.of(title, guarantee, [event], public_inputs=public)
+        totals = None if given is None else ledger.totals()
+        return learned, Statement.of(title, guarantee, [event], public_inputs=public, ledger=totals)
 
     def _from_noisy(self, cells: Cells, loss: Loss, ratings: Interactions) -> dict[str, Any]:
         """All learned attributes. Of `ratings` it uses what is public: which entries there are, and the range."""
