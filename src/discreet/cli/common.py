@@ -5,8 +5,9 @@ import os
 import re
 import secrets
 import shlex
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -147,6 +148,16 @@ def _try_to_write(file: Path) -> None:
             os.fsync(opened_file.fileno())
         finally:
             file.unlink()
+
+
+@contextmanager
+def warnings_told() -> Iterator[None]:
+    """Warnings of the library as lines on standard error."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for line in dict.fromkeys(str(warning.message) for warning in told):
+        typer.echo(f"discreet: {line}", err=True)
 
 
 def show(data: Any, as_json: bool, *tables: Any) -> None:

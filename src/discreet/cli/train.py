@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from discreet.cli import config, models, tables
-from discreet.cli.common import Json, Misuse, pairs, plain, promise, require_file, require_folder, show, typed
+from discreet.cli.common import (
+    Json,
+    Misuse,
+    pairs,
+    plain,
+    promise,
+    require_file,
+    require_folder,
+    show,
+    typed,
+    warnings_told,
+)
 from discreet.errors import ModelError
 from discreet.numbers import round_up
 
@@ -91,7 +102,7 @@ def train(
     costs = PAID if resume else models.preview(made, ratings, spending)
     show(None, False, *([] if as_json else _intention(made, ratings, source, costs)))
     checkpoint = {} if made._not_resumable() else {"checkpoint": fit}
-    with _told_if_stopped(ctx, made, ratings.n_items, fit):
+    with _told_if_stopped(ctx, made, ratings.n_items, fit), warnings_told():
         made.fit(ratings, ledger=spending, **checkpoint)
         made.save(out)
     for file in files:
@@ -193,6 +204,7 @@ def _result(model: "Model", costs: str, out: Path, files: list[Path]) -> dict[st
         "sentence": str(guarantee),
         "guarantee": guarantee.to_json(),
         "public_inputs": model.statement().certificate["public_inputs"],
+        "notes": model.statement().certificate["notes"],
         "plan": costs or None,
         "items": _items(model),
         "out": str(out),

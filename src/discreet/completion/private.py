@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar
 from discreet.errors import DataError, PrivacyError
 from discreet.linalg.addresses import neighbour_dependent, require_sound_blas
+from discreet.numbers import round_up
 from discreet.privacy import Ledger, Plan
 from discreet.privacy.checkpoint import Checkpoint
 from discreet.privacy.guarantee import Adjacency, Unit, require_adjacency
@@ -34,6 +36,24 @@ _STOPPED = (
     "Of the {planned} releases that were planned, {made} were made: whether to go on was decided by what had been "
     "released. The guarantee stated is that of the whole plan; what was not released went back to the ledger."
 )
+
+
+# A mechanism that publishes the whole history of each of n people with probability delta, and nothing else, is
+# (0, delta)-DP: delta n people are then to be expected in it. So delta must be well below 1 / n (Dwork and Roth 2014,
+# section 2.3). From a tenth of 1 / n on, an exposure like that of anybody at all is no longer unlikely.
+_EXPOSED = 0.1
+
+
+def large_delta(delta: float, people: float) -> list[str]:
+    """A word of warning, if delta is large for about so many people: a number that is released, or declared."""
+    if delta * people <= _EXPOSED:
+        return []
+    return [
+        f"delta: {round_up(delta)} is large for about {float(f'{people:.2g}'):,.0f} people. A mechanism that publishes "
+        "the whole history of each of them with that probability would keep such a promise, and expose "
+        f"{delta * people:.2g} of them on average; choose a delta well below 1 / the number of people, "
+        f"{_EXPOSED / people:.0e} or less."
+    ]
 
 
 def require_sound(ratings: Ratings) -> None:
@@ -97,6 +117,10 @@ class PrivateModel(Model):
 
     def _check_data(self, ratings: Interactions) -> None:
         """Raise if these data are of the wrong kind, by what is public of them. Called before anything is reserved."""
+
+    def _people(self, learned: Mapping[str, Any], plan: Plan) -> float:
+        """About how many people there are at least, as far as a release or a declared number says so; else 0."""
+        return 0.0
 
     def _public_inputs(self) -> dict[str, str]:
         """What else was assumed to be public, in words for the statement."""
@@ -190,6 +214,9 @@ class PrivateModel(Model):
             guarantee = after.guarantee + guarantee
         planned = sum(line.count for line in plan.lines)
         notes = [_STOPPED.format(made=len(events), planned=planned)] if len(events) < planned else []
+        for note in large_delta(self.delta, self._people(learned, plan)):
+            notes.append(note)
+            warnings.warn(note, stacklevel=4)
         totals = None if given is None else ledger.totals()
         return learned, Statement.of(
             title, guarantee, events, public_inputs=public, ledger=totals, after=after, notes=notes

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from discreet.completion.private import PrivateModel, require_sound
+from discreet.completion.private import PrivateModel, large_delta, require_sound
 from discreet.data import Interactions
 from discreet.data.progress import quiet
 from discreet.errors import DataError, PrivacyError
@@ -200,7 +200,8 @@ def _charged(
     public = {**train.public_inputs, **base._public_inputs(), "search": f"the values tried of {', '.join(names)}"}
     title = f"{type(base).__name__}: a private recommender, chosen by a private search"
     totals = None if own else ledger.totals()
-    return Statement.of(title, guarantee, [event], public_inputs=public, ledger=totals, notes=[note])
+    notes = [note, *large_delta(trial.delta, getattr(base, "n_users_hint", None) or 0)]
+    return Statement.of(title, guarantee, [event], public_inputs=public, ledger=totals, notes=notes)
 
 
 def _best(models: list[Any], task: Task, trial: Trial, source: NoiseSource) -> tuple[int, Any, float]:

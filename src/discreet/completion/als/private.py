@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -19,6 +19,7 @@ from discreet.completion.als.settings import (
     GRAM,
     USER_BIAS,
     USER_VECTOR,
+    USERS,
     Settings,
     filled_columns,
     most_columns,
@@ -102,10 +103,13 @@ class DPALS(PrivateModel):
         n_jobs: Threads, in scikit-learn's meaning. The releases are the same for any number.
         device: "cpu", or "cuda" for a GPU (extra `gpu`), which learns with the processor, folds users in and ranks
             items for them. It is not saved with the model.
+
+    Attributes:
+        n_users_: About how many users there were, by a release; at least 10.
     """
 
     _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "item_variance_", "item_prior_", "item_weights_")
-    _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "unit_")
+    _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "unit_", "n_users_")
     _NOT_LEARNED: ClassVar[tuple[str, ...]] = (*PrivateModel._NOT_LEARNED, "caution")
     _in_spark: ClassVar[bool] = True
 
@@ -113,6 +117,7 @@ class DPALS(PrivateModel):
     item_prior_: Array
     item_weights_: Array
     unit_: float
+    n_users_: float
 
     def __init__(
         self,
@@ -171,6 +176,10 @@ class DPALS(PrivateModel):
         features = item_features(ratings.catalogue, self.features or ())  # raises if there is no such column
         require_same_regressions(self.device, most_columns(features.shape[1]))
 
+    def _people(self, learned: Mapping[str, Any], plan: Plan) -> float:
+        noise = plan.noise(USERS, sensitivity=2.0)  # of either adjacency, and more: the bound is sqrt 2
+        return float(max(learned["n_users_"] - 3 * noise.std, self.n_users_hint or 0))
+
     def _public_inputs(self) -> dict[str, str]:
         hint = {} if self.n_users_hint is None else {"n_users_hint": f"about {self.n_users_hint:,} users"}
         return hint | ({"features": ", ".join(self.features)} if self.features else {})
@@ -196,6 +205,7 @@ class DPALS(PrivateModel):
             "implicit_": False,
             "global_mean_": float((low + high) / 2 + unit * mean),
             "unit_": float(unit),
+            "n_users_": float(weights.n_users),
         }
 
     # Going on

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -23,7 +24,7 @@ from discreet.data.interactions import Interactions
 from discreet.errors import DataError
 from discreet.numbers import positive, probability, whole
 from discreet.privacy import Plan
-from discreet.privacy.guarantee import Adjacency
+from discreet.privacy.guarantee import Adjacency, sensitivity_factor
 
 Array = NDArray[Any]
 
@@ -159,6 +160,12 @@ class DPSVD(PrivateModel):
             )
         require_rank(self.rank, ratings.n_items)
         self._centring(ratings)  # raises if there is no bound
+
+    def _people(self, learned: Mapping[str, Any], plan: Plan) -> float:
+        # The trace has the noise of so many numbers; in the unit of a user, so that L is 1 here.
+        items = np.count_nonzero(learned["history_weights_"])
+        noise = plan.noise(SECOND_MOMENT, sensitivity=sensitivity_factor(self.adjacency, nonnegative=True))
+        return float(learned["n_users_"] - 3 * noise.std * np.sqrt(items))
 
     def _centring(self, ratings: Interactions) -> Centring:
         return Centring.public("DPSVD", ratings, self.row_norm, centre=self.centre)
