@@ -349,7 +349,7 @@ def test_an_earlier_model_stays_until_the_new_one_is_there(tmp_path: Path) -> No
 
 def test_loading_a_folder_with_nothing_but_an_unfinished_fit(tmp_path: Path) -> None:
     stop(tmp_path / "model" / "unfinished")
-    with pytest.raises(ModelError, match=r"only a fit that was not finished; .* --resume"):
+    with pytest.raises(ModelError, match=r"only a fit that was not finished\. .* --resume, or the same fit"):
         discreet.load(tmp_path / "model")
 
 

@@ -213,6 +213,8 @@ def _result(model: "Model", costs: str, out: Path, files: list[Path]) -> dict[st
 
 
 def _outcome(model: "Model", out: Path, files: list[Path]) -> list[Any]:
+    from discreet.render import paid
+
     written = f"The statement is in {', '.join(map(str, files))}." if files else (
         "The privacy statement is inside; --statement statement.html writes it out."
     )  # fmt: skip
@@ -222,7 +224,8 @@ def _outcome(model: "Model", out: Path, files: list[Path]) -> list[Any]:
         doubt = [
             f"Of {items['all']:,} items, {items['known too little']:,} are known too little to tell them from average."
         ]
-    return [promise(model.guarantee_), "", *doubt, f"The model is in {out}. {written}"]
+    total = paid(model.statement().certificate)
+    return [promise(model.guarantee_), *([total] if total else []), "", *doubt, f"The model is in {out}. {written}"]
 
 
 def _items(model: "Model") -> dict[str, int] | None:

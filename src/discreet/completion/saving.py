@@ -90,8 +90,8 @@ def load(
         raise ModelError(f"{str(home)!r}: there is no such folder")
     if not os.path.lexists(home / HEAD) and os.path.isdir(home / UNFINISHED):
         raise ModelError(
-            f"{str(home)!r}: it holds no model, only a fit that was not finished; what was paid for is kept: finish it "
-            "with the same `discreet train` and --resume"
+            f"{str(home)!r}: it holds no model, only a fit that was not finished. What was paid for is kept: finish it "
+            f"with the same `discreet train` and --resume, or the same fit and checkpoint={str(home / UNFINISHED)!r}"
         )
     for head, again in atomic.tries(home):
         document = _parsed(home / HEAD, head)
