@@ -28,10 +28,7 @@ from tests import dying
 from tests.privacy.ledgers import COUNTS, budget
 from tests.privacy.test_ledger_crash import killed_after
 
-STEPS = tuple(
-    os.path.join("privacy", f"{name}.py")
-    for name in ("ledger", "store", "checkpoint", "noise", "sampling", "keystream")
-)
+STEPS = tuple(os.path.join("privacy", f"{name}.py") for name in ("ledger", "store", "checkpoint"))
 PLAN = Plan.gaussian(0.1, {"counts": 0.25, "steps": (0.75, 2)})
 LABELS = ["counts", "steps", "steps"]
 ID = "0" * 32
@@ -148,13 +145,15 @@ def test_killed_at_every_line(world: World, tmp_path: Path) -> None:
 def test_killed_again_and_again_at_random_moments(world: World) -> None:
     start = time.perf_counter()
     world.fit()
-    usual, clock, killed = time.perf_counter() - start, random.Random(1), 0
+    usual, clock = time.perf_counter() - start, random.Random(1)
     for _ in range(4):
         world.begin()
-        while killed_after(world.fit, clock.uniform(0, 1.2 * usual)):
-            killed += 1
+        assert killed_after(world.fit, 0)
+        for _ in range(50):  # and then, if the machine is too busy, in peace
+            if not killed_after(world.fit, clock.uniform(0, 1.2 * usual)):
+                break
+        world.fit()
         world.check_finished()
-    assert killed > 0
 
 
 def resumed(world: World, ledger: Ledger, plan: Plan = PLAN) -> Any:
