@@ -258,7 +258,7 @@ class Ledger:
             else:
                 entry = reserved.entry(transaction, {**body, "reservation": reserved.id}, cost)
 
-        def draw() -> npt.NDArray[Any]:  # The record is on disk. Only now is there anything to know.
+        def draw() -> npt.NDArray[Any]:  # the record is on disk; only now is there anything to know
             return mechanism.add(on_grid, self.noise_source)
 
         return draw() if reserved is None else reserved.once(entry, draw)
@@ -368,15 +368,17 @@ class Ledger:
         """The privacy statement of everything this ledger has released."""
         from discreet.statement import Statement
 
-        budget = self.totals()["budget"]
+        budget = self._budget()
         # What a reservation has returned was perhaps not released because of what had been: that is not a fixed list.
         stopped = any(entry.kind == "close" and entry.cost for entry in self.entries)
         return Statement.of(title, self.spent, self.events, public_inputs=public_inputs, budget=budget, stopped=stopped)
 
     def totals(self) -> dict[str, Any]:
         """What this ledger has spent in all and its budget, for the statement of something that it has paid for."""
-        budget = {"epsilon": self.epsilon, "delta": self.delta, "filter": self.filter} if self.epsilon else None
-        return {"spent": self.spent.to_json(), "budget": budget}
+        return {"spent": self.spent.to_json(), "budget": self._budget()}
+
+    def _budget(self) -> dict[str, Any] | None:
+        return {"epsilon": self.epsilon, "delta": self.delta, "filter": self.filter} if self.epsilon else None
 
     def to_json(self) -> dict[str, Any]:
         """The whole log with its digests: what an outsider needs to check it."""
