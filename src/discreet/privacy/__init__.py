@@ -1,8 +1,10 @@
 """The trust base: everything that decides whether a guarantee is true.
 
 Read it in this order: `guarantee` (what is promised), `accounting` (what releases cost together), `lattice` (statistics
-on a grid), `noise` with `sampling` and `keystream` (what is added to them), `plan`, `ledger` with `store` (the one door
-and its record). What people get to read of it is in `discreet.privacy.statement`.
+on a grid, and their exact sums), `statistics` and `entries` (what may be released, and its sensitivity), `noise` with
+`sampling` and `keystream` (what is added to it), `poisson` and `selection` (other secret randomness), `plan`, `ledger`
+with `store`, `database`, `checkpoint` and `readiness` (the record, its memory, and what it tries first), `releaser`
+(what models use of all this). What people get to read of it is in `statement` and `render`.
 """
 
 from discreet.privacy.accounting import Cost, PureEvent, SampledGaussian, Selection
