@@ -41,6 +41,7 @@ MODELS: dict[str, tuple[Callable[[], Any], Interactions]] = {
     "DPFrankWolfe": (lambda: discreet.DPFrankWolfe(epsilon=50.0, delta=DELTA, n_steps=3), RATINGS),
     "DPGradientDescent": (lambda: discreet.DPGradientDescent(epsilon=1.0, delta=DELTA, n_steps=2), RATINGS),
     "DPCleansedSVD": (lambda: discreet.DPCleansedSVD(epsilon=1.0, delta=DELTA), RATINGS),
+    "DPSGD": (lambda: discreet.DPSGD(epsilon=1.0, delta=DELTA, n_steps=3, sample_rate=1.0), RATINGS),
     "OneBit": (lambda: discreet.OneBit(threshold=4, epsilon=2.0), RATINGS),
     "Recommender": (lambda: discreet.Recommender(epsilon=1.0, delta=DELTA), RATINGS),
 }
