@@ -13,6 +13,7 @@ import uvicorn
 
 import discreet
 from discreet.web import export
+from discreet.web.connections import listen, settings
 from discreet.web.server import application
 
 
@@ -28,8 +29,8 @@ def main() -> None:
     """Serve, ask, stop."""
     ratings = discreet.datasets.movielens_like(2_000, 150, 60_000, random_state=0)
     model = discreet.DPALS(epsilon=1, delta=1e-6).fit(ratings)
-    settings = uvicorn.Config(application(model, export(model, title="Film evening")), port=0, log_level="error")
-    listening, server = settings.bind_socket(), uvicorn.Server(settings)
+    app = application(model, export(model, title="Film evening"))
+    listening, server = listen("127.0.0.1", 0), uvicorn.Server(settings(app))
     thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()
     try:

@@ -320,11 +320,11 @@ def test_the_page_of_our_own_server(opened: Open, films: Model) -> None:
     """Under the headers that `discreet serve` sends, which forbid all that the page does not need."""
     import uvicorn
 
+    from discreet.web.connections import listen, settings
     from discreet.web.server import application
 
-    settings = uvicorn.Config(application(films, export(films, not_private=True)), port=0, log_level="error")
-    listening, running = settings.bind_socket(), uvicorn.Server(settings)
-    listening.listen()  # from now on: whoever comes before the server has started waits for it
+    app = application(films, export(films, not_private=True))
+    listening, running = listen("127.0.0.1", 0), uvicorn.Server(settings(app))
     thread = threading.Thread(target=running.run, args=([listening],))
     thread.start()
     try:
