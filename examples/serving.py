@@ -31,12 +31,12 @@ def main() -> None:
     model = discreet.DPALS(epsilon=1, delta=1e-6).fit(ratings)
     app = application(model, export(model, title="Film evening"))
     listening, server = listen("127.0.0.1", 0), uvicorn.Server(settings(app))
-    thread = threading.Thread(target=server.run, args=([listening],))
+    thread = threading.Thread(target=server.run, args=(listening,))
     thread.start()
     try:
         while not server.started:
             time.sleep(0.05)
-        address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        address = f"http://127.0.0.1:{listening[0].getsockname()[1]}"
         print(ask(address, "/v1/recommend", {"history": {"3": 5, "17": 1.5}, "n": 3}))
         print(ask(address, "/v1/items?search=film&limit=2"))
         print(str(ask(address, "/v1/statement"))[:200], "...")

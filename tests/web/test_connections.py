@@ -36,10 +36,10 @@ def running(films: Model, site: Site, **limits: Any) -> Iterator[int]:
     """The port of a server."""
     config = settings(application(films, site, limits=Limits(**limits)))
     listening, server = listen("127.0.0.1", 0), uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, args=([listening],))
+    thread = threading.Thread(target=server.run, args=(listening,))
     thread.start()
     try:
-        yield listening.getsockname()[1]
+        yield listening[0].getsockname()[1]
     finally:
         server.should_exit = True
         thread.join()

@@ -67,15 +67,15 @@ def serve(
     raise_file_limit(limits)
     listening = _listening(host, port, listen)  # whoever reads the address below can connect at once
     logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.INFO if verbose else logging.ERROR)
-    address = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
+    address = f"http://{f'[{host}]' if ':' in host else host}:{listening[0].getsockname()[1]}"
     told = [*_told(loaded, address), *_names(host, hosts)]
     show({"url": f"{address}/", "openapi": f"{address}/openapi.json", "allowed_hosts": hosts}, as_json, *told)
     sys.stdout.flush()
     sys.setswitchinterval(SWITCH)
-    uvicorn.Server(settings(app, host=host, port=port)).run([listening])
+    uvicorn.Server(settings(app, host=host, port=port)).run(listening)
 
 
-def _listening(host: str, port: int, listen: Callable[[str, int], socket.socket]) -> socket.socket:
+def _listening(host: str, port: int, listen: Callable[[str, int], list[socket.socket]]) -> list[socket.socket]:
     try:
         return listen(host, port)
     except OSError as error:

@@ -1,7 +1,8 @@
 """Connections within limits: what uvicorn leaves to a proxy in front of it (extra `serve`).
 
 A client keeps the server waiting while it sends a head or a body, while it does not read its answer, and between two
-requests. Each of these has a time, and what is sent meanwhile does not prolong it. When there are too many connections,
+requests. Each of these has a time, and what is sent meanwhile does not prolong it. Whoever is told to try again in a
+second is not read before. When there are too many connections,
 the one that has kept the server waiting longest is closed: whoever has sent a whole request is never in the way, and
 whoever comes with one is let in, however many others say nothing.
 """
@@ -18,7 +19,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import MissingExtra
-from discreet.web.server import HEADERS, NOT_KEPT
+from discreet.web.limits import RETRY
+from discreet.web.server import BUSY, HEADERS, NOT_KEPT
 
 try:
     import httptools
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from discreet.web.server import Guard
 
 BACKLOG = 4096  # connections that the system may hold until they are accepted, which takes about 0.1 ms for each
+ACCEPTED = 32  # connections at a turn: uvloop accepts one for each socket, and a busy turn takes milliseconds
 BUFFER = 128 * 1024  # bytes of a connection that the system may hold in each direction, or else it may hold megabytes
 FILES = 256  # that a process has open besides connections
 SWEEP = 0.25  # seconds between two looks at who is late
@@ -58,14 +61,13 @@ def settings(app: Guard, **options: Any) -> uvicorn.Config:
     return uvicorn.Config(app, **{**fixed, **options})
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A socket for such a server."""
-    listening = socket.create_server(
-        (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=BACKLOG
-    )
+def listen(host: str, port: int) -> list[socket.socket]:
+    """Sockets for such a server, all of one address."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
     for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
         listening.setsockopt(socket.SOL_SOCKET, option, BUFFER)  # the connections have it from here
-    return listening
+    return [listening, *(listening.dup() for _ in range(0 if sys.platform == "win32" else ACCEPTED - 1))]
 
 
 def raise_file_limit(limits: Limits) -> None:
@@ -280,12 +282,20 @@ class Connection(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """An answer has been written."""
-        self.due.popleft().body = bytearray()  # what nobody asked for
+        cycle = self.due.popleft()
+        cycle.body = bytearray()  # what nobody asked for
         super().on_response_complete()
+        if BUSY in cycle.scope:
+            self.flow.pause_reading()
+            self.loop.call_later(RETRY, self._read_again)
         if not self.due:
             self.crowd.wait(self, self.limits.body_time if self.open else self.limits.idle)
         elif self.open and len(self.due) == 1:
             self.crowd.wait(self, self.limits.body_time)
+
+    def _read_again(self) -> None:
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
 
     def pause_writing(self) -> None:
         """The client does not read what it is sent."""

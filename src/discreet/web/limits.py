@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 LOCAL = ("localhost", "127.0.0.1", "[::1]")  # the names that a machine has for itself
 SMALL = 4 * 1024  # bytes of a body or an answer that are not counted: there are no more of them than connections
+RETRY = 1  # seconds until those who came when too much was waiting may ask again
 
 
 @dataclass(frozen=True)

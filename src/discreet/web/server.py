@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from discreet.errors import MissingExtra, ModelError
 from discreet.web.api import READ, SEARCH_SIZE, Api, Asked, Job, Refused, rendered
 from discreet.web.batching import Batcher, Busy
-from discreet.web.limits import DEFAULTS, LOCAL, SMALL, Limits
+from discreet.web.limits import DEFAULTS, LOCAL, RETRY, SMALL, Limits
 from discreet.web.openapi import described
 
 try:
@@ -67,6 +67,7 @@ HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
 ENCODED = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+BUSY = "discreet.busy"  # in the scope of a request that was refused because too much is waiting
 NOT_KEPT = {"Cache-Control": "no-store"}  # what is answered to one person
 
 log = logging.getLogger("discreet.serve")
@@ -279,8 +280,9 @@ async def _refused(_: Request, error: Any) -> Response:
     return _error(error.status, error.reason)
 
 
-async def _busy(_: Request, __: Any) -> Response:
-    return _error(503, "too many requests are waiting; try again in a moment", {"Retry-After": "1"})
+async def _busy(request: Request, _: Any) -> Response:
+    request.scope[BUSY] = True
+    return _error(503, "too many requests are waiting; try again in a moment", {"Retry-After": str(RETRY)})
 
 
 async def _http(_: Request, error: Any) -> Response:
