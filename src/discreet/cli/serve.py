@@ -17,9 +17,7 @@ from discreet.errors import MissingExtra, ModelError
 if TYPE_CHECKING:
     from discreet.completion.base import Model
 
-SWITCH = (
-    0.001  # seconds that a thread may compute while the one that talks to clients waits; Python's own are five times
-)
+SWITCH = 0.001  # seconds that a thread computes while the one that talks to clients waits; Python's own are 0.005
 
 
 def serve(

@@ -251,9 +251,10 @@ def _single(request: Request) -> dict[str, str]:
 
 async def _body(request: Request, most: int, held: Held) -> bytes:
     """The body of a request, which is JSON and not too large."""
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+    headers = dict(request.scope["headers"])
+    if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != b"application/json":
         raise Refused(415, "the body must be declared as JSON: send the header Content-Type: application/json")
-    declared = request.headers.get("content-length", "0")
+    declared = headers.get(b"content-length", b"0")
     if declared.isdigit() and int(declared) > most:
         raise Refused(413, f"the body is larger than {most:,} bytes")
     chunks, size = [], 0
