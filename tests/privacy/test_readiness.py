@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from discreet import Gaussian, Ledger, Statement, statement
+from discreet import Gaussian, Ledger, Statement
 from discreet.errors import PrivacyError
-from discreet.privacy import Cost, SystemNoise, keystream, readiness
+from discreet.privacy import Cost, SystemNoise, keystream, readiness, statement
 from discreet.privacy.noise import L2Laplace
 from tests.privacy.ledgers import COUNTS, budget, plan_of
 
