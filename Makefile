@@ -28,9 +28,10 @@ demo: $(VENV)/.core  ## train a private recommender on generated data: its accur
 
 test: lint types unit  ## lint, types and tests
 
-lint: $(VENV)/.dev  ## style
+lint: $(VENV)/.dev  ## style, and which package imports which
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
 
 types: $(VENV)/.dev  ## mypy --strict
 	$(BIN)/mypy

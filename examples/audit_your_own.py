@@ -1,22 +1,22 @@
 """A private model of your own, the same with a mistake, and an audit that tells them apart.
 
-`ItemMeans` predicts each item's average. It declares its releases (`plan`), and learns from nothing but what the door
-gives back. `Leaky` divides by the exact number of users: harmless to look at, and one person can be found in it.
+`ItemMeans` predicts each item's average. It declares its releases (`plan`), and learns from nothing but those. `Leaky`
+starts from the exact mean rating: harmless to look at, and one person can be found in it.
 """
 
 from typing import Any
 
 import numpy as np
-from discreet.models.door import Door
 
 import discreet
-from discreet.engine.batches import equal_weights, parts
+from discreet.engine.batches import equal_weights, user_batches
 from discreet.models.fold_in import FoldIn, RidgeFoldIn
 from discreet.models.private import PrivateModel
+from discreet.privacy import Releaser, UserBatch, VectorSum
 
 
 class ItemMeans(PrivateModel):
-    """Each item's average rating. A user's contribution to either sum has length 1 at most, over all of her items.
+    """Each item's average rating. A user's contribution to either sum has length 1 at most, over all of their items.
 
     Args:
         epsilon: The privacy budget.
@@ -32,16 +32,15 @@ class ItemMeans(PrivateModel):
         """Two releases, which share the budget."""
         return discreet.Plan.gaussian(self._mu(), {"counts": 0.5, "sums of ratings": 0.5})
 
-    def _learn_privately(self, door: Door, ratings: discreet.Interactions) -> dict[str, Any]:
+    def _learn_privately(self, releaser: Releaser, ratings: discreet.Interactions) -> dict[str, Any]:
         low, high = ratings.value_range or (0.0, 0.0)
-        middle, half, size = (low + high) / 2, (high - low) / 2, ratings.n_items
-        centred = (ratings.values - middle) / half  # from -1 to 1, by the public range
+        middle, half, size, users = (low + high) / 2, (high - low) / 2, ratings.n_items, user_batches(ratings)
 
-        def sums(part: Any) -> Any:
-            return equal_weights(part) * part.values
+        def centered(batch: UserBatch) -> Any:
+            return equal_weights(batch) * (batch.values - middle) / half  # from -1 to 1, by the public range
 
-        counts = door.vector("counts", parts(ratings, centred), equal_weights, size, bound=1.0, aligned=True)
-        total = door.vector("sums of ratings", parts(ratings, centred), sums, size, bound=1.0, aligned=False)
+        counts = releaser.release("counts", VectorSum(size, 1.0, cone="nonnegative"), users, equal_weights)
+        total = releaser.release("sums of ratings", VectorSum(size, 1.0), users, centered)
         known = np.maximum(counts.values, 0) + 3 * counts.std  # shrinks what is drowned by noise
         return {
             "item_factors_": np.zeros((size, 0), np.float32),
@@ -61,7 +60,7 @@ class ItemMeans(PrivateModel):
 
 
 class Leaky(ItemMeans):
-    """The same, with an exact mean that goes round the door."""
+    """The same, with an exact mean that is not released."""
 
     def _middle(self, middle: float, ratings: discreet.Interactions) -> float:
         return float(ratings.values.mean())

@@ -13,6 +13,7 @@ import uvicorn
 
 import discreet
 from discreet.web import export
+from discreet.web.connections import listen, settings
 from discreet.web.server import application
 
 
@@ -28,14 +29,14 @@ def main() -> None:
     """Serve, ask, stop."""
     ratings = discreet.datasets.movielens_like(2_000, 150, 60_000, random_state=0)
     model = discreet.DPALS(epsilon=1, delta=1e-6).fit(ratings)
-    settings = uvicorn.Config(application(model, export(model, title="Film evening")), port=0, log_level="error")
-    listening, server = settings.bind_socket(), uvicorn.Server(settings)
-    thread = threading.Thread(target=server.run, args=([listening],))
+    app = application(model, export(model, title="Film evening"))
+    listening, server = listen("127.0.0.1", 0), uvicorn.Server(settings(app))
+    thread = threading.Thread(target=server.run, args=(listening,))
     thread.start()
     try:
         while not server.started:
             time.sleep(0.05)
-        address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        address = f"http://127.0.0.1:{listening[0].getsockname()[1]}"
         print(ask(address, "/v1/recommend", {"history": {"3": 5, "17": 1.5}, "n": 3}))
         print(ask(address, "/v1/items?search=film&limit=2"))
         print(str(ask(address, "/v1/statement"))[:200], "...")

@@ -7,59 +7,61 @@ imported when first used, so that ``import discreet`` stays quick and needs no e
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from discreet import errors
+from discreet import errors as errors
+from discreet.models.registry import MODELS
+from discreet.version import __version__ as __version__
 
-if TYPE_CHECKING:
-    from discreet import audit, datasets, privacy, spark, splits, testing, tune
-    from discreet.data import Catalogue, Interactions, observed_items_are_public, read
-    from discreet.evaluate import module as evaluate
-    from discreet.models.als import ALS, DPALS, PublishedDPALS, private_regressions
-    from discreet.models.baselines import MeanRating, Popularity
-    from discreet.models.frank_wolfe import DPFrankWolfe, FrankWolfe, PublishedDPFrankWolfe
-    from discreet.models.gradient import DPSGD, DPGradientDescent, GradientDescent, PublishedDPGradientDescent
-    from discreet.models.one_bit import OneBit
-    from discreet.models.recommender import Recommender
-    from discreet.models.spectral import DPSVD, SVD, DPCleansedSVD, PublishedDPCleansedSVD, PublishedDPSVD
-    from discreet.models.spectral.pca import DPPCA
-    from discreet.models.storage import load
-    from discreet.privacy import Gaussian, Guarantee, L2Laplace, Laplace, Ledger, Plan, RandomizedResponse
-    from discreet.privacy.account import account
-    from discreet.privacy.statement import Statement
+if TYPE_CHECKING:  # for type checkers; each family lists its models itself
+    from discreet import audit as audit
+    from discreet import datasets as datasets
+    from discreet import privacy as privacy
+    from discreet import spark as spark
+    from discreet import splits as splits
+    from discreet import testing as testing
+    from discreet import tune as tune
+    from discreet.data import Catalogue as Catalogue
+    from discreet.data import Interactions as Interactions
+    from discreet.data import observed_items_are_public as observed_items_are_public
+    from discreet.data import read as read
+    from discreet.evaluate import CallableModule
+    from discreet.models.als import *
+    from discreet.models.baselines import MeanRating as MeanRating
+    from discreet.models.baselines import Popularity as Popularity
+    from discreet.models.frank_wolfe import *
+    from discreet.models.gradient import *
+    from discreet.models.one_bit import OneBit as OneBit
+    from discreet.models.recommender import Recommender as Recommender
+    from discreet.models.spectral import *
+    from discreet.models.spectral.pca import DPPCA as DPPCA
+    from discreet.models.storage import load as load
+    from discreet.privacy import Gaussian as Gaussian
+    from discreet.privacy import Guarantee as Guarantee
+    from discreet.privacy import L2Laplace as L2Laplace
+    from discreet.privacy import Laplace as Laplace
+    from discreet.privacy import Ledger as Ledger
+    from discreet.privacy import Plan as Plan
+    from discreet.privacy import RandomizedResponse as RandomizedResponse
+    from discreet.privacy.guarantee import account as account
+    from discreet.privacy.statement import Statement as Statement
 
-__version__ = "0.1.0.dev0"
+    evaluate: CallableModule
+
 
 _HOME = {
-    "ALS": "discreet.models.als",
+    **MODELS,
     "Catalogue": "discreet.data",
-    "DPALS": "discreet.models.als",
-    "DPCleansedSVD": "discreet.models.spectral",
-    "DPFrankWolfe": "discreet.models.frank_wolfe",
-    "DPGradientDescent": "discreet.models.gradient",
     "DPPCA": "discreet.models.spectral.pca",
-    "DPSGD": "discreet.models.gradient",
-    "DPSVD": "discreet.models.spectral",
-    "FrankWolfe": "discreet.models.frank_wolfe",
     "Gaussian": "discreet.privacy",
-    "GradientDescent": "discreet.models.gradient",
     "Guarantee": "discreet.privacy",
     "Interactions": "discreet.data",
     "L2Laplace": "discreet.privacy",
     "Laplace": "discreet.privacy",
     "Ledger": "discreet.privacy",
-    "MeanRating": "discreet.models.baselines",
-    "OneBit": "discreet.models.one_bit",
     "Plan": "discreet.privacy",
-    "Popularity": "discreet.models.baselines",
-    "PublishedDPALS": "discreet.models.als",
-    "PublishedDPCleansedSVD": "discreet.models.spectral",
-    "PublishedDPFrankWolfe": "discreet.models.frank_wolfe",
-    "PublishedDPGradientDescent": "discreet.models.gradient",
-    "PublishedDPSVD": "discreet.models.spectral",
     "RandomizedResponse": "discreet.privacy",
     "Recommender": "discreet.models.recommender",
-    "SVD": "discreet.models.spectral",
     "Statement": "discreet.privacy.statement",
-    "account": "discreet.privacy.account",
+    "account": "discreet.privacy.guarantee",
     "load": "discreet.models.storage",
     "observed_items_are_public": "discreet.data",
     "private_regressions": "discreet.models.als",
@@ -67,52 +69,7 @@ _HOME = {
 }
 _MODULES = ("audit", "datasets", "evaluate", "privacy", "spark", "splits", "testing", "tune")
 
-__all__ = [
-    "ALS",
-    "DPALS",
-    "DPPCA",
-    "DPSGD",
-    "DPSVD",
-    "SVD",
-    "Catalogue",
-    "DPCleansedSVD",
-    "DPFrankWolfe",
-    "DPGradientDescent",
-    "FrankWolfe",
-    "Gaussian",
-    "GradientDescent",
-    "Guarantee",
-    "Interactions",
-    "L2Laplace",
-    "Laplace",
-    "Ledger",
-    "MeanRating",
-    "OneBit",
-    "Plan",
-    "Popularity",
-    "PublishedDPALS",
-    "PublishedDPCleansedSVD",
-    "PublishedDPFrankWolfe",
-    "PublishedDPGradientDescent",
-    "PublishedDPSVD",
-    "RandomizedResponse",
-    "Recommender",
-    "Statement",
-    "account",
-    "audit",
-    "datasets",
-    "errors",
-    "evaluate",
-    "load",
-    "observed_items_are_public",
-    "privacy",
-    "private_regressions",
-    "read",
-    "spark",
-    "splits",
-    "testing",
-    "tune",
-]
+__all__ = sorted({*_HOME, *_MODULES, "errors"})  # noqa: PLE0605  # type checkers read the imports above
 
 
 if not TYPE_CHECKING:  # so that type checkers see the names above, and no others

@@ -20,6 +20,7 @@ from discreet.audit.subjects import DELTA, of, shipped
 from discreet.models import MODELS
 from discreet.models.private import PrivateModel
 from discreet.privacy import Cost, PureEvent, Selection
+from discreet.privacy.readiness import require_ready
 
 SUBJECTS = shipped()
 
@@ -186,3 +187,12 @@ def test_a_search_whose_trials_are_not_gaussian_is_accounted_for(scale: float, p
     release = SimpleNamespace(label=f"{SCORE} rmse", noise=Laplace(scale), sensitivity=1.0)
     seen: Any = SimpleNamespace(releases=[release], model=SimpleNamespace(guarantee_=account(epsilon=1, delta=1e-6)))
     assert _search(seen, Selection(Cost.of(PureEvent(0.1)), 3.0, 1.0)).ok is paid_for
+
+
+def test_what_a_ledger_tries_in_a_new_process_is_no_part_of_a_fit() -> None:
+    require_ready.cache_clear()
+    ratings = discreet.datasets.movielens_like(60, 10, 300, random_state=0)
+    seen = record(lambda ledger: discreet.DPSVD(epsilon=1, delta=DELTA).fit(ratings, ledger=ledger), delta=DELTA)
+    assert seen.error is None
+    assert seen.elsewhere == []
+    assert seen.releases

@@ -13,7 +13,7 @@ from discreet.models.base import Model
 from discreet.models.fold_in import FoldIn, RidgeFoldIn
 from discreet.privacy import Releaser, VectorSum
 
-PLACE = "tests.cli.fakes:NoisyPopularity"
+PLACE = "tests.cli.fakes"
 
 
 class NoisyPopularity(Model):

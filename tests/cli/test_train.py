@@ -44,7 +44,8 @@ def test_every_model_by_any_spelling(work: Path, name: str) -> None:
     options = ["--items", "movies.csv", *(["--implicit"] if name == "DPSVD" else ["--range", "0.5", "5"])]
     options += ["--epsilon", "1", "--delta", "1e-6"] if private else []
     options += [part for value in NEEDED.get(name, ()) for part in ("--set", value)]
-    data = json.loads(train("ratings.parquet", "--model", name, *options, "--out", "new/model", "--json"))
+    text = train("ratings.parquet", "--model", name, *options, "--out", "new/model", "--json")
+    data = json.loads(text[text.index("{") :])  # after warnings, which go elsewhere
     assert data["model"].lower() == name.lower().replace("-", "")
     assert (data["private"], data["guarantee"]["holds"]) == (private, private)
     assert type(discreet.load("new/model")).__name__ == data["model"]
@@ -215,6 +216,15 @@ def test_a_private_model(work: Path, private_model: str) -> None:
     assert data["private"]
     assert data["guarantee"]["epsilon"] <= 1
     assert "costs epsilon" in data["plan"]
+
+
+def test_a_delta_that_is_large_for_so_many_people(work: Path) -> None:
+    options = ["--items", "movies.csv", "--range", "0.5", "5", "--epsilon", "1", "--delta", "1e-5"]
+    options += ["--set", "n_users_hint=50_000", "--out", "model", "--json"]
+    result = CliRunner().invoke(app, ["train", "ratings.csv", "--model", "dpals", *options])
+    said = "delta: 1e-05 is large for about 50,000 people"
+    assert result.stderr.startswith(f"discreet: {said}")
+    assert any(note.startswith(said) for note in json.loads(result.stdout)["notes"])
 
 
 def test_what_a_private_model_needs(work: Path, private_model: str) -> None:

@@ -19,6 +19,8 @@ from discreet import Catalogue, Statement
 from discreet.errors import ModelError, PrivacyError
 from discreet.models.binding import _catalogue, _numbers, _plain, _sha256, binding
 from discreet.models.codecs import items_from_bytes, items_to_bytes
+from discreet.models.one_bit import perturb
+from discreet.validation import round_up
 from discreet.web import export
 from tests.models.models import edit, smuggle
 
@@ -120,9 +122,9 @@ def test_a_certificate_for_other_neighbours_is_refused(one: Any) -> None:
         one._require_certified(promised.of_model(binding(one)))
 
 
-def test_a_model_that_was_changed_is_neither_saved_nor_published(tmp_path: Path, eight: Any) -> None:
+def test_a_model_that_was_changed_is_neither_saved_nor_published(tmp_path: Path) -> None:
     model = discreet.DPALS(epsilon=1, delta=1e-6).fit(RATINGS)
-    model.item_factors_ = eight.item_factors_
+    model.item_factors_ = np.roll(model.item_factors_, 1, axis=0)  # of the same shape, whatever the noise has found
     with pytest.raises(ModelError, match="that of another model, with other item_factors_"):
         model.save(tmp_path / "m")
     with pytest.raises(PrivacyError, match="that of another model, with other item_factors_"):
@@ -259,3 +261,36 @@ def test_a_hash_is_of_type_shape_and_content(one: Any) -> None:
     assert len({_sha256(*_numbers(array)) for array in zeros}) == len(zeros)
     matrix = np.arange(6.0).reshape(2, 3)
     assert _sha256(*_numbers(matrix)) == _sha256(*_numbers(np.asfortranarray(matrix.astype(">f8"))))
+
+
+BITS = discreet.OneBit(epsilon=1.0, perturbed=True)
+PAID: dict[str, Callable[[discreet.Ledger | None], Any]] = {
+    "DPALS": lambda ledger: discreet.DPALS(epsilon=1, delta=1e-6).fit(RATINGS, ledger=ledger),
+    "fit_more": lambda ledger: discreet.DPALS(epsilon=1, delta=1e-6).fit(RATINGS).fit_more(RATINGS, ledger),
+    "DPFrankWolfe": lambda ledger: discreet.DPFrankWolfe(epsilon=1, delta=1e-6).fit(RATINGS, ledger=ledger),
+    "DPSGD": lambda ledger: discreet.DPSGD(epsilon=1, delta=1e-6, n_steps=2).fit(RATINGS, ledger=ledger),
+    "DPPCA": lambda ledger: discreet.DPPCA(2, epsilon=1, delta=1e-6, row_norm=1.0).fit(RATINGS, ledger=ledger),
+    "search": lambda ledger: discreet.tune.search(
+        discreet.DPALS, {"n_steps": [1, 2]}, RATINGS, (1, 1e-6), ledger, trials=1.5
+    ),
+    "OneBit": lambda ledger: discreet.OneBit(threshold=3, epsilon=1.0).fit(RATINGS, ledger=ledger),
+    "perturbed": lambda ledger: BITS.fit(perturb(RATINGS, threshold=3, epsilon=1.0), ledger=ledger),
+}
+
+
+@pytest.mark.parametrize("name", PAID)
+def test_a_statement_says_what_the_ledger_has_spent_beside_it(tmp_path: Path, name: str) -> None:
+    one_bit = name in ("OneBit", "perturbed")
+    terms: Any = {"unit": "entry", "adjacency": "flip"} if one_bit else {}
+    ledger = discreet.Ledger(epsilon=4, delta=1e-6, filter="renyi", **terms)
+    ledger.release([1, 2], 1, discreet.Laplace(1.0), "something else")
+    found = PAID[name](ledger)
+    spent = min(ledger.spent.epsilon, 4.0)
+    said = f"The ledger that paid for this has spent epsilon = {round_up(spent)} at delta = 1e-06 in all"
+    statement = found.statement()
+    assert said in str(Statement.parse(statement.json()))
+    assert ledger.spent.epsilon > found.guarantee_.epsilon + 0.1 or name == "fit_more"
+    if name not in ("DPPCA", "search"):
+        found.save(tmp_path / "m")
+        assert said in str(discreet.load(tmp_path / "m").statement())
+    assert PAID[name](None).statement().certificate["ledger"] is None

@@ -19,7 +19,7 @@ from discreet.models.fold_in import LinearFoldIn
 from discreet.models.spectral import cleansing
 from discreet.models.spectral.cleansing import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing
 from discreet.models.spectral.neighbors import MOST_COLUMNS, factored, similarities
-from discreet.privacy.batch import UserBatch
+from discreet.privacy.statistics import UserBatch
 from discreet.testing import InsecureSeededNoise, ModelConformance
 from tests.models.replay import record, replay
 

@@ -14,7 +14,7 @@ from discreet.models.als.model import DPALS
 from discreet.models.als.settings import GRAM, SECOND_MOMENT, settings
 from discreet.models.als.training import FOLDS, Local
 from discreet.models.base import Model
-from discreet.privacy.batch import UserBatch
+from discreet.privacy.statistics import UserBatch
 from discreet.testing import InsecureSeededNoise, ModelConformance
 from tests.models.replay import replay
 

@@ -105,6 +105,25 @@ def test_going_on_is_refused_first() -> None:
     assert model.item_bias_ is bias
 
 
+@pytest.mark.parametrize("change", [{"epsilon": 5.0}, {"delta": 1e-7}, {"adjacency": "replace"}, {"n_steps": 3}])
+def test_parameters_that_were_changed_are_refused_before_anything_is_spent(tmp_path: Any, change: Any) -> None:
+    """Else the model would be one whose certificate does not fit it, and that cannot be saved."""
+    data = world(60, 30)
+    model = DPALS(epsilon=1.0, delta=DELTA).fit(data)
+    ledger = discreet.Ledger(epsilon=5, delta=1e-6)
+    before, bias = model.get_params(), model.item_bias_
+    with pytest.raises(DataError, match=f"^{next(iter(change))}: the model was fitted with another"):
+        model.set_params(**change).fit_more(data, ledger, epsilon=0.5)
+    assert len(ledger.entries) == 1
+    assert model.item_bias_ is bias
+    model.set_params(**{**before, "caution": 1.0, "n_jobs": 1}).fit_more(data, ledger, epsilon=0.5).save(
+        tmp_path / "model"
+    )
+    again = discreet.load(tmp_path / "model")  # and so it is with one that was saved
+    with pytest.raises(DataError, match=r"^epsilon: the model was fitted"):
+        again.set_params(epsilon=5.0).fit_more(data, epsilon=1.0)
+
+
 @pytest.mark.parametrize("name", ["item_variance_", "item_prior_", "item_weights_"])
 def test_arrays_that_do_not_fit_are_refused(name: str) -> None:
     model = DPALS(epsilon=1.0, delta=DELTA).fit(world(60, 30))

@@ -17,8 +17,9 @@ from discreet.models.spectral import model as spectral
 from discreet.models.spectral.estimate import FEWEST_ITEMS, Chosen, Noisy, Spectrum, noise_edge
 from discreet.models.spectral.explore import Exploration
 from discreet.models.spectral.model import POPULARITY, SECOND_MOMENT, Residuals
-from discreet.privacy import statistics, sums
-from discreet.privacy.batch import UserBatch
+from discreet.privacy import lattice as sums
+from discreet.privacy import statistics
+from discreet.privacy.statistics import UserBatch
 from discreet.testing import InsecureSeededNoise, ModelConformance
 from tests.models.replay import record, replay
 

@@ -16,7 +16,7 @@ from discreet.models.frank_wolfe.corrective import Basis, Correction
 from discreet.models.frank_wolfe.losses import Logistic
 from discreet.models.frank_wolfe.steps import COVARIANCE, LENGTH, Found, Schedule
 from discreet.privacy import Noisy
-from discreet.privacy.batch import UserBatch
+from discreet.privacy.statistics import UserBatch
 from discreet.testing import ModelConformance
 from tests.models.frank_wolfe_world import DELTA, N, model, seeded, strong, world
 from tests.models.replay import record

@@ -19,7 +19,7 @@ from discreet.models.gradient import model as private
 from discreet.models.gradient.contributions import Descent, DescentSteps, prepared
 from discreet.models.gradient.estimate import Step, excess, own_edge, packed, project, unpacked
 from discreet.models.gradient.model import MOMENT
-from discreet.privacy.batch import UserBatch
+from discreet.privacy.statistics import UserBatch
 from discreet.testing import InsecureSeededNoise, ModelConformance
 from tests.models.replay import record, replay
 

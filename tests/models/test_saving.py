@@ -43,7 +43,7 @@ from tests.models.models import (
 
 @pytest.fixture(autouse=True)
 def registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("discreet.models.MODELS", REGISTRY, raising=False)
+    monkeypatch.setattr("discreet.models.registry.MODELS", REGISTRY)
 
 
 @pytest.fixture
@@ -196,7 +196,7 @@ def test_the_same_model_gives_the_same_bytes(saved: Path) -> None:
 
 def in_a_fresh_process(code: str, *arguments: str) -> str:
     root = Path(__file__).parents[2]
-    start = f"import discreet.models as c; c.MODELS = {REGISTRY!r}; import sys; "
+    start = f"import discreet.models.registry as c; c.MODELS = {REGISTRY!r}; import sys; "
     run = subprocess.run(
         [sys.executable, "-c", start + code, *arguments], cwd=root, capture_output=True, text=True, check=True
     )

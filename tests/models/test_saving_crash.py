@@ -31,7 +31,7 @@ TRIES = range(1, 1000)  # more than there are lines or calls
 
 @pytest.fixture(autouse=True)
 def registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("discreet.models.MODELS", REGISTRY, raising=False)
+    monkeypatch.setattr("discreet.models.registry.MODELS", REGISTRY)
 
 
 @cache
@@ -232,7 +232,7 @@ saved(folder)
 def saves(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, list[powerloss.Event]]]:
     home = tmp_path_factory.mktemp("power")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("discreet.models.MODELS", REGISTRY, raising=False)
+        patch.setattr("discreet.models.registry.MODELS", REGISTRY)
         committed(home / "committed")
         files = {path.name: path.read_bytes() for path in (home / "committed").iterdir()}
         (home / "models").write_bytes(pickle.dumps((encoded(OLD), encoded(NEW), files)))

@@ -43,7 +43,7 @@ from tests.models.models import (
 
 @pytest.fixture(autouse=True)
 def registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("discreet.models.MODELS", REGISTRY, raising=False)
+    monkeypatch.setattr("discreet.models.registry.MODELS", REGISTRY)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Statements: what they say, what changes in them are found, who signed them."""
 
 import json
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -8,11 +9,12 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from discreet import Gaussian, Laplace, Ledger, Statement
+from discreet import Gaussian, Guarantee, Laplace, Ledger, Plan, Statement
 from discreet.errors import PrivacyError
-from discreet.privacy import Cost, DeclaredNoise, PureEvent, RandomizedResponse, SampledGaussian, SystemNoise
+from discreet.privacy import Cost, DeclaredNoise, PureEvent, RandomizedResponse, SampledGaussian, Selection, SystemNoise
 from discreet.privacy.statement import _digest
 from discreet.testing import InsecureSeededNoise
+from discreet.validation import round_up
 
 
 def ledger_with_two_releases() -> Ledger:
@@ -126,7 +128,7 @@ def test_a_changed_certificate_is_refused(statement: Statement) -> None:
         (lambda c: c.pop("guarantee"), "malformed"),
         (lambda c: c.pop("versions"), "malformed"),
         (lambda c: c["releases"][0]["noise"].update(kind="hope"), "kind"),
-        (lambda c: c.update(format=1), "its format is 1, and this version of discreet reads 2"),
+        (lambda c: c.update(format=1), "its format is 1, and this version of discreet reads 3"),
         (lambda c: c.update(not_covered=[]), "not covered"),
         (lambda c: c.update(covered="Everything."), "is covered"),
         (lambda c: c["budget"].update(epsilon=0.1), "budget is less than what was spent"),
@@ -192,6 +194,93 @@ def test_a_charge_with_seeded_randomness_is_not_private() -> None:
 def test_a_forged_charge_is_refused(change: Any, named: str) -> None:
     with pytest.raises(PrivacyError, match=named):
         Statement.parse(forged(charged(SystemNoise()).statement(), lambda c: change(c["releases"][0])))
+
+
+def paid_by(ledger: Ledger, **after: Any) -> Statement:
+    """The statement of one fit of several that a ledger has paid for."""
+    plan = Plan.gaussian(0.1, {"a": (1.0, 2)})
+    with ledger.reserve(plan) as door:
+        for _ in range(2):
+            door.release([1, 2], 1, plan.noise("a", sensitivity=1), "a")
+    events = ledger.events[-2:]
+    guarantee = ledger.guarantee(plan.cost, events)
+    if after:
+        guarantee = after["after"].guarantee + guarantee
+    return Statement.of("a fit", guarantee, events, public_inputs={}, ledger=ledger.totals(), **after)
+
+
+def test_a_statement_says_what_the_ledger_has_spent_in_all() -> None:
+    ledger = ledger_with_two_releases()
+    statement = Statement.parse(paid_by(ledger).json())
+    assert statement.guarantee.epsilon + 0.2 < ledger.spent.epsilon
+    said = (
+        f"The ledger that paid for this has spent epsilon = {round_up(ledger.spent.epsilon)} at delta = 1e-06 in all, "
+        "what is set aside included, of a budget of epsilon = 1."
+    )
+    assert said in str(statement)
+    assert said in statement.html()
+    assert "The ledger that paid" not in str(ledger.statement()) + ledger.statement().html()
+
+
+def test_ledgers_without_a_budget_or_a_promise() -> None:
+    assert "in all, what is set aside included, and has no budget." in str(paid_by(Ledger(delta=1e-6)))
+    nothing = paid_by(Ledger())
+    assert "has spent epsilon = infinity at delta = 0 in all" in str(Statement.parse(nothing.json()))
+    seeded = Ledger(epsilon=1, delta=1e-6, noise_source=InsecureSeededNoise(0))
+    assert "of a budget of epsilon = 1; in all, it is NOT PRIVATE: the noise came from" in str(paid_by(seeded))
+
+
+def test_a_filter_may_be_a_better_bound_than_the_sum() -> None:
+    """A search costs by the Renyi accountant alone, with which pure events are dear; the budget holds all the same."""
+    ledger = Ledger(epsilon=4, delta=1e-6, filter="renyi")
+    ledger.release([1, 2], 1, Laplace(1.0), "something else")
+    search = Cost.of(Selection(Cost.of_mu(0.2), 5.0, math.inf))
+    ledger.charge(search, "a search", source=SystemNoise())
+    assert ledger.spent.epsilon > 4
+    statement = Statement.parse(ledger.statement().json())
+    for change, named in (({"filter": "gaussian"}, "less than what was"), ({"epsilon": 2.0}, "less than what was")):
+        with pytest.raises(PrivacyError, match=named):
+            Statement.parse(forged(statement, lambda c, change=change: c["budget"].update(change)))
+    said = Statement.of("a search", ledger.spent, ledger.events, public_inputs={}, ledger=ledger.totals())
+    assert "has spent epsilon = 4 at delta = 1e-06 in all" in str(said)
+
+
+def test_a_statement_that_goes_on_is_about_the_ledger_that_paid_last() -> None:
+    """Whatever was released before may have been paid for by another."""
+    first = paid_by(ledger_with_two_releases())
+    ledger = Ledger(epsilon=1, delta=1e-6)
+    statement = Statement.parse(paid_by(ledger, after=first).json())
+    assert statement.certificate["ledger"]["releases"] == 2
+    assert len(statement.certificate["releases"]) == 4
+    assert ledger.spent.epsilon < statement.guarantee.epsilon
+
+
+OTHER = Guarantee(Cost.of_mu(1.0), 1e-6, "entry").to_json()
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda c: c.pop("ledger"), "malformed"),
+        (lambda c: c["ledger"].pop("spent"), "malformed|not what was spent"),
+        (lambda c: c["ledger"].update(more=1), "not what was spent, a budget and a number"),
+        (lambda c: c["ledger"].update(releases=5), "not what was spent, a budget and a number"),
+        (lambda c: c["ledger"].update(releases=-1), "not what was spent, a budget and a number"),
+        (lambda c: c["ledger"].update(releases=True), "not what was spent, a budget and a number"),
+        (lambda c: c["ledger"].update(spent=5), "malformed"),
+        (lambda c: c["ledger"]["spent"].update(epsilon=0.1), "its releases give"),
+        (lambda c: c["ledger"]["spent"].update(mu=0.1), "values that do not follow"),
+        (lambda c: c["ledger"].update(spent=Guarantee(Cost.of_mu(0.05), 1e-6).to_json()), "has spent less than"),
+        (lambda c: c["ledger"].update(spent=Guarantee(Cost(), 1e-6).to_json()), "has spent less than"),
+        (lambda c: c["ledger"].update(spent=OTHER), "another unit or adjacency"),
+        (lambda c: c["ledger"]["budget"].update(epsilon=0.5), "budget is less than what was spent"),
+        (lambda c: c["ledger"]["budget"].pop("filter"), "its budget is not"),
+    ],
+)
+def test_totals_that_cannot_be_are_refused(change: Any, named: str) -> None:
+    statement = paid_by(ledger_with_two_releases())
+    with pytest.raises(PrivacyError, match=named):
+        Statement.parse(forged(statement, change))
 
 
 def test_a_name_that_is_given_twice_is_refused(statement: Statement) -> None:
@@ -321,8 +410,6 @@ def test_statements_of_every_kind_of_ledger() -> None:
 
 
 def test_statements_with_open_reservations_state_what_is_charged() -> None:
-    from discreet import Plan
-
     ledger = Ledger(epsilon=1, delta=1e-6)
     plan = Plan.gaussian(0.2, {"a": (1.0, 4)})
     with ledger.reserve(plan) as door:

@@ -27,8 +27,8 @@ from discreet.privacy import (
     UserBatch,
     VectorSum,
 )
+from discreet.privacy import lattice as sums_module
 from discreet.privacy import statistics as module
-from discreet.privacy import sums as sums_module
 from discreet.privacy.poisson import poisson_sample, sampled_cost
 from discreet.privacy.statistics import EncodedEquations, countable
 from discreet.testing import InsecureSeededNoise

@@ -320,15 +320,15 @@ def test_the_page_of_our_own_server(opened: Open, films: Model) -> None:
     """Under the headers that `discreet serve` sends, which forbid all that the page does not need."""
     import uvicorn
 
+    from discreet.web.connections import listen, settings
     from discreet.web.server import application
 
-    settings = uvicorn.Config(application(films, export(films, not_private=True)), port=0, log_level="error")
-    listening, running = settings.bind_socket(), uvicorn.Server(settings)
-    listening.listen()  # from now on: whoever comes before the server has started waits for it
-    thread = threading.Thread(target=running.run, args=([listening],))
+    app = application(films, export(films, not_private=True))
+    listening, running = listen("127.0.0.1", 0), uvicorn.Server(settings(app))
+    thread = threading.Thread(target=running.run, args=(listening,))
     thread.start()
     try:
-        page = opened(f"http://127.0.0.1:{listening.getsockname()[1]}/")
+        page = opened(f"http://127.0.0.1:{listening[0].getsockname()[1]}/")
         page.get_by_text("Not one request since").wait_for()
         rate(page, "film 7", 5)
         assert "the one thing you rated" in page.inner_text("#note")

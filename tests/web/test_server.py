@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,14 +26,15 @@ from typer.testing import CliRunner
 import discreet
 from discreet.cli import app
 from discreet.models.base import Model
-from discreet.web import server
 from discreet.web.api import Api
-from discreet.web.batching import MOST, WAITING, Batcher, Busy
-from discreet.web.server import application
+from discreet.web.batching import MOST, Batcher, Busy
+from discreet.web.limits import LOCAL, Limits
+from discreet.web.server import LIGHT, Desk, application
 from discreet.web.site import Site, export
 from tests.web.conftest import seeded
 
 RECOMMEND = "/v1/recommend"
+HERE = "http://localhost:8000"
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +44,7 @@ def site(films: Model) -> Site:
 
 @pytest.fixture(scope="module")
 def client(films: Model, site: Site) -> Iterator[TestClient]:
-    with TestClient(application(films, site, max_body=20_000, max_batch=3)) as found:
+    with TestClient(application(films, site, limits=Limits(body=20_000, histories=3, answer=1500)), HERE) as found:
         yield found
 
 
@@ -82,7 +84,7 @@ def test_many_histories(client: TestClient, films: Model) -> None:
 
 def test_implicit_feedback(ratings: discreet.Interactions) -> None:
     model = discreet.DPSVD(epsilon=50, delta=1e-6).fit(ratings.to_implicit(), ledger=seeded())
-    with TestClient(application(model, export(model, not_private=True))) as client:
+    with TestClient(application(model, export(model, not_private=True)), HERE) as client:
         assert asked(client, history=[1, 2])["recommendations"] == rows(model.recommend([1, 2]))
 
 
@@ -95,7 +97,7 @@ def test_requests_computed_together_are_answered_apart(films: Model) -> None:
         {"histories": [{"3": 4}, {"4": 4}], "n": 5},
         {"history": {"1": 5}, "n": 80, "deny": [2, 3]},
     ]
-    requests = [api.parse(json.dumps(body).encode())[0] for body in bodies]
+    requests = [api.parse(json.dumps(body).encode()) for body in bodies]
     together = api.recommend(requests)
     assert [len(answer) for answer in together] == [1, 1, 1, 2, 1]
     for request, answer in zip(requests, together, strict=True):
@@ -113,7 +115,7 @@ def test_an_answer_does_not_depend_on_who_asks_at_the_same_time(
     api, sizes = Api(model), []
     histories = [{str(item): value for item, value in ratings.history(user).items()} for user in ratings.users[:70]]
     bodies = [{"history": one, "n": 1 + at % 40, "exclude_seen": exclude_seen} for at, one in enumerate(histories)]
-    requests = [api.parse(json.dumps(body).encode())[0] for body in [*bodies, {"history": {}}]]
+    requests = [api.parse(json.dumps(body).encode()) for body in [*bodies, {"history": {}}]]
     alone = [api.recommend([request])[0] for request in requests]
 
     def compute(batch: Any) -> Any:
@@ -121,7 +123,7 @@ def test_an_answer_does_not_depend_on_who_asks_at_the_same_time(
         return api.recommend(batch)
 
     async def use() -> None:
-        batcher: Batcher[Any, Any] = Batcher(compute)
+        batcher: Batcher[Any, Any] = Batcher(compute, 4096)
         for several in (2, 5, 64, 70):
             chosen = [*range(70 - several, 70), 70]
             found = await asyncio.gather(*(batcher.submit(requests[at]) for at in chosen))
@@ -139,23 +141,83 @@ def test_a_batch_waits_for_nobody_and_has_limits() -> None:
         sizes.append(len(batch))
         if "bad" in batch:
             raise ValueError("bad")
-        return [part * 2 for part in batch]
+        return [part if isinstance(part, Exception) else part * 2 for part in batch]
 
     async def run() -> None:
-        batcher: Batcher[Any, Any] = Batcher(compute)
+        batcher: Batcher[Any, Any] = Batcher(compute, 1000)
         assert await batcher.submit(1) == 2
         found = await asyncio.gather(*(batcher.submit(number) for number in range(200)))
         assert list(found) == [2 * number for number in range(200)]
+        with pytest.raises(KeyError):
+            await batcher.submit(KeyError())
+        first, bad, last = (asyncio.create_task(batcher.submit(one)) for one in (3, "bad", 4))
+        assert (await first, await last) == (6, 8), "one that fails takes no others with it"
         with pytest.raises(ValueError, match="bad"):
-            await batcher.submit("bad")
-        assert await batcher.submit(3) == 6
-        waiting = [asyncio.create_task(batcher.submit(number)) for number in range(WAITING + MOST + 50)]
-        results = await asyncio.gather(*waiting, return_exceptions=True)
-        assert any(isinstance(result, Busy) for result in results)
+            await bad
+        results = await asyncio.gather(*(batcher.submit(number) for number in range(1100)), return_exceptions=True)
+        assert [isinstance(result, Busy) for result in results] == [False] * 1000 + [True] * 100
+        assert await batcher.submit(5, size=10_000) == 10, "whatever is larger than all that may wait is computed alone"
         batcher.close()
 
     asyncio.run(run())
     assert max(sizes) == MOST
+
+
+class Held:
+    """Computes when it is told to, and remembers what."""
+
+    def __init__(self) -> None:
+        self.may = threading.Event()
+        self.computed: list[list[Any]] = []
+
+    def __call__(self, batch: Any) -> Any:
+        assert self.may.wait(60)
+        self.computed.append(list(batch))
+        return list(batch)
+
+
+def test_those_who_ask_for_little_do_not_wait_for_those_who_ask_for_much() -> None:
+    compute = Held()
+
+    async def run() -> None:
+        batcher: Batcher[Any, Any] = Batcher(compute, 1000)
+        tasks = [asyncio.create_task(batcher.submit("first"))]
+        await asyncio.sleep(0)
+        tasks += [asyncio.create_task(batcher.submit(f"large {number}", size=300)) for number in range(4)]
+        tasks += [asyncio.create_task(batcher.submit(f"small {number}")) for number in range(3)]
+        await asyncio.sleep(0)
+        compute.may.set()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [str(one) for one in results if isinstance(one, str)] == [
+            *("first", "large 0", "large 1", "large 2", "small 0", "small 1", "small 2")
+        ]
+        assert isinstance(results[4], Busy), "the last of what is too much"
+        batcher.close()
+
+    asyncio.run(run())
+    assert compute.computed == [["first"], ["small 0", "small 1", "small 2", "large 0"], ["large 1"], ["large 2"]]
+
+
+def test_what_nobody_waits_for_is_not_computed() -> None:
+    compute = Held()
+
+    async def run() -> None:
+        batcher: Batcher[Any, Any] = Batcher(compute, 1000)
+        first = asyncio.create_task(batcher.submit("first"))
+        await asyncio.sleep(0)
+        left = [asyncio.create_task(batcher.submit("left", size=300)) for _ in range(3)]
+        await asyncio.sleep(0)
+        for task in left:
+            task.cancel()
+        await asyncio.wait(left)
+        stayed = asyncio.create_task(batcher.submit("stayed", size=900))  # there is room for it again
+        await asyncio.sleep(0)
+        compute.may.set()
+        assert await asyncio.gather(first, stayed) == ["first", "stayed"]
+        batcher.close()
+
+    asyncio.run(run())
+    assert compute.computed == [["first"], ["stayed"]]
 
 
 @pytest.mark.parametrize(
@@ -187,6 +249,11 @@ def test_a_batch_waits_for_nobody_and_has_limits() -> None:
         (b'{"history": {}, "on_unknown": "warn"}', 422, "on_unknown"),
         (b'{"histories": []}', 422, "at least one"),
         (b'{"histories": [{}, {}, {}, {}]}', 422, "at most 3"),
+        (
+            b'{"histories": [{}, {}], "n": 751}',
+            422,
+            "at most 1,500 recommendations, and 2 histories with n = 751 ask for",
+        ),
         (b'{"history": [' + b"1," * 9999 + b"1]}", 413, "larger than"),
     ],
 )
@@ -197,13 +264,13 @@ def test_a_wrong_request_gets_a_reason(body: bytes, status: int, reason: str, cl
 
 
 def test_a_history_has_a_longest(films: Model) -> None:
-    with TestClient(application(films, export(films, not_private=True), max_body=1 << 20)) as client:
+    with TestClient(application(films, export(films, not_private=True), limits=Limits(body=1 << 20)), HERE) as client:
         answer = client.post(RECOMMEND, json={"history": [1] * 10_001})
     assert answer.status_code == 422
     assert "10,000" in answer.json()["error"]
 
 
-def test_bodies(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bodies(client: TestClient) -> None:
     assert client.post(RECOMMEND, content=b"{}").status_code == 415
     assert client.post(RECOMMEND, content=b"{}", headers={"content-type": "text/plain"}).status_code == 415
 
@@ -213,18 +280,6 @@ def test_bodies(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
 
     answer = client.post(RECOMMEND, content=endless(), headers={"content-type": "application/json"})
     assert answer.status_code == 413
-
-    class Slow:
-        headers = {"content-type": "application/json"}  # noqa: RUF012
-
-        async def stream(self) -> Any:
-            await asyncio.sleep(5)
-            yield b""
-
-    monkeypatch.setattr(server, "PATIENCE", 0.01)
-    with pytest.raises(server.Refused) as refused:
-        asyncio.run(server._body(Slow(), 10))  # type: ignore[arg-type]
-    assert refused.value.status == 408
 
 
 def test_items(client: TestClient) -> None:
@@ -280,7 +335,7 @@ def test_logs_contain_no_ratings(
     films: Model, site: Site, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    with TestClient(application(films, site)) as client:
+    with TestClient(application(films, site), HERE) as client:
         client.post(RECOMMEND, json={"history": {"7": 4.25}})
         client.post(RECOMMEND, json={"history": {"secret": 4.25}})
         client.post(RECOMMEND + "?history=secret", content=b"secret")
@@ -291,7 +346,7 @@ def test_logs_contain_no_ratings(
             raise ValueError(f"secret {requests}")
 
         monkeypatch.setattr(Api, "recommend", broken)
-    with TestClient(application(films, site), raise_server_exceptions=False) as client:
+    with TestClient(application(films, site), HERE, raise_server_exceptions=False) as client:
         answer = client.post(RECOMMEND, json={"history": {"7": 4.25}})
     assert answer.status_code == 500
     assert "secret" not in answer.text
@@ -306,7 +361,7 @@ def test_logs_contain_no_ratings(
 
 @pytest.fixture(scope="module")
 def schema(films: Model, site: Site) -> Any:
-    return schemathesis.openapi.from_asgi("/openapi.json", application(films, site))
+    return schemathesis.openapi.from_asgi("/openapi.json", application(films, site, allowed_hosts=["testserver"]))
 
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
@@ -329,14 +384,21 @@ def test_a_fuzz_of_its_description(path: str, method: str, mode: GenerationMode,
     fuzz()
 
 
+def started(process: "subprocess.Popen[str]") -> Any:
+    """What a server says of itself, when it can be reached."""
+    lines = [process.stdout.readline()]  # type: ignore[union-attr]
+    while lines[-1] not in ("}\n", ""):
+        lines.append(process.stdout.readline())  # type: ignore[union-attr]
+    return json.loads("".join(lines))
+
+
 def test_the_command_serves(films: Model, tmp_path: Path) -> None:
     films.save(tmp_path / "model")
     run = [sys.executable, "-c", "from discreet.cli import main; main()", "serve", str(tmp_path / "model")]
     command = [*run, "--not-private", "--port", "0", "--json", "--verbose"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
-            lines = [process.stdout.readline() for _ in range(4)]  # type: ignore[union-attr]
-            url = json.loads("".join(lines))["url"]
+            url = started(process)["url"]
             body = json.dumps({"history": {"7": 4.25}, "n": 2}).encode()
             request = urllib.request.Request(f"{url}v1/recommend", body, {"Content-Type": "application/json"})
             with urllib.request.urlopen(request, timeout=120) as answer:
@@ -357,6 +419,156 @@ def test_a_port_that_is_taken(films: Model, tmp_path: Path) -> None:
         found = CliRunner().invoke(app, ["serve", str(tmp_path / "model"), "--not-private", "--port", port])
     assert found.exit_code == 1
     assert "--port 0" in found.output
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("localhost:8000", 200),
+        ("LocalHost:1", 200),
+        ("localhost.", 200),
+        ("localhost.:80", 200),
+        ("127.0.0.1:8000", 200),
+        ("[::1]", 200),
+        ("[::1]:8000", 200),
+        ("recommend.example.org", 200),
+        ("RECOMMEND.example.org.:443", 200),
+        ("[2001:db8::1]:443", 200),
+        ("evil.example", 421),
+        ("localhost.evil.example", 421),
+        ("evil.example:localhost", 421),
+        ("evil.example#localhost", 421),
+        ("localhost@evil.example", 421),
+        ("localhost, evil.example", 421),
+        ("localhost:80:80", 421),
+        ("localhost..", 421),
+        ("::1", 421),
+        ("[::2]", 421),
+        ("192.168.0.1", 421),
+        ("", 421),
+        ("xn--" + "é" * 300, 421),
+    ],
+)
+def test_it_answers_to_its_own_names_only(films: Model, site: Site, host: str, status: int) -> None:
+    """Whoever makes a name of theirs point to this machine gets nothing (DNS rebinding)."""
+    app = application(films, site, allowed_hosts=[*LOCAL, "Recommend.example.org", "2001:db8::1"])
+    client = TestClient(app, HERE)
+    for path in ("/", "/v1/items", "/nowhere"):
+        answer = client.get(path, headers={"host": host.encode("latin-1", "replace")})
+        assert answer.status_code == (404 if (path, status) == ("/nowhere", 200) else status)
+        assert "x-content-type-options" in answer.headers
+    if status == 421:
+        assert "--allowed-hosts" in answer.json()["error"]
+        assert len(answer.content) < 300
+    anybody = TestClient(application(films, site, allowed_hosts=["*"]), HERE)
+    assert anybody.get("/", headers={"host": host.encode("latin-1", "replace")}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("hosts", "version", "statuses"),
+    [
+        ([], "1.1", (400, 400)),
+        ([], "1.0", (400, 200)),
+        ([b"localhost"], "1.0", (200, 200)),
+        ([b"localhost", b"localhost"], "1.1", (400, 400)),
+        ([b"localhost", b"evil.example"], "1.0", (400, 400)),
+    ],
+)
+def test_one_host_is_needed(
+    films: Model, site: Site, hosts: list[bytes], version: str, statuses: tuple[int, int]
+) -> None:
+    found = []
+
+    async def send(message: Any) -> None:
+        found.extend([message["status"]] if "status" in message else [])
+
+    for allowed in (LOCAL, ["*"]):
+        scope = {"type": "http", "method": "GET", "path": "/", "http_version": version, "query_string": b""}
+        app = application(films, site, allowed_hosts=allowed)
+        asyncio.run(app({**scope, "headers": [(b"host", host) for host in hosts]}, None, send))
+    assert tuple(found) == statuses
+
+
+@pytest.mark.parametrize(
+    "name", ["http://a.example", "a.example:80", "a.example/x", "*.example", "", "a b", "[::1]:80"]
+)
+def test_names_that_are_none(films: Model, site: Site, name: str) -> None:
+    with pytest.raises(discreet.errors.ModelError, match=r"allowed hosts: .* is no name; .*without http:// and port"):
+        application(films, site, allowed_hosts=[name])
+
+
+class Told:
+    """In the place of a server."""
+
+    def __init__(self, config: Any) -> None:
+        self.config = config
+
+    def run(self, sockets: list[socket.socket]) -> None:
+        for one in sockets:
+            one.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hosts"),
+    [
+        ([], {*LOCAL}),
+        (["--host", "localhost"], {*LOCAL}),
+        (["--host", "::1"], {*LOCAL}),
+        (["--host", "0.0.0.0"], {*LOCAL, "0.0.0.0"}),
+        (["--allowed-hosts", "a.example, B.example."], {*LOCAL, "a.example", "b.example"}),
+        (["--host", "0.0.0.0", "--allowed-hosts", "*"], {*LOCAL, "0.0.0.0", "*"}),
+    ],
+)
+def test_the_command_says_which_names(
+    films: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], hosts: set[str]
+) -> None:
+    films.save(tmp_path / "model")
+    made: list[Any] = []
+    monkeypatch.setattr("uvicorn.Server", lambda config: made.append(config) or Told(config))
+    monkeypatch.setattr(sys, "setswitchinterval", lambda _: None)
+    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
+    told = CliRunner().invoke(app, ["serve", str(tmp_path / "model"), "--not-private", "--port", "0", *arguments])
+    assert told.exit_code == 0, told.output
+    assert made[0].app.hosts == hosts
+    assert made[0].app.limits == Limits()  # the options' defaults are those
+    assert ("--allowed-hosts" in told.output) == (arguments == ["--host", "0.0.0.0"])
+    if "::1" in arguments:
+        assert "http://[::1]:" in told.output
+
+
+def test_the_command_refuses_a_wrong_name(films: Model, tmp_path: Path) -> None:
+    films.save(tmp_path / "model")
+    told = CliRunner().invoke(app, ["serve", str(tmp_path / "model"), "--not-private", "--allowed-hosts", "http://a"])
+    assert told.exit_code == 1
+    assert "'http://a' is no name" in told.output
+
+
+def test_large_and_small_requests_at_once_get_the_same_bits(ratings: discreet.Interactions) -> None:
+    """They are computed in two threads."""
+    model = discreet.ALS(16, n_steps=2).fit(ratings)
+    histories = [{str(item): value for item, value in ratings.history(user).items()} for user in ratings.users[:40]]
+    small = [{"history": one, "n": 5} for one in histories]
+    large = {"histories": histories, "n": 80}
+
+    async def use() -> None:
+        desk = Desk(Api(model))
+        jobs = [desk.answers.parse(json.dumps(body).encode()) for body in [*small, large]]
+        alone = [desk.answers.compute([job])[0] for job in jobs]
+        assert any(job.size > LIGHT for job in jobs)
+        for _ in range(3):
+            assert await asyncio.gather(*(desk.done(job, job.size) for job in jobs)) == alone
+        desk.close()
+
+    asyncio.run(use())
+
+
+def test_the_description_has_the_limits(client: TestClient) -> None:
+    described = client.get("/openapi.json").json()["paths"]["/v1/recommend"]["post"]
+    one, many = described["requestBody"]["content"]["application/json"]["schema"]["oneOf"]
+    assert "1,500 recommendations" in one["properties"]["n"]["description"]
+    assert many["properties"]["histories"]["maxItems"] == 3
+    assert set(described["responses"]) == {"200", "400", "408", "413", "415", "421", "422", "431", "503"}
 
 
 def test_the_requests_of_the_guide(client: TestClient) -> None:

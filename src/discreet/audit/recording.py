@@ -25,6 +25,7 @@ from discreet.data.progress import Bar, _quiet
 from discreet.privacy import Cost, Gaussian, GridArray, L2Laplace, Laplace, Ledger, RandomizedResponse
 from discreet.privacy.keystream import InsecureSeededNoise, Stream
 from discreet.privacy.noise import Noise
+from discreet.privacy.readiness import require_ready
 from discreet.privacy.store import Entry
 from discreet.typing import Array
 
@@ -237,6 +238,7 @@ def record(
         seed: Of the noise.
         ledger: Settings of the ledger.
     """
+    require_ready()  # which draws noise once in each process, and is no part of a fit
     recording = Recording()
     book = Ledger(noise_source=_Keys(seed, recording.keys), **ledger)
     with _releases(recording, answers or ()), _words(recording):

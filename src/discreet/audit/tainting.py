@@ -24,7 +24,7 @@ from discreet.audit.replaying import FIT, settings
 from discreet.audit.subjects import Subject
 from discreet.data.interactions import Interactions
 from discreet.privacy import GridArray, Ledger
-from discreet.privacy.batch import UserBatch
+from discreet.privacy.statistics import UserBatch
 
 TAINT = "taint"
 
@@ -48,7 +48,7 @@ PRIVATE_SIDE = {
     "discreet.privacy.statistics:encode",
     "discreet.privacy.statistics:_in_cone",
     "discreet.privacy.statistics:_weights",
-    "discreet.privacy.sums:normal_equations",
+    "discreet.privacy.lattice:normal_equations",
     "discreet.evaluate.collect:rows",
     "discreet.recommend.histories:_table",
     "discreet.recommend.serving:_predictions",

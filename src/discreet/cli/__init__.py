@@ -4,7 +4,6 @@ from typing import Annotated
 
 import typer
 
-from discreet import __version__
 from discreet.cli import (
     account,
     audit,
@@ -22,6 +21,7 @@ from discreet.cli import (
     tune,
 )
 from discreet.cli.common import Command, Group
+from discreet.version import __version__
 
 app = typer.Typer(
     name="discreet",

@@ -59,7 +59,7 @@ def account(
     if epsilon is None:
         guarantee = _composed(releasing, certificate or (), releases, delta, unit, adjacency)
     else:
-        from discreet.privacy.account import account as compute
+        from discreet.privacy.guarantee import account as compute
 
         guarantee = compute(epsilon=epsilon, delta=delta, releases=releases, unit=unit, adjacency=adjacency)
     alike = epsilon is not None or (len(releasing) == 1 and not certificate)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from discreet.cli import config, models
-from discreet.cli.common import Json, Misuse, grid, show
+from discreet.cli.common import Json, Misuse, grid, require_file, show
 
 if TYPE_CHECKING:
     from discreet.audit import Report
@@ -38,8 +38,7 @@ def audit(
     asked = [given for given in (model, name, everything or None) if given is not None]
     if len(asked) > 1 or not (asked or zoo or attack):
         raise Misuse("give the folder of a model, --model, or --all; or --zoo, or --attack")
-    if report is not None and (not report.parent.is_dir() or report.is_dir()):
-        raise typer.BadParameter(f"{report} is not a file that can be written", param_hint="--report")
+    require_file("--report", report)
     import discreet.audit
 
     effort: Literal["quick", "full"] = "full" if full else "quick"

@@ -1,8 +1,14 @@
 """What the sub-commands share: errors as one sentence, and output for people or for machines."""
 
 import json
+import os
 import re
-from collections.abc import Mapping, Sequence
+import secrets
+import shlex
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,6 +20,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from discreet.privacy import Guarantee, Ledger
+
+TYPED = "discreet.typed"
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -38,6 +46,11 @@ class Command(TyperCommand):
 
 class Group(TyperGroup):
     """The command itself: an error becomes one line on standard error and exit code 1, or with --debug a traceback."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Remember what was typed, for messages that say what to type next."""
+        ctx.meta[TYPED] = list(args)
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run a sub-command."""
@@ -68,6 +81,12 @@ class Group(TyperGroup):
         return f" (here: {', '.join(named)})" if named else ""
 
 
+def typed(ctx: Any, *more: str, less: Sequence[str] = ()) -> str:
+    """The command that was typed, with other flags: to be pasted, though a password must be put in again."""
+    words = ["discreet", *(word for word in ctx.meta.get(TYPED, ()) if word not in (*more, *less)), *more]
+    return shlex.join(re.sub(r"(://[^:/@]*):[^/@]*@", r"\1:PASSWORD@", word) for word in words)
+
+
 def ledger_url(where: str) -> str:
     """The URL of a ledger, which may be given as a file."""
     return where if "://" in where else f"sqlite:///{where}"
@@ -83,6 +102,62 @@ def opened(where: str, name: str) -> "Ledger":
         what, begin, _ = str(error).partition("; give epsilon and delta to begin")
         hint = f"; to begin one: discreet ledger create {where} --epsilon 3 --delta 1e-6" if begin else ""
         raise PrivacyError(what + hint) from None
+
+
+def require_file(flag: str, file: Path | None, endings: Sequence[str] = ()) -> None:
+    """Raise unless a file of this name can be written: tried, before a budget is spent or hours of work are done.
+
+    Args:
+        flag: The option that names it.
+        file: Which; None if the option was not given.
+        endings: How its name may end, if not every name will do.
+    """
+    if file is None:
+        return
+    if endings and file.suffix.lower() not in endings:
+        raise Misuse(f"{flag}: a file that ends in {' or '.join(endings)} is needed, not {str(file)!r}")
+    try:
+        if file.exists():
+            file.open("r+b").close()  # which changes nothing
+        else:
+            _try_to_write(file)
+    except OSError as error:
+        raise Misuse(f"{flag}: {str(file)!r} is not a file that can be written ({error.strerror})") from None
+
+
+def require_folder(flag: str, folder: Path) -> None:
+    """Raise unless files can be written in a folder, which is made if there is none: tried, and nothing is left."""
+    made = [one for one in (folder, *folder.parents) if not one.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _try_to_write(folder / f".{secrets.token_hex(8)}.tmp")
+    except OSError as error:
+        raise Misuse(f"{flag}: {str(folder)!r} is not a folder that can be written ({error.strerror})") from None
+    finally:
+        for one in made:
+            with suppress(OSError):
+                one.rmdir()
+
+
+def _try_to_write(file: Path) -> None:
+    """Write a file that is not there, and remove it."""
+    with file.open("xb") as opened_file:
+        try:
+            opened_file.write(bytes(4096))
+            opened_file.flush()
+            os.fsync(opened_file.fileno())
+        finally:
+            file.unlink()
+
+
+@contextmanager
+def warnings_told() -> Iterator[None]:
+    """Warnings of the library as lines on standard error."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for line in dict.fromkeys(str(warning.message) for warning in told):
+        typer.echo(f"discreet: {line}", err=True)
 
 
 def show(data: Any, as_json: bool, *tables: Any) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from discreet.cli import config
-from discreet.cli.common import Json, promise, show
+from discreet.cli.common import Json, promise, require_file, show
 
 if TYPE_CHECKING:
     from discreet.data import Interactions
@@ -93,8 +93,7 @@ def demo(
 
     Example: discreet demo --epsilon 0.5
     """
-    if not report.parent.is_dir() or report.is_dir():
-        raise typer.BadParameter(f"{report} is not a file that can be written", param_hint="--report")
+    require_file("--report", report)
     from rich.table import Table
 
     import discreet

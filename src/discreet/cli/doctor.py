@@ -4,7 +4,7 @@ import os
 import platform
 import shutil
 from collections.abc import Callable
-from importlib import metadata, util
+from importlib import util
 from typing import Any
 
 import typer
@@ -12,7 +12,6 @@ import typer
 from discreet.cli import config
 from discreet.cli.common import Json, pairs, show
 
-PACKAGES = ("discreet", "numpy", "scipy", "cryptography", "dp-accounting", "sqlalchemy", "duckdb", "pyarrow")
 EXTRAS = {
     "postgres": "psycopg",
     "excel": "xlrd",
@@ -82,9 +81,10 @@ def doctor(config_file: config.Config = None, as_json: Json = False) -> None:
     """
     from discreet.data.archives import folders
     from discreet.linalg.threads import n_threads
+    from discreet.privacy.statement import PACKAGES, installed
 
     results = {name: check() for name, check in CHECKS.items()}
-    versions = {name: metadata.version(name) for name in PACKAGES}
+    versions = {name: installed(name) for name in (*PACKAGES, "duckdb", "pyarrow")}
     extras = {name: util.find_spec(module) is not None for name, module in EXTRAS.items()}
     machine = {
         "python": platform.python_version(),

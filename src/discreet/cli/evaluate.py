@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from discreet.cli import config, models, tables
-from discreet.cli.common import Json, Misuse, grid, show
+from discreet.cli.common import Json, Misuse, grid, require_file, show
 from discreet.errors import DataError, MissingExtra
 
 if TYPE_CHECKING:
@@ -129,11 +129,7 @@ def _require_drawable(plot: Path | None) -> None:
     """Find out before training, not after."""
     if plot is None:
         return
-    known = _figure().canvas.get_supported_filetypes()
-    if plot.suffix.lower().removeprefix(".") not in known:
-        raise Misuse(f"--plot: a file that ends in .{', .'.join(known)} is needed, not {str(plot)!r}")
-    if plot.is_dir() or not plot.parent.is_dir():
-        raise Misuse(f"--plot: {str(plot)!r} is not a file that can be written")
+    require_file("--plot", plot, [f".{kind}" for kind in _figure().canvas.get_supported_filetypes()])
 
 
 def _figure() -> Any:

@@ -104,6 +104,8 @@ def close(
     """Return what a reservation had left, after its process was killed; or list the reservations that are open.
 
     Example: discreet ledger close ledger.db
+
+    What is closed cannot go on: `discreet train` with --resume finishes a fit that was interrupted, at no further cost.
     """
     ledger = opened(where, name)
     if reservation is None:

@@ -5,7 +5,6 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
@@ -74,15 +73,18 @@ def saved(folder: Path, device: str) -> "Model":
 
 def find(name: str | None) -> type["Model"]:
     """The class of a model, by its name in any spelling: als, ALS, mean-rating."""
-    from discreet.models import MODELS
+    from discreet.models import registry
 
-    known = {name.lower(): home for name, home in {**MODELS, BEST: "discreet.models.recommender:Recommender"}.items()}
-    home = known.get(re.sub(r"[^a-z0-9]", "", (BEST if name is None else name).lower()))
-    if home is None:
-        raise Misuse(f"--model: there is no {name!r}; there are {', '.join(MODELS)}, and {BEST}, which chooses")
-    module, _, attribute = home.partition(":")
-    found: type[Model] = getattr(import_module(module), attribute)
-    return found
+    asked = re.sub(r"[^a-z0-9]", "", (BEST if name is None else name).lower())
+    if asked == BEST.lower():
+        from discreet.models.recommender import Recommender
+
+        return Recommender
+    known = {name.lower(): name for name in registry.MODELS}
+    if asked not in known:
+        names = ", ".join(registry.MODELS)
+        raise Misuse(f"--model: there is no {name!r}; there are {names}, and {BEST}, which chooses")
+    return registry.find(known[asked])
 
 
 def takes(model: type["Model"], name: str) -> bool:

@@ -1,16 +1,14 @@
 """`discreet recommend`: what to show to one person or to many, from a saved model."""
 
 import csv
-import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from discreet.cli import config, models, tables
-from discreet.cli.common import Json, Misuse, grid, plain, show
+from discreet.cli.common import Json, Misuse, grid, plain, require_file, show, warnings_told
 from discreet.errors import DataError
 
 if TYPE_CHECKING:
@@ -65,7 +63,7 @@ def recommend(
         "deny": _ids(loaded, deny, "deny"),
         "on_unknown": on_unknown,
     }
-    with _warnings_told():
+    with warnings_told():
         if history is not None:
             _to_one(loaded, _history(loaded, history), options, explain, as_json)
         else:
@@ -81,20 +79,7 @@ def _require_one(history: str | None, users: str | None, similar: str | None, ex
         raise Misuse("--explain is about one person; give --history")
     if out is not None and users is None:
         raise Misuse("--out is for many people; give --users, or print one person's with --json")
-    if out is not None and out.suffix.lower() not in (".parquet", ".csv"):
-        raise Misuse(f"--out: a file that ends in .parquet or .csv is needed, not {str(out)!r}")
-    if out is not None and (out.is_dir() or not out.parent.is_dir()):
-        raise Misuse(f"--out: {str(out)!r} is not a file that can be written")
-
-
-@contextmanager
-def _warnings_told() -> Iterator[None]:
-    """Warnings of the library as lines on standard error."""
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always", UserWarning)
-        yield
-    for line in dict.fromkeys(str(warning.message) for warning in told):
-        typer.echo(f"discreet: {line}", err=True)
+    require_file("--out", out, (".parquet", ".csv"))
 
 
 # -- what is given

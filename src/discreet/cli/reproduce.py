@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from discreet.cli import config
-from discreet.cli.common import Json, Misuse, grid, show
+from discreet.cli.common import Json, Misuse, grid, require_file, show
 from discreet.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -115,9 +115,7 @@ def _check_data(one: "Reproduction", data: str | None, source: Path | None, gene
 
 def _check_files(one: "Reproduction", out: Path | None, plot: Path | None) -> None:
     """Find out before hours of work, not after."""
-    for option, path in (("--out", out), ("--plot", plot)):
-        if path is not None and (path.is_dir() or not path.parent.is_dir()):
-            raise Misuse(f"{option}: {str(path)!r} is not a file that can be written")
+    require_file("--out", out)
     if plot is None:
         return
     if one.plot is None:
@@ -126,9 +124,7 @@ def _check_files(one: "Reproduction", out: Path | None, plot: Path | None) -> No
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingExtra("--plot", "plot") from None
-    known = Figure().canvas.get_supported_filetypes()
-    if plot.suffix.lower().removeprefix(".") not in known:
-        raise Misuse(f"--plot: a file that ends in .{', .'.join(known)} is needed, not {str(plot)!r}")
+    require_file("--plot", plot, [f".{kind}" for kind in Figure().canvas.get_supported_filetypes()])
 
 
 def _measured(one: "Reproduction", options: "Options", out: Path | None) -> "Results":

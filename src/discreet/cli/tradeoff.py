@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from discreet.cli import config, models, tables
-from discreet.cli.common import Json, Misuse, grid, show
+from discreet.cli.common import Json, Misuse, grid, require_file, show
 from discreet.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def tradeoff(
 
     A run that was stopped goes on where it was. The numbers are exact, and for the owner's eyes only.
     """
-    _require_writable(report, plot, curve)
+    _require_writable(report, plot, curve, results)
     chosen = _models(model or [], config.merged(ctx, "settings", settings), delta)
     reading = tables.Reading(
         user, item, value, time, connection, items, value_range, observed_items_are_public,
@@ -150,16 +150,13 @@ def _figure() -> Any:
     return Figure(figsize=(7, 4), layout="constrained")
 
 
-def _require_writable(report: Path | None, plot: Path | None, curve: Path | None) -> None:
+def _require_writable(report: Path | None, plot: Path | None, curve: Path | None, results: Path) -> None:
     """Find out before hours of training, not after."""
     known = () if report is None and plot is None else _figure().canvas.get_supported_filetypes()
-    if report is not None and report.suffix.lower() not in (".html", ".htm"):
-        raise Misuse(f"--report: a file that ends in .html is needed, not {str(report)!r}")
-    if plot is not None and plot.suffix.lower().removeprefix(".") not in known:
-        raise Misuse(f"--plot: a file that ends in .{', .'.join(known)} is needed, not {str(plot)!r}")
-    for flag, file in (("--report", report), ("--plot", plot), ("--curve", curve)):
-        if file is not None and (file.is_dir() or not file.parent.is_dir()):
-            raise Misuse(f"{flag}: {str(file)!r} is not a file that can be written")
+    require_file("--report", report, (".html", ".htm"))
+    require_file("--plot", plot, [f".{kind}" for kind in known])
+    require_file("--curve", curve)
+    require_file("--results", results)
 
 
 def _data(found: "Tradeoff") -> dict[str, Any]:

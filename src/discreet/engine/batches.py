@@ -9,7 +9,7 @@ import numpy as np
 
 from discreet.data.interactions import Interactions
 from discreet.engine import Blocks, LocalBlocks
-from discreet.privacy.batch import UserBatch
+from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
 if TYPE_CHECKING:

@@ -21,8 +21,7 @@ from discreet.evaluate.collect import Collected, Model, Task, collect
 from discreet.evaluate.metrics import Metric, parse
 from discreet.evaluate.result import Evaluation, Score
 from discreet.privacy import Guarantee, Ledger, MeanSum, Noisy, Plan, Releaser
-from discreet.privacy.account import account
-from discreet.privacy.guarantee import Adjacency
+from discreet.privacy.guarantee import Adjacency, account
 from discreet.typing import Floats
 from discreet.validation import positive
 

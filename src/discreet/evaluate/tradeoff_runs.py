@@ -16,11 +16,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from discreet import __version__
 from discreet.data import Interactions
 from discreet.errors import DataError
 from discreet.privacy.statement import Statement
 from discreet.privacy.store import canonical
+from discreet.version import __version__
 
 COLUMNS = {
     "key": "VARCHAR",

@@ -21,7 +21,6 @@ import scipy
 from scipy.sparse import csr_array
 from scipy.special import expit, log_ndtr
 
-import discreet
 from discreet.errors import PrivacyError
 from discreet.linalg.arrays import arrays_on
 from discreet.linalg.blas import gram
@@ -30,6 +29,7 @@ from discreet.linalg.folds import Folds, LeaveFoldOutBlocks
 from discreet.linalg.rows import Rows, padded, solve_rows
 from discreet.linalg.threads import blas_libraries, single_threaded_blas
 from discreet.typing import Array
+from discreet.version import __version__
 
 PLACES = 8  # numbers of 8 bytes in a cache line
 SHAPES = [(c, k) for c in (1, 4, 7, 18, 40, 96) for k in (1, 2, 3, 6, 11, 13, 24, 33, 65)]
@@ -96,8 +96,9 @@ def kernels() -> str:
     The machine, the versions of what computes, and the kernels that were chosen for its processor. Not every library
     says what it has chosen, so there is a digest of results, too.
     """
-    packages = (discreet, np, scipy)
-    words = [platform.machine(), " ".join(platform.libc_ver()), *(f"{x.__name__} {x.__version__}" for x in packages)]
+    packages = (np, scipy)
+    words = [platform.machine(), " ".join(platform.libc_ver()), f"discreet {__version__}"]
+    words += [f"{package.__name__} {package.__version__}" for package in packages]
     try:
         found = np.show_config("dicts")["SIMD Extensions"]["found"]
         words.append("+".join(found) or "baseline")

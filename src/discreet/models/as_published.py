@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from discreet.data.interactions import Interactions
@@ -40,12 +41,12 @@ def true_plan(releases: Mapping[str, tuple[float, bool, float, int]], adjacency:
     return Plan(tuple(lines))
 
 
-def true_ledger(model: PrivateModel, plan: Plan, name: str) -> Ledger:
+def true_ledger(model: PrivateModel, plan: Plan, name: str, url: str | None) -> Ledger:
     """A ledger with just the budget that a plan at given noise truly takes; `name` is what the noise follows from."""
     true = plan.cost.epsilon(model.delta) * (1 + 1e-6)
     if true > MAX_EPSILON:
         raise PrivacyError(f"{name}: there is so little noise that nothing is protected")
-    return Ledger(epsilon=true, delta=model.delta, adjacency=model.adjacency)
+    return Ledger(url, epsilon=true, delta=model.delta, adjacency=model.adjacency)
 
 
 class PublishedModel(PrivateModel):
@@ -56,16 +57,18 @@ class PublishedModel(PrivateModel):
 
     _error = ""  # what was published wrongly
 
-    def _own_ledger(self) -> Ledger:
+    def _own_ledger(self, url: str | None = None) -> Ledger:
         # The cost does not depend on the catalogue, so any size will do.
-        return true_ledger(self, self.plan(self._least_items()), "epsilon")
+        return true_ledger(self, self.plan(self._least_items()), "epsilon", url)
 
     def _least_items(self) -> int:
         """A number of items for which there is a plan."""
         return 1
 
-    def _learn(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:
-        learned, statement = super()._learn(ratings, ledger)
+    def _learn(
+        self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None
+    ) -> tuple[dict[str, Any], Statement]:
+        learned, statement = super()._learn(ratings, ledger, checkpoint)
         if statement.guarantee.epsilon > self.epsilon:
             warnings.warn(
                 f"{type(self).__name__}: {self._error}. What is published as epsilon = {self.epsilon:g} is really "

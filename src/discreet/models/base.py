@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -26,7 +27,9 @@ from discreet.linalg.arrays import arrays_on
 from discreet.linalg.threads import n_threads, single_threaded_blas
 from discreet.models.binding import binding, require_certified
 from discreet.models.fold_in import FoldIn
+from discreet.models.unfinished import saved_in
 from discreet.privacy.accounting import Cost
+from discreet.privacy.checkpoint import Checkpoint
 from discreet.privacy.guarantee import Guarantee
 from discreet.privacy.statement import Statement
 from discreet.recommend import serving
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
 
 
 DERIVED = ("_fold_in_now", "_scorer_now")  # made of what was learned, when it is first needed
+HERE = (*DERIVED, "_checkpoint")  # what stays with this very object, until it learns again
 NOT_PRIVATE = "it was trained without noise, so whoever holds it may learn what single people did"
 
 
@@ -99,14 +103,21 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     implicit_: bool
     global_mean_: float
     guarantee_: Guarantee
+    _checkpoint: Checkpoint
     _fold_in_now: FoldIn
     _scorer_now: tuple[FoldIn, float | None, Scorer]
 
     # What a model must say
 
-    def _learn(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:
+    def _learn(
+        self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None
+    ) -> tuple[dict[str, Any], Statement]:
         """Learn from checked data: all learned attributes by name, and the statement."""
         raise NotImplementedError
+
+    def _not_resumable(self) -> str:
+        """Why a fit cannot be resumed after a crash; empty if it can."""
+        return "it spends nothing that could be lost"
 
     def _make_fold_in(self) -> FoldIn:
         """How a user is folded in, from the learned attributes."""
@@ -117,12 +128,22 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 
     # Learning
 
-    def fit(self, ratings: Any, *, ledger: Ledger | None = None, **reading: Any) -> Self:
+    def fit(
+        self,
+        ratings: Any,
+        *,
+        ledger: Ledger | None = None,
+        checkpoint: str | PathLike[str] | None = None,
+        **reading: Any,
+    ) -> Self:
         """Learn from a table of who liked what.
 
         Args:
             ratings: Interactions, or anything that `discreet.read` takes. A Spark DataFrame stays in Spark.
             ledger: Where a private model records what it spends; by default a ledger of its own.
+            checkpoint: A folder for what a private fit releases, as it comes. If the process dies, the same call
+                finishes the fit that was paid for, at no further cost; until the model has been saved, it gives the
+                same model again. `save` removes the folder.
             reading: What else `discreet.read` is to know (`items`, `value_range`, ...), if the table is not read yet.
 
         Returns:
@@ -133,9 +154,14 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             NotPublic: A public input is missing, such as the items or the range of values. Nothing was spent.
             BudgetExceeded: The ledger has too little left. Nothing was spent, no data was touched.
         """
+        folder = None if checkpoint is None else Path(checkpoint)
+        if folder is not None and self._not_resumable():
+            raise DataError(f"checkpoint: {type(self).__name__} takes none: {self._not_resumable()}; leave it out")
         with self._readied(ratings, reading) as table:
-            learned, statement = self._learn(table, ledger)
+            learned, statement = self._learn(table, ledger, folder) if folder else self._learn(table, ledger)
             self._set(learned, table.catalogue, statement)
+        if folder is not None:
+            self._checkpoint = saved_in(folder)
         return self
 
     @contextmanager
@@ -153,7 +179,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 
     def _set(self, learned: dict[str, Any], catalogue: Catalogue, statement: Statement) -> None:
         """Take on what was learned, all at once."""
-        for name in [name for name in vars(self) if name.endswith("_") or name in DERIVED]:
+        for name in [name for name in vars(self) if name.endswith("_") or name in HERE]:
             delattr(self, name)
         for name, value in learned.items():
             if isinstance(value, np.ndarray):
@@ -178,7 +204,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy takes with it, to another process perhaps: there, all that is derived is made and tried anew."""
-        return {name: value for name, value in super().__getstate__().items() if name not in DERIVED}
+        return {name: value for name, value in super().__getstate__().items() if name not in HERE}
 
     @property
     def items_(self) -> Ids:
@@ -453,7 +479,9 @@ def readied(ratings: Any, reading: dict[str, Any], in_spark: bool, name: str) ->
 class NotPrivateModel(Model):
     """A model without a guarantee, and it says so: a baseline to measure private ones against."""
 
-    def _learn(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:
+    def _learn(
+        self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None
+    ) -> tuple[dict[str, Any], Statement]:
         if ledger is not None:
             raise PrivacyError(f"ledger: {type(self).__name__} is not private and records nothing; leave it out")
         if not len(ratings):

@@ -27,16 +27,22 @@ if TYPE_CHECKING:
 
 def binding(model: Model) -> dict[str, Any]:
     """The class, the parameters and the SHA-256 of each part of a fitted model, as its certificate has them."""
-    cls = type(model)
-    params = {
-        name: _plain(name, value)
-        for name, value in model.get_params(deep=False).items()
-        if name not in cls._NOT_LEARNED
-    }
+    cls, params = type(model), learned_by(model)
     values = {name: _plain(name, getattr(model, name)) for name in cls._VALUES}
     arrays = {name: _sha256(*_numbers(getattr(model, name))) for name in cls._ARRAYS}
-    parts = {"values": _sha256(canonical(values).encode()), "catalogue": _sha256(*_catalogue(model.catalogue_))}
+    parts = {"values": _sha256(canonical(values).encode()), "catalogue": catalogue_sha256(model.catalogue_)}
     return {"class": cls.__name__, "params": params, "sha256": {**arrays, **parts}}
+
+
+def learned_by(model: Model) -> dict[str, Any]:
+    """The parameters that a model learns by, as JSON has them; not those that only say how it serves."""
+    given = model.get_params(deep=False).items()
+    return {name: _plain(name, value) for name, value in given if name not in type(model)._NOT_LEARNED}
+
+
+def catalogue_sha256(catalogue: Catalogue) -> str:
+    """The SHA-256 of the content of a catalogue."""
+    return _sha256(*_catalogue(catalogue))
 
 
 def require_certified(model: Model, statement: Statement) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from discreet.data.interactions import Interactions
 from discreet.errors import Unbounded
 from discreet.models.base import require_ratings
-from discreet.privacy.batch import UserBatch
+from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
 SHRINKAGE = 1.0  # ratings at the centre that a user's own mean is taken with

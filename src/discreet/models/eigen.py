@@ -19,9 +19,8 @@ from discreet.errors import PrivacyError
 from discreet.linalg.threads import single_threaded_blas
 from discreet.models.directions import noise_edge, without_noise
 from discreet.privacy import Noisy, Plan, ProductSum, Releaser, VectorSum
-from discreet.privacy.batch import UserBatch
 from discreet.privacy.releaser import Users
-from discreet.privacy.statistics import BELOW_ONE
+from discreet.privacy.statistics import BELOW_ONE, UserBatch
 from discreet.typing import Array
 
 MEMORY = 0.8  # of earlier products, in Oja's method

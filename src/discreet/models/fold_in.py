@@ -20,7 +20,7 @@ from discreet.engine.batches import parts
 from discreet.errors import ModelError
 from discreet.linalg.threads import over_blocks
 from discreet.models.ridge import Penalty, Ridge
-from discreet.privacy.batch import UserBatch
+from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
 if TYPE_CHECKING:

@@ -27,6 +27,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from discreet.errors import ModelError
+from discreet.privacy.checkpoint import sync
 
 if sys.platform != "win32":
     import fcntl
@@ -34,6 +35,7 @@ if sys.platform != "win32":
 FORMAT = "discreet-model"
 HEAD = "model.json"
 PARTS = ("factors.safetensors", "items.parquet")
+UNFINISHED = "unfinished"  # a folder beside them: a fit whose model will take their place
 MAX_HEAD = 16 << 20  # bytes of model.json: ten thousands of releases in its certificate
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -61,9 +63,9 @@ def replace(folder: Path, head: bytes, parts: Mapping[str, bytes]) -> None:
         try:
             for name, content in parts.items():
                 _put(folder, f"{name}.{digest(content)}", content)
-            _sync(folder)  # what model.json speaks of is on the disk before it is
+            sync(folder)  # what model.json speaks of is on the disk before it is
             _put(folder, HEAD, head)
-            _sync(folder)  # and it is before the old files go
+            sync(folder)  # and it is before the old files go
         except BaseException:
             with contextlib.suppress(OSError):
                 _settle(folder)
@@ -86,7 +88,7 @@ def _settle(folder: Path) -> None:
     for name, sha256 in _wanted(folder).items():
         if os.path.lexists(folder / f"{name}.{sha256}"):
             os.replace(folder / f"{name}.{sha256}", folder / name)
-    _sync(folder)
+    sync(folder)
     for name in os.listdir(folder):
         if _STRAY.fullmatch(name):
             os.unlink(folder / name)
@@ -100,13 +102,6 @@ def _wanted(folder: Path) -> dict[str, str]:
     except (FileNotFoundError, ValueError, LookupError, TypeError, RecursionError):
         return {}
     return wanted if all(isinstance(d, str) and _DIGEST.fullmatch(d) for d in wanted.values()) else {}
-
-
-def _sync(folder: Path) -> None:
-    """Bring the names in a folder to the disk."""
-    if sys.platform != "win32":  # where folders cannot be opened
-        with _opened(folder) as handle:
-            os.fsync(handle)
 
 
 @contextlib.contextmanager
@@ -130,7 +125,7 @@ def _held(folder: Path) -> Iterator[None]:
                 with contextlib.suppress(FileNotFoundError):
                     held = os.path.samestat(locks.enter_context(_locked(folder)), os.stat(folder))
             if made:
-                _sync(folder.parent)
+                sync(folder.parent)
             _require_ours(folder)
             yield
         except BaseException:
@@ -143,7 +138,7 @@ def _held(folder: Path) -> Iterator[None]:
 def _make(folder: Path) -> bool:
     if not folder.parent.exists():
         _make(folder.parent)
-        _sync(folder.parent.parent)
+        sync(folder.parent.parent)
     try:
         folder.mkdir()
     except FileExistsError:
@@ -166,7 +161,7 @@ def _locked(folder: Path) -> Iterator[os.stat_result]:
 
 
 def _require_ours(folder: Path) -> None:
-    found = {name for name in os.listdir(folder) if not _STRAY.fullmatch(name)}
+    found = {name for name in os.listdir(folder) if name != UNFINISHED and not _STRAY.fullmatch(name)}
     ours = HEAD in found and FORMAT.encode() in read_file(folder / HEAD, MAX_HEAD)[:256]  # also if it is broken
     if found and not ours:
         raise ModelError(f"{str(folder)!r}: this folder is not empty and holds no model; give another, or empty it")

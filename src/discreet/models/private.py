@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,12 +15,14 @@ from discreet.data.progress import Bar
 from discreet.errors import DataError, PrivacyError
 from discreet.linalg.determinism import neighbour_dependent, require_sound_blas
 from discreet.models.base import Model
+from discreet.models.unfinished import described, resumable
 from discreet.privacy import Ledger, Plan, Releaser
-from discreet.privacy.account import account
-from discreet.privacy.guarantee import Adjacency, Unit, require_adjacency
+from discreet.privacy.checkpoint import Checkpoint
+from discreet.privacy.guarantee import Adjacency, Unit, account, require_adjacency
 from discreet.privacy.render import Preview
 from discreet.privacy.statement import Statement
 from discreet.recommend.trial import require_same_bits_served
+from discreet.validation import round_up
 
 if TYPE_CHECKING:
     from discreet.engine.batches import Ratings
@@ -31,6 +35,24 @@ _STOPPED = (
     "Of the {planned} releases that were planned, {made} were made: whether to go on was decided by what had been "
     "released. The guarantee stated is that of the whole plan; what was not released went back to the ledger."
 )
+
+
+# A mechanism that publishes the whole history of each of n people with probability delta, and nothing else, is
+# (0, delta)-DP: delta n people are then to be expected in it. So delta must be well below 1 / n (Dwork and Roth 2014,
+# section 2.3). From a tenth of 1 / n on, an exposure like that of anybody at all is no longer unlikely.
+_EXPOSED = 0.1
+
+
+def large_delta(delta: float, people: float) -> list[str]:
+    """A word of warning, if delta is large for about so many people: a number that is released, or declared."""
+    if delta * people <= _EXPOSED:
+        return []
+    return [
+        f"delta: {round_up(delta)} is large for about {float(f'{people:.2g}'):,.0f} people. A mechanism that publishes "
+        "the whole history of each of them with that probability would keep such a promise, and expose "
+        f"{delta * people:.2g} of them on average; choose a delta well below 1 / the number of people, "
+        f"{_EXPOSED / people:.0e} or less."
+    ]
 
 
 def require_sound(ratings: Ratings) -> None:
@@ -99,6 +121,10 @@ class PrivateModel(Model):
     def _check_data(self, ratings: Interactions) -> None:
         """Raise if these data are of the wrong kind, by what is public of them. Called before anything is reserved."""
 
+    def _people(self, learned: Mapping[str, Any], plan: Plan) -> float:
+        """About how many people there are at least, as far as a release or a declared number says so; else 0."""
+        return 0.0
+
     def _public_inputs(self) -> dict[str, str]:
         """What else was assumed to be public, in words for the statement."""
         return {}
@@ -119,14 +145,22 @@ class PrivateModel(Model):
         """
         return (ledger or self._own_ledger()).preview(self.plan(n_items))
 
-    def _own_ledger(self) -> Ledger:
-        return Ledger(epsilon=self.epsilon, delta=self.delta, unit=self.unit, adjacency=self.adjacency)
+    def _own_ledger(self, url: str | None = None) -> Ledger:
+        return Ledger(url, epsilon=self.epsilon, delta=self.delta, unit=self.unit, adjacency=self.adjacency)
 
-    def _learn(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:
+    def _not_resumable(self) -> str:
+        return ""
+
+    def _learn(
+        self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None
+    ) -> tuple[dict[str, Any], Statement]:
         require_sound(ratings)
         self._check_data(ratings)
-        ledger = self._own_ledger() if ledger is None else ledger
-        return self._under(self.plan(ratings.n_items), ledger, ratings, self._learn_privately)
+        plan = self.plan(ratings.n_items)
+        if checkpoint is None:
+            return self._under(plan, ledger, ratings, self._learn_privately)
+        with resumable(checkpoint, described(self, ratings, plan), ledger, self._own_ledger) as (paying, kept):
+            return self._under(plan, ledger, ratings, self._learn_privately, resumed=(paying, kept))
 
     def _gpu(self) -> TorchArrays | None:
         """The card that this model learns on."""
@@ -160,14 +194,20 @@ class PrivateModel(Model):
     def _under(
         self,
         plan: Plan,
-        ledger: Ledger,
+        given: Ledger | None,
         ratings: Interactions,
         learn: Callable[[Releaser, Interactions], dict[str, Any]],
+        *,
         after: Statement | None = None,
+        resumed: tuple[Ledger, Checkpoint] | None = None,
     ) -> tuple[dict[str, Any], Statement]:
         """Learn as planned, paid for by a ledger. The guarantee is that of all, with what was released before."""
+        ledger, checkpoint = resumed or (self._own_ledger() if given is None else given, None)
         ledger.expect(unit=self.unit, adjacency=self.adjacency)
-        with ledger.reserve(plan) as reservation, Bar(type(self).__name__, 100, "% of the budget") as bar:
+        with (
+            ledger.reserve(plan, checkpoint=checkpoint) as reservation,
+            Bar(type(self).__name__, 100, "% of the budget") as bar,
+        ):
             progress = partial(_advance, bar)
             learned = learn(Releaser(reservation, self.adjacency, self.n_jobs, progress), ratings)
         events = [event for event in ledger.events if event.body.get("reservation") == reservation.id]
@@ -178,4 +218,10 @@ class PrivateModel(Model):
             guarantee = after.guarantee + guarantee
         planned = sum(line.count for line in plan.lines)
         notes = [_STOPPED.format(made=len(events), planned=planned)] if len(events) < planned else []
-        return learned, Statement.of(title, guarantee, events, public_inputs=public, after=after, notes=notes)
+        for note in large_delta(self.delta, self._people(learned, plan)):
+            notes.append(note)
+            warnings.warn(note, stacklevel=4)
+        totals = None if given is None else ledger.totals()
+        return learned, Statement.of(
+            title, guarantee, events, public_inputs=public, ledger=totals, after=after, notes=notes
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from sklearn.base import BaseEstimator
@@ -52,11 +53,18 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
         self.adjacency = adjacency
         self.n_jobs = n_jobs
 
-    def fit(self, ratings: Any, *, ledger: Ledger | None = None, **reading: Any) -> Self:
+    def fit(
+        self,
+        ratings: Any,
+        *,
+        ledger: Ledger | None = None,
+        checkpoint: str | PathLike[str] | None = None,
+        **reading: Any,
+    ) -> Self:
         """Choose a model and fit it. Arguments as for every model's `fit`."""
         self._check_parameters()
         with readied(ratings, reading, True, type(self).__name__) as table:
-            self.model_ = self.choose(table).fit(table, ledger=ledger)
+            self.model_ = self.choose(table).fit(table, ledger=ledger, checkpoint=checkpoint)
         return self
 
     def choose(self, ratings: Interactions) -> DPALS | DPSVD:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import inspect
 import json
 import os
-from importlib import import_module
 from pathlib import Path
 from reprlib import repr as brief
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -22,9 +21,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from discreet.errors import DiscreetError, ModelError, NotFitted, PrivacyError
-from discreet.models import model_folder
+from discreet.models import model_folder, registry
 from discreet.models.codecs import arrays_from_bytes, arrays_to_bytes, items_from_bytes, items_to_bytes, refuse
-from discreet.models.model_folder import FORMAT, HEAD, PARTS, digest
+from discreet.models.model_folder import FORMAT, HEAD, PARTS, UNFINISHED, digest
 from discreet.privacy.statement import Statement, distinct
 from discreet.privacy.store import canonical
 
@@ -43,12 +42,15 @@ _TUPLE = "tuple"  # JSON has no tuples: {"tuple": [1, 5]} is one
 def save(model: Model, folder: str | os.PathLike[str]) -> None:
     """Write a fitted model to a folder, in the place of the model that it may hold.
 
-    Whatever happens, the folder holds the old model or the new one. A folder with anything but a model is refused.
+    Whatever happens, the folder holds the old model or the new one. A folder with anything but a model is refused. The
+    checkpoint that the model was fitted with, if there was one, is then removed.
 
     Args:
         model: A fitted model of this library.
         folder: Where to write; made if there is none.
     """
+    from discreet.models import unfinished
+
     home = Path(folder)
     head, parts = _encoded(model)
     try:
@@ -61,6 +63,8 @@ def save(model: Model, folder: str | os.PathLike[str]) -> None:
     if not unchanged:
         raise ModelError("model: it cannot be saved, because it would not come back the same")
     model_folder.replace(home, head, parts)
+    if (checkpoint := getattr(model, "_checkpoint", None)) is not None:
+        unfinished.remove(checkpoint.folder, checkpoint.reservation)
 
 
 def load(
@@ -83,6 +87,11 @@ def load(
     home = Path(folder)
     if not os.path.isdir(home):
         raise ModelError(f"{str(home)!r}: there is no such folder")
+    if not os.path.lexists(home / HEAD) and os.path.isdir(home / UNFINISHED):
+        raise ModelError(
+            f"{str(home)!r}: it holds no model, only a fit that was not finished. What was paid for is kept: finish it "
+            f"with the same `discreet train` and --resume, or the same fit and checkpoint={str(home / UNFINISHED)!r}"
+        )
     for head, again in model_folder.tries(home):
         document = _parsed(home / HEAD, head)
         try:
@@ -260,13 +269,7 @@ def _require_unchanged(path: Path, document: dict[str, Any], head: bytes) -> Non
 
 def _registered(name: str) -> type[Model] | None:
     """The class of this name among the models of the library. Nothing else is ever imported."""
-    from discreet.models import MODELS
-
-    if name not in MODELS:
-        return None
-    module, _, attribute = MODELS[name].partition(":")
-    cls: type[Model] = getattr(import_module(module), attribute)
-    return cls
+    return registry.find(name) if name in registry.MODELS else None
 
 
 def _statement(path: Path, certificate: dict[str, Any]) -> Statement:

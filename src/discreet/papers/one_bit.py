@@ -62,7 +62,7 @@ class Watched(OneBit):
         self.completed = completed
         return super()._learned(completed, cells, ratings)
 
-    def _own_ledger(self) -> discreet.Ledger:
+    def _own_ledger(self, url: str | None = None) -> discreet.Ledger:
         source = InsecureSeededNoise(self.seed)
         return discreet.Ledger(delta=self.delta, unit=self.unit, adjacency=self.adjacency, noise_source=source)
 

@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from discreet import __version__, papers
+from discreet import papers
 from discreet.errors import DataError
 from discreet.papers.plots import draw
 from discreet.papers.reproduction import Reproduction, Row, number
+from discreet.version import __version__
 
 HEADINGS = ("", "published", "ours", "ours / published", "where it is printed")
 

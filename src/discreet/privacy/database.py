@@ -53,6 +53,7 @@ class Database:
         self._lock = threading.RLock() if memory else nullcontext()  # its one connection serves all threads
         weakref.finalize(self, self._engine.dispose)
         self._where = self._engine.url.set(query={}).render_as_string()  # without its password
+        self.url = None if memory else self._engine.url.set(password=None).render_as_string()  # for others to see
 
     @contextmanager
     def transaction(self) -> Iterator[sa.Connection]:

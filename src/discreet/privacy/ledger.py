@@ -4,10 +4,11 @@ What a single release cannot say (samples of the users, a private selection, noi
 `Ledger.charge`, with where its secret randomness came from.
 """
 
+import json
 import math
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,13 +17,15 @@ import numpy.typing as npt
 
 from discreet.errors import BudgetExceeded, PrivacyError, Unbounded
 from discreet.privacy.accounting import UNIT, Cost, PureEvent, SampledGaussian, largest_gaussian, renyi_budget
+from discreet.privacy.checkpoint import Checkpoint
 from discreet.privacy.database import BEGIN
 from discreet.privacy.guarantee import Adjacency, Guarantee, Notion, Unit
 from discreet.privacy.keystream import NoiseSource, SystemNoise, described
 from discreet.privacy.lattice import GridArray
 from discreet.privacy.noise import Gaussian, Noise
 from discreet.privacy.plan import Plan
-from discreet.privacy.store import Entry, State, Store, Transaction
+from discreet.privacy.readiness import require_ready
+from discreet.privacy.store import Entry, State, Store, Transaction, canonical
 from discreet.validation import positive, probability, round_down, round_up
 
 if TYPE_CHECKING:
@@ -116,6 +119,14 @@ class Ledger:
         self.adjacency: Adjacency = settings["adjacency"]
         self.notion: Notion = settings["notion"]
         self.filter: Filter = settings["filter"]
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """Which ledger this is: its URL without a password (None in memory), its name, its first entry's digest."""
+        with self._store.transaction() as transaction:
+            first = transaction.state.first
+        assert first is not None
+        return {"url": self._store.url, "name": self._store.name, "digest": first.digest}
 
     def _state(self) -> State:
         with self._store.transaction() as transaction:
@@ -245,6 +256,7 @@ class Ledger:
             raise PrivacyError(f"sensitivity: {sensitivity:g} is below a cell of the statistic's grid: use a finer one")
         if not 1 <= on_grid.values.size <= 1 << 40:
             raise PrivacyError("statistic: it is empty, or has more than 2^40 elements: release it in parts")
+        require_ready()
         body = {
             "label": _label(label),
             "sensitivity": sensitivity,
@@ -257,12 +269,14 @@ class Ledger:
         with self._store.transaction() as transaction:
             if reserved is None:
                 self._require(transaction.state, cost, f"release {label!r}")
+                entry = transaction.append("release", body)
             else:
-                reserved.take(transaction, label, cost)
-                body["reservation"] = reserved.id
-            transaction.append("release", body)
-        # The record is on disk. Only now is there anything to know.
-        return mechanism.add(on_grid, self.noise_source)
+                entry = reserved.entry(transaction, {**body, "reservation": reserved.id}, cost)
+
+        def draw() -> npt.NDArray[Any]:  # the record is on disk; only now is there anything to know
+            return mechanism.add(on_grid, self.noise_source)
+
+        return draw() if reserved is None else reserved.once(entry, draw)
 
     def charge(
         self,
@@ -294,6 +308,7 @@ class Ledger:
             if not isinstance(cost, Cost) or not cost.pays_for(noise.cost(sensitivity), count):
                 raise PrivacyError(f"cost: {label!r} does not pay for {count} releases with this noise and sensitivity")
             body |= {"sensitivity": sensitivity, "noise": {"kind": noise.kind, **asdict(noise)}, "count": count}
+        require_ready()
         with self._store.transaction() as transaction:
             self._require(transaction.state, cost, f"charge {label!r}")
             return transaction.append("charge", {**body, "cost": cost.to_json()})
@@ -307,7 +322,7 @@ class Ledger:
         return Preview(plan, self._terms(plan.cost, insecure), after, self._fits(state.cost, plan.cost))
 
     @contextmanager
-    def reserve(self, plan: Plan) -> Iterator["Reservation"]:
+    def reserve(self, plan: Plan, *, checkpoint: Checkpoint | None = None) -> Iterator["Reservation"]:
         """Set a whole plan's cost aside before any data is touched, then release under it.
 
             with ledger.reserve(plan) as door:
@@ -315,19 +330,33 @@ class Ledger:
 
         What the plan did not use is returned at the end (unless it fits only because it was fixed in advance, as a mix
         of kinds of noise may). If the process dies, the whole plan stays charged until `close` is called.
+
+        Args:
+            plan: what is to be released.
+            checkpoint: where each release is kept before anybody sees it. If the reservation of the checkpoint is there
+                already, this is a run of the same releases once more, from the first: those that were saved are read,
+                at no cost. After an exception the reservation stays open, to be gone on with.
         """
+        require_ready()
+        lines = json.loads(canonical(plan.to_json()))
+        identifier = uuid.uuid4().hex if checkpoint is None else checkpoint.reservation
+        reservation = Reservation(self, plan, identifier, checkpoint)
         with self._store.transaction() as transaction:
-            self._require(transaction.state, plan.cost, "the plan")
-            reservation = Reservation(self, plan, uuid.uuid4().hex)
-            lines = [{"label": x.label, "cost": x.cost.to_json(), "count": x.count} for x in plan.lines]
-            # A plan that fits only because it was fixed in advance must stay charged as a whole.
-            firm = not self._filter_admits(transaction.state.cost + plan.cost)
-            body = {"reservation": reservation.id, "lines": lines, "cost": plan.cost.to_json(), "firm": firm}
-            transaction.append("reserve", body)
+            if checkpoint is None or not transaction.entries(checkpoint.reservation):
+                self._require(transaction.state, plan.cost, "the plan")
+                # A plan that fits only because it was fixed in advance must stay charged as a whole.
+                firm = not self._filter_admits(transaction.state.cost + plan.cost)
+                body = {"reservation": reservation.id, "lines": lines, "cost": plan.cost.to_json()}
+                transaction.append("reserve", {**body, "firm": firm})
+            elif _opening(transaction, reservation.id)[0].body["lines"] != lines:
+                raise PrivacyError(f"plan: the reservation {reservation.id} was made for another one")
+        finished = checkpoint is None
         try:
             yield reservation
+            finished = True
         finally:
-            self.close(reservation.id)
+            if finished:
+                self.close(reservation.id)
 
     def close(self, reservation: str) -> None:
         """Return what a reservation has not released; it can release nothing from then on.
@@ -354,10 +383,17 @@ class Ledger:
         """The privacy statement of everything this ledger has released."""
         from discreet.privacy.statement import Statement
 
-        budget = {"epsilon": self.epsilon, "delta": self.delta, "filter": self.filter} if self.epsilon else None
+        budget = self._budget()
         # What a reservation has returned was perhaps not released because of what had been: that is not a fixed list.
         stopped = any(entry.kind == "close" and entry.cost for entry in self.entries)
         return Statement.of(title, self.spent, self.events, public_inputs=public_inputs, budget=budget, stopped=stopped)
+
+    def totals(self) -> dict[str, Any]:
+        """What this ledger has spent in all and its budget, for the statement of something that it has paid for."""
+        return {"spent": self.spent.to_json(), "budget": self._budget()}
+
+    def _budget(self) -> dict[str, Any] | None:
+        return {"epsilon": self.epsilon, "delta": self.delta, "filter": self.filter} if self.epsilon else None
 
     def to_json(self) -> dict[str, Any]:
         """The whole log with its digests: what an outsider needs to check it."""
@@ -384,8 +420,9 @@ class Ledger:
 class Reservation:
     """A plan whose cost has been set aside: releases under its labels, each at no more than its planned cost."""
 
-    def __init__(self, ledger: Ledger, plan: Plan, identifier: str) -> None:
-        self._ledger, self.plan, self.id = ledger, plan, identifier
+    def __init__(self, ledger: Ledger, plan: Plan, identifier: str, checkpoint: Checkpoint | None = None) -> None:
+        self._ledger, self.plan, self.id, self._checkpoint = ledger, plan, identifier, checkpoint
+        self._made = 0  # releases in this run
 
     def release(
         self, statistic: npt.ArrayLike | GridArray, sensitivity: float, noise: Noise | float, label: str
@@ -411,6 +448,46 @@ class Reservation:
         if rates != [rate] or not planned.pays_for(cost, 1):
             raise PrivacyError(f"noise: {label!r} would cost more than the plan set aside for it")
         return planned
+
+    def entry(self, transaction: Transaction, body: dict[str, Any], cost: Cost) -> Entry:
+        """The record of a release: a new one, or that of an earlier run, which must be of the very same release."""
+        _, entries = _opening(transaction, self.id)
+        recorded = [entry for entry in entries if entry.kind == "release"][self._made :]
+        if self._checkpoint is None or not recorded:
+            self.take(transaction, body["label"], cost)
+            return transaction.append("release", body)
+        asked, before = json.loads(canonical(body)), recorded[0].body
+        others = [name for name in body if asked[name] != before.get(name)]
+        if others:
+            raise PrivacyError(
+                f"checkpoint: release {self._made + 1} of this fit was {before['label']!r}, and now it would be "
+                f"{asked['label']!r} with another {', '.join(others)}: go on with the same model, catalogue and "
+                "version of discreet"
+            )
+        return recorded[0]
+
+    def once(self, entry: Entry, draw: Callable[[], npt.NDArray[Any]]) -> npt.NDArray[Any]:
+        """The one array of a release: drawn now, and saved before it is seen; or what an earlier run has saved."""
+        if self._checkpoint is None:
+            return draw()
+        with self._ledger._store.transaction() as transaction:
+            saved = self._saved(transaction, entry)
+        if saved is not None:
+            array = self._checkpoint.read(saved, entry.body["shape"])
+        else:  # nobody has seen what an earlier run may have drawn
+            array = draw()
+            written = self._checkpoint.write(array)
+            with self._ledger._store.transaction() as transaction:
+                if self._saved(transaction, entry) is not None:
+                    raise PrivacyError(f"checkpoint: another process has released {entry.label!r}; leave this to it")
+                transaction.append("saved", {"reservation": self.id, "release": entry.seq, **written})
+        self._made += 1
+        return array
+
+    def _saved(self, transaction: Transaction, entry: Entry) -> dict[str, Any] | None:
+        """What the ledger says of the array that was saved of a release."""
+        entries = transaction.entries(self.id)
+        return next((e.body for e in entries if e.kind == "saved" and e.body["release"] == entry.seq), None)
 
     def take(self, transaction: Transaction, label: str, cost: Cost) -> None:
         """Use one of the planned releases, or raise."""

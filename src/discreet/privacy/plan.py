@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from discreet.errors import PrivacyError
 from discreet.privacy.accounting import Cost
@@ -62,6 +63,10 @@ class Plan:
     def cost(self) -> Cost:
         """The cost of the whole plan."""
         return sum((line.total for line in self.lines), Cost())
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Plain values."""
+        return [{"label": line.label, "cost": line.cost.to_json(), "count": line.count} for line in self.lines]
 
     def __getitem__(self, label: str) -> Planned:
         if found := [line for line in self.lines if line.label == label]:

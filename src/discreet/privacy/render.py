@@ -125,6 +125,20 @@ def _model(certificate: Mapping[str, Any]) -> list[str]:
     return [f"{model['class']}({params})", *(f"SHA-256 of {name}: {value}" for name, value in model["sha256"].items())]
 
 
+def paid(certificate: Mapping[str, Any]) -> str:
+    """What the ledger that paid for it has spent in all, so that nobody takes one fit's epsilon for the total."""
+    if certificate["ledger"] is None:
+        return ""
+    spent, budget = certificate["ledger"]["spent"], certificate["ledger"]["budget"]
+    total = math.inf if spent["epsilon"] is None else spent["epsilon"]
+    if budget:  # which is proved, also where the sum of what was spent is computed less tightly than the filter does
+        total = min(total, budget["epsilon"])
+    numbers = f"epsilon = {round_up(total)} at delta = {round_up(spent['delta'])}"
+    limit = f"of a budget of epsilon = {round_up(budget['epsilon'])}" if budget else "and has no budget"
+    void = "" if spent["holds"] else f"; in all, it is NOT PRIVATE: {spent['why_not']}"
+    return f"The ledger that paid for this has spent {numbers} in all, what is set aside included, {limit}{void}."
+
+
 def sources(certificate: dict[str, Any]) -> str:
     """Where the noise came from."""
     names = dict.fromkeys(release["source"] for release in certificate["releases"] if "source" in release)
@@ -150,7 +164,7 @@ def markdown(certificate: dict[str, Any]) -> str:
         "Notes": [f"- {text}" for text in c["notes"]],
         "The model": [f"- {cell(text)}" for text in _model(c)],
     }
-    lines = [f"# {c['title']}", "", f"**{c['sentence']}**", ""]
+    lines = [f"# {c['title']}", "", f"**{c['sentence']}**", "", *([paid(c), ""] if paid(c) else [])]
     for name, content in sections.items():
         lines += [f"## {name}", "", *content, ""] if content else []
     used = ", ".join(f"{name} {number}" for name, number in c["versions"].items())
@@ -232,8 +246,9 @@ def article(certificate: dict[str, Any], *, body: str = "") -> str:
         if lines
     )
     state = "holds" if c["guarantee"]["holds"] else "void"
+    total = f"<p>{text(paid(c))}</p>" if paid(c) else ""
     return (
-        f'<p class="{state}">{text(c["sentence"])}</p>{body}<h2>What was released</h2><p>{_legend(c)}</p>'
+        f'<p class="{state}">{text(c["sentence"])}</p>{total}{body}<h2>What was released</h2><p>{_legend(c)}</p>'
         f'<div class="wide"><table><tr>{heads}</tr>{cells}</table></div>'
         f"<p>Noise: {text(sources(c))}.</p><h2>Covered</h2><p>{text(c['covered'])}</p>{bullets}"
         f"<footer>Issued {text(c['issued'])}. {text(_footer(c))}.</footer>"

@@ -8,17 +8,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, get_args
 
 from discreet.errors import PrivacyError
-from discreet.privacy.accounting import Cost
+from discreet.privacy.accounting import Cost, renyi_budget
 from discreet.privacy.guarantee import Guarantee
 from discreet.privacy.noise import Noise
 from discreet.privacy.store import Entry, canonical
-from discreet.validation import round_up
+from discreet.validation import positive, round_up
+from discreet.version import __version__
 
-FORMAT = 2
+FORMAT = 3
 
 COVERED = {
     "joint-dp": "The public outputs listed above, everything computed from them, and for each person all "
@@ -34,7 +35,7 @@ NOT_COVERED = (
 )
 
 FIELDS = {"format", "title", "issued", "sentence", "guarantee", "releases", "model", "public_inputs", "covered"}
-FIELDS |= {"not_covered", "budget", "notes", "versions", "digest"}  # and a signature, where it is signed
+FIELDS |= {"not_covered", "budget", "ledger", "notes", "versions", "digest"}  # and a signature, where it is signed
 BINDING = {"class": str, "params": dict, "sha256": dict}
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _FIXED = (
@@ -60,10 +61,22 @@ def _adaptive(events: Sequence[Entry], budget: Mapping[str, Any] | None, continu
     return [_FIXED + _proved(budget, continued)]
 
 
+PACKAGES = ("discreet", "numpy", "scipy", "cryptography", "dp-accounting", "sqlalchemy")
+
+
+def installed(name: str) -> str:
+    """The version of a package; "unknown" where it was put in place without saying which it is."""
+    if name == "discreet":
+        return __version__  # also of a copy that was never installed
+    try:
+        return version(name) or "unknown"
+    except PackageNotFoundError:
+        return "unknown"
+
+
 @cache
 def _versions() -> dict[str, str]:
-    names = ("discreet", "numpy", "scipy", "cryptography", "dp-accounting", "sqlalchemy")
-    return {"python": platform.python_version(), **{name: version(name) for name in names}}
+    return {"python": platform.python_version(), **{name: installed(name) for name in PACKAGES}}
 
 
 @dataclass(frozen=True)
@@ -94,6 +107,7 @@ class Statement:
         *,
         public_inputs: Mapping[str, str],
         budget: Mapping[str, Any] | None = None,
+        ledger: Mapping[str, Any] | None = None,
         notes: Sequence[str] = (),
         after: "Statement | None" = None,
         stopped: bool = False,
@@ -106,6 +120,7 @@ class Statement:
             events: from `Ledger.events`.
             public_inputs: what was assumed to be public, and why.
             budget: epsilon, delta and filter of the ledger, where it has a budget.
+            ledger: from `Ledger.totals`, if the events are a part of what somebody's ledger has paid for.
             notes: anything else that a reader must know.
             after: the statement of what was released before, if `guarantee` is that of all together.
             stopped: whether `guarantee` leaves out releases that were planned and then not made.
@@ -126,6 +141,7 @@ class Statement:
             "covered": COVERED[guarantee.notion],
             "not_covered": list(NOT_COVERED),
             "budget": dict(budget) if budget else None,
+            "ledger": {**ledger, "releases": len(events)} if ledger else None,  # the last so many are of this ledger
             "notes": [
                 *dict.fromkeys([*earlier["notes"], *notes, *_adaptive(events, budget, after is not None, stopped)])
             ],
@@ -228,7 +244,9 @@ class Statement:
             raise PrivacyError("certificate: its sentence is not the one that its guarantee gives")
         if (certificate["covered"], certificate["not_covered"]) != (COVERED[guarantee.notion], list(NOT_COVERED)):
             raise PrivacyError("certificate: what it says is covered, or not covered, is not what its guarantee covers")
-        _check_budget(certificate["budget"], guarantee, certificate["notes"])
+        _check_budget(certificate["budget"], guarantee)
+        _check_notes(certificate["notes"], certificate["budget"])
+        _check_ledger(certificate["ledger"], guarantee, certificate["releases"])
         _check_binding(certificate["model"], guarantee)
         if "signature" in certificate:
             self._check_signature(certificate["signature"])
@@ -282,13 +300,46 @@ def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-def _check_budget(budget: Mapping[str, Any] | None, guarantee: Guarantee, notes: Sequence[str]) -> None:
-    """Raise unless the budget covers what was spent, and is the one that a note quotes."""
+def _check_budget(budget: Mapping[str, Any] | None, guarantee: Guarantee) -> None:
+    """Raise unless the budget covers what was spent."""
     if budget is not None:
         if set(budget) != {"epsilon", "delta", "filter"}:
             raise PrivacyError("certificate: its budget is not an epsilon, a delta and a filter")
-        if guarantee.epsilon_at(budget["delta"]) > budget["epsilon"] * (1 + 1e-9):
+        if not _covers(budget, guarantee.cost):
             raise PrivacyError("certificate: its budget is less than what was spent")
+
+
+def _covers(budget: Mapping[str, Any], cost: Cost) -> bool:
+    """Whether a budget admits a total: by its epsilon, or by the filter, which may be the better bound of the two."""
+    epsilon, delta = positive("epsilon", budget["epsilon"]), budget["delta"]
+    if cost.epsilon(delta) <= epsilon * (1 + 1e-9):
+        return True
+    if budget["filter"] != "renyi" or not delta:
+        return False
+    order, bound = renyi_budget(epsilon, delta)
+    return cost.renyi(order) <= bound * (1 + 1e-9)
+
+
+def _check_ledger(ledger: Mapping[str, Any] | None, guarantee: Guarantee, releases: Sequence[Any]) -> None:
+    """Raise unless what a ledger has spent in all covers the releases that it has paid for, in the same terms."""
+    if ledger is None:
+        return
+    count = ledger["releases"]
+    if set(ledger) != {"spent", "budget", "releases"} or type(count) is not int or not 0 <= count <= len(releases):
+        raise PrivacyError("certificate: its ledger is not what was spent, a budget and a number of releases")
+    spent = Guarantee.from_json(ledger["spent"])
+    if canonical({**ledger["spent"], "epsilon": spent.to_json()["epsilon"]}) != canonical(spent.to_json()):
+        raise PrivacyError("certificate: its ledger has values that do not follow from its cost")
+    if (spent.unit, spent.adjacency) != (guarantee.unit, guarantee.adjacency):
+        raise PrivacyError("certificate: its ledger counts in another unit or adjacency than its guarantee")
+    paid = sum((Cost.from_json(release["cost"]) for release in releases[len(releases) - count :]), Cost())
+    if not paid.within(spent.cost):
+        raise PrivacyError("certificate: its ledger has spent less than its releases cost")
+    _check_budget(ledger["budget"], spent)
+
+
+def _check_notes(notes: Sequence[str], budget: Mapping[str, Any] | None) -> None:
+    """Raise unless the budget that a note quotes is the certificate's."""
     proved = [note.removeprefix(_FIXED) for note in notes if note.startswith(_FIXED)]
     if set(proved) - {_proved(budget, continued) for continued in (False, True)}:
         raise PrivacyError("certificate: its notes quote another budget than its own")

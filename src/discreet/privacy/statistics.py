@@ -18,17 +18,26 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from discreet.errors import PrivacyError
-from discreet.privacy.batch import UserBatch
 from discreet.privacy.guarantee import Adjacency, require_adjacency, sensitivity_factor
-from discreet.privacy.lattice import MAX_BOUND, Grid, truncate
+from discreet.privacy.lattice import (
+    EXACT,
+    MAX_BOUND,
+    Grid,
+    add_products,
+    exact_gram,
+    mirror,
+    normal_equations,
+    scatter,
+    truncate,
+)
 from discreet.privacy.noise import Gaussian
-from discreet.privacy.sums import EXACT, add_products, exact_gram, mirror, normal_equations, scatter
 from discreet.typing import Array
 from discreet.validation import positive, whole
 
@@ -42,6 +51,32 @@ UP = 1 + 2.0**-40  # makes up for the rounding of a sensitivity's own arithmetic
 BELOW_ONE = 1 - 2.0**-40  # a vector of this length in floats is no longer than 1, whatever rounded
 ROUNDING = 2.0**-30  # relative; far more than float64 errs by in a user's product with a vector
 ROOM = 1 + 2.0**-30  # between the longest row of a `MeanSum` and its bound: no row is ever shortened to fit
+
+
+# -- users' rows
+
+
+@dataclass(frozen=True)
+class UserBatch:
+    """Some users' rows: row i has items indices[indptr[i]:indptr[i + 1]] and values aligned with them."""
+
+    indptr: Array
+    indices: Array
+    values: Array
+
+    @cached_property
+    def counts(self) -> Array:
+        """How many items each user has."""
+        return np.diff(self.indptr)
+
+    @cached_property
+    def owners(self) -> Array:
+        """The row of each entry."""
+        return np.repeat(np.arange(len(self.indptr) - 1), self.counts)
+
+    def row_sums(self, entries: Array) -> Array:
+        """The sum of each row's entries, in their order: no row's depends on another's."""
+        return np.bincount(self.owners, entries, minlength=len(self.indptr) - 1)
 
 
 # -- items that count

@@ -46,7 +46,7 @@ def canonical(data: Any) -> str:
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of the log: kind is "open", "reserve", "release", "charge" or "close"."""
+    """One line of the log: kind is "open", "reserve", "release", "saved", "charge" or "close"."""
 
     seq: int
     kind: str
@@ -88,7 +88,8 @@ class State:
         """The state once an entry has been appended."""
         cost, drawn, reservation = entry.cost, entry.kind in ("release", "charge"), entry.body.get("reservation")
         paid = Cost() if reservation else cost  # by the reservation, if there is one
-        changes = {"open": Cost(), "reserve": cost, "release": paid, "charge": cost, "close": cost * -1}
+        free = dict.fromkeys(("open", "saved"), Cost())
+        changes = {**free, "reserve": cost, "release": paid, "charge": cost, "close": cost * -1}
         if entry.kind not in changes:
             raise PrivacyError(f"ledger: entry {entry.seq} is of an unknown kind {entry.kind!r}; its cost is not known")
         insecure = self.insecure or (drawn and entry.body.get("secure") is not True)
@@ -171,6 +172,7 @@ class Store:
     def __init__(self, url: str | None, name: str, create: bool, lock_timeout: float) -> None:
         self.name = name
         self._database = Database(url, create, lock_timeout)
+        self.url = self._database.url
         self._known = State()  # what this object itself has found the log to add up to
         with self._database.transaction() as connection:
             if create:

@@ -39,7 +39,8 @@ from discreet.recommend.results import BatchRecommendations, Recommendations
 from discreet.testing import company
 
 _FRESH = """
-import json, sys, discreet
+import importlib, json, sys, discreet
+importlib.import_module(sys.argv[3])  # where a model of your own is registered
 model = discreet.load(sys.argv[1])
 found = model.recommend(json.loads(sys.argv[2]), n=7)
 print(json.dumps([found.items, [float(score).hex() for score in found.scores], str(model.guarantee_)]))
@@ -470,7 +471,7 @@ class ModelConformance:
             assert type(again) is type(model)
             assert again.get_params() == model.get_params()
             assert again.guarantee_ == model.guarantee_
-            printed = self.fresh(_FRESH, str(path), json.dumps(history))
+            printed = self.fresh(_FRESH, str(path), json.dumps(history), type(model).__module__)
         expected = model.recommend(history, n=7)
         items, scores, sentence = json.loads(printed)
         assert items == expected.items

@@ -12,7 +12,7 @@ from sklearn.base import clone
 from discreet.errors import PrivacyError
 from discreet.evaluate.private import plan as score_plan
 from discreet.privacy import Cost, Guarantee, Selection
-from discreet.privacy.account import account
+from discreet.privacy.guarantee import account
 from discreet.privacy.selection import Trials
 from discreet.tune.space import Setting
 from discreet.validation import positive, probability, round_up

@@ -28,7 +28,7 @@ from discreet.evaluate.metrics import parse
 from discreet.evaluate.run import threshold_of
 from discreet.evaluate.tradeoff_result import LOWER_IS_BETTER
 from discreet.linalg.hashing import ODD, mixed
-from discreet.models.private import PrivateModel, require_sound
+from discreet.models.private import PrivateModel, large_delta, require_sound
 from discreet.privacy import Guarantee, Ledger
 from discreet.privacy.guarantee import require_adjacency
 from discreet.privacy.selection import Trials, choose
@@ -174,16 +174,17 @@ def search(
     task = replace(task, max_error=scoring.error_bound(task, max_error))
     if asked.name == "accuracy":
         task = replace(task, threshold=threshold_of(held_out, threshold, private=True))
-    if ledger is None:
-        ledger = Ledger(epsilon=epsilon_delta[0], delta=trial.delta, unit=base.unit, adjacency=base.adjacency)
-    statement = _charged(ledger, base, trial, train, settings)
-    which, fitted, score = _best(models, task, trial, ledger.noise_source)
+    paying = ledger
+    if paying is None:
+        paying = Ledger(epsilon=epsilon_delta[0], delta=trial.delta, unit=base.unit, adjacency=base.adjacency)
+    statement = _charged(paying, base, trial, train, settings, own=ledger is None)
+    which, fitted, score = _best(models, task, trial, paying.noise_source)
     fitted._certify(statement)
     return Found(fitted, settings[which], score, str(asked))
 
 
 def _charged(
-    ledger: Ledger, base: PrivateModel, trial: Trial, train: Interactions, settings: list[Setting]
+    ledger: Ledger, base: PrivateModel, trial: Trial, train: Interactions, settings: list[Setting], *, own: bool
 ) -> Statement:
     """Charge the whole search, durably, and write its statement: before the first trial, so that it knows of none."""
     ledger.expect(unit=base.unit, adjacency=base.adjacency)
@@ -198,7 +199,9 @@ def _charged(
     names = dict.fromkeys(name for setting in settings for name in setting)
     public = {**train.public_inputs, **base._public_inputs(), "search": f"the values tried of {', '.join(names)}"}
     title = f"{type(base).__name__}: a private recommender, chosen by a private search"
-    return Statement.of(title, guarantee, [event], public_inputs=public, notes=[note])
+    totals = None if own else ledger.totals()
+    notes = [note, *large_delta(trial.delta, getattr(base, "n_users_hint", None) or 0)]
+    return Statement.of(title, guarantee, [event], public_inputs=public, ledger=totals, notes=notes)
 
 
 def _best(models: list[Any], task: Task, trial: Trial, source: NoiseSource) -> tuple[int, Any, float]:

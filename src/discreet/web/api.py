@@ -16,6 +16,7 @@ from discreet.data.interactions import Interactions
 from discreet.recommend import serving
 from discreet.recommend.results import titles
 from discreet.typing import Array
+from discreet.web.limits import DEFAULTS, Limits
 from discreet.web.site import json_id
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ N_DEFAULT, N_MOST = 10, 1000  # recommendations
 HISTORY_MOST = 10_000  # items of a history, or of a filter
 PAGE_DEFAULT, PAGE_MOST = 20, 500  # items listed
 SEARCH_LONGEST = 200
+SEARCH_SIZE = FILTER_SIZE = 10  # what these cost, in histories: about
+ROWS = 100  # recommendations that cost as much as a history
+READ = 1000  # bytes that cost as much to read
 FIELDS = ("history", "histories", "n", "exclude_seen", "allow", "deny", "on_unknown")
 
 
@@ -44,6 +48,7 @@ class Asked:
 
     histories: tuple[tuple[Array, Array], ...]
     n: int
+    many: bool = False
     exclude_seen: bool = True
     allow: Array | None = None
     deny: Array | None = None
@@ -53,6 +58,14 @@ class Asked:
         """Whether it can be computed together with others."""
         return self.allow is None and self.deny is None
 
+    @property
+    def size(self) -> int:
+        """What it costs, in histories of which a few items are asked for: about."""
+        return len(self.histories) * (1 + self.n // ROWS) + (0 if self.plain else FILTER_SIZE)
+
+
+Job = Asked | bytes | Mapping[str, str]  # a request for recommendations, a body, the parameters of a search
+
 
 @dataclass(frozen=True)
 class Api:
@@ -60,11 +73,11 @@ class Api:
 
     Attributes:
         model: The model.
-        max_batch: How many histories one request may have.
+        limits: How many histories one request may have, and how many recommendations one answer.
     """
 
     model: Model
-    max_batch: int = 100
+    limits: Limits = DEFAULTS
 
     @cached_property
     def ids(self) -> list[Any]:
@@ -90,8 +103,8 @@ class Api:
 
     # -- what is asked
 
-    def parse(self, body: bytes) -> tuple[Asked, bool]:
-        """A request for recommendations, and whether it is about many histories."""
+    def parse(self, body: bytes) -> Asked:
+        """A request for recommendations."""
         try:
             content = json.loads(body, object_pairs_hook=_distinct, parse_constant=_no_number)
         except (ValueError, RecursionError):
@@ -109,54 +122,56 @@ class Api:
         given = content["histories"] if many else [content["history"]]
         if not isinstance(given, list) or not given:
             raise Refused(422, "histories: a list of at least one history is needed")
-        if len(given) > self.max_batch:
-            raise Refused(422, f"histories: at most {self.max_batch} are answered at once")
+        if len(given) > self.limits.histories:
+            raise Refused(422, f"histories: at most {self.limits.histories:,} are answered at once")
+        n = _whole("n", content.get("n", N_DEFAULT), 1, N_MOST)
+        if n * len(given) > self.limits.answer:
+            most = f"one answer has at most {self.limits.answer:,} recommendations"
+            raise Refused(422, f"n: {most}, and {len(given):,} histories with n = {n:,} ask for {n * len(given):,}")
         strict = on_unknown == "raise"
-        asked = Asked(
+        return Asked(
             tuple(self._history(one, strict) for one in given),
-            _whole("n", content.get("n", N_DEFAULT), 1, N_MOST),
+            n,
+            many,
             _flag("exclude_seen", content.get("exclude_seen", True)),
             self._filter("allow", content.get("allow"), strict),
             self._filter("deny", content.get("deny"), strict),
         )
-        return asked, many
 
     def _history(self, given: Any, strict: bool) -> tuple[Array, Array]:
         """Item numbers, increasing, and ratings."""
-        if isinstance(given, Mapping):
-            items, ratings = list(given), [self._rating(value) for value in given.values()]
+        low, high = self.model.value_range_
+        if isinstance(given, dict):
+            items, ratings = list(given), list(given.values())
+            if not all(type(value) in (int, float) and low <= value <= high for value in ratings):
+                raise Refused(422, f"history: ratings must be numbers from {low:g} to {high:g}")
         elif isinstance(given, list):
-            items, ratings = given, [self.model.value_range_[1]] * len(given)
+            items, ratings = given, [high] * len(given)
         else:
             raise Refused(422, "history: an object of ratings by item is needed, or a list of liked items")
-        numbers = self._known("history", items, strict)
-        kept = numbers >= 0
-        numbers, first = np.unique(numbers[kept], return_index=True)
-        values = np.ones(len(numbers)) if self.model.implicit_ else np.array(ratings, float)[kept][first]
-        return numbers, values.astype(np.float32)
-
-    def _rating(self, value: Any) -> float:
-        low, high = self.model.value_range_
-        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-            raise Refused(422, f"history: ratings must be numbers from {low:g} to {high:g}")
-        return float(value)
+        rated: dict[int, float] = {}
+        for number, rating in zip(self._known("history", items, strict), ratings, strict=True):
+            rated.setdefault(number, rating)
+        rated.pop(-1, None)
+        numbers = sorted(rated)
+        values = np.ones(len(numbers)) if self.model.implicit_ else [rated[number] for number in numbers]
+        return np.array(numbers, np.int64), np.array(values, np.float32)
 
     def _filter(self, name: str, items: Any, strict: bool) -> Array | None:
         if items is None:
             return None
         if not isinstance(items, list):
             raise Refused(422, f"{name}: a list of items is needed")
-        numbers = self._known(name, items, strict)
-        return numbers[numbers >= 0]
+        return np.array([number for number in self._known(name, items, strict) if number >= 0], np.int64)
 
-    def _known(self, name: str, items: list[Any], strict: bool) -> Array:
+    def _known(self, name: str, items: list[Any], strict: bool) -> list[int]:
         """Item numbers, -1 for unknown ones where they may be left out."""
         if len(items) > HISTORY_MOST:
             raise Refused(422, f"{name}: at most {HISTORY_MOST:,} items are taken")
-        if not all(isinstance(item, str | int) and not isinstance(item, bool) for item in items):
+        if not all(type(item) in (str, int) for item in items):  # a bool is no int here
             raise Refused(422, f"{name}: items are texts or whole numbers")
         try:
-            numbers = [self.numbers.get(item if isinstance(item, str) else str(item), -1) for item in items]
+            numbers = [self.numbers.get(str(item), -1) for item in items]
         except ValueError:  # a number of thousands of digits
             raise Refused(422, f"{name}: there is an item that is far too long") from None
         if strict and -1 in numbers:
@@ -164,20 +179,40 @@ class Api:
             raise Refused(
                 422, f"{name}: the model does not know {item!r}; 'on_unknown': 'ignore' leaves such items out"
             )
-        return np.array(numbers, np.int64)
+        return numbers
 
     # -- what is answered
 
+    def compute(self, jobs: Sequence[Job]) -> list[Any]:
+        """What takes time, done: bodies parsed, searches and requests for recommendations answered.
+
+        Large answers are JSON already. Small ones are left to the caller, who renders them while others are computed.
+        """
+        found = iter(self.recommend([job for job in jobs if isinstance(job, Asked)]))
+        results: list[Any] = []
+        for job in jobs:
+            if isinstance(job, Asked):
+                answers = next(found)
+                answer = {"results": answers} if job.many else answers[0]
+                results.append(rendered(answer) if job.n * len(answers) > ROWS else answer)
+                continue
+            try:
+                results.append(self.parse(job) if isinstance(job, bytes) else rendered(self.items(job)))
+            except Refused as refused:
+                results.append(refused)
+        return results
+
     def recommend(self, requests: Sequence[Asked]) -> list[list[dict[str, Any]]]:
-        """For each request the answer to each of its histories; requests without filters are computed together."""
+        """For each request the answer to each of its histories; requests without filters are computed together.
+
+        Those who ask for many items are apart from those who ask for few, who would be computed as many.
+        """
         answers: dict[int, list[dict[str, Any]]] = {}
-        for exclude_seen in (True, False):
-            together = [at for at, asked in enumerate(requests) if asked.plain and asked.exclude_seen == exclude_seen]
-            if together:
-                self._answer([requests[at] for at in together], together, answers)
+        together: dict[Any, list[int]] = {}
         for at, asked in enumerate(requests):
-            if not asked.plain:
-                self._answer([asked], [at], answers)
+            together.setdefault((asked.exclude_seen, asked.n >= ROWS) if asked.plain else at, []).append(at)
+        for places in together.values():
+            self._answer([requests[at] for at in places], places, answers)
         return [answers[at] for at in range(len(requests))]
 
     def _answer(
@@ -230,6 +265,11 @@ class Api:
         found = [at for at, text in enumerate(self._folded) if wanted in text]
         rows = [{"item": self.ids[at], "title": self.titles[at]} for at in found[offset : offset + limit]]
         return {"items": rows, "total": len(found)}
+
+
+def rendered(content: Any) -> bytes:
+    """JSON."""
+    return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

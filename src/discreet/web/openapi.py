@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from discreet import __version__
+from discreet.version import __version__
 from discreet.web import api
 
 if TYPE_CHECKING:
@@ -18,16 +18,19 @@ ERROR = {
     "additionalProperties": False,
 }
 REASONS = {
-    400: "The body is not JSON.",
-    408: "The body took too long to arrive.",
+    400: "The body is not JSON, or the request is not proper HTTP.",
+    408: "The request took too long to arrive.",
     413: "The body is too large.",
     415: "The body is not declared to be JSON.",
     422: "A field is wrong; the reason says which.",
+    421: "The Host is none of the names that this server answers to.",
+    431: "The headers are too large.",
     503: "Too many requests are waiting; try again.",
 }
+ANYWHERE = (400, 408, 421, 431, 503)  # whatever is asked for
 
 
-def described(server: Api, max_body: int) -> dict[str, Any]:
+def described(server: Api) -> dict[str, Any]:
     """The description."""
     return {
         "openapi": "3.1.0",
@@ -39,7 +42,7 @@ def described(server: Api, max_body: int) -> dict[str, Any]:
             "the same in the browser: the page at / does.",
         },
         "paths": {
-            "/v1/recommend": {"post": _recommend(server, max_body)},
+            "/v1/recommend": {"post": _recommend(server)},
             "/v1/items": {"get": _items()},
             "/v1/statement": {"get": _statement()},
         },
@@ -50,10 +53,11 @@ def described(server: Api, max_body: int) -> dict[str, Any]:
 def _answers(schema: dict[str, Any], *errors: int) -> dict[str, Any]:
     wrong = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
     good = {"description": "The answer.", "content": {"application/json": {"schema": schema}}}
-    return {"200": good, **{str(status): {"description": REASONS[status], "content": wrong} for status in errors}}
+    possible = sorted({*ANYWHERE, *errors})
+    return {"200": good, **{str(status): {"description": REASONS[status], "content": wrong} for status in possible}}
 
 
-def _recommend(server: Api, max_body: int) -> dict[str, Any]:
+def _recommend(server: Api) -> dict[str, Any]:
     low, high = server.model.value_range_
     items = {"type": "array", "items": ITEM, "maxItems": api.HISTORY_MOST}
     ratings = {
@@ -62,9 +66,16 @@ def _recommend(server: Api, max_body: int) -> dict[str, Any]:
         "maxProperties": api.HISTORY_MOST,
     }
     history = {"anyOf": [ratings, items], "description": "Ratings by item, or a list of liked items."}
-    histories = {"type": "array", "items": history, "minItems": 1, "maxItems": server.max_batch}
+    histories = {"type": "array", "items": history, "minItems": 1, "maxItems": server.limits.histories}
     options = {
-        "n": {"type": "integer", "minimum": 1, "maximum": api.N_MOST, "default": api.N_DEFAULT},
+        "n": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": api.N_MOST,
+            "default": api.N_DEFAULT,
+            "description": f"How many items. One answer has at most {server.limits.answer:,} recommendations: the "
+            "number of histories times n.",
+        },
         "exclude_seen": {"type": "boolean", "default": True, "description": "Leave out what is in the history."},
         "allow": {**items, "description": "Recommend only these."},
         "deny": {**items, "description": "Never recommend these."},
@@ -88,7 +99,7 @@ def _recommend(server: Api, max_body: int) -> dict[str, Any]:
         "summary": "The best items for one history, or for each of several.",
         "requestBody": {
             "required": True,
-            "description": f"At most {max_body:,} bytes.",
+            "description": f"At most {server.limits.body:,} bytes.",
             "content": {
                 "application/json": {
                     "schema": {"oneOf": [body("history", history), body("histories", histories)]},
@@ -96,7 +107,7 @@ def _recommend(server: Api, max_body: int) -> dict[str, Any]:
                 }
             },
         },
-        "responses": _answers({"oneOf": [one, many]}, 400, 408, 413, 415, 422, 503),
+        "responses": _answers({"oneOf": [one, many]}, 413, 415, 422),
     }
 
 

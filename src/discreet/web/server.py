@@ -2,6 +2,11 @@
 
 It keeps nothing. Files are served from memory, by their exact names, so that no path leads anywhere else. What a log
 line has of a request is its method, the route and the status: never a query, a body or a reason.
+
+It answers only to the names that it is known by: a page whose own name someone made to point here (DNS rebinding) would
+else be a page of this server to a browser, and could ask it on behalf of whoever looks at it.
+
+Limits of one request, and of all that is at hand, are kept here; those of connections in `discreet.web.connections`.
 """
 
 from __future__ import annotations
@@ -10,16 +15,18 @@ import asyncio
 import gzip
 import hashlib
 import logging
+import re
 import time
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from discreet.errors import MissingExtra
-from discreet.web.api import Api, Asked, Refused
+from discreet.errors import MissingExtra, ModelError
+from discreet.web.api import READ, SEARCH_SIZE, Api, Asked, Job, Refused, rendered
 from discreet.web.batching import Batcher, Busy
+from discreet.web.limits import DEFAULTS, LOCAL, RETRY, SMALL, Limits
 from discreet.web.openapi import described
 
 try:
@@ -35,8 +42,9 @@ if TYPE_CHECKING:
     from discreet.models.base import Model
     from discreet.web.site import Site
 
-MAX_BODY = 256 * 1024
-PATIENCE = 10.0  # seconds that a body may take to arrive
+LIGHT = 16  # the size of what does not wait for what is larger
+PIECE = 64 * 1024  # bytes of an answer that are handed on at once
+NAME = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+?)\.?(?::[0-9]*)?", re.IGNORECASE)  # of a host, and perhaps a port
 TYPES = {
     "html": "text/html; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
@@ -59,6 +67,7 @@ HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
 ENCODED = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+BUSY = "discreet.busy"  # in the scope of a request that was refused because too much is waiting
 NOT_KEPT = {"Cache-Control": "no-store"}  # what is answered to one person
 
 log = logging.getLogger("discreet.serve")
@@ -85,52 +94,144 @@ class File:
         if request.headers.get("if-none-match") == self.etag:
             return Response(status_code=304, headers=headers)
         if "gzip" in request.headers.get("accept-encoding", ""):
-            return Response(self.packed, headers={**headers, "Content-Encoding": "gzip"}, media_type=self.kind)
-        return Response(self.content, headers=headers, media_type=self.kind)
+            return Pieces(self.packed, headers={**headers, "Content-Encoding": "gzip"}, media_type=self.kind)
+        return Pieces(self.content, headers=headers, media_type=self.kind)
 
 
-def application(model: Model, site: Site, *, max_body: int = MAX_BODY, max_batch: int = 100) -> Guard:
-    """The server of a model.
+class Pieces(Response):
+    """An answer that is handed on as the client reads it: what is not read yet is nowhere copied."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Send it."""
+        if len(self.body) <= PIECE:
+            await super().__call__(scope, receive, send)
+            return
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        for end in range(PIECE, len(self.body) + PIECE, PIECE):
+            part = bytes(self.body[end - PIECE : end])
+            await send({"type": "http.response.body", "body": part, "more_body": end < len(self.body)})
+
+
+def application(model: Model, site: Site, *, limits: Limits = DEFAULTS, allowed_hosts: Iterable[str] = LOCAL) -> Guard:
+    """The server of a model, as an ASGI application.
+
+    `discreet.web.connections.settings` has what uvicorn needs to run it within the limits of connections.
 
     Args:
         model: A fitted model.
         site: Its page, as `discreet.web.site.export` makes it.
-        max_body: The most bytes that a request may have.
-        max_batch: The most histories that a request may have.
+        limits: What it takes from clients.
+        allowed_hosts: The names that it is reached by, which are all that it answers to; "*" is any.
     """
-    answers = Api(model, max_batch)
-    batcher: Batcher[Asked, list[dict[str, Any]]] = Batcher(answers.recommend)
-    description = described(answers, max_body)
-
-    async def recommend(request: Request) -> Response:
-        asked, many = answers.parse(await _body(request, max_body))
-        found = await batcher.submit(asked)
-        return JSONResponse({"results": found} if many else found[0], headers=NOT_KEPT)
-
-    async def items(request: Request) -> Response:
-        return JSONResponse(answers.items(_single(request)))
-
-    async def statement(_: Request) -> Response:
-        return Response(model.statement().json(), media_type="application/json")
-
-    async def openapi(_: Request) -> Response:
-        return JSONResponse(description)
+    answers = Api(model, limits)
+    desk = Desk(answers)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         yield
-        batcher.close()
+        desk.close()
 
     routes = [
-        Route("/v1/recommend", recommend, methods=["POST"]),
-        Route("/v1/items", items),
-        Route("/v1/statement", statement),
-        Route("/openapi.json", openapi),
+        Route("/v1/recommend", Recommend(desk), methods=["POST"]),
+        Route("/v1/items", Items(desk), methods=["GET"]),
+        Route("/v1/statement", _file(File.of("statement.json", model.statement().json().encode()))),
+        Route("/openapi.json", _file(File.of("openapi.json", rendered(described(answers))))),
         *(Route(f"/{name}", _file(File.of(name, content))) for name, content in site.files.items()),
         Route("/", _file(File.of("index.html", site.files["index.html"]))),
     ]
     handlers = {Refused: _refused, Busy: _busy, HTTPException: _http, Exception: _failed}
-    return Guard(Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers))
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
+    return Guard(app, limits, [allowed_host(name) for name in allowed_hosts])
+
+
+def allowed_host(name: str) -> str:
+    """A name that a server may answer to, as it is compared."""
+    found = NAME.fullmatch(f"[{name}]" if ":" in name and "[" not in name else name)
+    if name != "*" and (found is None or found[0] not in (found[1], found[1] + ".")):
+        raise ModelError(
+            f"allowed hosts: {name!r} is no name; give it as in recommend.example.org, without http:// and port"
+        )
+    return name if found is None else found[1].lower()
+
+
+# -- what is computed
+
+
+class Held:
+    """Bytes that are at hand for one request; they are given back when it is over."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self.size = 0
+
+    def __enter__(self) -> Held:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.desk.held -= self.size
+
+    def __call__(self, size: int) -> None:
+        """So many are at hand now; raises `Busy` where there are too many for all requests together."""
+        if size > SMALL:
+            self.desk.held += size - self.size
+            self.size = size
+            if self.desk.held > self.desk.limits.memory:
+                raise Busy
+
+
+class Desk:
+    """What is being computed."""
+
+    def __init__(self, answers: Api) -> None:
+        self.answers = answers
+        self.limits = answers.limits
+        self.held = 0  # bytes of bodies and answers
+        self.light: Batcher[Job, Any] = Batcher(answers.compute, self.limits.waiting)
+        self.heavy: Batcher[Job, Any] = Batcher(answers.compute, self.limits.waiting)
+
+    async def done(self, job: Job, size: int) -> Any:
+        """A job, done: small ones in a thread of their own, for they would wait for as long as a large one takes."""
+        return await (self.light if size <= LIGHT else self.heavy).submit(job, size)
+
+    def close(self) -> None:
+        """Stop the threads."""
+        self.light.close()
+        self.heavy.close()
+
+
+class Recommend:
+    """`/v1/recommend`."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """One request."""
+        with Held(self.desk) as held:
+            body = await _body(Request(scope, receive), self.desk.limits.body, held)
+            asked: Asked = (
+                self.desk.answers.parse(body)
+                if len(body) <= SMALL
+                else await self.desk.done(body, 1 + len(body) // READ)
+            )
+            answer = await self.desk.done(asked, asked.size)
+            answer = answer if isinstance(answer, bytes) else rendered(answer)
+            held(len(body) + len(answer))
+            await Pieces(answer, headers=NOT_KEPT, media_type="application/json")(scope, receive, send)
+
+
+class Items:
+    """`/v1/items`."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """One request."""
+        with Held(self.desk) as held:
+            answer = await self.desk.done(_single(Request(scope)), SEARCH_SIZE)
+            held(len(answer))
+            await Pieces(answer, media_type="application/json")(scope, receive, send)
 
 
 def _file(file: File) -> Callable[[Request], Awaitable[Response]]:
@@ -148,28 +249,25 @@ def _single(request: Request) -> dict[str, str]:
     return dict(given)
 
 
-async def _body(request: Request, most: int) -> bytes:
-    """The body of a request, which is JSON, not too large and not too slow."""
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+async def _body(request: Request, most: int, held: Held) -> bytes:
+    """The body of a request, which is JSON and not too large."""
+    headers = dict(request.scope["headers"])
+    if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != b"application/json":
         raise Refused(415, "the body must be declared as JSON: send the header Content-Type: application/json")
-    declared = request.headers.get("content-length", "0")
+    declared = headers.get(b"content-length", b"0")
     if declared.isdigit() and int(declared) > most:
         raise Refused(413, f"the body is larger than {most:,} bytes")
-
-    async def read() -> bytes:
-        content = bytearray()
-        async for chunk in request.stream():
-            content.extend(chunk)
-            if len(content) > most:
-                raise Refused(413, f"the body is larger than {most:,} bytes")
-        return bytes(content)
-
+    chunks, size = [], 0
     try:
-        return await asyncio.wait_for(read(), PATIENCE)
-    except asyncio.TimeoutError:
-        raise Refused(408, "the body took too long to arrive") from None
+        async for chunk in request.stream():
+            chunks.append(chunk)
+            size += len(chunk)
+            if size > most:
+                raise Refused(413, f"the body is larger than {most:,} bytes")
+            held(size)
     except ClientDisconnect:
         raise Refused(400, "the body did not arrive") from None
+    return b"".join(chunks)
 
 
 # -- errors as JSON: one sentence
@@ -183,8 +281,9 @@ async def _refused(_: Request, error: Any) -> Response:
     return _error(error.status, error.reason)
 
 
-async def _busy(_: Request, __: Any) -> Response:
-    return _error(503, "too many requests are waiting; try again in a moment", {"Retry-After": "1"})
+async def _busy(request: Request, _: Any) -> Response:
+    request.scope[BUSY] = True
+    return _error(503, "too many requests are waiting; try again in a moment", {"Retry-After": str(RETRY)})
 
 
 async def _http(_: Request, error: Any) -> Response:
@@ -204,10 +303,15 @@ async def _failed(_: Request, __: Any) -> Response:
 
 
 class Guard:
-    """Adds the security headers, writes the log, and lets no exception pass: its text might tell something."""
+    """Answers to its own names only, adds the security headers, writes the log, and lets no exception pass.
 
-    def __init__(self, app: Any) -> None:
+    The text of an exception might tell something.
+    """
+
+    def __init__(self, app: Any, limits: Limits, hosts: Iterable[str]) -> None:
         self.app = app
+        self.limits = limits
+        self.hosts = frozenset(hosts)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """One request."""
@@ -224,10 +328,26 @@ class Guard:
             await send(message)
 
         try:
-            await self.app(scope, receive, guarded)
+            await (self._misdirected(scope) or self.app)(scope, receive, guarded)
+        except asyncio.CancelledError:  # its client has left
+            status = 499
+            raise
         except Exception as error:
             where = traceback.extract_tb(error.__traceback__)[-1]
             log.error("%s in %s, line %s", type(error).__name__, where.filename, where.lineno)  # noqa: TRY400
         finally:
             route = scope.get("path") if "endpoint" in scope else "(unknown)"
             log.info("%s %s %s %.1f ms", scope["method"], route, status, 1000 * (time.perf_counter() - began))
+
+    def _misdirected(self, scope: Any) -> Response | None:
+        """The refusal of a request that is for somebody else."""
+        given = [value for name, value in scope["headers"] if name == b"host"]
+        if not given and "*" in self.hosts and scope["http_version"] == "1.0":
+            return None
+        if len(given) != 1:
+            return _error(400, "one Host header is needed, which says whom the request is for")
+        host = given[0].decode("latin-1")
+        found = NAME.fullmatch(host)
+        if "*" in self.hosts or (found and found[1].lower() in self.hosts):
+            return None
+        return _error(421, f"this server does not answer to the Host {host[:60]!r}; --allowed-hosts says which it does")

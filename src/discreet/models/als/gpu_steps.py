@@ -19,8 +19,7 @@ from discreet.linalg.threads import over_blocks
 from discreet.linalg.torch_arrays import TorchArrays
 from discreet.models.als.settings import filled_columns
 from discreet.models.als.training import FOLDS, Local, own_weights
-from discreet.privacy.batch import UserBatch
-from discreet.privacy.statistics import GramEncoder, OuterEncoder
+from discreet.privacy.statistics import GramEncoder, OuterEncoder, UserBatch
 from discreet.typing import Array
 
 NOTHING = np.zeros(0)

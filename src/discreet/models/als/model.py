@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -22,6 +22,7 @@ from discreet.models.als.settings import (
     PROBES,
     USER_BIAS,
     USER_VECTOR,
+    USERS,
     Settings,
     filled_columns,
     most_columns,
@@ -29,6 +30,7 @@ from discreet.models.als.settings import (
 )
 from discreet.models.als.training import FOLDS, Training
 from discreet.models.base import require_ratings
+from discreet.models.binding import learned_by
 from discreet.models.fold_in import FoldIn, RidgeFoldIn
 from discreet.models.private import PrivateModel, require_same_bits, require_sound
 from discreet.models.ridge import Penalty
@@ -101,10 +103,13 @@ class DPALS(PrivateModel):
         n_jobs: Threads, in scikit-learn's meaning. The releases are the same for any number.
         device: "cpu", or "cuda" for a GPU (extra `gpu`), which learns with the processor, folds users in and ranks
             items for them. It is not saved with the model.
+
+    Attributes:
+        n_users_: About how many users there were, by a release; at least 10.
     """
 
     _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "item_variance_", "item_prior_", "item_weights_")
-    _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "unit_")
+    _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "unit_", "n_users_")
     _NOT_LEARNED: ClassVar[tuple[str, ...]] = (*PrivateModel._NOT_LEARNED, "caution")
     _in_spark: ClassVar[bool] = True
 
@@ -112,6 +117,7 @@ class DPALS(PrivateModel):
     item_prior_: Array
     item_weights_: Array
     unit_: float
+    n_users_: float
 
     def __init__(
         self,
@@ -170,6 +176,10 @@ class DPALS(PrivateModel):
         features = item_features(ratings.catalogue, self.features or ())  # raises if there is no such column
         require_same_regressions(self.device, most_columns(features.shape[1]))
 
+    def _people(self, learned: Mapping[str, Any], plan: Plan) -> float:
+        noise = plan.noise(USERS, sensitivity=2.0)  # of either adjacency, and more: the bound is sqrt 2
+        return float(max(learned["n_users_"] - 3 * noise.std, self.n_users_hint or 0))
+
     def _public_inputs(self) -> dict[str, str]:
         hint = {} if self.n_users_hint is None else {"n_users_hint": f"about {self.n_users_hint:,} users"}
         return hint | ({"features": ", ".join(self.features)} if self.features else {})
@@ -197,6 +207,7 @@ class DPALS(PrivateModel):
             "implicit_": False,
             "global_mean_": float((low + high) / 2 + unit * mean),
             "unit_": float(unit),
+            "n_users_": float(weights.n_users),
         }
 
     # Going on
@@ -241,6 +252,12 @@ class DPALS(PrivateModel):
             anything fails, the model is what it was before.
         """
         after, more = self.statement(), self._more(epsilon, n_steps)
+        fitted = after.certificate["model"]["params"]
+        if changed := [name for name, value in learned_by(self).items() if fitted.get(name) != value]:
+            raise DataError(
+                f"{', '.join(changed)}: the model was fitted with another, and a certificate of both could not be; set "
+                "it back, and give fit_more what it is to spend: fit_more(ratings, epsilon=..., n_steps=...)"
+            )
         columns = 1 + self.item_factors_.shape[1] + PROBES
 
         def learn(releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
@@ -258,8 +275,7 @@ class DPALS(PrivateModel):
                 )
             require_same_regressions(self.device, columns)
             plan = self.plan_more(table.n_items, epsilon=epsilon, n_steps=n_steps)
-            paying = more._own_ledger() if ledger is None else ledger
-            learned, statement = more._under(plan, paying, table, learn, after)
+            learned, statement = more._under(plan, ledger, table, learn, after=after)
             self._set(learned, table.catalogue, statement)
         return self
 

@@ -18,7 +18,7 @@ from discreet.models.als.calibration import COUNTS, MEAN, RECOUNTS
 from discreet.models.als.distributed import Sampled
 from discreet.models.als.sampling import Sample
 from discreet.privacy import Releaser, VectorSum
-from discreet.privacy.batch import UserBatch
+from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -263,18 +264,21 @@ class PublishedDPALS(PrivateModel):
         schedule, sigmas = self._schedule(), self.sigmas()
         return schedule.plan_for(self._mu(), sigmas) if self.calibration == "exact" else schedule.plan(sigmas)
 
-    def _own_ledger(self) -> Ledger:
+    def _own_ledger(self, url: str | None = None) -> Ledger:
         if self.calibration == "exact":
-            return super()._own_ledger()
-        return true_ledger(self, self._schedule().plan(self.sigmas()), "gram_noise, rhs_noise, preprocessing_noise")
+            return super()._own_ledger(url)
+        names = "gram_noise, rhs_noise, preprocessing_noise"
+        return true_ledger(self, self._schedule().plan(self.sigmas()), names, url)
 
     def _check_data(self, ratings: Interactions) -> None:
         require_same_bits(self.device, self.rank)
 
-    def _learn(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:
+    def _learn(
+        self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None
+    ) -> tuple[dict[str, Any], Statement]:
         if ratings.implicit and self._center:
             raise DataError("center: implicit feedback has nothing to centre; pass center=False")
-        learned, statement = super()._learn(ratings, ledger)
+        learned, statement = super()._learn(ratings, ledger, checkpoint)
         if self.calibration in ERRORS:
             warnings.warn(
                 f"calibration={self.calibration!r}: {ERRORS[self.calibration]}; {ALSO}. What the paper would call "

@@ -17,7 +17,7 @@ from discreet.models.als.moments import Moments
 from discreet.models.als.sampling import Sample, vectors_of
 from discreet.models.ridge import Penalty, Ridge
 from discreet.privacy import GramSum, OuterSum, Releaser
-from discreet.privacy.batch import UserBatch
+from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
 

@@ -27,8 +27,8 @@ from discreet.models.als.published_steps import (
 )
 from discreet.models.als.sampling import Sample, vectors_of
 from discreet.privacy import GramSum, NormalEquations, Releaser
-from discreet.privacy.batch import UserBatch
 from discreet.privacy.releaser import SumWith
+from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from discreet.models.als.moments import check_size, item_moments
 from discreet.models.als.published_steps import a_item
 from discreet.models.als.sampling import Sample, uniform
 from discreet.privacy import Ledger, NormalEquations, Plan, Releaser
-from discreet.privacy.account import account
-from discreet.privacy.guarantee import Adjacency
+from discreet.privacy.guarantee import Adjacency, account
 from discreet.typing import Array
 from discreet.validation import positive, whole
 

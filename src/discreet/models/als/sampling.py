@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from discreet.engine import LocalBlocks
 from discreet.linalg.hashing import ODD, mixed
 from discreet.linalg.rows import blocks
-from discreet.privacy.batch import UserBatch
+from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array, Words
 
 USERS = 1 << 13  # in a block

@@ -28,7 +28,7 @@ from discreet.models.als.settings import (
     Settings,
 )
 from discreet.privacy import GramSum, OuterSum, Releaser, VectorSum
-from discreet.privacy.batch import UserBatch
+from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from discreet.models.frank_wolfe.common import FrankWolfeModel
 from discreet.models.frank_wolfe.local import Local, Step, packed
 from discreet.models.frank_wolfe.losses import LossName
 from discreet.models.spectral.baseline import second_moment
-from discreet.privacy.batch import UserBatch
+from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 from discreet.validation import whole
 

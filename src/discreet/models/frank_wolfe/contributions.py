@@ -13,7 +13,7 @@ from discreet.data.interactions import Interactions
 from discreet.engine import Blocks, LocalBlocks
 from discreet.engine.batches import parts, user_batches
 from discreet.linalg.threads import over_blocks
-from discreet.privacy.batch import UserBatch
+from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from discreet.models.frank_wolfe.contributions import Fitted
 from discreet.models.frank_wolfe.losses import Loss, Squared
 from discreet.models.frank_wolfe.steps import LENGTH, Found, Kept
 from discreet.models.ridge import Penalty, Ridge
-from discreet.privacy.batch import UserBatch
 from discreet.privacy.releaser import Noisy
+from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
 LEAST_NOISE = 1.0  # times what the last direction explains: so much is taken to be left, at least

@@ -15,7 +15,7 @@ import numpy as np
 from discreet.models.centering import Centring, Prepared
 from discreet.models.frank_wolfe.contributions import Fitted
 from discreet.models.frank_wolfe.losses import Loss
-from discreet.privacy.batch import UserBatch
+from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from discreet.data.interactions import Interactions
 from discreet.engine.batches import parts
 from discreet.models.centering import Centring, Prepared
 from discreet.models.gradient.estimate import Step, nothing
-from discreet.privacy.batch import UserBatch
+from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
 if TYPE_CHECKING:

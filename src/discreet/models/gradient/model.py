@@ -21,8 +21,8 @@ from discreet.models.gradient.estimate import Step, packed, project, unpacked
 from discreet.models.private import PrivateModel
 from discreet.models.spectral.cleansing import check_catalogue
 from discreet.privacy import GramSum, Plan, Releaser
-from discreet.privacy.batch import UserBatch
 from discreet.privacy.guarantee import Adjacency
+from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 from discreet.validation import positive, probability, whole
 

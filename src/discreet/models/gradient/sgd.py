@@ -17,9 +17,9 @@ from discreet.models.fold_in import FoldIn, RidgeFoldIn
 from discreet.models.private import PrivateModel
 from discreet.models.ridge import Penalty, Ridge
 from discreet.privacy import OuterSum, Plan, Planned, Releaser
-from discreet.privacy.batch import UserBatch
 from discreet.privacy.guarantee import Adjacency
 from discreet.privacy.poisson import largest_mu, sampled_cost
+from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 from discreet.validation import positive, probability, whole
 

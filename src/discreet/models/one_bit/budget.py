@@ -10,8 +10,8 @@ import numpy as np
 from discreet.errors import PrivacyError
 from discreet.models.one_bit.links import Link
 from discreet.privacy import Cost, Gaussian, Laplace, Plan, PureEvent, RandomizedResponse
-from discreet.privacy.account import account
 from discreet.privacy.entries import TwoValued, pure_cost
+from discreet.privacy.guarantee import account
 from discreet.typing import Array
 from discreet.validation import positive, whole
 

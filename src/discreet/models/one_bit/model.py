@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -176,6 +177,11 @@ class OneBit(BitModel):
     def _check_parameters(self) -> None:
         check(self)
 
+    def _not_resumable(self) -> str:
+        if self.mechanism is None:
+            return "without a mechanism nothing is spent"
+        return "bits that were flipped elsewhere are charged once, and nothing is drawn" if self.perturbed else ""
+
     def _check_data(self, ratings: Interactions) -> None:
         two_valued(ratings, self.threshold)
         if not len(ratings):
@@ -222,15 +228,17 @@ class OneBit(BitModel):
             raise PrivacyError("mechanism: without one nothing is paid for, and there is no plan")
         return Plan(releases.planned(self._budget()))
 
-    def _own_ledger(self) -> Ledger:
+    def _own_ledger(self, url: str | None = None) -> Ledger:
         if self.calibration == "exact":
-            return super()._own_ledger()
+            return super()._own_ledger(url)
         true = self.plan(1).cost.epsilon(self.delta)
-        return Ledger(epsilon=true, delta=self.delta, unit=self.unit, adjacency=self.adjacency)
+        return Ledger(url, epsilon=true, delta=self.delta, unit=self.unit, adjacency=self.adjacency)
 
     # Learning
 
-    def _learn(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:
+    def _learn(
+        self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None
+    ) -> tuple[dict[str, Any], Statement]:
         if self.mechanism is None:
             return self._learn_in_the_clear(ratings, ledger)
         if self.perturbed:
@@ -238,7 +246,7 @@ class OneBit(BitModel):
         why_not = releases.broken(self._budget())
         if why_not and ledger is not None:
             raise PrivacyError(f"ledger: there is no guarantee that it could record, for {why_not}; leave it out")
-        learned, statement = super()._learn(ratings, ledger)
+        learned, statement = super()._learn(ratings, ledger, checkpoint)
         if why_not:
             statement = self._without_guarantee(statement, why_not)
             warnings.warn(f"OneBit: there is no guarantee: {why_not}", stacklevel=3)
@@ -289,21 +297,22 @@ class OneBit(BitModel):
         require_sound(ratings)
         self._check_data(ratings)
         require_flipped(ratings, self.max_entries)
-        ledger = self._own_ledger() if ledger is None else ledger
+        given, ledger = ledger, self._own_ledger() if ledger is None else ledger
         ledger.expect(unit=self.unit, adjacency=self.adjacency)
         plan, budget = self.plan(ratings.n_items), self._budget()
         # Who flipped the bits is not seen here. A ledger for tests does not make a test's flips private, either.
         source = DECLARED if ledger.noise_source.secure is True else ledger.noise_source
         noise = budget.response()
         event = ledger.charge(plan.cost, FLIPPED, source=source, noise=noise, sensitivity=budget.entries)
-        given = TrueBits.of(ratings, two_valued(ratings, self.threshold))
-        loss = FlippedBits(given.bits, self._link(), *flips(noise))
-        learned = self._from_noisy(given.cells, loss, ratings)
+        flipped = TrueBits.of(ratings, two_valued(ratings, self.threshold))
+        loss = FlippedBits(flipped.bits, self._link(), *flips(noise))
+        learned = self._from_noisy(flipped.cells, loss, ratings)
         public = {**ratings.public_inputs, **self._public_inputs()}
         title = "OneBit: a recommender learned from bits that users flipped"
         guarantee = ledger.guarantee(plan.cost, [event], delta=self.delta)
         self._name_error(guarantee.epsilon, stacklevel=5)
-        return learned, Statement.of(title, guarantee, [event], public_inputs=public)
+        totals = None if given is None else ledger.totals()
+        return learned, Statement.of(title, guarantee, [event], public_inputs=public, ledger=totals)
 
     def _from_noisy(self, cells: Cells, loss: Loss, ratings: Interactions) -> dict[str, Any]:
         """All learned attributes. Of `ratings` it uses what is public: which entries there are, and the range."""

@@ -22,8 +22,8 @@ from discreet.models.one_bit.links import Link
 from discreet.models.one_bit.outputs import OUTPUT, projected
 from discreet.models.one_bit.solver import Problem, minimise
 from discreet.privacy import Laplace, Plan, Planned, Releaser
-from discreet.privacy.account import account
 from discreet.privacy.entries import UP_MATRIX, AsPrinted, LinearPerturbation, PerturbedMinimizer, pure_cost
+from discreet.privacy.guarantee import account
 
 TILT = "linear term of the objective"
 SOLVER = 0.05  # of epsilon, for hiding how far from the optimum the solver stops

@@ -18,7 +18,7 @@ from discreet.errors import DataError
 from discreet.models.als.sampling import uniform
 from discreet.models.directions import noise_edge
 from discreet.privacy import GramSum, Noisy, Releaser, VectorSum
-from discreet.privacy.batch import UserBatch
+from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
 SUMS, COUNTS = "item sums of ratings", "item counts"

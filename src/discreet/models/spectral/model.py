@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,8 +20,8 @@ from discreet.models.spectral.explore import Exploration
 from discreet.models.spectral.published import PublishedDPSVD
 from discreet.models.spectral.ratings import RatingRows, rating_factors, rating_fold_in
 from discreet.privacy import GramSum, Noisy, Plan, Releaser, VectorSum
-from discreet.privacy.batch import UserBatch
-from discreet.privacy.guarantee import Adjacency
+from discreet.privacy.guarantee import Adjacency, sensitivity_factor
+from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 from discreet.validation import positive, probability, whole
 
@@ -156,6 +157,12 @@ class DPSVD(PrivateModel):
             )
         require_rank(self.rank, ratings.n_items)
         self._centring(ratings)  # raises if there is no bound
+
+    def _people(self, learned: Mapping[str, Any], plan: Plan) -> float:
+        # The trace has the noise of so many numbers; in the unit of a user, so that L is 1 here.
+        items = np.count_nonzero(learned["history_weights_"])
+        noise = plan.noise(SECOND_MOMENT, sensitivity=sensitivity_factor(self.adjacency, nonnegative=True))
+        return float(learned["n_users_"] - 3 * noise.std * np.sqrt(items))
 
     def _centring(self, ratings: Interactions) -> Centring:
         return Centring.public("DPSVD", ratings, self.row_norm, centre=self.centre)

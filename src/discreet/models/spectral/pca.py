@@ -19,10 +19,9 @@ from discreet.linalg.threads import n_threads, single_threaded_blas
 from discreet.models.eigen import Products, block_iteration, check_budget, oja
 from discreet.models.private import require_sound
 from discreet.privacy import GramSum, Ledger, Noisy, Plan, Releaser
-from discreet.privacy.account import account
-from discreet.privacy.batch import UserBatch
-from discreet.privacy.guarantee import Adjacency, Guarantee
+from discreet.privacy.guarantee import Adjacency, Guarantee, account
 from discreet.privacy.statement import Statement
+from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 from discreet.validation import positive, probability, whole
 
@@ -141,6 +140,7 @@ class DPPCA(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         require_sound_blas()
         table = Table.of(X)
         plan = self.plan(table.n_columns)
+        given = ledger
         if ledger is None:
             ledger = Ledger(epsilon=self.epsilon, delta=self.delta, adjacency=self.adjacency, notion="dp")
         ledger.expect(unit="user", adjacency=self.adjacency)
@@ -149,7 +149,9 @@ class DPPCA(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         events = [event for event in ledger.events if event.body.get("reservation") == reservation.id]
         guarantee = ledger.guarantee(plan.cost, events, delta=self.delta)
         public = {"columns": f"{table.n_columns:,}", "row norm": f"{self.row_norm:g}, given"}
-        self._statement = Statement.of("DPPCA: private principal components", guarantee, events, public_inputs=public)
+        totals = None if given is None else ledger.totals()
+        title = "DPPCA: private principal components"
+        self._statement = Statement.of(title, guarantee, events, public_inputs=public, ledger=totals)
         self.guarantee_ = guarantee
         self.components_ = np.ascontiguousarray(vectors.T)
         self.explained_variance_ = np.maximum(values, 0)

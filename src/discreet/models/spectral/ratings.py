@@ -12,7 +12,7 @@ from discreet.models.directions import PENALTY, Directions, noise_edge
 from discreet.models.fold_in import RidgeFoldIn
 from discreet.models.ridge import Penalty
 from discreet.privacy import Noisy
-from discreet.privacy.batch import UserBatch
+from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
 OFFSET_PENALTY = 1.0

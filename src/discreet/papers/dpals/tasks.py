@@ -23,7 +23,7 @@ from discreet.models.als.sampling import lowest, uniform
 from discreet.papers.data import Labeled, Shape, divided, load, most_rated
 from discreet.papers.frank_wolfe import as_published
 from discreet.papers.reproduction import Options, Point, scored
-from discreet.privacy.batch import UserBatch
+from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
 PRINTED, EXACT = "DPALS 2021, as published", "DPALS 2021, exact noise"

@@ -1,0 +1,240 @@
+"""A fit that can be finished after a crash: its releases as they come, and what it takes to go on with them.
+
+The folder of a checkpoint holds fit.json (which fit it is: class, parameters, plan, catalogue, ledger and reservation;
+all of it public), a file for each release, and, for a fit without a ledger of somebody's, its own ledger. What has been
+paid for, and what has been seen, only the ledger decides: docs/proofs/resuming.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from discreet.errors import ModelError, PrivacyError
+from discreet.models.binding import catalogue_sha256, learned_by
+from discreet.privacy import Cost, Guarantee, Ledger
+from discreet.privacy.checkpoint import SUFFIX, Checkpoint, put, sync
+from discreet.privacy.store import Entry, canonical
+
+if sys.platform != "win32":
+    import fcntl
+
+if TYPE_CHECKING:
+    from discreet.engine.batches import Ratings
+    from discreet.models.private import PrivateModel
+    from discreet.privacy import Plan
+
+FORMAT = "discreet-unfinished-1"
+HEAD, LEDGER = "fit.json", "ledger-of-this-fit.db"  # no name that a ledger of somebody's has: leftovers are removed
+_OURS = re.compile(rf"{HEAD}|{LEDGER}(-\w+)?|[0-9a-f]+(\.tmp|{SUFFIX})")
+
+
+def read(folder: Path) -> dict[str, Any] | None:
+    """What fit.json says; None if no fit has begun in this folder."""
+    try:
+        about = json.loads((folder / HEAD).read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{str(folder / HEAD)!r}: it cannot be read ({error})") from None
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
+        raise ModelError(f"{str(folder / HEAD)!r}: it is not of a fit that this version of discreet can finish")
+    return about
+
+
+def described(model: PrivateModel, ratings: Ratings, plan: Plan) -> dict[str, Any]:
+    """What must be the same for a fit to be gone on with: all that decides what it releases, but the data."""
+    about = {
+        "class": type(model).__name__,
+        "params": learned_by(model),
+        "plan": plan.to_json(),
+        "catalogue": catalogue_sha256(ratings.catalogue),
+        "value_range": ratings.value_range,
+        "implicit": ratings.implicit,
+    }
+    same: dict[str, Any] = json.loads(canonical(about))
+    return same
+
+
+@contextmanager
+def resumable(
+    folder: Path, about: dict[str, Any], ledger: Ledger | None, own: Callable[[str], Ledger]
+) -> Iterator[tuple[Ledger, Checkpoint]]:
+    """Begin a fit in a folder, or go on with the one that is there; nobody else does meanwhile.
+
+    Args:
+        folder: Where; made if there is none.
+        about: Which fit, from `described`.
+        ledger: Who pays; None for a ledger of the fit's own.
+        own: Begins such a ledger, at a URL.
+
+    Yields:
+        The ledger that pays, and the checkpoint to reserve the plan with. If nothing is reserved, nothing is left.
+    """
+    with _held(folder):
+        found = read(folder)
+        if found is None:
+            try:
+                paying, found = _begun(folder, about, ledger, own)
+            except BaseException:
+                remove(folder)
+                raise
+        else:
+            _require_same(folder, found, about)
+            paying = _paying(folder, found, ledger)
+        try:
+            yield paying, Checkpoint(folder, found["reservation"])
+        except BaseException:
+            with suppress(Exception):  # if the ledger cannot be asked, the folder stays
+                if not _entries(paying, found):
+                    remove(folder)
+            raise
+
+
+def saved_in(folder: Path) -> Checkpoint:
+    """The checkpoint of the fit in a folder."""
+    found = read(folder)
+    assert found is not None
+    return Checkpoint(folder, found["reservation"])
+
+
+def remove(folder: Path, reservation: str | None = None) -> None:
+    """Remove a checkpoint, all of it or nothing; with a reservation, only if it is still that one's."""
+    found = read(folder)
+    if reservation is not None and (found is None or found["reservation"] != reservation):
+        return
+    (folder / HEAD).unlink(missing_ok=True)  # what is left without it counts as nothing
+    sync(folder)
+    for name in os.listdir(folder):
+        if _OURS.fullmatch(name):
+            (folder / name).unlink()
+    with suppress(OSError):  # it holds something of others
+        folder.rmdir()
+
+
+def give_up(folder: Path, ledger: Ledger | None) -> Guarantee:
+    """Return to its ledger what an unfinished fit has not released, and remove it; what it has stays spent: this.
+
+    Args:
+        folder: The folder of the checkpoint.
+        ledger: Who has paid, as when the fit began.
+    """
+    with _held(folder):
+        found = read(folder)
+        if found is None:
+            raise ModelError(f"{str(folder)!r}: there is no unfinished fit")
+        paying = _paying(folder, found, ledger)
+        released = [entry for entry in _entries(paying, found) if entry.kind == "release"]
+        if found["reservation"] in paying.open_reservations():
+            paying.close(found["reservation"])
+        remove(folder)
+    return paying.guarantee(sum((entry.cost for entry in released), Cost()), released)
+
+
+# -- what is in the folder
+
+
+def _begun(
+    folder: Path, about: dict[str, Any], ledger: Ledger | None, own: Callable[[str], Ledger]
+) -> tuple[Ledger, dict[str, Any]]:
+    """Write fit.json, before anything is reserved: so that no plan is ever paid for that cannot be gone on with."""
+    paying = own(_url(folder)) if ledger is None else ledger
+    origin = paying.origin
+    if origin["url"] is None:
+        raise PrivacyError(
+            "checkpoint: a ledger that is kept in memory is gone with its process, and with it what a fit was paid by; "
+            "give the ledger a URL, e.g. Ledger('sqlite:///ledger.db', ...)"
+        )
+    begun = {"format": FORMAT, **about, "ledger": origin, "own_ledger": ledger is None, "reservation": uuid.uuid4().hex}
+    put(folder / HEAD, [json.dumps(begun, indent=2).encode()])
+    return paying, begun
+
+
+def _url(folder: Path) -> str:
+    path = str(folder.absolute() / LEDGER)
+    if "?" in path:
+        raise ModelError(f"{path!r}: a ledger cannot be kept where a '?' is in the path; choose another folder")
+    return f"sqlite:///{path}"
+
+
+def _paying(folder: Path, found: dict[str, Any], ledger: Ledger | None) -> Ledger:
+    """The ledger that has paid for a fit; raises if another one is given, or if it has forgotten the fit."""
+    where = f"the ledger {found['ledger']['name']!r} at {found['ledger']['url']}"
+    if found["own_ledger"] and ledger is not None:
+        raise PrivacyError(f"ledger: the fit in {str(folder)!r} began with a ledger of its own; go on without one")
+    if not found["own_ledger"] and ledger is None:
+        raise PrivacyError(f"ledger: the fit in {str(folder)!r} is paid for by {where}; give that")
+    paying = Ledger(_url(folder), create=False) if ledger is None else ledger
+    forgotten = not _entries(paying, found) and any(name.endswith(SUFFIX) for name in os.listdir(folder))
+    if paying.origin["digest"] != found["ledger"]["digest"] or forgotten:
+        raise PrivacyError(
+            f"ledger: the fit in {str(folder)!r} is paid for by {where}, and this one knows nothing of it"
+        )
+    return paying
+
+
+def _entries(ledger: Ledger, found: dict[str, Any]) -> list[Entry]:
+    return [entry for entry in ledger.entries if entry.body.get("reservation") == found["reservation"]]
+
+
+def _require_same(folder: Path, found: dict[str, Any], about: dict[str, Any]) -> None:
+    others = [name for name in about if name != "params" and found.get(name) != about[name]]
+    params, before = about["params"], found.get("params", {})
+    others += [name for name in {**before, **params} if before.get(name) != params.get(name)]
+    if others:
+        raise ModelError(
+            f"checkpoint: the fit in {str(folder)!r} was begun with another {', '.join(others)}; go on with the same, "
+            "or give it up and remove the folder"
+        )
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Make a folder if there is none, and be the only one to use it; refuse one that holds something else."""
+    made = [one for one in (folder, *folder.parents) if not one.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = None if sys.platform == "win32" else os.open(folder, os.O_RDONLY)
+        try:
+            if handle is not None:
+                _lock(folder, handle)
+            if read(folder) is None:
+                _clear(folder)
+            yield
+        finally:
+            if handle is not None:
+                os.close(handle)
+    except BaseException:
+        for one in made:
+            with suppress(OSError):
+                one.rmdir()
+        raise
+
+
+def _lock(folder: Path, handle: int) -> None:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ModelError(
+            f"{str(folder)!r}: another process is at work on this fit; let it finish, or stop it"
+        ) from None
+    except (
+        OSError
+    ):  # some network file systems lock no folders: then the ledger lets only one of several save a release
+        return
+
+
+def _clear(folder: Path) -> None:
+    """Remove what is left of a fit that was removed, or had not begun."""
+    names = os.listdir(folder)
+    if any(not _OURS.fullmatch(name) for name in names):
+        raise ModelError(f"{str(folder)!r}: this folder is not empty and holds no unfinished fit; give another")
+    for name in names:
+        (folder / name).unlink()

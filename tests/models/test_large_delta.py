@@ -1,0 +1,69 @@
+"""A delta that is large for the number of people, as far as that is public, is said to be."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import discreet
+from discreet.data import Interactions
+from discreet.models.private import large_delta
+
+RATINGS = discreet.datasets.movielens_like(3000, 30, 40_000, random_state=0)
+LIKED = RATINGS.to_implicit(4)
+FEW = RATINGS.of_users(range(100))  # type: ignore[arg-type]
+
+
+def test_the_rule() -> None:
+    assert large_delta(1e-6, 0) == large_delta(1e-6, 100_000) == large_delta(1e-5, 10_000) == []
+    (said,) = large_delta(1e-5, 138_493.0)
+    assert said.startswith("delta: 1e-05 is large for about 140,000 people.")
+    assert "expose 1.4 of them on average" in said
+    assert "7e-07 or less." in said
+
+
+@pytest.mark.parametrize(
+    ("model", "data"),
+    [
+        (discreet.DPALS(epsilon=5, delta=1e-4), RATINGS),
+        (discreet.DPALS(epsilon=5, delta=1e-4, n_users_hint=5_000), FEW),  # as declared
+        (discreet.DPSVD(epsilon=5, delta=1e-4), LIKED),
+        (discreet.DPSVD(epsilon=5, delta=1e-3), RATINGS),
+    ],
+)
+def test_a_warning_and_a_note(tmp_path: Path, model: Any, data: Interactions) -> None:
+    with pytest.warns(UserWarning, match=r"^delta: .* is large for about [\d,]+ people") as told:
+        model.fit(data)
+    assert told[0].filename == __file__
+    note = str(told[0].message)
+    assert note in model.statement().certificate["notes"]
+    for face in (str(model.statement()), model.statement().html()):
+        assert note in face
+    model.save(tmp_path / "m")
+    assert note in discreet.load(tmp_path / "m").statement().certificate["notes"]
+
+
+@pytest.mark.parametrize(
+    ("model", "data"),
+    [
+        (discreet.DPALS(epsilon=5, delta=1e-5), RATINGS),
+        (discreet.DPALS(epsilon=5, delta=1e-4), FEW),
+        (discreet.DPALS(epsilon=0.01, delta=1e-5), RATINGS),  # of which the noise may say anything
+        (discreet.DPSVD(epsilon=0.01, delta=1e-5), LIKED),
+        (discreet.DPGradientDescent(epsilon=5, delta=1e-2, n_steps=1), FEW),  # releases no number of people
+    ],
+)
+def test_nothing_is_said_without_reason(model: Any, data: Interactions) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(data)
+    assert not [note for note in model.statement().certificate["notes"] if "large for" in note]
+
+
+def test_a_search_knows_what_is_declared() -> None:
+    model = discreet.DPALS(epsilon=5, delta=1e-4, n_users_hint=5_000)
+    found = discreet.tune.search(model, {"n_steps": [1, 2]}, FEW, (5, 1e-4), trials=1.5)
+    assert any(
+        "delta: 0.0001 is large for about 5,000 people" in note for note in found.statement().certificate["notes"]
+    )
