@@ -12,7 +12,7 @@ from discreet.audit.zoo import MUTANTS, Mutant
 
 SUBJECTS = shipped()
 SLOW = ("DPSGD",)
-RAISING = ("an error about somebody", "histories refused one by one", "a search by exact scores")  # for some people
+RAISING = ("an error about one person", "histories refused one by one", "a search by exact scores")  # for some people
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)

@@ -1,8 +1,8 @@
-"""The product proves its own guarantees: what one person can change is looked for, and must not be found.
+"""Audits of guarantees: they look for what one person can change in a model, and must not be able to.
 
-`run` audits a model and says in plain words what was tried and found; `replay` compares two fits on neighbouring data;
-`zoo` breaks the library in every way that is known to have happened, and shows which check notices; `attacks` shows
-what a guarantee is for. docs/guide/audit.md says how to read it all.
+`run` audits a model and reports in plain words what was tried and found; `replay` compares two fits on neighboring
+data; `zoo` breaks the library in every way that is known to have happened, and shows which check notices; `attacks`
+shows what a guarantee is for. docs/guide/audit.md explains the report.
 """
 
 from discreet.audit.findings import Finding

@@ -54,7 +54,7 @@ def secret_perturbation(
     return [answer, *first.answers[1:]], {TILT: abs(likelier) * secret.scale / secret.sensitivity}
 
 
-def cornered(link: Link, ridge: float, size: int = 20) -> tuple[float, Array]:
+def cornered(link: Link, ridge: float) -> tuple[float, Array]:
     """tau, and the linear perturbation of bits that are all 1 that makes the first of them matter most.
 
     For one entry, the density of the perturbation and the determinant of second derivatives change in opposite
@@ -62,7 +62,7 @@ def cornered(link: Link, ridge: float, size: int = 20) -> tuple[float, Array]:
     has a large singular value, in which there is little of the entry, and a small negative one; its nuclear norm would
     be larger were the entry smaller. All other values are positive, so that the ball hardly keeps it from moving.
     """
-    large, share, value, others, multiplier = 15.0, 0.08, 0.98, 0.2, 3.0
+    size, large, share, value, others, multiplier = 20, 15.0, 0.08, 0.98, 0.2, 3.0
     small = (share * large - value) / (1 - share)
     first = np.where(np.arange(size) == 0, share**0.5, ((1 - share) / (size - 1)) ** 0.5)
     second = np.where(np.arange(size) == 0, (1 - share) ** 0.5, -((share / (size - 1)) ** 0.5))

@@ -47,13 +47,13 @@ def _log_likelihood_ratio(one: Release, other: Release) -> float:
     return float(others @ others - own @ own) / (2 * one.noise.std**2)
 
 
-def scores(subject: Subject, pair: tuple[Any, Any], runs: int, seed: int = 0) -> tuple[Array, Array]:
+def scores(subject: Subject, pair: tuple[Any, Any], runs: int) -> tuple[Array, Array]:
     """Log-likelihood ratios of so many fits with the first person of a pair, and with the second."""
     worlds = [subject.world(person) for person in pair]
     found = np.empty((2, runs))
     for own in (0, 1):
         for run in range(runs):
-            number = seed + 2 * run + own
+            number = 2 * run + own
             seen = _fitted(subject, worlds[own], seed=number)
             other = _fitted(subject, worlds[1 - own], answers=seen.answers, seed=number)
             if seen.error is not None or len(seen.releases) != len(other.releases):
@@ -67,9 +67,7 @@ def _fitted(subject: Subject, data: Any, **given: Any) -> Recording:
     return record(lambda ledger: subject.fit(subject.make(), data, ledger), **given, **settings(subject.make()))
 
 
-def end_to_end(
-    subject: Subject, pair: tuple[Any, Any], *, runs: int, alarms: Alarms, seed: int = 0, worst: bool = True
-) -> Finding:
+def end_to_end(subject: Subject, pair: tuple[Any, Any], *, runs: int, alarms: Alarms, worst: bool = True) -> Finding:
     """Fit many times with and without one person, and see what that proves.
 
     Args:
@@ -77,11 +75,10 @@ def end_to_end(
         pair: The person, before and after.
         runs: Fits with each; half of them choose a threshold, half test it.
         alarms: The budget for false alarms.
-        seed: Of the noise.
         worst: Whether the pair was designed to reach the claim: then less than 0.9 of it is a failure.
     """
     guarantee = _fitted(subject, subject.world(pair[0])).model.guarantee_
-    present, absent = scores(subject, pair, runs, seed)
+    present, absent = scores(subject, pair, runs)
     gaussian = guarantee.mu is not None
     tests = 2 + worst if gaussian else 4
     level = alarms.take(tests)
@@ -166,38 +163,31 @@ class OneRun:
 
 
 def one_run(
-    make: Callable[[], Any],
-    crowd: Interactions,
-    people: list[Row],
-    *,
-    alarms: Alarms,
-    seed: int = 0,
-    certain: float = 0.5,
+    make: Callable[[], Any], crowd: Interactions, people: list[Row], *, alarms: Alarms
 ) -> tuple[Finding, OneRun]:
     """Put each of many canaries in the data, or not, by a coin; fit once; guess who is in it.
 
     What a canary adds to every release, given the released values, is what a fit on the canary alone has: sums over
-    users are sums. Its score is how much of that there is in what was released.
+    users are sums. Its score is how much of that there is in what was released. Guesses are about the quarter of them
+    with the highest scores, and the quarter with the lowest.
 
     Args:
         make: Makes the model; with add-remove adjacency.
         crowd: The other users.
         people: The canaries' ratings.
         alarms: The budget for false alarms.
-        seed: Of coins and noise.
-        certain: The share of canaries to guess about: those with the highest and the lowest scores.
     """
     book = settings(make())
 
     def fitted(data: Interactions, answers: list[Array] | None) -> Recording:
-        return record(lambda ledger: make().fit(data, ledger=ledger), answers=answers, seed=seed, **book)
+        return record(lambda ledger: make().fit(data, ledger=ledger), answers=answers, seed=0, **book)
 
-    coins = np.random.default_rng(seed).random(len(people)) < 0.5
+    coins = np.random.default_rng(0).random(len(people)) < 0.5
     seen = fitted(_with(crowd, [person for person, coin in zip(people, coins.tolist(), strict=True) if coin]), None)
     others = fitted(crowd, seen.answers)
     no_one = crowd.of_users(np.arange(0))
     found = np.array([_share(seen, others, fitted(_with(no_one, [person]), seen.answers)) for person in people])
-    order, half = np.argsort(found), int(certain * len(people) / 2)
+    order, half = np.argsort(found), len(people) // 4
     right = int(np.count_nonzero(coins[order[-half:]]) + np.count_nonzero(~coins[order[:half]]))
     run, guarantee = OneRun(len(people), 2 * half, right), seen.model.guarantee_
     level = alarms.take()

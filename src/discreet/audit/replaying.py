@@ -219,9 +219,9 @@ def _search(seen: Recording, search: Selection) -> Finding:
         if release.label.startswith(SCORE):
             trials.append(Cost())
     delta = seen.model.guarantee_.delta
-    dearest, paid = max(trial.epsilon(delta) for trial in trials), search.run.epsilon(delta)
-    words = f"a trial costs epsilon = {dearest:.4g}, and the search was charged for trials of {paid:.4g}"
-    return Finding(ACCOUNT, dearest <= paid * (1 + ROUNDING), words)
+    most, paid = max(trial.epsilon(delta) for trial in trials), search.run.epsilon(delta)
+    words = f"a trial costs epsilon = {most:.4g}, and the search was charged for trials of {paid:.4g}"
+    return Finding(ACCOUNT, most <= paid * (1 + ROUNDING), words)
 
 
 def _output(first: Any, second: Any) -> Finding:

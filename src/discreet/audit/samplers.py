@@ -205,12 +205,10 @@ def drawn_in(recording: Recording, alarms: Alarms) -> Finding:
     return Finding(NOISE, ok, words, tests=1)
 
 
-def mechanisms(
-    recording: Recording, *, draws: int, source: NoiseSource, alarms: Alarms, most: int = 3
-) -> list[Finding]:
-    """All these checks for the mechanisms of a fit: those of the first `most` labels."""
+def mechanisms(recording: Recording, *, draws: int, source: NoiseSource, alarms: Alarms) -> list[Finding]:
+    """All these checks for the mechanisms of a fit: those of the first three labels."""
     first = {release.label: release for release in reversed(recording.releases)}
-    chosen = list(first.values())[::-1][:most]
+    chosen = list(first.values())[::-1][:3]
     laws = [law(release.noise, draws=draws, source=source, alarms=alarms) for release in chosen]
     # An array of noise with the density of its length takes too long to be drawn a million times.
     quick = [release for release in chosen if not isinstance(release.noise, L2Laplace)]

@@ -9,7 +9,7 @@ import numpy as np
 
 from discreet.audit.findings import Finding, failed
 from discreet.audit.neighbors import entries, extremes
-from discreet.audit.replaying import ROUNDING, Replay
+from discreet.audit.replaying import ROUNDING, SENSITIVITY, Replay
 from discreet.audit.subjects import WORST, Subject
 from discreet.data.interactions import Interactions
 from discreet.privacy.guarantee import require_adjacency
@@ -20,11 +20,10 @@ LEAST = 0.9  # of the claim: how far apart designed people must be
 
 @dataclass(frozen=True)
 class Tried:
-    """What designed people did to each release: the largest share of its bound over all of them."""
+    """Replays of designed people, and what they show."""
 
     replays: list[Replay]
     findings: list[Finding]
-    moved: dict[str, float]
 
     @property
     def shares(self) -> list[float]:
@@ -32,23 +31,15 @@ class Tried:
         return [one.share or 0.0 for one in self.replays]
 
 
-def designed(subject: Subject, *, most: int | None = None) -> Tried:
-    """Replay the people designed for a subject, and check that some of them reach each bound.
-
-    Args:
-        subject: What to audit.
-        most: How many pairs to take; whether bounds are reached is then not checked.
-    """
-    replays = [subject.replay(pair) for pair in subject.pairs[:most]]
-    furthest: dict[str, float] = {}
-    for one in replays:
-        furthest |= {label: max(furthest.get(label, 0.0), share) for label, share in one.moved.items()}
+def designed(subject: Subject) -> Tried:
+    """Replay the people of a subject; if they were designed for it, check that some of them reach each bound."""
+    replays = [subject.replay(pair) for pair in subject.pairs]
     findings = _merged([finding for one in replays for finding in one.findings])
-    if subject.designed and most is None and not failed(findings):
-        findings += [_tight(subject, label, share) for label, share in furthest.items()]
+    if subject.designed and not failed(findings):
+        findings += [_tight(subject, **one.figures) for one in findings if one.check == SENSITIVITY]
         if all(one.share is not None for one in replays):
             findings.append(_whole(max(one.share or 0.0 for one in replays)))
-    return Tried(replays, findings, furthest)
+    return Tried(replays, findings)
 
 
 def _whole(share: float) -> Finding:
@@ -58,15 +49,15 @@ def _whole(share: float) -> Finding:
     return Finding(WHOLE, ok, words if ok else f"{words}; this should be {LEAST:.0%} to 100%", {"share": share})
 
 
-def _tight(subject: Subject, label: str, share: float) -> Finding:
+def _tight(subject: Subject, release: str, share: float) -> Finding:
     """A bound that no one comes near is slack, or the test is blind."""
     ok = share >= WORST
-    words = f"a designed person moves {label!r} by {share:.1%} of its bound"
-    if label in subject.elsewhere:
-        ok, words = True, f"{label!r}: {share:.1%} of its bound here; its worst case is {subject.elsewhere[label]}"
+    words = f"a designed person moves {release!r} by {share:.1%} of its bound"
+    if release in subject.elsewhere:
+        ok, words = True, f"{release!r}: {share:.1%} of its bound here; its worst case is {subject.elsewhere[release]}"
     elif not ok:
         words += f", less than {WORST:.0%}: the bound is slack, or this audit is blind"
-    return Finding(TIGHT, ok, words, {"release": label, "share": share})
+    return Finding(TIGHT, ok, words, {"release": release, "share": share})
 
 
 def _merged(findings: list[Finding]) -> list[Finding]:
@@ -78,20 +69,14 @@ def _merged(findings: list[Finding]) -> list[Finding]:
     return [kept[key] for key in order]
 
 
-def search(subject: Subject, *, tries: int, seed: int = 0) -> list[Finding]:
-    """Climb from extreme people to more extreme ones.
-
-    Args:
-        subject: What to audit; only ratings are searched.
-        tries: Replays to make.
-        seed: Of the search.
-    """
+def search(subject: Subject, *, tries: int) -> list[Finding]:
+    """Climb from extreme people to more extreme ones, by so many replays; for models of ratings only."""
     empty = subject.world(None) if subject.pairs and isinstance(subject.pairs[0][0], dict) else None
     adjacency = subject.make().adjacency
     require_adjacency(adjacency, "add-remove", "replace", "flip")
     if not isinstance(empty, Interactions) or adjacency == "flip":
         return []
-    rng, low_high = np.random.default_rng(seed), empty.value_range or (0.0, 1.0)
+    rng, low_high = np.random.default_rng(0), empty.value_range or (0.0, 1.0)
     people = [*extremes(empty).values()]
     best: tuple[float, Any] = (-1.0, people[0])
     wrong: list[Finding] = []

@@ -65,18 +65,14 @@ class Subject:
         return replay(self.make, data, neighbor, fit=self.fit, couple=self.couple, told=self.told)
 
 
-def of(model: Any, *, implicit: bool | None = None, n_items: int = 40) -> Subject:
+def of(model: Any) -> Subject:
     """A subject for any model on the base of private models, with people who are extreme for all of them.
 
-    Args:
-        model: Fitted or not: only its parameters count.
-        implicit: Whether it learns from implicit feedback; by default what it was fitted on, or ratings.
-        n_items: In the catalogue.
+    An unfitted model is audited on ratings, a fitted one on what it was fitted on: ratings or implicit feedback.
     """
     from sklearn.base import clone
 
-    implicit = getattr(model, "implicit_", False) if implicit is None else implicit
-    world = partial(fixtures.crowd, n_items, implicit)
+    world = partial(fixtures.crowd, 40, getattr(model, "implicit_", False))
     people = list(extremes(world(None)).values())
     others: dict[str, list[Any]] = {"add-remove": [None] * len(people), "replace": [*people[1:], people[0]]}
     if model.adjacency not in others:

@@ -89,8 +89,8 @@ def exact_selection(real: Any, self: Any, releaser: Releaser, every: Any, n_item
 
 
 @mutant(
-    "exact normaliser Z",
-    "DPALS 2021, user regulariser",
+    "exact normalizer Z",
+    "DPALS 2021, user regularizer",
     ALS,
     wrapping(PublishedDPALS, LEARN),
     params={"user_exponent": 1.0},
@@ -122,7 +122,7 @@ def grid_search(real: Any, self: Any, releaser: Releaser, ratings: Any) -> Any:
     return min(tried, kept, key=lambda learned: float(np.abs(learned["popularity_"] - exact).sum()))
 
 
-@mutant("a training user in the artefact", "factors of users in saved models", SVD, wrapping(DPSVD, LEARN))
+@mutant("a training user in the artifact", "factors of users in saved models", SVD, wrapping(DPSVD, LEARN))
 def user_vector(real: Any, self: Any, releaser: Releaser, ratings: Any) -> Any:
     """The model keeps something of a user."""
     return {**real(self, releaser, ratings), "user_history_": np.array(ratings.indices[ratings.indptr[-2] :])}
@@ -136,7 +136,7 @@ def logged(real: Any, self: Releaser, *given: Any) -> Any:
     return total
 
 
-@mutant("an error about somebody", "validation of single rows", CLEANSED, wrapping(private, "require_sound"))
+@mutant("an error about one person", "validation of single rows", CLEANSED, wrapping(private, "require_sound"))
 def refused(real: Any, ratings: Any) -> None:
     """That a fit fails tells that such a person is there."""
     real(ratings)
@@ -146,7 +146,7 @@ def refused(real: Any, ratings: Any) -> None:
 
 @mutant(
     "users served together",
-    "batch normalisation; floating-point sums in batches",
+    "batch normalization; floating-point sums in batches",
     OF_RATINGS,
     wrapping(Model, "_user_vectors"),
 )

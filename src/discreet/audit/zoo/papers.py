@@ -72,7 +72,7 @@ def one_of_eighty() -> Patch:
 
 
 @mutant(
-    "unnormalised Oja start",
+    "unnormalized Oja start",
     "Frank-Wolfe 2018, Algorithm 2",
     "DPPCA by Oja's method, add-remove",
     pairs=[(eigen.start(12, 1)[:, 0], None)],
