@@ -99,7 +99,7 @@ class ModelConformance:
             made = read(named, items=items, value_range=(1, 5))
         return made if self.explicit else made.to_implicit()
 
-    def table(self, rows: list[tuple[Any, Any, float]], items: list[Any], *, implicit: bool = False) -> Interactions:
+    def _table(self, rows: list[tuple[Any, Any, float]], items: list[Any], *, implicit: bool = False) -> Interactions:
         """Users, items and ratings from 1 to 5; without ratings if `implicit`, or if the model takes none."""
         if implicit or not self.explicit:
             return read([row[:2] for row in rows], items=items)
@@ -113,9 +113,9 @@ class ModelConformance:
             for item in range(20)
             if item != user % 20 and (not implicit or (user + item) % 2 == 0)
         ]
-        return self.table(rows, list(range(20)), implicit=implicit)
+        return self._table(rows, list(range(20)), implicit=implicit)
 
-    def threads(self, n_jobs: int) -> Model:
+    def _threads(self, n_jobs: int) -> Model:
         """A new model that uses so many threads, if it uses any."""
         model = self.model()
         return model.set_params(n_jobs=n_jobs) if "n_jobs" in model.get_params() else model
@@ -208,7 +208,7 @@ class ModelConformance:
         if "n_jobs" not in self.model().get_params():
             return
         ratings = self.ratings()
-        first, *others = (self.fit(self.threads(n_jobs), ratings) for n_jobs in (1, 2, 5))
+        first, *others = (self.fit(self._threads(n_jobs), ratings) for n_jobs in (1, 2, 5))
         expected = first.recommend(ratings, n=5)
         for model in others:
             assert not _differing(first, model)
@@ -414,7 +414,7 @@ class ModelConformance:
         assert all(isinstance(item, str) for item in model.recommend(self.history(ratings)).items)
         ids = [uuid.UUID(int=number) for number in range(12)]
         rows = [(user, ids[(user + step) % 12], 3.0) for user in range(self.n_users) for step in range(5)]
-        found = self.fit(self.model(), self.table(rows, ids)).recommend([ids[0]], n=3)
+        found = self.fit(self.model(), self._table(rows, ids)).recommend([ids[0]], n=3)
         assert all(isinstance(item, uuid.UUID) for item in found.items)
 
     def test_empty_and_giant_histories(self) -> None:
@@ -453,7 +453,7 @@ class ModelConformance:
     def test_constant_data(self) -> None:
         for items in ([0], [0, 1]):
             rows = [(user, item, 3.0) for user in range(self.n_users) for item in items]
-            found = self.fit(self.model(), self.table(rows, [0, 1, 2])).recommend([0], n=3)
+            found = self.fit(self.model(), self._table(rows, [0, 1, 2])).recommend([0], n=3)
             assert np.isfinite(found.scores).all()
             assert 0 not in found.items
 
@@ -483,8 +483,8 @@ class ModelConformance:
         rng = np.random.default_rng(0)
         items = rng.integers(0, n_items, (n_users, 4)).tolist()
         rows = [(user, item, 1.0 + (user + item) % 5) for user in range(n_users) for item in set(items[user])]
-        data = self.table(rows, list(range(n_items)))
-        model = self.fit(self.threads(2), data)
+        data = self._table(rows, list(range(n_items)))
+        model = self.fit(self._threads(2), data)
         model.recommend(data.of_users(np.arange(10)), n=10)
         tracemalloc.start()
         try:
