@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit floors bench audit docs clean
+.PHONY: help check demo test lint types unit floors pythons bench audit docs clean
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -57,6 +57,7 @@ unit: $(VENV)/.dev $(if $(CI),$(VENV)/.torch)  ## the tests alone
 # are not errors here.
 FLOORS := .venv-floors
 EXTRAS := plot spark serve postgres ann tune excel
+comma  := ,
 TOOLS  := pytest pytest-xdist hypothesis mpmath prv-accountant pandas polars zstandard xlwt httpx2
 FLOOR_TESTS := tests/privacy tests/data tests/models/test_conformance.py \
     tests/models/test_dpals.py tests/models/test_saving.py tests/cli/test_every_command.py tests/cli/test_train.py \
@@ -74,6 +75,18 @@ $(FLOORS)/.lowest: pyproject.toml
 floors: $(FLOORS)/.lowest  ## tests with the lowest versions allowed; PYTHON=python3.10 chooses the interpreter
 	PYSPARK_PYTHON=$(CURDIR)/$(FLOORS)/bin/python $(FLOORS)/bin/python -m pytest -m 'not slow' -n auto --dist worksteal \
 	    -W default $(FLOOR_TESTS)
+
+# The newest versions, with every Python from 3.10 on that is installed here; the ones that are not are named.
+PYTHONS ?= python3.10 python3.11 python3.12 python3.13 python3.14
+pythons: pyproject.toml  ## the tests of `floors` with the newest versions, for each Python that there is
+	@for python in $(PYTHONS); do \
+	    if ! $$python --version >/dev/null 2>&1; then echo "$$python: not installed here, so not tested" >&2; continue; fi; \
+	    home=.venv-$$python; [ -e $$home/bin/pytest ] || { $$python -m venv --clear $$home && \
+	        $$home/bin/python -m pip install --quiet --editable '.[$(subst $() ,$(comma),$(EXTRAS))]' $(TOOLS); } || exit 1; \
+	    echo "$$python: $$($$home/bin/python --version)"; \
+	    PYSPARK_PYTHON=$(CURDIR)/$$home/bin/python $$home/bin/python -m pytest -q -m 'not slow' -n auto --dist worksteal \
+	        -W default $(FLOOR_TESTS) || exit 1; \
+	done
 
 $(VENV)/.bench: pyproject.toml $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --editable '.[dev,bench]'
@@ -99,4 +112,4 @@ docs: $(VENV)/.dev  ## the site: site/index.html; every link and every snippet i
 	$(BIN)/python -m pytest tests/docs
 
 clean:  ## remove the virtual environments and caches
-	rm -rf $(VENV) $(FLOORS) site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-* site .pytest_cache .mypy_cache .ruff_cache .hypothesis
