@@ -147,7 +147,7 @@ def test_writing_again_replaces_the_folder(ratings: Interactions, tmp_path: Path
     assert Interactions.from_disk(tmp_path / "cache") == part
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "precious.txt").touch()
-    with pytest.raises(DataError, match="is not one that to_disk wrote"):
+    with pytest.raises(DataError, match="is not one that discreet wrote"):
         part.to_disk(tmp_path / "other")
     assert (tmp_path / "other" / "precious.txt").exists()
 

@@ -17,7 +17,7 @@ _quiet = ContextVar("quiet", default=False)
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No bars inside: for work that has one of its own, or of whose progress nobody may know."""
+    """No bars inside: for work that has one of its own, or whose progress is private."""
     token = _quiet.set(True)
     try:
         yield
