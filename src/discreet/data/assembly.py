@@ -183,15 +183,17 @@ class Assembler:
     ) -> None:
         """Copy one column of all chunks, which lose it; the rows of a user stay in order of arrival."""
 
-        def put(at: int, chunk: _Chunk, counts: Integers, shift: Integers) -> None:
+        def taken(at: int, chunk: _Chunk) -> Array:
             column = chunk.columns.pop(name)
-            column = column if final is None else final[at].astype(target.dtype)[column]
+            return column if final is None else final[at].astype(target.dtype)[column]
+
+        def put(at: int, chunk: _Chunk, counts: Integers, shift: Integers) -> None:
             if (shift == shift[0]).all():
-                target[int(shift[0]) : int(shift[0] + counts.sum())] = column
+                target[int(shift[0]) : int(shift[0] + counts.sum())] = taken(at, chunk)
             else:
                 place = np.repeat(shift, counts)
                 place += np.arange(len(place))
-                target[place] = column
+                target[place] = taken(at, chunk)
 
         free = indptr[:-1].copy()  # the next free place of each user
         # Places are given out in order of arrival; the copying, to places all different, runs in threads.

@@ -253,7 +253,7 @@ class Json:
         lines = block.split(b"\n")[:-1]
         found = [_values(line, names) for line in lines if line.strip()]
         fault = None
-        if None in found:
+        if not all(found):
             fault = [(at, line) for at, line in enumerate(lines) if line.strip()][found.index(None)]
         columns = list(zip(*(row or nothing for row in found), strict=True)) or [()] * len(names)
         for name, column in zip(names, columns, strict=True):
