@@ -140,6 +140,12 @@ def test_the_folder_on_disk_is_mapped_not_read(ratings: Interactions, tmp_path: 
     assert not list((tmp_path / "new").glob(".*"))  # nothing temporary is left
 
 
+def test_writing_a_mapped_table_elsewhere_leaves_its_own_folder_alone(ratings: Interactions, tmp_path: Path) -> None:
+    ratings.to_disk(tmp_path / "one")
+    Interactions.from_disk(tmp_path / "one").to_disk(tmp_path / "two")
+    assert Interactions.from_disk(tmp_path / "one") == Interactions.from_disk(tmp_path / "two") == ratings
+
+
 def test_writing_again_replaces_the_folder(ratings: Interactions, tmp_path: Path) -> None:
     ratings.to_disk(tmp_path / "cache")
     part = ratings.for_users([1, 2])

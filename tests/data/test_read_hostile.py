@@ -78,7 +78,9 @@ def test_two_lines_of_one_person_do_not_swallow_those_between(tmp_path: Path) ->
     assert discreet.read(path, on_invalid="drop").users.to_list() == ["ann", "bob"]
 
 
-@pytest.mark.parametrize("line", ['"evil,x,5', 'ev"il,x,5', '"evil"x,x,5', "evil,x,5,6", "evil,x", "evil\r,x,5"])
+@pytest.mark.parametrize(
+    "line", ['"evil,x,5', 'ev"il,x,5', '"evil"x,x,5', "evil,x,5,6", "evil,x", "evil\r,x,5", "\ufeff"]
+)
 def test_a_line_that_cannot_be_divided_stops_the_reading_or_nothing(line: str, tmp_path: Path) -> None:
     path = written(tmp_path / "r.csv", HEADER + f'ann,x,5\n{line}\n"bob",y,4\n')
     with pytest.raises(DataError, match=r"line 3 of"):
