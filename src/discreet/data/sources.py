@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import chain, islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,6 @@ SUFFIXES = {
     ".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".txt": "csv",
     ".json": "json", ".jsonl": "json", ".ndjson": "json",
 }  # fmt: skip
-COMPRESSED = (".gz", ".zst")
 SELECT = re.compile(r"^\s*(--[^\n]*\n\s*|/\*.*?\*/\s*)*(select|with|from)\s", re.IGNORECASE | re.DOTALL)
 
 
@@ -85,24 +83,23 @@ def found_files(given: Sequence[str | os.PathLike[str]]) -> tuple[list[str], str
                 raise DataError(f"source: {path!r} is a folder; give a glob such as {path + '/*.parquet'!r}")
             if not os.path.getsize(path):
                 raise DataError(f"source: {path!r} is an empty file; fetch or write it again")
+            if format_of(path) is None:
+                raise DataError(
+                    f"source: the format of {path!r} is not known by its suffix (known: {', '.join(SUFFIXES)}; with "
+                    ".gz or .zst). Rename it, or read it with a SELECT from read_csv(..., auto_detect = false, "
+                    "columns = ...)"
+                )
         paths += found
-    formats = {_format(path) for path in paths}
+    formats = {str(format_of(path)) for path in paths}
     if len(formats) > 1:
         raise DataError(f"source: files of one format are needed, not {' and '.join(sorted(formats))}")
     return paths, formats.pop()
 
 
-def _format(path: str) -> str:
-    suffixes = [suffix.lower() for suffix in Path(path).suffixes]
-    if suffixes and suffixes[-1] in COMPRESSED:
-        suffixes.pop()
-    if not suffixes or suffixes[-1] not in SUFFIXES:
-        known = ", ".join(SUFFIXES)
-        raise DataError(
-            f"source: the format of {path!r} is not known by its suffix (known: {known}; with .gz or .zst). "
-            "Rename it, or read it with a SELECT from read_csv(..., auto_detect = false, columns = ...)"
-        )
-    return SUFFIXES[suffixes[-1]]
+def format_of(path: str) -> str | None:
+    """The format of a file by its name, or None."""
+    bare = path.lower().removesuffix(".gz").removesuffix(".zst")
+    return next((kind for suffix, kind in SUFFIXES.items() if bare.endswith(suffix)), None)
 
 
 def _from_parquet(paths: list[str]) -> Table:

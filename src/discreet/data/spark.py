@@ -23,7 +23,7 @@ from discreet.data.columns import Columns, Wanted
 from discreet.data.ids import Ids, sorted_order
 from discreet.data.interactions import Interactions
 from discreet.data.recipe import Counts, Recipe
-from discreet.data.sources import SELECT, SUFFIXES, is_spark
+from discreet.data.sources import SELECT, format_of, is_spark
 from discreet.data.spark_interactions import SparkInteractions, settings
 from discreet.data.statements import reads_text_files, require_select
 from discreet.data.tables import BATCH, require_names, sliced
@@ -145,7 +145,7 @@ def open_table(source: Any, separator: str | None) -> SparkTable:
             "source: this is a table of Spark Connect, which cannot broadcast; use a session in this process"
         )
     session = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
-    kind = None if is_spark(source) or SELECT.match(source) else _kind(source)
+    kind = None if is_spark(source) or SELECT.match(source) else format_of(source)
     if separator is not None and kind not in ("csv", "tsv"):
         raise DataError("separator: it is that of a CSV file; leave it out")
     try:
@@ -156,11 +156,6 @@ def open_table(source: Any, separator: str | None) -> SparkTable:
     except PySparkException as error:
         raise DataError(f"source: Spark cannot read it: {str(error).strip().splitlines()[0]}. Correct it") from None
     return SparkTable(frame, frame.columns)
-
-
-def _kind(path: str) -> str | None:
-    bare = path.lower().removesuffix(".gz").removesuffix(".zst")
-    return next((kind for suffix, kind in SUFFIXES.items() if bare.endswith(suffix)), None)
 
 
 def _frame(session: Any, source: str, kind: str | None) -> Any:
