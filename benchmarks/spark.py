@@ -38,7 +38,8 @@ import pyarrow as pa
 
 import discreet
 from discreet.data.columns import choose
-from discreet.data.spark import Policies, Recipe, chunks
+from discreet.data.recipe import Policies, Recipe
+from discreet.data.spark import chunks, read_partition
 from discreet.data.spark_interactions import SparkInteractions
 from discreet.engine.partials import added_up, emitted
 
@@ -156,9 +157,9 @@ def constants(ratings: int, rank: int) -> Figures:
     columns = choose(["user", "item", "rating"], user="user", item="item", value="rating", time=None)
     recipe = Recipe(columns, data.items, data.value_range, Policies("raise", "raise", "raise"))
     batches = data.to_arrow().select(columns.wanted.names).to_batches()
-    recipe.read(batches)  # the first time, libraries are loaded
+    read_partition(recipe, batches)  # the first time, libraries are loaded
     begin = time.process_time()
-    kept = list(chunks(*recipe.read(batches)))
+    kept = list(chunks(*read_partition(recipe, batches)))
     reading = time.process_time() - begin
     alone = Alone(None, 1, catalogue, data.value_range, kept=kept)
     size = sum(

@@ -353,7 +353,7 @@ def test_yahoo_music(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_damaged_yahoo_files(tmp_path: Path) -> None:
     (tmp_path / "trainIdx1.txt").write_text(YAHOO.replace("0|3", "0|4"))
-    with pytest.raises(DataError, match="for 0 it tells of 1 lines more than there are"):
+    with pytest.raises(DataError, match="for 0 it announces 1 lines more than there are"):
         discreet.datasets.yahoo_music(source=tmp_path)
     lines = YAHOO.splitlines(keepends=True)
     (tmp_path / "trainIdx1.txt").write_text("".join(lines[:2]))

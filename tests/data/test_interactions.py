@@ -140,6 +140,12 @@ def test_the_folder_on_disk_is_mapped_not_read(ratings: Interactions, tmp_path: 
     assert not list((tmp_path / "new").glob(".*"))  # nothing temporary is left
 
 
+def test_writing_a_mapped_table_elsewhere_leaves_its_own_folder_alone(ratings: Interactions, tmp_path: Path) -> None:
+    ratings.to_disk(tmp_path / "one")
+    Interactions.from_disk(tmp_path / "one").to_disk(tmp_path / "two")
+    assert Interactions.from_disk(tmp_path / "one") == Interactions.from_disk(tmp_path / "two") == ratings
+
+
 def test_writing_again_replaces_the_folder(ratings: Interactions, tmp_path: Path) -> None:
     ratings.to_disk(tmp_path / "cache")
     part = ratings.for_users([1, 2])
@@ -147,7 +153,7 @@ def test_writing_again_replaces_the_folder(ratings: Interactions, tmp_path: Path
     assert Interactions.from_disk(tmp_path / "cache") == part
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "precious.txt").touch()
-    with pytest.raises(DataError, match="is not one that to_disk wrote"):
+    with pytest.raises(DataError, match="is not one that discreet wrote"):
         part.to_disk(tmp_path / "other")
     assert (tmp_path / "other" / "precious.txt").exists()
 

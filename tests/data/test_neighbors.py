@@ -1,6 +1,6 @@
 """Neighboring files give neighboring tables: what one person adds changes nobody else's record.
 
-Random files, to which one person's rows are added at random places. Then either everybody else's record is identical,
+Random files, to which one person's rows are added at random places. Then either every other record is identical,
 or the reading is refused; and where the owner has said that bad rows are dropped, it is not refused either. See
 docs/proofs/reading.md.
 """
@@ -29,7 +29,8 @@ import zstandard
 import discreet
 from discreet.data.columns import choose
 from discreet.data.ids import Ids
-from discreet.data.spark import Policies, Recipe, divided
+from discreet.data.recipe import Policies, Recipe
+from discreet.data.spark import divided, read_partition
 from discreet.data.texts import Csv, Json
 from discreet.errors import DataError
 
@@ -102,7 +103,7 @@ def case(rng: random.Random, *, raw: bool) -> Case:
 
 
 def _name(rng: random.Random, users: list[str]) -> str:
-    """Of one who is nobody else, and perhaps is called nearly like somebody."""
+    """Rows of one more person, whose id may look like that of another."""
     user = rng.choice(users)
     alike = [
         f"\ufeff{user}",
@@ -231,7 +232,7 @@ def outcome(source: Any, options: dict[str, Any]) -> Record | DataError:
 
 
 def check(alone: Record | DataError, together: Record | DataError, made: Case, *, typed: bool) -> bool:
-    """Whether everybody's record was compared; raises if one has changed."""
+    """Whether all records were compared; raises if one has changed."""
     options = made.options
     if isinstance(alone, DataError):
         return False
@@ -252,7 +253,7 @@ def run(seed: int, n: int, folder: Path, patch: pytest.MonkeyPatch) -> int:
     for _ in range(n):
         # Where blocks of lines, and batches of rows, begin and end must not matter.
         patch.setattr("discreet.data.texts.BLOCK", rng.choice([rng.randint(1, 200), 1 << 23]))
-        patch.setattr("discreet.data.sources.BATCH", rng.choice([rng.randint(1, 9), 1 << 18]))
+        patch.setattr("discreet.data.tables.BATCH", rng.choice([rng.randint(1, 9), 1 << 18]))
         text = rng.random() < 0.7
         write = rng.choice(TEXT if text else TABLES)
         made = case(rng, raw=text)
@@ -301,7 +302,7 @@ def test_a_partition_of_spark_reads_lines_as_one_machine_does(seed: int, tmp_pat
         rng.shuffle(lines)
         batch = pa.RecordBatch.from_arrays([pa.array(lines, pa.binary()).view(pa.string())], names=["value"])
         rows = divided(batch, text, columns.wanted(lenient=True))
-        there, _ = Recipe(columns, Ids(items), bounds, policies).read([rows])
+        there, _ = read_partition(Recipe(columns, Ids(items), bounds, policies), [rows])
         given: dict[str, Any] = {"on_invalid": "clip", "on_unknown": "drop", "value_range": bounds, "items": items}
         given |= {"on_duplicate": policies.on_duplicate, "time_format": policies.time_format, "time": "timestamp"}
         here = outcome(path, given)

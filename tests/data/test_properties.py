@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import discreet
-from discreet.data import sources
 from discreet.data.ids import Ids
 from discreet.data.numbering import Numbering
 from discreet.errors import DataError
@@ -79,7 +78,7 @@ def test_reading_agrees_with_plain_loops(table: Any, policy: str, invalid: str, 
         "on_unknown": "drop",
     }  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sources, "BATCH", batch)
+        patch.setattr("discreet.data.tables.BATCH", batch)
         patch.setattr("discreet.data.numbering.MERGE_AT", 3)
         patch.setattr("discreet.data.assembly.BLOCK", 5)
         patch.setattr("discreet.data.assembly.PAGE", 4)

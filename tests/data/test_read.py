@@ -433,7 +433,7 @@ def test_times_that_are_not() -> None:
     assert discreet.read(table, on_invalid="drop").users.to_list() == [2]
     with pytest.raises(DataError, match=r"time: numbers, dates or timestamps.*time=None"):
         discreet.read(pa.table({"user": [1], "item": [1], "time": [b"x"]}))
-    with pytest.raises(DataError, match="time_format: the times are no text"):
+    with pytest.raises(DataError, match="time_format: the times are not text"):
         discreet.read(pa.table({"user": [1], "item": [1], "time": [5]}), time_format="%Y")
     for wrong in ("%Q", "year", 5):
         with pytest.raises(DataError, match="time_format: "):

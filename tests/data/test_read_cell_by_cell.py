@@ -28,7 +28,7 @@ from tests.data.test_read_hostile import HEADER, SWALLOWED, written
 def test_a_byte_order_mark_is_a_character_but_at_the_start_of_a_file(
     size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wherever a block of lines begins, somebody's id may begin with one."""
+    """Wherever a block of lines begins, an id may begin with one."""
     monkeypatch.setattr("discreet.data.texts.BLOCK", size)
     for lines in ("\ufeffann,x,1\nann,y,5\n", "ann,y,5\n\ufeffann,x,1\n", "bob,y,5\n\ufeffann,x,1\nann,y,5\n"):
         path = written(tmp_path / "r.csv", "\ufeff" + HEADER + lines)
@@ -80,7 +80,7 @@ def test_times_of_iso_8601(time: str, seconds: float, tmp_path: Path) -> None:
     ("name", "content", "said"),
     [
         ("r.json", '[{"user": 1, "item": 2, "rating": 3}]\n', "JSON array; write one object a line"),
-        ("r.csv", gzip.compress(b"user,item\n"), "packed by gzip; rename it"),
+        ("r.csv", gzip.compress(b"user,item\n", mtime=0), "packed by gzip; rename it"),
         ("r.csv", "sep=;\nuser;item\n", "remove it, and pass separator="),
         ("r.csv", "user,item\né,x\n".encode("latin-1"), "iconv"),
         ("r.csv", 'user,item\na, "x"\n', "a blank stands before"),
@@ -176,7 +176,7 @@ def test_the_times_of_one_file_do_not_cut_those_of_another(first: pa.Array, tmp_
 
 
 def test_the_times_of_one_batch_do_not_cut_those_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("discreet.data.sources.BATCH", 2)
+    monkeypatch.setattr("discreet.data.tables.BATCH", 2)
     ann = [("ann", "x", 5.0, NOON), ("ann", "x", 1.0, EARLIER)]
     for time in (dt.date(2020, 1, 1), 5, 5.0, "2020-01-01"):
         with pytest.raises(DataError, match="time: it changes from"):

@@ -38,7 +38,7 @@ def written(path: Path, text: str | bytes) -> Path:
 
 
 def test_a_date_of_one_person_does_not_turn_those_of_others(tmp_path: Path) -> None:
-    """02/01 and 01/03 are two days; whether the month comes first was guessed from everybody's dates."""
+    """02/01 and 01/03 are two days; whether the month comes first was guessed from all dates."""
     people = "".join(f"u{n},x,5,02/01/2020\nu{n},x,1,01/03/2020\n" for n in range(200))
     header = "user,item,rating,date\n"
     for one_more in ("", "evil,x,3,01/13/2020\n"):
@@ -78,7 +78,9 @@ def test_two_lines_of_one_person_do_not_swallow_those_between(tmp_path: Path) ->
     assert discreet.read(path, on_invalid="drop").users.to_list() == ["ann", "bob"]
 
 
-@pytest.mark.parametrize("line", ['"evil,x,5', 'ev"il,x,5', '"evil"x,x,5', "evil,x,5,6", "evil,x", "evil\r,x,5"])
+@pytest.mark.parametrize(
+    "line", ['"evil,x,5', 'ev"il,x,5', '"evil"x,x,5', "evil,x,5,6", "evil,x", "evil\r,x,5", "\ufeff"]
+)
 def test_a_line_that_cannot_be_divided_stops_the_reading_or_nothing(line: str, tmp_path: Path) -> None:
     path = written(tmp_path / "r.csv", HEADER + f'ann,x,5\n{line}\n"bob",y,4\n')
     with pytest.raises(DataError, match=r"line 3 of"):
@@ -102,7 +104,7 @@ def test_ids_of_json_do_not_depend_on_others(tmp_path: Path) -> None:
 
 
 def test_keys_of_json_are_not_guessed_from_the_first_row(tmp_path: Path) -> None:
-    """Somebody whose row comes first, with other keys, changed which column was the rating of all."""
+    """A person whose row came first, with other keys, changed which column was the rating of all."""
     rows = '{"user": "ann", "item": "x", "rating": 2, "stars": 5}\n'
     for first in ("", '{"user": "evil", "item": "x", "stars": 1}\n'):
         ratings = discreet.read(written(tmp_path / "r.jsonl", first + rows), on_invalid="drop")

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import discreet
-from discreet.data import assembly, numbering, progress, sources
+from discreet.data import assembly, numbering, progress, tables
 from discreet.data.ids import Ids
 
 ROWS = 700_000
@@ -118,7 +118,7 @@ class Terminal(io.StringIO):
 
 def test_a_long_read_shows_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch, frame: pd.DataFrame) -> None:
     monkeypatch.setattr(progress, "PATIENCE", 0)
-    monkeypatch.setattr(sources, "BATCH", 50_000)
+    monkeypatch.setattr(tables, "BATCH", 50_000)
     monkeypatch.setattr(sys, "stderr", Terminal())
     monkeypatch.setenv("TERM", "xterm")
     discreet.read(frame)
@@ -174,7 +174,7 @@ def test_a_refused_row_ends_the_read_cleanly(tmp_path: Path, frame: pd.DataFrame
     ("later", "passes"), [("5", False), (2.5, False), (7, True), (2**63, False), (dt.date(2020, 1, 1), False)]
 )
 def test_ids_that_change_their_type_midway(later: Any, passes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "BATCH", 2)
+    monkeypatch.setattr(tables, "BATCH", 2)
     rows = [(5, "x", 1.0), (6, "x", 1.0), (later, "x", 1.0)]
     if passes:
         assert len(discreet.read(rows)) == 3
@@ -185,7 +185,7 @@ def test_ids_that_change_their_type_midway(later: Any, passes: bool, monkeypatch
 
 def test_values_that_change_their_type_midway(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Arrow would cut 4.5 to 4 to make it fit a column that began with integers."""
-    monkeypatch.setattr(sources, "BATCH", 2)
+    monkeypatch.setattr(tables, "BATCH", 2)
     monkeypatch.setattr("discreet.data.databases.ROWS_AT_A_TIME", 2)
     rows: list[Any] = [
         (1, "x", 4, 1),
@@ -209,7 +209,7 @@ def test_values_that_change_their_type_midway(monkeypatch: pytest.MonkeyPatch, t
 
 def test_integers_of_two_widths_midway() -> None:
     batches = [pa.table({"user": pa.array([1, 2], kind), "item": ["x", "y"]}) for kind in (pa.int64(), pa.int16())]
-    wide = sources.Table("two", ["user", "item"], lambda wanted: (b for t in batches for b in t.to_batches()))
+    wide = tables.Table("two", ["user", "item"], lambda wanted: (b for t in batches for b in t.to_batches()))
     assert discreet.read(wide).users.to_list() == [1, 2]
 
 

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 import zstandard
 
 import discreet
-from discreet.data import sources
+from discreet.data import tables
 from tests.conftest import missing
 
 N_USERS, N_ITEMS = 40, 25
@@ -268,7 +268,7 @@ def test_row_order_does_not_matter() -> None:
 
 def test_small_batches_give_the_same(monkeypatch: pytest.MonkeyPatch, expected: discreet.Interactions) -> None:
     """Rows of one user in many batches, and merges of the numbering in between."""
-    monkeypatch.setattr(sources, "BATCH", 7)
+    monkeypatch.setattr(tables, "BATCH", 7)
     monkeypatch.setattr("discreet.data.numbering.MERGE_AT", 10)
     monkeypatch.setattr("discreet.data.assembly.BLOCK", 20)
     monkeypatch.setattr("discreet.data.assembly.PAGE", 8)

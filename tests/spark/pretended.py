@@ -15,14 +15,15 @@ from pyspark.cloudpickle import CloudPickler
 
 import discreet
 from discreet.data.columns import choose
-from discreet.data.spark import Policies, Recipe, chunks
+from discreet.data.recipe import Policies, Recipe
+from discreet.data.spark import chunks, read_partition
 from discreet.data.spark_interactions import SparkInteractions
 from discreet.engine.partials import Layout, added_up, emitted
 from discreet.engine.spark import Pass, partial_sums
 
 
 def shipped(thing: Any) -> Any:
-    """What arrives elsewhere: a door, a ledger or another's rows in it would not."""
+    """What arrives elsewhere: a releaser, a ledger or another user's rows in it would not."""
     content = io.BytesIO()
     CloudPickler(content).dump(thing)
     return pickle.loads(content.getvalue())
@@ -44,7 +45,7 @@ class Pretended(SparkInteractions):
         recipe = Recipe(columns, data.items, data.value_range, Policies("raise", "raise", "raise"))
         where = np.array([zlib.crc32(str(user).encode()) % n for user in table["user"].to_pylist()])
         own = [table.select(columns.names).filter(pa.array(where == i)).to_batches() for i in range(n)]
-        kept = [list(chunks(*recipe.read(batches))) for batches in own]
+        kept = [list(chunks(*read_partition(recipe, batches))) for batches in own]
         return cls(None, n, data.catalogue, data.value_range, data.implicit, partitions=kept, **given)
 
 

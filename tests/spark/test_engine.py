@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 import discreet
 from discreet.data.broadcast import INLINE, PIECE, Broadcast
 from discreet.data.columns import GUESS, Columns, choose
-from discreet.data.spark import Counts, Policies, Recipe, chunks
+from discreet.data.recipe import Counts, Policies, Recipe
+from discreet.data.spark import chunks, read_partition
 from discreet.engine.partials import BLOCK_CELLS, CHECKSUM, DIGEST, Layout, emitted, put_together
 from discreet.engine.spark import Rows
 from discreet.errors import DataError, PrivacyError
@@ -107,7 +108,7 @@ def _mixed(partials: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 
 
 @pytest.mark.parametrize("trouble", [_once_more, _lost, _mixed])
-def test_a_sum_with_somebody_twice_is_not_released(trouble: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sum_with_a_user_twice_is_not_released(trouble: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("discreet.engine.partials.BLOCK_CELLS", 16)  # many blocks
     ledger = seeded()
     with pytest.raises(PrivacyError, match="Nothing of it was released"):
@@ -291,7 +292,9 @@ def test_policies_are_those_of_read(on_duplicate: str, on_invalid: str) -> None:
         given: dict[str, Any] = {"on_duplicate": on_duplicate, "on_invalid": on_invalid, "on_unknown": "drop"}
         expected = discreet.read(table, items=items, value_range=(1, 5), **given)
         recipe = Recipe(roles(table.column_names), expected.items, (1.0, 5.0), Policies(**given))
-        found, counts = recipe.read(table.take(np.random.default_rng(1).permutation(len(table))).to_batches())
+        found, counts = read_partition(
+            recipe, table.take(np.random.default_rng(1).permutation(len(table))).to_batches()
+        )
         assert found is not None
         for name in ("users", "indptr", "indices", "values"):
             assert np.array_equal(getattr(found, name), getattr(expected, name)), name
@@ -308,15 +311,15 @@ def test_the_order_of_rows_does_not_matter() -> None:
     items = discreet.Catalogue([f"i{k}" for k in range(7)]).ids
     recipe = Recipe(roles(table.column_names), items, (1.0, 5.0), Policies("last", "drop", "drop"))
     shuffled = (table.take(np.random.default_rng(seed).permutation(len(table))) for seed in range(5))
-    first, *others = (recipe.read(some.to_batches())[0] for some in shuffled)
+    first, *others = (read_partition(recipe, some.to_batches())[0] for some in shuffled)
     assert all(np.array_equal(first.values, other.values) for other in others)
 
 
 def test_a_partition_of_nobody_is_there() -> None:
     recipe = Recipe(roles(["user", "item"]), DATA.items, None, Policies("last", "raise", "raise"))
-    (batch,) = chunks(*recipe.read([]))
+    (batch,) = chunks(*read_partition(recipe, []))
     assert batch.num_rows == 1
-    assert recipe.read([])[1] == Counts()
+    assert read_partition(recipe, [])[1] == Counts()
 
 
 def test_spark_connect_is_refused() -> None:

@@ -202,7 +202,7 @@ def _executors(application: str) -> list[int]:
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="executors are found in /proc, which is not there")
 def test_executors_that_die_during_a_fit_change_nothing(spark: Any, table: Any) -> None:
-    """Rows are read again, and sums taken again, in part: everybody counts once, and noise is drawn once."""
+    """Rows are read again, and sums taken again, in part: every user counts once, and noise is drawn once."""
     killed: list[int] = []
 
     def kill() -> None:
@@ -301,7 +301,7 @@ def test_a_pipeline(spark: Any, table: Any, tmp_path: Path) -> None:
 
 
 def test_a_person_is_served_the_same_in_any_company(spark: Any, table: Any) -> None:
-    """To the last bit, whichever partition they are in, and whoever else is."""
+    """To the last bit, whichever partition they are in, and whichever users share it."""
     model = discreet.ALS(12, n_steps=2, biases=False).fit(DATA)
     companies = [table, table.where("user < 40"), table.where("user = 7"), table.where("user = 7").repartition(5)]
     found = [

@@ -255,13 +255,13 @@ def _whole(path: str, argument: str) -> tuple[list[str], list[list[str]]]:
     """The columns and the rows of a file that is no CSV."""
     import pyarrow as pa
 
-    from discreet.data import texts
+    from discreet.data.catalogue import text_table
     from discreet.data.columns import Wanted
     from discreet.data.sources import found_files, open_table
 
     paths, kind = found_files([path])
     if kind == "json":
-        found, _ = texts.catalogue(paths, kind, lambda names: names[0])
+        found, _ = text_table(paths, kind, lambda names: names[0])
     else:
         table = open_table(path)
         try:

@@ -54,11 +54,7 @@ def folders() -> list[Path]:
 
 def at_hand(*names: str) -> Path | None:
     """The first of some files or folders that is in one of the folders."""
-    for folder in folders():
-        for name in names:
-            if (folder / name).exists():
-                return folder / name
-    return None
+    return next((folder / name for folder in folders() for name in names if (folder / name).exists()), None)
 
 
 def tell_licence(name: str, licence: str) -> None:
@@ -68,28 +64,13 @@ def tell_licence(name: str, licence: str) -> None:
         log.warning("%s: %s", name, licence)
 
 
-class _Progress:
-    """What pooch draws progress with: our bar, which appears on a terminal only."""
+class _Progress(Bar):
+    """Our bar, under the names that pooch calls."""
 
-    def __init__(self, what: str) -> None:
-        self._bar = Bar(what, unit="bytes")
-
-    @property
-    def total(self) -> float | None:
-        return self._bar.total
-
-    @total.setter
-    def total(self, size: float) -> None:
-        self._bar.total = size
-
-    def update(self, amount: float) -> None:
-        self._bar.advance(amount)
+    update = Bar.advance
 
     def reset(self) -> None:
         pass
-
-    def close(self) -> None:
-        self._bar.close()
 
 
 def download(source: Download) -> Path:
@@ -97,7 +78,7 @@ def download(source: Download) -> Path:
     import pooch
 
     pooch.get_logger().setLevel("ERROR")  # what goes wrong is raised; the rest is ours to say
-    folder = cache_folder()
+    folder, bar = cache_folder(), _Progress(f"downloading {source.file}", unit="bytes")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         got = pooch.retrieve(
@@ -105,7 +86,7 @@ def download(source: Download) -> Path:
             known_hash=source.checksum,
             fname=source.file,
             path=folder,
-            downloader=pooch.HTTPDownloader(progressbar=_Progress(f"downloading {source.file}"), timeout=30),
+            downloader=pooch.HTTPDownloader(progressbar=bar, timeout=30),
         )
     except ValueError as error:  # how pooch reports a checksum that does not match
         raise DataError(
@@ -125,7 +106,7 @@ def opened(source: str | os.PathLike[str], *wanted: str) -> Iterator[Path]:
     """Give a folder with those files of a zip or tar archive whose last names match a pattern of `wanted`.
 
     A zip or tar in the archive is opened too, but none in that one. A folder is given as it is. What is unpacked is
-    gone afterwards, also where it cannot be unpacked whole.
+    removed afterwards, even after an error.
     """
     path = Path(source).expanduser()
     if path.is_dir():

@@ -1,4 +1,4 @@
-"""From batches of rows to compressed rows (CSR): one user after the other, her items in order, none twice.
+"""From batches of rows to compressed rows (CSR): one user after the other, their items in order, none twice.
 
 A batch is grouped by user as soon as it arrives, so that its users shrink to a list of counts; what is kept
 per row is then what the finished arrays need (item and value). That is what holds the peak memory of a read
@@ -13,18 +13,16 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from discreet.data.ids import Ids, smallest_unsigned
 from discreet.data.numbering import Numbering, Numbers
 from discreet.errors import DataError
-from discreet.typing import Array
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from discreet.typing import Array, Integers
 
 Allocate = Callable[[str, int, Any], Array]  # name, length, dtype
 
@@ -54,32 +52,23 @@ class Rows:
 
     users: Ids
     items: Ids
-    indptr: NDArray[np.int64]
+    indptr: Integers
     indices: Array
     values: NDArray[np.float32]
     times: Array | None
-    unknown: int = 0  # rows dropped because their item is not in the catalogue
+    unknown: int = 0  # rows dropped because their item is not in the catalogue,
+    example: Any = None  # which is for instance this one
     repeated: int = 0  # rows merged into another one of the same user and item
 
 
 @dataclass
 class _Chunk:
     counts: Array  # rows of each local user, who follow one another; some have none
-    items: Array
-    values: NDArray[np.float32] | None  # None: all ones
-    times: Array | None
+    columns: dict[str, Array]  # items, and values and times if there are any
 
-    def take(self, name: str) -> Array:
-        """A column, which is then gone from here."""
-        column: Array = getattr(self, name)
-        setattr(self, name, np.empty(0, column.dtype))
-        return column
-
-    def owners(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def owners(self, numbers: Integers) -> tuple[Integers, Integers]:
         """The users who have rows here, by their final numbers, and how many."""
-        if self.counts.all():
-            return numbers, self.counts.astype(np.int64)
-        busy = np.flatnonzero(self.counts)
+        busy = slice(None) if self.counts.all() else np.flatnonzero(self.counts)
         return numbers[busy], self.counts[busy].astype(np.int64)
 
 
@@ -94,7 +83,7 @@ def counting_argsort(codes: NDArray[np.int32], n: int) -> tuple[Array, Array]:
     return columns.indices, np.diff(columns.indptr)
 
 
-def blocks(indptr: NDArray[np.int64], size: int = BLOCK) -> Iterator[tuple[int, int]]:
+def blocks(indptr: Integers, size: int) -> Iterator[tuple[int, int]]:
     """Cut the users into runs of about `size` interactions, at least one user each."""
     start, n = 0, len(indptr) - 1
     while start < n:
@@ -122,14 +111,9 @@ class Assembler:
             counts = np.bincount(local_users, minlength=n_users)
         else:
             order, counts = counting_argsort(local_users, n_users)
-        self._chunks.append(
-            _Chunk(
-                counts.astype(smallest_unsigned(int(counts.max()) + 1)),
-                self._keep(local_items.astype(smallest_unsigned(n_items)), order),
-                None if values is None else self._keep(values, order),
-                None if times is None else self._keep(times, order),
-            )
-        )
+        given = {"items": local_items.astype(smallest_unsigned(n_items)), "values": values, "times": times}
+        columns = {name: self._keep(column, order) for name, column in given.items() if column is not None}
+        self._chunks.append(_Chunk(counts.astype(smallest_unsigned(int(counts.max()) + 1)), columns))
         if len(self._chunks) % 8 == 0:
             _release()
 
@@ -138,10 +122,10 @@ class Assembler:
         if order is None:
             stored[:] = column
         else:
-            np.take(column, order, out=stored, mode="clip")  # "clip" spares a second copy, and clips nothing
+            np.take(column, order, out=stored, mode="clip")  # "clip" avoids a second copy, and clips nothing
         return stored
 
-    def finish(self, catalogue: Ids | None, on_unknown: str, on_duplicate: str, *, is_query: bool = False) -> Rows:
+    def finish(self, catalogue: Ids | None, on_duplicate: str, *, is_query: bool = False) -> Rows:
         """Number users and items for good, put every row in its place, and settle repeated pairs.
 
         The rows of a query have no order, so that those of a pair are ordered by time and value alone.
@@ -149,73 +133,67 @@ class Assembler:
         _release()
         users, user_numbers = self._users.finish()
         items, item_numbers = self._items.finish(catalogue)
-        unknown = self._drop_unknown(items, item_numbers, on_unknown) if (item_numbers.final < 0).any() else 0
+        unknown = self._drop_unknown(item_numbers) if (item_numbers.final < 0).any() else 0
         totals = np.zeros(len(users), dtype=np.int64)
         for at, chunk in enumerate(self._chunks):
             who, counts = chunk.owners(user_numbers[at])
             totals[who] += counts
         present = totals > 0
-        if not present.all():  # users of whom no row is left: their counts are zero, so none is written to
+        if not present.all():  # users without rows, who are never written to
             user_numbers = user_numbers.renumbered(np.cumsum(present) - 1)
             users, totals = users.some(np.flatnonzero(present)), totals[present]
         indptr = np.concatenate([[0], np.cumsum(totals)]).astype(np.int64)
-        indices, values, times = self._scatter(indptr, len(items), user_numbers, item_numbers)
-        rows = Rows(users, items, indptr, indices, values, times, unknown=unknown)
+        columns = self._scatter(indptr, len(items), user_numbers, item_numbers)
+        rows = Rows(users, items, indptr, *columns, unknown, item_numbers.example)
         if _sort_rows(rows):
             _merge_repeated(rows, on_duplicate, self._allocate, is_query)
         return rows
 
-    def _drop_unknown(self, items: Ids, item_numbers: Numbers, on_unknown: str) -> int:
+    def _drop_unknown(self, item_numbers: Numbers) -> int:
         """Take out the rows whose item has no number."""
         dropped = 0
         for at, chunk in enumerate(self._chunks):
-            known = item_numbers[at][chunk.items] >= 0
+            known = item_numbers[at][chunk.columns["items"]] >= 0
             dropped += int((~known).sum())
             owner = np.repeat(np.arange(len(chunk.counts)), chunk.counts)[known]
-            self._chunks[at] = _Chunk(
-                np.bincount(owner, minlength=len(chunk.counts)),
-                chunk.items[known],
-                None if chunk.values is None else chunk.values[known],
-                None if chunk.times is None else chunk.times[known],
-            )
-        if on_unknown == "raise":
-            example = self._items.example_outside(items)
-            raise DataError(
-                f"items: {dropped} rows are about items outside the catalogue, for instance {example!r}. "
-                "Add these items to items=, or pass on_unknown='drop' to leave such rows out"
-            )
+            columns = {name: column[known] for name, column in chunk.columns.items()}
+            self._chunks[at] = _Chunk(np.bincount(owner, minlength=len(chunk.counts)), columns)
         return dropped
 
     def _scatter(
-        self, indptr: NDArray[np.int64], n_items: int, user_numbers: Numbers, item_numbers: Numbers
+        self, indptr: Integers, n_items: int, user_numbers: Numbers, item_numbers: Numbers
     ) -> tuple[Array, NDArray[np.float32], Array | None]:
-        """Copy every row to its user, a column at a time, and let go of what has been copied."""
-        length, kind = int(indptr[-1]), smallest_unsigned(n_items)
-        indices = self._allocate("indices", length, kind)
-        values = self._allocate("values", length, np.float32)
-        self._fill(indices, indptr, user_numbers, lambda at, chunk: item_numbers[at].astype(kind)[chunk.take("items")])
-        if not self._chunks or self._chunks[0].values is None:
-            values[:] = 1.0
+        """Copy every row to its user, a column at a time, and free what has been copied."""
+        length = int(indptr[-1])
+        kinds = {name: column.dtype for name, column in self._chunks[0].columns.items()} if self._chunks else {}
+        indices = self._allocate("indices", length, smallest_unsigned(n_items))
+        values, times = self._allocate("values", length, np.float32), None
+        self._fill("items", indices, indptr, user_numbers, item_numbers)
+        if "values" in kinds:
+            self._fill("values", values, indptr, user_numbers)
         else:
-            self._fill(values, indptr, user_numbers, lambda at, chunk: chunk.take("values"))
-        if not self._chunks or self._chunks[0].times is None:
-            return indices, values, None
-        times = self._allocate("times", length, self._chunks[0].times.dtype)
-        self._fill(times, indptr, user_numbers, lambda at, chunk: chunk.take("times"))
+            values[:] = 1.0
+        if "times" in kinds:
+            times = self._allocate("times", length, kinds["times"])
+            self._fill("times", times, indptr, user_numbers)
         return indices, values, times
 
     def _fill(
-        self, target: Array, indptr: NDArray[np.int64], user_numbers: Numbers, column: Callable[[int, _Chunk], Array]
+        self, name: str, target: Array, indptr: Integers, user_numbers: Numbers, final: Numbers | None = None
     ) -> None:
-        """Copy one column of all chunks; the rows of a user stay in order of arrival."""
+        """Copy one column of all chunks, which lose it; the rows of a user stay in order of arrival."""
 
-        def put(at: int, chunk: _Chunk, counts: NDArray[np.int64], shift: NDArray[np.int64]) -> None:
+        def taken(at: int, chunk: _Chunk) -> Array:
+            column = chunk.columns.pop(name)
+            return column if final is None else final[at].astype(target.dtype)[column]
+
+        def put(at: int, chunk: _Chunk, counts: Integers, shift: Integers) -> None:
             if (shift == shift[0]).all():
-                target[int(shift[0]) : int(shift[0] + counts.sum())] = column(at, chunk)
+                target[int(shift[0]) : int(shift[0] + counts.sum())] = taken(at, chunk)
             else:
                 place = np.repeat(shift, counts)
                 place += np.arange(len(place))
-                target[place] = column(at, chunk)
+                target[place] = taken(at, chunk)
 
         free = indptr[:-1].copy()  # the next free place of each user
         # Places are given out in order of arrival; the copying, to places all different, runs in threads.
@@ -236,15 +214,13 @@ class Assembler:
 
 def _release() -> None:
     """Give back the memory that Arrow keeps for batches to come."""
-    import pyarrow as pa
-
     pa.default_memory_pool().release_unused()
 
 
 def _sort_rows(rows: Rows) -> bool:
     """Put each user's items in order, keeping the order of arrival of equal ones; are any equal?"""
     with ThreadPoolExecutor(_workers()) as pool:
-        return any(list(pool.map(lambda run: _sort_block(rows, *run), blocks(rows.indptr))))
+        return any(list(pool.map(lambda run: _sort_block(rows, *run), blocks(rows.indptr, BLOCK))))
 
 
 def _sort_block(rows: Rows, first: int, last: int) -> bool:
@@ -267,7 +243,7 @@ def _sort_block(rows: Rows, first: int, last: int) -> bool:
     return bool((key[1:] == key[:-1]).any())
 
 
-def _stable_order(key: NDArray[np.uint64], bound: int) -> NDArray[np.int64]:
+def _stable_order(key: NDArray[np.uint64], bound: int) -> Integers:
     """Stable argsort. Sorting (key, position) packed in one word is several times faster than argsort."""
     bits = max(len(key) - 1, 1).bit_length()
     if bound.bit_length() + bits > 64:
@@ -282,7 +258,7 @@ def _stable_order(key: NDArray[np.uint64], bound: int) -> NDArray[np.int64]:
 def _merge_repeated(rows: Rows, policy: str, allocate: Allocate, is_query: bool) -> None:
     """Leave one row for each (user, item), as the policy says. The rows are sorted."""
     end, counts = 0, np.diff(rows.indptr)
-    for first, last in list(blocks(rows.indptr)):
+    for first, last in list(blocks(rows.indptr, BLOCK)):
         start, stop = int(rows.indptr[first]), int(rows.indptr[last])
         owner = np.repeat(np.arange(first, last), np.diff(rows.indptr[first : last + 1]))
         items, values = rows.indices[start:stop].copy(), rows.values[start:stop].copy()

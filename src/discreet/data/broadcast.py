@@ -66,7 +66,7 @@ class Broadcast:
         return _here[self.name]
 
     def discard(self) -> None:
-        """Let go of it everywhere: it is not needed any more."""
+        """Remove it from all workers."""
         for piece in self.pieces:
             if not isinstance(piece, bytes):
                 piece.destroy()

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import enum
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import re
+from collections.abc import Callable, Sequence
+from typing import IO, Any
 
 import numpy as np
-from numpy.typing import NDArray
+import pyarrow as pa
+from pyarrow import csv as arrow_csv
+from pyarrow import json as arrow_json
 
+from discreet.data import texts
 from discreet.data.columns import Wanted, guess
 from discreet.data.frames import to_library
 from discreet.data.ids import Ids, decoded, sorted_order, typed
+from discreet.data.sources import SELECT, found_files, open_table
+from discreet.data.tables import shown
 from discreet.errors import DataError, NotPublic
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from discreet.typing import Array
 
 
 class ObservedItems(enum.Enum):
@@ -30,6 +34,7 @@ class ObservedItems(enum.Enum):
 
 observed_items_are_public = ObservedItems.PUBLIC
 """Pass as `items=` to declare that the set of items in the data is no secret. The statement will say so."""
+OBSERVED = "those observed in the data, which the owner declares to be public"
 
 
 class Catalogue:
@@ -45,12 +50,10 @@ class Catalogue:
 
     Attributes:
         ids: The items; the position of an item is its number.
-        origin: How the catalogue came to be public, or None if nobody has said that it is.
+        origin: How the catalogue came to be public, or None if it has not been declared public.
     """
 
     def __init__(self, ids: Any, columns: pa.Table | None = None, *, origin: str | None = "given") -> None:
-        import pyarrow as pa
-
         self.ids = (ids if isinstance(ids, Ids) else Ids(ids, "items")).require_distinct("items")
         self.origin = origin
         self._columns = pa.table({} if columns is None else {n: _plain(columns[n]) for n in columns.column_names})
@@ -69,16 +72,13 @@ class Catalogue:
         Returns:
             The items in the order given (a set: sorted), with the other columns (titles, genres, ...) beside them.
         """
-        from discreet.data import texts
-        from discreet.data.sources import SELECT, found_files, open_table, shown
-
         if isinstance(items, Catalogue):
             return items
-        tabular = hasattr(items, "columns") or hasattr(items, "column_names")
-        if isinstance(items, set | frozenset):  # whose order is nobody's choice
+        if isinstance(items, set | frozenset):  # which has no order
             unordered = Ids(items, "items")
             return cls(unordered.some(sorted_order(unordered.to_arrow())))
-        if not (tabular or isinstance(items, str | os.PathLike)):
+        is_table = hasattr(items, "columns") or hasattr(items, "column_names")
+        if not (is_table or isinstance(items, str | os.PathLike)):
             return cls(items)
 
         def column(names: Sequence[str]) -> str:
@@ -90,7 +90,7 @@ class Catalogue:
         is_file = isinstance(items, os.PathLike) or (isinstance(items, str) and not SELECT.match(items))
         paths, kind = found_files([items]) if is_file and connection is None else ([], "")
         if kind in ("csv", "tsv", "json"):
-            whole, name = texts.catalogue(paths, kind, column)
+            whole, name = text_table(paths, kind, column)
             what = shown(paths)
         else:
             table = open_table(items, connection)
@@ -142,32 +142,29 @@ class Catalogue:
         cells: list[Any] = self._columns.column(name).to_pylist()
         return cells
 
-    def take(self, numbers: Sequence[int] | NDArray[Any]) -> Catalogue:
+    def take(self, numbers: Sequence[int] | Array) -> Catalogue:
         """The items at the given numbers, in that order, as a catalogue of its own."""
-        import pyarrow as pa
-
         chosen = pa.array(np.asarray(numbers, dtype=np.int64))
         columns = self._columns.take(chosen) if self.names else None
         return Catalogue(Ids(self.ids.take(chosen)), columns, origin=self.origin)
+
+    def of_origin(self, origin: str) -> Catalogue:
+        """The same items, with another account of how they came to be public."""
+        return Catalogue(self.ids, self._columns, origin=origin)
 
     def require_public(self) -> None:
         """Raise NotPublic unless the owner has declared these items public."""
         if self.origin is None:
             raise NotPublic(
-                "items: nobody has said that this catalogue is public, and which items exist must not be read "
+                "items: this catalogue has not been declared public, and which items exist must not be read "
                 "off private data silently. Either give the items, discreet.read(..., items=ids, frame or file), "
                 "or pass items=discreet.observed_items_are_public, which the privacy statement will then say"
             )
 
     def to_arrow(self) -> pa.Table:
         """The ids (column `item`) and all columns, as an Arrow table."""
-        import pyarrow as pa
-
-        table = pa.table({"item": self.ids.to_arrow()})
-        for name in self.names:
-            if name != "item":
-                table = table.append_column(name, self._columns.column(name))
-        return table
+        others = {name: self._columns.column(name) for name in self.names if name != "item"}
+        return pa.table({"item": self.ids.to_arrow(), **others})
 
     def to_frame(self, library: str | None = None) -> Any:
         """The same as a data frame of a library: "pandas", "polars" or "pyarrow"."""
@@ -176,8 +173,6 @@ class Catalogue:
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """One type for text, whichever library it came from."""
-    import pyarrow as pa
-
     if isinstance(column.type, pa.DictionaryType):
         column = pa.chunked_array([decoded(chunk) for chunk in column.chunks] or [pa.array([], pa.large_string())])
     text = pa.types.is_string(column.type) or str(column.type) == "string_view"
@@ -185,13 +180,48 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _whole(batches: Any) -> pa.Table:
-    import pyarrow as pa
+    found = [pa.Table.from_batches([batch]) for batch in batches]
+    return pa.concat_tables(found, promote_options="permissive") if found else pa.table({})
 
-    found = list(batches)
-    if not found:
-        return pa.table({})
-    return (
-        pa.Table.from_batches(found)
-        if len({str(b.schema) for b in found}) == 1
-        else pa.concat_tables([pa.Table.from_batches([batch]) for batch in found], promote_options="permissive")
-    )
+
+def text_table(paths: list[str], kind: str, item: Callable[[Sequence[str]], str]) -> tuple[pa.Table, str]:
+    """A public table of items, all of it, with the name of the column of ids; types are those that its columns have.
+
+    What is public may be guessed from. The ids are text, unless JSON has them as numbers.
+    """
+    found = []
+    name = ""
+    for path in paths:
+        with texts.opened(path) as file, texts.explained(path):
+            if kind == "json":
+                try:
+                    table = arrow_json.read_json(file)
+                except pa.ArrowInvalid as error:
+                    raise DataError(f"items: {path!r} cannot be read ({error}). {texts.JSON_ADVICE}") from None
+                name = item(table.column_names)
+            else:
+                table, name = _csv_catalogue(path, file, kind, item)
+            found.append(table)
+    return pa.concat_tables(found, promote_options="permissive"), name
+
+
+def _csv_catalogue(path: str, file: IO[bytes], kind: str, item: Callable[[Sequence[str]], str]) -> tuple[pa.Table, str]:
+    reader = texts.Csv.of(path, file.readline(), texts.checked_separator(None, kind))
+    name = item(reader.names)
+    try:
+        table = arrow_csv.read_csv(
+            file,
+            read_options=arrow_csv.ReadOptions(column_names=list(reader.names), use_threads=False),  # for row numbers
+            parse_options=arrow_csv.ParseOptions(delimiter=reader.separator, newlines_in_values=True),
+            convert_options=arrow_csv.ConvertOptions(column_types={name: pa.large_string()}),
+        )
+    except pa.ArrowInvalid as error:
+        if "Empty CSV file" in str(error):
+            return pa.table({column: pa.array([], pa.large_string()) for column in reader.names}), name
+        uneven = re.search(r"Row #(\d+): Expected \d+ columns, got \d+: (.*)", str(error), flags=re.S)
+        if uneven is None:
+            advice = "Check that the file is whole, in UTF-8, and that every line has as many cells as the first"
+            raise DataError(f"items: {path!r} cannot be read ({error}). {advice}") from None
+        line = uneven[2].encode()
+        raise DataError(f"items: line {int(uneven[1]) + 1} of {path!r}, {uneven[2]!r}, {reader.fault(line)}") from None
+    return table, name

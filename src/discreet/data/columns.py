@@ -5,18 +5,18 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from discreet.data import parsing
 from discreet.data.ids import plain
-from discreet.data.parsing import numbers, times
+from discreet.data.parsing import Mask
 from discreet.errors import DataError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from discreet.typing import Array
 
 
 class Guess(enum.Enum):
@@ -41,7 +41,8 @@ USUAL_NAMES: dict[str, tuple[str, ...]] = {
               "plays", "playcount", "preference", "r"),
     "time": ("timestamp", "time", "ts", "datetime", "date", "createdat", "ratedat", "unixreviewtime"),
 }  # fmt: skip
-REQUIRED = ("user", "item")
+ROLES = ("user", "item", "value", "time")
+REQUIRED = ROLES[:2]
 BY_SELECT = (
     "discreet.read(\"SELECT * FROM read_csv('ratings.csv', auto_detect = false, quote = '', header = true, "
     "delim = ';', decimal_separator = ',', columns = {'user': 'VARCHAR', 'item': 'VARCHAR', 'rating': 'DOUBLE'})\")"
@@ -103,7 +104,7 @@ class Columns:
         plain_names = ("user", "item", "rating", "value", "timestamp", "time", "userId", "movieId")
         return all(name in plain_names for name in self.names)
 
-    def said(self, roles: Sequence[str] = ("user", "item", "value", "time")) -> str:
+    def said(self, roles: Sequence[str] = ROLES) -> str:
         """The columns behind some roles, in words."""
         named = {role: name for role in roles if (name := getattr(self, role)) is not None}
         words = [f"{name!r} as {role}" for role, name in named.items()]
@@ -177,24 +178,22 @@ def inner_range(value_range: tuple[float, float]) -> tuple[np.float32, np.float3
 class Cleaner:
     """Turns the cells of a batch into ids, 32-bit values and times that a model can rely on."""
 
+    columns: Columns
     on_invalid: str
     value_range: tuple[float, float] | None
-    has_value: bool
-    has_time: bool
     time_format: str | None = None
     hint: str = ""  # what may be the reason that cells are missing
     rows: int = 0  # seen so far
     dropped: int = 0
     clipped: int = 0
-    time_type: Any = field(default=None)
+    time_type: Any = None
 
     def __call__(self, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array, Any, Any]:
         """Return users, items, values, times of the rows that stay."""
-        columns = list(batch.columns)
-        users, items = plain(columns[0], "user"), plain(columns[1], "item")
-        values = self._numbers(columns[2]) if self.has_value else None
-        times, timeless = self._times(columns[-1]) if self.has_time else (None, None)
-        bad = self._missing(users, items, timeless)
+        users, items = plain(batch.column(0), "user"), plain(batch.column(1), "item")
+        values = None if self.columns.value is None else self._numbers(batch.column(2))
+        times, untimed = (None, None) if self.columns.time is None else self._times(batch.columns[-1])
+        bad = self._missing(users, items, untimed)
         if values is not None:
             values, bad = self._settle(values, bad, users, items)
         self.rows += len(users)
@@ -206,27 +205,32 @@ class Cleaner:
             times = None if times is None else times[keep]
         return users, items, values, times
 
-    def _missing(self, users: pa.Array, items: pa.Array, timeless: Any) -> NDArray[np.bool_] | None:
+    def _row(self, mask: Mask) -> tuple[int, int]:
+        """The first true entry of a mask: its place in this batch, and the number of its row, from 1."""
+        at = int(np.flatnonzero(mask)[0])
+        return at, self.rows + at + 1
+
+    def _missing(self, users: pa.Array, items: pa.Array, untimed: Mask | None) -> Mask | None:
         bad = None
-        missing: list[tuple[str, Any]] = [
-            (role, ids.is_null().to_numpy(zero_copy_only=False))
+        missing: dict[str, Mask] = {
+            role: ids.is_null().to_numpy(zero_copy_only=False)
             for role, ids in (("user", users), ("item", items))
             if ids.null_count
-        ]
-        if timeless is not None and timeless.any():
-            missing.append(("time", timeless))
-        for role, mask in missing:
+        }
+        if untimed is not None and untimed.any():
+            missing["time"] = untimed
+        for role, mask in missing.items():
             if self.on_invalid == "raise":
-                at = self.rows + int(np.flatnonzero(mask)[0]) + 1
                 raise DataError(
-                    f"{role}: it is missing in row {at}; pass on_invalid='drop' to leave such rows out{self.hint}"
+                    f"{role}: it is missing in row {self._row(mask)[1]}; pass on_invalid='drop' to leave such rows "
+                    f"out{self.hint}"
                 )
             bad = mask if bad is None else bad | mask
         return bad
 
     def _settle(
-        self, values: NDArray[Any], bad: NDArray[np.bool_] | None, users: pa.Array, items: pa.Array
-    ) -> tuple[NDArray[np.float32], NDArray[np.bool_] | None]:
+        self, values: Array, bad: Mask | None, users: pa.Array, items: pa.Array
+    ) -> tuple[NDArray[np.float32], Mask | None]:
         """Apply the policy to values that are missing, infinite or out of range; round to 32 bits."""
         bounds = self.value_range or (-MOST, MOST)
         if values.dtype == np.float32:  # in which a bound such as 0.3 is another number
@@ -235,17 +239,13 @@ class Cleaner:
             missing = np.isnan(values)
             outside = (values < bounds[0]) | (values > bounds[1])
             if self.on_invalid == "raise":
-                at = int(np.flatnonzero(missing | outside)[0])
-                wrong = (
-                    "missing"
-                    if missing[at]
-                    else f"{values[at]:g}, which is "
-                    + ("not finite" if self.value_range is None else f"outside value_range={self.value_range}")
-                )
+                at, row = self._row(missing | outside)
+                why = "not finite" if self.value_range is None else f"outside value_range={self.value_range}"
+                wrong = "missing" if missing[at] else f"{values[at]:g}, which is {why}"
                 raise DataError(
-                    f"value: row {self.rows + at + 1} (user {users[at].as_py()!r}, item {items[at].as_py()!r}) is "
-                    f"{wrong}. Correct it, or pass on_invalid='drop' to leave such rows out or 'clip' to move "
-                    f"them into value_range{self.hint}"
+                    f"value: row {row} (user {users[at].as_py()!r}, item {items[at].as_py()!r}) is {wrong}. Correct "
+                    "it, or pass on_invalid='drop' to leave such rows out or 'clip' to move them into "
+                    f"value_range{self.hint}"
                 )
             drop = missing | outside if self.on_invalid == "drop" else missing
             if self.on_invalid == "clip":
@@ -257,89 +257,69 @@ class Cleaner:
             np.clip(rounded, *inner_range(self.value_range), out=rounded)
         return rounded, bad
 
-    def _numbers(self, column: pa.Array) -> NDArray[Any]:
+    def _numbers(self, column: pa.Array) -> Array:
         """The cells of the value column as floats, NaN where missing."""
-        import pyarrow as pa
-
         column = plain(column, "value")
         kind = column.type
         if pa.types.is_boolean(kind) or pa.types.is_null(kind):
             column = column.cast(pa.uint8())
         elif pa.types.is_decimal(kind) or pa.types.is_large_string(kind):
             column = column.cast(pa.large_string())  # of a decimal: Arrow does not round to the nearest float
-            parsed, wrong = numbers(column)
+            parsed, wrong = parsing.numbers(column)
             if wrong is not None and self.on_invalid == "raise":
-                self._refuse_value(column, wrong)
+                at, row = self._row(wrong)
+                cell = column[at].as_py()
+                advice = "; correct it, name another column with value=, or pass on_invalid='drop' to leave it out"
+                if re.fullmatch(r"\s*[-+]?\d+,\d+\s*", cell):
+                    advice = f" because it has a decimal comma; read it with a SELECT, {BY_SELECT}"
+                raise DataError(f"value: row {row} holds {cell!r}, which is not a number{advice}")
             return parsed
         elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             raise DataError(f"value: numbers are needed, but the column holds {kind}")
-        found: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+        found: Array = column.to_numpy(zero_copy_only=False)
         return found if found.dtype == np.float32 else found.astype(np.float64)
 
-    def _refuse_value(self, column: pa.Array, wrong: NDArray[np.bool_]) -> None:
-        at = int(np.flatnonzero(wrong)[0])
-        cell = column[at].as_py()
-        advice = "; correct it, name another column with value=, or pass on_invalid='drop' to leave such rows out"
-        if re.fullmatch(r"\s*[-+]?\d+,\d+\s*", cell):
-            advice = f" because it has a decimal comma; read it with a SELECT, {BY_SELECT}"
-        raise DataError(f"value: row {self.rows + at + 1} holds {cell!r}, which is not a number{advice}")
+    def _times(self, column: pa.Array) -> tuple[Array, Mask]:
+        """Times as integers in the column's own unit, or floats, and where they are missing.
 
-    def _times(self, column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        """Times as integers in the column's own unit, or floats, and where they are missing."""
-        import pyarrow as pa
-
+        Each type of column has one type of times: nothing is cast to the type of another batch.
+        """
         column = plain(column, "time")
-        if pa.types.is_large_string(column.type):
+        kind = column.type
+        if pa.types.is_large_string(kind):
+            self._require_time_type(pa.float64())
             return self._written_times(column)
         if self.time_format is not None:
-            raise DataError(f"time_format: the times are no text, but {column.type}; leave it out")
-        if pa.types.is_null(column.type):  # nothing but missing times, which say nothing of their type
+            raise DataError(f"time_format: the times are not text, but {kind}; leave it out")
+        if pa.types.is_null(kind):  # nothing but missing times, which say nothing of their type
             return np.zeros(len(column)), np.ones(len(column), bool)
-        column = self._time_numbers(column)
-        lost = column.is_null().to_numpy(zero_copy_only=False)
-        if pa.types.is_floating(column.type):
-            found: NDArray[Any] = column.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
-        else:
-            found = column.fill_null(0).to_numpy(zero_copy_only=False)
-        return found, lost
-
-    def _time_numbers(self, column: pa.Array) -> pa.Array:
-        """Times as numbers, by their type, which is that of all batches: nothing is cast to the type of another."""
-        import pyarrow as pa
-
-        kind = column.type
+        missing: Mask = column.is_null().to_numpy(zero_copy_only=False)
         if kind == pa.uint64() or pa.types.is_decimal(kind) or pa.types.is_floating(kind):
+            self._require_time_type(pa.float64())
             column = column.cast(pa.large_string()) if pa.types.is_decimal(kind) else column
-            column = column.cast(pa.float64(), safe=False)
-            kind = column.type
-        elif not (kind == pa.int64() or pa.types.is_date32(kind) or pa.types.is_timestamp(kind)):
+            return column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), missing
+        if not (kind == pa.int64() or pa.types.is_date32(kind) or pa.types.is_timestamp(kind)):
             raise DataError(
                 f"time: numbers, dates or timestamps are needed, not {kind}; name another column with time=, or pass "
                 "time=None to do without"
             )
         self._require_time_type(kind)
-        if pa.types.is_date32(kind):
-            column = column.cast(pa.int32())
-        return column if pa.types.is_floating(kind) else column.cast(pa.int64())
+        column = (column.cast(pa.int32()) if pa.types.is_date32(kind) else column).cast(pa.int64())
+        return column.fill_null(0).to_numpy(zero_copy_only=False), missing
 
-    def _require_time_type(self, kind: Any) -> None:
+    def _require_time_type(self, kind: pa.DataType) -> None:
         if self.time_type not in (None, kind):
             raise DataError(f"time: it changes from {self.time_type} to {kind} within the table; make it one type")
         self.time_type = kind
 
-    def _written_times(self, column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        import pyarrow as pa
-
-        self._require_time_type(pa.float64())
-        found, wrong = times(column, self.time_format)
+    def _written_times(self, column: pa.Array) -> tuple[Array, Mask]:
+        found, wrong = parsing.times(column, self.time_format)
         if wrong is not None and self.on_invalid == "raise":
-            at = int(np.flatnonzero(wrong)[0])
-            expected = (
-                "a number or ISO 8601 such as 2020-12-31T23:59:59" if self.time_format is None else self.time_format
-            )
+            at, row = self._row(wrong)
+            expected = self.time_format or "a number or ISO 8601 such as 2020-12-31T23:59:59"
             raise DataError(
-                f"time: row {self.rows + at + 1} holds {column[at].as_py()!r}, where {expected} is needed. Correct it, "
-                "say how times are written with time_format= (for instance '%d/%m/%Y'), pass on_invalid='drop' to "
-                "leave such rows out, or time=None to do without"
+                f"time: row {row} holds {column[at].as_py()!r}, where {expected} is needed. Correct it, say how times "
+                "are written with time_format= (for instance '%d/%m/%Y'), pass on_invalid='drop' to leave such rows "
+                "out, or time=None to do without"
             )
         return found, np.isnan(found)

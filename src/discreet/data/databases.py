@@ -7,16 +7,16 @@ import re
 import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
-from discreet.data import sources
+import pyarrow as pa
+
+from discreet.data import tables
 from discreet.data.columns import Wanted
 from discreet.data.statements import require_declared_files, require_select
 from discreet.errors import DataError, MissingExtra
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 ROWS_AT_A_TIME = 50_000  # Python objects are large; a batch of them is therefore smaller
 # Where the reason ends in an error of DuckDB, and its advice begins: options that `read` does not take.
@@ -56,49 +56,26 @@ def connect(database: str = ":memory:") -> Any:
     return connection
 
 
-def _nothing() -> None:
-    """Leave open what is the caller's."""
-
-
-def quoted(name: str) -> str:
-    """A name in SQL."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def columns_of(connection: Any, query: str) -> dict[str, str]:
-    """Names and types of what a query gives."""
-    found = connection.execute(f"DESCRIBE {query}").fetchall()
-    sources.require_names([row[0] for row in found])
-    return {row[0]: row[1] for row in found}
-
-
-def streamed(connection: Any, query: str, what: str, advice: str) -> Generator[pa.RecordBatch, None, None]:
-    """What a query gives, a batch at a time."""
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        with explained(what, advice):
-            reader = _reader(connection.sql(query))
-            while True:
-                try:
-                    batch = reader.read_next_batch()
-                except StopIteration:
-                    return
-                except OSError as error:  # how Arrow reports an error in the middle of DuckDB's stream
-                    raise DataError(f"source: {what} cannot be read: {reason(error)}. {advice}") from None
-                yield batch
-
-    return sources.prefetched(sources.sliced(batches()))
-
-
-def _reader(found: Any) -> pa.RecordBatchReader:
-    # The second name is that of older versions.
-    reader = found.to_arrow_reader if hasattr(found, "to_arrow_reader") else found.fetch_record_batch
-    return reader(sources.BATCH)
+def _stream(
+    found: Any, kinds: dict[str, str], wanted: Wanted, what: str, advice: str
+) -> Generator[pa.RecordBatch, None, None]:
+    """Some columns of a DuckDB relation, a batch at a time."""
+    with explained(what, advice):
+        asked = found.project(", ".join(_cast(name, kinds[name], name in wanted.ids) for name in wanted.names))
+        reader = asked.to_arrow_reader(tables.BATCH)
+        while True:
+            try:
+                batch = reader.read_next_batch()
+            except StopIteration:
+                return
+            except OSError as error:  # how Arrow reports an error in the middle of DuckDB's stream
+                raise DataError(f"source: {what} cannot be read: {reason(error)}. {advice}") from None
+            yield from tables.sliced([_with_uuids(batch, kinds)])
 
 
 def _cast(name: str, kind: str, is_id: bool) -> str:
     """A column in a type that Arrow has: DuckDB's sums and counts are 128 bits wide."""
-    column = quoted(name)
+    column = '"' + name.replace('"', '""') + '"'
     if kind not in ("HUGEINT", "UHUGEINT"):
         return column
     return f"CAST({column} AS {'VARCHAR' if is_id else 'DOUBLE'}) AS {column}"  # not all of them fit in 64 bits
@@ -106,8 +83,6 @@ def _cast(name: str, kind: str, is_id: bool) -> str:
 
 def _with_uuids(batch: pa.RecordBatch, kinds: dict[str, str]) -> pa.RecordBatch:
     """UUIDs as themselves: DuckDB hands them over as text."""
-    import pyarrow as pa
-
     for at, name in enumerate(batch.schema.names):
         if kinds[name] == "UUID" and not isinstance(batch.schema.types[at], pa.BaseExtensionType):
             cells = [None if cell is None else UUID(cell) for cell in batch.column(at).to_pylist()]
@@ -117,12 +92,10 @@ def _with_uuids(batch: pa.RecordBatch, kinds: dict[str, str]) -> pa.RecordBatch:
 
 def _refuse_sqlite(path: str | os.PathLike[str]) -> None:
     """DuckDB would download an extension for a file of SQLite."""
-    if not os.path.isfile(path):
-        return
-    with open(path, "rb") as file:
+    name = os.fspath(path)
+    with open(name, "rb") as file:
         is_sqlite = file.read(len(SQLITE)) == SQLITE
     if is_sqlite:
-        name = os.fspath(path)
         raise DataError(f"connection: {name!r} is a database of SQLite; use connection={'sqlite:///' + name!r}")
 
 
@@ -134,13 +107,10 @@ def _single_select(database: Any, statement: str) -> str:
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         found = ", then ".join(one.type.name for one in statements) or "nothing"
         raise DataError(f"source: a single SELECT is needed, but the text holds {found}; leave the others out")
-    body: str = statement.strip()
-    while body.endswith(";"):
-        body = body[:-1].rstrip()
-    return body
+    return re.sub(r"[\s;]*$", "", statement)
 
 
-def select(statement: str, connection: Any) -> sources.Table:
+def select(statement: str, connection: Any) -> tables.Table:
     """A SELECT, run by DuckDB (over files, a database file, a connection) or through SQLAlchemy."""
     module = type(connection).__module__.split(".")[0].lstrip("_")
     if module == "sqlalchemy" or (isinstance(connection, str) and "://" in connection):
@@ -150,7 +120,7 @@ def select(statement: str, connection: Any) -> sources.Table:
     elif module == "duckdb":
         database = connection  # the caller's, with their temporary tables and views
     elif isinstance(connection, str | os.PathLike):
-        if not os.path.exists(connection):
+        if not os.path.isfile(connection):
             raise DataError(
                 f"connection: there is no DuckDB database {os.fspath(connection)!r}; for other databases give a "
                 "SQLAlchemy URL such as 'postgresql+psycopg://user@host/name' or 'sqlite:///file.db'"
@@ -162,40 +132,28 @@ def select(statement: str, connection: Any) -> sources.Table:
             "connection: a SQLAlchemy URL, engine or connection, a DuckDB connection or the path of a DuckDB "
             f"database is needed, not {type(connection).__name__}"
         )
-    close = _nothing if database is connection else database.close
+    close = (lambda: None) if database is connection else database.close
     advice = "Correct the SELECT; column and file names are checked by running it in DuckDB"
     try:
         with explained("the SELECT", advice):
             body = _single_select(database, statement)
             require_declared_files(body)
-            found = columns_of(database, body)
+            found = relation(database.sql(body), "the SELECT", advice)
     except BaseException:
         close()
         raise
-
-    def stream(wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:
-        asked = [_cast(name, found[name], name in wanted.ids) for name in wanted.names]
-        batches = streamed(database, f"SELECT {', '.join(asked)} FROM ({body}\n) AS t", "the SELECT", advice)
-        return (_with_uuids(batch, found) for batch in batches)
-
-    return sources.Table("a SELECT by DuckDB", list(found), stream, close=close, is_query=True)
+    return replace(
+        found, what="a SELECT by DuckDB", stream=lambda wanted: tables.prefetched(found.stream(wanted)), close=close
+    )
 
 
-def relation(source: Any, what: str) -> sources.Table:
+def relation(
+    source: Any, what: str, advice: str = "Run the relation by itself to see what is wrong with it"
+) -> tables.Table:
     """A DuckDB relation."""
-    advice = "Run the relation by itself to see what is wrong with it"
-    sources.require_names(source.columns)
-    found = dict(zip(source.columns, map(str, source.types), strict=True))
-
-    def stream(wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:
-        def batches() -> Iterator[pa.RecordBatch]:
-            with explained(what, advice):
-                asked = [_cast(name, found[name], name in wanted.ids) for name in wanted.names]
-                yield from _reader(source.project(", ".join(asked)))
-
-        return (_with_uuids(batch, found) for batch in sources.sliced(batches()))
-
-    return sources.Table(what, list(found), stream, is_query=True)
+    tables.require_names(source.columns)
+    kinds = dict(zip(source.columns, map(str, source.types), strict=True))
+    return tables.Table(what, list(kinds), lambda wanted: _stream(source, kinds, wanted, what, advice), is_query=True)
 
 
 def _require_sqlite_file(url: Any) -> None:
@@ -218,7 +176,7 @@ def _only_read(connection: Any, on: bool = True) -> None:
         connection.exec_driver_sql(f"PRAGMA query_only = {'ON' if on else 'OFF'}")
 
 
-def _from_sqlalchemy(statement: str, connection: Any) -> sources.Table:
+def _from_sqlalchemy(statement: str, connection: Any) -> tables.Table:
     import sqlalchemy as sa
 
     advice = "Correct the SELECT or the connection"
@@ -259,16 +217,14 @@ def _from_sqlalchemy(statement: str, connection: Any) -> sources.Table:
             # A colon in the statement is a colon, not a parameter.
             result = opened.execute(sa.text(statement.replace(":", r"\:")), execution_options=options)
             names = list(result.keys())
-            sources.require_names(names)
+            tables.require_names(names)
         except BaseException:
             close()
             raise
 
     def stream(wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:
-        at = {name: names.index(name) for name in wanted.names}
         with sql_explained():
             for rows in result.partitions(ROWS_AT_A_TIME):
-                columns = list(zip(*rows, strict=True))
-                yield sources.batch_of({name: columns[place] for name, place in at.items()}, wanted)
+                yield tables.batch_of(dict(zip(names, zip(*rows, strict=True), strict=True)), wanted)
 
-    return sources.Table("a SELECT by SQLAlchemy", names, stream, close=close, is_query=True)
+    return tables.Table("a SELECT by SQLAlchemy", names, stream, close=close, is_query=True)

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from discreet.data import archives, formats
 from discreet.data.catalogue import Catalogue, observed_items_are_public
@@ -22,13 +25,10 @@ from discreet.data.interactions import Interactions
 from discreet.data.movielens_like import movielens_like
 from discreet.data.published import CATALOG, DataSet, cannot_download, find, known
 from discreet.data.readers import read
-from discreet.data.sources import Table
 from discreet.data.splits import Parts
 from discreet.data.synthetic import one_bit, rank_one, synthetic_low_rank
+from discreet.data.tables import Table
 from discreet.errors import DataError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 log = logging.getLogger("discreet")
 
@@ -53,7 +53,6 @@ __all__ = [
 Path_ = str | os.PathLike[str] | None
 FOLDS = ("u1", "u2", "u3", "u4", "u5", "ua", "ub")
 JOKES = {str(joke) for joke in range(1, 101)}
-RATED = "those rated in the published data set"
 
 
 def load(name: str, source: Path_ = None) -> Interactions:
@@ -89,7 +88,7 @@ def movielens(size: str = "1m", *, source: Path_ = None, items: str = "rated") -
     with archives.opened(path, *files) as folder:
         films = formats.movielens_films(archives.need(folder, "u.item", "movies.dat", "movies.csv"))
         ratings = archives.need(folder, "u.data", "ratings.dat", "ratings.csv")
-        return _read(_lines(formats.movielens_batches, ratings), data, formats.with_years(films), items)
+        return _read(_table(formats.movielens_batches(ratings), ratings.name), data, formats.with_years(films), items)
 
 
 def movielens_folds(name: str = "u1", *, source: Path_ = None) -> Parts:
@@ -111,11 +110,11 @@ def movielens_folds(name: str = "u1", *, source: Path_ = None) -> Parts:
         test = _read(table.filter(chosen), CATALOG["ml-100k"], ratings.catalogue.to_arrow(), "all")
     else:
         with archives.opened(path, f"{name}.test") as folder:
-            lines = _lines(formats.movielens_batches, archives.need(folder, f"{name}.test"))
-            test = _read(lines, CATALOG["ml-100k"], ratings.catalogue.to_arrow(), "all")
+            batches = formats.movielens_batches(archives.need(folder, f"{name}.test"))
+            test = _read(_table(batches, name), CATALOG["ml-100k"], ratings.catalogue.to_arrow(), "all")
     owners = ratings.users.numbers(test.users.to_arrow())[test.user_numbers()]
-    cells = ratings.user_numbers().astype(np.int64) * ratings.n_items + ratings.indices
-    tested = np.isin(cells, owners * ratings.n_items + test.indices)
+    pairs = ratings.user_numbers().astype(np.int64) * ratings.n_items + ratings.indices
+    tested = np.isin(pairs, owners * ratings.n_items + test.indices)
     return Parts(ratings.where(~tested), ratings.where(np.zeros_like(tested)), ratings.where(tested))
 
 
@@ -139,9 +138,9 @@ def jester(*, source: Path_ = None, parts: tuple[int, ...] | None = None) -> Int
         return _read(_parquet(path), data, _parquet(jokes) if jokes.exists() else None)
     found: list[Path] = [path] if path is not None else []
     if path is None or path.suffix == ".parquet":
-        local = [archives.at_hand(data.downloads[part - 1].file) for part in chosen]
-        some = [file for file in local if file is not None]
-        found = some if some and parts is None else [archives.download(data.downloads[part - 1]) for part in chosen]
+        downloads = [data.downloads[part - 1] for part in chosen]
+        local = [file for one in downloads if (file := archives.at_hand(one.file)) is not None]
+        found = local if local and parts is None else [archives.download(one) for one in downloads]
     return _jester_files(found, data, chosen, whole=parts is None and source is None)
 
 
@@ -154,16 +153,13 @@ def _tell_parts(n: int) -> None:
 
 
 def _jester_files(paths: list[Path], data: DataSet, parts: tuple[int, ...], *, whole: bool) -> Interactions:
-    import pyarrow as pa
-
     tables: list[pa.Table] = []
     texts: dict[int, str] = {}
     first = 1
     for path in paths:
-        with archives.opened(
-            path.parent if path.suffix == ".xls" else path, "jester-data-*.xls", "init*.html"
-        ) as folder:
-            names = [path.name] if path.suffix == ".xls" else [f"jester-data-{part}.xls" for part in parts]
+        is_sheet = path.suffix == ".xls"
+        names = [path.name] if is_sheet else [f"jester-data-{part}.xls" for part in parts]
+        with archives.opened(path.parent if is_sheet else path, "jester-data-*.xls", "init*.html") as folder:
             for sheet in filter(None, (archives.find(folder, name) for name in names)):
                 tables.append(formats.jester_sheet(sheet, first))
                 first = int(tables[-1]["user"][-1].as_py()) + 1
@@ -194,7 +190,8 @@ def restaurant(*, source: Path_ = None) -> Interactions:
         ratings = archives.need(folder, "rating_final.csv")
         places = archives.find(folder, "geoplaces2.csv")
         names = None if places is None else formats.restaurant_places(places)
-        return _read(_lines(formats.restaurant_batches, ratings), data, names)
+        batches = formats.restaurant_batches(ratings)
+        return _read(_table(batches, ratings.name, ("user", "item", "rating")), data, names)
 
 
 def netflix(*, source: Path_ = None) -> Interactions:
@@ -212,8 +209,7 @@ def netflix(*, source: Path_ = None) -> Interactions:
             raise DataError("source: neither mv_*.txt nor combined_data_*.txt is there; give the original archive")
         titles = archives.find(folder, *titles_of)
         films = None if titles is None else formats.netflix_titles(titles)
-        batches = formats.netflix_batches(_texts(files), "the training set")
-        return _read(_table(batches, data.title), data, films)
+        return _read(_table(formats.netflix_batches(files), data.title), data, films)
 
 
 def yahoo_music(*, source: Path_ = None) -> Interactions:
@@ -226,8 +222,7 @@ def yahoo_music(*, source: Path_ = None) -> Interactions:
     path = _locate(data, source)
     name = path.name if path.suffix == ".txt" else "trainIdx1.txt"
     with archives.opened(path.parent if path.suffix == ".txt" else path, name) as folder:
-        files = [archives.need(folder, name)]
-        return _read(_table(formats.yahoo_batches(_texts(files), files[0].name), data.title), data, None)
+        return _read(_table(formats.yahoo_batches(archives.need(folder, name)), data.title), data, None)
 
 
 def _locate(data: DataSet, source: Path_) -> Path:
@@ -238,8 +233,7 @@ def _locate(data: DataSet, source: Path_) -> Path:
         if not path.exists():
             raise DataError(f"source: there is no file or folder {str(path)!r}")
         return path
-    found = data.where()
-    if found is not None:
+    if (found := data.where()) is not None:
         return found
     if not data.downloads:
         raise cannot_download(data)
@@ -250,26 +244,19 @@ def _read(source: Table | pa.Table, data: DataSet, catalogue: pa.Table | None, i
     """Read ratings over a table of items; keep those that are rated."""
     given: Any = observed_items_are_public
     if catalogue is not None:
-        whole = Catalogue.read(catalogue, item="item")
-        given = Catalogue(whole.ids, whole.columns, origin="all those of the published data set")
+        given = Catalogue.read(catalogue, item="item").of_origin("all those of the published data set")
     names = (source.names or ()) if isinstance(source, Table) else source.schema.names
     time = "timestamp" if "timestamp" in names else None
-    given_range = data.value_range
-    ratings = read(source, user="user", item="item", value="rating", time=time, items=given, value_range=given_range)
+    low_high = data.value_range
+    ratings = read(source, user="user", item="item", value="rating", time=time, items=given, value_range=low_high)
     if items == "rated":
         ratings = ratings.of_items(np.unique(ratings.indices))
-        rated = Catalogue(ratings.items, ratings.catalogue.columns, origin=RATED)
-        ratings = replace(ratings, catalogue=rated)
-    report = replace(ratings.report, source=data.title, library=None)
-    return replace(ratings, report=report)
+        ratings = replace(ratings, catalogue=ratings.catalogue.of_origin("those rated in the published data set"))
+    return replace(ratings, report=replace(ratings.report, source=data.title, library=None))
 
 
 def _parquet(path: Path) -> pa.Table:
     """A table in the folder of parquet files; its note says in which unit its ratings are."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
-
     try:
         table = pq.read_table(path)
     except (pa.ArrowInvalid, OSError) as error:
@@ -280,23 +267,6 @@ def _parquet(path: Path) -> pa.Table:
         at = table.schema.get_field_index("rating")
         table = table.set_column(at, "rating", pc.divide(table["rating"].cast(pa.float64()), float(unit)))
     return table.replace_schema_metadata(None)
-
-
-def _texts(files: list[Path]) -> Iterator[bytes]:
-    for file in files:
-        last = b"\n"
-        for piece in formats.pieces(file):
-            last = piece
-            yield piece
-        if not last.endswith(b"\n"):
-            yield b"\n"  # the next file's header must start a line
-
-
-def _lines(batches: Callable[..., Iterator[pa.RecordBatch]], file: Path) -> Table:
-    names = (
-        ("user", "item", "rating", "timestamp") if batches is formats.movielens_batches else ("user", "item", "rating")
-    )
-    return _table(batches(formats.pieces(file), file.name), file.name, names)
 
 
 def _table(

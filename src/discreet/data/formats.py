@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator
 from io import BytesIO
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv as arrow_csv
 
 from discreet.errors import DataError, MissingExtra
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 PIECE = 1 << 24  # bytes of text parsed at a time
 LINE = 1 << 20  # bytes: a line of ratings has some 30; without a bound, a file without line ends would be held whole
@@ -28,54 +28,46 @@ GENRES_100K = (
 )  # fmt: skip
 
 
-def movielens_batches(text: Iterable[bytes], what: str) -> Iterator[pa.RecordBatch]:
+def movielens_batches(path: Path) -> Iterator[pa.RecordBatch]:
     """Lines of u.data (tabs), ratings.dat (`::`) or ratings.csv (commas, with a header in any order)."""
-    import pyarrow as pa
-
     kinds = {"user": pa.int64(), "item": pa.int64(), "rating": pa.float32(), "timestamp": pa.int64()}
-    if what.endswith(".csv"):
+    if path.suffix == ".csv":
         names = {"userId": "user", "movieId": "item", "rating": "rating", "timestamp": "timestamp"}
-        yield from _with_header(text, names, kinds, what)
+        yield from _with_header(path, names, kinds)
         return
     delimiter, columns = "\t", kinds
-    if what.endswith(".dat"):  # between the two colons of `::` is a column of nothing
+    if path.suffix == ".dat":  # between the two colons of `::` is a column of nothing
         gaps = {name: f"after {name}" for name in ("user", "item", "rating")}
         delimiter = ":"
         columns = {at: kinds.get(at, pa.null()) for name in kinds for at in (name, gaps.get(name)) if at}
-    for body in lines(text, what):
-        yield from _parsed(body, columns, delimiter, what).select(list(kinds)).to_batches()
+    for body in lines([path], path.name):
+        yield from _parsed(body, columns, delimiter, path.name).select(list(kinds)).to_batches()
 
 
-def restaurant_batches(text: Iterable[bytes], what: str) -> Iterator[pa.RecordBatch]:
+def restaurant_batches(path: Path) -> Iterator[pa.RecordBatch]:
     """Lines of rating_final.csv."""
-    import pyarrow as pa
-
     names = {"userID": "user", "placeID": "item", "rating": "rating"}
-    yield from _with_header(text, names, {"user": pa.string(), "item": pa.int64(), "rating": pa.float32()}, what)
+    yield from _with_header(path, names, {"user": pa.string(), "item": pa.int64(), "rating": pa.float32()})
 
 
-def _with_header(
-    text: Iterable[bytes], names: dict[str, str], kinds: dict[str, Any], what: str
-) -> Iterator[pa.RecordBatch]:
+def _with_header(path: Path, names: dict[str, str], kinds: dict[str, Any]) -> Iterator[pa.RecordBatch]:
     """Lines with commas, after one that names their columns, of which some are needed and get new names."""
-    whole = lines(text, what)
+    whole = lines([path], path.name)
     header, _, rest = next(whole, b"").partition(b"\n")
     found = [name.strip().strip('"') for name in header.decode("utf-8-sig", "replace").split(",")]
     wrong = next((name for name in names if found.count(name) != 1), None)
     if wrong is not None:
         how = "no column" if wrong not in found else "more than one column"
         raise DataError(
-            f"source: {what} has {how} {wrong!r}; its first line is {header[:200]!r}. Is it the original file?"
+            f"source: {path.name} has {how} {wrong!r}; its first line is {header[:200]!r}. Is it the original file?"
         )
     columns = {names.get(name, f"column {at}"): kinds.get(names.get(name, "")) for at, name in enumerate(found)}
     for body in chain([rest] if rest else [], whole):
-        yield from _parsed(body, columns, ",", what, list(kinds)).to_batches()
+        yield from _parsed(body, columns, ",", path.name, list(kinds)).to_batches()
 
 
 def movielens_films(path: Path) -> pa.Table:
     """The films of u.item (`|`, Latin-1), movies.dat (`::`, Latin-1 or UTF-8) or movies.csv."""
-    import pyarrow as pa
-
     if path.suffix == ".csv":
         cells = _cells(path, "movieId", "title", "genres")
         rows = [(_number(film, path), title, genres) for film, title, genres in cells]
@@ -91,8 +83,6 @@ def movielens_films(path: Path) -> pa.Table:
 
 def with_years(films: pa.Table) -> pa.Table:
     """With a column of the years that titles of MovieLens end in."""
-    import pyarrow as pa
-
     years = [int(found[1]) if (found := YEAR.search(title or "")) else None for title in films["title"].to_pylist()]
     return films.append_column("year", pa.array(years, pa.int16()))
 
@@ -142,9 +132,7 @@ def _film_100k(line: str, path: Path) -> tuple[int, str, str]:
 
 
 def jester_sheet(path: Path, first_user: int) -> pa.Table:
-    """Ratings of an .xls sheet: a row for each user, the number of her ratings, then 100 jokes; 99: none."""
-    import pyarrow as pa
-
+    """Ratings of an .xls sheet: a row for each user, the number of their ratings, then 100 jokes; 99: none."""
     try:
         import xlrd
     except ImportError:
@@ -171,17 +159,18 @@ def joke_text(page: str) -> str:
     return " ".join(html.unescape(bare).split())
 
 
-def pieces(path: Path) -> Iterator[bytes]:
-    """The bytes of a file, a piece at a time."""
-    with path.open("rb") as file:
-        while piece := file.read(PIECE):
-            yield piece
+def _pieces(paths: Iterable[Path]) -> Iterator[bytes]:
+    for path in paths:
+        with path.open("rb") as file:
+            while piece := file.read(PIECE):
+                yield piece
+        yield b"\n"  # the last line may have no end
 
 
-def lines(text: Iterable[bytes], what: str) -> Iterator[bytes]:
-    """The same text in pieces of whole lines, without the blank ones, which editors and copying leave behind."""
+def lines(paths: Iterable[Path], what: str) -> Iterator[bytes]:
+    """The text of files in pieces of whole lines, without the blank ones, which editors and copying leave behind."""
     rest = b""
-    for piece in chain(text, [b"\n"]):  # the last line may have no end
+    for piece in _pieces(paths):
         start, end, rest_of_piece = piece.rpartition(b"\n")
         if end:
             whole = BLANK.sub(b"", b"\n" + rest + start + end)[1:]
@@ -194,7 +183,7 @@ def lines(text: Iterable[bytes], what: str) -> Iterator[bytes]:
             raise DataError(f"source: {what} has a line of more than {LINE:,} bytes; is it the original file?")
 
 
-def blocks(text: Iterable[bytes], header: re.Pattern[bytes], what: str) -> Iterator[tuple[bytes, Any, Any]]:
+def blocks(paths: Iterable[Path], header: re.Pattern[bytes], what: str) -> Iterator[tuple[bytes, Any, Any]]:
     """Take apart text in which a header line comes before each block of lines.
 
     The header's first group is a number; a second one, if there is one, says how many lines are to follow.
@@ -203,7 +192,7 @@ def blocks(text: Iterable[bytes], header: re.Pattern[bytes], what: str) -> Itera
         The lines without headers, and for these the headers' numbers and how many lines each has.
     """
     owner, missing = -1, 0
-    for whole in lines(text, what):
+    for whole in lines(paths, what):
         heads = list(header.finditer(whole))
         ends = np.flatnonzero(np.frombuffer(whole, np.uint8) == ord("\n"))
         starts = [0, *(head.end() for head in heads)]
@@ -220,7 +209,7 @@ def blocks(text: Iterable[bytes], header: re.Pattern[bytes], what: str) -> Itera
             if len(wrong):
                 at = int(wrong[0])
                 raise DataError(
-                    f"source: {what} is damaged: for {owners[at]} it tells of {abs(int(short[at]))} lines "
+                    f"source: {what} is damaged: for {owners[at]} it announces {abs(int(short[at]))} lines "
                     f"{'more' if short[at] > 0 else 'fewer'} than there are; fetch it again"
                 )
         owner = int(owners[-1])
@@ -231,24 +220,21 @@ def blocks(text: Iterable[bytes], header: re.Pattern[bytes], what: str) -> Itera
         raise DataError(f"source: {what} ends {missing} lines too early; fetch it again")
 
 
-def netflix_batches(text: Iterable[bytes], what: str) -> Iterator[pa.RecordBatch]:
+def netflix_batches(paths: Iterable[Path]) -> Iterator[pa.RecordBatch]:
     """Blocks `film:` of lines `user,rating,date`."""
-    import pyarrow as pa
-
     kinds = {"user": pa.int64(), "rating": pa.float32(), "timestamp": pa.date32()}
-    for body, films, counts in blocks(text, re.compile(rb"(?m)^(\d{1,18}):[ \t]*\r?\n"), what):
+    what = "the training set"
+    for body, films, counts in blocks(paths, re.compile(rb"(?m)^(\d{1,18}):[ \t]*\r?\n"), what):
         table = _parsed(body, kinds, ",", what).append_column("item", pa.array(np.repeat(films, counts)))
         yield from table.select(["user", "item", "rating", "timestamp"]).to_batches()
 
 
-def yahoo_batches(text: Iterable[bytes], what: str) -> Iterator[pa.RecordBatch]:
+def yahoo_batches(path: Path) -> Iterator[pa.RecordBatch]:
     r"""Blocks `user|n` of n lines `item\tscore\tday\thh:mm:ss` (KDD Cup 2011)."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     kinds = {"item": pa.int64(), "rating": pa.float32(), "day": pa.int32(), "clock": pa.time32("s")}
-    for body, users, counts in blocks(text, re.compile(rb"(?m)^(\d{1,18})\|(\d{1,18})[ \t]*\r?\n"), what):
-        table = _parsed(body, kinds, "\t", what).append_column("user", pa.array(np.repeat(users, counts)))
+    header = re.compile(rb"(?m)^(\d{1,18})\|(\d{1,18})[ \t]*\r?\n")
+    for body, users, counts in blocks([path], header, path.name):
+        table = _parsed(body, kinds, "\t", path.name).append_column("user", pa.array(np.repeat(users, counts)))
         days = table["day"].cast(pa.int64())
         seconds = pc.add(pc.multiply(days, 86_400), table["clock"].cast(pa.int32()).cast(pa.int64()))
         table = table.append_column("timestamp", seconds)
@@ -256,9 +242,6 @@ def yahoo_batches(text: Iterable[bytes], what: str) -> Iterator[pa.RecordBatch]:
 
 
 def _parsed(body: bytes, kinds: dict[str, Any], delimiter: str, what: str, only: list[str] | None = None) -> pa.Table:
-    import pyarrow as pa
-    from pyarrow import csv as arrow_csv
-
     try:
         return arrow_csv.read_csv(
             BytesIO(body),
@@ -274,8 +257,6 @@ def _parsed(body: bytes, kinds: dict[str, Any], delimiter: str, what: str, only:
 
 def restaurant_places(path: Path) -> pa.Table:
     """The columns placeID, name, city and country of geoplaces2.csv (Latin-1)."""
-    import pyarrow as pa
-
     names = ("name", "city", "country")
     rows = list(_cells(path, "placeID", *names))
     columns = {"item": pa.array([_number(row[0], path) for row in rows], pa.int64())}
@@ -286,8 +267,6 @@ def restaurant_places(path: Path) -> pa.Table:
 
 def netflix_titles(path: Path) -> pa.Table:
     """`film,year,title` in Latin-1; a title may have commas, a year may be NULL."""
-    import pyarrow as pa
-
     rows = [line.split(",", 2) for line in _lines(path)]
     if any(len(row) != 3 for row in rows):
         raise DataError(f"source: {path.name} has a line that is not 'film,year,title'")

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import numpy as np
-from numpy.typing import NDArray
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
 
-from discreet.data.objects import require_one_type
+from discreet.data.objects import is_utf8, require_one_type
 from discreet.errors import DataError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from discreet.typing import Array, Integers
 
 
 def smallest_unsigned(n: int) -> np.dtype[Any]:
@@ -30,8 +30,6 @@ def to_array(ids: Any, what: str) -> pa.Array:
 
     Python objects must all have one type.
     """
-    import pyarrow as pa
-
     try:
         if isinstance(ids, pa.ChunkedArray):
             array = ids.combine_chunks()
@@ -41,12 +39,14 @@ def to_array(ids: Any, what: str) -> pa.Array:
             array = pa.chunked_array(ids).combine_chunks()
         elif isinstance(ids, np.ndarray) and ids.dtype != object:
             array = pa.array(ids)
+        elif isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
+            raise DataError(f"{what}: a list of ids was expected, not {ids!r}")
         else:
-            cells = _python_list(ids, what)
+            cells = list(ids)
             require_one_type(cells, what)
             array = pa.array(cells, from_pandas=True)
     except OverflowError:
-        array = _big_integers(ids, what)
+        array = _unsigned(cells, what)
     except (pa.ArrowException, UnicodeEncodeError, TypeError, ValueError) as error:
         if isinstance(error, DataError):
             raise
@@ -54,17 +54,9 @@ def to_array(ids: Any, what: str) -> pa.Array:
     return plain(array, what)
 
 
-def _python_list(ids: Any, what: str) -> list[Any]:
-    if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
-        raise DataError(f"{what}: a list of ids was expected, not {ids!r}")
-    return list(ids)
-
-
-def _big_integers(ids: Any, what: str) -> pa.Array:
-    import pyarrow as pa
-
+def _unsigned(cells: list[Any], what: str) -> pa.Array:
     try:
-        return pa.array(list(ids), type=pa.uint64(), from_pandas=True)
+        return pa.array(cells, pa.uint64(), from_pandas=True)
     except (OverflowError, pa.ArrowInvalid, TypeError):
         raise DataError(f"{what}: integer ids must fit in 64 bits; give larger ones as strings") from None
 
@@ -75,10 +67,6 @@ def plain(array: pa.Array, what: str) -> pa.Array:
     The type of the result follows from the type of the array. What is in no way a value of it (bytes that are no text,
     a date that no calendar of Python has) is missing.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    from pyarrow import types
-
     array = decoded(array) if isinstance(array.type, pa.DictionaryType) else array
     kind = array.type
     if types.is_string(kind) or types.is_large_string(kind) or str(kind) == "string_view":
@@ -87,7 +75,7 @@ def plain(array: pa.Array, what: str) -> pa.Array:
         array = array.cast(pa.large_binary())
     elif types.is_integer(kind):
         array = array if kind == pa.uint64() else array.cast(pa.int64())
-    elif types.is_decimal128(kind):  # the precision is that of the longest number in sight
+    elif types.is_decimal128(kind):  # whose precision depends on the longest number
         array = array.cast(pa.decimal128(38, kind.scale))
     elif types.is_float32(kind) or types.is_float64(kind):
         array = pc.if_else(pc.is_nan(array), pa.scalar(None, kind), array)
@@ -102,8 +90,6 @@ def plain(array: pa.Array, what: str) -> pa.Array:
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
     """The type that `plain` gives an array of a type; that type itself, if it gives none."""
-    import pyarrow as pa
-
     kind = kind.value_type if isinstance(kind, pa.DictionaryType) else kind
     try:
         return plain(pa.array([], kind), "").type
@@ -112,29 +98,17 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _valid_text(array: pa.Array) -> pa.Array:
-    """Text without what is not in UTF-8: whoever wrote an array may not have looked."""
-    import pyarrow as pa
-
+    """Text, with null in place of what is not in UTF-8, which the writer of an array may not have checked."""
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:
         cells = array.view(pa.large_binary()).to_pylist()
-        return pa.array([None if cell is None else _text(cell) for cell in cells], pa.large_string())
+        return pa.array([cell if cell is not None and is_utf8(cell) else None for cell in cells], pa.large_string())
     return array
-
-
-def _text(cell: bytes) -> str | None:
-    try:
-        return cell.decode()
-    except UnicodeDecodeError:
-        return None
 
 
 def _of_this_calendar(array: pa.Array) -> pa.Array:
     """Dates and times of the years 1 to 9999, without others."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     kind = array.type
     is_day = pa.types.is_date32(kind)
     if not is_day and kind.unit == "ns":  # which reaches from 1677 to 2262
@@ -148,9 +122,7 @@ def _of_this_calendar(array: pa.Array) -> pa.Array:
 
 
 def decoded(array: pa.DictionaryArray) -> pa.Array:
-    """A dictionary array spelt out; Arrow cannot do that itself where the dictionary is one of views."""
-    import pyarrow as pa
-
+    """A dictionary array written out; Arrow cannot do that itself where the dictionary is one of views."""
     views = {"string_view": pa.large_string(), "binary_view": pa.large_binary()}
     values = array.dictionary
     values = values.cast(views.get(str(values.type), values.type))
@@ -165,42 +137,32 @@ def typed(array: pa.Array) -> pa.Array:
 
     The ids of people, and of items that are not in a catalogue, stay text: their type would depend on all of them.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     written = len(array) and pc.all(pc.match_substring_regex(array, INTEGER)).as_py()
     return array.cast(pa.int64()) if written else array
 
 
-def sorted_order(array: pa.Array, *, written: bool = False) -> NDArray[np.int64]:
+def sorted_order(array: pa.Array, *, written: bool = False) -> Integers:
     """The places of ids in increasing order. Of ids `written` in a text file, integers come first, and 9 before 10.
 
-    Which of two ids comes first depends on these two alone, so that nobody else's id changes it.
+    Which of two ids comes first depends on these two alone, so that no other id changes it.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if written:
         integers = pc.if_else(pc.match_substring_regex(array, INTEGER), array, pa.scalar(None, array.type))
         table = pa.table({"integer": integers.cast(pa.int64()), "text": array})
         order = pc.sort_indices(table, sort_keys=[("integer", "ascending"), ("text", "ascending")])
     else:
         order = pc.array_sort_indices(storage(array))
-    places: NDArray[np.int64] = order.to_numpy().astype(np.int64)
+    places: Integers = order.to_numpy().astype(np.int64)
     return places
 
 
 def storage(array: pa.Array) -> pa.Array:
     """The array that Arrow can hash and sort: that behind an extension type such as UUID."""
-    import pyarrow as pa
-
     return array.storage if isinstance(array, pa.ExtensionArray) else array
 
 
 def _common(left: pa.Array, right: pa.Array, what: str) -> tuple[pa.Array, pa.Array]:
     """Bring two id arrays to one type without loss, or say why that is impossible. Only types are looked at."""
-    import pyarrow as pa
-
     if left.type == right.type:
         return left, right
     text = pa.large_string()
@@ -233,8 +195,6 @@ class Ids(Sequence[Any]):
 
     def require_distinct(self, what: str) -> Ids:
         """Return self, or raise a DataError that names an id given twice."""
-        import pyarrow.compute as pc
-
         if self._distinct:
             return self
         counts = pc.value_counts(storage(self._array))
@@ -246,7 +206,7 @@ class Ids(Sequence[Any]):
         self._distinct = True
         return self
 
-    def some(self, numbers: NDArray[Any]) -> Ids:
+    def some(self, numbers: Array) -> Ids:
         """The ids at the given numbers, none of which is given twice."""
         return self._part(self.take(numbers))
 
@@ -297,22 +257,18 @@ class Ids(Sequence[Any]):
             return self._numbers[str(key)]
         return self._numbers[key]
 
-    def numbers(self, ids: Any, what: str = "ids") -> NDArray[np.int64]:
+    def numbers(self, ids: Any, what: str = "ids") -> Integers:
         """The numbers of many ids, -1 where an id is not among these."""
-        import pyarrow.compute as pc
-
         asked = to_array(ids, what)
         if not len(asked) or not len(self):
             return np.full(len(asked), -1, dtype=np.int64)
         left, right = _common(self._array, asked, what)
         found = pc.index_in(storage(right), value_set=storage(left), skip_nulls=True)
-        numbers: NDArray[np.int64] = pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+        numbers: Integers = pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64)
         return numbers
 
-    def take(self, numbers: NDArray[Any]) -> pa.Array:
+    def take(self, numbers: Array) -> pa.Array:
         """The ids at the given numbers, repeated as asked."""
-        import pyarrow as pa
-
         return self._array.take(pa.array(np.asarray(numbers)))
 
     def to_arrow(self) -> pa.Array:
@@ -324,13 +280,11 @@ class Ids(Sequence[Any]):
         values: list[Any] = self._array.to_pylist()
         return values
 
-    def to_numpy(self) -> NDArray[Any]:
+    def to_numpy(self) -> Array:
         """The ids as a NumPy array: numbers and dates in their own type, others as objects."""
-        import pyarrow as pa
-
         if isinstance(self._array, pa.ExtensionArray):
             objects = np.empty(len(self), dtype=object)
             objects[:] = self._array.to_pylist()
             return objects
-        array: NDArray[Any] = self._array.to_numpy(zero_copy_only=False)
+        array: Array = self._array.to_numpy(zero_copy_only=False)
         return array

@@ -5,43 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from discreet.data.catalogue import Catalogue, observed_items_are_public
+from discreet.data.catalogue import OBSERVED, Catalogue, observed_items_are_public
 from discreet.data.columns import check_range, inner_range
-from discreet.data.description import Description, describe
 from discreet.data.frames import to_library
 from discreet.data.ids import Ids, smallest_unsigned
+from discreet.data.report import Description, Report, describe
 from discreet.errors import DataError, NotPublic
-from discreet.typing import Array
+from discreet.typing import Array, Integers
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-
-@dataclass(frozen=True)
-class Report:
-    """What happened when a table was read. For the owner: these are exact numbers about private data."""
-
-    source: str = "made in memory"
-    columns: str = ""
-    guessed: tuple[str, ...] = ()
-    rows: int = 0
-    dropped: int = 0
-    clipped: int = 0
-    unknown: int = 0
-    repeated: int = 0
-    library: str | None = None
+ARRAYS = ("indptr", "indices", "values", "times")
 
 
 @dataclass(frozen=True)
 class ByItem:
     """The same interactions item by item: item i's users are indices[indptr[i]:indptr[i + 1]], increasing."""
 
-    indptr: NDArray[np.int64]
+    indptr: Integers
     indices: Array
     values: NDArray[np.float32]
 
@@ -117,13 +102,13 @@ class Interactions(Declared):
         values: 32-bit floats: finite, and within `value_range` where one is declared.
         times: Times aligned with the values (in the unit of the source), or None.
         value_range: The public range of values, or None if it has not been declared.
-        implicit: Whether every interaction counts 1, for want of a value.
+        implicit: Whether every interaction counts 1, because there are no values.
         report: What happened when the table was read.
     """
 
     users: Ids
     catalogue: Catalogue
-    indptr: NDArray[np.int64]
+    indptr: Integers
     indices: Array
     values: NDArray[np.float32]
     times: Array | None = None
@@ -140,7 +125,7 @@ class Interactions(Declared):
                 f"entries do not fit {self.n_users} users; make Interactions with discreet.read"
             )
         self.users.require_distinct("users")  # a person with two rows would count twice
-        for name in ("indptr", "indices", "values", "times"):  # shared by all parts of a table, so never written to
+        for name in ARRAYS:  # shared by all parts of a table, so never written to
             if getattr(self, name) is not None:
                 view = getattr(self, name).view()
                 view.flags.writeable = False
@@ -161,15 +146,11 @@ class Interactions(Declared):
         """Same users, catalogue, values, times and declared range; where the data came from does not count."""
         if not isinstance(other, Interactions):
             return NotImplemented
-        arrays = ("indptr", "indices", "values")
-        timed = (self.times is None) == (other.times is None)
         return (
             self.users == other.users
             and self.catalogue == other.catalogue
             and self.value_range == other.value_range
-            and all(np.array_equal(getattr(self, name), getattr(other, name)) for name in arrays)
-            and timed
-            and (self.times is None or np.array_equal(self.times, other.times))  # type: ignore[arg-type]
+            and all(np.array_equal(getattr(self, name), getattr(other, name)) for name in ARRAYS)
         )
 
     __hash__ = None  # type: ignore[assignment]  # compared by content
@@ -185,8 +166,7 @@ class Interactions(Declared):
         """
         changed = self
         if items is observed_items_are_public:
-            origin = "those observed in the data, which the owner declares to be public"
-            changed = replace(changed, catalogue=Catalogue(self.items, self.catalogue.columns, origin=origin))
+            changed = replace(changed, catalogue=self.catalogue.of_origin(OBSERVED))
         elif items is not None:
             changed = changed._on(Catalogue.read(items))
         if value_range is not None:
@@ -202,12 +182,10 @@ class Interactions(Declared):
 
     def _on(self, catalogue: Catalogue) -> Interactions:
         """The same interactions over another catalogue, which has all their items."""
-        numbers = catalogue.ids.numbers(self.items.to_arrow(), "items")
-        if len(self) and (numbers[self.indices] < 0).any():
+        moved = catalogue.ids.numbers(self.items.to_arrow(), "items")[self.indices]
+        if (moved < 0).any():
             raise DataError("items: the data has items outside this catalogue; read it with on_unknown='drop'")
-        moved = numbers[self.indices]
-        owner = self.user_numbers()
-        order = np.lexsort((moved, owner))
+        order = np.lexsort((moved, self.user_numbers()))
         return replace(
             self,
             catalogue=catalogue,
@@ -241,8 +219,6 @@ class Interactions(Declared):
 
     def to_arrow(self) -> pa.Table:
         """An Arrow table with the columns user, item, rating and, where there are times, timestamp."""
-        import pyarrow as pa
-
         columns = {
             "user": self.users.take(self.user_numbers()),
             "item": self.items.take(self.indices),
@@ -254,8 +230,6 @@ class Interactions(Declared):
 
     def moments(self, at: Any) -> pa.Array:
         """Times in the type they had in the source, at some positions."""
-        import pyarrow as pa
-
         if self.times is None:
             raise DataError("this table has no times")
         times = pa.array(self.times[at])
@@ -300,11 +274,7 @@ class Interactions(Declared):
 
     def for_users(self, users: Any) -> Interactions:
         """The rows of some users, given by id, in their order here; the catalogue stays as it is."""
-        numbers = self.users.numbers(users, "users")
-        if (numbers < 0).any():
-            missing = list(users)[int(np.flatnonzero(numbers < 0)[0])]
-            raise DataError(f"users: {missing!r} is not in this table")
-        return self.of_users(np.unique(numbers))
+        return self.of_users(_known(self.users, users, "users", "in this table"))
 
     def of_users(self, numbers: Array) -> Interactions:
         """The rows of some users, given by increasing number."""
@@ -317,11 +287,7 @@ class Interactions(Declared):
 
     def for_items(self, items: Any) -> Interactions:
         """The interactions with some items, given by id; the catalogue shrinks to them, in its order."""
-        numbers = self.items.numbers(items, "items")
-        if (numbers < 0).any():
-            missing = list(items)[int(np.flatnonzero(numbers < 0)[0])]
-            raise DataError(f"items: {missing!r} is not in the catalogue")
-        return self.of_items(np.unique(numbers))
+        return self.of_items(_known(self.items, items, "items", "in the catalogue"))
 
     def of_items(self, kept: Array) -> Interactions:
         """The interactions with some items, given by increasing number; the catalogue shrinks to them."""
@@ -331,9 +297,7 @@ class Interactions(Declared):
         indices = renumber[part.indices].astype(smallest_unsigned(len(kept)))
         catalogue = self.catalogue.take(kept)
         if catalogue.origin is not None and len(kept) < self.n_items:  # the statement must say who chose them
-            catalogue = Catalogue(
-                catalogue.ids, catalogue.columns, origin=f"chosen by the owner from: {catalogue.origin}"
-            )
+            catalogue = catalogue.of_origin(f"chosen by the owner from: {catalogue.origin}")
         return replace(part, catalogue=catalogue, indices=indices)
 
     def to_implicit(self, threshold: float | None = None) -> Interactions:
@@ -369,3 +333,12 @@ class Interactions(Declared):
         from discreet.data.storage import load
 
         return load(folder)
+
+
+def _known(ids: Ids, given: Any, what: str, where: str) -> Integers:
+    """The numbers of ids that were given, increasing."""
+    numbers = ids.numbers(given, what)
+    if (numbers < 0).any():
+        missing = list(given)[int(np.flatnonzero(numbers < 0)[0])]
+        raise DataError(f"{what}: {missing!r} is not {where}")
+    return np.unique(numbers)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, overload
+from typing import Literal, overload
 
 import numpy as np
-from numpy.typing import NDArray
+import pyarrow as pa
 
 from discreet.data.catalogue import Catalogue
 from discreet.data.ids import Ids
 from discreet.data.interactions import Interactions
 from discreet.data.synthetic import Truth, made_table
 from discreet.errors import DataError
-from discreet.typing import Floats
+from discreet.typing import Array, Floats, Integers
 
 FEWEST = 20  # ratings of a user; MovieLens keeps no user with fewer
 ACTIVITY_SPREAD = 1.34  # of the log of a user's ratings beyond the fewest: median 70 at mean 143
@@ -65,9 +65,9 @@ def movielens_like(
     if rank < 1:
         raise DataError(f"rank: at least 1 is needed, not {rank}")
     rng = np.random.default_rng(random_state)
-    truth, popularity, taste, centres = _opinions(n_users, n_items, rank, rng)
+    truth, popularity, taste, centers = _opinions(n_users, n_items, rank, rng)
     counts = _activity(n_users, n_items, n_ratings, rng)
-    suits = centres @ truth.item_factors.T
+    suits = centers @ truth.item_factors.T
     chosen = _choices(counts, popularity, taste, suits / max(float(suits.std()), 1e-12), rng)
     users = np.repeat(np.arange(n_users), counts)
     ratings = np.empty(n_ratings, dtype=np.float32)
@@ -82,17 +82,17 @@ def movielens_like(
 
 def _opinions(
     n_users: int, n_items: int, rank: int, rng: np.random.Generator
-) -> tuple[Truth, Floats, NDArray[np.int64], Floats]:
-    """Biases and factors; log popularity of items; the taste group of each user and each group's centre."""
+) -> tuple[Truth, Floats, Integers, Floats]:
+    """Biases and factors; log popularity of items; the taste group of each user and each group's center."""
     popularity = -STEEPNESS * np.log(rng.permutation((np.arange(n_items) + 0.5) / n_items) + HEAD)
-    centres = rng.standard_normal((TASTES, rank))
+    centers = rng.standard_normal((TASTES, rank))
     taste = rng.integers(TASTES, size=n_users)
-    user_factors = 0.8 * centres[taste] + 0.6 * rng.standard_normal((n_users, rank))
+    user_factors = 0.8 * centers[taste] + 0.6 * rng.standard_normal((n_users, rank))
     item_factors = rng.standard_normal((n_items, rank)) * (SIGNAL / np.sqrt(rank))
     liked = LIKED_IF_POPULAR * (popularity - popularity.mean()) / max(float(popularity.std()), 1e-12)
     own = np.sqrt(ITEM_SPREAD**2 - LIKED_IF_POPULAR**2) * rng.standard_normal(n_items)
     truth = Truth(user_factors, item_factors, USER_SPREAD * rng.standard_normal(n_users), liked + own, MEAN)
-    return truth, popularity, taste, centres
+    return truth, popularity, taste, centers
 
 
 def _stratified_normal(n: int, rng: np.random.Generator) -> Floats:
@@ -103,7 +103,7 @@ def _stratified_normal(n: int, rng: np.random.Generator) -> Floats:
     return rng.permutation(quantiles)
 
 
-def _activity(n_users: int, n_items: int, n_ratings: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def _activity(n_users: int, n_items: int, n_ratings: int, rng: np.random.Generator) -> Integers:
     """How many items each user rates: log-normal beyond the fewest, and n_ratings in all."""
     fewest = min(FEWEST, n_ratings // n_users)
     most = min(n_items, max(int(LARGEST_SHARE * n_items), -(-n_ratings // n_users)))
@@ -125,8 +125,8 @@ def _activity(n_users: int, n_items: int, n_ratings: int, rng: np.random.Generat
 
 
 def _choices(
-    counts: NDArray[np.int64], popularity: Floats, taste: NDArray[np.int64], suits: Floats, rng: np.random.Generator
-) -> NDArray[np.int64]:
+    counts: Integers, popularity: Floats, taste: Integers, suits: Floats, rng: np.random.Generator
+) -> Integers:
     """The items that each user rates, increasing, one user after the other. `suits`: tastes by items."""
     n_items = len(popularity)
     ends = np.cumsum(counts)
@@ -134,10 +134,10 @@ def _choices(
     activity = np.log(counts)
     edges = np.quantile(activity, np.linspace(0, 1, LEVELS + 1)[1:-1])
     level = np.searchsorted(edges, activity)
-    centred = activity - activity.mean()
+    centered = activity - activity.mean()
     for group in np.unique(taste * LEVELS + level):
         who = np.flatnonzero(taste * LEVELS + level == group)
-        exponent = np.clip(1 - FLATTENING * centred[who].mean(), 0.5, 1.5)
+        exponent = np.clip(1 - FLATTENING * centered[who].mean(), 0.5, 1.5)
         log_weight = exponent * popularity + CHOICE * suits[group // LEVELS]
         drawn = _draw(counts[who], log_weight, rng)
         places = np.repeat(ends[who] - np.cumsum(counts[who]), counts[who]) + np.arange(len(drawn))
@@ -145,7 +145,7 @@ def _choices(
     return chosen
 
 
-def _draw(counts: NDArray[np.int64], log_weight: Floats, rng: np.random.Generator) -> NDArray[np.int64]:
+def _draw(counts: Integers, log_weight: Floats, rng: np.random.Generator) -> Integers:
     """For each user of a group `counts` different items, drawn one after the other by weight.
 
     Returns user x n_items + item, sorted. Drawing again what came up twice is drawing without replacement; the
@@ -171,7 +171,7 @@ def _draw(counts: NDArray[np.int64], log_weight: Floats, rng: np.random.Generato
     return np.sort(np.concatenate(done))
 
 
-def _clocks(user: int, count: int, log_weight: Floats, rng: np.random.Generator) -> NDArray[Any]:
+def _clocks(user: int, count: int, log_weight: Floats, rng: np.random.Generator) -> Array:
     times = np.log(rng.standard_exponential(len(log_weight))) - log_weight
     first = np.argpartition(times, count - 1)[:count]
     return user * len(log_weight) + np.sort(first)
@@ -179,8 +179,6 @@ def _clocks(user: int, count: int, log_weight: Floats, rng: np.random.Generator)
 
 def _catalogue(truth: Truth) -> Catalogue:
     """Titles by number, and as genres the directions of taste in which an item is strong."""
-    import pyarrow as pa
-
     n_items, rank = truth.item_factors.shape
     named = [GENRES[k % len(GENRES)] + ("" if k < len(GENRES) else f" {k // len(GENRES) + 1}") for k in range(rank)]
     strong = truth.item_factors > truth.item_factors.std()

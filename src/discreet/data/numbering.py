@@ -7,16 +7,15 @@ together, which most ids do, are their own local numbers less the smallest; othe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from discreet.data.ids import Ids, sorted_order, storage
 from discreet.errors import DataError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from discreet.typing import Array, Integers
 
 MERGE_AT = 1 << 17  # hashed ids waiting to be merged into the numbering before it is worth a pass over all
 WIDEST = 1 << 22  # the span of integers up to which they are looked up rather than hashed,
@@ -29,13 +28,14 @@ class Numbers:
     A local number that occurs nowhere in its batch may have any final number.
     """
 
-    def __init__(self, final: NDArray[np.int64], maps: list[NDArray[np.int32]]) -> None:
+    def __init__(self, final: Integers, maps: list[NDArray[np.int32]], example: Any = None) -> None:
         self.final, self._maps = final, maps
+        self.example = example  # an id outside the catalogue, if there is one
 
-    def __getitem__(self, batch: int) -> NDArray[np.int64]:
+    def __getitem__(self, batch: int) -> Integers:
         return self.final[self._maps[batch]]
 
-    def renumbered(self, numbers: NDArray[np.int64]) -> Numbers:
+    def renumbered(self, numbers: Integers) -> Numbers:
         """The same after one more step: number n becomes numbers[n]."""
         return Numbers(numbers[self.final], self._maps)
 
@@ -47,7 +47,7 @@ class Close:
         self._low, self._seen = 0, np.zeros(0, dtype=bool)
         self._spans: list[tuple[int, int]] = []  # lowest and one above the highest of each batch
 
-    def add(self, ids: NDArray[Any]) -> tuple[NDArray[np.int32], int] | None:
+    def add(self, ids: Array) -> tuple[NDArray[np.int32], int] | None:
         """Number one batch; None if that would make the span too wide."""
         low, stop = int(ids.min()), int(ids.max()) + 1
         start = min(low, self._low) if len(self._seen) else low
@@ -65,7 +65,7 @@ class Close:
         self._spans.append((low, stop))
         return local, stop - low
 
-    def known(self) -> tuple[NDArray[np.int64], list[NDArray[np.int32]]]:
+    def known(self) -> tuple[Integers, list[NDArray[np.int32]]]:
         """The integers seen, increasing, and for each batch the position of its local numbers among them."""
         position = np.cumsum(self._seen, dtype=np.int32)
         position -= 1
@@ -92,8 +92,6 @@ class Numbering:
         Returns:
             The local number of each id, and a number above all of these.
         """
-        import pyarrow as pa
-
         if self._type is None:
             self._type = ids.type
             self._close = Close() if pa.types.is_integer(ids.type) else None
@@ -115,8 +113,6 @@ class Numbering:
 
     def _leave_table(self) -> None:
         """Go over from the table of close integers to hashing."""
-        import pyarrow as pa
-
         if self._close is not None:
             seen, maps = self._close.known()
             if maps:
@@ -125,8 +121,6 @@ class Numbering:
 
     def _merge(self) -> None:
         """Take the waiting ids into the known ones. Known ids keep their numbers: they come first."""
-        import pyarrow as pa
-
         known = [] if self._known is None else [self._known]
         start = sum(map(len, known))
         lengths = [len(part) for part in self._waiting]
@@ -139,30 +133,19 @@ class Numbering:
 
     def finish(self, catalogue: Ids | None = None) -> tuple[Ids, Numbers]:
         """Return the ids (those of the catalogue, if there is one) and the final numbers of each batch."""
-        import pyarrow as pa
-
         self._leave_table()
         if self._waiting:
             self._merge()
         if self._known is None:
             empty = Ids(pa.array([], pa.int64())) if catalogue is None else catalogue
             return empty, Numbers(np.empty(0, np.int64), [])
-        known = self._distinct()
+        known = self._known
+        if isinstance(self._type, pa.BaseExtensionType):
+            known = self._type.wrap_array(known)
         if catalogue is not None:
-            return catalogue, Numbers(catalogue.numbers(known, self._what), self._maps)
+            final = catalogue.numbers(known, self._what)
+            return catalogue, Numbers(final, self._maps, known[int(final.argmin())].as_py())
         order = sorted_order(known, written=self._written)
         final = np.empty(len(order), dtype=np.int64)
         final[order] = np.arange(len(order))
         return Ids(known.take(pa.array(order))), Numbers(final, self._maps)
-
-    def _distinct(self) -> pa.Array:
-        import pyarrow as pa
-
-        if isinstance(self._type, pa.BaseExtensionType):
-            return self._type.wrap_array(self._known)
-        return self._known
-
-    def example_outside(self, ids: Ids) -> Any:
-        """An id seen here that is not among `ids`, for an error message."""
-        known = self._distinct()
-        return known[int(np.flatnonzero(ids.numbers(known) < 0)[0])].as_py()

@@ -12,14 +12,12 @@ import decimal
 import math
 import uuid
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from discreet.errors import DataError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 # Subclasses before the classes they are derived from: a bool is an int, a datetime is a date.
 KINDS: tuple[tuple[type, ...], ...] = (
@@ -64,8 +62,6 @@ def require_one_type(cells: Sequence[Any], what: str) -> None:
 
 def to_values(cells: Sequence[Any], what: str) -> pa.Array:
     """Values as numbers, made of each object by itself; or as text, if all are text."""
-    import pyarrow as pa
-
     kinds = _kinds(cells)
     if kinds == {"str"}:
         try:
@@ -87,3 +83,14 @@ def _number(cell: Any) -> float | None:
         return float(cell)
     except OverflowError:  # an integer beyond all floats
         return math.inf if cell > 0 else -math.inf
+
+
+def is_utf8(text: bytes) -> bool:
+    """Whether bytes are text."""
+    if text.isascii():
+        return True
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -7,16 +7,15 @@ row is read (docs/proofs/reading.md).
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from discreet.errors import DataError
 from discreet.typing import Floats
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 MISSING = ("", "NA", "N/A", "NULL", "null", "None", r"\N")  # how text says that there is no value
 NUMBER = r"^[-+]?((\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|(?i:nan|inf|infinity))$"
@@ -34,9 +33,6 @@ def numbers(column: pa.Array) -> tuple[Floats, Mask | None]:
 
     true and false are 1 and 0. Blanks around a number do not matter.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if not column.null_count:
         with contextlib.suppress(pa.ArrowInvalid):
             plain: Floats = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
@@ -61,9 +57,6 @@ def times(column: pa.Array, time_format: str | None) -> tuple[Floats, Mask | Non
     A number stays what it is. A date or time of ISO 8601, or in `time_format` if one is given, becomes the seconds
     since 1970 in UTC; what has no time zone is taken to be in UTC.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if time_format is None:
         found, bad = numbers(column)
         if bad is None:
@@ -84,8 +77,6 @@ def times(column: pa.Array, time_format: str | None) -> tuple[Floats, Mask | Non
 
 def check_format(time_format: str) -> None:
     """Raise unless a format is one for `strptime`."""
-    import pyarrow as pa
-
     if not isinstance(time_format, str) or "%" not in time_format:
         raise DataError(f"time_format: a format for strptime such as '%d/%m/%Y %H:%M' is needed, not {time_format!r}")
     _strptime(pa.array(["x"], pa.large_string()), time_format)
@@ -93,9 +84,6 @@ def check_format(time_format: str) -> None:
 
 def _iso_8601(cells: pa.Array) -> Floats:
     """Seconds since 1970 in UTC, NaN for what is no date or time of ISO 8601."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     parts = pc.extract_regex(cells, ISO_8601)
 
     def part(name: str) -> Floats:
@@ -118,7 +106,6 @@ def _iso_8601(cells: pa.Array) -> Floats:
 def _strptime(cells: pa.Array, time_format: str) -> Floats:
     """The same in a format for `strptime`. DuckDB decides about each cell by itself."""
     import duckdb
-    import pyarrow as pa
 
     with duckdb.connect() as database:
         database.register("cells", pa.table({"cell": cells}))

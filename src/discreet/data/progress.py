@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from types import TracebackType
 from typing import Any
 
 PATIENCE = 1.5  # seconds before a bar appears
@@ -17,7 +16,7 @@ _quiet = ContextVar("quiet", default=False)
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No bars inside: for work that has one of its own, or of whose progress nobody may know."""
+    """No bars inside: for work that has one of its own, or whose progress is private."""
     token = _quiet.set(True)
     try:
         yield
@@ -38,9 +37,7 @@ class Bar:
     def __enter__(self) -> Bar:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def advance(self, amount: float, doing: str = "") -> None:

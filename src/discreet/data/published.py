@@ -26,7 +26,7 @@ class DataSet:
     items: int
     value_range: tuple[float, float]
     licence: str
-    downloads: tuple[Download, ...] = ()  # empty: nobody may hand it out, bring your own file
+    downloads: tuple[Download, ...] = ()  # empty: it may not be redistributed
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -105,7 +105,7 @@ def find(name: str) -> DataSet:
 
 
 def cannot_download(data: DataSet) -> DataError:
-    """The error for data that nobody may hand out."""
+    """The error for data that may not be redistributed."""
     return DataError(
         f"{data.title} cannot be downloaded. If you have its original archive, pass its path as source=, or put it "
         f"into the folder named by {archives.ENVIRONMENT}"

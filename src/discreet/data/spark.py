@@ -10,135 +10,70 @@ whole table. What it tells the driver is how many rows it has met of each kind; 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from discreet.data.assembly import Assembler, blocks
 from discreet.data.broadcast import Broadcast
-from discreet.data.catalogue import Catalogue, ObservedItems
-from discreet.data.columns import Cleaner, Columns, Wanted, inner_range
+from discreet.data.catalogue import OBSERVED, Catalogue, ObservedItems
+from discreet.data.columns import Columns, Wanted
 from discreet.data.ids import Ids, sorted_order
-from discreet.data.interactions import Interactions, Report
-from discreet.data.sources import BATCH, SELECT, SUFFIXES, is_spark, require_names
+from discreet.data.interactions import Interactions
+from discreet.data.recipe import Counts, Recipe
+from discreet.data.sources import SELECT, format_of, is_spark
 from discreet.data.spark_interactions import SparkInteractions, settings
 from discreet.data.statements import reads_text_files, require_select
+from discreet.data.tables import BATCH, require_names, sliced
 from discreet.data.texts import MARK, Csv, Json, as_missing, checked_separator
 from discreet.errors import DataError, MissingExtra, NotPublic
 from discreet.linalg.determinism import kernels, require_sound_blas
 from discreet.validation import whole
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 CHUNK = 5 << 16  # interactions that are kept, and worked on, together
-COUNTS = ("rows", "dropped", "clipped", "unknown", "repeated", "outside", "kept")
-ROWS = ", ".join(
-    [
-        *(f"{name} long" for name in COUNTS),
-        *(f"{name} binary" for name in ("indptr", "indices", "values")),
-        "kernels string",
-    ]
-)
+COUNTS = tuple(field.name for field in fields(Counts))
+ARRAYS = ("indptr", "indices", "values")
+ROWS = ", ".join([*(f"{name} long" for name in COUNTS), *(f"{name} binary" for name in ARRAYS), "kernels string"])
 
 
-@dataclass(frozen=True)
-class Policies:
-    """What becomes of odd rows, as `discreet.read` has it."""
-
-    on_duplicate: str
-    on_invalid: str
-    on_unknown: str
-    time_format: str | None = None
-
-
-@dataclass(frozen=True)
-class Counts:
-    """How many rows of each kind there were. For the owner: exact numbers about private data."""
-
-    rows: int = 0
-    dropped: int = 0
-    clipped: int = 0
-    unknown: int = 0
-    repeated: int = 0
-    outside: int = 0  # sums that left the range
-    kept: int = 0
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """What a partition needs to know to read its rows: all of it public."""
-
-    columns: Columns
-    items: Ids
-    value_range: tuple[float, float] | None
-    policies: Policies
-
-    @property
-    def implicit(self) -> bool:
-        """Whether rows count 1, however often they occur."""
-        return self.columns.value is None and self.policies.on_duplicate != "sum"
-
-    def read(self, batches: Iterable[pa.RecordBatch]) -> tuple[Interactions | None, Counts]:
-        """A partition's rows, compressed. What a policy refuses is left out, and counted, for the driver to refuse."""
-        import pyarrow as pa
-
-        found = [batch for batch in batches if batch.num_rows]
-        if not found:
-            return None, Counts()
-        policies = self.policies
-        lenient = "clip" if policies.on_invalid == "clip" else "drop"
-        has_value, has_time = self.columns.value is not None, self.columns.time is not None
-        cleaner = Cleaner(lenient, self.value_range, has_value, has_time, policies.time_format)
-        users, items, values, times = zip(*(cleaner(part) for batch in found for part in _cut(batch)), strict=True)
-        known = [pa.concat_arrays(ids) for ids in (users, items)]
-        numbers = [None if cells[0] is None else np.concatenate(cells) for cells in (values, times)]
-        # Of a pair's rows the first and the last are then always the same ones, in whatever order they have arrived.
-        keys = [column for column in numbers if column is not None]
-        order = np.lexsort(keys) if keys else np.arange(len(known[0]))
-        assembler = Assembler()
-        for start in range(0, len(order), BATCH):
-            some = order[start : start + BATCH]
-            assembler.add(
-                *(ids.take(pa.array(some)) for ids in known),
-                *(None if column is None else column[some] for column in numbers),
-            )
-        rows = assembler.finish(
-            self.items, "drop", "last" if policies.on_duplicate == "raise" else policies.on_duplicate
+def read_partition(recipe: Recipe, batches: Iterable[pa.RecordBatch]) -> tuple[Interactions | None, Counts]:
+    """A partition's rows, compressed. What a policy refuses is left out, and counted, for the driver to refuse."""
+    policies = recipe.policies
+    if policies.on_invalid == "raise":
+        recipe = replace(recipe, policies=replace(policies, on_invalid="drop"))
+    cleaner = recipe.cleaner()
+    found = [cleaner(part) for part in sliced(batches)]
+    if not found:
+        return None, Counts()
+    users, items, values, times = zip(*found, strict=True)
+    known = [pa.concat_arrays(ids) for ids in (users, items)]
+    numbers = [None if cells[0] is None else np.concatenate(cells) for cells in (values, times)]
+    # Of a pair's rows the first and the last are then always the same ones, in whatever order they have arrived.
+    keys = [column for column in numbers if column is not None]
+    order = np.lexsort(keys) if keys else np.arange(len(known[0]))
+    assembler = Assembler()
+    for start in range(0, len(order), BATCH):
+        some = order[start : start + BATCH]
+        assembler.add(
+            *(ids.take(pa.array(some)) for ids in known),
+            *(None if column is None else column[some] for column in numbers),
         )
-        ratings = Interactions(rows.users, Catalogue(self.items), rows.indptr, rows.indices, rows.values)
-        outside = 0
-        if policies.on_duplicate == "sum" and self.value_range is not None:
-            ratings, outside = _sums_in_range(ratings, self.value_range, lenient)
-        counts = Counts(
-            cleaner.rows, cleaner.dropped, cleaner.clipped, rows.unknown, rows.repeated, outside, len(ratings)
-        )
-        return ratings, counts
-
-
-def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    return (batch.slice(start, BATCH) for start in range(0, batch.num_rows, BATCH))
-
-
-def _sums_in_range(ratings: Interactions, value_range: tuple[float, float], policy: str) -> tuple[Interactions, int]:
-    outside = (ratings.values < value_range[0]) | (ratings.values > value_range[1])
-    if policy == "drop":
-        part = ratings.where(~outside)
-        return part.of_users(np.flatnonzero(np.diff(part.indptr))), int(outside.sum())
-    clipped = np.clip(ratings.values, *inner_range(value_range))
-    return Interactions(ratings.users, ratings.catalogue, ratings.indptr, ratings.indices, clipped), int(outside.sum())
+    rows = assembler.finish(recipe.items, "last" if policies.on_duplicate == "raise" else policies.on_duplicate)
+    ratings = Interactions(rows.users, Catalogue(rows.items), rows.indptr, rows.indices, rows.values)
+    ratings, outside = recipe.sums_in_range(ratings)
+    counts = Counts(cleaner.rows, cleaner.dropped, cleaner.clipped, rows.unknown, rows.repeated, outside, len(ratings))
+    return ratings, counts
 
 
 def chunks(ratings: Interactions | None, counts: Counts) -> Iterator[pa.RecordBatch]:
     """A partition's rows as it keeps them; what was counted is in the first of them, of which there is always one."""
-    import pyarrow as pa
 
     def batch(told: Counts, indptr: Any, indices: Any, values: Any) -> pa.RecordBatch:
         numbers = {name: pa.array([getattr(told, name)], pa.int64()) for name in COUNTS}
-        arrays = {"indptr": indptr, "indices": indices, "values": values}
-        columns = {**numbers, **{name: [a.tobytes()] for name, a in arrays.items()}, "kernels": [kernels()]}
-        return pa.RecordBatch.from_pydict(columns)
+        arrays = {name: [one.tobytes()] for name, one in zip(ARRAYS, (indptr, indices, values), strict=True)}
+        return pa.RecordBatch.from_pydict({**numbers, **arrays, "kernels": [kernels()]})
 
     if ratings is None or not ratings.n_users:
         yield batch(counts, np.zeros(1, np.int64), np.zeros(0, np.uint8), np.zeros(0, np.float32))
@@ -187,8 +122,6 @@ class SparkTable:
 
 def divided(lines: pa.RecordBatch, text: Csv | Json, wanted: Wanted) -> pa.RecordBatch:
     """The columns of lines."""
-    import pyarrow as pa
-
     some = [line.removesuffix(b"\r") for line in lines.column(0).cast(pa.binary()).to_pylist()]
     batch, _ = text.rows(b"\n".join([*some, b""]), wanted.names)
     batch = as_missing(batch, wanted)
@@ -212,7 +145,7 @@ def open_table(source: Any, separator: str | None) -> SparkTable:
             "source: this is a table of Spark Connect, which cannot broadcast; use a session in this process"
         )
     session = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
-    kind = None if is_spark(source) or SELECT.match(source) else _kind(source)
+    kind = None if is_spark(source) or SELECT.match(source) else format_of(source)
     if separator is not None and kind not in ("csv", "tsv"):
         raise DataError("separator: it is that of a CSV file; leave it out")
     try:
@@ -223,11 +156,6 @@ def open_table(source: Any, separator: str | None) -> SparkTable:
     except PySparkException as error:
         raise DataError(f"source: Spark cannot read it: {str(error).strip().splitlines()[0]}. Correct it") from None
     return SparkTable(frame, frame.columns)
-
-
-def _kind(path: str) -> str | None:
-    bare = path.lower().removesuffix(".gz").removesuffix(".zst")
-    return next((kind for suffix, kind in SUFFIXES.items() if bare.endswith(suffix)), None)
 
 
 def _frame(session: Any, source: str, kind: str | None) -> Any:
@@ -279,68 +207,47 @@ def _first_line(session: Any, file: str) -> bytes:
         reader.close()
 
 
-@dataclass(frozen=True)
-class Reading:
-    """A Spark table that is to be read where it is.
+def read(table: SparkTable, recipe: Recipe, items: Any, partitions: int | None) -> SparkInteractions:
+    """Have the partitions read a table where it is: one job, after which they keep it."""
+    from pyspark.sql.pandas.types import to_arrow_type
 
-    Attributes:
-        table: The table.
-        columns: Which column is what.
-        value_range: As it was declared.
-        policies: What becomes of odd rows.
-    """
-
-    table: SparkTable
-    columns: Columns
-    value_range: tuple[float, float] | None
-    policies: Policies
-
-    def read(self, items: Any, partitions: int | None) -> SparkInteractions:
-        """Have the partitions read it: one job, after which they keep it."""
-        import pyarrow as pa
-        from pyspark.sql.pandas.types import to_arrow_type
-
-        columns, policies = self.columns, self.policies
-        if self.value_range is None and (columns.value is not None or policies.on_duplicate == "sum"):
-            raise NotPublic(
-                "value_range: the lowest and highest possible value have not been declared, and must not be read off "
-                "private data; pass value_range=(lowest, highest)"
-            )
-        chosen = self.table.select(columns)
-        if self.table.text is None:
-            _require_types(chosen, columns)
-        catalogue = _catalogue(chosen, columns, items, written=self.table.text is not None)
-        kind = to_arrow_type(chosen.schema[columns.item].dataType)
-        catalogue.ids.numbers(pa.nulls(1, kind), "items")  # raises if such ids cannot be among these
-        recipe = Recipe(columns, catalogue.ids, self.value_range, policies)
-        rows = self._kept(chosen, recipe, partitions)
+    columns = recipe.columns
+    if recipe.bounds is None:
+        raise NotPublic(
+            "value_range: the lowest and highest possible value have not been declared, and must not be read off "
+            "private data; pass value_range=(lowest, highest)"
+        )
+    chosen = table.select(columns)
+    if table.text is None:
+        _require_types(chosen, columns)
+    catalogue = _catalogue(chosen, columns, items, written=table.text is not None)
+    kind = to_arrow_type(chosen.schema[columns.item].dataType)
+    catalogue.ids.numbers(pa.nulls(1, kind), "items")  # raises if such ids cannot be among these
+    rows = _kept(chosen, replace(recipe, items=catalogue.ids), partitions)
+    try:
         with settings(rows.sparkSession, {"spark.sql.adaptive.enabled": "false"}):
             counts, n_partitions = _counted(rows)
-        try:
-            _require(counts, recipe)
-        except BaseException:
-            rows.unpersist()
-            raise
-        report = Report(
-            "a Spark table", str(columns), columns.guessed, counts.rows, counts.dropped, counts.clipped, counts.unknown,
-            counts.repeated,
-        )  # fmt: skip
-        bounds = (0.0, 1.0) if recipe.implicit else self.value_range
-        return SparkInteractions(rows, n_partitions, catalogue, bounds, recipe.implicit, report)
+        recipe.require(counts, "a Spark table")  # Spark has no order of rows, so they are counted, not named
+    except BaseException:
+        rows.unpersist()
+        raise
+    report = counts.report("a Spark table", columns)
+    return SparkInteractions(rows, n_partitions, catalogue, recipe.bounds, recipe.implicit, report)
 
-    def _kept(self, chosen: Any, recipe: Recipe, partitions: int | None) -> Any:
-        """The partitions, with what they will keep; not yet computed."""
-        context = chosen.sparkSession.sparkContext
-        if partitions is None:
-            partitions = max(context.defaultParallelism, chosen.rdd.getNumPartitions())
-        broadcast = Broadcast.of(recipe, context)  # which is needed whenever a lost partition is computed again
 
-        def compress(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            require_sound_blas()
-            return chunks(*broadcast.open().read(batches))
+def _kept(chosen: Any, recipe: Recipe, partitions: int | None) -> Any:
+    """The partitions, with what they will keep; not yet computed."""
+    context = chosen.sparkSession.sparkContext
+    if partitions is None:
+        partitions = max(context.defaultParallelism, chosen.rdd.getNumPartitions())
+    broadcast = Broadcast.of(recipe, context)  # which is needed whenever a lost partition is computed again
 
-        by_user = chosen.repartition(whole("partitions", partitions, 1), chosen[f"`{self.columns.user}`"])
-        return by_user.mapInArrow(compress, ROWS).persist()
+    def compress(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        require_sound_blas()
+        return chunks(*read_partition(broadcast.open(), batches))
+
+    by_user = chosen.repartition(whole("partitions", partitions, 1), chosen[f"`{recipe.columns.user}`"])
+    return by_user.mapInArrow(compress, ROWS).persist()
 
 
 def _require_types(frame: Any, columns: Columns) -> None:
@@ -369,7 +276,7 @@ def _catalogue(frame: Any, columns: Columns, items: Any, written: bool) -> Catal
     found = frame.select(frame[f"`{name}`"]).distinct().toArrow()[name].drop_null()
     ids = Ids(found, "item")
     ordered = ids.some(sorted_order(ids.to_arrow(), written=written))
-    return Catalogue(ordered, origin="those observed in the data, which the owner declares to be public")
+    return Catalogue(ordered, origin=OBSERVED)
 
 
 def _counted(rows: Any) -> tuple[Counts, int]:
@@ -382,37 +289,4 @@ def _counted(rows: Any) -> tuple[Counts, int]:
         .agg(*sums, functions.count_distinct("partition").alias("partitions"))
         .collect()
     )
-    return Counts(**{one.name: found[one.name] or 0 for one in fields(Counts)}), found["partitions"]
-
-
-def _require(counts: Counts, recipe: Recipe) -> None:
-    """Raise what the policies refuse. Spark has no order of rows, so they are counted, not named."""
-    policies, (low, high) = recipe.policies, recipe.value_range or (0.0, 1.0)
-    if not counts.rows:
-        raise DataError("source: a Spark table has no rows; check the path, the filter or the WHERE clause")
-    if policies.on_invalid == "raise" and counts.dropped:
-        raise DataError(
-            f"value: {counts.dropped} rows cannot be read, have no user, item, value or time, or a value that is not "
-            f"finite or outside value_range=({low:g}, {high:g}). Correct them, or pass on_invalid='drop' to leave such "
-            "rows out or 'clip' to move them into value_range"
-        )
-    if policies.on_unknown == "raise" and counts.unknown:
-        raise DataError(
-            f"items: {counts.unknown} rows are about items outside the catalogue. Add these items to items=, or pass "
-            "on_unknown='drop' to leave such rows out"
-        )
-    if policies.on_duplicate == "raise" and counts.repeated:
-        raise DataError(
-            f"on_duplicate: {counts.repeated} rows repeat a user and an item; pass on_duplicate='last', 'first', "
-            "'mean' or 'sum', or remove the repeats"
-        )
-    if policies.on_invalid == "raise" and counts.outside:
-        raise DataError(
-            f"on_duplicate='sum': {counts.outside} sums lie outside value_range=({low:g}, {high:g}); declare a range "
-            "for the sums, or pass on_invalid='clip' or 'drop'"
-        )
-    if not counts.kept:
-        raise DataError(
-            f"source: none of the {counts.rows} rows is left ({counts.dropped} dropped as invalid, {counts.unknown} "
-            f"about unknown items); check value_range=, items= and the columns: {recipe.columns}"
-        )
+    return Counts(**{name: found[name] or 0 for name in COUNTS}), found["partitions"]

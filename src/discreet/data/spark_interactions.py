@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from discreet.data.catalogue import Catalogue
-from discreet.data.interactions import Declared, Report
+from discreet.data.interactions import Declared
+from discreet.data.report import Report
 from discreet.errors import PrivacyError
 
 
@@ -38,7 +39,7 @@ class SparkInteractions(Declared):
         n_partitions: How many there are.
         catalogue: The items, and what is publicly known about them.
         value_range: The public range of values.
-        implicit: Whether every interaction counts 1, for want of a value.
+        implicit: Whether every interaction counts 1, because there are no values.
         report: What happened when the table was read.
         kernels: What its users' numbers were computed with so far; a second kind is refused.
     """
@@ -55,7 +56,7 @@ class SparkInteractions(Declared):
         return f"SparkInteractions({self.n_items:,} items, users in {self.n_partitions} partitions)"
 
     def unpersist(self) -> None:
-        """Let go of what Spark keeps of it in memory and on disk."""
+        """Remove what Spark keeps of it in memory and on disk."""
         self.rows.unpersist()
 
     def require_equal_kernels(self, used: set[str]) -> None:

@@ -11,10 +11,12 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError
+from discreet.typing import Array
 
 __all__ = ["HeldOutUsers", "Parts", "QueryTarget", "by_time", "held_out_users", "holdout", "leave_k_out"]
 
@@ -30,7 +32,7 @@ class Parts(NamedTuple):
 
 
 class QueryTarget(NamedTuple):
-    """What is shown of held-out users, and what is to be foretold; the same users in the same order."""
+    """What is shown of held-out users, and what is to be predicted; the same users in the same order."""
 
     query: Interactions
     target: Interactions
@@ -95,7 +97,7 @@ def leave_k_out(
     if k < 0 or valid < 0 or k + valid < 1:
         raise DataError(f"k: at least one interaction must be left out, not k={k} and valid={valid}")
     if by == "time":
-        key: NDArray[Any] = _times(ratings)
+        key: Array = _times(ratings)
     elif by == "random":
         key = np.random.default_rng(random_state).random(len(ratings))
     else:
@@ -158,7 +160,7 @@ def held_out_users(
         ratings: The table.
         valid: How many users to hold out for validation.
         test: How many users to hold out for the test.
-        target: The fraction of a held-out user's items to be foretold.
+        target: The fraction of a held-out user's items to be predicted.
         min_interactions: The fewest interactions a user must have.
         train_items_only: Leave out held-out users' interactions with items that no training user has, as
             the protocol does. Target and query then shrink, and may become empty.
@@ -218,13 +220,13 @@ def _parts(ratings: Interactions, labels: NDArray[np.uint8]) -> Parts:
     return Parts(*(ratings.where(labels == label) for label in (TRAIN, VALID, TEST)))
 
 
-def _times(ratings: Interactions) -> NDArray[Any]:
+def _times(ratings: Interactions) -> Array:
     if ratings.times is None:
         raise DataError("ratings: the table has no times; read it with time=, or divide it at random")
     return ratings.times
 
 
-def _after(ordered: NDArray[Any], position: int) -> Any:
+def _after(ordered: Array, position: int) -> Any:
     """The first time from which at most the interactions from `position` on lie."""
     if position >= len(ordered):
         return np.inf
@@ -237,8 +239,6 @@ def _after(ordered: NDArray[Any], position: int) -> Any:
 
 def _moment(ratings: Interactions, moment: Any) -> Any:
     """A time of the caller's in the table's own unit."""
-    import pyarrow as pa
-
     kind = ratings.time_type
     if isinstance(moment, Real):
         return moment
@@ -248,9 +248,7 @@ def _moment(ratings: Interactions, moment: Any) -> Any:
             "are seconds since 1970, datetime(1998, 1, 1, tzinfo=timezone.utc).timestamp()"
         )
     try:
-        scalar = (pa.array(np.array([moment]))[0] if isinstance(moment, np.datetime64) else pa.scalar(moment)).cast(
-            kind
-        )
-        return (scalar.cast(pa.int32()) if pa.types.is_date32(kind) else scalar.cast(pa.int64())).as_py()
+        scalar = pa.array(np.array([moment]))[0] if isinstance(moment, np.datetime64) else pa.scalar(moment)
+        return scalar.cast(kind).value
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise DataError(f"at: {moment!r} is not a time of this table's kind, {kind}: {error}") from None

@@ -6,54 +6,88 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import pyarrow as pa
+from numpy.lib.format import open_memmap
+from pyarrow import feather
 
+from discreet.data.assembly import Allocate
 from discreet.data.catalogue import Catalogue
 from discreet.data.ids import Ids
-from discreet.data.interactions import Interactions, Report
+from discreet.data.interactions import ARRAYS, Interactions
+from discreet.data.report import Report
 from discreet.errors import DataError
+from discreet.typing import Array
 
 FORMAT = 1
-ARRAYS = ("indptr", "indices", "values", "times")
+ABOUT = "interactions.json"
 REQUIRED = ("indptr", "indices", "values")
 
 
 def save(ratings: Interactions, folder: str | os.PathLike[str]) -> None:
-    """Write beside the folder, then move into place: a folder is never half written.
+    """Write a folder that `load` opens."""
+    with new_folder(folder, "folder") as home:
+        write(ratings, home)
+
+
+@contextmanager
+def new_folder(folder: str | os.PathLike[str], argument: str) -> Iterator[Path]:
+    """A folder beside the one asked for, which takes its place if all goes well: a folder is never half written.
 
     A crash between the two moves leaves the old folder beside its place, under a name that begins with a dot.
     """
     target = Path(folder)
-    if target.exists() and not (target / "interactions.json").is_file():
-        raise DataError(f"folder: {str(target)!r} exists and is not one that to_disk wrote; give another")
+    if target.exists() and not (target / ABOUT).is_file():
+        raise DataError(f"{argument}: {str(target)!r} exists and is not one that discreet wrote; give another folder")
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
-        for name in ARRAYS:
-            array = getattr(ratings, name)
-            if array is not None:
-                np.save(temporary / f"{name}.npy", array)
-        write_rest(ratings, temporary)
-        replace_folder(temporary, target)
-    except BaseException:
+        yield temporary
+        if target.exists():
+            old = Path(tempfile.mkdtemp(prefix=f".{target.name}-old-", dir=target.parent))
+            target.rename(old / "old")
+            temporary.rename(target)
+            shutil.rmtree(old)
+        else:
+            temporary.rename(target)
+    finally:
         shutil.rmtree(temporary, ignore_errors=True)
-        raise
 
 
-def write_rest(ratings: Interactions, folder: Path) -> None:
-    """Write all but the arrays: ids, catalogue, and what is said about them."""
-    import pyarrow as pa
-    from pyarrow import feather
+def arrays_in(folder: Path) -> Allocate:
+    """Allocate arrays in working files of a folder, in place of memory."""
+    numbers = count()
 
-    columns = ratings.catalogue.to_arrow()
+    def allocate(name: str, length: int, dtype: Any) -> Array:
+        if not length:
+            return np.empty(0, dtype)
+        array: Array = open_memmap(folder / f"{name}-{next(numbers)}.work", mode="w+", dtype=dtype, shape=(length,))
+        return array
+
+    return allocate
+
+
+def write(ratings: Interactions, folder: Path) -> None:
+    """Write arrays, ids, catalogue, and what is said about them. Arrays in working files of the folder stay there."""
+    for name in ARRAYS:
+        array = getattr(ratings, name)
+        if isinstance(array, np.memmap) and array.filename is not None and Path(array.filename).parent == folder:
+            array.flush()
+            Path(array.filename).rename(folder / f"{name}.npy")
+        elif array is not None:
+            np.save(folder / f"{name}.npy", array)
+    for file in folder.glob("*.work"):
+        file.unlink()
     time_type = pa.schema([("timestamp", ratings.time_type or pa.int64())]).empty_table()
     feather.write_feather(pa.table({"user": ratings.users.to_arrow()}), str(folder / "users.arrow"))
-    feather.write_feather(columns, str(folder / "items.arrow"))
+    feather.write_feather(ratings.catalogue.to_arrow(), str(folder / "items.arrow"))
     feather.write_feather(time_type, str(folder / "time.arrow"))
     about = {
         "format": FORMAT,
@@ -63,28 +97,14 @@ def write_rest(ratings: Interactions, folder: Path) -> None:
         "origin": ratings.catalogue.origin,
         "report": asdict(ratings.report),
     }
-    (folder / "interactions.json").write_text(json.dumps(about, indent=2), encoding="utf-8")
-
-
-def replace_folder(temporary: Path, target: Path) -> None:
-    """Put a finished folder in the place of another."""
-    if target.exists():
-        old = Path(tempfile.mkdtemp(prefix=f".{target.name}-old-", dir=target.parent))
-        target.rename(old / "old")
-        temporary.rename(target)
-        shutil.rmtree(old)
-    else:
-        temporary.rename(target)
+    (folder / ABOUT).write_text(json.dumps(about, indent=2), encoding="utf-8")
 
 
 def load(folder: str | os.PathLike[str]) -> Interactions:
     """Open a folder; nothing but ids and catalogue is read."""
-    import pyarrow as pa
-    from pyarrow import feather
-
     home = Path(folder)
     try:
-        about = json.loads((home / "interactions.json").read_text(encoding="utf-8"))
+        about = json.loads((home / ABOUT).read_text(encoding="utf-8"))
         if about["format"] != FORMAT:
             raise DataError(f"folder: {str(home)!r} has format {about['format']}, this version reads {FORMAT}")
         arrays = {name: _mapped(home / f"{name}.npy") for name in ARRAYS if (home / f"{name}.npy").exists()}
@@ -115,8 +135,8 @@ def load(folder: str | os.PathLike[str]) -> Interactions:
     )
 
 
-def _mapped(path: Path) -> NDArray[Any]:
+def _mapped(path: Path) -> Array:
     # What is empty cannot be mapped.
     small = path.stat().st_size <= 256
-    array: NDArray[Any] = np.load(path, mmap_mode=None if small else "r")
+    array: Array = np.load(path, mmap_mode=None if small else "r")
     return array

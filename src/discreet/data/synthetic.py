@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, overload
+from typing import Literal, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.data.catalogue import Catalogue
 from discreet.data.columns import inner_range
 from discreet.data.ids import Ids, smallest_unsigned
-from discreet.data.interactions import Interactions, Report
+from discreet.data.interactions import Interactions
+from discreet.data.report import Report
 from discreet.errors import DataError
-
-Floats = NDArray[np.floating[Any]]
+from discreet.typing import Array, Floats, Integers
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class Truth:
     item_bias: Floats
     mean: float = 0.0
 
-    def predict(self, users: NDArray[Any], items: NDArray[Any]) -> Floats:
+    def predict(self, users: Array, items: Array) -> Floats:
         """Opinions of users on items, given by number, pair by pair."""
         affinity = np.einsum("nr,nr->n", self.user_factors[users], self.item_factors[items])
         opinion: Floats = self.mean + self.user_bias[users] + self.item_bias[items] + affinity
@@ -86,9 +85,10 @@ def synthetic_low_rank(
     right = np.linalg.qr(rng.standard_normal((n_items, rank)))[0]
     chance = min(1.0, 20 * np.log(n_users) / n_items) if p is None else p
     users, items = _bernoulli(n_users, n_items, chance, rng)
-    spread = _entries(left, right, users, items).std()
+    spread = _factors_only(left, right).predict(users, items).std()
     truth = _factors_only(left / spread if spread > 0 else left, right)
-    made = _table(truth, users, items, _entries(truth.user_factors, right, users, items), _bound(truth))
+    bound = _largest(truth)
+    made = _table(truth, users, items, truth.predict(users, items), (-bound, bound))
     return (made, truth) if return_truth else made
 
 
@@ -181,11 +181,10 @@ def one_bit(
         raise DataError(f"link: 'logistic' or 'probit' is needed, not {link!r}")
     rng = np.random.default_rng(random_state)
     left, right = (rng.uniform(-0.5, 0.5, (n, rank)) for n in (n_users, n_items))
-    largest = _bound(_factors_only(left, right))[1]
-    truth = _factors_only(left * (alpha / largest), right)
+    truth = _factors_only(left * (alpha / _largest(_factors_only(left, right))), right)
     users, items = _bernoulli(n_users, n_items, observed, rng)
     noise = rng.logistic(size=len(users)) if link == "logistic" else sigma * rng.standard_normal(len(users))
-    signs = np.where(_entries(truth.user_factors, right, users, items) + noise >= 0, 1.0, -1.0)
+    signs = np.where(truth.predict(users, items) + noise >= 0, 1.0, -1.0)
     made = _table(truth, users, items, signs, (-1.0, 1.0))
     return (made, truth) if return_truth else made
 
@@ -199,43 +198,35 @@ def _factors_only(left: Floats, right: Floats) -> Truth:
     return Truth(left, right, np.zeros(len(left)), np.zeros(len(right)))
 
 
-def _entries(left: Floats, right: Floats, users: NDArray[Any], items: NDArray[Any]) -> Floats:
-    values: Floats = np.einsum("nr,nr->n", left[users], right[items])
-    return values
-
-
-def _bernoulli(n_users: int, n_items: int, p: float, rng: np.random.Generator) -> tuple[NDArray[Any], ...]:
+def _bernoulli(n_users: int, n_items: int, p: float, rng: np.random.Generator) -> tuple[Array, ...]:
     """Entries of a matrix, each observed with probability p: the gaps between them are geometric."""
     if not 0 < p <= 1:
         raise DataError(f"the probability to observe an entry must be in (0, 1], not {p}")
-    cells = n_users * n_items
-    places: list[NDArray[np.int64]] = []
+    entries = n_users * n_items
+    places: list[Integers] = []
     last = -1
-    while last < cells:
-        expected = int((cells - last) * p)
+    while last < entries:
+        expected = int((entries - last) * p)
         gaps = rng.geometric(p, size=expected + int(5 * np.sqrt(expected)) + 10)
         places.append(last + np.cumsum(gaps))
         last = int(places[-1][-1])
     flat = np.concatenate(places)
-    flat = flat[flat < cells]
+    flat = flat[flat < entries]
     if not len(flat):
-        raise DataError(f"p={p} leaves nothing observed of {cells} entries; make it larger")
+        raise DataError(f"p={p} leaves nothing observed of {entries} entries; make it larger")
     return flat // n_items, flat % n_items
 
 
-def _bound(truth: Truth) -> tuple[float, float]:
-    """The range -b..b with b the largest absolute entry of the whole matrix, found block by block."""
+def _largest(truth: Truth) -> float:
+    """The largest absolute entry of the whole matrix, found block by block."""
     step = max(1, 4_000_000 // len(truth.item_factors))
-    largest = max(
+    return max(
         float(np.abs(truth.user_factors[start : start + step] @ truth.item_factors.T).max())
         for start in range(0, len(truth.user_factors), step)
     )
-    return -largest, largest
 
 
-def _table(
-    truth: Truth, users: NDArray[Any], items: NDArray[Any], values: Floats, bounds: tuple[float, float]
-) -> Interactions:
+def _table(truth: Truth, users: Array, items: Array, values: Floats, bounds: tuple[float, float]) -> Interactions:
     """Entries in order of user and item, as Interactions. Ids are the numbers; no user is left out."""
     n_users, n_items = len(truth.user_factors), len(truth.item_factors)
     catalogue = Catalogue(Ids(np.arange(n_items)), origin="all those generated")
@@ -243,10 +234,7 @@ def _table(
 
 
 def made_table(
-    catalogue: Catalogue,
-    user_ids: NDArray[Any],
-    rows: tuple[NDArray[Any], NDArray[Any], Floats],
-    bounds: tuple[float, float],
+    catalogue: Catalogue, user_ids: Array, rows: tuple[Array, Array, Array], bounds: tuple[float, float]
 ) -> Interactions:
     """Interactions from (user numbers, item numbers, values), sorted by user and item."""
     users, items, values = rows

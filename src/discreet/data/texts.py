@@ -13,21 +13,22 @@ import io
 import json
 import re
 import zlib
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
+from pyarrow import csv as arrow_csv
 
-from discreet.data import sources
 from discreet.data.columns import Wanted
+from discreet.data.objects import is_utf8
+from discreet.data.tables import Table, prefetched, require_names, shown, sliced
 from discreet.errors import DataError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 BLOCK = 1 << 23  # bytes read at a time,
 PIECE = 1 << 20  # and so many divided at a time
@@ -35,15 +36,13 @@ SEPARATORS = (",", ";", "\t", "|")  # one of which the header of a CSV file has
 MARK = "\ufeff".encode()  # a byte order mark, which some programs put at the start of a file
 GZIP = b"\x1f\x8b"
 WIDE = 200  # columns, from which on a regular expression is too long for RE2
-ADVICE = "Check that the file is whole, in UTF-8, and that every line has as many cells as the first"
+Fault = tuple[int, bytes]  # the place of a line in its block, from 0, and the line
 JSON_ADVICE = "Check that the file is whole, with one JSON object a line"
 
 
 @contextmanager
 def explained(path: str) -> Iterator[None]:
     """Turn errors of reading bytes into ours."""
-    import pyarrow as pa
-
     try:
         yield
     except PermissionError as error:
@@ -54,9 +53,7 @@ def explained(path: str) -> Iterator[None]:
 
 @contextmanager
 def opened(path: str) -> Iterator[IO[bytes]]:
-    """The bytes of a file, unpacked; whoever reads them verifies the checksums of .gz and .zst files."""
-    import pyarrow as pa
-
+    """The bytes of a file, decompressed. Reading them to the end verifies the checksums of .gz and .zst files."""
     name = path.lower()
     with explained(path):
         if name.endswith(".gz"):
@@ -131,28 +128,38 @@ class Csv:
         except (csv.Error, ValueError) as error:
             raise DataError(f"source: the first line of {path!r}, {text!r}, cannot be divided ({error})") from None
         names = tuple(cell.strip() for cell in cells)
-        sources.require_names(names)
+        require_names(names)
         return cls(header, separator, names)
 
-    def rows(self, block: bytes, names: Sequence[str]) -> tuple[pa.RecordBatch, NDArray[np.bool_] | None]:
-        """Some columns of some lines, as text; which rows are null because their line cannot be divided, if any."""
-        import pyarrow as pa
-
-        if self._is_regular(block):
-            return self._divided(block, names, quotes=False), None
-        if self._is_well_formed(block):
-            return self._divided(block, names), None
-        lines = [line for line in block.split(b"\n")[:-1] if line and line.removeprefix(MARK) != self.header]
-        good = self._well_formed(lines)
+    def rows(self, block: bytes, names: Sequence[str]) -> tuple[pa.RecordBatch, Fault | None]:
+        """Some columns of some lines, as text. A line that cannot be divided is a row of nulls; name the first one."""
+        if self._has_only_rows(block):
+            if self._is_regular(block):
+                return self._divided(block, names, quotes=False), None
+            if len(self.names) <= WIDE and self._is_well_formed(block):
+                return self._divided(block, names), None
+        lines = [
+            (at, line)
+            for at, line in enumerate(block.split(b"\n")[:-1])
+            if line and line.removeprefix(MARK) != self.header
+        ]
+        good = self._well_formed([line for _, line in lines])
+        kept = self._divided(b"".join(line + b"\n" for (_, line), fine in zip(lines, good, strict=True) if fine), names)
         if good.all():
-            return self._divided(_joined(lines), names), None
-        kept = self._divided(_joined([lines[at] for at in np.flatnonzero(good)]), names)
+            return kept, None
         place = np.where(good, np.cumsum(good) - 1, -1)
-        return kept.take(pa.array(place, mask=~good)), ~good
+        return kept.take(pa.array(place, mask=~good)), lines[int(good.argmin())]
+
+    def _has_only_rows(self, block: bytes) -> bool:
+        """Whether no line is empty, or the header, or not in UTF-8."""
+        for line in (b"", self.header, MARK + self.header):
+            if block.startswith(line + b"\n") or b"\n" + line + b"\n" in block:
+                return False
+        return is_utf8(block)
 
     def _is_regular(self, block: bytes) -> bool:
         """Whether lines need no closer look: no quotes, as many separators in each as in the header."""
-        if b'"' in block or b"\r" in block or not self._has_only_rows(block):
+        if b'"' in block or b"\r" in block:
             return False
         content = np.frombuffer(block, np.uint8)
         ends, cuts = (np.flatnonzero(content == byte) for byte in (ord("\n"), ord(self.separator)))
@@ -162,20 +169,8 @@ class Csv:
         by_line = cuts.reshape(len(ends), -1)
         return bool((by_line >= starts[:, None]).all() and (by_line < ends[:, None]).all())
 
-    def _has_only_rows(self, block: bytes) -> bool:
-        """Whether no line is empty, or the header, or not in UTF-8."""
-        for line in (b"", self.header, MARK + self.header):
-            if block.startswith(line + b"\n") or b"\n" + line + b"\n" in block:
-                return False
-        return _is_utf8(block)
-
     def _is_well_formed(self, block: bytes) -> bool:
         """Whether all lines are, without taking them apart."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        if len(self.names) > WIDE or not self._has_only_rows(block):
-            return False
         starts = np.concatenate([[0], np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1])
         buffers = [None, pa.py_buffer(starts.astype(np.int64)), pa.py_buffer(block)]
         lines = pa.Array.from_buffers(pa.large_string(), len(starts) - 1, buffers)  # each with its end
@@ -189,22 +184,16 @@ class Csv:
         return f"^{cell}(?:{mark}{cell}){{{len(self.names) - 1}}}$"
 
     def _well_formed(self, lines: list[bytes]) -> NDArray[np.bool_]:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         if len(self.names) > WIDE:
             pattern = re.compile(self._pattern.encode())
-            return np.array([_is_utf8(line) and pattern.match(line) is not None for line in lines], bool)
-        texts = pa.array([line if _is_utf8(line) else None for line in lines], pa.large_binary())
+            return np.array([is_utf8(line) and pattern.match(line) is not None for line in lines], bool)
+        texts = pa.array([line if is_utf8(line) else None for line in lines], pa.large_binary())
         matched = pc.match_substring_regex(texts.cast(pa.large_string()), self._pattern)
         good: NDArray[np.bool_] = pc.fill_null(matched, False).to_numpy(zero_copy_only=False)
         return good
 
     def _divided(self, block: bytes, names: Sequence[str], quotes: bool = True) -> pa.RecordBatch:
         """Columns of lines that are known to be well formed."""
-        import pyarrow as pa
-        from pyarrow import csv as arrow_csv
-
         places = [str(self.names.index(name)) for name in names]
         if not block:
             return pa.RecordBatch.from_pydict({name: pa.array([], pa.large_string()) for name in names})
@@ -227,13 +216,9 @@ class Csv:
         (batch,) = table.combine_chunks().to_batches()
         return pa.RecordBatch.from_arrays(batch.columns, names=list(names))
 
-    def accepts(self, line: bytes, names: Sequence[str]) -> bool:
-        """Whether a line can be divided."""
-        return line.removeprefix(MARK) in (b"", self.header) or bool(self._well_formed([line])[0])
-
     def fault(self, line: bytes) -> str:
         """What is wrong with a line that cannot be divided."""
-        if not _is_utf8(line):
+        if not is_utf8(line):
             return "is not in UTF-8; convert the file, for instance with iconv"
         if b'"' in line:
             return (
@@ -246,20 +231,6 @@ class Csv:
             f"has a different number of columns ({found}) than the first ({len(self.names)}). Check that the file is "
             f"whole; a cell that holds {self.separator!r} must be in double quotes"
         )
-
-
-def _joined(lines: list[bytes]) -> bytes:
-    return b"\n".join([*lines, b""])
-
-
-def _is_utf8(text: bytes) -> bool:
-    if text.isascii():
-        return True
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 DECODER = json.JSONDecoder()
@@ -276,23 +247,20 @@ class Json:
     def __init__(self) -> None:
         self.kinds: dict[str, set[type]] = {}
 
-    def rows(self, block: bytes, names: Sequence[str]) -> tuple[pa.RecordBatch, NDArray[np.bool_] | None]:
-        """Some values of some lines, as text; which rows are null because their line is no such object, if any."""
-        import pyarrow as pa
-
+    def rows(self, block: bytes, names: Sequence[str]) -> tuple[pa.RecordBatch, Fault | None]:
+        """Some values of some lines, as text. A line that is no such object is a row of nulls; name the first one."""
         nothing = (None,) * len(names)
-        found = [_values(line, names) for line in block.split(b"\n")[:-1] if line.strip()]
-        bad = np.array([row is None for row in found], bool)
+        lines = block.split(b"\n")[:-1]
+        found = [_values(line, names) for line in lines if line.strip()]
+        fault = None
+        if not all(found):
+            fault = [(at, line) for at, line in enumerate(lines) if line.strip()][found.index(None)]
         columns = list(zip(*(row or nothing for row in found), strict=True)) or [()] * len(names)
         for name, column in zip(names, columns, strict=True):
             met = {str if kind is str else float for kind in set(map(type, column)) - {type(None)}}
             self.kinds.setdefault(name, set()).update(met)
         arrays = [pa.array(list(map(_written, column)), pa.large_string()) for column in columns]
-        return pa.RecordBatch.from_arrays(arrays, names=list(names)), bad if bad.any() else None
-
-    def accepts(self, line: bytes, names: Sequence[str]) -> bool:
-        """Whether a line can be read."""
-        return not line.strip() or _values(line, names) is not None
+        return pa.RecordBatch.from_arrays(arrays, names=list(names)), fault
 
     def fault(self, line: bytes) -> str:
         """What is wrong with a line that cannot be read."""
@@ -340,7 +308,7 @@ def _written(value: Any) -> str | None:
     return str(value).lower() if type(value) is bool else repr(value)
 
 
-def text_files(paths: list[str], kind: str, separator: str | None = None) -> sources.Table:
+def text_files(paths: list[str], kind: str, separator: str | None = None) -> Table:
     """Files of text with a header line (csv, tsv), or of a JSON object a line; plain, .gz or .zst."""
     if kind == "json":
         if separator is not None:
@@ -353,9 +321,9 @@ def text_files(paths: list[str], kind: str, separator: str | None = None) -> sou
         names = list(readers[0].names) if isinstance(readers[0], Csv) else None
 
     def stream(wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:
-        return sources.prefetched(sources.sliced(_batches(paths, readers, wanted)))
+        return prefetched(sliced(_batches(paths, readers, wanted)))
 
-    return sources.Table(sources.shown(paths), names, stream, is_text=True)
+    return Table(shown(paths), names, stream, is_text=True)
 
 
 def checked_separator(given: str | None, kind: str) -> str | None:
@@ -385,9 +353,12 @@ def _batches(paths: list[str], readers: Sequence[Csv | Json], wanted: Wanted) ->
                 file.readline()
                 line += 1
             for block in blocks(file, path):
-                batch, bad = reader.rows(block, wanted.names)
-                if bad is not None and not wanted.lenient:
-                    _refuse(path, reader, block, line, wanted)
+                batch, fault = reader.rows(block, wanted.names)
+                if fault is not None and not wanted.lenient:
+                    text = fault[1].decode(errors="replace")
+                    text = text if len(text) <= 80 else text[:77] + "..."
+                    why = reader.fault(fault[1])
+                    raise DataError(f"source: line {line + fault[0]} of {path!r}, {text!r}, {why}")
                 if isinstance(reader, Json) and not wanted.lenient:
                     reader.require_one_kind(wanted.ids)
                 yield as_missing(batch, wanted)
@@ -396,9 +367,6 @@ def _batches(paths: list[str], readers: Sequence[Csv | Json], wanted: Wanted) ->
 
 def as_missing(batch: pa.RecordBatch, wanted: Wanted) -> pa.RecordBatch:
     """In text, an empty id is none."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     for name in wanted.ids:
         at = wanted.names.index(name)
         cells = batch.column(at)
@@ -406,61 +374,3 @@ def as_missing(batch: pa.RecordBatch, wanted: Wanted) -> pa.RecordBatch:
         if pc.any(empty).as_py():
             batch = batch.set_column(at, name, pc.if_else(empty, pa.scalar(None, cells.type), cells))
     return batch
-
-
-def _refuse(path: str, reader: Csv | Json, block: bytes, first: int, wanted: Wanted) -> None:
-    """Name the first line of a block that cannot be read."""
-    for number, line in enumerate(block.split(b"\n")[:-1], start=first):
-        if not reader.accepts(line, wanted.names):
-            text = line.decode(errors="replace")
-            text = text if len(text) <= 80 else text[:77] + "..."
-            raise DataError(f"source: line {number} of {path!r}, {text!r}, {reader.fault(line)}")
-
-
-def catalogue(paths: list[str], kind: str, item: Callable[[Sequence[str]], str]) -> tuple[pa.Table, str]:
-    """A public table of items, all of it, with the name of the column of ids; types are those that its columns have.
-
-    What is public may be guessed from. The ids are text, unless JSON has them as numbers.
-    """
-    import pyarrow as pa
-
-    found = []
-    name = ""
-    for path in paths:
-        with opened(path) as file, explained(path):
-            if kind == "json":
-                from pyarrow import json as arrow_json
-
-                try:
-                    table = arrow_json.read_json(file)
-                except pa.ArrowInvalid as error:
-                    raise DataError(f"items: {path!r} cannot be read ({error}). {JSON_ADVICE}") from None
-                name = item(table.column_names)
-            else:
-                table, name = _csv_catalogue(path, file, kind, item)
-            found.append(table)
-    return pa.concat_tables(found, promote_options="permissive"), name
-
-
-def _csv_catalogue(path: str, file: IO[bytes], kind: str, item: Callable[[Sequence[str]], str]) -> tuple[pa.Table, str]:
-    import pyarrow as pa
-    from pyarrow import csv as arrow_csv
-
-    reader = Csv.of(path, file.readline(), checked_separator(None, kind))
-    name = item(reader.names)
-    try:
-        table = arrow_csv.read_csv(
-            file,
-            read_options=arrow_csv.ReadOptions(column_names=list(reader.names), use_threads=False),  # for row numbers
-            parse_options=arrow_csv.ParseOptions(delimiter=reader.separator, newlines_in_values=True),
-            convert_options=arrow_csv.ConvertOptions(column_types={name: pa.large_string()}),
-        )
-    except pa.ArrowInvalid as error:
-        if "Empty CSV file" in str(error):
-            return pa.table({column: pa.array([], pa.large_string()) for column in reader.names}), name
-        uneven = re.search(r"Row #(\d+): Expected \d+ columns, got \d+: (.*)", str(error), flags=re.S)
-        if uneven is None:
-            raise DataError(f"items: {path!r} cannot be read ({error}). {ADVICE}") from None
-        line = uneven[2].encode()
-        raise DataError(f"items: line {int(uneven[1]) + 1} of {path!r}, {uneven[2]!r}, {reader.fault(line)}") from None
-    return table, name

@@ -17,7 +17,7 @@ from typing import IO, Any
 
 from discreet.errors import DataError
 
-# What an archive may unpack to. Whoever has one beyond these, and trusts it, can unpack it themselves.
+# What an archive may unpack to. A larger one can still be unpacked by hand.
 UNPACKED = 16 << 30  # bytes: Yahoo! Music, the largest data set, has 263 million lines of about 24; Netflix has 2 GB
 RATIO = 50  # unpacked to packed bytes: ratings are nearly random digits, which pack to between a third and a tenth
 ANYWAY = 16 << 20  # bytes, whatever the ratio: small files of few different lines pack well and do no harm

@@ -1,15 +1,32 @@
-"""What is in a table, in numbers, for its owner."""
+"""What happened when a table was read, and what is in it: exact numbers, for its owner."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from discreet.typing import Array
 
 if TYPE_CHECKING:
     from discreet.data.interactions import Interactions
+
+
+@dataclass(frozen=True)
+class Report:
+    """What happened when a table was read. For the owner: these are exact numbers about private data."""
+
+    source: str = "made in memory"
+    columns: str = ""
+    guessed: tuple[str, ...] = ()
+    rows: int = 0
+    dropped: int = 0
+    clipped: int = 0
+    unknown: int = 0
+    repeated: int = 0
+    library: str | None = None
 
 
 class Description(dict[str, Any]):
@@ -34,14 +51,14 @@ def _shown(value: Any) -> str:
 def describe(ratings: Interactions) -> Description:
     """Counts and distributions of a table."""
     per_item = np.bincount(ratings.indices, minlength=ratings.n_items)
-    cells = ratings.n_users * ratings.n_items
+    pairs = ratings.n_users * ratings.n_items
     deviation = float(ratings.values.std(dtype=np.float64)) if len(ratings) else 0.0
     described: dict[str, Any] = {
         "interactions": len(ratings),
         "users": ratings.n_users,
         "items": ratings.n_items,
         "items with interactions": int((per_item > 0).sum()),
-        "density": len(ratings) / cells if cells else 0.0,
+        "density": len(ratings) / pairs if pairs else 0.0,
         "per user": _spread(np.diff(ratings.indptr)),
         "per item": _spread(per_item),
         "values": _spread(ratings.values) | {"std": deviation},
@@ -61,7 +78,7 @@ def describe(ratings: Interactions) -> Description:
     return Description(described)
 
 
-def _spread(numbers: NDArray[Any]) -> dict[str, float]:
+def _spread(numbers: Array) -> dict[str, float]:
     if not len(numbers):
         return {}
     low, high = float(numbers.min()), float(numbers.max())
