@@ -37,7 +37,6 @@ PRIVATE_SIDE = {
     "discreet.models.private:require_sound",
     "discreet.models.als.sampling:_first",
     "discreet.models.als.sampling:priorities",
-    "discreet.models.als.sampling:rows",
     "discreet.models.one_bit.contributions:two_valued",
     "discreet.models.one_bit.certified:_primal",  # of a solver, whose result gets noise
     "discreet.linalg.rows:blocks",
@@ -55,7 +54,7 @@ PRIVATE_SIDE = {
     "discreet.recommend.serving:_predictions",
 }
 # Functions that are given users' rows, and make arrays for what was released of them.
-OF_RELEASES = {"discreet.models.als.published_steps:noisy_svd_start"}
+OF_RELEASES = {"discreet.models.als.published_training:noisy_svd_start"}
 
 BETWEEN = ("numpy", "scipy", "contextlib", "dataclasses")  # whose lines are not those that are looked for
 CONVERSIONS = ("asarray", "array", "ascontiguousarray", "asanyarray")

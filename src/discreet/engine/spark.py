@@ -158,13 +158,13 @@ class SparkBlocks(Blocks[Any]):
 
         return made
 
-    def of(self, most_users: int | None) -> SparkBlocks:
-        """The same in blocks of another size."""
-        return SparkBlocks(self.table, most_users, self.make)
-
     def map(self, make: Callable[[Any], Any]) -> SparkBlocks:
-        """The same users, as `make` has them: made anew for each sum."""
+        """The same users, with each block replaced by `make` of it."""
         return SparkBlocks(self.table, self.most_users, (*self.make, make))
+
+    def keep(self, n_jobs: int | None) -> SparkBlocks:
+        """The same: partitions keep nothing but users' rows, and make blocks anew for each sum."""
+        return self
 
     def add_up(
         self,

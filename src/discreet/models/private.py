@@ -22,7 +22,6 @@ from discreet.recommend.trial import require_same_bits_served
 
 if TYPE_CHECKING:
     from discreet.engine.batches import Ratings
-    from discreet.linalg.torch_arrays import TorchArrays
     from discreet.models.fold_in import FoldIn
 
 
@@ -127,14 +126,6 @@ class PrivateModel(Model):
         self._check_data(ratings)
         ledger = self._own_ledger() if ledger is None else ledger
         return self._under(self.plan(ratings.n_items), ledger, ratings, self._learn_privately)
-
-    def _gpu(self) -> TorchArrays | None:
-        """The card that this model learns on."""
-        if self.device == "cpu":
-            return None
-        from discreet.linalg import torch_arrays
-
-        return torch_arrays.gpu(self.device)
 
     def _require_sound(self, fold_in: FoldIn) -> None:
         require_same_bits_served(fold_in, self.catalogue_, self.value_range_)

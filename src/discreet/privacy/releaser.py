@@ -20,7 +20,6 @@ from discreet.privacy.statistics import Encoder, Statistic
 from discreet.typing import Array
 
 Contribution = Callable[[Any], Any]  # of a batch of users, from their own rows and from what is public
-SumWith = Callable[[Any], Array]  # an encoder, or several -> the exact sum of all users, as the encoder would add it up
 
 
 class Users(Protocol):
@@ -35,7 +34,11 @@ class Users(Protocol):
         add: Callable[[Array, Any, int | None], Array],
         symmetric: bool,
     ) -> Array:
-        """The exact sum of what batches make of themselves."""
+        """The exact sum of what batches make of themselves.
+
+        `work` is an `Encoded` or `EncodedTogether`. An engine that has another way to the same integers, such as a GPU,
+        looks at its encoders.
+        """
         ...
 
 
@@ -79,15 +82,7 @@ class Releaser:
 
         return statistic.calibrated(self.adjacency, noise_for)
 
-    def release(
-        self,
-        label: str,
-        statistic: Statistic,
-        users: Users,
-        contribution: Contribution,
-        *,
-        sum_with: SumWith | None = None,
-    ) -> Noisy:
+    def release(self, label: str, statistic: Statistic, users: Users, contribution: Contribution) -> Noisy:
         """Make a statistic public, with the noise that the plan pays for.
 
         Args:
@@ -95,20 +90,14 @@ class Releaser:
             statistic: What is released.
             users: All of them.
             contribution: What a batch of them contributes, as the statistic takes it.
-            sum_with: Adds up what the encoder makes of contributions somewhere else, to the same integers.
         """
         sensitivity, noise = self._calibrated(label, statistic)
         encoder = statistic.encoder(noise.std)
-        total = self._sum(encoder, statistic, users, contribution) if sum_with is None else sum_with(encoder)
+        total = self._sum(encoder, statistic, users, contribution)
         return self._released(label, encoder, total, (sensitivity, noise))
 
     def release_together(
-        self,
-        statistics: Sequence[tuple[str, Statistic]],
-        users: Users,
-        contribution: Contribution,
-        *,
-        sum_with: SumWith | None = None,
+        self, statistics: Sequence[tuple[str, Statistic]], users: Users, contribution: Contribution
     ) -> list[Noisy]:
         """Make several statistics with equally many columns public, from one pass over the users.
 
@@ -116,16 +105,13 @@ class Releaser:
         """
         calibrated = [self._calibrated(label, statistic) for label, statistic in statistics]
         pairs = zip(statistics, calibrated, strict=True)
-        encoders = [statistic.encoder(noise.std) for (_, statistic), (_, noise) in pairs]
+        encoders = tuple(statistic.encoder(noise.std) for (_, statistic), (_, noise) in pairs)
         shapes = [encoder.shape for encoder in encoders]
         if len({shape[1:] for shape in shapes}) > 1:
             raise PrivacyError(f"statistics: they must have equally many columns, not the shapes {shapes}")
         ends = np.cumsum([0, *(shape[0] for shape in shapes)])
-        if sum_with is None:
-            work, shape = _EncodedTogether(tuple(encoders), contribution), (int(ends[-1]), *shapes[0][1:])
-            total = users.add_up(work, shape, self.n_jobs, add=_added, symmetric=False)
-        else:
-            total = sum_with(encoders)
+        work, shape = EncodedTogether(encoders, contribution), (int(ends[-1]), *shapes[0][1:])
+        total = users.add_up(work, shape, self.n_jobs, add=_added, symmetric=False)
         parts = [total[first:last].copy() for first, last in pairwise(ends)]
         return [
             self._released(label, encoder, part, declared)
@@ -163,7 +149,7 @@ class Releaser:
         return self._released(label, encoder, total, (sensitivity, noise), None if rate == 1 else rate)
 
     def _sum(self, encoder: Encoder, statistic: Statistic, users: Users, contribution: Contribution) -> Array:
-        work, symmetric = _Encoded(encoder, contribution), statistic.symmetric
+        work, symmetric = Encoded((encoder,), contribution), statistic.symmetric
         return users.add_up(work, encoder.shape, self.n_jobs, add=encoder.add, symmetric=symmetric)
 
     def _released(
@@ -223,21 +209,34 @@ def _added(total: Array, encoded: Array, n_jobs: int | None) -> Array:
 
 
 @dataclass(frozen=True)
-class _Encoded:
+class Encoded:
     """What a batch of users contributes, in grid units: a function that can be sent to where they are."""
 
-    encoder: Encoder
+    encoders: tuple[Encoder, ...]  # one
     contribution: Contribution
 
+    def contributions(self, batch: Any) -> tuple[Any, ...]:
+        """For each encoder, what a batch contributes."""
+        return (self.contribution(batch),)
+
     def __call__(self, batch: Any) -> Any:
-        return self.encoder.encode(batch, self.contribution(batch))
+        """What the encoder makes of that."""
+        return self.encoders[0].encode(batch, self.contribution(batch))
 
 
 @dataclass(frozen=True)
-class _EncodedTogether:
+class EncodedTogether:
+    """The same for several encoders, whose sums stand one below the other."""
+
     encoders: tuple[Encoder, ...]
     contribution: Contribution
 
+    def contributions(self, batch: Any) -> tuple[Any, ...]:
+        """For each encoder, what a batch contributes."""
+        given: tuple[Any, ...] = self.contribution(batch)
+        return given
+
     def __call__(self, batch: Any) -> Array:
-        given = self.contribution(batch)
+        """What the encoders make of that."""
+        given = self.contributions(batch)
         return np.vstack([encoder.encode(batch, own) for encoder, own in zip(self.encoders, given, strict=True)])

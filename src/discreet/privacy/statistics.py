@@ -365,25 +365,28 @@ class OuterEncoder:
         """Of the sum."""
         return self.statistic.shape
 
-    def factors(self, batch: UserBatch, entries: Array, vectors: Array) -> tuple[Array, Array]:
-        """The x and the a of some users, in grid units, as float64."""
-        x = truncate(entries, bound=self.statistic.norm, grid=self.x_grid, indptr=batch.indptr).astype(np.float64)
-        return x, truncate(vectors, bound=1.0, grid=self.a_grid).astype(np.float64)
+    def factors(self, batch: UserBatch, contribution: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        """Items, and the x and the a of some users, in grid units, as float64.
 
-    def encode(self, batch: UserBatch, contribution: tuple[Array, Array, Array]) -> Array:
-        """The sum over some users. |x| |a| is below 2^30, so that of 2^22 users it is exact in float64."""
-        from scipy.sparse import coo_array
-
+        |x| |a| is below 2^30, so that sums over 2^22 users are exact in float64.
+        """
         entries, vectors, which = contribution
-        users, (n_items, _) = len(batch.indptr) - 1, self.statistic.shape
+        users = len(batch.indptr) - 1
         if users > EXACT // MAX_BOUND:
             raise PrivacyError(f"batch: at most {EXACT // MAX_BOUND:,} users at a time can be added up exactly")
-        items, entries = _only(batch, entries, n_items)
+        items, entries = _only(batch, entries, self.statistic.shape[0])
         each = len(vectors) // max(users, 1)  # vectors of a user
         if len(vectors) != users * each or (users and not each) or (which // max(each, 1) != batch.owners).any():
             raise PrivacyError("contribution: each entry must have a vector of its own user")
-        x, a = self.factors(batch, entries, vectors)
-        table = coo_array((x, (items.astype(np.int64), which)), shape=(n_items, len(a))).tocsr()
+        x = truncate(entries, bound=self.statistic.norm, grid=self.x_grid, indptr=batch.indptr).astype(np.float64)
+        return items.astype(np.int64), x, truncate(vectors, bound=1.0, grid=self.a_grid).astype(np.float64)
+
+    def encode(self, batch: UserBatch, contribution: tuple[Array, Array, Array]) -> Array:
+        """The sum over some users."""
+        from scipy.sparse import coo_array
+
+        items, x, a = self.factors(batch, contribution)
+        table = coo_array((x, (items, contribution[2])), shape=(self.statistic.shape[0], len(a))).tocsr()
         return np.asarray(table @ a).astype(np.int64)
 
     def finish(self, total: Array) -> Array:

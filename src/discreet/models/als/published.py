@@ -10,10 +10,8 @@ import numpy as np
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError
 from discreet.models.als.calibration import ALSO, ERRORS, Calibration, Schedule, Sigmas, published
-from discreet.models.als.moments import check_size
 from discreet.models.als.preprocessing import Preprocessing, Sampling, n_frequent
-from discreet.models.als.published_steps import shared_gram
-from discreet.models.als.published_training import Training
+from discreet.models.als.published_training import Training, check_size, shared_gram
 from discreet.models.as_published import true_ledger
 from discreet.models.fold_in import FoldIn, RidgeFoldIn
 from discreet.models.private import PrivateModel, require_same_bits
@@ -299,8 +297,8 @@ class PublishedDPALS(PrivateModel):
         )
 
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
-        data = self._preprocessing().run(releaser, ratings)
-        factors = Training(self, releaser, data, self._gpu()).run()
+        data = self._preprocessing().run(releaser, ratings, self.device)
+        factors = Training(self, releaser, data).run()
         m = ratings.n_items
         frequent = np.zeros(m, np.int64)
         frequent[data.frequent] = 1
