@@ -124,7 +124,7 @@ def test_replacing_a_person_moves_the_shared_gram_by_its_bound(monkeypatch: Any,
 
 
 def test_a_contribution_is_ones_own(seen: list[ItemStep]) -> None:
-    """To the last bit, whoever is computed beside her: else others' contributions would move with her."""
+    """To the last bit, whatever is computed beside it: else others' contributions would move with it."""
     data = discreet.datasets.movielens_like(300, 120, 12_000, random_state=0)
     DPALS(epsilon=5.0, delta=DELTA, n_users_hint=10_000).fit(data, ledger=seeded(5.0))
     step = seen[-1]

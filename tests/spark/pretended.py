@@ -22,7 +22,7 @@ from discreet.engine.spark import Pass, partial_sums
 
 
 def shipped(thing: Any) -> Any:
-    """What arrives elsewhere: a door, a ledger or another's rows in it would not."""
+    """What arrives elsewhere: a releaser, a ledger or another's rows in it would not."""
     content = io.BytesIO()
     CloudPickler(content).dump(thing)
     return pickle.loads(content.getvalue())

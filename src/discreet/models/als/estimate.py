@@ -237,33 +237,33 @@ class ItemPosterior:
         columns = np.random.default_rng(0).standard_normal((len(self.mean), PROBES))
         return self.with_columns(PROBE_SIZE * columns, PROBE_SPREAD**2)
 
-    def probed(self, n: int, seen: Observation, clear: float) -> tuple[ItemPosterior, Observation]:
+    def probed(self, n: int, observed: Observation, clear: float) -> tuple[ItemPosterior, Observation]:
         """What to keep after the first item step, whose columns from the n-th on were random probes: all, or none.
 
         If users' coefficients on probes explain nothing, a probe's sums are noise of a known size. Their excess says
         how far probes have to move: beyond `clear` standard deviations of the noise, it becomes their variance.
         """
         if self.mean.shape[1] == n:
-            return self, seen
+            return self, observed
         known = self.covariance.copy()
         known[:, n:, :] = known[:, :, n:] = 0
-        noise = np.einsum("jab,jbc,jac->ja", seen.gains, known, seen.gains) + seen.variance
-        noise, gains = noise[:, n:], (seen.gains[:, n:, n:] ** 2).sum(axis=2)
+        noise = np.einsum("jab,jbc,jac->ja", observed.gains, known, observed.gains) + observed.variance
+        noise, gains = noise[:, n:], (observed.gains[:, n:, n:] ** 2).sum(axis=2)
         weights = gains / noise**2
-        excess = float((weights * (seen.sums[:, n:] ** 2 - noise)).sum())
+        excess = float((weights * (observed.sums[:, n:] ** 2 - noise)).sum())
         if excess <= clear * float(np.sqrt(2 * ((weights * noise) ** 2).sum())):
-            return ItemPosterior(self.mean[:, :n], self.covariance[:, :n, :n]), seen.first(n)
+            return ItemPosterior(self.mean[:, :n], self.covariance[:, :n, :n]), observed.first(n)
         covariance, moving = self.covariance.copy(), np.arange(n, self.mean.shape[1])
         covariance[:, moving, moving] = excess / float((weights * gains).sum())
-        return ItemPosterior(self.mean, covariance), seen
+        return ItemPosterior(self.mean, covariance), observed
 
-    def updated(self, seen: Observation, n_jobs: int | None = 1) -> ItemPosterior:
+    def updated(self, observed: Observation, n_jobs: int | None = 1) -> ItemPosterior:
         """With what an item step has observed: a Kalman update, of some items at a time."""
         items, k = self.mean.shape
         mean, covariance, noise = np.empty((items, k)), np.empty((items, 2 * k, 2 * k)), np.empty((items, k))
 
         def work(rows: slice) -> None:
-            mean[rows], covariance[rows], noise[rows] = self._some(rows)._updated(seen.some(rows))
+            mean[rows], covariance[rows], noise[rows] = self._some(rows)._updated(observed.some(rows))
 
         size = max(1, BLOCK_BYTES // (32 * k**2))
         for _ in over_blocks(work, (slice(at, at + size) for at in range(0, items, size)), n_jobs):
@@ -273,7 +273,7 @@ class ItemPosterior:
     def _some(self, rows: slice) -> ItemPosterior:
         return ItemPosterior(self.mean[rows], self.covariance[rows], None if self.noise is None else self.noise[rows])
 
-    def _updated(self, seen: Observation) -> tuple[Array, Array, Array]:
+    def _updated(self, observed: Observation) -> tuple[Array, Array, Array]:
         """Mean, covariance and noise.
 
         The sum of the ratings' own noise is the same in every step, so it is estimated with the items: the same ratings
@@ -283,14 +283,14 @@ class ItemPosterior:
         if self.noise is None:
             joint = np.zeros((len(self.mean), 2 * k, 2 * k))
             joint[:, :k, :k] = self.covariance
-            joint[:, k:, k:] = seen.own_noise
+            joint[:, k:, k:] = observed.own_noise
             known = replace(self, covariance=joint, noise=np.zeros_like(self.mean))
         assert known.noise is not None
-        gains = seen.gains
+        gains = observed.gains
         reach = gains @ known.covariance[:, :k] + known.covariance[:, k:]  # (H, I) times the covariance
-        spread = reach[:, :, :k] @ gains.swapaxes(1, 2) + reach[:, :, k:] + seen.std**2 * np.eye(k)
+        spread = reach[:, :, :k] @ gains.swapaxes(1, 2) + reach[:, :, k:] + observed.std**2 * np.eye(k)
         gain = np.linalg.solve(spread, reach).swapaxes(1, 2)
-        change = (gain @ (seen.sums - known.noise)[:, :, None])[:, :, 0]
+        change = (gain @ (observed.sums - known.noise)[:, :, None])[:, :, 0]
         covariance = known.covariance - gain @ reach
         covariance = (covariance + covariance.swapaxes(1, 2)) / 2
         return known.mean + change[:, :k], covariance, known.noise + change[:, k:]

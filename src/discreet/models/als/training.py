@@ -109,10 +109,10 @@ class Training:
             step, k = ItemStep(items.means, frequencies, mean, s), items.mean.shape[1]
             statistics = [(GRAM, GramSum(k, s.bounds[GRAM])), (STEP, OuterSum((m, k), s.bounds[STEP]))]
             gram, sums = self.releaser.release_together(statistics, users.map(step), step.contribution)
-            seen = Observation.of(sums, gram, frequencies, s.bias_weight, s.step_clip)
+            observed = Observation.of(sums, gram, frequencies, s.bias_weight, s.step_clip)
             if at == 0:
-                items, seen = items.probed(known, seen, s.clear)
-            items = items.updated(seen, self.releaser.n_jobs)
+                items, observed = items.probed(known, observed, s.clear)
+            items = items.updated(observed, self.releaser.n_jobs)
         return items
 
     def _count_users(self) -> tuple[float, float, float]:
