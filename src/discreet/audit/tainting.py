@@ -46,6 +46,7 @@ PRIVATE_SIDE = {
     "discreet.privacy.lattice:_row_sums",
     "discreet.privacy.statistics:countable",
     "discreet.privacy.statistics:encode",
+    "discreet.privacy.statistics:factors",
     "discreet.privacy.statistics:_in_cone",
     "discreet.privacy.statistics:_weights",
     "discreet.privacy.sums:normal_equations",
