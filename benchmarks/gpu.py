@@ -218,7 +218,7 @@ def parity(data: Any, options: argparse.Namespace) -> Figures:
     arrays, rank = torch_arrays.gpu(options.device), 16
     encoder, sample = _item_step(data, rank)
     work, here = Encoded((encoder,), published_training.own_equations), LocalBlocks[Sample](lambda: [sample])
-    totals = [users.add_up(work, encoder.shape, -1, add=encoder.add) for users in (here, GpuBlocks(here, arrays, -1))]
+    totals = [users.add_up(work, -1) for users in (here, GpuBlocks(here, arrays, -1))]
     same = np.array_equal(*(encoder.finish(total) for total in totals))
     factors = [fit(data, rank, device).item_factors_ for device in ("cpu", options.device)]
     far = float(np.abs(factors[0] - factors[1]).max() / np.abs(factors[0]).max())

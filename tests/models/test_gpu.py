@@ -146,7 +146,7 @@ def test_normal_equations_are_the_same_bits(gpu: TorchArrays, weighted: bool, mo
 
     def summed() -> Any:
         blocks = GpuBlocks(LocalBlocks[Sample](lambda: batches_of(sample, 70)), gpu, 2)
-        return blocks.add_up(Encoded((encoder,), own_equations), encoder.shape, 2, symmetric=True)
+        return blocks.add_up(Encoded((encoder,), own_equations, symmetric=True), 2)
 
     np.testing.assert_array_equal(summed(), expected)
     monkeypatch.setattr(gpu, "most_bytes", expected[0].nbytes * 7)  # room for seven items
@@ -173,9 +173,9 @@ def test_other_sums_are_the_same_bits(gpu: TorchArrays, name: str) -> None:
     encoder = statistic.encoder(0.5)
     work = Encoded((encoder,), contribution)
     blocks = LocalBlocks[UserBatch](lambda: parts(RATINGS, RATINGS.values - 3.0, most_users=50))
-    expected = encoder.finish(blocks.add_up(work, encoder.shape, 1, add=encoder.add))
+    expected = encoder.finish(blocks.add_up(work, 1))
     assert np.abs(expected).max() > 2**10
-    found = GpuBlocks(blocks, gpu, 2).add_up(work, encoder.shape, 2)
+    found = GpuBlocks(blocks, gpu, 2).add_up(work, 2)
     np.testing.assert_array_equal(encoder.finish(found), expected)
 
 
@@ -185,9 +185,9 @@ def test_what_may_not_count_replaces_nothing(gpu: TorchArrays) -> None:
     batch = UserBatch(np.array([0, 3]), np.array([0, 5, 5]), np.array([1.0, 0.5, 0.25]))
     blocks = LocalBlocks[UserBatch](lambda: [batch])
     work = Encoded((encoder,), lambda batch: batch.values)
-    found = encoder.finish(GpuBlocks(blocks, gpu, 1).add_up(work, encoder.shape, 1))
+    found = encoder.finish(GpuBlocks(blocks, gpu, 1).add_up(work, 1))
     assert found[0, 0] > 0
-    np.testing.assert_array_equal(found, encoder.finish(blocks.add_up(work, encoder.shape, 1, add=encoder.add)))
+    np.testing.assert_array_equal(found, encoder.finish(blocks.add_up(work, 1)))
 
 
 @pytest.mark.parametrize("settings", [{}, {"biases": False}, {"solver": "cg", "cg_steps": 8}], ids=str)

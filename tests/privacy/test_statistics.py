@@ -387,8 +387,8 @@ class Everybody:
     def __init__(self, some: list[Person]) -> None:
         self.some = some
 
-    def add_up(self, work: Any, shape: Any, n_jobs: Any, *, add: Any, symmetric: bool) -> Any:
-        return add(np.zeros(shape, np.int64), work(batch_of(self.some)), n_jobs)
+    def add_up(self, work: Any, n_jobs: Any) -> Any:
+        return work.add(np.zeros(work.shape, np.int64), work(batch_of(self.some)), n_jobs)
 
 
 class AddsUpTo:
@@ -397,7 +397,7 @@ class AddsUpTo:
     def __init__(self, total: Any) -> None:
         self.total = total
 
-    def add_up(self, work: Any, shape: Any, n_jobs: Any, *, add: Any, symmetric: bool) -> Any:
+    def add_up(self, work: Any, n_jobs: Any) -> Any:
         batch = batch_of(SOME)
         (encoder,), (contribution,) = work.encoders, work.contributions(batch)
         encoder.encode(batch, contribution)

@@ -4,6 +4,6 @@ A private model maps functions over its users, and asks for the exact sum of wha
 Engines have the same operations (`Blocks`), and no bit of a sum depends on the engine, or on the order of addition.
 """
 
-from discreet.engine.local import Blocks, LocalBlocks, added
+from discreet.engine.local import Blocks, LocalBlocks
 
-__all__ = ["Blocks", "LocalBlocks", "added"]
+__all__ = ["Blocks", "LocalBlocks"]

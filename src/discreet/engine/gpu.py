@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from discreet.engine.local import Add, Block, Blocks, LocalBlocks, Made, added
+from discreet.engine.local import Block, Blocks, LocalBlocks, Made
 from discreet.linalg.rows import Rows, blocks, padded
 from discreet.linalg.torch_arrays import TorchArrays
 from discreet.privacy.batch import UserBatch
+from discreet.privacy.releaser import Encoded
 from discreet.privacy.statistics import EncodedEquations, Encoder, GramEncoder, NormalEquationsEncoder, OuterEncoder
 from discreet.typing import Array
 
@@ -51,10 +52,8 @@ class GpuBlocks(Blocks[Block]):
         """The same blocks, made once."""
         return GpuBlocks(self.blocks.keep(n_jobs), self.gpu, self.n_jobs)
 
-    def add_up(
-        self, work: Any, shape: tuple[int, ...], n_jobs: int | None, *, add: Add = added, symmetric: bool = False
-    ) -> Array:
-        """The sum of what a releaser's encoders make of contributions."""
+    def add_up(self, work: Encoded, n_jobs: int | None) -> Array:
+        """The sum: a block is encoded by a thread, and added up by the GPU."""
         sums = [SUMS.get(type(encoder), ProcessorSum)(encoder, self.gpu, n_jobs) for encoder in work.encoders]
 
         def encoded(block: Block) -> list[Any]:

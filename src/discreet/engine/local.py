@@ -10,17 +10,11 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from discreet.linalg.threads import over_blocks
+from discreet.privacy.releaser import Encoded
 from discreet.typing import Array
 
 Block = TypeVar("Block")
 Made = TypeVar("Made")
-Add = Callable[[Array, Any, "int | None"], Array]  # a total, what a block made of itself, threads -> the total
-
-
-def added(total: Array, made: Array, n_jobs: int | None) -> Array:
-    """A total with one block's integers added."""
-    total += made
-    return total
 
 
 class Blocks(ABC, Generic[Block]):
@@ -38,25 +32,8 @@ class Blocks(ABC, Generic[Block]):
         """The same blocks for several sums: made once and kept, where the engine has the memory."""
 
     @abstractmethod
-    def add_up(
-        self,
-        work: Callable[[Block], Any],
-        shape: tuple[int, ...],
-        n_jobs: int | None,
-        *,
-        add: Add = added,
-        symmetric: bool = False,
-    ) -> Array:
-        """The exact sum of what blocks contribute, in grid units.
-
-        Args:
-            work: What a block makes of itself: by default integers of the shape of the total. It may use nothing but
-                the block and what is public.
-            shape: Of the total.
-            n_jobs: Threads, in scikit-learn's meaning.
-            add: How that is added to a total.
-            symmetric: Whether only the upper triangles of the last two axes are needed.
-        """
+    def add_up(self, work: Encoded, n_jobs: int | None) -> Array:
+        """The exact sum of what `work` makes of each block, in grid units, on so many threads."""
 
 
 @dataclass(frozen=True)
@@ -84,17 +61,9 @@ class LocalBlocks(Blocks[Block]):
         made = list(self.each(n_jobs))
         return LocalBlocks(lambda: made)
 
-    def add_up(
-        self,
-        work: Callable[[Block], Any],
-        shape: tuple[int, ...],
-        n_jobs: int | None,
-        *,
-        add: Add = added,
-        symmetric: bool = False,
-    ) -> Array:
+    def add_up(self, work: Encoded, n_jobs: int | None) -> Array:
         """The sum, by threads that work on a block each."""
-        total = np.zeros(shape, np.int64)
+        total = np.zeros(work.shape, np.int64)
         for made in self.map(work).each(n_jobs):
-            total = add(total, made, n_jobs)
+            total = work.add(total, made, n_jobs)
         return total

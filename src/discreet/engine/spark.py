@@ -18,12 +18,13 @@ import numpy as np
 from discreet.data.broadcast import Broadcast
 from discreet.data.ids import smallest_unsigned
 from discreet.data.spark_interactions import SparkInteractions, settings
-from discreet.engine.local import Add, Blocks, added
+from discreet.engine.local import Blocks
 from discreet.engine.partials import BRANCHES, PARTIAL, Layout, added_up, emitted, kernels_of, put_together
 from discreet.errors import PrivacyError
 from discreet.linalg.determinism import kernels, require_sound_blas
 from discreet.linalg.threads import single_threaded_blas
 from discreet.privacy.batch import UserBatch
+from discreet.privacy.releaser import Encoded
 from discreet.typing import Array
 
 if TYPE_CHECKING:
@@ -46,24 +47,27 @@ class Pass:
     """What a partition does with its users' rows: public functions and arrays."""
 
     make: Callable[[Any], Any]
-    work: Callable[[Any], Any]
-    add: Add
+    work: Encoded
     most_users: int | None
     n_items: int
-    layout: Layout
+
+    @property
+    def layout(self) -> Layout:
+        """Of the total."""
+        return Layout(self.work.shape, self.work.symmetric)
 
     def total(self, batches: Iterable[pa.RecordBatch]) -> tuple[Array, set[str]]:
         """What the users of a partition contribute together, and the kernels it was read and computed with."""
         from discreet.engine.batches import parts
 
-        total, used = np.zeros(self.layout.shape, np.int64), {kernels()}
+        total, used = np.zeros(self.work.shape, np.int64), {kernels()}
         with single_threaded_blas():  # a task has one core
             for batch in batches:
                 for row in batch.select(["indptr", "indices", "values", "kernels"]).to_pylist():
                     used.add(row["kernels"])
                     rows = stored_rows(row, self.n_items)
                     for part in parts(rows, rows.values, most_users=self.most_users):
-                        total = self.add(total, self.work(self.make(part)), 1)
+                        total = self.work.add(total, self.work(self.make(part)), 1)
         return total, used
 
 
@@ -155,15 +159,6 @@ class SparkBlocks(Blocks[Any]):
         """The same: partitions keep nothing but users' rows, and make blocks anew for each sum."""
         return self
 
-    def add_up(
-        self,
-        work: Callable[[Any], Any],
-        shape: tuple[int, ...],
-        n_jobs: int | None,
-        *,
-        add: Add = added,
-        symmetric: bool = False,
-    ) -> Array:
+    def add_up(self, work: Encoded, n_jobs: int | None) -> Array:
         """The sum, by a Spark job; the cluster decides on the number of threads."""
-        layout = Layout(shape, symmetric)
-        return add_up(self.table, Pass(self.made, work, add, self.most_users, self.table.n_items, layout))
+        return add_up(self.table, Pass(self.made, work, self.most_users, self.table.n_items))

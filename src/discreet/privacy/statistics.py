@@ -130,7 +130,8 @@ def _moved(norm: float, adjacency: Adjacency, *, nonnegative: bool) -> float:
     return norm if factor == 1 else math.nextafter(norm * factor, math.inf)
 
 
-def _plain_add(total: Array, encoded: Array, n_jobs: int | None) -> Array:
+def add_integers(total: Array, encoded: Array, n_jobs: int | None) -> Array:
+    """The total with some users' integers added."""
     total += encoded
     return total
 
@@ -179,7 +180,7 @@ class VectorEncoder:
 
     statistic: VectorSum
     grid: Grid
-    add = staticmethod(_plain_add)
+    add = staticmethod(add_integers)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -304,7 +305,7 @@ class GramEncoder:
     def add(self, total: Array, encoded: Array, n_jobs: int | None) -> Array:
         """The total with some users' integers more, on and above the diagonal."""
         if self.statistic.size <= SMALL:
-            return _plain_add(total, encoded, n_jobs)
+            return add_integers(total, encoded, n_jobs)
         return add_products(total, encoded, self.most, n_jobs)
 
     def finish(self, total: Array) -> Array:
@@ -353,7 +354,7 @@ class OuterEncoder:
     statistic: OuterSum
     x_grid: Grid
     a_grid: Grid
-    add = staticmethod(_plain_add)
+    add = staticmethod(add_integers)
 
     @property
     def grid(self) -> Grid:
@@ -451,7 +452,7 @@ class ProductEncoder:
     columns: Array
     norm_squared: float
     grid: Grid
-    add = staticmethod(_plain_add)
+    add = staticmethod(add_integers)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -683,7 +684,7 @@ class MeanEncoder:
 
     statistic: MeanSum
     grid: Grid
-    add = staticmethod(_plain_add)
+    add = staticmethod(add_integers)
 
     def __post_init__(self) -> None:
         if not self.counts.all():

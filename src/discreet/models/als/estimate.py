@@ -202,21 +202,22 @@ class ItemPosterior:
         mean = before + gain * (release.values - c * before)
         return cls(mean[:, None], (BIAS_SPREAD**2 * (1 - gain * c))[:, None, None])
 
-    def with_column(self, column: Array, variance: Array | float) -> ItemPosterior:
-        """One more factor, known with some variance."""
-        m, k = self.mean.shape
-        covariance = np.zeros((m, k + 1, k + 1))
+    def with_columns(self, columns: Array, variance: Array | float) -> ItemPosterior:
+        """More factors, known with some variance."""
+        (m, k), n = self.mean.shape, columns.shape[1]
+        covariance, new = np.zeros((m, k + n, k + n)), np.arange(k, k + n)
         covariance[:, :k, :k] = self.covariance
-        covariance[:, k, k] = variance
-        return ItemPosterior(np.column_stack([self.mean, column]), covariance)
+        covariance[:, new, new] = variance
+        return ItemPosterior(np.column_stack([self.mean, columns]), covariance)
 
     def with_slopes(self, frequencies: ItemFrequencies) -> ItemPosterior:
         """Two columns on which users differ: how much they follow the common taste, and what is popular."""
         centered = self.bias - np.average(self.bias, weights=frequencies.sums)
         size = NOISE / np.sqrt(SLOPE_BIAS)
         spread = 0.06**2 + self.covariance[:, 0, 0] * size**2
-        sloped = self.with_column(centered * size, spread)
-        return sloped.with_column(frequencies.log_popularity * NOISE / np.sqrt(SLOPE_POPULARITY), 0.1**2)
+        popular = frequencies.log_popularity * NOISE / np.sqrt(SLOPE_POPULARITY)
+        variance = np.column_stack([spread, np.full(len(spread), 0.1**2)])
+        return self.with_columns(np.column_stack([centered * size, popular]), variance)
 
     def with_features(self, features: Array, frequencies: ItemFrequencies) -> ItemPosterior:
         """Columns of public features of the items, on which users may differ."""
@@ -224,13 +225,6 @@ class ItemPosterior:
             return self
         centered = features - np.average(features, axis=0, weights=frequencies.sums)
         return self.with_columns(centered * NOISE / np.sqrt(FEATURE), 0.05**2)
-
-    def with_columns(self, columns: Array, variance: float) -> ItemPosterior:
-        """More factors, each known with the same variance."""
-        items = self
-        for column in columns.T:
-            items = items.with_column(column, variance)
-        return items
 
     def with_probes(self) -> ItemPosterior:
         """Random probe columns, by which the first item step looks for tastes that no other column explains."""
