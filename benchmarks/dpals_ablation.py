@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import discreet
-from discreet.models.als import directions, items, private, settings, training
+from discreet.models.als import contributions, estimate, model, settings, training
 
 COLUMNS = (("MovieLens 1M", 1.0), ("MovieLens 1M", 5.0), ("MovieLens 1M", 10.0), ("low rank", 5.0))
 
@@ -25,7 +25,7 @@ COLUMNS = (("MovieLens 1M", 1.0), ("MovieLens 1M", 5.0), ("MovieLens 1M", 10.0),
 @contextlib.contextmanager
 def constants(**values: Any) -> Iterator[None]:
     """Other values of constants, wherever they are used."""
-    modules = (settings, items, private, training, directions)
+    modules = (settings, estimate, model, training, contributions)
     places = [(module, name) for name in values for module in modules if hasattr(module, name)]
     before = [getattr(module, name) for module, name in places]
     for module, name in places:
@@ -49,7 +49,7 @@ def without(label: str) -> Callable[..., settings.Settings]:
     return changed
 
 
-def plain_slopes(self: items.Items, weights: items.Weights) -> items.Items:
+def plain_slopes(self: estimate.ItemPosterior, frequencies: estimate.ItemFrequencies) -> estimate.ItemPosterior:
     """In place of the two slopes: nothing."""
     return self
 
@@ -60,9 +60,9 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "public genres and years too": ({}, {"features": ["genres", "year"]}),
     "without slopes on bias and popularity": ({"with_slopes": plain_slopes}, {}),
     "without directions from co-occurrences": ({"settings": without(settings.SECOND_MOMENT)}, {}),
-    "without random columns": ({"EXPLORERS": 0}, {}),
+    "without random probe columns": ({"PROBES": 0}, {}),
     "contributions shortened only": ({"LIFT": 1.0}, {}),
-    "nothing foretold by the items a user has": ({"USER_PRIOR": 0.0}, {}),
+    "no prior mean from the items a user has": ({"USER_PRIOR": 0.0}, {}),
     "two folds in place of four": ({"FOLDS": 2}, {}),
     "1 step": ({}, {"n_steps": 1}),
     "2 steps": ({}, {"n_steps": 2}),
@@ -85,16 +85,16 @@ def measure(variant: str, column: tuple[str, float], table: Any, draws: int) -> 
     if name == "low rank" and "features" in parameters:
         return None
     train, test = table
-    slopes = items.Items.with_slopes
+    slopes = estimate.ItemPosterior.with_slopes
     errors = []
     with constants(**{key: value for key, value in changed.items() if key != "with_slopes"}):
-        items.Items.with_slopes = changed.get("with_slopes", slopes)  # type: ignore[method-assign]
+        estimate.ItemPosterior.with_slopes = changed.get("with_slopes", slopes)  # type: ignore[method-assign]
         try:
             for _ in range(draws):
-                model = discreet.DPALS(epsilon=epsilon, delta=1e-5, **parameters).fit(train)
-                errors.append(np.sqrt(np.mean((model.predict(train, test) - test.values) ** 2)))
+                fitted = discreet.DPALS(epsilon=epsilon, delta=1e-5, **parameters).fit(train)
+                errors.append(np.sqrt(np.mean((fitted.predict(train, test) - test.values) ** 2)))
         finally:
-            items.Items.with_slopes = slopes  # type: ignore[method-assign]
+            estimate.ItemPosterior.with_slopes = slopes  # type: ignore[method-assign]
     return [round(float(np.mean(errors)), 4), round(float(np.std(errors, ddof=1)), 4)]
 
 

@@ -2,8 +2,8 @@
 
 On data of the shape of MovieLens 20M's positives (136,677 users, 20,108 items, 10 million). The private model is DPALS
 as published with a Gram matrix for each of all 20,108 items (item_fraction=1) and all interactions of all users on both
-sides (sampling="weights"): the heaviest that there is. Prints the seconds of every stage, what fraction of the card's
-float64 rate the Gram step reaches, and whether the card's statistics are the processor's, bit for bit.
+sides (sampling="weights"): the heaviest that there is. Prints the seconds of every stage, what fraction of the GPU's
+float64 rate the Gram step reaches, and whether the GPU's statistics are the processor's, bit for bit.
 
     python benchmarks/gpu.py --out docs/results/gpu.json
     python benchmarks/gpu.py --parts large          # a million users, 200,000 items, a billion interactions
@@ -26,14 +26,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from discreet.models.door import Door
 
 import discreet
 from discreet.data.catalogue import Catalogue
 from discreet.data.ids import Ids
+from discreet.engine import LocalBlocks
+from discreet.engine.gpu import GpuBlocks, GpuEquations
 from discreet.linalg import torch_arrays
 from discreet.linalg.determinism import neighbour_dependent
-from discreet.models.als import card_moments, moments, preprocessing, published_training
+from discreet.models.als import preprocessing, published_training
+from discreet.models.als.sampling import Sample
+from discreet.privacy import NormalEquations
+from discreet.privacy.ledger import Reservation
+from discreet.privacy.releaser import Encoded
 from discreet.testing import InsecureSeededNoise
 
 try:
@@ -67,7 +72,7 @@ Figures = dict[str, Any]
 
 
 def synchronise() -> None:
-    """Wait for the card."""
+    """Wait for the GPU."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
 
@@ -90,11 +95,11 @@ def timed_stages(found: dict[str, list[float]]) -> Iterator[None]:
     """Note how long each stage of a private fit takes."""
     stages = [
         (preprocessing.Preprocessing, "run", "counting and sampling"),
-        (published_training.Training, "_users", "users"),
+        (GpuBlocks, "keep", "users (and sampling)"),
         (published_training.Training, "_shared", "global Gram"),
-        (card_moments.GpuMoments, "_tabulate", "table by items (part of the next)"),
-        (card_moments.GpuMoments, "__call__", "item statistics"),
-        (Door, "release", "noise"),
+        (GpuEquations, "_by_item", "table by items (part of the next)"),
+        (GpuEquations, "total", "item statistics"),
+        (Reservation, "release", "noise"),
         (published_training, "a_item", "solving for items"),
     ]
     kept: list[tuple[Any, str, Any]] = []
@@ -149,7 +154,7 @@ def private_fit(data: Any, options: argparse.Namespace) -> Figures:
 
 
 def default_fit(data: Any, options: argparse.Namespace) -> Figures:
-    """DPALS with its defaults, on ratings: the card against the processor."""
+    """DPALS with its defaults, on ratings: the GPU against the processor."""
     figures: Figures = {"processor's cores": os.cpu_count()}
     ratings = discreet.datasets.movielens_like(data.n_users, data.n_items, len(data))
     for epsilon in (1, 5):
@@ -176,19 +181,20 @@ def default_fit(data: Any, options: argparse.Namespace) -> Figures:
 
 
 def gram_rate(data: Any, options: argparse.Namespace) -> Figures:
-    """The rate of the Gram step by itself, on the card alone, against the card's best."""
+    """The rate of the Gram step by itself, on the GPU alone, against its best."""
     arrays = torch_arrays.gpu(options.device)
     name = torch.cuda.get_device_name() if torch.cuda.is_available() else "processor"
     peak = next((rate for word, rate in PEAK.items() if word in name), None)
-    figures: Figures = {"card": name, "float64 rate of the data sheet": peak}
+    figures: Figures = {"gpu": name, "float64 rate of the data sheet": peak}
     for rank in options.ranks:
         X = torch.randn(4096, 256, rank, dtype=torch.float64, device=arrays.device)
         best = min(seconds(lambda X=X: X.swapaxes(1, 2) @ X, 10))  # type: ignore[misc]
-        adding, sample, step = _item_step(data, rank, arrays)
-        columns = torch.randint(-9999, 9999, (data.n_users + 1, rank), device=arrays.device).double()
-        adding(step, moments.Grid(-14), sample, np.zeros((data.n_users, rank)), -1)  # makes the table
-        total = arrays.host((step.n_items, rank + 1, rank + 1), np.int64)
-        whole = min(seconds(lambda: adding._add(total, 0, columns), 5))  # noqa: B023
+        encoder, sample = _item_step(data, rank)
+        adding = GpuEquations(encoder, arrays, -1)
+        adding.add(adding.encode(sample, published_training.own_equations(sample)))
+        table, weights = adding._by_item()
+        total = arrays.host(encoder.shape, np.int64)
+        whole = min(seconds(lambda: adding._add(total, 0, table, weights), 5))  # noqa: B023
         work = 2 * len(data) * rank**2
         figures[f"rank {rank}"] = {
             "seconds": whole,
@@ -201,21 +207,19 @@ def gram_rate(data: Any, options: argparse.Namespace) -> Figures:
     return figures
 
 
-def _item_step(data: Any, rank: int, arrays: Any) -> tuple[Any, Any, Any]:
-    sample = moments.Sample(data.indptr, data.indices, data.values)
-    step = moments.ItemStep("step", 10**6, data.n_items, 1.0, 1.0, 1.0)
-    return card_moments.GpuMoments(arrays), sample, step
+def _item_step(data: Any, rank: int) -> tuple[Any, Sample]:
+    users = np.random.default_rng(0).standard_normal((data.n_users, rank))
+    statistic = NormalEquations(data.n_items, rank, 10**6, 1.0, 1.0, 1.0)
+    return statistic.encoder(1.0), Sample(data.indptr, data.indices, data.values, vectors=users)
 
 
 def parity(data: Any, options: argparse.Namespace) -> Figures:
-    """The card's integers against the processor's, for the same users' vectors; and factors of whole fits."""
+    """The GPU's integers against the processor's, for the same users' vectors; and factors of whole fits."""
     arrays, rank = torch_arrays.gpu(options.device), 16
-    adding, sample, step = _item_step(data, rank, arrays)
-    users = np.random.default_rng(0).standard_normal((data.n_users, rank))
-    same = np.array_equal(
-        adding(step, moments.Grid(-14), sample, users, -1),
-        moments.exact_moments(step, moments.Grid(-14), sample, users, -1),
-    )
+    encoder, sample = _item_step(data, rank)
+    work, here = Encoded((encoder,), published_training.own_equations), LocalBlocks[Sample](lambda: [sample])
+    totals = [users.add_up(work, -1) for users in (here, GpuBlocks(here, arrays, -1))]
+    same = np.array_equal(*(encoder.finish(total) for total in totals))
     factors = [fit(data, rank, device).item_factors_ for device in ("cpu", options.device)]
     far = float(np.abs(factors[0] - factors[1]).max() / np.abs(factors[0]).max())
     figures = {"statistics are the same bits": bool(same), "largest difference of factors, of the largest": far}
@@ -228,7 +232,7 @@ def parity(data: Any, options: argparse.Namespace) -> Figures:
 
 
 def plain(data: Any, options: argparse.Namespace) -> Figures:
-    """ALS without privacy, and the 20 best items of everybody: the card against the processor."""
+    """ALS without privacy, and the 20 best items of everybody: the GPU against the processor."""
     figures: Figures = {"processor's cores": os.cpu_count()}
     for rank in options.ranks:
         times = {}
@@ -250,7 +254,7 @@ def plain(data: Any, options: argparse.Namespace) -> Figures:
 
 
 def billion(shape: tuple[int, int, int], device: str) -> Any:
-    """Users with about as many items each, of which a few are far more popular; made on the card."""
+    """Users with about as many items each, of which a few are far more popular; made on the GPU."""
     n_users, n_items, n = shape
     drawn, some = int(1.01 * n / n_users), 20_000
     made, counts = [], []
@@ -298,7 +302,7 @@ def large(options: argparse.Namespace) -> Figures:
         "peak memory of the processor, GB": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 1),
     }
     if torch.cuda.is_available():
-        figures["peak memory of the card, GB"] = round(torch.cuda.max_memory_allocated() / 2**30, 1)
+        figures["peak memory of the GPU, GB"] = round(torch.cuda.max_memory_allocated() / 2**30, 1)
     print(figures, flush=True)
     return figures
 

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 import discreet
-from discreet.models.als import directions, items, private, settings, training
+from discreet.models.als import contributions, estimate, model, settings, training
 from discreet.testing import InsecureSeededNoise
 
 DELTA = 1e-6
@@ -41,7 +41,7 @@ Change = dict[str, Any]
 # Name of a group -> alternatives to the default. Fields of Settings; shares, as factors; constants, in capitals.
 GROUPS: dict[str, list[Change]] = {
     "steps": [{"steps": 0.5}, {"steps": 2.0}],
-    "random columns": [{"EXPLORERS": 0}, {"EXPLORERS": 16}],
+    "random probe columns": [{"PROBES": 0}, {"PROBES": 16}],
     "directions": [{"n_directions": 5}, {"n_directions": 20}],
     "clip of biases": [{"bias_clip": 0.4}, {"bias_clip": 0.75}],
     "share of biases": [{settings.BIAS: 0.5}, {settings.BIAS: 1.6}],
@@ -76,17 +76,17 @@ def changed(change: Change) -> Callable[..., settings.Settings]:
 @contextlib.contextmanager
 def using(change: Change) -> Iterator[None]:
     """Other constants, and another rule, for a while."""
-    modules = (settings, items, private, training, directions)
+    modules = (settings, estimate, model, training, contributions)
     places = [(m, name) for name in change if name.isupper() for m in modules if hasattr(m, name)]
     before = [getattr(module, name) for module, name in places]
-    usual = private.settings
+    usual = model.settings
     for module, name in places:
         setattr(module, name, change[name])
-    private.settings = changed(change)  # type: ignore[assignment]
+    model.settings = changed(change)  # type: ignore[assignment]
     try:
         yield
     finally:
-        private.settings = usual  # type: ignore[assignment]
+        model.settings = usual  # type: ignore[assignment]
         for (module, name), value in zip(places, before, strict=True):
             setattr(module, name, value)
 

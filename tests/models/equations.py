@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from discreet.models.als.sampling import Sample, vectors_of
+from discreet.models.als.sampling import Sample
 from discreet.privacy import Grid
 from discreet.privacy.statistics import WEIGHT_BITS, NormalEquations, NormalEquationsEncoder
 
@@ -16,8 +16,12 @@ def encoder_on(statistic: NormalEquations, exponent: int) -> NormalEquationsEnco
 
 def exact_equations(encoder: NormalEquationsEncoder, sample: Sample, users: Any, n_jobs: int = 1) -> Any:
     """The stack in grid units."""
-    total = np.zeros(encoder.shape, np.int64)
-    for part in sample.blocks():
-        encoded = encoder.encode(part, (vectors_of(users, part), part.values, part.weights))
-        total = encoder.add(total, encoded, n_jobs)
-    return encoder.finish(total)
+    encoded = encoder.encode(sample, (users, sample.values, sample.weights))
+    return encoder.finish(encoder.add(np.zeros(encoder.shape, np.int64), encoded, n_jobs))
+
+
+def some_of(sample: Sample, first: int, last: int) -> Sample:
+    """The users from `first` to before `last`."""
+    own = slice(sample.indptr[first], sample.indptr[last])
+    weights = None if sample.weights is None else sample.weights[own]
+    return Sample(sample.indptr[first : last + 1] - own.start, sample.indices[own], sample.values[own], weights)

@@ -10,9 +10,9 @@ import discreet
 from discreet.data import Interactions
 from discreet.engine.batches import parts
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
+from discreet.models.als.contributions import FOLDS, ItemStep, WeightedBatch
 from discreet.models.als.model import DPALS
 from discreet.models.als.settings import GRAM, SECOND_MOMENT, settings
-from discreet.models.als.training import FOLDS, Local
 from discreet.models.base import Model
 from discreet.privacy.statistics import UserBatch
 from discreet.testing import InsecureSeededNoise, ModelConformance
@@ -92,20 +92,20 @@ def test_replacing_a_person_moves_each_statistic_by_its_bound_and_no_more(monkey
 
 
 @pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch) -> list[Local]:
-    """The local sides of the fits made during a test, in order."""
-    made: list[Local] = []
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[ItemStep]:
+    """The item steps of the fits made during a test, in order."""
+    made: list[ItemStep] = []
 
     @dataclass(frozen=True)
-    class Spy(Local):
+    class Spy(ItemStep):
         def __post_init__(self) -> None:
             made.append(self)
 
-    monkeypatch.setattr("discreet.models.als.training.Local", Spy)
+    monkeypatch.setattr("discreet.models.als.training.ItemStep", Spy)
     return made
 
 
-def test_replacing_a_person_moves_the_shared_gram_by_its_bound(monkeypatch: Any, seen: list[Local]) -> None:
+def test_replacing_a_person_moves_the_shared_gram_by_its_bound(monkeypatch: Any, seen: list[ItemStep]) -> None:
     """Someone who rates all items alike, replaced by someone who follows the public biases: orthogonal vectors."""
 
     def make() -> DPALS:
@@ -123,18 +123,22 @@ def test_replacing_a_person_moves_the_shared_gram_by_its_bound(monkeypatch: Any,
     assert max(found) >= 0.95, found
 
 
-def test_a_contribution_is_ones_own(seen: list[Local]) -> None:
-    """To the last bit, whoever is computed beside her: else others' contributions would move with her."""
+def test_a_contribution_is_ones_own(seen: list[ItemStep]) -> None:
+    """To the last bit, whatever is computed beside it: else others' contributions would move with it."""
     data = discreet.datasets.movielens_like(300, 120, 12_000, random_state=0)
     DPALS(epsilon=5.0, delta=DELTA, n_users_hint=10_000).fit(data, ledger=seeded(5.0))
-    local = seen[-1]
+    step = seen[-1]
+
+    def contribution(batch: UserBatch) -> Any:
+        return step.contribution(step(WeightedBatch.of(batch, step.frequencies.a)))
+
     values = data.values.astype(np.float64) - 3
     (whole,) = parts(data, values)
-    grams, (entries, directions, _) = local.step(whole)
+    grams, (entries, directions, _) = contribution(whole)
     for user in range(0, data.n_users, 7):
         row = slice(int(data.indptr[user]), int(data.indptr[user + 1]))
         alone = UserBatch(np.array([0, row.stop - row.start]), data.indices[row], values[row])
-        gram, (own, direction, _) = local.step(alone)
+        gram, (own, direction, _) = contribution(alone)
         assert np.array_equal(own, entries[row])
         assert np.array_equal(direction, directions[user * FOLDS : (user + 1) * FOLDS])
         assert np.array_equal(gram[0], grams[user])

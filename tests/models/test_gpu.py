@@ -1,7 +1,9 @@
-"""A card's code path, with torch on the processor in the card's place: the same model as NumPy gives."""
+"""The GPU engine, with torch on the processor in place of a GPU: the same models as without it."""
 
 import math
+from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,21 +13,26 @@ from sklearn.base import clone
 
 import discreet
 from discreet.datasets import movielens_like
+from discreet.engine import LocalBlocks
+from discreet.engine.batches import parts
+from discreet.engine.gpu import GpuBlocks
 from discreet.errors import DataError, MissingExtra, PrivacyError
 from discreet.linalg import determinism, torch_arrays
 from discreet.linalg.arrays import NUMPY, arrays_on
 from discreet.linalg.topk import top_k
 from discreet.linalg.torch_arrays import TorchArrays
-from discreet.models.als.gpu_moments import GpuMoments
-from discreet.models.als.gpu_steps import GpuBatch, GpuSteps
+from discreet.models.als import gpu as als_gpu
+from discreet.models.als.contributions import ItemStep
+from discreet.models.als.gpu import GpuTable
+from discreet.models.als.published_training import own_equations
 from discreet.models.als.sampling import Sample
-from discreet.models.als.training import Local
-from discreet.privacy import NormalEquations
+from discreet.privacy import GramSum, NormalEquations, OuterSum, VectorSum
+from discreet.privacy.releaser import Encoded
 from discreet.privacy.statistics import UserBatch
 from discreet.recommend import trial
 from discreet.testing import InsecureSeededNoise, company
 from tests.conftest import missing
-from tests.models.equations import encoder_on, exact_equations
+from tests.models.equations import encoder_on, exact_equations, some_of
 
 RATINGS = movielens_like(300, 80, 12_000)
 LIKED = RATINGS.to_implicit(4)
@@ -49,7 +56,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> TorchArrays:
     ranks of private models here are multiples of 4.
     """
     arrays = on_processor()
-    monkeypatch.setattr(torch_arrays, "card", lambda device: arrays)
+    monkeypatch.setattr(torch_arrays, "gpu", lambda device: arrays)
     return arrays
 
 
@@ -91,13 +98,13 @@ def test_dpals_is_the_same(gpu: TorchArrays, settings: Any, monkeypatch: pytest.
     here, there = (fitted(device, **settings) for device in ("cpu", "cuda"))
     assert_same_model(here, there)
     monkeypatch.setattr(gpu, "most_bytes", 4_000_000)  # of the regressions of a hundred users
-    real, brought = GpuBatch.of, []
-    monkeypatch.setattr(GpuBatch, "of", lambda *given: brought.append(1) or real(*given))
+    real, brought = GpuTable.of, []
+    monkeypatch.setattr(GpuTable, "of", lambda *given: brought.append(1) or real(*given))
     assert_same_model(here, fitted("cuda", **settings))
-    assert len(brought) == 3 * 3  # parts, steps
+    assert len(brought) > 3  # several in a step
 
 
-def test_dpals_goes_on_with_a_card(gpu: TorchArrays) -> None:
+def test_dpals_continues_with_a_gpu(gpu: TorchArrays) -> None:
     here, there = (fitted(device, n_steps=2) for device in ("cpu", "cuda"))
     for model in (here, there):
         ledger = discreet.Ledger(delta=1e-5, noise_source=InsecureSeededNoise(4))
@@ -109,35 +116,78 @@ def test_item_steps_are_the_same_bits(gpu: TorchArrays, monkeypatch: pytest.Monk
     """Of the same contributions, which here are the processor's."""
     asked = []
 
-    def folded_in(steps: GpuSteps, part: GpuBatch, local: Local) -> Any:
-        asked.append(part)
-        entries, vectors, _, _ = local._weighted(UserBatch(part.indptr, gpu.get(part.indices), gpu.get(part.values)))
-        return entries, vectors
+    def folded_in(step: ItemStep, table: GpuTable, gpu: TorchArrays) -> Any:
+        asked.append(table)
+        found = [step(batch) for batch in table.batches]
+        return np.concatenate([own.values for own in found]), np.concatenate([own.vectors for own in found])
 
-    monkeypatch.setattr(GpuSteps, "_contributions", folded_in)
+    monkeypatch.setattr(als_gpu, "residuals", folded_in)
     here, there = (fitted(device, n_users_hint=10**5) for device in ("cpu", "cuda"))
     np.testing.assert_array_equal(here.item_factors_, there.item_factors_)
-    assert len(asked) == 3
+    assert len(asked) == 4  # of the second moment, and of each step
+
+
+def batches_of(sample: Sample, n_users: int) -> list[Sample]:
+    """With their users' vectors."""
+    assert sample.vectors is not None
+    ends = [*range(0, len(sample.counts), n_users), len(sample.counts)]
+    return [replace(some_of(sample, first, last), vectors=sample.vectors[first:last]) for first, last in pairwise(ends)]
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_statistics_are_the_same_bits(gpu: TorchArrays, weighted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_normal_equations_are_the_same_bits(gpu: TorchArrays, weighted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     users = rng.standard_normal((RATINGS.n_users, 6))
     weights = rng.random(len(RATINGS)) if weighted else None
-    sample = Sample(RATINGS.indptr, RATINGS.indices, RATINGS.values - 3.0, weights)
+    sample = Sample(RATINGS.indptr, RATINGS.indices, RATINGS.values - 3.0, weights, vectors=users)
     encoder = encoder_on(NormalEquations(RATINGS.n_items, 6, 60, 1.0, 2.0, 1.5, weighted), -12)
     expected = exact_equations(encoder, sample, users)
     assert np.abs(expected).max() > 2**20
-    np.testing.assert_array_equal(GpuMoments(gpu, 2)(sample, users, encoder), expected)
+
+    def summed() -> Any:
+        blocks = GpuBlocks(LocalBlocks[Sample](lambda: batches_of(sample, 70)), gpu, 2)
+        return blocks.add_up(Encoded((encoder,), own_equations, symmetric=True), 2)
+
+    np.testing.assert_array_equal(summed(), expected)
     monkeypatch.setattr(gpu, "most_bytes", expected[0].nbytes * 7)  # room for seven items
-    np.testing.assert_array_equal(GpuMoments(gpu, 2)(sample, users, encoder), expected)
+    np.testing.assert_array_equal(summed(), expected)
     monkeypatch.setattr(gpu, "most_targets", 500)  # not all of an item's users
-    adding = GpuMoments(gpu, 2)
-    for _ in range(2):  # it keeps what it knows of the table, not of the users
-        np.testing.assert_array_equal(adding(sample, users, encoder), expected)
-        users = users[::-1].copy()
-        expected = exact_equations(encoder, sample, users)
+    np.testing.assert_array_equal(summed(), expected)
+
+
+SPARSE = GramSum(RATINGS.n_items, 2.0)
+OTHER_SUMS: dict[str, tuple[Any, Any]] = {
+    "vectors, which the processor adds up": (VectorSum(RATINGS.n_items, 2.0), lambda batch: batch.values),
+    "a Gram matrix of sparse rows": (SPARSE, lambda batch: batch.values),
+    "of dense rows": (GramSum(3, 2.0), lambda batch: np.outer(batch.counts, [1.0, -2.0, 0.5])),
+    "outer products": (
+        OuterSum((RATINGS.n_items, 2), 0.7),
+        lambda batch: (batch.values, np.ones((len(batch.counts), 2)) / 2, batch.owners),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_SUMS)
+def test_other_sums_are_the_same_bits(gpu: TorchArrays, name: str) -> None:
+    statistic, contribution = OTHER_SUMS[name]
+    encoder = statistic.encoder(0.5)
+    work = Encoded((encoder,), contribution)
+    blocks = LocalBlocks[UserBatch](lambda: parts(RATINGS, RATINGS.values - 3.0, most_users=50))
+    expected = encoder.finish(blocks.add_up(work, 1))
+    assert np.abs(expected).max() > 2**10
+    found = GpuBlocks(blocks, gpu, 2).add_up(work, 2)
+    np.testing.assert_array_equal(encoder.finish(found), expected)
+
+
+def test_what_may_not_count_replaces_nothing(gpu: TorchArrays) -> None:
+    """An item that does not exist, or that a user has twice, is a zero, and replaces no other entry."""
+    encoder = SPARSE.encoder(0.5)
+    batch = UserBatch(np.array([0, 3]), np.array([0, 5, 5]), np.array([1.0, 0.5, 0.25]))
+    blocks = LocalBlocks[UserBatch](lambda: [batch])
+    work = Encoded((encoder,), lambda batch: batch.values)
+    found = encoder.finish(GpuBlocks(blocks, gpu, 1).add_up(work, 1))
+    assert found[0, 0] > 0
+    np.testing.assert_array_equal(found, encoder.finish(blocks.add_up(work, 1)))
 
 
 @pytest.mark.parametrize("settings", [{}, {"biases": False}, {"solver": "cg", "cg_steps": 8}], ids=str)
@@ -153,7 +203,7 @@ def test_als_is_the_same(gpu: TorchArrays, settings: Any, dtype: Any, far: float
     np.testing.assert_allclose(here.item_bias_, there.item_bias_, atol=far)
 
 
-def test_a_table_that_is_larger_than_the_card(gpu: TorchArrays, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_that_is_larger_than_the_gpu(gpu: TorchArrays, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = discreet.ALS(6, n_steps=2, dtype="float64", device="cuda").fit(RATINGS)
     monkeypatch.setattr(gpu, "most_targets", 700)
     parts = discreet.ALS(6, n_steps=2, dtype="float64", device="cuda").fit(RATINGS)
@@ -191,9 +241,7 @@ def test_a_person_is_served_the_same_in_any_company(gpu: TorchArrays, rank: int,
             assert not company.differing(alone[person], one)
 
 
-def test_a_card_whose_products_depend_on_others_serves_nobody(
-    gpu: TorchArrays, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gpu_whose_products_depend_on_others_is_not_used(gpu: TorchArrays, monkeypatch: pytest.MonkeyPatch) -> None:
     model = published("cpu", RATINGS).set_params(device="cuda")
     real = TorchArrays.multiply
 
@@ -238,7 +286,7 @@ def test_a_persons_bits_do_not_depend_on_the_others(gpu: TorchArrays) -> None:
 
 
 @pytest.mark.parametrize("model", [discreet.DPALS, discreet.DPALS.as_published])
-def test_a_card_whose_bits_do_is_refused_before_anything_is_spent(
+def test_a_gpu_whose_bits_do_is_refused_before_anything_is_spent(
     gpu: TorchArrays, model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = TorchArrays.solve_spd
@@ -291,7 +339,7 @@ def fake_cuda(n: int, memory: int) -> Any:
         ("cuda", 1, 1 << 30, "has 1,024 MiB of memory, and 4,096 are needed"),
     ],
 )
-def test_a_card_that_is_not_there_or_too_small(
+def test_a_gpu_that_is_not_there_or_too_small(
     device: str, n: int, memory: int, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_processor()

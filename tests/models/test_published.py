@@ -14,9 +14,8 @@ from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.linalg.indefinite import clearly_indefinite, project_psd
 from discreet.models.als import DPALS, PublishedDPALS, private_regressions
 from discreet.models.als.calibration import Schedule, Sigmas, published_epsilon, published_rho_squared
-from discreet.models.als.moments import Moments
 from discreet.models.als.preprocessing import most_frequent
-from discreet.models.als.published_steps import a_item, a_user, clip, normalised, user_ridge
+from discreet.models.als.published_training import a_item, a_user, clip, normalized, user_ridge
 from discreet.models.als.sampling import Sample, lowest, priorities, uniform, weights
 from discreet.models.base import Model
 from discreet.models.ridge import Penalty
@@ -24,7 +23,7 @@ from discreet.papers.dpals.tasks import TABLE_4
 from discreet.privacy import Cost, NormalEquations
 from discreet.privacy.statistics import normal_equations_sensitivity
 from discreet.testing import InsecureSeededNoise, ModelConformance
-from tests.models.equations import encoder_on, exact_equations
+from tests.models.equations import encoder_on, exact_equations, some_of
 
 DELTA = 1e-6
 
@@ -33,11 +32,11 @@ def seeded(seed: int = 1, **settings: Any) -> discreet.Ledger:
     return discreet.Ledger(**{"delta": DELTA, "noise_source": InsecureSeededNoise(seed), **settings})
 
 
-def stacked(gram: Any, rhs: Any) -> Moments:
+def stacked(gram: Any, rhs: Any) -> tuple[Any, float]:
     """Statistics as they are released, with twice the right-hand sides."""
     stack = np.zeros((len(gram), gram.shape[1] + 1, gram.shape[1] + 1))
     stack[:, :-1, :-1], stack[:, :-1, -1] = gram, 2 * rhs
-    return Moments(stack, 0.5)
+    return stack, 0.5
 
 
 class TestPublishedDPALS(ModelConformance):
@@ -129,7 +128,7 @@ def test_moments_are_the_same_bits_in_any_order_and_number_of_threads() -> None:
     encoder = encoder_on(NormalEquations(12, 4, 9, 1.0, 1.0, 1.0), -12)
     expected = exact_equations(encoder, sample, users)
     assert np.array_equal(expected, exact_equations(encoder, sample, users, 3))
-    own = [Sample(part.indptr, part.indices, part.values) for part in (sample.rows(0, 77), sample.rows(77, 200))]
+    own = some_of(sample, 0, 77), some_of(sample, 77, 200)
     parts = [exact_equations(encoder, o, u) for o, u in zip(own, (users[:77], users[77:]), strict=True)]
     assert np.array_equal(expected, parts[0] + parts[1])
 
@@ -140,7 +139,7 @@ def test_a_item_projects_only_what_is_not_positive_definite() -> None:
     X = X + np.swapaxes(X, 1, 2) + np.where(np.arange(30) % 2, 12, 0)[:, None, None] * np.eye(4)
     rhs = rng.standard_normal((30, 4))
     shared = np.diag([0.1, 0.2, 0.3, 0.4])
-    found = a_item(stacked(X, rhs), np.linspace(0.1, 1, 30), shared, 2)
+    found = a_item(*stacked(X, rhs), np.linspace(0.1, 1, 30), shared, 2)
     negative = 0
     for j in range(30):
         whole = X[j] + np.linspace(0.1, 1, 30)[j] * np.eye(4) + shared
@@ -153,7 +152,7 @@ def test_a_item_projects_before_it_adds_penalties_if_asked() -> None:
     rng = np.random.default_rng(1)
     X = rng.standard_normal((20, 4, 4))
     X, shared, rhs = X + X.swapaxes(1, 2), np.diag([1.0, 2.0, -3.0, 0.5]), rng.standard_normal((20, 4))
-    found = a_item(stacked(X, rhs), np.full(20, 0.3), shared, 2, project_first=True)
+    found = a_item(*stacked(X, rhs), np.full(20, 0.3), shared, 2, project_first=True)
     for matrix, b, v in zip(X, rhs, found, strict=True):
         expected = np.linalg.solve(project_psd(matrix) + np.diag([1.3, 2.3, 0.3, 0.8]), b)
         np.testing.assert_allclose(v, expected, atol=1e-9)
@@ -170,10 +169,10 @@ def test_what_is_clearly_indefinite_has_no_cholesky_factor() -> None:
     assert found.sum() > 100
 
 
-def test_normalised_factors_are_orthonormal() -> None:
+def test_normalized_factors_are_orthonormal() -> None:
     V = np.random.default_rng(5).standard_normal((50, 4))
-    assert np.allclose(normalised(V).T @ normalised(V), np.eye(4))
-    assert np.isfinite(normalised(np.zeros((5, 2)))).all()
+    assert np.allclose(normalized(V).T @ normalized(V), np.eye(4))
+    assert np.isfinite(normalized(np.zeros((5, 2)))).all()
 
 
 def test_without_noise_it_is_alternating_least_squares() -> None:

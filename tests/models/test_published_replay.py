@@ -11,10 +11,10 @@ import discreet
 from discreet.data import Interactions
 from discreet.models.als import PublishedDPALS, published_training
 from discreet.models.als.calibration import COUNTS, GRADIENT, GRAM, MEAN, RECOUNTS, START, STEP
-from discreet.models.als.published_steps import random_start, user_ridge
+from discreet.models.als.published_training import random_start, user_ridge
 from discreet.models.als.sampling import Sample
 from discreet.privacy import NormalEquations
-from tests.models.equations import encoder_on, exact_equations
+from tests.models.equations import encoder_on, exact_equations, some_of
 from tests.models.replay import Recording, moved, record, replay
 
 ITEMS, K, PENALTY, GLOBAL = 240, 120, 0.5, 0.1
@@ -129,7 +129,7 @@ def test_replace_elsewhere(monkeypatch: Any, labels: set[str], params: dict[str,
 def test_replace_in_an_item_step_after_other_releases(monkeypatch: Any, params: dict[str, Any]) -> None:
     """The same worst case after a noisy start, or counts and a mean: whatever these were, a step has its bound.
 
-    The door's earlier answers may be anything; here all items are as frequent, and the mean is that of the range.
+    Earlier releases may be anything; here all items are as frequent, and the mean is that of the range.
     """
     seen: list[Any] = []
     ledger: dict[str, Any] = {"adjacency": "replace", "delta": 1e-6}
@@ -181,11 +181,7 @@ def people(draw: Any) -> tuple[NormalEquations, Sample, Any]:
 def test_no_two_people_are_further_apart_than_the_bound(case: tuple[NormalEquations, Sample, Any]) -> None:
     step, sample, users = case
     encoder = encoder_on(step, -8)
-    each = []
-    for i in (0, 1):
-        part = sample.rows(i, i + 1)
-        alone = Sample(part.indptr, part.indices, part.values, part.weights)
-        each.append(exact_equations(encoder, alone, users[i : i + 1]) * encoder.grid.step)
+    each = [exact_equations(encoder, some_of(sample, i, i + 1), users[i : i + 1]) * encoder.grid.step for i in (0, 1)]
     for one in each:
         assert np.linalg.norm(one) <= step.sensitivity("add-remove")
     assert np.linalg.norm(each[0] - each[1]) <= step.sensitivity("replace")

@@ -21,8 +21,8 @@ from discreet.data.broadcast import INLINE, PIECE, Broadcast
 from discreet.data.columns import GUESS, Columns, choose
 from discreet.data.recipe import Counts, Policies, Recipe
 from discreet.data.spark import chunks, read_partition
-from discreet.engine.partials import BLOCK_CELLS, CHECKSUM, DIGEST, Layout, emitted, put_together
-from discreet.engine.spark import Rows
+from discreet.engine.partials import BLOCK_UNITS, CHECKSUM, DIGEST, Layout, emitted, put_together
+from discreet.engine.spark import stored_rows
 from discreet.errors import DataError, PrivacyError
 from discreet.linalg.threads import blas_libraries
 from discreet.testing import InsecureSeededNoise
@@ -102,14 +102,14 @@ def _lost(partials: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 def _mixed(partials: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     """One block is of another run of its partition, which saw other rows."""
     last = partials[-1]
-    checksum = np.frombuffer(last["seals"][0].as_py(), CHECKSUM).copy()
+    checksum = np.frombuffer(last["checksums"][0].as_py(), CHECKSUM).copy()
     checksum["digest"] = bytes(DIGEST)
-    return [*partials[:-1], last.set_column(2, "seals", pa.array([checksum.tobytes()]))]
+    return [*partials[:-1], last.set_column(2, "checksums", pa.array([checksum.tobytes()]))]
 
 
 @pytest.mark.parametrize("trouble", [_once_more, _lost, _mixed])
 def test_a_sum_with_a_user_twice_is_not_released(trouble: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("discreet.engine.partials.BLOCK_CELLS", 16)  # many blocks
+    monkeypatch.setattr("discreet.engine.partials.BLOCK_UNITS", 16)  # many blocks
     ledger = seeded()
     with pytest.raises(PrivacyError, match="Nothing of it was released"):
         discreet.DPALS(**BUDGET).fit(Pretended.of(DATA, 3, trouble=trouble), ledger=ledger)
@@ -220,12 +220,12 @@ def test_what_is_sent_of_an_item_step() -> None:
     total = np.zeros(layout.shape, np.int64)
     total[::10] = 1
     size = sum(
-        len(row["cells"]) + len(row["touched"])
+        len(row["units"]) + len(row["touched"])
         for batch in emitted(total, layout, 0, {"here"})
         for row in batch.to_pylist()
     )
     assert size == 100 * (r * (r + 1) // 2 + r + 1) * 8 + 125
-    assert layout.rows * layout.width <= BLOCK_CELLS
+    assert layout.rows * layout.width <= BLOCK_UNITS
 
 
 @dataclass(eq=False)
@@ -301,7 +301,7 @@ def test_policies_are_those_of_read(on_duplicate: str, on_invalid: str) -> None:
         report = expected.report
         told = (counts.rows, counts.dropped, counts.clipped, counts.unknown, counts.repeated)
         assert told == (report.rows, report.dropped, report.clipped, report.unknown, report.repeated)
-        rows = [Rows.of(row, 5) for batch in chunks(found, counts) for row in batch.to_pylist()]
+        rows = [stored_rows(row, 5) for batch in chunks(found, counts) for row in batch.to_pylist()]
         assert np.array_equal(np.concatenate([row.values for row in rows]), expected.values)
 
 

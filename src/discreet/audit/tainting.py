@@ -36,7 +36,6 @@ PRIVATE_SIDE = {
     "discreet.models.private:require_sound",
     "discreet.models.als.sampling:_first",
     "discreet.models.als.sampling:priorities",
-    "discreet.models.als.sampling:rows",
     "discreet.models.one_bit.contributions:two_valued",
     "discreet.models.one_bit.certified:_primal",  # of a solver, whose result gets noise
     "discreet.linalg.rows:blocks",
@@ -46,6 +45,7 @@ PRIVATE_SIDE = {
     "discreet.privacy.lattice:_row_sums",
     "discreet.privacy.statistics:countable",
     "discreet.privacy.statistics:encode",
+    "discreet.privacy.statistics:factors",
     "discreet.privacy.statistics:_in_cone",
     "discreet.privacy.statistics:_weights",
     "discreet.privacy.lattice:normal_equations",
@@ -54,7 +54,7 @@ PRIVATE_SIDE = {
     "discreet.recommend.serving:_predictions",
 }
 # Functions that are given users' rows, and allocate arrays for what was released of them.
-OF_RELEASES = {"discreet.models.als.published_steps:noisy_svd_start"}
+OF_RELEASES = {"discreet.models.als.published_training:noisy_svd_start"}
 
 BETWEEN = ("numpy", "scipy", "contextlib", "dataclasses")  # their lines are not reported, but those that call them
 CONVERSIONS = ("asarray", "array", "ascontiguousarray", "asanyarray")

@@ -1,9 +1,9 @@
-"""Where the users are: in this process (`local`), or in the partitions of a Spark cluster (`spark`).
+"""Where the users are: in this process (`local`), with a GPU beside them (`gpu`), or in a Spark cluster (`spark`).
 
-A private model asks one thing of its users: the exact sum of what each of them contributes, in integers. So that is all
-that an engine does (`Blocks.add_up`). Who is where, and in which order sums are taken, changes no bit of it.
+A private model maps functions over its users, and asks for the exact sum of what each of them contributes, in integers.
+Engines have the same operations (`Blocks`), and no bit of a sum depends on the engine, or on the order of addition.
 """
 
-from discreet.engine.local import Blocks, LocalBlocks, added
+from discreet.engine.local import Blocks, LocalBlocks
 
-__all__ = ["Blocks", "LocalBlocks", "added"]
+__all__ = ["Blocks", "LocalBlocks"]

@@ -1,4 +1,4 @@
-"""Users' rows, some at a time."""
+"""Users' rows, a batch of users at a time, for the engine that has them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
     Ratings: TypeAlias = Interactions | SparkInteractions  # of which a model may know what is public, and sums
 
-
-PART = 1 << 17  # interactions whose contributions are in memory at a time and thread: as many as a cache likes
-LONG_PART = 5 << 16  # where a part takes many calls, so that threads would wait for the interpreter
-MOST_USERS = 1 << 16  # whose contributions are in memory at a time and thread
-DENSE_CELLS = 1 << 21  # of users' dense rows that are in memory at a time and thread
+# Of a batch, whose contributions are in memory, for each thread:
+PART = 1 << 17  # interactions: as many as a cache likes
+LONG_PART = 5 << 16  # interactions where a batch takes many calls, so that threads would wait for the interpreter
+MOST_USERS = 1 << 16
+DENSE_CELLS = 1 << 21  # entries of users' dense rows
 
 
 class Table(Protocol):
@@ -41,7 +41,7 @@ class Table(Protocol):
 def parts(
     ratings: Table, values: Array, *, most_users: int | None = None, most: int | None = None
 ) -> Iterator[UserBatch]:
-    """The users' rows, some at a time: `most` entries, and `most_users`, for those who make something large of each."""
+    """The users' rows, in batches of at most `most` entries (unless one user has more) and `most_users` users."""
     indptr = ratings.indptr
     first = 0
     while first < len(indptr) - 1:
@@ -52,15 +52,32 @@ def parts(
         first = last
 
 
-def user_batches(ratings: Ratings, most_users: int | None = None, most: int | None = None) -> Blocks[UserBatch]:
-    """All users' rows, some at a time, wherever they are: as often as they are asked for."""
-    if isinstance(ratings, Interactions):
-        return LocalBlocks(lambda: parts(ratings, ratings.values, most_users=most_users, most=most))
-    from discreet.engine.spark import SparkBlocks
+def user_batches(
+    ratings: Ratings,
+    most_users: int | None = None,
+    most: int | None = None,
+    *,
+    device: str = "cpu",
+    n_jobs: int | None = 1,
+) -> Blocks[UserBatch]:
+    """All users' rows, by the engine for where they are and for the device that a model is fitted on."""
+    if not isinstance(ratings, Interactions):
+        from discreet.engine.spark import SparkBlocks
 
-    return SparkBlocks(ratings, most_users)
+        return SparkBlocks(ratings, most_users)
+
+    def batches() -> Iterator[UserBatch]:
+        return parts(ratings, ratings.values, most_users=most_users, most=most)
+
+    local = LocalBlocks[UserBatch](batches)
+    if device == "cpu":
+        return local
+    from discreet.engine.gpu import GpuBlocks
+    from discreet.linalg import torch_arrays
+
+    return GpuBlocks(local, torch_arrays.gpu(device), n_jobs)
 
 
 def equal_weights(part: UserBatch) -> Array:
-    """A user's weights of her items, all the same and together of length 1."""
+    """A user's weights of their items: all equal, with an L2 norm of 1."""
     return (1 / np.sqrt(np.maximum(part.counts, 1)))[part.owners]

@@ -1,9 +1,9 @@
 """Users in the partitions of a Spark cluster: each partition keeps its users' rows, and emits nothing but sums.
 
 A pass over the users is one Spark job. In its first stage, a partition opens the broadcast of functions and public
-arrays that the driver has sent, works through its rows, and emits its total in blocks (`partials`). In the next ones, a
-tree, the blocks are added up, 16 partitions at a time. The driver gets integers, sums over all users, and releases
-them: only it draws noise, once, after the job has succeeded. Why nobody is counted twice: docs/proofs/spark.md.
+arrays from the driver, works through its rows, and emits its total in blocks (`partials`). In the next stages the
+blocks are added up, 16 partitions at a time. The driver gets integers, sums over all users, and releases them: only it
+draws noise, once, after the job has succeeded. Why no user is counted twice: docs/proofs/spark.md.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ import numpy as np
 from discreet.data.broadcast import Broadcast
 from discreet.data.ids import smallest_unsigned
 from discreet.data.spark_interactions import SparkInteractions, settings
-from discreet.engine.local import Add, Blocks, added
+from discreet.engine.local import Blocks
 from discreet.engine.partials import BRANCHES, PARTIAL, Layout, added_up, emitted, kernels_of, put_together
 from discreet.errors import PrivacyError
 from discreet.linalg.determinism import kernels, require_sound_blas
 from discreet.linalg.threads import single_threaded_blas
+from discreet.privacy.releaser import Encoded
+from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
 if TYPE_CHECKING:
@@ -34,47 +36,38 @@ TRIES = 3
 SETTINGS = {"spark.sql.execution.arrow.maxRecordsPerBatch": "8", "spark.sql.adaptive.enabled": "false"}
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Some users' rows, as a partition keeps them: `indptr`, `indices` and `values` as `Interactions` has them."""
-
-    indptr: Array
-    indices: Array
-    values: Array
-
-    @classmethod
-    def of(cls, row: dict[str, bytes], n_items: int) -> Rows:
-        """From bytes."""
-        numbers = np.frombuffer(row["indices"], smallest_unsigned(n_items))
-        return cls(np.frombuffer(row["indptr"], np.int64), numbers, np.frombuffer(row["values"], np.float32))
+def stored_rows(row: dict[str, bytes], n_items: int) -> UserBatch:
+    """Some users' rows, from the bytes that a partition keeps."""
+    numbers = np.frombuffer(row["indices"], smallest_unsigned(n_items))
+    return UserBatch(np.frombuffer(row["indptr"], np.int64), numbers, np.frombuffer(row["values"], np.float32))
 
 
 @dataclass(frozen=True)
 class Pass:
-    """What a partition does with its users' rows: all of it public."""
+    """What a partition does with its users' rows: public functions and arrays."""
 
     make: Callable[[Any], Any]
-    work: Callable[[Any], Any]
-    add: Add
+    work: Encoded
     most_users: int | None
     n_items: int
-    layout: Layout
+
+    @property
+    def layout(self) -> Layout:
+        """Of the total."""
+        return Layout(self.work.shape, self.work.symmetric)
 
     def total(self, batches: Iterable[pa.RecordBatch]) -> tuple[Array, set[str]]:
-        """What the users of a partition contribute together, and what it was read and computed with.
-
-        A task has one core, and uses one thread.
-        """
+        """What the users of a partition contribute together, and the kernels it was read and computed with."""
         from discreet.engine.batches import parts
 
-        total, used = np.zeros(self.layout.shape, np.int64), {kernels()}
-        with single_threaded_blas():
+        total, used = np.zeros(self.work.shape, np.int64), {kernels()}
+        with single_threaded_blas():  # a task has one core
             for batch in batches:
                 for row in batch.select(["indptr", "indices", "values", "kernels"]).to_pylist():
                     used.add(row["kernels"])
-                    rows = Rows.of(row, self.n_items)
+                    rows = stored_rows(row, self.n_items)
                     for part in parts(rows, rows.values, most_users=self.most_users):
-                        total = self.add(total, self.work(self.make(part)), 1)
+                        total = self.work.add(total, self.work(self.make(part)), 1)
         return total, used
 
 
@@ -87,9 +80,9 @@ def add_up(table: SparkInteractions, task: Pass) -> Array:
         if total is not None:
             return total
     raise PrivacyError(
-        "ratings: Spark has computed partitions more than once, with different results, so that a person may count "
-        "twice in a sum. Nothing of it was released. If the table is computed by something random, or is written "
-        "to meanwhile, store it first and read it from there"
+        "ratings: Spark has computed partitions more than once, with different results, so that a user may count "
+        "twice in a sum. Nothing of it was released. If the table is random, or is being written to, store it first "
+        "and read it from there"
     )
 
 
@@ -109,7 +102,7 @@ def _job(rows: Any, broadcast: Broadcast, layout: Layout, n_partitions: int) -> 
     """The stages of a pass, not yet run."""
     from pyspark.sql.functions import expr
 
-    branches = BRANCHES  # as it is here, not as a worker has it
+    branches = BRANCHES  # the value here, not that of a worker
 
     def partial(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -139,7 +132,7 @@ class SparkBlocks(Blocks[Any]):
     Attributes:
         table: Whose rows.
         most_users: Of a block.
-        make: What becomes of each, one after the other.
+        make: Functions that are applied to each block, in order.
     """
 
     table: SparkInteractions
@@ -148,7 +141,7 @@ class SparkBlocks(Blocks[Any]):
 
     @property
     def made(self) -> Callable[[Any], Any]:
-        """What becomes of a block, in all: a function that holds nothing but what is public."""
+        """All of `make` as one function, which holds nothing but what is public."""
         steps = self.make
 
         def made(part: Any) -> Any:
@@ -158,23 +151,14 @@ class SparkBlocks(Blocks[Any]):
 
         return made
 
-    def of(self, most_users: int | None) -> SparkBlocks:
-        """The same in blocks of another size."""
-        return SparkBlocks(self.table, most_users, self.make)
-
     def map(self, make: Callable[[Any], Any]) -> SparkBlocks:
-        """The same users, as `make` has them: made anew for each sum."""
+        """The same users, with each block replaced by `make` of it."""
         return SparkBlocks(self.table, self.most_users, (*self.make, make))
 
-    def add_up(
-        self,
-        work: Callable[[Any], Any],
-        shape: tuple[int, ...],
-        n_jobs: int | None,
-        *,
-        add: Add = added,
-        symmetric: bool = False,
-    ) -> Array:
-        """The sum, by a Spark job; how many threads there are is what the cluster says."""
-        layout = Layout(shape, symmetric)
-        return add_up(self.table, Pass(self.made, work, add, self.most_users, self.table.n_items, layout))
+    def keep(self, n_jobs: int | None) -> SparkBlocks:
+        """The same: partitions keep nothing but users' rows, and make blocks anew for each sum."""
+        return self
+
+    def add_up(self, work: Encoded, n_jobs: int | None) -> Array:
+        """The sum, by a Spark job; the cluster decides on the number of threads."""
+        return add_up(self.table, Pass(self.made, work, self.most_users, self.table.n_items))

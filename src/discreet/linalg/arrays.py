@@ -1,4 +1,4 @@
-"""The few array operations that NumPy and torch do not spell alike.
+"""The few array operations that differ between NumPy and torch.
 
 The kernels are written once, with operators, slices and `swapaxes`, which both libraries have; for the rest they ask
 one of these.
@@ -140,7 +140,7 @@ class NumpyArrays(Arrays):
     together = 0
     most_targets = 1 << 62
     scores = (1 << 22, 1 << 10)
-    # Few users, for one who is alone waits for as many. And OpenBLAS's kernels for AVX2 treat all of 8 rows alike, but
+    # Few users, because a single one takes as long. And OpenBLAS's kernels for AVX2 treat all of 8 rows alike, but
     # round some of 12 or more in another way than the others.
     tile = (8, 128)
 
@@ -217,16 +217,16 @@ NUMPY = NumpyArrays()
 
 
 def arrays_on(device: str) -> Arrays:
-    """NumPy for "cpu"; torch for "cuda", or "cuda:1" where there are several cards.
+    """NumPy for "cpu"; torch for "cuda", or "cuda:1" where there are several GPUs.
 
     Raises:
-        DataError: SparkBlocks is no such device here, or it is too small.
+        DataError: There is no such device, or it is too small.
         MissingExtra: torch is not installed.
     """
     if device == "cpu":
         return NUMPY
     if not isinstance(device, str) or not re.fullmatch(r"cuda(:\d+)?", device):
-        raise DataError(f"device: 'cpu', 'cuda' or, of several cards, 'cuda:1' is needed, not {device!r}")
+        raise DataError(f"device: 'cpu', 'cuda' or, of several GPUs, 'cuda:1' is needed, not {device!r}")
     from discreet.linalg import torch_arrays
 
     return torch_arrays.gpu(device)

@@ -1,10 +1,10 @@
-"""Does this machine give the same bits wherever its operands are in memory, and whoever is beside them?
+"""Does this machine give the same bits wherever operands are in memory, and whatever is beside them?
 
 Most BLAS do. Some kernels treat the first few numbers apart until they reach an aligned address, and round differently
-for it. Then what is computed of one user would depend, in its last bits, on who comes before her in memory. The proofs
-of private models need that it does not; so it is tried out, once in a process, before the first private fit. Functions
-such as tanh, which are vectorized, may compute the last few numbers of an array in another way; that is tried out too.
-On a card many users are solved for in one call; there it is tried out that a user's bits do not depend on the others.
+for it. Then what is computed of one user would depend, in its last bits, on which users come before them in memory. The
+proofs of private models need that it does not; so it is tested, once in a process, before the first private fit.
+Vectorized functions such as tanh may compute the last few numbers of an array in another way; that is tested too.
+On a GPU many users are solved for in one call; there it is tested that a user's bits do not depend on the others.
 What serving needs is tried out before the first person is served, in `recommend.trial`.
 """
 
@@ -34,7 +34,7 @@ from discreet.version import __version__
 PLACES = 8  # numbers of 8 bytes in a cache line
 SHAPES = [(c, k) for c in (1, 4, 7, 18, 40, 96) for k in (1, 2, 3, 6, 11, 13, 24, 33, 65)]
 LARGE = [(1002, 64)]  # dense rows, and directions of taste
-LENGTHS = (*range(1, 33), 40, 48, 63, 64, 65, 100, 127, 200, 256, 300, 500, 900, 1500, 3000, 5000)  # of rows on a card
+LENGTHS = (*range(1, 33), 40, 48, 63, 64, 65, 100, 127, 200, 256, 300, 500, 900, 1500, 3000, 5000)  # of rows on a GPU
 MANY = 1000  # columns to choose from there
 ENTRIES = 67  # of an array, whose last ones do not fill a vector register
 KINDS = (np.float32, np.float64)  # that users are folded in with
@@ -61,11 +61,11 @@ FUNCTIONS: dict[str, Callable[[Array], Array]] = {  # entry by entry
 
 
 def require_sound_blas() -> None:
-    """Raise unless one user's numbers are the same to the last bit whoever is computed beside her."""
+    """Raise unless one user's numbers are the same, to the last bit, whatever is computed beside them."""
     if operations := address_dependent():
         raise PrivacyError(
             f"this machine's BLAS gives other bits for other memory addresses ({', '.join(operations)}), so that one "
-            "person's numbers would depend on who comes before her; use another BLAS, or with OpenBLAS another kernel "
+            "user's numbers would depend on other users; use another BLAS, or with OpenBLAS another kernel "
             "(for instance OPENBLAS_CORETYPE=Haswell)"
         )
 
@@ -129,7 +129,7 @@ def _results() -> str:
 
 @cache
 def neighbour_dependent(device: str, n_columns: int, folds: int = 1) -> bool:
-    """Whether rows that a card solves for depend, in their last bits, on which other rows there are.
+    """Whether rows that a GPU solves for depend, in their last bits, on which other rows there are.
 
     With several folds: the regressions of `folds.LeaveFoldOutBlocks`, with as many folds for each row.
     """

@@ -1,10 +1,10 @@
 """Ridge regressions of many users at once, on all of their targets but a fold.
 
-A user's targets are divided into folds, and each fold is foretold by a vector that was fitted to the others. The normal
-equations of a fold are a sum of outer products x_j x_j^T over its items, and columns x_j are those of all users. So the
-equations of all users are one product: of the sparse table of who has what with the table of the items' outer products.
-That takes nothing but additions, in the order of a user's targets, and so her numbers are the same whoever is beside
-her, and wherever she is in memory.
+A user's targets are divided into folds, and each fold is predicted by a vector that was fitted to the others. The
+normal equations of a fold are a sum of outer products x_j x_j^T over its items, and columns x_j are those of all users.
+So the equations of all users are one product: of the sparse table of users' items with the table of the items' outer
+products. That takes only additions, in the order of a user's targets, and so the numbers of a user are the same
+whatever is beside them, and wherever they are in memory.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Folds:
 
 @dataclass(frozen=True)
 class LeaveFoldOut:
-    """Regressions (X^T X + P) z = X^T t + P c, with P diagonal and c the mean of what a row's items foretell.
+    """Regressions (X^T X + P) z = X^T t + P c, with P diagonal and c the mean of the priors of a row's items.
 
     Attributes:
         columns: x_j, one row for each item.
@@ -96,7 +96,7 @@ class LeaveFoldOut:
             starts = folds.indptr[n * first : n * (first + most) + 1]
             own = slice(starts[0], starts[-1])
             z[rows] = self._solve(n, starts - starts[0], indices[own], residuals[own], penalty[rows])
-            residuals[own] -= self._foretold(starts, indices[own], z[rows].reshape(-1, k))
+            residuals[own] -= self._predicted(starts, indices[own], z[rows].reshape(-1, k))
         return z, residuals
 
     def _solve(self, n: int, starts: Array, indices: Array, targets: Array, penalty: Array) -> Array:
@@ -106,14 +106,14 @@ class LeaveFoldOut:
         sides = (csr_array((targets, *at), shape=(rows * n, items)) @ self.columns).reshape(rows, n, k)
         whole = equations.sum(axis=1, keepdims=True)
         counts = np.maximum(np.diff(starts[::n]), 1)[:, None].astype(targets.dtype)
-        centre = whole[:, 0, -k:] / counts
+        center = whole[:, 0, -k:] / counts
         np.subtract(whole, equations, out=equations)
         A = np.take(equations.reshape(rows * n, -1), _square(k), axis=1)
         np.einsum("ikk->ik", A)[:] += np.repeat(penalty, n, axis=0)
-        b = sides.sum(axis=1, keepdims=True) - sides + (penalty * centre)[:, None]
+        b = sides.sum(axis=1, keepdims=True) - sides + (penalty * center)[:, None]
         return solve_spd(A, b.reshape(rows * n, k)).reshape(rows, n, k)
 
-    def _foretold(self, starts: Array, indices: Array, z: Array) -> Array:
+    def _predicted(self, starts: Array, indices: Array, z: Array) -> Array:
         """x_j . z of each target."""
         counts, total = np.diff(starts), np.zeros(len(indices), z.dtype)
         for column, own in zip(self.columns.T, z.T, strict=True):
@@ -123,7 +123,7 @@ class LeaveFoldOut:
 
 @dataclass(frozen=True)
 class LeaveFoldOutBlocks:
-    """The same regressions by padded blocks, for a card: all rows at once.
+    """The same regressions by padded blocks, for a GPU: all rows at once.
 
     Every call has a shape that depends on a fold's own length and on public numbers (see `torch_arrays`).
 
@@ -155,7 +155,7 @@ class LeaveFoldOutBlocks:
         return arrays.concatenate(z)[:folds].reshape(-1, n, k)
 
     def _equations(self, starts: Array, indices: Any, targets: Any, size: int) -> tuple[Any, Any, Any]:
-        """X^T X, X^T t and the sum of what items foretell, of each fold; and zeros behind, up to `size`."""
+        """X^T X, X^T t and the sum of the items' priors, of each fold; and zeros behind, up to `size`."""
         arrays, k, dtype = self.arrays, len(self.penalty), self.penalty.dtype
         A, b, predicted = (arrays.zeros((size, *shape), dtype) for shape in ((k, k), (k,), (k,)))
         rows = Rows(starts, indices, targets, self.columns, np.zeros(0), arrays=arrays)

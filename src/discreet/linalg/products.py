@@ -2,10 +2,10 @@
 
 A BLAS chooses its kernels by the shapes of its operands, and each kernel rounds in its own way. If all people who
 happen to be there were multiplied at once, the last bits of one person's products would depend on how many others there
-are. So every product here has the same shape, whoever is there: a fixed number of people, with zeros in the places that
-nobody takes, times a tile of a fixed number of items. All operands begin with a cache line. What a person's products
-could still depend on is their place among the people of one product, and what the others' vectors hold.
-`recommend.trial` tries out that they do not.
+are. So every product here has the same shape: a fixed number of people, with zeros in the places that are not taken,
+times a tile of a fixed number of items. All operands begin with a cache line. What a person's products could still
+depend on is their place among the people of one product, and the others' vectors. `recommend.trial` tests that they do
+not.
 
 Small tiles are also quick: OpenBLAS multiplies small matrices as they lie where it has kernels for that (AVX-512), and
 a tile stays in the cache.
@@ -72,7 +72,7 @@ class Columns:
     def times(self, vectors: Any, name: str) -> Any:
         """Inner products (people, width) of people's vectors (people, k) with all columns; zeros behind the last item.
 
-        Whoever asks by the same name next, in this thread, gets the same memory.
+        The next call with the same name, in this thread, gets the same memory.
         """
         (n, k), height = vectors.shape, self.arrays.tile[0]
         rows = -(-n // height) * height

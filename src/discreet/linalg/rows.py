@@ -53,8 +53,8 @@ class Block:
 def padded_lengths(counts: Array, steps: int = 16) -> Array:
     """The length that a row of some number of targets is padded to: `steps` of them from a power of two to the next.
 
-    It depends on nothing but the row's own count. So a row is solved by the same operations on the same numbers whoever
-    is solved beside it, and to the same bits.
+    It depends only on the row's own count. So a row is solved by the same operations on the same numbers, and to the
+    same bits, whatever is solved beside it.
     """
     step = 1 << np.maximum(np.frexp(np.maximum(counts, 1))[1] - steps.bit_length(), 0).astype(np.int64)
     lengths: Array = -(-counts // step) * step
@@ -78,7 +78,7 @@ def blocks(indptr: Array, n_columns: int, itemsize: int, arrays: Arrays = NUMPY)
     The longest come first: when threads run out of blocks, what the others still work on is short.
     """
     counts = np.diff(indptr)
-    # With few columns, or on a card, a call from Python costs more than some padding.
+    # With few columns, or on a GPU, a call from Python costs more than some padding.
     lengths = padded_lengths(counts, 4 if n_columns <= FEW_COLUMNS or arrays.together else 16)
     order = np.argsort(-lengths, kind="stable")
     ordered = -lengths[order]
@@ -275,7 +275,7 @@ def _solve_together(rows: Rows, z: Array, residuals: Array | None) -> None:
 
     Products of rows of one length are always taken of the same number of rows, and systems always solved by the same
     number, with rows of nothing where there are not so many. Which kernel a library chooses for a shape is then the
-    same whoever else is there.
+    same whatever other rows there are.
     """
     k, arrays = z.shape[1], rows.arrays
     size = max(1, min(arrays.together // (k * k * z.itemsize), arrays.most_rows))

@@ -1,12 +1,12 @@
-"""torch on one device: the array operations of `arrays.py` on a card.
+"""torch on one device: the array operations of `arrays.py` on a GPU.
 
-A card has thousands of units and little patience: few calls with much work in each. So blocks are larger than on a
+A GPU has thousands of units, and is fast where few calls have much work each. So blocks are larger than on a
 processor, long rows are cut into pieces that are multiplied side by side, and matrices are solved together whatever the
-lengths of their rows. There are no eigenvalues: a card takes longer for those of 20,000 matrices than for all the rest.
+lengths of their rows. There are no eigenvalues: a GPU takes longer for those of 20,000 matrices than for all the rest.
 
 Sums that are released are of integers in float64, exact in any order. What is solved for each user is not: so every
 call has a shape that depends on a row's own length and on public numbers, never on how many rows there are, and
-`addresses.neighbour_dependent` tries out that the bits of a row do not depend on its place in the call.
+`determinism.neighbour_dependent` tests that the bits of a row do not depend on its place in the call.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 LARGE = 1 << 22  # bytes that are brought here faster by way of memory that stays where it is
 PIECE = 256  # targets of a long row that are multiplied at once
-LEAST_MEMORY = 1 << 32  # bytes of a card
+LEAST_MEMORY = 1 << 32  # bytes of a GPU
 FAST, FAST_STEPS = (3.4445, -4.7750, 2.0315), 16  # x <- a x + b x^3 + c x^5: 3.4^16 is 4e8
 SIGN_STEPS = 60
 
@@ -47,7 +47,7 @@ class TorchArrays(Arrays):
             raise MissingExtra(f"device={device!r}", "gpu") from None
         self._torch = torch
         self.device = torch.device(device)
-        memory, few, self.tile = 1 << 34, 1 << 10, (8, 128)  # without a card, for tests
+        memory, few, self.tile = 1 << 34, 1 << 10, (8, 128)  # without a GPU, for tests
         if self.device.type == "cuda":
             memory, few, self.tile = self._memory(device), 1, (1 << 11, 1 << 12)
         self.block_bytes, self.together, self.most_rows = (1 << 27) // few, (1 << 29) // few, (1 << 14) // few

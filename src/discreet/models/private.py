@@ -26,7 +26,6 @@ from discreet.validation import round_up
 
 if TYPE_CHECKING:
     from discreet.engine.batches import Ratings
-    from discreet.linalg.torch_arrays import TorchArrays
     from discreet.models.fold_in import FoldIn
 
 
@@ -161,14 +160,6 @@ class PrivateModel(Model):
             return self._under(plan, ledger, ratings, self._learn_privately)
         with resumable(checkpoint, described(self, ratings, plan), ledger, self._own_ledger) as (paying, kept):
             return self._under(plan, ledger, ratings, self._learn_privately, resumed=(paying, kept))
-
-    def _gpu(self) -> TorchArrays | None:
-        """The card that this model learns on."""
-        if self.device == "cpu":
-            return None
-        from discreet.linalg import torch_arrays
-
-        return torch_arrays.gpu(self.device)
 
     def _require_sound(self, fold_in: FoldIn) -> None:
         require_same_bits_served(fold_in, self.catalogue_, self.value_range_)

@@ -16,26 +16,76 @@ from discreet.privacy.lattice import GridArray
 from discreet.privacy.ledger import Reservation
 from discreet.privacy.noise import Gaussian, Noise
 from discreet.privacy.poisson import poisson_sample
-from discreet.privacy.statistics import Encoder, Statistic
+from discreet.privacy.statistics import Encoder, Statistic, add_integers
 from discreet.typing import Array
 
 Contribution = Callable[[Any], Any]  # of a batch of users, from their own rows and from what is public
-SumWith = Callable[[Any], Array]  # an encoder, or several -> the exact sum of all users, as the encoder would add it up
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """What a batch of users contributes, in grid units: a function that can be sent to where they are.
+
+    Attributes:
+        encoders: One encoder.
+        contribution: What a batch contributes.
+        symmetric: Whether only the upper triangles of the last two axes of the sum are needed.
+    """
+
+    encoders: tuple[Encoder, ...]
+    contribution: Contribution
+    symmetric: bool = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the sum."""
+        return self.encoders[0].shape
+
+    def contributions(self, batch: Any) -> tuple[Any, ...]:
+        """For each encoder, what a batch contributes."""
+        return (self.contribution(batch),)
+
+    def __call__(self, batch: Any) -> Any:
+        """What the encoder makes of that."""
+        return self.encoders[0].encode(batch, self.contribution(batch))
+
+    def add(self, total: Array, encoded: Any, n_jobs: int | None) -> Array:
+        """The total with one batch added."""
+        return self.encoders[0].add(total, encoded, n_jobs)
+
+
+class EncodedTogether(Encoded):
+    """The same for several encoders with equally many columns, whose sums stand one below the other."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of all sums together."""
+        shapes = [encoder.shape for encoder in self.encoders]
+        return (sum(shape[0] for shape in shapes), *shapes[0][1:])
+
+    def contributions(self, batch: Any) -> tuple[Any, ...]:
+        """For each encoder, what a batch contributes."""
+        given: tuple[Any, ...] = self.contribution(batch)
+        return given
+
+    def __call__(self, batch: Any) -> Array:
+        """What the encoders make of that."""
+        given = self.contributions(batch)
+        return np.vstack([encoder.encode(batch, own) for encoder, own in zip(self.encoders, given, strict=True)])
+
+    def add(self, total: Array, encoded: Array, n_jobs: int | None) -> Array:
+        """The total with one batch added."""
+        return add_integers(total, encoded, n_jobs)
 
 
 class Users(Protocol):
     """All users' rows, a batch at a time, wherever they are."""
 
-    def add_up(
-        self,
-        work: Callable[[Any], Any],
-        shape: tuple[int, ...],
-        n_jobs: int | None,
-        *,
-        add: Callable[[Array, Any, int | None], Array],
-        symmetric: bool,
-    ) -> Array:
-        """The exact sum of what batches make of themselves."""
+    def add_up(self, work: Encoded, n_jobs: int | None) -> Array:
+        """The exact sum, by `work.add`, of what `work` makes of each batch.
+
+        An engine that has another way to the same integers, such as a GPU, looks at the encoders.
+        """
         ...
 
 
@@ -79,15 +129,7 @@ class Releaser:
 
         return statistic.calibrated(self.adjacency, noise_for)
 
-    def release(
-        self,
-        label: str,
-        statistic: Statistic,
-        users: Users,
-        contribution: Contribution,
-        *,
-        sum_with: SumWith | None = None,
-    ) -> Noisy:
+    def release(self, label: str, statistic: Statistic, users: Users, contribution: Contribution) -> Noisy:
         """Make a statistic public, with the noise that the plan pays for.
 
         Args:
@@ -95,20 +137,14 @@ class Releaser:
             statistic: What is released.
             users: All of them.
             contribution: What a batch of them contributes, as the statistic takes it.
-            sum_with: Adds up what the encoder makes of contributions somewhere else, to the same integers.
         """
         sensitivity, noise = self._calibrated(label, statistic)
         encoder = statistic.encoder(noise.std)
-        total = self._sum(encoder, statistic, users, contribution) if sum_with is None else sum_with(encoder)
+        total = self._sum(encoder, statistic, users, contribution)
         return self._released(label, encoder, total, (sensitivity, noise))
 
     def release_together(
-        self,
-        statistics: Sequence[tuple[str, Statistic]],
-        users: Users,
-        contribution: Contribution,
-        *,
-        sum_with: SumWith | None = None,
+        self, statistics: Sequence[tuple[str, Statistic]], users: Users, contribution: Contribution
     ) -> list[Noisy]:
         """Make several statistics with equally many columns public, from one pass over the users.
 
@@ -116,16 +152,12 @@ class Releaser:
         """
         calibrated = [self._calibrated(label, statistic) for label, statistic in statistics]
         pairs = zip(statistics, calibrated, strict=True)
-        encoders = [statistic.encoder(noise.std) for (_, statistic), (_, noise) in pairs]
+        encoders = tuple(statistic.encoder(noise.std) for (_, statistic), (_, noise) in pairs)
         shapes = [encoder.shape for encoder in encoders]
         if len({shape[1:] for shape in shapes}) > 1:
             raise PrivacyError(f"statistics: they must have equally many columns, not the shapes {shapes}")
         ends = np.cumsum([0, *(shape[0] for shape in shapes)])
-        if sum_with is None:
-            work, shape = _EncodedTogether(tuple(encoders), contribution), (int(ends[-1]), *shapes[0][1:])
-            total = users.add_up(work, shape, self.n_jobs, add=_added, symmetric=False)
-        else:
-            total = sum_with(encoders)
+        total = users.add_up(EncodedTogether(encoders, contribution), self.n_jobs)
         parts = [total[first:last].copy() for first, last in pairwise(ends)]
         return [
             self._released(label, encoder, part, declared)
@@ -163,8 +195,7 @@ class Releaser:
         return self._released(label, encoder, total, (sensitivity, noise), None if rate == 1 else rate)
 
     def _sum(self, encoder: Encoder, statistic: Statistic, users: Users, contribution: Contribution) -> Array:
-        work, symmetric = _Encoded(encoder, contribution), statistic.symmetric
-        return users.add_up(work, encoder.shape, self.n_jobs, add=encoder.add, symmetric=symmetric)
+        return users.add_up(Encoded((encoder,), contribution, statistic.symmetric), self.n_jobs)
 
     def _released(
         self, label: str, encoder: Encoder, total: Array, declared: tuple[float, Gaussian], rate: float | None = None
@@ -215,29 +246,3 @@ class Releaser:
             share = plan[label].cost.gaussian / whole if whole else 1 / sum(line.count for line in plan.lines)
             self.progress(share, label)
         return released
-
-
-def _added(total: Array, encoded: Array, n_jobs: int | None) -> Array:
-    total += encoded
-    return total
-
-
-@dataclass(frozen=True)
-class _Encoded:
-    """What a batch of users contributes, in grid units: a function that can be sent to where they are."""
-
-    encoder: Encoder
-    contribution: Contribution
-
-    def __call__(self, batch: Any) -> Any:
-        return self.encoder.encode(batch, self.contribution(batch))
-
-
-@dataclass(frozen=True)
-class _EncodedTogether:
-    encoders: tuple[Encoder, ...]
-    contribution: Contribution
-
-    def __call__(self, batch: Any) -> Array:
-        given = self.contribution(batch)
-        return np.vstack([encoder.encode(batch, own) for encoder, own in zip(self.encoders, given, strict=True)])

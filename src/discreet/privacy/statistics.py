@@ -165,7 +165,8 @@ def _moved(norm: float, adjacency: Adjacency, *, nonnegative: bool) -> float:
     return norm if factor == 1 else math.nextafter(norm * factor, math.inf)
 
 
-def _plain_add(total: Array, encoded: Array, n_jobs: int | None) -> Array:
+def add_integers(total: Array, encoded: Array, n_jobs: int | None) -> Array:
+    """The total with some users' integers added."""
     total += encoded
     return total
 
@@ -214,7 +215,7 @@ class VectorEncoder:
 
     statistic: VectorSum
     grid: Grid
-    add = staticmethod(_plain_add)
+    add = staticmethod(add_integers)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -339,7 +340,7 @@ class GramEncoder:
     def add(self, total: Array, encoded: Array, n_jobs: int | None) -> Array:
         """The total with some users' integers more, on and above the diagonal."""
         if self.statistic.size <= SMALL:
-            return _plain_add(total, encoded, n_jobs)
+            return add_integers(total, encoded, n_jobs)
         return add_products(total, encoded, self.most, n_jobs)
 
     def finish(self, total: Array) -> Array:
@@ -388,7 +389,7 @@ class OuterEncoder:
     statistic: OuterSum
     x_grid: Grid
     a_grid: Grid
-    add = staticmethod(_plain_add)
+    add = staticmethod(add_integers)
 
     @property
     def grid(self) -> Grid:
@@ -400,25 +401,28 @@ class OuterEncoder:
         """Of the sum."""
         return self.statistic.shape
 
-    def factors(self, batch: UserBatch, entries: Array, vectors: Array) -> tuple[Array, Array]:
-        """The x and the a of some users, in grid units, as float64."""
-        x = truncate(entries, bound=self.statistic.norm, grid=self.x_grid, indptr=batch.indptr).astype(np.float64)
-        return x, truncate(vectors, bound=1.0, grid=self.a_grid).astype(np.float64)
+    def factors(self, batch: UserBatch, contribution: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        """Items, and the x and the a of some users, in grid units, as float64.
 
-    def encode(self, batch: UserBatch, contribution: tuple[Array, Array, Array]) -> Array:
-        """The sum over some users. |x| |a| is below 2^30, so that of 2^22 users it is exact in float64."""
-        from scipy.sparse import coo_array
-
+        |x| |a| is below 2^30, so that sums over 2^22 users are exact in float64.
+        """
         entries, vectors, which = contribution
-        users, (n_items, _) = len(batch.indptr) - 1, self.statistic.shape
+        users = len(batch.indptr) - 1
         if users > EXACT // MAX_BOUND:
             raise PrivacyError(f"batch: at most {EXACT // MAX_BOUND:,} users at a time can be added up exactly")
-        items, entries = _only(batch, entries, n_items)
+        items, entries = _only(batch, entries, self.statistic.shape[0])
         each = len(vectors) // max(users, 1)  # vectors of a user
         if len(vectors) != users * each or (users and not each) or (which // max(each, 1) != batch.owners).any():
             raise PrivacyError("contribution: each entry must have a vector of its own user")
-        x, a = self.factors(batch, entries, vectors)
-        table = coo_array((x, (items.astype(np.int64), which)), shape=(n_items, len(a))).tocsr()
+        x = truncate(entries, bound=self.statistic.norm, grid=self.x_grid, indptr=batch.indptr).astype(np.float64)
+        return items.astype(np.int64), x, truncate(vectors, bound=1.0, grid=self.a_grid).astype(np.float64)
+
+    def encode(self, batch: UserBatch, contribution: tuple[Array, Array, Array]) -> Array:
+        """The sum over some users."""
+        from scipy.sparse import coo_array
+
+        items, x, a = self.factors(batch, contribution)
+        table = coo_array((x, (items, contribution[2])), shape=(self.statistic.shape[0], len(a))).tocsr()
         return np.asarray(table @ a).astype(np.int64)
 
     def finish(self, total: Array) -> Array:
@@ -483,7 +487,7 @@ class ProductEncoder:
     columns: Array
     norm_squared: float
     grid: Grid
-    add = staticmethod(_plain_add)
+    add = staticmethod(add_integers)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -715,7 +719,7 @@ class MeanEncoder:
 
     statistic: MeanSum
     grid: Grid
-    add = staticmethod(_plain_add)
+    add = staticmethod(add_integers)
 
     def __post_init__(self) -> None:
         if not self.counts.all():

@@ -1,4 +1,4 @@
-"""Alternating least squares: without privacy (`plain`), with it (`private`), and as it was published (`published`)."""
+"""Alternating least squares: without privacy (`baseline`), with it (`model`), and as it was published (`published`)."""
 
 from discreet.models.als.baseline import ALS
 from discreet.models.als.model import DPALS

@@ -21,9 +21,9 @@ EXPLICIT, IMPLICIT = (16, 12.0, 0.0), (64, 6.0, 0.2)  # rank, regularization, gl
 
 
 class ALS(NotPrivateModel):
-    """Matrix factorisation by alternating least squares, for ratings and for implicit feedback. Not private.
+    """Matrix factorization by alternating least squares, for ratings and for implicit feedback. Not private.
 
-    Minimises, over user vectors u_i and offsets a_i, item vectors v_j and biases b_j,
+    Minimizes, over user vectors u_i and offsets a_i, item vectors v_j and biases b_j,
 
         sum over observed (i, j) of (y_ij - m - a_i - b_j - u_i . v_j)^2
         + global_penalty * sum over all (i, j) of (u_i . v_j)^2
@@ -51,17 +51,17 @@ class ALS(NotPrivateModel):
         bias_regularization: Weight of the squared biases.
         user_exponent: How regularization grows with a user's number of interactions (nu in DPALS, Eq. 24).
         item_exponent: The same for items (mu).
-        global_penalty: Weight of the squared scores of all pairs, seen or not (lambda_0); by default 0 for ratings and
+        global_penalty: Weight of the squared scores of all pairs, rated or not (lambda_0); by default 0 for ratings and
             0.2 for implicit feedback.
         biases: Whether there are m, a and b; by default for ratings, not for implicit feedback.
         n_steps: How many steps.
-        solver: "exact" (Cholesky), or "cg": some conjugate-gradient steps from the last vectors, quicker at high ranks.
+        solver: "exact" (Cholesky), or "cg": some conjugate-gradient steps from the last vectors, faster at high ranks.
         cg_steps: Steps of conjugate gradients.
         dtype: "float32" or "float64".
         random_state: Seed of the vectors that the first step starts from.
         n_jobs: Threads, in scikit-learn's meaning. The result is the same, bit for bit, for any number.
-        device: "cpu", or "cuda" for a GPU (extra `gpu`), which then folds users in and ranks items for them, too. It is
-            not saved with the model.
+        device: "cpu", or "cuda" for a GPU (extra `gpu`), which also folds users in and ranks items for them. It is not
+            saved with the model.
     """
 
     _ARRAYS: ClassVar[tuple[str, ...]] = (*NotPrivateModel._ARRAYS, "gram_")
@@ -125,7 +125,7 @@ class ALS(NotPrivateModel):
     def _learn_exactly(self, ratings: Interactions) -> dict[str, Any]:
         biases = self.biases if self.biases is not None else not ratings.implicit
         if biases and ratings.implicit:
-            raise DataError("biases: implicit feedback has no ratings that could be biased; leave biases=True out")
+            raise DataError("biases: implicit feedback has no ratings, so it has no biases; leave biases=True out")
         return _Training(self, ratings, biases).run()
 
     def _make_fold_in(self) -> FoldIn:

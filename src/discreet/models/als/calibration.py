@@ -1,8 +1,8 @@
-"""The noise of DPALS as published: which releases there are, how far one person moves them, and three ways to set it.
+"""The noise of DPALS as published: which releases there are, how far one user moves them, and how the noise is set.
 
-Noise is measured as in the paper, in multiples of what one item of one user can move: sigma_G for the Gram matrices,
-sigma_g for the right-hand sides, sigma_p for the counts and the mean. The number of items per user, k, is part of the
-sensitivity. docs/proofs/dpals-published.md proves the sensitivities.
+As in the paper, the unit of noise is what one item of one user can move: sigma_G for the Gram matrices, sigma_g for the
+right-hand sides, sigma_p for the counts and the mean. The number of items per user, k, is part of the sensitivity.
+docs/proofs/dpals-published.md proves the sensitivities.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class Sigmas:
 
 @dataclass(frozen=True)
 class Schedule:
-    """All that decides which releases a fit makes and what each costs at given noise. Public.
+    """Which releases a fit makes, and what each costs at given noise. Public.
 
     Attributes:
-        k: How many items a user takes part with (or the sum of her squared weights).
+        k: How many items a user takes part with (or the sum of their squared weights).
         steps: T.
         adjacency: Of the guarantee.
         preprocess: Whether Algorithm 2 runs.
@@ -69,23 +69,23 @@ class Schedule:
 
     def releases(self, sigmas: Sigmas) -> dict[str, tuple[float, float, int]]:
         """Label -> (sensitivity, std, how often), in the units of the paper: Gamma_u = Gamma_M = 1."""
-        root, apart = math.sqrt(self.k), sensitivity_factor(self.adjacency)
-        aligned = sensitivity_factor(self.adjacency, nonnegative=True)
+        root, any_sign = math.sqrt(self.k), sensitivity_factor(self.adjacency)
+        nonnegative = sensitivity_factor(self.adjacency, nonnegative=True)
         found = {}
         if self.preprocess:
-            found[COUNTS] = (root * aligned, sigmas.pre, 1)
-            found[RECOUNTS] = (root * aligned, sigmas.pre, 1)
+            found[COUNTS] = (root * nonnegative, sigmas.pre, 1)
+            found[RECOUNTS] = (root * nonnegative, sigmas.pre, 1)
             if self.center:  # a sum over k ratings moves by k, and gets noise of sqrt(k) sigma_p
-                found[MEAN] = (root * apart, sigmas.pre, 1)
+                found[MEAN] = (root * any_sign, sigmas.pre, 1)
         if self.svd_start:
-            found[START] = (self.k * aligned, sigmas.start, 1)
+            found[START] = (self.k * nonnegative, sigmas.start, 1)
         if self.gradients:
-            found[GRADIENT] = (root * apart, sigmas.rhs, self.steps * self.gradients)
+            found[GRADIENT] = (root * any_sign, sigmas.rhs, self.steps * self.gradients)
         else:
             sensitivity = root * normal_equations_sensitivity(sigmas.gram / sigmas.rhs, self.adjacency)
             found[STEP] = (sensitivity, sigmas.gram, self.steps)
         if self.global_gram:
-            found[GRAM] = (aligned, sigmas.gram, self.steps)
+            found[GRAM] = (nonnegative, sigmas.gram, self.steps)
         return {label: (sensitivity * UP, std, count) for label, (sensitivity, std, count) in found.items()}
 
     def mu_squared(self, sigmas: Sigmas) -> float:
@@ -94,14 +94,15 @@ class Schedule:
 
     def plan(self, sigmas: Sigmas) -> Plan:
         """The releases at this noise, with their true costs."""
-        lines = [
-            Planned(label, Cost.of_gaussian(sensitivity, std), count)
-            for label, (sensitivity, std, count) in self.releases(sigmas).items()
-        ]
-        return Plan(tuple(lines))
+        return Plan(
+            tuple(
+                Planned(label, Cost.of_gaussian(sensitivity, std), count)
+                for label, (sensitivity, std, count) in self.releases(sigmas).items()
+            )
+        )
 
     def plan_for(self, mu: float, sigmas: Sigmas) -> Plan:
-        """A budget split by what the releases cost relative to each other, so that it is spent to the last bit."""
+        """A budget, all of it, divided in proportion to what the releases cost at this noise."""
         total = self.mu_squared(sigmas)
         shares: dict[str, float | tuple[float, int]] = {
             label: (count * (sensitivity / std) ** 2 / total, count)
@@ -117,7 +118,7 @@ def published(schedule: Schedule, sigmas: Sigmas, epsilon: float, delta: float, 
     """
     if schedule.gradients or schedule.svd_start:
         raise PrivacyError(
-            f"calibration: the paper has no rule for noisy gradients or a noisy start, so {rule!r} cannot be had with "
+            f"calibration: the paper has no rule for noisy gradients or a noisy start, so {rule!r} does not work with "
             "them; use 'exact' or 'given'"
         )
     target = published_rho_squared_for(epsilon, delta)

@@ -1,7 +1,4 @@
-"""The public side of DPALS: what is known of the items, and how surely, from releases alone.
-
-Everything here is computed from noisy sums; nothing here sees a user.
-"""
+"""The public side of DPALS: what is known of the items, and how surely. All of it is computed from releases."""
 
 from __future__ import annotations
 
@@ -9,15 +6,18 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.linalg import eigh
 from scipy.special import log_ndtr
 
 from discreet.linalg.threads import over_blocks
 from discreet.models.als.settings import (
     BIAS_SPREAD,
     CHANGE,
+    COLUMN,
     COLUMN_SPREAD,
     FEATURE,
     FEATURE_BIAS,
+    LEAST_EIGENVALUE,
     NOISE,
     OVERLAP,
     PROBE_SIZE,
@@ -27,6 +27,7 @@ from discreet.models.als.settings import (
     SLOPE_POPULARITY,
     USER_PRIOR,
 )
+from discreet.models.directions import noise_edge, without_noise
 from discreet.privacy.releaser import Noisy
 from discreet.typing import Array
 
@@ -34,11 +35,11 @@ BLOCK_BYTES = 1 << 22  # of items' covariances that are updated at a time and th
 
 
 @dataclass(frozen=True)
-class Weights:
+class ItemFrequencies:
     """How often items occur, in users' weights.
 
     Attributes:
-        a: What a user weighs an item by, before her weights are scaled to length 1.
+        a: What a user weighs an item by, before their weights are scaled to length 1.
         sums: c_j, the sum of all users' weights of item j, estimated.
         variance: Of that estimate.
         n_users: About how many users there are.
@@ -52,17 +53,17 @@ class Weights:
     log_popularity: Array
 
     @classmethod
-    def of(cls, a: Array, popularity: Noisy, release: Noisy, n_users: float) -> Weights:
+    def of(cls, a: Array, popularity: Noisy, release: Noisy, n_users: float) -> ItemFrequencies:
         """From the releases of popularity and of weights."""
         return cls._of(a, popularity.values * a, (popularity.std * a) ** 2, release, n_users)
 
-    def again(self, release: Noisy, n_users: float) -> Weights:
+    def updated(self, release: Noisy, n_users: float) -> ItemFrequencies:
         """With another release of the weights, perhaps of other users."""
         return self._of(self.a, self.sums, self.variance, release, n_users)
 
     @classmethod
-    def _of(cls, a: Array, other: Array, variance: Array, release: Noisy, n_users: float) -> Weights:
-        """Combine what two releases say about how often an item occurs, and that it cannot be less than never."""
+    def _of(cls, a: Array, other: Array, variance: Array, release: Noisy, n_users: float) -> ItemFrequencies:
+        """Combine two estimates of how often items occur, and the fact that none occurs less than never."""
         scale = max(float(np.maximum(release.values, 0).sum()), 1e-9) / max(float(np.maximum(other, 0).sum()), 1e-9)
         other = scale * other
         spread = scale**2 * variance + (CHANGE * other) ** 2
@@ -76,14 +77,14 @@ class Weights:
         return cls(a, sums, variance, n_users, np.maximum(log, -3))
 
     @classmethod
-    def known(cls, a: Array, sums: Array, variance: Array) -> Weights:
-        """From what a model keeps of them; how many users there are is not known."""
+    def known(cls, a: Array, sums: Array, variance: Array) -> ItemFrequencies:
+        """From what a model keeps of them, which is not the number of users."""
         return cls(a, sums, variance, math.nan, np.zeros(len(a)))
 
-    def of_items(self, at: Array) -> Weights:
-        """Those of some items, by number; -1: an item of which nothing is known, and that is taken to be rare."""
+    def of_items(self, at: Array) -> ItemFrequencies:
+        """Those of some items, by number. -1 is an item of which nothing is known; it is taken to be rare."""
         rare, typical = float(self.sums.min(initial=1.0)), float(self.sums.mean()) if len(self.sums) else 1.0
-        known = (
+        a, sums, variance, log_popularity = (
             np.append(values, other)[at]
             for values, other in (
                 (self.a, self.a.max(initial=1e-9)),
@@ -92,8 +93,7 @@ class Weights:
                 (self.log_popularity, -3.0),
             )
         )
-        a, sums, variance, log_popularity = known
-        return Weights(a, sums, variance, self.n_users, log_popularity)
+        return ItemFrequencies(a, sums, variance, self.n_users, log_popularity)
 
     @property
     def mean_weight(self) -> float:
@@ -102,23 +102,24 @@ class Weights:
 
 
 def _positive_part(mean: Array, variance: Array) -> Array:
-    """The mean of a normal law, given that it is positive."""
+    """The mean of a normal distribution, given that it is positive."""
     std = np.sqrt(variance)
     at = mean / std
     ratio = np.exp(-(at**2) / 2 - 0.5 * np.log(2 * np.pi) - log_ndtr(at))
     return np.asarray(np.maximum(mean + std * ratio, 1e-3 * std))
 
 
-def _noise(release: Noisy, weights: Weights) -> Array:
-    """The variance of the sums of item biases, once these are known: that of the release and of the ratings."""
-    noise: Array = release.std**2 + NOISE**2 * weights.mean_weight * weights.sums
+def _noise(release: Noisy, frequencies: ItemFrequencies) -> Array:
+    """The variance of released sums about the true biases: that of the release, and that of the ratings."""
+    noise: Array = release.std**2 + NOISE**2 * frequencies.mean_weight * frequencies.sums
     return noise
 
 
-def _foretold(release: Noisy, weights: Weights, features: Array) -> Array:
-    """What popularity and public features foretell of item biases: a regression on them, fitted to their sums."""
-    c, noise = weights.sums, _noise(release, weights) + 0.09 * weights.variance + (BIAS_SPREAD * weights.sums) ** 2
-    columns = np.column_stack([np.ones(len(c)), weights.log_popularity, features])
+def _prior_mean(release: Noisy, frequencies: ItemFrequencies, features: Array) -> Array:
+    """The prior mean of item biases: a regression of their sums on popularity and public features."""
+    c = frequencies.sums
+    noise = _noise(release, frequencies) + 0.09 * frequencies.variance + (BIAS_SPREAD * c) ** 2
+    columns = np.column_stack([np.ones(len(c)), frequencies.log_popularity, features])
     design = columns * (c / np.sqrt(noise))[:, None]
     penalty = np.diag(np.append([1e-9, 1e-9], np.full(features.shape[1], FEATURE_BIAS**-2)))
     beta = np.linalg.solve(design.T @ design + penalty, design.T @ (release.values / np.sqrt(noise)))
@@ -126,9 +127,9 @@ def _foretold(release: Noisy, weights: Weights, features: Array) -> Array:
     return line
 
 
-def most_spread(release: Noisy, weights: Weights) -> float:
-    """How far item biases spread at most, about, by their noisy sums: far, where the noise would hide it."""
-    c, noise = weights.sums, _noise(release, weights)
+def upper_spread(release: Noisy, frequencies: ItemFrequencies) -> float:
+    """An upper estimate of how far item biases spread: large where noise could hide a spread."""
+    c, noise = frequencies.sums, _noise(release, frequencies)
     precision = c**2 / noise**2
     excess = float((precision * (release.values**2 - noise)).sum())
     error = float(np.sqrt(2 * ((precision * noise) ** 2).sum()))
@@ -136,13 +137,13 @@ def most_spread(release: Noisy, weights: Weights) -> float:
 
 
 @dataclass(frozen=True)
-class Items:
-    """A Gaussian law for each item's bias and factors: theta_j = (b_j, v_j), its mean and its covariance.
+class ItemPosterior:
+    """A Gaussian posterior of each item's bias and factors, theta_j = (b_j, v_j).
 
     Attributes:
         mean: (items, 1 + columns).
         covariance: (items, 1 + columns, 1 + columns); with `noise`, of theta_j and the ratings' noise together.
-        noise: What the ratings' own noise adds to every item step, estimated; None before the first.
+        noise: The mean of what the ratings' own noise adds to every item step; None before the first step.
     """
 
     mean: Array
@@ -160,9 +161,9 @@ class Items:
         return self.mean[:, 1:]
 
     @property
-    def means(self) -> Items:
-        """The means alone: all that users need to know, and far smaller."""
-        return Items(self.mean, np.zeros((len(self.mean), 0, 0)))
+    def means(self) -> ItemPosterior:
+        """The means alone: all that users need, and far smaller."""
+        return ItemPosterior(self.mean, np.zeros((len(self.mean), 0, 0)))
 
     @property
     def variance(self) -> Array:
@@ -170,128 +171,120 @@ class Items:
         return np.diagonal(self.covariance, axis1=1, axis2=2)[:, : self.mean.shape[1]]
 
     @classmethod
-    def known(cls, mean: Array, variance: Array) -> Items:
-        """From what a model keeps: without the covariances."""
+    def known(cls, mean: Array, variance: Array) -> ItemPosterior:
+        """From what a model keeps, which are variances."""
         return cls(mean, variance[:, :, None] * np.eye(mean.shape[1]))
 
-    def of_items(self, at: Array, weights: Weights) -> Items:
-        """Those of some items, by number; -1: an item of which nothing is known, and that is taken to be average."""
+    def of_items(self, at: Array, frequencies: ItemFrequencies) -> ItemPosterior:
+        """Those of some items, by number. -1 is an item of which nothing is known; it is taken to be average."""
         k = self.mean.shape[1]
-        average = np.average(self.mean, axis=0, weights=weights.sums)
+        average = np.average(self.mean, axis=0, weights=frequencies.sums)
         unknown = np.diag(np.append(BIAS_SPREAD**2, np.full(k - 1, COLUMN_SPREAD**2)))
-        return Items(np.vstack([self.mean, average])[at], np.concatenate([self.covariance, unknown[None]])[at])
+        return ItemPosterior(np.vstack([self.mean, average])[at], np.concatenate([self.covariance, unknown[None]])[at])
 
-    def priors(self, weights: Weights) -> Array:
-        """What each item says of those who chose it: users like what is like what they have."""
-        centred = self.factors - np.average(self.factors, axis=0, weights=weights.sums)
-        size = np.sqrt(np.average(centred**2, axis=0, weights=weights.sums))
-        predicted: Array = USER_PRIOR * centred / np.maximum(size, 1e-9)
+    def priors(self, frequencies: ItemFrequencies) -> Array:
+        """The prior mean of the vectors of users who chose an item: users like what is similar to what they have."""
+        centered = self.factors - np.average(self.factors, axis=0, weights=frequencies.sums)
+        size = np.sqrt(np.average(centered**2, axis=0, weights=frequencies.sums))
+        predicted: Array = USER_PRIOR * centered / np.maximum(size, 1e-9)
         return predicted
 
     @classmethod
-    def from_bias(cls, release: Noisy, weights: Weights, features: Array) -> Items:
-        """Item biases from the noisy sums s_j of weighted, centred ratings: s_j = c_j b_j + noise.
+    def from_bias(cls, release: Noisy, frequencies: ItemFrequencies, features: Array) -> ItemPosterior:
+        """Item biases from the noisy sums s_j of weighted, centered ratings: s_j = c_j b_j + noise.
 
-        Before, b_j is about beta_0 + beta_1 log popularity, and likewise for features, with betas fitted to the same
-        sums.
+        The prior mean of b_j is linear in log popularity and features, with coefficients fitted to the same sums.
         """
-        c = weights.sums
-        before = _foretold(release, weights, features)
-        noise = _noise(release, weights) + 0.09 * weights.variance
+        c = frequencies.sums
+        before = _prior_mean(release, frequencies, features)
+        noise = _noise(release, frequencies) + 0.09 * frequencies.variance
         gain = c * BIAS_SPREAD**2 / (c**2 * BIAS_SPREAD**2 + noise)
         mean = before + gain * (release.values - c * before)
         return cls(mean[:, None], (BIAS_SPREAD**2 * (1 - gain * c))[:, None, None])
 
-    def with_column(self, column: Array, variance: Array | float) -> Items:
-        """One more factor, known with some variance."""
-        m, k = self.mean.shape
-        covariance = np.zeros((m, k + 1, k + 1))
+    def with_columns(self, columns: Array, variance: Array | float) -> ItemPosterior:
+        """More factors, known with some variance."""
+        (m, k), n = self.mean.shape, columns.shape[1]
+        covariance, new = np.zeros((m, k + n, k + n)), np.arange(k, k + n)
         covariance[:, :k, :k] = self.covariance
-        covariance[:, k, k] = variance
-        return Items(np.column_stack([self.mean, column]), covariance)
+        covariance[:, new, new] = variance
+        return ItemPosterior(np.column_stack([self.mean, columns]), covariance)
 
-    def with_slopes(self, weights: Weights) -> Items:
-        """Two columns on which users differ: how much they follow the common taste, and how much the popular."""
-        centred = self.bias - np.average(self.bias, weights=weights.sums)
+    def with_slopes(self, frequencies: ItemFrequencies) -> ItemPosterior:
+        """Two columns on which users differ: how much they follow the common taste, and what is popular."""
+        centered = self.bias - np.average(self.bias, weights=frequencies.sums)
         size = NOISE / np.sqrt(SLOPE_BIAS)
         spread = 0.06**2 + self.covariance[:, 0, 0] * size**2
-        sloped = self.with_column(centred * size, spread)
-        return sloped.with_column(weights.log_popularity * NOISE / np.sqrt(SLOPE_POPULARITY), 0.1**2)
+        popular = frequencies.log_popularity * NOISE / np.sqrt(SLOPE_POPULARITY)
+        variance = np.column_stack([spread, np.full(len(spread), 0.1**2)])
+        return self.with_columns(np.column_stack([centered * size, popular]), variance)
 
-    def with_features(self, features: Array, weights: Weights) -> Items:
-        """Columns of what is publicly known of the items, on which users may differ."""
+    def with_features(self, features: Array, frequencies: ItemFrequencies) -> ItemPosterior:
+        """Columns of public features of the items, on which users may differ."""
         if not features.size:
             return self
-        centred = features - np.average(features, axis=0, weights=weights.sums)
-        return self.with_columns(centred * NOISE / np.sqrt(FEATURE), 0.05**2)
+        centered = features - np.average(features, axis=0, weights=frequencies.sums)
+        return self.with_columns(centered * NOISE / np.sqrt(FEATURE), 0.05**2)
 
-    def with_columns(self, columns: Array, variance: float) -> Items:
-        """More factors, each known with the same variance."""
-        items = self
-        for column in columns.T:
-            items = items.with_column(column, variance)
-        return items
-
-    def with_probes(self) -> Items:
-        """Random columns, by which a first item step looks for tastes that nothing has foretold."""
+    def with_probes(self) -> ItemPosterior:
+        """Random probe columns, by which the first item step looks for tastes that no other column explains."""
         columns = np.random.default_rng(0).standard_normal((len(self.mean), PROBES))
         return self.with_columns(PROBE_SIZE * columns, PROBE_SPREAD**2)
 
-    def probed(self, n: int, seen: Observation, clear: float) -> tuple[Items, Observation]:
-        """What to keep after the first item step, whose columns from the n-th on were explorers: all of them, or none.
+    def probed(self, n: int, observed: Observation, clear: float) -> tuple[ItemPosterior, Observation]:
+        """What to keep after the first item step, whose columns from the n-th on were random probes: all, or none.
 
-        If users' coefficients on random columns explain nothing, an explorer's sums are noise of a known size. What
-        they are more than that is how far explorers have to move: if it is so many standard deviations clear of the
-        noise, that is their variance from now on.
+        If users' coefficients on probes explain nothing, a probe's sums are noise of a known size. Their excess says
+        how far probes have to move: beyond `clear` standard deviations of the noise, it becomes their variance.
         """
         if self.mean.shape[1] == n:
-            return self, seen
+            return self, observed
         known = self.covariance.copy()
         known[:, n:, :] = known[:, :, n:] = 0
-        noise = np.einsum("jab,jbc,jac->ja", seen.gains, known, seen.gains) + seen.variance
-        noise, gains = noise[:, n:], (seen.gains[:, n:, n:] ** 2).sum(axis=2)
+        noise = np.einsum("jab,jbc,jac->ja", observed.gains, known, observed.gains) + observed.variance
+        noise, gains = noise[:, n:], (observed.gains[:, n:, n:] ** 2).sum(axis=2)
         weights = gains / noise**2
-        excess = float((weights * (seen.sums[:, n:] ** 2 - noise)).sum())
+        excess = float((weights * (observed.sums[:, n:] ** 2 - noise)).sum())
         if excess <= clear * float(np.sqrt(2 * ((weights * noise) ** 2).sum())):
-            return Items(self.mean[:, :n], self.covariance[:, :n, :n]), seen.first(n)
+            return ItemPosterior(self.mean[:, :n], self.covariance[:, :n, :n]), observed.first(n)
         covariance, moving = self.covariance.copy(), np.arange(n, self.mean.shape[1])
         covariance[:, moving, moving] = excess / float((weights * gains).sum())
-        return Items(self.mean, covariance), seen
+        return ItemPosterior(self.mean, covariance), observed
 
-    def updated(self, seen: Observation, n_jobs: int | None = 1) -> Items:
-        """What an item step adds to what is known: a Kalman update, of some items at a time."""
+    def updated(self, observed: Observation, n_jobs: int | None = 1) -> ItemPosterior:
+        """With what an item step has observed: a Kalman update, of some items at a time."""
         items, k = self.mean.shape
         mean, covariance, noise = np.empty((items, k)), np.empty((items, 2 * k, 2 * k)), np.empty((items, k))
 
         def work(rows: slice) -> None:
-            mean[rows], covariance[rows], noise[rows] = self._some(rows)._updated(seen.some(rows))
+            mean[rows], covariance[rows], noise[rows] = self._some(rows)._updated(observed.some(rows))
 
         size = max(1, BLOCK_BYTES // (32 * k**2))
         for _ in over_blocks(work, (slice(at, at + size) for at in range(0, items, size)), n_jobs):
             pass
-        return Items(mean, covariance, noise)
+        return ItemPosterior(mean, covariance, noise)
 
-    def _some(self, rows: slice) -> Items:
-        return Items(self.mean[rows], self.covariance[rows], None if self.noise is None else self.noise[rows])
+    def _some(self, rows: slice) -> ItemPosterior:
+        return ItemPosterior(self.mean[rows], self.covariance[rows], None if self.noise is None else self.noise[rows])
 
-    def _updated(self, seen: Observation) -> tuple[Array, Array, Array]:
+    def _updated(self, observed: Observation) -> tuple[Array, Array, Array]:
         """Mean, covariance and noise.
 
-        The sum of the ratings' own noise is the same in every step, so that it is part of what is estimated: the same
-        ratings looked at twice are not twice as many.
+        The sum of the ratings' own noise is the same in every step, so it is estimated with the items: the same ratings
+        seen twice do not count as two ratings.
         """
         k, known = self.mean.shape[1], self
         if self.noise is None:
             joint = np.zeros((len(self.mean), 2 * k, 2 * k))
             joint[:, :k, :k] = self.covariance
-            joint[:, k:, k:] = seen.own_noise
+            joint[:, k:, k:] = observed.own_noise
             known = replace(self, covariance=joint, noise=np.zeros_like(self.mean))
         assert known.noise is not None
-        gains = seen.gains
+        gains = observed.gains
         reach = gains @ known.covariance[:, :k] + known.covariance[:, k:]  # (H, I) times the covariance
-        spread = reach[:, :, :k] @ gains.swapaxes(1, 2) + reach[:, :, k:] + seen.std**2 * np.eye(k)
+        spread = reach[:, :, :k] @ gains.swapaxes(1, 2) + reach[:, :, k:] + observed.std**2 * np.eye(k)
         gain = np.linalg.solve(spread, reach).swapaxes(1, 2)
-        change = (gain @ (seen.sums - known.noise)[:, :, None])[:, :, 0]
+        change = (gain @ (observed.sums - known.noise)[:, :, None])[:, :, 0]
         covariance = known.covariance - gain @ reach
         covariance = (covariance + covariance.swapaxes(1, 2)) / 2
         return known.mean + change[:, :k], covariance, known.noise + change[:, k:]
@@ -299,7 +292,7 @@ class Items:
 
 @dataclass(frozen=True)
 class Observation:
-    """What an item step's noisy sums B_j say of the items.
+    """The noisy sums B_j of an item step.
 
     B_j = sum over users of om w e (bias_weight, u), where the residual e is (1, u) . (theta_j - its mean now) plus the
     rating's own noise. So B_j = H_j (theta_j - mean) + e_j + fresh noise: H_j is about c_j / (sum of c) times the
@@ -320,14 +313,14 @@ class Observation:
     std: float
 
     @classmethod
-    def of(cls, step: Noisy, gram: Noisy, weights: Weights, bias_weight: float, clip: float) -> Observation:
+    def of(cls, step: Noisy, gram: Noisy, frequencies: ItemFrequencies, bias_weight: float, clip: float) -> Observation:
         """From the two releases of an item step."""
         values, vectors = np.linalg.eigh(gram.values)
         K = (vectors * np.maximum(values, 1e-3 * max(values[-1], 1e-12))) @ vectors.T
         undo = np.ones(len(K))
         undo[0] = 1 / bias_weight
-        noise = NOISE**2 * weights.mean_weight * clip * K
-        return cls(step.values, weights.sums / weights.sums.sum(), OVERLAP * K * undo, noise, step.std)
+        noise = NOISE**2 * frequencies.mean_weight * clip * K
+        return cls(step.values, frequencies.sums / frequencies.sums.sum(), OVERLAP * K * undo, noise, step.std)
 
     @property
     def gains(self) -> Array:
@@ -352,3 +345,44 @@ class Observation:
     def first(self, n: int) -> Observation:
         """Of the first n columns alone."""
         return Observation(self.sums[:, :n], self.shares, self.gain[:n, :n], self.noise[:n, :n], self.std)
+
+
+# -- directions of taste
+
+
+def _leading(matrix: Array, edge: float, n: int, skip: int) -> tuple[Array, Array]:
+    """Eigenvalues above the noise's edge, with the inflation by noise undone, and their eigenvectors."""
+    m = len(matrix)
+    values, vectors = eigh(matrix, subset_by_index=[max(m - n - skip, 0), m - 1])
+    values, vectors = values[::-1][skip:], vectors[:, ::-1][:, skip:]
+    kept = values > LEAST_EIGENVALUE * edge
+    return without_noise(values[kept], edge), vectors[:, kept]
+
+
+def co_occurrence_columns(moment: Noisy, frequent: Array, frequencies: ItemFrequencies, n: int) -> Array:
+    """Item columns (items, directions): what is chosen together. The first direction is popularity, and left out."""
+    c = frequencies.sums[frequent]
+    damped = c / (c + 0.4 * frequencies.sums.mean())
+    edge = moment.std * float(np.sqrt(2 * (damped**4).sum()))
+    values, vectors = _leading(damped[:, None] * moment.values * damped, edge, n, skip=1)
+    expected = damped * c / np.sqrt(max(frequencies.n_users, 1.0))
+    columns = np.zeros((len(frequencies.sums), len(values)))
+    wiener = expected / (expected**2 + 0.05 * np.mean(expected**2))
+    columns[frequent] = vectors * np.sqrt(values) * wiener[:, None]
+    size = np.sqrt(np.average(columns**2, axis=0, weights=frequencies.sums))
+    # Co-occurrences say which items are similar, but not how much that matters to ratings.
+    scaled: Array = columns / np.maximum(size, 1e-9) * NOISE / np.sqrt(COLUMN)
+    return scaled
+
+
+def residual_columns(moment: Noisy, frequent: Array, frequencies: ItemFrequencies, n: int) -> Array:
+    """Item columns: what users rate higher, or lower, together than their biases say.
+
+    If residuals are u . v with users' u of unit variance, the second moment of w e at (j, k) is v_j . v_k times the
+    sum over users of w_j w_k, which is about c_j c_k / (number of users). This gives the scale of v.
+    """
+    edge = float(noise_edge(moment.std, len(frequent)))
+    values, vectors = _leading(moment.values, edge, n, skip=0)
+    columns = np.zeros((len(frequencies.sums), len(values)))
+    columns[frequent] = vectors * np.sqrt(values * frequencies.n_users) / frequencies.sums[frequent, None]
+    return columns

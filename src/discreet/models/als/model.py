@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,8 +14,8 @@ from discreet.data.catalogue import Catalogue
 from discreet.data.frames import to_library
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError, PrivacyError
-from discreet.models.als.estimate import Items, Weights
-from discreet.models.als.features import item_features
+from discreet.models.als.contributions import FOLDS
+from discreet.models.als.estimate import ItemFrequencies, ItemPosterior
 from discreet.models.als.published import PublishedDPALS
 from discreet.models.als.settings import (
     BIAS_SPREAD,
@@ -28,7 +29,7 @@ from discreet.models.als.settings import (
     most_columns,
     settings,
 )
-from discreet.models.als.training import FOLDS, Training
+from discreet.models.als.training import Training
 from discreet.models.base import require_ratings
 from discreet.models.binding import learned_by
 from discreet.models.fold_in import FoldIn, RidgeFoldIn
@@ -46,11 +47,46 @@ if TYPE_CHECKING:
     from discreet.privacy.ledger import Ledger
 
 
-LEAST_MU = 2.0**-20  # below it a contribution would be less than a cell of the noise's grid
+LEAST_MU = 2.0**-20  # below it a contribution would be less than a unit of the noise's grid
+MOST_CATEGORIES = 100  # of one column of the catalogue; rarer ones are left out
+
+
+def item_features(catalogue: Catalogue, names: Sequence[str]) -> Array:
+    """One column for each category of a text column, and one of unit variance for a column of numbers."""
+    if isinstance(names, str):
+        raise DataError(f"features: a list of columns is needed, for instance [{names!r}]")
+    columns = [column for name in names for column in _feature_columns(catalogue, name)]
+    return np.column_stack(columns) if columns else np.zeros((len(catalogue), 0))
+
+
+def _feature_columns(catalogue: Catalogue, name: str) -> list[Array]:
+    if name not in catalogue.names:
+        raise DataError(
+            f"features: the catalogue has no column {name!r}; it has {', '.join(catalogue.names) or 'none'}"
+        )
+    entries = catalogue.column(name)
+    present = [entry for entry in entries if entry is not None]
+    if all(isinstance(entry, int | float) and not isinstance(entry, bool) for entry in present):
+        numbers = np.array([np.nan if entry is None else float(entry) for entry in entries])
+        known = np.isfinite(numbers)
+        if not known.any() or np.ptp(numbers[known]) == 0:
+            return []
+        centered = np.where(known, numbers - numbers[known].mean(), 0.0)
+        return [centered / np.sqrt(np.mean(centered[known] ** 2))]
+    tags = [set() if entry is None else _tags(entry) for entry in entries]
+    counts = Counter(tag for own in tags for tag in own)
+    common = sorted(counts, key=lambda tag: (-counts[tag], tag))[:MOST_CATEGORIES]
+    # Each item's categories have length 1 together, as its numbers do.
+    return [np.array([(tag in own) / np.sqrt(max(len(own), 1)) for own in tags]) for tag in common]
+
+
+def _tags(entry: Any) -> set[str]:
+    tags = entry if isinstance(entry, list | tuple) else str(entry).split("|")
+    return {str(tag).strip() for tag in tags if str(tag).strip()}
 
 
 def require_same_regressions(device: str, most_columns: int) -> None:
-    """Raise unless a card's regressions for one user, on up to so many columns, do not depend on the others."""
+    """Raise unless a GPU's regressions for one user, on up to so many columns, do not depend on the other users."""
     step = filled_columns(1)
     for columns in range(step, filled_columns(most_columns) + 1, step):
         require_same_bits(device, columns, FOLDS)
@@ -59,22 +95,22 @@ def require_same_regressions(device: str, most_columns: int) -> None:
 class DPALS(PrivateModel):
     """Private alternating least squares for ratings: user-level joint differential privacy.
 
-    The model is y_ij = m + a_i + b_j + u_i . v_j. A user's a_i and u_i are found by her own ridge regression,
+    The model is y_ij = m + a_i + b_j + u_i . v_j. A user's a_i and u_i are found by their own ridge regression,
 
-        sum over her items of (y_ij - m - b_j - a_i - u_i . v_j)^2 + 5.5 a_i^2 + 1.2 |u_i - p_i|^2
+        sum over their items of (y_ij - m - b_j - a_i - u_i . v_j)^2 + 5.5 a_i^2 + 1.2 |u_i - p_i|^2
 
-    (in a unit in which ratings spread by about 1; p_i is foretold by which items she has), which costs nothing, since
-    only she sees the result. The first columns of v_j are the item's bias and popularity, so that users differ in how
-    far they follow the common taste. Items are learned from noisy sums over users:
+    (in a unit in which ratings spread by about 1; the prior mean p_i follows from which items they have). It costs
+    nothing, because only the user sees the result. The first columns of v_j are the item's bias and popularity: users
+    differ in how far they follow the common taste. Items are learned from noisy sums over users:
 
     - how many users there are, their mean rating, how far ratings spread (bound of one user's contribution: sqrt 2);
-    - item popularity and weights: each user's items, weighted so that they have length 1 together (bound 1);
-    - item biases: weighted, centred ratings, shortened to length .55 as a whole;
+    - item popularity and weights: each user's items, with weights of length 1 together (bound 1);
+    - item biases: weighted, centered ratings (bound .55);
     - where the budget allows, a second moment of users' weights, for directions of taste (bound 1), or of their
       residuals when the catalogue is small (bound .64);
     - in each step, the residuals of users' regressions times their vectors (scaled to length .3), and one Gram matrix
-      of all users' vectors (bound 6). Steps accumulate: each is a Kalman update of what is known of an item. In the
-      first, some random columns look for tastes that nothing has foretold.
+      of all users' vectors (bound 6). Each step is a Kalman update of what is known of an item. In the first step,
+      random probe columns look for tastes that no other column explains.
 
     Bounds are L2 norms of a user's whole contribution: the sensitivity for add-remove. docs/proofs/dpals.md has the
     proof. How the budget is divided follows from epsilon, delta, the size of the catalogue and `n_users_hint` alone;
@@ -94,15 +130,15 @@ class DPALS(PrivateModel):
         delta: The delta of the budget, a constant well below 1 / the number of users.
         n_steps: Item steps, which share one budget; by default 4 to 18, by epsilon, or 2 where a small catalogue's
             residuals are used.
-        n_users_hint: About how many users there are, if that may be known. It decides whether a second moment pays.
-        features: Columns of the catalogue that say something about items (numbers, or text: categories, several of
-            them separated by "|"). They are public, and cost no privacy.
-        adjacency: What neighbouring data sets differ in: one user more or less ("add-remove"), or "replace".
-        caution: How many standard deviations of what is not known of an item are taken from its score when items are
-            ranked: with 1, of two items that look as good, the one that is better known comes first.
+        n_users_hint: About how many users there are, if that is public. It decides whether to release a second moment.
+        features: Columns of the catalogue that describe items (numbers, or text: categories, several of them separated
+            by "|"). They are public, and cost no privacy.
+        adjacency: What neighboring data sets differ in: one user more or less ("add-remove"), or "replace".
+        caution: How many standard deviations of an item's uncertainty are subtracted from its score for ranking: with
+            1, the better known of two items with equal scores comes first.
         n_jobs: Threads, in scikit-learn's meaning. The releases are the same for any number.
-        device: "cpu", or "cuda" for a GPU (extra `gpu`), which learns with the processor, folds users in and ranks
-            items for them. It is not saved with the model.
+        device: "cpu", or "cuda" for a GPU (extra `gpu`), which helps to learn, folds users in and ranks items for them.
+            It is not saved with the model.
 
     Attributes:
         n_users_: About how many users there were, by a release; at least 10.
@@ -166,9 +202,7 @@ class DPALS(PrivateModel):
     @staticmethod
     def _checked(plan: Plan) -> Plan:
         if min(line.cost.mu or 0.0 for line in plan.lines if line.label != GRAM) < LEAST_MU:
-            raise PrivacyError(
-                "epsilon: with so little of it, or so many steps, the noise would drown any number of people"
-            )
+            raise PrivacyError("epsilon: with so little of it, or so many steps, noise would hide any number of users")
         return plan
 
     def _check_data(self, ratings: Interactions) -> None:
@@ -186,31 +220,30 @@ class DPALS(PrivateModel):
 
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
         features = item_features(ratings.catalogue, self.features or ())
-        training = Training.of(
-            releaser, self._settings(ratings.n_items), ratings, most_columns(features.shape[1]), gpu=self._gpu()
-        )
-        mean, weights, items = training.begin(features)
-        return self._learned(training, mean, weights, items)
+        training = Training.of(releaser, self._settings(ratings.n_items), ratings, self.device)
+        return self._learned(training, *training.begin(features))
 
-    def _learned(self, training: Training, mean: float, weights: Weights, items: Items) -> dict[str, Any]:
+    def _learned(
+        self, training: Training, mean: float, frequencies: ItemFrequencies, items: ItemPosterior
+    ) -> dict[str, Any]:
         """The model after all item steps, in the unit of the ratings."""
-        items = training.steps(mean, weights, items)
-        (low, high), unit = training.value_range, training.unit
+        items = training.steps(mean, frequencies, items)
+        (low, high), unit = training.scale.value_range, training.scale.unit
         return {
             "item_factors_": items.factors * unit,
             "item_bias_": items.bias * unit,
             "item_variance_": items.variance * unit**2,
-            "item_prior_": items.priors(weights),
-            "item_weights_": np.column_stack([weights.a, weights.variance]),
-            "popularity_": weights.sums / weights.a,
+            "item_prior_": items.priors(frequencies),
+            "item_weights_": np.column_stack([frequencies.a, frequencies.variance]),
+            "popularity_": frequencies.sums / frequencies.a,
             "value_range_": (low, high),
             "implicit_": False,
             "global_mean_": float((low + high) / 2 + unit * mean),
             "unit_": float(unit),
-            "n_users_": float(weights.n_users),
+            "n_users_": float(frequencies.n_users),
         }
 
-    # Going on
+    # Continuing
 
     def plan_more(self, n_items: int, *, epsilon: float | None = None, n_steps: int | None = None) -> Plan:
         """What `fit_more` would release, and what each release costs."""
@@ -232,12 +265,12 @@ class DPALS(PrivateModel):
         n_steps: int | None = None,
         **reading: Any,
     ) -> Self:
-        """Go on learning from where the model is: more item steps, on the same ratings or on new ones.
+        """Continue to learn: more item steps, on the same ratings or on new ones.
 
-        What the model knows is public, and so is where it starts: a model of last month is prior knowledge for this
-        month's ratings, and costs nothing once more. Items are found by their ids; new ones start from nothing, and
-        what is not in the catalogue of `ratings` is forgotten. Other ratings of the same people count as new
-        knowledge; the very same ratings again cannot make up for what they do not say, only for noise.
+        The model is public, so it costs nothing to start from it: last month's model is prior knowledge for this
+        month's ratings. Items are matched by their ids; new items start from nothing, and items that are not in the
+        catalogue of `ratings` are dropped. New ratings of the same users add knowledge; the same ratings again only
+        reduce noise.
 
         Args:
             ratings: Ratings with the same range of values, or anything that `discreet.read` takes.
@@ -245,11 +278,11 @@ class DPALS(PrivateModel):
                 was one: a budget holds only if all that is spent on it goes through one ledger.
             epsilon: What this costs, at the model's delta; by default as much as `fit` did. `plan_more` says on what.
             n_steps: How many steps; by default as many as `fit` would make.
-            reading: What else `discreet.read` is to know, if the table is not read yet.
+            reading: Other arguments of `discreet.read`, if the table has not been read yet.
 
         Returns:
-            The model itself; its guarantee is now that of all fits together, for someone who is in all of them. If
-            anything fails, the model is what it was before.
+            The model itself; its guarantee is now that of all fits together, for users who are in all of them. If
+            anything fails, the model does not change.
         """
         after, more = self.statement(), self._more(epsilon, n_steps)
         fitted = after.certificate["model"]["params"]
@@ -262,7 +295,7 @@ class DPALS(PrivateModel):
 
         def learn(releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
             settings = more._settings(ratings.n_items).continued()
-            training = Training.of(releaser, settings, ratings, columns, gpu=self._gpu(), unit=self.unit_)
+            training = Training.of(releaser, settings, ratings, self.device, self.unit_)
             return self._learned(training, *training.go_on(self._known(ratings.catalogue)))
 
         with more._readied(ratings, reading) as table:
@@ -271,7 +304,7 @@ class DPALS(PrivateModel):
             if table.value_range != tuple(self.value_range_):
                 low, high = self.value_range_
                 raise DataError(
-                    f"ratings: this model knows values from {low:g} to {high:g}; rescale the ratings to that"
+                    f"ratings: this model knows values from {low:g} to {high:g}; rescale the ratings to that range"
                 )
             require_same_regressions(self.device, columns)
             plan = self.plan_more(table.n_items, epsilon=epsilon, n_steps=n_steps)
@@ -279,29 +312,28 @@ class DPALS(PrivateModel):
             self._set(learned, table.catalogue, statement)
         return self
 
-    def _known(self, catalogue: Catalogue) -> tuple[float, Weights, Items]:
+    def _known(self, catalogue: Catalogue) -> tuple[float, ItemFrequencies, ItemPosterior]:
         """What the model knows of these items, in the unit of the training."""
         at = self.items_.numbers(catalogue.ids.to_arrow())
         a, variance = self.item_weights_.T
         low, high = self.value_range_
-        weights = Weights.known(a, self.popularity_ * a, variance)
+        frequencies = ItemFrequencies.known(a, self.popularity_ * a, variance)
         mean = np.column_stack([self.item_bias_, self.item_factors_]) / self.unit_
-        items = Items.known(mean, self.item_variance_ / self.unit_**2)
+        items = ItemPosterior.known(mean, self.item_variance_ / self.unit_**2)
         middle = (self.global_mean_ - (low + high) / 2) / self.unit_
-        return middle, weights.of_items(at), items.of_items(at, weights)
+        return middle, frequencies.of_items(at), items.of_items(at, frequencies)
 
     # What is known of the items
 
     def item_knowledge(self, library: str | None = None) -> Any:
         """How well the model knows each item: a data frame, the least known items first.
 
-        `uncertainty` is the standard deviation of what is not known of an item's average rating, in the unit of the
-        ratings. `known` is false where more than half of what was unknown of a typical item before training still is:
-        about these items the model says little more than that they are average. All of it is computed from releases,
-        and may be shown to anyone.
+        `uncertainty` is the posterior standard deviation of an item's average rating, in the unit of the ratings.
+        `known` is false where more than half of a typical item's prior variance is left: about these items the model
+        says little more than that they are average. All of it is computed from releases, and may be published.
 
         Args:
-            library: "pandas", "polars" or "pyarrow"; by default whichever there is.
+            library: "pandas", "polars" or "pyarrow"; by default one that is installed.
         """
         uncertainty = np.sqrt(self.item_variance_[:, 0])
         order = np.argsort(-uncertainty, kind="stable")

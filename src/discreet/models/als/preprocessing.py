@@ -1,21 +1,19 @@
-"""Algorithm 2 of DPALS: noisy counts, frequent items, which items a user trains on, counting again, centring."""
+"""Algorithm 2 of DPALS: noisy counts, frequent items, which items a user trains on, counts of these, the mean."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.engine import Blocks, LocalBlocks
-from discreet.engine.batches import LONG_PART, user_batches
-from discreet.engine.spark import SparkBlocks
+from discreet.engine import Blocks
+from discreet.engine.batches import user_batches
 from discreet.models.als import sampling
 from discreet.models.als.calibration import COUNTS, MEAN, RECOUNTS
-from discreet.models.als.distributed import Sampled
 from discreet.models.als.sampling import Sample
 from discreet.privacy import Releaser, VectorSum
 from discreet.privacy.statistics import UserBatch
@@ -25,21 +23,22 @@ if TYPE_CHECKING:
     from discreet.engine.batches import Ratings
 
 Sampling = Literal["uniform", "adaptive", "weights"]
-AnySample: TypeAlias = "Sample | Sampled"  # in memory, or drawn where the users are
+
+BATCH_USERS, BATCH_ENTRIES = 1 << 14, 1 << 22  # of a batch: enough users for sums by item
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """What training works on. Public: counts, frequent, mean, bound. Private: the two tables.
+    """What training works on. All but the samples is public.
 
     Attributes:
         popularity: Noisy counts of all items (zeros without Algorithm 2).
         frequent: The numbers of the items that are trained on, increasing.
         counts: Their noisy counts in the final sample.
         mean: What was subtracted from every rating.
-        bound: No centred rating is larger.
-        sample: Each user's items for the item side.
-        own: Each user's items for her own side.
+        bound: No centered rating is larger.
+        samples: Each user's items, for the item side and for their own.
+        in_batches: The same in batches of so many users.
     """
 
     popularity: Array
@@ -47,8 +46,8 @@ class Prepared:
     counts: Array
     mean: float
     bound: float
-    sample: AnySample
-    own: AnySample
+    samples: Blocks[Sample]
+    in_batches: Callable[[int], Blocks[Sample]]
 
 
 @dataclass(frozen=True)
@@ -59,10 +58,10 @@ class Preprocessing:
         k: Items of a user.
         fraction: beta, the fraction of items to train on.
         sampling: How the k items are picked: "uniform", "adaptive" (lowest counts), or "weights" (all, with weights).
-        counted: Whether there are counts at all; else Algorithm 1 alone, on a uniform sample.
+        counted: Whether there are counts; otherwise it is Algorithm 1 alone, on a uniform sample.
         center: Whether to subtract the mean.
-        entry_clip: Gamma_M, or None: the largest that a centred rating can be.
-        all_items: Whether a user folds herself in with all her items, not only the sampled ones.
+        entry_clip: Gamma_M, or None: the largest that a centered rating can be.
+        all_items: Whether users solve their own side with all their items, not only the sampled ones.
         seed: Of the samples; public.
     """
 
@@ -75,40 +74,45 @@ class Preprocessing:
     all_items: bool
     seed: int
 
-    def run(self, releaser: Releaser, ratings: Ratings) -> Prepared:
+    def run(self, releaser: Releaser, ratings: Ratings, device: str = "cpu") -> Prepared:
         """Lines 1 to 7."""
         m, (low, high) = ratings.n_items, ratings.value_range or (1.0, 1.0)
-        every = user_batches(ratings, most=LONG_PART)
         if (most := self.entry_clip) is not None:
-            every = every.map(lambda part: UserBatch(part.indptr, part.indices, np.clip(part.values, -most, most)))
             low, high = (float(np.clip(bound, -most, most)) for bound in (low, high))
+
+        def users(most_users: int) -> Blocks[UserBatch]:
+            found = user_batches(ratings, most_users, BATCH_ENTRIES, device=device, n_jobs=releaser.n_jobs)
+            return found if most is None else found.map(lambda batch: _clipped(batch, most))
+
+        every = users(BATCH_USERS)
         popularity = self._counts(releaser, every, m) if self.counted else np.zeros(m)
         frequent = most_frequent(popularity, self.fraction)
         place = np.full(m, -1, np.int32)
         place[frequent] = np.arange(len(frequent))
-        sample = self._final(every, place, popularity[frequent], releaser.n_jobs)
-        counts = self._recounts(releaser, sample, len(frequent)) if self.counted else np.zeros(m)
+        known = popularity[frequent]
+
+        def draw(batch: UserBatch) -> Sample:
+            return self._drawn(_renumbered(batch, place), known)
+
+        samples = every.map(draw).keep(releaser.n_jobs)
+        counts = self._recounts(releaser, samples, len(frequent)) if self.counted else np.zeros(m)
         mean = 0.0
-        if self.center:
-            whole, total = sample, counts
-            if self.sampling == "weights":
-                whole = chosen(every, self._uniform, np.arange(m, dtype=np.int32), releaser.n_jobs)
-                total = popularity
-            mean = noisy_mean(releaser, whole, float(total.sum()), self.k, (low, high))
+        if self.center and self.sampling == "weights":
+            uniform = every.map(lambda batch: _kept(batch, self._uniform(batch)))
+            mean = noisy_mean(releaser, uniform, float(popularity.sum()), self.k, (low, high))
+        elif self.center:
+            mean = noisy_mean(releaser, samples, float(counts.sum()), self.k, (low, high))
         bound = self._bound(mean, low, high)
 
-        def centre(table: Sample) -> Sample:
-            return _centred(table, mean, bound)
+        def center(sample: Sample) -> Sample:
+            own = None if sample.own is None else _centred(sample.own, mean, bound)
+            return replace(_centred(sample, mean, bound), own=own)
 
-        sample, own = sample.map(centre), None
-        if self.all_items and self.sampling != "weights":  # which has everything in the sample
-            own = chosen(every, _all, place, releaser.n_jobs).map(centre)
-        if isinstance(own, Sampled) and isinstance(sample, Sampled):
-            sample = sample.with_own(own)
-        return Prepared(popularity, frequent, counts, mean, bound, sample, sample if own is None else own)
+        centered = samples.map(center).keep(releaser.n_jobs)
+        return Prepared(popularity, frequent, counts, mean, bound, centered, lambda n: users(n).map(draw).map(center))
 
-    def _uniform(self, part: UserBatch) -> NDArray[np.bool_]:
-        return sampling.uniform(part, self.k, self.seed)
+    def _uniform(self, batch: UserBatch) -> NDArray[np.bool_]:
+        return sampling.uniform(batch, self.k, self.seed)
 
     def _bound(self, mean: float, low: float, high: float) -> float:
         if self.entry_clip is not None:
@@ -119,17 +123,17 @@ class Preprocessing:
         """Line 3: each user counts for k items, picked uniformly."""
         return releaser.release(COUNTS, self._count_sum(n_items), every, self._uniform).values
 
-    def _final(self, every: Blocks[UserBatch], place: Array, counts: Array, n_jobs: int | None) -> AnySample:
-        """Line 5: what a user trains the items with."""
-        if self.sampling == "weights":
-            return chosen(every, _all, place, n_jobs, lambda part: sampling.weights(part, self.k, counts))
-        if self.sampling == "adaptive":
-            return chosen(every, lambda part: sampling.lowest(part, self.k, counts), place, n_jobs)
-        return chosen(every, self._uniform, place, n_jobs)
+    def _drawn(self, batch: UserBatch, counts: Array) -> Sample:
+        """Line 5: what users train the items with, and what they solve their own side with."""
+        if self.sampling == "weights":  # which has everything in the sample
+            return Sample(batch.indptr, batch.indices, batch.values, sampling.weights(batch, self.k, counts))
+        adaptive = self.sampling == "adaptive"
+        chosen = _kept(batch, sampling.lowest(batch, self.k, counts) if adaptive else self._uniform(batch))
+        return Sample(chosen.indptr, chosen.indices, chosen.values, own=batch if self.all_items else None)
 
-    def _recounts(self, releaser: Releaser, sample: AnySample, n_items: int) -> Array:
+    def _recounts(self, releaser: Releaser, samples: Blocks[Sample], n_items: int) -> Array:
         """Line 6: counts, or sums of weights, of what is trained on."""
-        return releaser.release(RECOUNTS, self._count_sum(n_items), sample.batches(), Sample.own_weights).values
+        return releaser.release(RECOUNTS, self._count_sum(n_items), samples, Sample.own_weights).values
 
     def _count_sum(self, n_items: int) -> VectorSum:
         return VectorSum(n_items, math.nextafter(math.sqrt(self.k), math.inf), cone="nonnegative")
@@ -147,7 +151,7 @@ def n_frequent(n_items: int, fraction: float) -> int:
 
 
 def noisy_mean(
-    releaser: Releaser, sample: AnySample, n_ratings: float, k: int, value_range: tuple[float, float]
+    releaser: Releaser, users: Blocks[Any], n_ratings: float, k: int, value_range: tuple[float, float]
 ) -> float:
     """Line 7: the mean rating. The number of ratings is the sum of the noisy counts, and costs nothing more.
 
@@ -159,59 +163,28 @@ def noisy_mean(
     if half == 0:
         half = 1.0  # every rating is the same, publicly: any bound will do
 
-    def sums(part: Sample) -> Array:
-        return part.row_sums(np.clip(part.values - middle, -half, half))[:, None]
+    def sums(batch: UserBatch) -> Array:
+        return batch.row_sums(np.clip(batch.values - middle, -half, half))[:, None]
 
-    total = releaser.release(MEAN, VectorSum(1, k * half), sample.batches(), sums)
+    total = releaser.release(MEAN, VectorSum(1, k * half), users, sums)
     return float(np.clip(middle + total.values[0] / max(n_ratings, 1.0), low, high))
 
 
-def chosen(
-    every: Blocks[UserBatch],
-    choose: Callable[[UserBatch], NDArray[np.bool_]],
-    place: Array,
-    n_jobs: int | None,
-    weigh: Callable[[UserBatch], Array] | None = None,
-) -> AnySample:
-    """The entries that `choose` picks of each user's row, with items renumbered by `place`, and weights by `weigh`.
-
-    Items with the place -1 are not there: `choose` does not see them. Where users are in memory, one table of all.
-    """
-
-    def work(part: UserBatch) -> Sample:
-        known = _kept(part, place[part.indices] >= 0)
-        known = UserBatch(known.indptr, place[known.indices], known.values)
-        picked = _kept(known, choose(known))
-        return Sample(picked.indptr, picked.indices, picked.values, None if weigh is None else weigh(picked))
-
-    drawn = every.map(work)
-    if isinstance(drawn, SparkBlocks):
-        return Sampled(drawn)
-    assert isinstance(drawn, LocalBlocks)
-    return together(list(drawn.each(n_jobs)), weighted=weigh is not None)
+def _clipped(batch: UserBatch, most: float) -> UserBatch:
+    return UserBatch(batch.indptr, batch.indices, np.clip(batch.values, -most, most))
 
 
-def together(samples: list[Sample], weighted: bool) -> Sample:
-    """One table of all users, of the parts of one."""
-    empty = Sample(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
-    every = [empty, *samples]
-    indptr = np.concatenate([[0], np.cumsum(np.concatenate([part.counts for part in every]))])
-    items, values = (
-        np.concatenate(arrays) for arrays in zip(*((part.indices, part.values) for part in every), strict=True)
-    )
-    weights = np.concatenate([part.own_weights() for part in every]) if weighted else None
-    return Sample(indptr, items, values, weights)
+def _renumbered(batch: UserBatch, place: Array) -> UserBatch:
+    """The entries of items that have a place, with that as their number; others have the place -1."""
+    known = _kept(batch, place[batch.indices] >= 0)
+    return UserBatch(known.indptr, place[known.indices], known.values)
 
 
-def _kept(part: UserBatch, mask: NDArray[np.bool_]) -> UserBatch:
-    """Some of a part's entries."""
-    return UserBatch(np.concatenate([[0], np.cumsum(mask)])[part.indptr], part.indices[mask], part.values[mask])
+def _kept(batch: UserBatch, mask: NDArray[np.bool_]) -> UserBatch:
+    """Some of a batch's entries."""
+    return UserBatch(np.concatenate([[0], np.cumsum(mask)])[batch.indptr], batch.indices[mask], batch.values[mask])
 
 
-def _all(part: UserBatch) -> NDArray[np.bool_]:
-    return np.ones(len(part.indices), bool)
-
-
-def _centred(table: Sample, mean: float, bound: float) -> Sample:
+def _centred(table: UserBatch, mean: float, bound: float) -> Sample:
     values = np.clip(table.values - np.float32(mean), -bound, bound)
-    return Sample(table.indptr, table.indices, values, table.weights)
+    return Sample(table.indptr, table.indices, values, getattr(table, "weights", None))

@@ -11,10 +11,8 @@ import numpy as np
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError
 from discreet.models.als.calibration import ALSO, ERRORS, Calibration, Schedule, Sigmas, published
-from discreet.models.als.moments import check_size
 from discreet.models.als.preprocessing import Preprocessing, Sampling, n_frequent
-from discreet.models.als.published_steps import shared_gram
-from discreet.models.als.published_training import Training
+from discreet.models.als.published_training import Training, check_size, shared_gram
 from discreet.models.as_published import true_ledger
 from discreet.models.fold_in import FoldIn, RidgeFoldIn
 from discreet.models.private import PrivateModel, require_same_bits
@@ -49,20 +47,20 @@ _OPTIONAL = ("entry_clip", "gradient_clip", "typical_count")
 class PublishedDPALS(PrivateModel):
     """DPALS as published: Algorithm 1 on what Algorithm 2 prepares, for the loss of Eq. (24). User-level joint DP.
 
-    Minimises, over vectors u_i of users, no longer than `user_clip` in training, and v_j of the frequent items,
+    Minimizes, over vectors u_i of users, no longer than `user_clip` in training, and v_j of the frequent items,
 
         sum over sampled (i, j) of (y_ij - m - u_i . v_j)^2 + global_penalty * sum over all (i, j) of (u_i . v_j)^2
         + regularization * (sum_i c_i^user_exponent / Z |u_i|^2 + sum_j c_j^item_exponent / Z' |v_j|^2)
 
-    by turns: users exactly and each on her own, items from noisy sums. c_i is the user's own number of items and Z a
-    public constant (the paper's Z, a mean over users, would be seen by everybody); c_j and Z' come from noisy counts, m
-    from a noisy mean. Items that are not frequent get the user's own mean (ratings) or the score 0 (implicit feedback).
+    by turns: each user exactly and from their own row, items from noisy sums. c_i is the user's own number of items and
+    Z a public constant (the paper's Z, a mean over users, is private); c_j and Z' come from noisy counts, m from a
+    noisy mean. Items that are not frequent get the user's own mean (ratings) or the score 0 (implicit feedback).
 
     Released, with k = `max_items`: twice the items' counts (a user moves them by at most sqrt(k)), a sum of ratings (k
     times half their range), and in each step a Gram matrix and a right-hand side for each item (together, at noise s_G
     and s_g, sqrt(k user_clip^4 / s_G^2 + k user_clip^2 entry_clip^2 / s_g^2) deviations), with `global_penalty` one
-    matrix more (user_clip^2). Proofs, and what differs for replace: docs/proofs/dpals-published.md. The guarantee is
-    always the true one, whichever way the noise was set.
+    more matrix (user_clip^2). Proofs, also for replace: docs/proofs/dpals-published.md. The guarantee is always the
+    true one, however the noise was set.
 
     Example:
         >>> import discreet
@@ -80,40 +78,40 @@ class PublishedDPALS(PrivateModel):
         user_exponent: nu.
         n_steps: T.
         user_clip: Gamma_u.
-        entry_clip: Gamma_M, which entries are clipped to before and after centring; by default the largest that a
-            centred entry can be.
+        entry_clip: Gamma_M, which entries are clipped to before and after centering; by default the largest that a
+            centered entry can be.
         max_items: k, the items of a user that train items.
         item_fraction: beta, the fraction of items that get vectors: those of the largest noisy counts.
-        gram_noise: sigma_G; with calibration="exact" the noises count in proportion only.
+        gram_noise: sigma_G; with calibration="exact" only the ratios of the noises matter.
         rhs_noise: sigma_g.
         preprocessing_noise: sigma_p.
         start_noise: Noise of the SVD start, in units of Gamma_M^2 (where one user moves it by k).
-        calibration: "exact": the noises are scaled, all alike, to what (epsilon, delta) takes by exact accounting.
+        calibration: "exact": the noises are scaled by one factor so that they cost (epsilon, delta), exactly.
             "published": sigma_G and sigma_g are scaled to what Theorem 1 and Appendix C ask for, which is too little.
             "experiments": the same with both releases of an item step charged, as in Table 4. "given": as they are.
         preprocess: Whether to run Algorithm 2; without it there are no counts, no mean, and a uniform sample.
         center: Whether to subtract the noisy mean; by default where there are counts. Not for implicit feedback.
         sampling: "adaptive": a user's k items of lowest count (the default with Algorithm 2); "uniform"; "weights": all
-            her items, weighted by count^(-1/4) so that the squares add up to k (2023).
-        user_items: Whether a user's own vector is solved, in training, from "all" her frequent items or from the
+            their items, weighted by count^(-1/4) so that the squares add up to k (2023).
+        user_items: Whether a user's own vector is solved, in training, from "all" their frequent items or from the
             "sampled" ones; by default the latter with adaptive sampling, as in Algorithm 2.
-        typical_count: What Z is computed from, as typical_count^user_exponent; by default 20 k. Table 4 does not tell,
-            for the paper's Z is private. Large enough, users' vectors are as long as `user_clip`, well above the noise.
+        typical_count: What Z is computed from, as typical_count^user_exponent; by default 20 k. Table 4 does not give
+            it, because the paper's Z is private. If it is large, users' vectors are as long as `user_clip`.
         start: "random", or "svd", the leading eigenvectors of a noisy second moment.
         start_scale: Length of the vectors of a random start, or of the longest of an SVD start.
         item_step: "solve" (A_item), or "gradient", noisy gradient steps (Remark 8).
         n_gradients: How many gradients make a step.
         learning_rate: Of the gradient steps, relative to 1 / a bound on each item's curvature.
-        gradient_clip: Bound of a user's whole gradient; by default what her k items can make.
+        gradient_clip: Bound of a user's whole gradient; by default the most that k items can give.
         project_first: Whether Gram matrices are projected on the positive semidefinite cone before penalties are added,
             as in code that the authors published later, and not after, as in Algorithm 1. With much noise the model is
-            then better: no eigenvalue is below the penalty.
+            better: no eigenvalue is below the penalty.
         normalise: Whether the start and each step end with V (V^T V)^(-1/2) (line 13).
         adjacency: "add-remove" or "replace".
         random_state: Seed of the start and of the samples; public.
         n_jobs: Threads, in scikit-learn's meaning. The result is the same for any number.
-        device: "cpu", or "cuda" for a GPU (extra `gpu`), which then folds users in and ranks items for them, too. It is
-            not saved with the model.
+        device: "cpu", or "cuda" for a GPU (extra `gpu`), which also folds users in and ranks items for them. It is not
+            saved with the model.
     """
 
     _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "frequent_")
@@ -277,7 +275,7 @@ class PublishedDPALS(PrivateModel):
         self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None
     ) -> tuple[dict[str, Any], Statement]:
         if ratings.implicit and self._center:
-            raise DataError("center: implicit feedback has nothing to centre; pass center=False")
+            raise DataError("center: implicit feedback has nothing to center; pass center=False")
         learned, statement = super()._learn(ratings, ledger, checkpoint)
         if self.calibration in ERRORS:
             warnings.warn(
@@ -290,7 +288,6 @@ class PublishedDPALS(PrivateModel):
     # Learning
 
     def _preprocessing(self) -> Preprocessing:
-        all_items = self.user_items == "all" or (self.user_items is None and self._sampling != "adaptive")
         return Preprocessing(
             k=self.max_items,
             fraction=self.item_fraction,
@@ -298,13 +295,13 @@ class PublishedDPALS(PrivateModel):
             counted=self.preprocess,
             center=self._center,
             entry_clip=self.entry_clip,
-            all_items=all_items,
+            all_items=self.user_items == "all" or (self.user_items is None and self._sampling != "adaptive"),
             seed=self.random_state,
         )
 
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
-        data = self._preprocessing().run(releaser, ratings)
-        factors = Training(self, releaser, data, self._gpu()).run()
+        data = self._preprocessing().run(releaser, ratings, self.device)
+        factors = Training(self, releaser, data).run()
         m = ratings.n_items
         frequent = np.zeros(m, np.int64)
         frequent[data.frequent] = 1

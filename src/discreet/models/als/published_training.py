@@ -1,41 +1,199 @@
-"""Algorithm 1 of DPALS as published: users and items by turns, on prepared data."""
+"""Algorithm 1 of DPALS as published: users and items by turns, on prepared data.
+
+In an item step, a user with the vector u adds, for each of their items j with weight w_j and rating y_j, w_j u u^T to
+the item's Gram matrix and w_j y_j u to its right-hand side (`NormalEquations`). Proof: docs/proofs/dpals-published.md.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from discreet.linalg.arrays import arrays_on
-from discreet.linalg.threads import over_blocks
-from discreet.linalg.torch_arrays import TorchArrays
-from discreet.models.als.calibration import GRAM, STEP
-from discreet.models.als.distributed import Sampled, Solved
-from discreet.models.als.moments import item_moments
+from discreet.engine import Blocks
+from discreet.engine.batches import PART
+from discreet.errors import DataError
+from discreet.linalg.arrays import NUMPY, Arrays, arrays_on
+from discreet.linalg.indefinite import project_psd
+from discreet.linalg.threads import over_blocks, single_threaded_blas
+from discreet.models.als.calibration import GRADIENT, GRAM, START, STEP
 from discreet.models.als.preprocessing import Prepared
-from discreet.models.als.published_steps import (
-    a_item,
-    a_item_by_gradients,
-    a_user,
-    clip,
-    noisy_svd_start,
-    normalised,
-    random_start,
-    user_ridge,
-)
-from discreet.models.als.sampling import Sample, vectors_of
-from discreet.privacy import GramSum, NormalEquations, Releaser
-from discreet.privacy.releaser import SumWith
+from discreet.models.als.sampling import Sample
+from discreet.models.ridge import Penalty, Ridge
+from discreet.privacy import GramSum, NormalEquations, OuterSum, Releaser
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
 if TYPE_CHECKING:
+    from discreet.engine.gpu import GpuBlocks
     from discreet.models.als.published import PublishedDPALS
 
 
-CLIPPED = 16  # parts of all users' vectors
+def check_size(n_items: int, rank: int, names: str = "rank, item_fraction") -> None:
+    """Raise if so many matrices of this size are too large to be released at once on this machine."""
+    size, most = n_items * (rank + 1) ** 2 * 8, most_bytes()
+    if size > most:
+        raise DataError(
+            f"{names}: {n_items:,} x {rank + 1:,} x {rank + 1:,} numbers would be released at once, which is "
+            f"{size / 2**30:.1f} GiB, and at most a quarter of the memory can be, here {most / 2**30:.1f}; lower one "
+            "of these"
+        )
+
+
+def most_bytes() -> int:
+    """Of a stack of matrices: a quarter of the machine's memory, where that is known."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4
+    except (AttributeError, ValueError, OSError):  # Windows
+        return 1 << 31
+
+
+# -- the private side
+
+
+def clip(vectors: Array, bound: float) -> Array:
+    """Vectors scaled down to a length of at most `bound`: u min(1, bound / |u|). The paper's max is a misprint."""
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    clipped: Array = vectors * (bound / np.maximum(lengths, bound))
+    return clipped
+
+
+def user_ridge(factors: Array, penalty: Penalty, global_penalty: float, device: str = "cpu") -> Ridge:
+    """The regression of A_user: sum_j (y_j - u . v_j)^2 + lambda_0 sum over all j of (u . v_j)^2 + lambda_i |u|^2."""
+    return Ridge(factors, np.zeros(len(factors)), penalty, shared_gram(factors, global_penalty), device=device)
+
+
+def a_user(ridge: Ridge, rows: UserBatch, user_clip: float) -> Array:
+    """A_user: each user solves their own ridge regression exactly, from their own row; clipped for training."""
+    return clip(ridge.solve(rows.indptr, rows.indices, rows.values)[1], user_clip)
+
+
+@dataclass(frozen=True)
+class UserStep:
+    """A_user for all users: samples get the vectors of their users."""
+
+    ridge: Ridge
+    user_clip: float
+
+    def __call__(self, sample: Sample) -> Sample:
+        """Those of some users."""
+        return replace(sample, vectors=a_user(self.ridge, sample if sample.own is None else sample.own, self.user_clip))
+
+    def on_gpu(self, users: GpuBlocks[Sample]) -> Iterator[Sample]:
+        """Those of all users, solved at once."""
+        samples = list(users.blocks.each(users.n_jobs))
+        rows = [sample if sample.own is None else sample.own for sample in samples]
+        if not rows:
+            return
+        indptr = np.concatenate([[0], np.cumsum(np.concatenate([own.counts for own in rows]))])
+        whole = UserBatch(
+            indptr, np.concatenate([own.indices for own in rows]), np.concatenate([own.values for own in rows])
+        )
+        vectors, at = self.ridge.solve(whole.indptr, whole.indices, whole.values)[1], 0
+        for sample in samples:
+            found = vectors[at : at + len(sample.counts)]
+            at += len(found)
+            yield replace(sample, vectors=clip(found, self.user_clip))
+
+
+def own_vectors(sample: Sample) -> Array:
+    """The vectors of some users."""
+    assert sample.vectors is not None
+    return sample.vectors
+
+
+def own_equations(sample: Sample) -> tuple[Array, Array, Array | None]:
+    """What some users contribute to an item step: their vectors, ratings and weights."""
+    return own_vectors(sample), sample.values, sample.weights
+
+
+def own_gradient(sample: Sample, factors: Array, user_clip: float) -> tuple[Array, Array, Array]:
+    """The x and a of each user's gradient x a^T, x on their own items and a no longer than 1; and whose each x is."""
+    own, owners = own_vectors(sample), sample.owners
+    scores = (own[owners] * factors[sample.indices]).sum(axis=1)
+    return sample.own_weights() * (scores - sample.values) * user_clip, own / user_clip, owners
+
+
+# -- the public side
+
+
+def shared_gram(factors: Array, global_penalty: float) -> Array | None:
+    """lambda_0 sum over all j of v_j v_j^T; None without a lambda_0."""
+    if not global_penalty:
+        return None
+    with single_threaded_blas():
+        gram: Array = global_penalty * (factors.T @ factors)
+    return gram
+
+
+def a_item(
+    stack: Array,
+    unit: float,
+    penalty: Array,
+    shared: Array | None,
+    n_jobs: int | None,
+    *,
+    project_first: bool = False,
+    arrays: Arrays = NUMPY,
+) -> Array:
+    """A_item after the noise: v_j = PSD(X_j)^+ b_j with X_j = the noisy Gram + lambda_j I + lambda_0 K, free of charge.
+
+    `stack` has the matrices as they are released: the last columns, times `unit`, are right-hand sides b_j. With
+    `project_first`, v_j = (PSD(Gram) + lambda_j I + PSD(lambda_0 K))^-1 b_j.
+    """
+    m, r = len(stack), stack.shape[1] - 1
+    size = max(1, arrays.block_bytes // (4 * r * r * 8))
+    added = np.zeros((r, r)) if shared is None else project_psd(shared) if project_first else shared
+
+    def work(start: int) -> Array:
+        block = slice(start, start + size)
+        own = arrays.put(stack[block])
+        X, b = arrays.copy(own[:, :r, :r]), own[:, :r, r] * unit
+        X = arrays.project_psd(X) if project_first else X
+        X += arrays.put(added)
+        arrays.add_to_diagonal(X, arrays.put(penalty[block]))
+        return arrays.get(arrays.solve_positive_part(X, b))
+
+    return np.concatenate(list(over_blocks(work, range(0, m, size), n_jobs)))
+
+
+def random_start(n_items: int, rank: int, scale: float, seed: int) -> Array:
+    """Item vectors of length about `scale`, from the public seed."""
+    return np.random.default_rng(seed).standard_normal((n_items, rank)) * (scale / math.sqrt(rank))
+
+
+def noisy_svd_start(releaser: Releaser, data: Prepared, rank: int, k: int) -> Array:
+    """Remark 2: the leading eigenvectors of the noisy second moment of users' rows.
+
+    A row of k entries of size Gamma_M moves it by k Gamma_M^2, not by Gamma_M^2 as the paper has it.
+    """
+    n_items, bound = len(data.frequent), data.bound
+
+    def entries(sample: Sample) -> Array:
+        return np.clip(sample.values, -bound, bound)
+
+    samples = data.in_batches(max(1, PART // n_items))
+    noisy = releaser.release(START, GramSum(n_items, k * bound**2), samples, entries)
+    with single_threaded_blas():
+        vectors = np.linalg.eigh(noisy.values)[1][:, ::-1][:, :rank]
+    start = np.zeros((n_items, rank))
+    start[:, : vectors.shape[1]] = vectors
+    return start
+
+
+def normalized(factors: Array) -> Array:
+    """Line 13 of Algorithm 1: V (V^T V)^(-1/2), on the row space of V."""
+    with single_threaded_blas():
+        values, vectors = np.linalg.eigh(factors.T @ factors)
+        keep = values > values[-1] * len(values) * np.finfo(np.float64).eps
+        root = np.where(keep, 1 / np.sqrt(np.where(keep, values, 1.0)), 0.0)
+        result: Array = factors @ ((vectors * root) @ vectors.T)
+    return result
 
 
 @dataclass(frozen=True)
@@ -45,65 +203,36 @@ class Training:
     model: PublishedDPALS
     releaser: Releaser
     data: Prepared
-    gpu: TorchArrays | None
 
     def run(self) -> Array:
         """The vectors of the frequent items."""
-        model, data = self.model, self.data
-        factors = normalised(self._start()) if model.normalise else self._start()
+        model = self.model
+        factors = normalized(self._start()) if model.normalise else self._start()
         for _ in range(model.n_steps):
-            users = self._users(factors)
+            ridge = user_ridge(factors, model._user_penalty(), model.global_penalty, model.device)
+            users = self.data.samples.map(UserStep(ridge, model.user_clip)).keep(self.releaser.n_jobs)
             shared = self._shared(users)
-            factors = self._items(factors, users, shared)
-            if not np.isfinite(factors).all():  # of public numbers: gradient steps may run away
+            factors = (self._descend if model.item_step == "gradient" else self._solve)(factors, users, shared)
+            if not np.isfinite(factors).all():  # of public numbers: gradient steps may diverge
                 factors = np.nan_to_num(factors, nan=0.0, posinf=0.0, neginf=0.0)
             if model.normalise:
-                factors = normalised(factors)
-        assert len(factors) == len(data.frequent)
+                factors = normalized(factors)
         return factors
 
     def _start(self) -> Array:
-        model, shape = self.model, (len(self.data.frequent), self.model.rank)
+        model = self.model
         if model.start == "random":
-            return random_start(*shape, model.start_scale, model.random_state)
-        start = noisy_svd_start(self.releaser, self.data.sample, shape, k=model.max_items, entry_clip=self.data.bound)
+            return random_start(len(self.data.frequent), model.rank, model.start_scale, model.random_state)
+        start = noisy_svd_start(self.releaser, self.data, model.rank, model.max_items)
         longest = float(np.linalg.norm(start, axis=1).max())
         return start * (model.start_scale / longest)
 
-    def _users(self, factors: Array) -> Any:
-        """A_user for everybody, some users at a time; or how to solve it, where users are elsewhere."""
-        model = self.model
-        ridge = user_ridge(factors, model._user_penalty(), model.global_penalty, model.device)
-        if isinstance(self.data.own, Sampled):
-            return Solved(ridge, a_user, model.user_clip)
-        if model.device != "cpu":  # which has room for everybody at once
-            users = a_user(ridge, self._own, None)
-
-            def shorten(part: Array) -> None:
-                part[:] = clip(part, model.user_clip)
-
-            for _ in over_blocks(shorten, np.array_split(users, CLIPPED), model.n_jobs):
-                pass
-            return users
-        blocks = over_blocks(lambda rows: a_user(ridge, rows, model.user_clip), self.data.own.blocks(), model.n_jobs)
-        return np.concatenate(list(blocks))
-
-    @cached_property
-    def _own(self) -> UserBatch:
-        """Users' items and ratings for their own side: on the card for all steps, if it has room for them."""
-        own, gpu = self.data.own, self.gpu
-        assert isinstance(own, Sample)
-        if gpu is None or len(own.indices) > gpu.most_targets:
-            return own
-        return UserBatch(own.indptr, gpu.put(own.indices), gpu.put(own.values.astype(np.float64)))
-
-    def _shared(self, users: Any) -> Array | None:
+    def _shared(self, users: Blocks[Sample]) -> Array | None:
         """The noisy lambda_0 K."""
         model = self.model
         if not model.global_penalty:
             return None
-        statistic = GramSum(model.rank, model.user_clip**2)
-        noisy = self.releaser.release(GRAM, statistic, self.data.sample.batches(), partial(vectors_of, users))
+        noisy = self.releaser.release(GRAM, GramSum(model.rank, model.user_clip**2), users, own_vectors)
         return model.global_penalty * noisy.values
 
     def _penalty(self) -> Array:
@@ -112,45 +241,35 @@ class Training:
         penalty: Array = self.model.regularization * weights / weights.mean()
         return penalty
 
-    def _items(self, factors: Array, users: Any, shared: Array | None) -> Array:
-        model, data, penalty = self.model, self.data, self._penalty()
-        if model.item_step == "gradient":
-            top = 0.0 if shared is None else max(float(np.linalg.eigvalsh(shared)[-1]), 0.0)
-            curvature = penalty + top + np.maximum(data.counts, 1.0) * model.user_clip**2
-            whole_clip = model.max_items**0.5 * model.user_clip * data.bound
-            return a_item_by_gradients(
-                self.releaser,
-                factors,
-                data.sample,
-                users,
-                penalty=penalty,
-                shared=shared,
-                rates=model.learning_rate / curvature,
-                n_gradients=model.n_gradients,
-                user_clip=model.user_clip,
-                gradient_clip=model.gradient_clip or whole_clip,
-            )
+    def _solve(self, factors: Array, users: Blocks[Sample], shared: Array | None) -> Array:
+        """A_item: the solutions of noisy normal equations."""
+        model = self.model
         statistic = NormalEquations(
-            n_items=len(data.frequent),
+            n_items=len(factors),
             rank=model.rank,
             k=model.max_items,
             user_norm=model.user_clip,
-            target_bound=data.bound,
+            target_bound=self.data.bound,
             ratio=model.gram_noise / model.rhs_noise,
             weighted=model._sampling == "weights",
         )
-        moments = item_moments(self.releaser, STEP, statistic, data.sample, users, sum_with=self._sum_with(users))
-        arrays = arrays_on(model.device)
-        return a_item(moments, penalty, shared, model.n_jobs, project_first=model.project_first, arrays=arrays)
+        stack, unit = self.releaser.release(STEP, statistic, users, own_equations).values, statistic.target_unit
+        first, arrays = model.project_first, arrays_on(model.device)
+        return a_item(stack, unit, self._penalty(), shared, model.n_jobs, project_first=first, arrays=arrays)
 
-    def _sum_with(self, users: Any) -> SumWith | None:
-        """How the statistics of an item step are added up, if that is on a card."""
-        return None if self._gpu_moments is None else partial(self._gpu_moments, self.data.sample, users)
+    def _descend(self, factors: Array, users: Blocks[Sample], shared: Array | None) -> Array:
+        """Remark 8: noisy gradient descent on the items' least squares problems, for fixed vectors of users.
 
-    @cached_property
-    def _gpu_moments(self) -> Any:
-        if self.gpu is None:
-            return None
-        from discreet.models.als.gpu_moments import GpuMoments
-
-        return GpuMoments(self.gpu, self.releaser.n_jobs)
+        A user's gradient, w_j (u . v_j - y_j) u for each of their items j, is clipped as a whole.
+        """
+        model, penalty = self.model, self._penalty()
+        top = 0.0 if shared is None else max(float(np.linalg.eigvalsh(shared)[-1]), 0.0)
+        curvature = penalty + top + np.maximum(self.data.counts, 1.0) * model.user_clip**2
+        rates = model.learning_rate / curvature
+        bound = model.gradient_clip or model.max_items**0.5 * model.user_clip * self.data.bound
+        for _ in range(model.n_gradients):
+            gradient = partial(own_gradient, factors=factors, user_clip=model.user_clip)
+            released = self.releaser.release(GRADIENT, OuterSum(factors.shape, bound), users, gradient).values
+            pull = penalty[:, None] * factors + (0.0 if shared is None else factors @ shared)
+            factors = factors - rates[:, None] * (released + pull)
+        return factors

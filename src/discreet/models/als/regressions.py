@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from discreet.engine import LocalBlocks
 from discreet.errors import DataError
 from discreet.linalg.determinism import require_sound_blas
 from discreet.linalg.threads import n_threads
 from discreet.models.als.calibration import STEP
-from discreet.models.als.moments import check_size, item_moments
-from discreet.models.als.published_steps import a_item
+from discreet.models.als.published_training import a_item, check_size, own_equations
 from discreet.models.als.sampling import Sample, uniform
 from discreet.privacy import Ledger, NormalEquations, Plan, Releaser
 from discreet.privacy.guarantee import Adjacency, account
@@ -35,7 +35,7 @@ def private_regressions(
 ) -> Array:
     """Coefficients t_j with x_i . t_j close to y_ij, for all columns j at once: DP for a change of one person's row.
 
-    Minimises, but for the noise, sum_i (y_ij - x_i . t_j)^2 + regularization |t_j|^2, over the people i who have a
+    Minimizes, but for the noise, sum_i (y_ij - x_i . t_j)^2 + regularization |t_j|^2, over the people i who have a
     target j. Released, once: for each j the sums of x x^T and of y x. One person moves them, at noise s_G and s_g, by
     sqrt(k feature_clip^4 / s_G^2 + k feature_clip^2 target_clip^2 / s_g^2) deviations, k being `max_targets`.
 
@@ -45,12 +45,12 @@ def private_regressions(
         epsilon: The budget.
         delta: Its delta.
         feature_clip: Longer rows of features are scaled down to this length; public.
-        target_clip: Larger targets are cut to this size; public.
-        max_targets: A person counts for at most so many targets, picked at random where she has more; public.
+        target_clip: Larger targets are clipped to this size; public.
+        max_targets: The most targets of a person that count; of more, some are picked at random; public.
         regularization: Weight of the squared lengths of the coefficients.
         noise_ratio: sigma_G / sigma_g, the noise of the Gram matrices against that of the right-hand sides.
         adjacency: "add-remove" or "replace".
-        ledger: Who pays; by default a ledger of its own.
+        ledger: Where the cost is recorded; by default a ledger of its own.
         random_state: Seed of the sample of targets; public.
         n_jobs: Threads, in scikit-learn's meaning.
 
@@ -75,15 +75,16 @@ def private_regressions(
     ledger.expect(unit="user", adjacency=adjacency)
     with ledger.reserve(Plan.gaussian(budget.mu, {STEP: 1.0})) as reservation:
         releaser = Releaser(reservation, adjacency, n_jobs)
-        moments = item_moments(releaser, STEP, statistic, _sample(y, k, random_state), x)
-    return a_item(moments, np.full(y.shape[1], float(regularization)), None, n_jobs)
+        sample = _sample(x, y, k, random_state)
+        stack = releaser.release(STEP, statistic, LocalBlocks(lambda: [sample]), own_equations).values
+    return a_item(stack, statistic.target_unit, np.full(y.shape[1], float(regularization)), None, n_jobs)
 
 
-def _sample(targets: Array, k: int, seed: int) -> Sample:
-    """Each person's targets, at most k, as sparse rows."""
+def _sample(features: Array, targets: Array, k: int, seed: int) -> Sample:
+    """Each person's targets, at most k, as sparse rows, and their features."""
     there = ~np.isnan(targets)
     indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(there, axis=1))])
     every = Sample(indptr, np.nonzero(there)[1], targets[there])
     mask = uniform(every, k, seed)
     ends = np.concatenate([[0], np.cumsum(mask)])[indptr]
-    return Sample(ends, every.indices[mask], every.values[mask])
+    return Sample(ends, every.indices[mask], every.values[mask], vectors=features)

@@ -7,38 +7,38 @@ from dataclasses import dataclass, replace
 
 from discreet.privacy import Plan
 
-# Ratings are counted in a unit in which they spread by about 1, so that these numbers mean the same for all of them.
-# They were set on MovieLens 1M, Jester and generated data; benchmarks/dpals.py measures what they give.
+# In a unit in which ratings spread by about 1. These constants were set on MovieLens 1M, Jester and generated data;
+# benchmarks/dpals.py measures the result.
 NOISE = 1.0  # standard deviation of a rating about a good prediction
 USER_BIAS = 5.5  # weight of a user's offset, squared: NOISE^2 / its variance
-BIAS_SPREAD = 0.35  # standard deviation of item biases about what popularity foretells
+BIAS_SPREAD = 0.35  # standard deviation of item biases about what popularity predicts
 FEATURE_BIAS = 0.2  # and of what a public feature adds to them
-COLUMN_SPREAD = 0.11  # and of factors about what co-occurrences foretell
+COLUMN_SPREAD, RESIDUAL_SPREAD = 0.11, 0.05  # and of factors about what co-occurrences, or residuals, predict
 SLOPE_BIAS, SLOPE_POPULARITY, COLUMN, FEATURE = 1.2, 25.0, 300.0, 10.0  # NOISE^2 / variance of users' coefficients
-USER_VECTOR = 1.2  # weight of a user's vector, squared, about what her items foretell
-USER_PRIOR = 0.45  # how far a user's vector is foretold by the items she has chosen, in standard deviations
-OVERLAP = 1.5  # how much more an item step sees than the shared Gram matrix says, about
-PROBES, PROBE_SIZE, PROBE_SPREAD = 8, 0.05, 0.2  # random columns: how many, their size, how far they may grow
+USER_VECTOR = 1.2  # weight of a user's vector, squared, about its prior mean
+USER_PRIOR = 0.45  # size of the prior mean of a user's vector, from the items they chose, in standard deviations
+OVERLAP = 1.5  # about how much more an item step observes than the shared Gram matrix says
+PROBES, PROBE_SIZE, PROBE_SPREAD = 8, 0.05, 0.2  # random probe columns: how many, their size, how far they may grow
 CHANGE = 0.15  # how much an item's share of all interactions may change from one release to the next, relatively
-GRAM_CLIP = 20.0  # bound of a user's part of the shared Gram matrix, times that of her part of an item step
-LEAST_EIGENVALUE = 1.05  # of the noise's largest, for a direction to be kept
+GRAM_CLIP = 20.0  # bound of a user's contribution to the shared Gram matrix, over that to an item step
+LEAST_EIGENVALUE = 1.05  # of a direction that is kept, over the largest eigenvalue of the noise
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How DPALS spends a budget, and how much it trusts what.
+    """How DPALS spends a budget.
 
     Attributes:
         shares: Label -> share of mu^2, or (share, count).
         n_steps: Item steps.
         exponent: Users weigh their items by popularity^-exponent.
         bias_clip: Bound of a user's contribution to the item biases.
-        step_clip: The length of a user's contribution to an item step; the unit in which its noise is counted.
-        bias_weight: How strongly an item step looks at biases, against factors.
-        n_directions: How many directions are looked for in the co-occurrences (or residuals).
-        n_frequent: Among how many items.
-        residual: Whether the directions are those of residuals, not of co-occurrences.
-        clear: Standard deviations of the noise by which what random columns find must stand out of it.
+        step_clip: The length of a user's contribution to an item step.
+        bias_weight: The weight of biases against factors in an item step.
+        n_directions: The most directions that are taken from the second moment.
+        n_frequent: How many items are in it.
+        residual: Whether it is that of residuals, not of co-occurrences.
+        clear: Standard deviations of the noise by which what probe columns find must stand out.
     """
 
     shares: dict[str, float | tuple[float, int]]
@@ -75,22 +75,22 @@ class Settings:
         return Plan.gaussian(mu, self.shares)
 
     def without_biases(self) -> Settings:
-        """For data in which items differ by tastes alone: steps hardly look at biases, and believe what they find."""
+        """For data in which items differ by tastes alone: a low weight of biases, and probe columns are always kept."""
         return replace(self, bias_weight=0.2, clear=0.0)
 
     def continued(self) -> Settings:
-        """For a model that exists: how often items occur is released anew, and the rest of the budget is for steps."""
+        """For a model that exists: how often items occur is released again, and the rest of the budget is for steps."""
         shares: dict[str, float | tuple[float, int]] = {USERS: 0.006, WEIGHTS: 0.06}
         return replace(self, shares=_with_steps(shares, self.n_steps), residual=False)
 
 
 def most_columns(n_features: int) -> int:
-    """How many columns there are at most: biases, two slopes, features, directions, explorers."""
+    """The most columns there can be: biases, two slopes, features, directions, probes."""
     return 3 + n_features + Settings.n_directions + PROBES
 
 
 def filled_columns(n: int) -> int:
-    """How many columns a card works with, so that there are few shapes to try out: the next multiple of 8."""
+    """How many columns a GPU works with, so that there are few shapes to test: the next multiple of 8."""
     return -(-n // 8) * 8
 
 
@@ -105,7 +105,7 @@ SECOND_MOMENT, STEP, GRAM = "second moment", "item step", "shared Gram"
 
 
 def settings(mu: float, n_items: int, n_users_hint: int | None = None, n_steps: int | None = None) -> Settings:
-    """The settings for a budget, by a rule that looks at public inputs only.
+    """The settings for a budget, from public inputs only.
 
     Args:
         mu: The Gaussian-DP parameter of the whole budget.
@@ -114,14 +114,14 @@ def settings(mu: float, n_items: int, n_users_hint: int | None = None, n_steps: 
         n_steps: How many item steps, if not the rule's number.
     """
     n_users = n_users_hint or max(5_000, 1.6 * n_items)
-    # From little budget (epsilon 1) to much (epsilon 10), at delta 1e-5; and beyond, where more can be told apart.
+    # 0 at epsilon = 1 and 1 at epsilon = 10, for delta = 1e-5.
     budget_level = min(max(math.log(mu / 0.27) / math.log(2.0 / 0.27), 0.0), 1.5)
     capped_level = min(budget_level, 1.0)
     bias, weights = 0.23 - 0.14 * capped_level, 0.06 + 0.04 * capped_level
     shares: dict[str, float | tuple[float, int]] = {USERS: 0.006, POPULARITY: 0.06, WEIGHTS: weights, BIAS: bias}
     n_frequent = min(n_items, 1500)
     share = 0.25
-    # The second moment pays if its directions stand out of the noise, whose largest eigenvalue is `edge`. Those of
+    # The second moment pays if its directions stand out from the noise, whose largest eigenvalue is `edge`. Those of
     # co-occurrences are some hundredths of the number of users.
     edge = math.sqrt(2 * n_frequent) / (mu * math.sqrt(share))
     residual = n_items <= 400
@@ -129,7 +129,7 @@ def settings(mu: float, n_items: int, n_users_hint: int | None = None, n_steps: 
     if pays:
         shares[SECOND_MOMENT] = share
     steps = n_steps or (2 if residual and pays else 4 + round(9 * budget_level))
-    # How strongly steps look at biases: the less, the better these are known already, as those of a few items are.
+    # Biases that are well known already, as those of a small catalogue are, need less weight in the steps.
     bias_weight = 0.5 if residual else 1.5 - 0.9 * min(1.0, capped_level / 0.7)
     return Settings(
         _with_steps(shares, steps), steps, bias_weight=bias_weight, n_frequent=n_frequent, residual=residual

@@ -1,0 +1,188 @@
+"""The private side of DPALS: what a user contributes to each release, from their own ratings and public arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from discreet.linalg.folds import Folds, LeaveFoldOut
+from discreet.models.als.estimate import ItemFrequencies, ItemPosterior
+from discreet.models.als.settings import USER_BIAS, USER_VECTOR, Settings
+from discreet.privacy.statistics import UserBatch
+from discreet.typing import Array
+
+if TYPE_CHECKING:
+    from discreet.engine.gpu import GpuBlocks
+
+
+FOLDS = 4
+LIFT = 10.0  # the most that a contribution to an item step is lengthened by
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Counts ratings from the middle of their range, in a unit."""
+
+    value_range: tuple[float, float]
+    unit: float
+
+    @property
+    def reach(self) -> float:
+        """How many units the ends of the range are from its middle."""
+        low, high = self.value_range
+        return (high - low) / 2 / self.unit
+
+    def __call__(self, batch: UserBatch) -> UserBatch:
+        """Some users' ratings in the unit."""
+        values = (batch.values.astype(np.float64) - sum(self.value_range) / 2) / self.unit
+        # Rounding may take the ends of the range beyond the reach; the proof needs that nothing is.
+        return UserBatch(batch.indptr, batch.indices, np.clip(values, -self.reach, self.reach))
+
+
+def own_moments(batch: UserBatch, reach: float) -> Array:
+    """One, the mean of a user's ratings, and their variance, as fractions of the largest possible values.
+
+    With x for the mean, the variance is at most 1 - x^2: so a row is never longer than (1, 1, 0) and (1, 0, 1).
+    """
+    counts = np.maximum(batch.counts, 1)
+    means = batch.row_sums(batch.values) / counts
+    squares = batch.row_sums((batch.values - means[batch.owners]) ** 2) / counts
+    return np.column_stack([np.ones(len(means)), means / reach, squares / reach**2])
+
+
+def own_weights(batch: UserBatch, a: Array) -> Array:
+    """A user's weights of their items: a_j scaled to an L2 norm of 1."""
+    chosen = a[batch.indices]
+    lengths = np.sqrt(batch.row_sums(chosen**2))
+    return chosen / lengths[batch.owners]
+
+
+def own_deviations(batch: UserBatch, a: Array, mean: float) -> Array:
+    """A user's ratings about their own mean, which is shrunk to the public one, times the weights of their items."""
+    own = (batch.row_sums(batch.values) + USER_BIAS * mean) / (batch.counts + USER_BIAS)
+    return own_weights(batch, a) * (batch.values - own[batch.owners])
+
+
+@dataclass(frozen=True)
+class WeightedBatch(UserBatch):
+    """Some users' ratings and the weights of their items. Ratings are divided into folds by their place in a row."""
+
+    weights: Array
+
+    @classmethod
+    def of(cls, batch: UserBatch, a: Array) -> WeightedBatch:
+        """For users who weigh items by `a`."""
+        return cls(batch.indptr, batch.indices, batch.values, own_weights(batch, a))
+
+    @cached_property
+    def folds(self) -> Folds:
+        """Which rating is in which fold."""
+        return Folds.of(self.indptr, FOLDS)
+
+    @cached_property
+    def shares(self) -> Array:
+        """The sum of the weights in each fold, (users, FOLDS)."""
+        return np.bincount(self.folds.which, self.weights, minlength=FOLDS * len(self.counts)).reshape(-1, FOLDS)
+
+    def cut(self, most_users: int) -> Iterator[WeightedBatch]:
+        """The same users, at most so many at a time."""
+        for first in range(0, len(self.counts), most_users):
+            indptr = self.indptr[first : first + most_users + 1]
+            own = slice(indptr[0], indptr[-1])
+            yield WeightedBatch(indptr - own.start, self.indices[own], self.values[own], self.weights[own])
+
+
+@dataclass(frozen=True)
+class SolvedBatch(UserBatch):
+    """Some users' regressions. The values are w_j e_j |A|: weight, residual, and length of the fold's vector A.
+
+    Attributes:
+        vectors: A = (bias_weight, u), (users, FOLDS, k).
+        which: The vector that belongs to each value: FOLDS * user + fold.
+        shares: The sum of the weights in each fold, (users, FOLDS).
+    """
+
+    vectors: Array
+    which: Array
+    shares: Array
+
+
+def on_frequent(batch: WeightedBatch | SolvedBatch, place: Array, name: str) -> UserBatch:
+    """A batch's weights, or values, on frequent items, which are renumbered by `place` (-1: not frequent)."""
+    at, entries = place[batch.indices], getattr(batch, name)
+    return UserBatch(np.concatenate([[0], np.cumsum(at >= 0)])[batch.indptr], at[at >= 0], entries[at >= 0])
+
+
+def own_values(batch: UserBatch) -> Array:
+    """The values of a batch."""
+    return batch.values
+
+
+@dataclass(frozen=True)
+class ItemStep:
+    """An item step: a user's regressions on the public items, and what these leave unexplained.
+
+    The residual of a rating is that of the vector which was fitted to the other folds: with a vector that was fitted to
+    the rating, its noise would be in both, and their product would not average out.
+    """
+
+    items: ItemPosterior
+    frequencies: ItemFrequencies
+    mean: float
+    settings: Settings
+
+    @property
+    def base(self) -> Array:
+        """The prediction for each item before anything is known of the user."""
+        base: Array = self.items.bias + self.mean
+        return base
+
+    @cached_property
+    def regressions(self) -> LeaveFoldOut:
+        """On a constant and the items' factors. Single precision: half the memory to move, and noise is far larger."""
+        factors = self.items.factors.astype(np.float32)
+        prior = self.items.priors(self.frequencies).astype(np.float32)
+        return LeaveFoldOut(np.pad(factors, ((0, 0), (1, 0)), constant_values=1), np.pad(prior, ((0, 0), (1, 0))))
+
+    @property
+    def penalty(self) -> Array:
+        """Of a user's offset, and of each number of their vector."""
+        penalty = np.full(self.items.mean.shape[1], USER_VECTOR, np.float32)
+        penalty[0] = USER_BIAS
+        return penalty
+
+    def __call__(self, batch: WeightedBatch) -> SolvedBatch:
+        """Solve some users' regressions."""
+        folds, targets = batch.folds, batch.values - self.base[batch.indices]
+        penalty = np.tile(self.penalty, (len(batch.counts), 1))
+        solved, residuals = self.regressions.solve(
+            folds, folds.together(batch.indices), folds.together(targets), penalty
+        )
+        vectors = solved.astype(np.float64)
+        vectors[:, :, 0] = self.settings.bias_weight  # in place of the offset
+        lengths = np.sqrt((vectors**2).sum(axis=2)).ravel()
+        entries = batch.weights * residuals[folds.place] * lengths[folds.which]
+        return SolvedBatch(batch.indptr, batch.indices, entries, vectors, folds.which, batch.shares)
+
+    def on_gpu(self, users: GpuBlocks[WeightedBatch]) -> Iterator[SolvedBatch]:
+        """The same for all users, by a GPU."""
+        from discreet.models.als.gpu import solve
+
+        return solve(self, users)
+
+    def contribution(self, batch: SolvedBatch) -> tuple[Array, tuple[Array, Array, Array]]:
+        """The b for the shared Gram matrix; and for each rating x_j, directions a of length 1, and which is whose.
+
+        A user's x is scaled to the bound from above and from below: users count equally if their ratings hardly differ,
+        or if most of them are explained. The b of a fold is its vector times the root of the fold's share of the x.
+        """
+        lengths = np.sqrt((batch.vectors**2).sum(axis=2))
+        size = np.sqrt(batch.row_sums(batch.values**2))
+        scale = np.minimum(LIFT, self.settings.step_clip / np.maximum(size, 1e-12))
+        directions = (batch.vectors / lengths[:, :, None]).reshape(-1, batch.vectors.shape[2])
+        rows = (batch.vectors * np.sqrt(batch.shares * scale[:, None])[:, :, None]).reshape(len(lengths), -1)
+        return rows, (batch.values * scale[batch.owners], directions, batch.which)
