@@ -14,10 +14,19 @@ from discreet.engine.batches import parts
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.models.base import Model
 from discreet.models.directions import Directions, standing_out
+from discreet.models.eigen import MOST_ITEMS
 from discreet.models.fold_in import LinearFoldIn
 from discreet.models.spectral import cleansing
-from discreet.models.spectral.cleansing import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing
-from discreet.models.spectral.neighbors import MOST_COLUMNS, factored, similarities
+from discreet.models.spectral.cleansing import (
+    COUNTS,
+    COVARIANCE,
+    MOST_COLUMNS,
+    SUMS,
+    WEIGHTS,
+    Cleansing,
+    factored,
+    similarities,
+)
 from discreet.privacy.batch import UserBatch
 from discreet.testing import InsecureSeededNoise, ModelConformance
 from tests.models.people import ordinary
@@ -110,7 +119,7 @@ def published(**params: Any) -> Any:
 def test_one_person_moves_each_statistic_by_its_bound_and_no_more(monkeypatch: Any, make: Any) -> None:
     with np.errstate(all="raise"):
         if make is published:
-            with pytest.warns(UserWarning, match="not people"):
+            with pytest.warns(UserWarning, match="not users"):
                 found = furthest(monkeypatch, make, [(FAN, None), (DIVIDED, None), (SINGLE, None)])
         else:
             found = furthest(monkeypatch, make, [(FAN, None), (DIVIDED, None), (SINGLE, None)])
@@ -124,7 +133,7 @@ def test_replacing_a_person_moves_each_statistic_by_its_bound_and_no_more(monkey
 
     pairs: list[tuple[Row | None, Row | None]] = [(FAN, CRITIC), (DIVIDED, ELSEWHERE), (FAN, DIVIDED)]
     if make is published:
-        with pytest.warns(UserWarning, match="not people"):
+        with pytest.warns(UserWarning, match="not users"):
             found = furthest(monkeypatch, replacing, pairs, adjacency="replace")
     else:
         found = furthest(monkeypatch, replacing, pairs, adjacency="replace")
@@ -227,7 +236,7 @@ def test_nothing_is_spent_on_wrong_input() -> None:
             asked.fit(data, ledger=ledger)
     assert [entry.kind for entry in ledger.entries] == ["open"]
     with pytest.raises(DataError, match="too large"):
-        model().plan(cleansing.MOST_ITEMS + 1)
+        model().plan(MOST_ITEMS + 1)
 
 
 # No user, and no item, is too odd

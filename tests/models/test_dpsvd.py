@@ -13,11 +13,12 @@ from discreet.engine import batches as users_rows
 from discreet.engine.batches import parts
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.models.base import Model
+from discreet.models.directions import noise_edge
 from discreet.models.spectral import model as spectral
-from discreet.models.spectral.estimate import FEWEST_ITEMS, Chosen, Noisy, Spectrum, noise_edge
-from discreet.models.spectral.explore import Exploration
-from discreet.models.spectral.model import POPULARITY, SECOND_MOMENT, Residuals
-from discreet.privacy import statistics, sums
+from discreet.models.spectral.contributions import Residuals
+from discreet.models.spectral.estimate import FEWEST_ITEMS, Chosen, Exploration, Spectrum
+from discreet.models.spectral.model import POPULARITY, SECOND_MOMENT
+from discreet.privacy import Noisy, statistics, sums
 from discreet.privacy.batch import UserBatch
 from discreet.testing import InsecureSeededNoise, ModelConformance
 from tests.models.replay import record, replay

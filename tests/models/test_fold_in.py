@@ -9,13 +9,13 @@ import pytest
 import discreet
 from discreet.models.centering import Centring
 from discreet.models.fold_in import FoldIn, LinearFoldIn, ReplayFoldIn, RidgeFoldIn
-from discreet.models.frank_wolfe.corrective import Corrective, LogisticTargets
-from discreet.models.frank_wolfe.local import FrankWolfeSteps, Local, Step
-from discreet.models.frank_wolfe.losses import Logistic
+from discreet.models.frank_wolfe.contributions import Corrective, Local, Logistic
+from discreet.models.frank_wolfe.estimate import Step
+from discreet.models.frank_wolfe.serving import FrankWolfeSteps, LogisticTargets
 from discreet.models.gradient.contributions import Descent, DescentSteps
 from discreet.models.gradient.estimate import Step as Projection
-from discreet.models.one_bit.links import Link
-from discreet.models.one_bit.local import BitTargets
+from discreet.models.one_bit.likelihood import Link
+from discreet.models.one_bit.serving import BitTargets
 from discreet.models.ridge import Penalty
 
 M, K = 30, 4

@@ -12,9 +12,8 @@ from discreet.errors import DataError, PrivacyError
 from discreet.models.base import Model
 from discreet.models.centering import Centring, public_row_norm
 from discreet.models.eigen import Direction
-from discreet.models.frank_wolfe.corrective import Basis, Correction
-from discreet.models.frank_wolfe.losses import Logistic
-from discreet.models.frank_wolfe.steps import COVARIANCE, LENGTH, Found, Schedule
+from discreet.models.frank_wolfe.contributions import Logistic
+from discreet.models.frank_wolfe.estimate import COVARIANCE, LENGTH, Basis, Correction, Schedule
 from discreet.privacy import Noisy
 from discreet.privacy.batch import UserBatch
 from discreet.testing import ModelConformance
@@ -126,27 +125,27 @@ def test_a_constant_step_is_as_long_as_lambda_says() -> None:
     """k and eta from a direction; a negative eigenvalue counts as zero."""
     v = np.eye(5)[0]
     schedule = Schedule(5, 0.5, None, 1.0)
-    first = schedule.step(Found(Direction(v, 100.0, 100.0, 1.0, 0.0), None))
+    first = schedule.step(Direction(v, 100.0, 100.0, 1.0, 0.0))
     assert schedule.radius == 2.5 * 10 / 0.5
     assert (first.size, first.gain) == (1 / 5, schedule.radius / (5 * 10))
-    nothing = Schedule(5, 0.5, 4.0, 1.0).step(Found(Direction(v, -3.0, 0.0, 0.0, 9.0), None))
+    nothing = Schedule(5, 0.5, 4.0, 1.0).step(Direction(v, -3.0, 0.0, 0.0, 9.0))
     assert np.isclose(nothing.gain, 4 / (5 * 3))  # lambda' from the clamped eigenvalue and its slack
 
 
 def test_a_basis_says_how_far_users_go_along_its_directions() -> None:
     """The ridge that estimates coefficients best, doubled; no direction twice; nothing for one of noise."""
     v, w = np.eye(5)[:2]
-    one = Basis.nothing(5, 0.5).add(Found(Direction(v, 100.0, 100.0, 0.9, 0.0), None), 1000.0, 1.0)
+    one = Basis.nothing(5, 0.5).add(Direction(v, 100.0, 100.0, 0.9, 0.0), 1000.0, 1.0)
     assert (one.signals, one.noises) == ((90.0,), (1000 - 100 / 0.5,))
     assert np.allclose(one.columns[:, 0], v * np.sqrt(90 * 5 / (2 * 0.5 * 800)))
-    two = one.add(Found(Direction((v + w) / np.sqrt(2), 50.0, 50.0, 1.0, 0.0), None), 120.0, 1.0)
+    two = one.add(Direction((v + w) / np.sqrt(2), 50.0, 50.0, 1.0, 0.0), 120.0, 1.0)
     assert np.allclose(two.vectors[:, 1], w)
     assert np.isclose(two.signals[1], 25.0)  # only half of it is new
     assert two.noises[1] == 50 / 0.5  # as much as the direction explains, at least
-    noise = two.add(Found(Direction(w, 3.0, 0.0, 0.0, 9.0), None), 7.0, 1.0)
+    noise = two.add(Direction(w, 3.0, 0.0, 0.0, 9.0), 7.0, 1.0)
     assert (noise.signals[2], noise.noises[2]) == (0.0, 7.0)
     assert not noise.columns[:, 2].any()
-    assert two.add(Found(Direction(w, 3.0, 0.0, 0.0, 9.0), None), 7.0, 8.0).noises[2] == 8.0
+    assert two.add(Direction(w, 3.0, 0.0, 0.0, 9.0), 7.0, 8.0).noises[2] == 8.0
 
 
 def test_clips_follow_residuals_as_far_as_they_are_known() -> None:

@@ -10,11 +10,8 @@ from discreet.audit import fixtures
 from discreet.engine import batches as users_rows
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.models.centering import Centring
-from discreet.models.frank_wolfe.contributions import Fitted, Users, residuals_of
-from discreet.models.frank_wolfe.corrective import Basis, Corrective
-from discreet.models.frank_wolfe.local import Local, Step
-from discreet.models.frank_wolfe.losses import Logistic, Squared
-from discreet.models.frank_wolfe.steps import COVARIANCE, ENERGY, LENGTH, PRODUCT
+from discreet.models.frank_wolfe.contributions import Corrective, Fitted, Local, Logistic, Squared, Users, residuals_of
+from discreet.models.frank_wolfe.estimate import COVARIANCE, ENERGY, LENGTH, PRODUCT, Basis, Step
 from tests.models.frank_wolfe_world import DELTA, N, model, seeded, strong, world
 from tests.models.replay import moved, record, replay
 

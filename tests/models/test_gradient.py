@@ -13,10 +13,11 @@ from discreet.engine import batches as users_rows
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.models.base import Model
 from discreet.models.centering import Centring
+from discreet.models.eigen import simplex
 from discreet.models.fold_in import ReplayFoldIn
 from discreet.models.gradient import model as private
 from discreet.models.gradient.contributions import Descent, DescentSteps, prepared
-from discreet.models.gradient.estimate import Step, excess, own_edge, packed, project, unpacked
+from discreet.models.gradient.estimate import Step, own_edge, packed, project, unpacked
 from discreet.models.gradient.model import MOMENT
 from discreet.privacy.batch import UserBatch
 from discreet.testing import InsecureSeededNoise, ModelConformance
@@ -204,8 +205,8 @@ def test_projecting_keeps_what_the_ball_allows() -> None:
     assert np.allclose(np.diff(sizes[: len(left)] - left), 0)  # all lowered by the same
     whole = project(rows.T @ rows, 0.0, 1e9)
     assert whole.gains.min() > 1 - 1e-12
-    assert excess(np.array([3.0, 1.0, 0.0]), 2.0) == 1.0
-    assert excess(np.array([3.0, 1.0]), 4.0) == 0.0
+    assert simplex(np.array([3.0, 1.0, 0.0]), 2.0)[1] == 1.0
+    assert simplex(np.array([3.0, 1.0]), 4.0)[1] == 0.0
     assert project(np.zeros((3, 3)), 0.0, None).vectors.shape == (3, 0)
     again = unpacked(*packed([step, whole]).values())
     assert all(np.array_equal(one.vectors, other.vectors) for one, other in zip([step, whole], again, strict=True))

@@ -18,12 +18,9 @@ import discreet
 from discreet.data import Interactions
 from discreet.errors import BudgetExceeded, DataError, DiscreetError, NotPublic, PrivacyError
 from discreet.models.one_bit import OneBit, perturb
-from discreet.models.one_bit.budget import binomial_delta, bit_epsilon
-from discreet.models.one_bit.certified import StronglyConvex
-from discreet.models.one_bit.contributions import TrueBits, capped
-from discreet.models.one_bit.likelihood import FlippedBits, ShiftedBits
-from discreet.models.one_bit.links import Link
-from discreet.models.one_bit.objectives import SOLVER, TILT, Tilted
+from discreet.models.one_bit.contributions import StronglyConvex, TrueBits, capped
+from discreet.models.one_bit.likelihood import FlippedBits, Link, ShiftedBits
+from discreet.models.one_bit.mechanisms import LINEAR_TERM, SOLVER, PerturbedObjective, binomial_delta, bit_epsilon
 from discreet.privacy.entries import PerturbedMinimizer
 from discreet.privacy.ledger import Reservation
 from discreet.testing import InsecureSeededNoise
@@ -183,8 +180,8 @@ def test_a_flip_moves_a_stable_output_by_nearly_its_sensitivity(link: str, monke
 # The probit objective: the optimum with a secret linear term
 
 
-def tilted(alpha: float = 1.0, ridge: float = 0.5, entries: int = 1, epsilon: float = 1.0) -> Tilted:
-    return Tilted(StronglyConvex(Link("probit"), 100.0, alpha, ridge), entries, epsilon)
+def tilted(alpha: float = 1.0, ridge: float = 0.5, entries: int = 1, epsilon: float = 1.0) -> PerturbedObjective:
+    return PerturbedObjective(StronglyConvex(Link("probit"), 100.0, alpha, ridge), entries, epsilon)
 
 
 @pytest.mark.parametrize(("alpha", "ridge", "epsilon"), [(1.0, 0.5, 1.0), (1.0, 1.2, 0.5), (2.0, 0.5, 3.0)])
@@ -221,7 +218,7 @@ def test_the_probit_objective_costs_what_was_asked_for(
     assert 4 * (1 - (2e-3 if delta else 1e-5)) < model.guarantee_.epsilon <= 4
     kinds = [release["noise"]["kind"] for release in model.statement().certificate["releases"]]
     assert kinds == ["laplace", "gaussian" if delta else "l2-laplace"]
-    assert [line.label for line in model.plan(1).lines] == [TILT, "completed matrix"]
+    assert [line.label for line in model.plan(1).lines] == [LINEAR_TERM, "completed matrix"]
     (nothing, _), (matrix, _) = seen
     assert not nothing.any()
     assert np.abs(matrix).max() <= 1
@@ -229,8 +226,8 @@ def test_the_probit_objective_costs_what_was_asked_for(
 
 def test_a_tilted_fit_is_as_near_to_its_optimum_as_its_noise_hides() -> None:
     true, mechanism = TrueBits.of(board(), 0.5), tilted(epsilon=2.0)
-    tilt = np.random.default_rng(0).laplace(scale=mechanism.noise().scale, size=len(true.cells))
-    gap = mechanism.gap(len(true.cells))
+    tilt = np.random.default_rng(0).laplace(scale=mechanism.noise().scale, size=len(true.observed))
+    gap = mechanism.gap(len(true.observed))
     nearly, optimum = (mechanism.fit.solve(true, tilt, aim) for aim in (1e6 * gap, gap))
     far, near = (
         PerturbedMinimizer(mechanism.fit.ridge, aim, mechanism.noise(), 1).distance / 2 for aim in (1e6 * gap, gap)
@@ -276,7 +273,7 @@ def reachable(module: str, known: set[str]) -> set[str]:
     return known
 
 
-@pytest.mark.parametrize("module", ["fitting", "solver", "factored", "likelihood"])
+@pytest.mark.parametrize("module", ["estimate", "matrices", "likelihood"])
 def test_the_solver_cannot_even_name_true_bits(module: str) -> None:
     """It takes a `Loss`, which true bits are not: mypy refuses them, and no module of the solver knows the type."""
     assert not isinstance(TrueBits.of(board(), 0.0), Callable)  # what every Loss is

@@ -12,9 +12,9 @@ from discreet.errors import DataError, NotPublic, PrivacyError, Unbounded
 from discreet.models.base import Model
 from discreet.models.centering import Centring, public_row_norm
 from discreet.models.spectral import model as spectral
+from discreet.models.spectral.contributions import RatingRows
 from discreet.models.spectral.model import POPULARITY, SECOND_MOMENT
 from discreet.models.spectral.published import SECOND_MOMENT as PUBLISHED
-from discreet.models.spectral.ratings import RatingRows
 from discreet.testing import InsecureSeededNoise, ModelConformance
 from tests.models.people import ordinary
 from tests.models.replay import record, replay

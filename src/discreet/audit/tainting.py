@@ -39,7 +39,7 @@ PRIVATE_SIDE = {
     "discreet.models.als.sampling:priorities",
     "discreet.models.als.sampling:rows",
     "discreet.models.one_bit.contributions:two_valued",
-    "discreet.models.one_bit.certified:_primal",  # of a solver, whose result gets noise
+    "discreet.models.one_bit.contributions:_primal",  # of a solver, whose result gets noise
     "discreet.linalg.rows:blocks",
     "discreet.linalg.arrays:places",
     "discreet.linalg.folds:of",

@@ -12,8 +12,8 @@ from discreet.audit.zoo.bounds import together
 from discreet.audit.zoo.mutant import Mutant, Patch
 from discreet.models import eigen
 from discreet.models.als import calibration
-from discreet.models.frank_wolfe.steps import COVARIANCE
-from discreet.models.one_bit.objectives import Tilted
+from discreet.models.frank_wolfe.estimate import COVARIANCE
+from discreet.models.one_bit.mechanisms import PerturbedObjective
 from discreet.models.spectral.model import SECOND_MOMENT
 from discreet.privacy import ProductSum, Releaser, releaser, statistics, truncate
 from discreet.privacy.entries import TwoValued
@@ -58,14 +58,14 @@ def _half_of_a_gradient() -> Patch:
 
 def _no_second_derivatives() -> Patch:
     """The density of an optimum is taken to be that of its tilt."""
-    return patched(Tilted, extra=0.0)
+    return patched(PerturbedObjective, extra=0.0)
 
 
 def _unsaid() -> Patch:
     """What was published without a guarantee that holds is said to have it."""
-    from discreet.models.one_bit import releases
+    from discreet.models.one_bit import mechanisms
 
-    return together(patched(releases, broken=lambda budget: ""), patched(releaser, AsPrinted=()))
+    return together(patched(mechanisms, broken=lambda budget: ""), patched(releaser, AsPrinted=()))
 
 
 @cache

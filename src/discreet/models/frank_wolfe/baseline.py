@@ -15,13 +15,13 @@ from discreet.engine.batches import DENSE_CELLS, parts
 from discreet.linalg.threads import single_threaded_blas
 from discreet.models.base import NotPrivateModel, require_ratings
 from discreet.models.centering import Prepared
-from discreet.models.frank_wolfe.common import FrankWolfeModel
-from discreet.models.frank_wolfe.local import Local, Step, packed
-from discreet.models.frank_wolfe.losses import LossName
-from discreet.models.spectral.baseline import second_moment
+from discreet.models.eigen import second_moment
+from discreet.models.frank_wolfe.contributions import Local, LossName
+from discreet.models.frank_wolfe.estimate import Step, packed
+from discreet.models.frank_wolfe.model import CHOICES, FrankWolfeModel
+from discreet.models.parameters import check_parameters
 from discreet.privacy.batch import UserBatch
 from discreet.typing import Array
-from discreet.validation import whole
 
 NO_BOUND = 1e100  # longer than any row
 SMALL = 1000  # items whose covariance is formed: it is quicker then
@@ -32,7 +32,7 @@ SECANTS = 12
 class FrankWolfe(FrankWolfeModel, NotPrivateModel):
     """Matrix completion in a nuclear-norm ball by Frank-Wolfe steps, not private: the twin of `DPFrankWolfe`.
 
-    Makes the sum of losses of fitted ratings small over matrices of nuclear norm at most k. Each step goes from Y
+    Minimizes the sum of losses of fitted ratings over matrices of nuclear norm at most k. Each step goes from Y
     towards -k u v^T, u and v being the leading singular vectors of the gradient on what is rated.
 
     Example:
@@ -68,8 +68,8 @@ class FrankWolfe(FrankWolfeModel, NotPrivateModel):
         self.n_jobs = n_jobs
 
     def _check_parameters(self) -> None:
-        whole("n_steps", self.n_steps, 1)
-        self._check_choices(("radius",), {"step": ("line-search", "classic")})
+        steps = {"step": ("line-search", "classic")}
+        check_parameters(self, positives=("radius",), wholes=("n_steps",), choices={**CHOICES, **steps})
 
     def _learn_exactly(self, ratings: Interactions) -> dict[str, Any]:
         low, high = require_ratings("FrankWolfe", ratings)

@@ -9,19 +9,20 @@ import numpy as np
 
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError
-from discreet.models.as_published import PublishedModel, require_rank, true_plan
+from discreet.models.as_published import PublishedModel, true_plan
 from discreet.models.base import require_ratings
 from discreet.models.centering import SPREAD
 from discreet.models.directions import PENALTY, Directions
+from discreet.models.eigen import check_catalogue, require_rank
 from discreet.models.fold_in import FoldIn, LinearFoldIn, RidgeFoldIn
+from discreet.models.parameters import check_parameters
 from discreet.models.private import PrivateModel
 from discreet.models.ridge import Penalty
-from discreet.models.spectral.cleansing import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing, check_catalogue
-from discreet.models.spectral.neighbors import factored, similarities
+from discreet.models.spectral.cleansing import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing, factored, similarities
 from discreet.privacy import Plan, Releaser
 from discreet.privacy.guarantee import Adjacency
 from discreet.typing import Array
-from discreet.validation import positive, probability, whole
+from discreet.validation import probability, whole
 
 Predictor = Literal["svd", "knn"]
 
@@ -33,7 +34,7 @@ ENTRY_EPSILONS = {COUNTS: 0.105, SUMS: 0.105, WEIGHTS: 0.395, COVARIANCE: 0.395}
 
 
 class _CleansedModel(PrivateModel):
-    """What both ways to set the noise have in common: the model that follows from cleansed ratings."""
+    """The model that follows from cleansed ratings, however the noise is set."""
 
     _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "loadings_")
 
@@ -44,15 +45,9 @@ class _CleansedModel(PrivateModel):
     loadings_: Array
 
     def _check_parameters(self) -> None:
-        positive("epsilon", self.epsilon)
         probability("delta", self.delta)
-        whole("neighbours", self.neighbours, 1)
-        if self.rank is not None:
-            whole("rank", self.rank, 1)
-        if self.clamp is not None:
-            positive("clamp", self.clamp)
-        if self.predictor not in ("svd", "knn"):
-            raise DataError(f"predictor: 'svd' or 'knn' is needed, not {self.predictor!r}")
+        predictors = {"predictor": ("svd", "knn")}
+        check_parameters(self, positives=("epsilon", "clamp"), wholes=("neighbours", "rank"), choices=predictors)
 
     def _check_data(self, ratings: Interactions) -> None:
         require_ratings(type(self).__name__, ratings)
@@ -63,6 +58,7 @@ class _CleansedModel(PrivateModel):
         check_catalogue(n_items)
 
     def _cleansing(self, low: float, high: float) -> Cleansing:
+        """How users prepare their ratings, from the range of these."""
         raise NotImplementedError
 
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
@@ -109,19 +105,19 @@ class DPCleansedSVD(_CleansedModel):
     After McSherry and Mironov (2009), whose weights protect single ratings; here each user's contribution is bounded
     as a whole. With R half the width of the range of ratings, and c a user's own number of them, these are released:
 
-    - item counts and sums of ratings: c^-1/2 and c^-1/2 (y_j - middle of the range) on her items; bounds 1 and R;
-    - the covariance, r r^T / c, of what is left of her ratings without items' averages and her own (damped) mean,
+    - item counts and sums of ratings: c^-1/2 and c^-1/2 (y_j - middle of the range) on their items; bounds 1 and R;
+    - the covariance, r r^T / c, of what is left of their ratings without items' averages and their own (damped) mean,
       clamped to [-clamp, clamp] and shortened so that its root mean square is at most `spread`; bound
-      min(clamp, spread)^2; and its weights, e e^T / c with e_j = 1 on her items; bound 1.
+      min(clamp, spread)^2; and its weights, e e^T / c with e_j = 1 on their items; bound 1.
 
     Bounds are L2 norms of a user's contribution: the sensitivity for add-remove; for replace sqrt(2) times that, for
     sums of ratings twice. docs/proofs/cleansed-svd.md has the proof. The eigenvectors v_k of covariance / weights that
     stand out of the noise, with variances d_k relative to that of a single rating, make the model: a user's a and z
-    minimise, on her own side,
+    minimize, on their own side,
 
-        sum over her items of (y_j - average_j - a - sum_k sqrt(d_k) z_k v_jk)^2 + 2 |z|^2 + a^2
+        sum over their items of (y_j - average_j - a - sum_k sqrt(d_k) z_k v_jk)^2 + 2 |z|^2 + a^2
 
-    (predictor="svd"). With predictor="knn", what she thinks of an item is foretold by what she thinks of those that are
+    (predictor="svd"). With predictor="knn", a user's rating of an item is predicted from their ratings of the items
     nearest to it, by the cosine of the covariance.
 
     Example:
@@ -136,7 +132,7 @@ class DPCleansedSVD(_CleansedModel):
         delta: The delta of the budget, a constant well below 1 / the number of users.
         predictor: "svd" or "knn".
         rank: The most directions; by default as many as stand out of the noise, up to 64, and to half of the items.
-        neighbours: How many items foretell another, for predictor="knn".
+        neighbours: How many items predict another, for predictor="knn".
         clamp: B, public; by default two fifths of the range of ratings.
         spread: Public; by default a fifth of that range.
         adjacency: "add-remove" or "replace".
@@ -175,8 +171,7 @@ class DPCleansedSVD(_CleansedModel):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.spread is not None:
-            positive("spread", self.spread)
+        check_parameters(self, positives=("spread",))
 
     def plan(self, n_items: int) -> Plan:
         """What a fit would release, and what each release costs; needs no data, only the size of the catalogue."""
@@ -193,10 +188,10 @@ class DPCleansedSVD(_CleansedModel):
 class PublishedDPCleansedSVD(PublishedModel, _CleansedModel):
     """Cleansing with the weights and the noise of 2009, for single ratings; the guarantee is that for users.
 
-    A user's first `max_items` ratings, in an order made at random, count with weight 1 in sums and counts, with c^-1/2
-    in the covariance and its weights. One rating moves these by at most R, 1, (1 + 2 sqrt 2) B^2 and sqrt 2; each gets
-    noise of that times sqrt(2 log(2 / delta')) / epsilon', with its part epsilon', delta' of the budget. The paper is
-    not at hand: its constants are from memory. For users the sensitivities are, with k = `max_items`, sqrt(k) R,
+    A user's first `max_items` ratings, in a random order, count with weight 1 in sums and counts, with c^-1/2 in the
+    covariance and its weights. One rating moves these by at most R, 1, (1 + 2 sqrt 2) B^2 and sqrt 2; each gets noise
+    of that times sqrt(2 log(2 / delta')) / epsilon', with its part epsilon', delta' of the budget. The paper was not
+    available: its constants are from memory. For users the sensitivities are, with k = `max_items`, sqrt(k) R,
     sqrt(k), sqrt(k) B^2 and sqrt(k) (add-remove). `guarantee_` has what follows.
 
     Example:
@@ -211,13 +206,13 @@ class PublishedDPCleansedSVD(PublishedModel, _CleansedModel):
         max_items: k.
         predictor: "svd" or "knn".
         rank: The most directions; by default as many as stand out of the noise.
-        neighbours: How many items foretell another, for predictor="knn".
+        neighbours: How many items predict another, for predictor="knn".
         clamp: B, public; by default two fifths of the range of ratings.
         adjacency: "add-remove" or "replace".
         n_jobs: Threads, in scikit-learn's meaning.
     """
 
-    _error = "its weights and noise protect single ratings, not people"
+    _error = "its weights and noise protect single ratings, not users"
 
     def __init__(
         self,
@@ -244,7 +239,7 @@ class PublishedDPCleansedSVD(PublishedModel, _CleansedModel):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        whole("max_items", self.max_items, 1)
+        check_parameters(self, wholes=("max_items",))
 
     def plan(self, n_items: int) -> Plan:
         """What a fit would release, and what each release truly costs; needs only the size of the catalogue."""

@@ -9,14 +9,15 @@ from scipy.linalg import eigh
 
 from discreet.data.interactions import Interactions
 from discreet.engine.batches import DENSE_CELLS, user_batches
-from discreet.models.as_published import PublishedModel, frank_wolfe_std, require_rank, true_plan
+from discreet.models.as_published import PublishedModel, frank_wolfe_std, true_plan
 from discreet.models.centering import RATINGS_PER_USER, SHRINKAGE, Centring
+from discreet.models.eigen import check_catalogue, require_rank
 from discreet.models.fold_in import FoldIn, LinearFoldIn
-from discreet.models.spectral.cleansing import check_catalogue
-from discreet.models.spectral.ratings import RatingRows
+from discreet.models.parameters import check_parameters
+from discreet.models.spectral.contributions import RatingRows
 from discreet.privacy import GramSum, Plan, Releaser
 from discreet.privacy.guarantee import Adjacency
-from discreet.validation import positive, probability, whole
+from discreet.validation import probability, whole
 
 SECOND_MOMENT = "second moment of ratings"
 
@@ -26,7 +27,7 @@ class PublishedDPSVD(PublishedModel):
 
     Users' rows x_i, of length at most L, make W = sum_i x_i x_i^T, which is released with symmetric noise of standard
     deviation L^2 sqrt(64 log(1 / delta)) / epsilon (sensitivity L^2; sqrt(2) L^2 for replace). With V its leading
-    eigenvectors, a user's completed row is scale * x_i V V^T, on her own side. The paper's scale, items over ratings
+    eigenvectors, a user's completed row is scale * x_i V V^T, on their own side. The paper's scale, items over ratings
     per user, is computed from the data and so would leak; here it is public. The printed noise is several times what
     (epsilon, delta) takes: `guarantee_` has the epsilon that it truly gives.
 
@@ -48,7 +49,7 @@ class PublishedDPSVD(PublishedModel):
         n_jobs: Threads, in scikit-learn's meaning.
     """
 
-    _error = "the noise is too little for neighbours that differ in a user's whole row"
+    _error = "the noise is too little for neighbors that differ in a user's whole row"
 
     def __init__(
         self,
@@ -72,12 +73,8 @@ class PublishedDPSVD(PublishedModel):
         self.n_jobs = n_jobs
 
     def _check_parameters(self) -> None:
-        positive("epsilon", self.epsilon)
         probability("delta", self.delta)
-        whole("rank", self.rank, 1)
-        for name in ("row_norm", "scale"):
-            if getattr(self, name) is not None:
-                positive(name, getattr(self, name))
+        check_parameters(self, positives=("epsilon", "row_norm", "scale"), wholes=("rank",))
 
     def plan(self, n_items: int) -> Plan:
         """What a fit would release, and what it truly costs; needs only the size of the catalogue."""
