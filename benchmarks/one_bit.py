@@ -31,7 +31,7 @@ from discreet.linalg.threads import single_threaded_blas
 from discreet.models.eigen import simplex
 from discreet.models.one_bit import estimate, model, serving
 from discreet.models.one_bit.contributions import TrueBits
-from discreet.models.one_bit.estimate import DECREASE, LONGEST, MEMORY, SHORTEST, Problem, default_radius, minimise
+from discreet.models.one_bit.estimate import DECREASE, LONGEST, MEMORY, SHORTEST, Problem, default_radius, minimize
 from discreet.models.one_bit.likelihood import FlippedBits, Link, Loss, Observed
 from discreet.papers.one_bit import MEAN_RATING, accuracies, relative_error, watched
 
@@ -76,7 +76,7 @@ def against_full_svd(turns: int = 1) -> Figures:
     with single_threaded_blas():
         for _ in range(turns):
             start = time.process_time()
-            found = minimise(problem)
+            found = minimize(problem)
             ours.append(time.process_time() - start)
             start = time.process_time()
             value, steps = plainly(true.observed, loss, problem.radius, 1e-3, 200)

@@ -142,7 +142,7 @@ def test_replacing_a_person_moves_each_statistic_by_its_bound_and_no_more(monkey
 
 def test_the_sums_are_what_the_definition_says(monkeypatch: Any) -> None:
     data = world(("x", DIVIDED))
-    seen = record(monkeypatch, lambda door: model().fit(data, ledger=door), None)
+    seen = record(monkeypatch, lambda paid: model().fit(data, ledger=paid), None)
     counts, sums, weights, covariance = (dict(zip(seen.labels, seen.statistics, strict=True))[label] for label in (
         COUNTS, SUMS, WEIGHTS, COVARIANCE
     ))  # fmt: skip
@@ -167,16 +167,16 @@ def test_the_sums_are_what_the_definition_says(monkeypatch: Any) -> None:
 
 def test_sums_are_the_same_however_they_are_cut(monkeypatch: Any) -> None:
     data = world()
-    whole = record(monkeypatch, lambda door: model().fit(data, ledger=door), None)
+    whole = record(monkeypatch, lambda paid: model().fit(data, ledger=paid), None)
     monkeypatch.setattr(users_rows, "PART", 100)
     monkeypatch.setattr(cleansing, "DENSE_CELLS", ITEMS * 3)
-    cut = record(monkeypatch, lambda door: model(n_jobs=3).fit(data, ledger=door), None)
+    cut = record(monkeypatch, lambda paid: model(n_jobs=3).fit(data, ledger=paid), None)
     assert all(np.array_equal(one, other) for one, other in zip(whole.statistics, cut.statistics, strict=True))
 
 
 @pytest.mark.parametrize("entry_level", [False, True])
 def test_a_contribution_is_ones_own(entry_level: bool) -> None:
-    """To the last bit, whoever is computed beside her: else others' contributions would move with her."""
+    """To the last bit, for any other users beside them: otherwise others' contributions would move, too."""
     data = discreet.datasets.movielens_like(200, 80, 8000, random_state=0).rescale(0, 5)
     prepared = Cleansing(2.5, 2.5, 2.0, 1.0, 5.0, 10 if entry_level else None, entry_level)
     averages = np.random.default_rng(0).uniform(1, 4, 80)
@@ -249,7 +249,7 @@ def test_nothing_is_spent_on_wrong_input() -> None:
     [
         ([("a", 0, 5.0)], 1),
         ([("a", 0, 5.0), ("a", 1, 0.0), ("b", 1, 2.0)], 2),
-        ([("a", item, 2.5) for item in range(30)], 30),  # a row of zeros, once it is centred
+        ([("a", item, 2.5) for item in range(30)], 30),  # a row of zeros, once it is centered
         ([(f"u{user}", 0, 1.0) for user in range(40)], 60),
         ([(f"u{user}", user % 60, 5.0 * (user % 2)) for user in range(600)], 60),
     ],

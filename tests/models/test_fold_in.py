@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import discreet
-from discreet.models.centering import Centring
+from discreet.models.centering import Centering
 from discreet.models.fold_in import FoldIn, LinearFoldIn, ReplayFoldIn, RidgeFoldIn
 from discreet.models.frank_wolfe.contributions import Corrective, Local, Logistic
 from discreet.models.frank_wolfe.estimate import Step
@@ -25,7 +25,7 @@ BASE, CENTER = 3 + RNG.standard_normal(M) / 5, np.full(M, 3.0)
 FREQUENT = (np.arange(M) % 3 > 0).astype(float)
 OTHERS = np.column_stack([COLUMNS * FREQUENT[:, None], 1 - FREQUENT])  # with the column of the own mean
 DIRECTIONS = np.linalg.qr(RNG.standard_normal((M, 2 * K)))[0]
-CENTERING = Centring.of((1, 5), 3.0, centre=True)
+CENTERING = Centering.of((1, 5), 3.0, centre=True)
 DATA = discreet.datasets.movielens_like(40, M, 400, random_state=1).rescale(1, 5)
 RIDGE: dict[str, Any] = {"columns": COLUMNS, "base": BASE, "penalty": Penalty(2.0, 0.5)}
 

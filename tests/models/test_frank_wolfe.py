@@ -10,7 +10,7 @@ import discreet
 from discreet.data import Interactions
 from discreet.errors import DataError, PrivacyError
 from discreet.models.base import Model
-from discreet.models.centering import Centring, public_row_norm
+from discreet.models.centering import Centering, public_row_norm
 from discreet.models.eigen import Direction
 from discreet.models.frank_wolfe.contributions import Logistic
 from discreet.models.frank_wolfe.estimate import COVARIANCE, LENGTH, Basis, Correction, Schedule
@@ -67,7 +67,7 @@ def predictions(made: Any, data: Interactions, users: int) -> Any:
 def test_constant_steps_are_algorithm_1_without_a_matrix_of_users_and_items(monkeypatch: Any) -> None:
     data = world()
     made = model(step="constant", centre=False, row_norm=2.5, residual_clip=2.0, n_steps=4)
-    seen = record(monkeypatch, lambda door: made.fit(data, ledger=door), None)
+    seen = record(monkeypatch, lambda paid: made.fit(data, ledger=paid), None)
     X, rated = dense(data)
     scaled, Y = shortened(X, 2.5), np.zeros_like(X)
     assert len(seen.statistics) == 4
@@ -84,7 +84,7 @@ def test_constant_steps_are_algorithm_1_without_a_matrix_of_users_and_items(monk
 def test_corrective_steps_fit_all_directions_and_clip_what_is_left(monkeypatch: Any) -> None:
     data = world()
     made = model(row_norm=2.5, n_steps=3)
-    seen = record(monkeypatch, lambda door: made.fit(data, ledger=door), None)
+    seen = record(monkeypatch, lambda paid: made.fit(data, ledger=paid), None)
     assert seen.labels == [LENGTH, COVARIANCE] * 3
     X, rated = dense(data)
     counts = rated.sum(axis=1)
@@ -195,11 +195,11 @@ def test_a_fit_that_makes_all_its_releases_needs_no_note() -> None:
 
 def test_rows_are_prepared_as_they_say() -> None:
     part = UserBatch(np.array([0, 3, 3, 4]), np.array([0, 1, 2, 1]), np.array([5, 1, 3, 4], np.float32))
-    row = Centring.of((1, 5), 1.0, centre=True).prepare(part)
+    row = Centering.of((1, 5), 1.0, centre=True).prepare(part)
     assert np.allclose(row.offsets, [3, 3, 3.5])
     assert np.allclose(row.values, [2**-0.5, -(2**-0.5), 0, 0.5])
     assert np.allclose(row.scales, [8**-0.5, 1, 1])
-    assert np.allclose(Centring.of((1, 5), 100.0, centre=False).prepare(part).values, [5, 1, 3, 4])
+    assert np.allclose(Centering.of((1, 5), 100.0, centre=False).prepare(part).values, [5, 1, 3, 4])
     assert np.isclose(public_row_norm((0, 5), 100), 80**0.5)
     assert np.isclose(public_row_norm((-1, 1), 400, centre=False), 80**0.5 / 2)
     assert np.isclose(public_row_norm((0, 5), 30, ratings_per_user=9), 3)
@@ -220,7 +220,7 @@ def test_the_derivative_of_the_logistic_loss() -> None:
     "rows",
     [
         [("a", 0, 3.0)],
-        [("a", 0, 3.0), ("b", 0, 3.0), ("b", 1, 3.0)],  # rows of zeros, centred
+        [("a", 0, 3.0), ("b", 0, 3.0), ("b", 1, 3.0)],  # rows of zeros, centered
         [("a", item, 1.0 + 4 * (item % 2)) for item in range(N)],
         [(f"u{user}", user % N, 5.0) for user in range(200)],
     ],

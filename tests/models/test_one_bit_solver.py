@@ -10,7 +10,7 @@ import discreet
 from discreet.models.eigen import simplex
 from discreet.models.one_bit import OneBit
 from discreet.models.one_bit.contributions import StronglyConvex, TrueBits
-from discreet.models.one_bit.estimate import Problem, complete, default_radius, minimise
+from discreet.models.one_bit.estimate import Problem, complete, default_radius, minimize
 from discreet.models.one_bit.likelihood import FlippedBits, Link, Loss, Observed, ShiftedBits
 from discreet.models.one_bit.matrices import Factored, Moved, in_ball, intersection, nuclear_ball
 
@@ -103,7 +103,7 @@ def test_the_optimum_of_a_convex_loss_is_certified(kind: str) -> None:
     }
     radius = 60.0
     problem = Problem(where, losses[kind], radius)
-    found = minimise(problem, tolerance=1e-5, max_steps=500)
+    found = minimize(problem, tolerance=1e-5, max_steps=500)
     gradient = np.zeros(where.shape)
     gradient[where.rows, where.columns] = found.slopes
     gap = radius * np.linalg.norm(gradient, 2) + float((gradient * found.matrix.dense()).sum())
@@ -125,7 +125,7 @@ def test_the_law_of_flipped_bits_is_known_to_the_loss() -> None:
 
 
 @pytest.mark.parametrize("biases", [False, True])
-def test_a_user_who_folds_in_gets_her_row_of_the_matrix(biases: bool) -> None:
+def test_a_user_who_folds_in_gets_their_row_of_the_matrix(biases: bool) -> None:
     ratings = discreet.datasets.one_bit(60, 80, rank=2, alpha=3.0, observed=0.6, random_state=1)
     ratings = ratings.with_public(value_range=(-1, 1)) if ratings.value_range is None else ratings
     model = OneBit(None, biases=biases, tau=60.0, threshold=0.5).fit(ratings)
@@ -177,7 +177,7 @@ def test_the_optimum_in_ball_and_box_is_certified(kind: str) -> None:
         noise = np.random.default_rng(3).laplace(size=len(bits))
     loss: Loss = ShiftedBits(bits + noise, 2.0) if kind == "shifted" else FlippedBits(bits, link)
     problem = Problem(where, loss, 14.0, alpha=0.8)
-    found = minimise(problem, tolerance=1e-4, gap=3e-4)
+    found = minimize(problem, tolerance=1e-4, gap=3e-4)
     x, gap = found.matrix.dense(), found.gap(problem)
     assert np.abs(x).max() <= 0.8 * (1 + 1e-9)
     assert found.matrix.values.sum() <= 14 * (1 + 1e-9)
@@ -193,13 +193,13 @@ def test_the_optimum_in_ball_and_box_is_certified(kind: str) -> None:
 def test_a_strongly_convex_fit_is_certified(link: Link) -> None:
     where, bits = observed(15, 20)
     fit, true = StronglyConvex(link, 14.0, 0.8, 0.3), TrueBits(where, bits)
-    tilt = np.random.default_rng(4).laplace(size=len(bits))
+    linear = np.random.default_rng(4).laplace(size=len(bits))
 
     def value(x: np.ndarray) -> float:
         at = x[where.rows, where.columns]
-        return FlippedBits(bits, link)(at)[0] + float(tilt @ at) + 0.15 * float((x**2).sum())
+        return FlippedBits(bits, link)(at)[0] + float(linear @ at) + 0.15 * float((x**2).sum())
 
-    rough, best = fit.solve(true, tilt, 0.1), fit.solve(true, tilt, 1e-10)
+    rough, best = fit.solve(true, linear, 0.1), fit.solve(true, linear, 1e-10)
     for x in (rough, best):
         assert np.abs(x).max() <= 0.8
         assert np.linalg.norm(x, "nuc") <= 14 * (1 + 1e-12)
@@ -207,7 +207,7 @@ def test_a_strongly_convex_fit_is_certified(link: Link) -> None:
     assert np.linalg.norm(rough - best) <= np.sqrt(2 * 0.1 / 0.3)
     # By the way that steps go elsewhere: a projected gradient step from the optimum stays there.
     moved = best - 0.2 * 0.3 * best
-    moved[where.rows, where.columns] -= 0.2 * (FlippedBits(bits, link)(best[where.rows, where.columns])[1] + tilt)
+    moved[where.rows, where.columns] -= 0.2 * (FlippedBits(bits, link)(best[where.rows, where.columns])[1] + linear)
     assert np.linalg.norm(intersection(moved, 14.0, 0.8, precise=1e-12)[0].dense() - best) < 1e-3
 
 

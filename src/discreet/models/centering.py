@@ -38,7 +38,7 @@ class Prepared(UserBatch):
 
 
 @dataclass(frozen=True)
-class Centring:
+class Centering:
     """How users prepare their rows: x_ij = scale_i (y_ij - offset_i), |x_i| at most `row_norm`.
 
     With `shrinkage` s and c = `centre`, offset_i = c + sum_j (y_ij - c) / (n_i + s), the user's own mean with s more
@@ -55,14 +55,14 @@ class Centring:
     row_norm: float
 
     @classmethod
-    def public(cls, name: str, ratings: Interactions, row_norm: float | None, *, centre: bool) -> Centring:
+    def public(cls, name: str, ratings: Interactions, row_norm: float | None, *, centre: bool) -> Centering:
         """That of a model, from public inputs; raises if these are not ratings, or if no bound follows from them."""
         value_range = require_ratings(name, ratings)
         norm = row_norm or public_row_norm(value_range, ratings.n_items, centre=centre)
         return cls.of(value_range, float(norm), centre=centre)
 
     @classmethod
-    def of(cls, value_range: tuple[float, float], row_norm: float, *, centre: bool) -> Centring:
+    def of(cls, value_range: tuple[float, float], row_norm: float, *, centre: bool) -> Centering:
         """About users' own means, pulled to the middle of the range; or, if not `centre`, ratings as they are."""
         low, high = value_range
         return cls((low + high) / 2, SHRINKAGE, row_norm) if centre else cls(0.0, None, row_norm)

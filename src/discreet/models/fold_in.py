@@ -26,7 +26,7 @@ from discreet.typing import Array
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from discreet.models.centering import Centring, Prepared
+    from discreet.models.centering import Centering, Prepared
 
 
 # What goes into JSON; tables with a row for each item, which may be stored with less precision; other arrays.
@@ -240,7 +240,7 @@ class Steps(Protocol):
     """Public steps of training, each of which moves a user's coefficients by their own ratings."""
 
     @property
-    def centring(self) -> Centring:
+    def centering(self) -> Centering:
         """How a user prepares their ratings."""
         ...
 
@@ -270,7 +270,7 @@ class Steps(Protocol):
 class ReplayFoldIn(FoldIn):
     """Each user replays the public `steps` of training on their own ratings x_l = c (y_l - centre - a).
 
-    a is their damped mean, and c is at most 1, so that |x| is at most a bound (`Centring`); z are the coefficients
+    a is their damped mean, and c is at most 1, so that |x| is at most a bound (`Centering`); z are the coefficients
     after all steps, divided by c.
     """
 
@@ -278,11 +278,11 @@ class ReplayFoldIn(FoldIn):
 
     def fold_in(self, histories: Interactions, n_jobs: int | None) -> tuple[Array, Array]:
         """Offsets and vectors, each from that user's own history."""
-        centring = self.steps.centring
+        centering = self.steps.centering
 
         def work(part: UserBatch) -> tuple[Array, Array]:
-            row = centring.prepare(replace(part, indices=part.indices.astype(np.int64)))
-            return row.offsets - centring.centre, self.steps.coefficients(row) / row.scales[:, None]
+            row = centering.prepare(replace(part, indices=part.indices.astype(np.int64)))
+            return row.offsets - centering.centre, self.steps.coefficients(row) / row.scales[:, None]
 
         users = parts(histories, histories.values, most_users=self.steps.most_users)
         return self._over(users, histories.n_users, work, n_jobs)
@@ -295,8 +295,8 @@ class ReplayFoldIn(FoldIn):
     def describe(self) -> Description:
         """For the JavaScript client, which knows two kinds of steps."""
         settings, tables, arrays = self.steps.describe()
-        centring = {name: getattr(self.steps.centring, name) for name in ("centre", "shrinkage", "row_norm")}
-        own = {"kind": "replay", **centring, "steps": settings}
+        centering = {name: getattr(self.steps.centering, name) for name in ("centre", "shrinkage", "row_norm")}
+        own = {"kind": "replay", **centering, "steps": settings}
         return own, {"columns": self.columns, **tables}, {"base": self.base, **arrays}
 
     def with_tables(self, tables: dict[str, Array]) -> Self:

@@ -25,12 +25,12 @@ def check_parameters(
         wholes: Names of whole numbers of at least 1.
         choices: What each of some parameters may be.
     """
-    defaults = signature(type(model)).parameters
+    optional = {name for name, one in signature(type(model)).parameters.items() if one.default is None}
     for name in positives:
-        if getattr(model, name) is not None or defaults[name].default is not None:
+        if getattr(model, name) is not None or name not in optional:
             positive(name, getattr(model, name))
     for name in wholes:
-        if getattr(model, name) is not None or defaults[name].default is not None:
+        if getattr(model, name) is not None or name not in optional:
             whole(name, getattr(model, name), 1)
     for name, known in (choices or {}).items():
         if getattr(model, name) not in known:

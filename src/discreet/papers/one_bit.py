@@ -19,7 +19,7 @@ import discreet
 from discreet.data.interactions import Interactions
 from discreet.models.one_bit import mechanisms
 from discreet.models.one_bit.contributions import StronglyConvex, TrueBits
-from discreet.models.one_bit.estimate import Completed, Problem, Solution, minimise
+from discreet.models.one_bit.estimate import Completed, Problem, Solution, minimize
 from discreet.models.one_bit.likelihood import Observed
 from discreet.models.one_bit.model import OneBit
 from discreet.papers.data import Labeled, load
@@ -84,12 +84,12 @@ def remembered(known: dict[Any, Any]) -> Iterator[None]:
         known[key] = known[key] if key in known else solve(self, true, tilt, gap)
         return np.array(known[key])
 
-    def minimise_once(problem: Problem) -> Solution:
+    def minimize_once(problem: Problem) -> Solution:
         key = (problem.radius, problem.alpha, np.asarray(problem.loss(np.zeros(len(problem.observed)))[1]).tobytes())
-        known[key] = known[key] if key in known else minimise(problem)
+        known[key] = known[key] if key in known else minimize(problem)
         return cast(Solution, known[key])
 
-    with patch.object(StronglyConvex, "solve", solve_once), patch.object(mechanisms, "minimise", minimise_once):
+    with patch.object(StronglyConvex, "solve", solve_once), patch.object(mechanisms, "minimize", minimize_once):
         yield
 
 

@@ -19,7 +19,7 @@ from discreet.models.als.calibration import GRAM
 from discreet.models.als.preprocessing import Preprocessing
 from discreet.models.als.published import PublishedDPALS
 from discreet.models.base import Model
-from discreet.models.centering import Centring
+from discreet.models.centering import Centering
 from discreet.models.gradient.model import DPGradientDescent
 from discreet.models.spectral.cleansing import Cleansing
 from discreet.models.spectral.model import DPSVD
@@ -75,13 +75,13 @@ def _exact_mean() -> Patch:
 
 def _exact_scale() -> Patch:
     """Rows may be as long as the longest of them is."""
-    real = Centring.public
+    real = Centering.public
 
-    def public(name: str, ratings: Any, row_norm: Any, *, centre: bool) -> Centring:
+    def public(name: str, ratings: Any, row_norm: Any, *, centre: bool) -> Centering:
         squares = np.add.reduceat((ratings.values - 2.5) ** 2, ratings.indptr[:-1])
         return real(name, ratings, float(np.sqrt(squares.max())), centre=centre)
 
-    return patched(Centring, public=staticmethod(public))
+    return patched(Centering, public=staticmethod(public))
 
 
 def _exact_selection() -> Patch:

@@ -75,7 +75,7 @@ class FrankWolfe(FrankWolfeModel, NotPrivateModel):
         low, high = require_ratings("FrankWolfe", ratings)
         fill = len(ratings) / (ratings.n_users * ratings.n_items)
         local = self._local((low, high), NO_BOUND)
-        row = local.centring.prepare_all(ratings)
+        row = local.centering.prepare_all(ratings)
         fitted, radius = np.zeros(len(row.values)), self.radius
         steps: list[Step] = []
         with Bar("FrankWolfe", self.n_steps, "steps") as bar:

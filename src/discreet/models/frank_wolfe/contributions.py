@@ -1,7 +1,7 @@
 """The private side of Frank-Wolfe: what users compute from their own ratings and public steps, and what is released.
 
 Training and serving run the same code. Each user's numbers depend on that user and on public numbers alone, to the last
-bit, whoever is computed beside them.
+bit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from discreet.engine import Blocks, LocalBlocks
 from discreet.engine.batches import DENSE_CELLS, parts, user_batches
 from discreet.errors import DataError
 from discreet.linalg.threads import over_blocks
-from discreet.models.centering import SHRINKAGE, Centring, Prepared
+from discreet.models.centering import SHRINKAGE, Centering, Prepared
 from discreet.models.eigen import Direction, Products, leading, oja
 from discreet.models.frank_wolfe.estimate import COVARIANCE, ENERGY, PRODUCT, Basis, Step
 from discreet.models.ridge import Penalty, Ridge
@@ -121,13 +121,13 @@ class Local:
     """The local component of Algorithm 1. A user's prediction is sum_t z_t v_t, with coefficients z of their own.
 
     Attributes:
-        centring: How a user prepares their row, and L.
+        centering: How a user prepares their row, and L.
         loss: What a residual is.
     """
 
     forgets: ClassVar[bool] = False  # a step continues where the last one arrived
 
-    centring: Centring
+    centering: Centering
     loss: Loss
 
     def residuals(self, row: Prepared, fitted: Array) -> tuple[Array, Array]:
@@ -143,19 +143,19 @@ class Local:
         own = step.vector[row.indices]
         weights = -step.gain * row.row_sums(residuals * own)
         moved = (1 - step.size) * fitted + weights[row.owners] * own
-        limit = self.centring.row_norm
+        limit = self.centering.row_norm
         shrunk = limit / np.maximum(np.sqrt(row.row_sums(moved**2)), limit)
         return moved * shrunk[row.owners], weights, shrunk
 
     def begin(self, part: UserBatch) -> tuple[Array, Array]:
         """Y_i = 0, and A_i."""
-        row = self.centring.prepare(part)
+        row = self.centering.prepare(part)
         nothing = np.zeros(len(row.values))
         return nothing, self.residuals(row, nothing)[0]
 
     def move(self, part: Fitted, step: Step) -> tuple[Array, Array]:
         """Y_i and A_i after one more step."""
-        row, fitted = self.centring.prepare(part), part.fitted.astype(np.float64)
+        row, fitted = self.centering.prepare(part), part.fitted.astype(np.float64)
         moved = self.update(row, fitted, self.residuals(row, fitted)[0], step)[0]
         return moved, self.residuals(row, moved)[0]
 

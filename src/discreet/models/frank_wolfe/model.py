@@ -11,7 +11,7 @@ import numpy as np
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError
 from discreet.models.base import Model, require_ratings
-from discreet.models.centering import RATINGS_PER_USER, Centring, public_row_norm
+from discreet.models.centering import RATINGS_PER_USER, Centering, public_row_norm
 from discreet.models.eigen import check_budget
 from discreet.models.fold_in import FoldIn, ReplayFoldIn, RidgeFoldIn
 from discreet.models.frank_wolfe.contributions import (
@@ -70,15 +70,15 @@ class FrankWolfeModel(Model):
     def _local(self, value_range: tuple[float, float], row_norm: float) -> Local:
         """The local component of Algorithm 1. Ratings of a logistic loss are taken about the middle of the range."""
         low, high = value_range
-        centring = Centring.of(value_range, row_norm, centre=self.centre)
+        centering = Centering.of(value_range, row_norm, centre=self.centre)
         if self.loss == "logistic":
-            centring = Centring((low + high) / 2, None, row_norm)
-        return Local(centring, loss_of(self.loss, high - low))
+            centering = Centering((low + high) / 2, None, row_norm)
+        return Local(centering, loss_of(self.loss, high - low))
 
     def _refitting(self, value_range: tuple[float, float]) -> Corrective:
         """The local component of corrective steps."""
         local = self._local(value_range, 1.0)
-        return Corrective(local.loss, local.centring.centre, local.centring.shrinkage is not None)
+        return Corrective(local.loss, local.centering.centre, local.centering.shrinkage is not None)
 
     def _learned(self, vectors: Array, steps: Sequence[Sequence[float]], popularity: Array) -> dict[str, Any]:
         """Learned attributes, from public steps."""
@@ -91,7 +91,7 @@ class FrankWolfeModel(Model):
 
     def _make_fold_in(self) -> FoldIn:
         local = self._local(self.value_range_, self.row_norm_)
-        base = self.item_bias_ + np.float32(local.centring.centre)
+        base = self.item_bias_ + np.float32(local.centering.centre)
         if self._corrective:
             component = self._refitting(self.value_range_)
             ridge = component.ridge(self.item_factors_)

@@ -67,7 +67,7 @@ class PublishedDPFrankWolfe(PrivateFrankWolfe, PublishedModel):
     The noise is what the paper prints, sigma = L^2 sqrt(64 T log(1 / delta)) / epsilon (made symmetric, which is
     post-processing); with Oja's method, L^2 sqrt(256 Gamma log(2 / delta)) / epsilon for one call, though T - 1 are
     made. The guarantee is the true one: better than `epsilon` where the printed noise is more than it takes, worse
-    (with a warning) where it is less. The start of Oja's method is normalised, without which there would be none.
+    (with a warning) where it is less. The start of Oja's method is normalized, without which there would be none.
 
     Example:
         >>> import discreet

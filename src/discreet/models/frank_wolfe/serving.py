@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from discreet.models.centering import Centring, Prepared
+from discreet.models.centering import Centering, Prepared
 from discreet.models.frank_wolfe.contributions import Corrective, Local
 from discreet.models.frank_wolfe.estimate import Step
 from discreet.models.ridge import Ridge
@@ -30,9 +30,9 @@ class FrankWolfeSteps:
     steps: Sequence[Step]
 
     @property
-    def centring(self) -> Centring:
+    def centering(self) -> Centering:
         """How a user prepares their ratings."""
-        return self.local.centring
+        return self.local.centering
 
     def coefficients(self, row: Prepared) -> Array:
         """Some users' coefficients (users, steps)."""
@@ -52,7 +52,7 @@ class FrankWolfeSteps:
         every coefficient is a sum over the centered ratings, and so is the score: the replay runs forward, and the
         score's derivatives run back through it.
         """
-        row, values = self.centring.prepare(part), part.values
+        row, values = self.centering.prepare(part), part.values
         fitted, seen = np.zeros(len(values)), []
         for step in self.steps:
             residuals, slopes = self.local.residuals(row, fitted)
@@ -67,7 +67,7 @@ class FrankWolfeSteps:
             by_residual = -step.gain * by_weight * own
             by_fitted = shrunk_by * (1 - step.size) * by_fitted + slopes * by_residual
             by_rating -= by_residual
-        return np.asarray(self.centring.offset_shares(values) + by_rating * row.values / row.scales[0])
+        return np.asarray(self.centering.offset_shares(values) + by_rating * row.values / row.scales[0])
 
     def describe(self) -> Description:
         """Sizes and gains; the vectors are the columns."""

@@ -10,7 +10,7 @@ import numpy as np
 from discreet.data.interactions import Interactions
 from discreet.engine.batches import DENSE_CELLS
 from discreet.models.base import NotPrivateModel, require_ratings
-from discreet.models.centering import Centring
+from discreet.models.centering import Centering
 from discreet.models.eigen import check_catalogue, second_moment
 from discreet.models.gradient.contributions import prepared
 from discreet.models.gradient.estimate import Step, project
@@ -58,10 +58,10 @@ class GradientDescent(DescentModel, NotPrivateModel):
         check_catalogue(ratings.n_items)
         n = ratings.n_items
         longest = 2 * max(map(abs, value_range)) * n**0.5  # no row is longer
-        centring = Centring.of(value_range, longest, centre=self.centre)
+        centering = Centering.of(value_range, longest, centre=self.centre)
         descent, steps = self._descent(n), list[Step]()
         for _ in range(self.n_steps):
-            blocks = prepared(ratings, centring, DENSE_CELLS)
+            blocks = prepared(ratings, centering, DENSE_CELLS)
             moment = second_moment(blocks, partial(descent.rows, steps=list(steps)), n, self.n_jobs)
             steps.append(project(moment, 0.0, self.radius))
-        return self._learned(steps, centring, np.bincount(ratings.indices, minlength=n))
+        return self._learned(steps, centering, np.bincount(ratings.indices, minlength=n))

@@ -16,7 +16,7 @@ import numpy as np
 
 from discreet.data.interactions import Interactions
 from discreet.engine.batches import parts
-from discreet.models.centering import Centring, Prepared
+from discreet.models.centering import Centering, Prepared
 from discreet.models.gradient.estimate import Step, nothing
 from discreet.privacy.batch import UserBatch
 from discreet.typing import Array
@@ -92,10 +92,10 @@ def _along(part: UserBatch, entries: Array, step: Step) -> Array:
     return np.asarray(table @ step.vectors)
 
 
-def prepared(ratings: Interactions, centring: Centring, entries: int) -> Iterator[UserBatch]:
+def prepared(ratings: Interactions, centering: Centering, entries: int) -> Iterator[UserBatch]:
     """The users' centered rows, some at a time, so that their dense rows have at most so many entries."""
     for part in parts(ratings, ratings.values, most_users=max(entries // ratings.n_items, 1)):
-        yield centring.prepare(replace(part, indices=part.indices.astype(np.int64)))
+        yield centering.prepare(replace(part, indices=part.indices.astype(np.int64)))
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class DescentSteps:
     """The public steps, for a user who is folded in to replay. The columns are the directions of the last one."""
 
     descent: Descent
-    centring: Centring
+    centering: Centering
     steps: Sequence[Step]
 
     @property
@@ -117,8 +117,8 @@ class DescentSteps:
 
     def contributions(self, part: UserBatch, aim: Array) -> Array:
         """What each rating of one user adds to the offset and to coefficients . aim."""
-        offsets = self.centring.offset_shares(part.values)
-        about = part.values.astype(np.float64) - self.centring.centre - offsets.sum()
+        offsets = self.centering.offset_shares(part.values)
+        about = part.values.astype(np.float64) - self.centering.centre - offsets.sum()
         loads = self.descent.shares(part.indices, self.steps) @ aim
         # A rating counts by itself, and by its part in the offset, which is subtracted from every rating.
         return np.asarray(loads * (about + offsets.sum()) + offsets * (1 - loads.sum()))

@@ -12,7 +12,7 @@ from discreet.engine import LocalBlocks
 from discreet.engine.batches import DENSE_CELLS
 from discreet.errors import DataError
 from discreet.models.base import Model
-from discreet.models.centering import Centring
+from discreet.models.centering import Centering
 from discreet.models.directions import noise_edge
 from discreet.models.eigen import check_catalogue
 from discreet.models.fold_in import FoldIn, ReplayFoldIn
@@ -55,7 +55,7 @@ class DescentModel(Model):
     def _descent(self, n_items: int) -> Descent:
         return Descent(float(self.step_size), n_items)
 
-    def _learned(self, steps: list[Step], centring: Centring, popularity: Array) -> dict[str, Any]:
+    def _learned(self, steps: list[Step], centering: Centering, popularity: Array) -> dict[str, Any]:
         vectors = steps[-1].vectors
         return {
             **packed(steps),
@@ -63,17 +63,17 @@ class DescentModel(Model):
             "item_bias_": np.zeros(len(vectors), np.float32),
             "popularity_": popularity.astype(np.float32),
             "implicit_": False,
-            "global_mean_": float(centring.centre),
-            "row_norm_": float(centring.row_norm),
+            "global_mean_": float(centering.centre),
+            "row_norm_": float(centering.row_norm),
         }
 
     def _make_fold_in(self) -> FoldIn:
-        centring = Centring.of(self.value_range_, self.row_norm_, centre=self.centre)
+        centering = Centering.of(self.value_range_, self.row_norm_, centre=self.centre)
         steps = unpacked(self.steps_, self.gains_, self.ranks_)
         return ReplayFoldIn(
             columns=self.item_factors_,
             base=self.item_bias_ + np.float32(self.global_mean_),
-            steps=DescentSteps(self._descent(len(self.item_bias_)), centring, steps),
+            steps=DescentSteps(self._descent(len(self.item_bias_)), centering, steps),
         )
 
     def _check_learned(self) -> None:
@@ -164,20 +164,20 @@ class DPGradientDescent(DescentModel, PrivateModel):
         return Plan.gaussian(self._mu(), {MOMENT: (1.0, self.n_steps)})
 
     def _check_data(self, ratings: Interactions) -> None:
-        self._centring(ratings)  # raises if there is no bound
+        self._centering(ratings)  # raises if there is no bound
 
-    def _centring(self, ratings: Interactions) -> Centring:
-        return Centring.public(type(self).__name__, ratings, self.row_norm, centre=self.centre)
+    def _centering(self, ratings: Interactions) -> Centering:
+        return Centering.public(type(self).__name__, ratings, self.row_norm, centre=self.centre)
 
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
-        n, centring = ratings.n_items, self._centring(ratings)
-        bound = float(self.clip or centring.row_norm) ** 2
+        n, centering = ratings.n_items, self._centering(ratings)
+        bound = float(self.clip or centering.row_norm) ** 2
         descent, steps, rated = self._descent(n), list[Step](), np.zeros(n)
         for _ in range(self.n_steps):
-            users: LocalBlocks[UserBatch] = LocalBlocks(partial(prepared, ratings, centring, DENSE_CELLS))
+            users: LocalBlocks[UserBatch] = LocalBlocks(partial(prepared, ratings, centering, DENSE_CELLS))
             rows = partial(descent.rows, steps=list(steps))
             moment = releaser.release(MOMENT, GramSum(n, bound), users, rows)
             if not steps:  # the share of each item in all ratings, squared: the nearest there is to popularity
-                rated = np.maximum(np.diag(moment.values), 0) / centring.row_norm**2
+                rated = np.maximum(np.diag(moment.values), 0) / centering.row_norm**2
             steps.append(project(moment.values, float(noise_edge(moment.std, n)), self.radius))
-        return {"value_range_": ratings.value_range, **self._learned(steps, centring, rated)}
+        return {"value_range_": ratings.value_range, **self._learned(steps, centering, rated)}

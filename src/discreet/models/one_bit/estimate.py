@@ -126,7 +126,7 @@ def largest_singular_value(table: csr_array) -> float:
     return float(svds(table, 1, v0=start, return_singular_vectors=False)[0])
 
 
-def minimise(
+def minimize(
     problem: Problem, *, start: Factored | None = None, tolerance: float = 1e-3, max_steps: int = 200, gap: float = 1e-3
 ) -> Solution:
     """The matrix with the least loss.
@@ -181,7 +181,7 @@ def _descend(problem: Problem, now: Solution, tolerance: float, max_steps: int) 
     return now, steps
 
 
-def factorise(problem: Problem, bound: float, rank: int, start: Factored, n_jobs: int | None) -> Factored:
+def factorize(problem: Problem, bound: float, rank: int, start: Factored, n_jobs: int | None) -> Factored:
     """For matrices too large for singular vectors: U V^T, rows no longer than sqrt(bound), with a low loss.
 
     The bound is on the max-norm, the least max |u_i| max |v_j| over all factorizations, in place of the nuclear norm: a
@@ -317,7 +317,7 @@ def complete(
     """The most likely matrix of nuclear norm at most `radius`; with `effects`, beside a number for each row and column.
 
     Effects have a penalty of their own, EFFECT_PENALTY / 2 times their squares (more, if the loss is dispersed). With
-    `alpha`, no entry of the matrix is larger. With `rank`, it is the best that `factorise` finds with a max-norm of
+    `alpha`, no entry of the matrix is larger. With `rank`, it is the best that `factorize` finds with a max-norm of
     radius / sqrt(d1 d2), which bounds the nuclear norm, too.
     """
     beside = Effects.none(observed.shape)
@@ -328,10 +328,10 @@ def complete(
                 beside = beside.refined(observed, loss, x, EFFECT_SWEEPS[turn > 0])
             problem = Problem(observed, loss, radius, beside.at(observed.rows, observed.columns), alpha, MAX_RANK)
             if rank is None:
-                found = minimise(problem, start=start)
+                found = minimize(problem, start=start)
             else:
                 bound = radius / math.sqrt(math.prod(observed.shape))
-                found = problem.at(factorise(problem, bound, rank, start, n_jobs))
+                found = problem.at(factorize(problem, bound, rank, start, n_jobs))
             start, x = found.matrix, found.x
     # The multiplier of the constraint; more than that if item vectors come from bits less clear than a user's own.
     penalty = found.multiplier(problem) / loss.clarity

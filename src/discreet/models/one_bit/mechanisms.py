@@ -21,7 +21,7 @@ from discreet.models.one_bit.contributions import (
     shifted,
     variance,
 )
-from discreet.models.one_bit.estimate import LEAST_PENALTY, MAX_RANK, SEED, Completed, Problem, minimise
+from discreet.models.one_bit.estimate import LEAST_PENALTY, MAX_RANK, SEED, Completed, Problem, minimize
 from discreet.models.one_bit.likelihood import FlippedBits, Link, PerturbedBits, ShiftedBits
 from discreet.models.one_bit.matrices import Factored, Moved, intersection, nuclear_ball, trimmed
 from discreet.privacy import Cost, Gaussian, Laplace, Plan, Planned, PureEvent, RandomizedResponse, Releaser
@@ -322,10 +322,10 @@ def _as_printed(releaser: Releaser, true: TrueBits, budget: Budget, radius: floa
         statistic = AsPrinted(link.sensitivity(alpha))
         linear = releaser.release_entries(LINEAR_TERM, statistic, np.zeros(len(observed)), budget.printed())
         problem = Problem(observed, PerturbedBits(true.bits, link, linear=linear), radius, alpha=alpha)
-        found = minimise(problem)
+        found = minimize(problem)
         return Completed.of_matrix(found.matrix, max(found.multiplier(problem), LEAST_PENALTY))
     problem = Problem(observed, FlippedBits(true.bits, link), radius, alpha=alpha, max_rank=MAX_RANK)
-    matrix = minimise(problem).matrix.dense()
+    matrix = minimize(problem).matrix.dense()
     noisy = releaser.release_entries(OUTPUT, AsPrinted(2 * alpha), matrix, budget.printed())
     left, values, right = np.linalg.svd(noisy, full_matrices=False)
     return Completed.of_matrix(trimmed(left, values, right.T))

@@ -403,7 +403,7 @@ class OneBit(BitModel):
 def perturb(ratings: Interactions, *, ledger: Ledger | None = None, **parameters: Any) -> Interactions:
     """The input mechanism alone: bits, 0 or 1, each flipped by a coin, for `OneBit(perturbed=True, ...).fit`.
 
-    It can run where the ratings are, for one user or for all, so that nobody else ever sees a true bit.
+    It can run where the ratings are, for one user or for all, so that no one else ever sees a true bit.
 
     Args:
         ratings: One user's, or many users' ratings.

@@ -9,7 +9,7 @@ import numpy as np
 from discreet.data.interactions import Interactions
 from discreet.engine.batches import DENSE_CELLS, parts
 from discreet.models.base import NotPrivateModel, require_ratings
-from discreet.models.centering import Centring
+from discreet.models.centering import Centering
 from discreet.models.eigen import check_catalogue, require_rank, second_moment
 from discreet.models.fold_in import FoldIn
 from discreet.models.parameters import check_parameters
@@ -52,15 +52,15 @@ class SVD(NotPrivateModel):
         require_rank(self.rank, ratings.n_items)
         check_catalogue(ratings.n_items)
         longest = 2 * max(map(abs, value_range)) * ratings.n_items**0.5  # no row is longer
-        centring = Centring.of(value_range, longest, centre=self.centre)
+        centering = Centering.of(value_range, longest, centre=self.centre)
         items = np.arange(ratings.n_items)
         blocks = parts(ratings, ratings.values, most_users=max(DENSE_CELLS // len(items), 1))
-        moment = second_moment(blocks, RatingRows(items, len(items), centring), len(items), self.n_jobs)
+        moment = second_moment(blocks, RatingRows(items, len(items), centering), len(items), self.n_jobs)
         factors = rating_factors(Noisy(moment, 0.0), items, len(items), self.rank)
         return {
             "item_factors_": factors.astype(np.float32),
             "item_bias_": np.zeros(len(items), np.float32),
-            "global_mean_": float(centring.centre),
+            "global_mean_": float(centering.centre),
         }
 
     def _make_fold_in(self) -> FoldIn:

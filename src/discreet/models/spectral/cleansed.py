@@ -33,73 +33,7 @@ OFFSET_PENALTY = 1.0
 ENTRY_EPSILONS = {COUNTS: 0.105, SUMS: 0.105, WEIGHTS: 0.395, COVARIANCE: 0.395}  # of epsilon, as published
 
 
-class _CleansedModel(PrivateModel):
-    """The model that follows from cleansed ratings, however the noise is set."""
-
-    _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "loadings_")
-
-    predictor: Predictor
-    rank: int | None
-    neighbours: int
-    clamp: float | None
-    loadings_: Array
-
-    def _check_parameters(self) -> None:
-        probability("delta", self.delta)
-        predictors = {"predictor": ("svd", "knn")}
-        check_parameters(self, positives=("epsilon", "clamp"), wholes=("neighbours", "rank"), choices=predictors)
-
-    def _check_data(self, ratings: Interactions) -> None:
-        require_ratings(type(self).__name__, ratings)
-
-    def _check_items(self, n_items: int) -> None:
-        whole("n_items", n_items, 1)
-        require_rank(self.rank, n_items)
-        check_catalogue(n_items)
-
-    def _cleansing(self, low: float, high: float) -> Cleansing:
-        """How users prepare their ratings, from the range of these."""
-        raise NotImplementedError
-
-    def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
-        assert ratings.value_range is not None
-        low, high = ratings.value_range
-        cleansed = self._cleansing(low, high).run(releaser, ratings)
-        if self.predictor == "svd":
-            factors = Directions.of(cleansed.covariance, cleansed.edge, self.rank).columns
-            loadings = np.zeros((len(factors), 0))
-        else:
-            factors, loadings = factored(similarities(cleansed.covariance, self.neighbours))
-        middle = (low + high) / 2
-        return {
-            "item_factors_": factors.astype(np.float32),
-            "item_bias_": (cleansed.averages - middle).astype(np.float32),
-            "popularity_": cleansed.counts.astype(np.float32),
-            "loadings_": loadings.astype(np.float32),
-            "value_range_": (low, high),
-            "implicit_": False,
-            "global_mean_": middle,
-        }
-
-    def _make_fold_in(self) -> FoldIn:
-        """With predictor="knn", columns_j . loadings_l is the similarity of j and l, over the sum of j's neighbors'.
-
-        Since a user has rated only a share of these, about count / items, the sum over their ratings is scaled up.
-        """
-        columns, base = self.item_factors_, self.item_bias_ + np.float32(self.global_mean_)
-        if self.predictor == "knn":
-            spread = float(len(base))
-            return LinearFoldIn(columns=columns, base=base, loadings=self.loadings_, damping=DAMPING, spread=spread)
-        return RidgeFoldIn(columns=columns, base=base, penalty=Penalty(PENALTY), offset_penalty=OFFSET_PENALTY)
-
-    def _check_learned(self) -> None:
-        super()._check_learned()
-        k = self.item_factors_.shape[1] if self.predictor == "knn" else 0
-        if self.loadings_.shape != (len(self.catalogue_), k):
-            raise DataError(f"loadings_: {self.loadings_.shape} does not fit {len(self.catalogue_)} items")
-
-
-class DPCleansedSVD(_CleansedModel):
+class DPCleansedSVD(PrivateModel):
     """Item averages and the covariance of ratings without them: user-level joint differential privacy.
 
     After McSherry and Mironov (2009), whose weights protect single ratings; here each user's contribution is bounded
@@ -139,7 +73,9 @@ class DPCleansedSVD(_CleansedModel):
         n_jobs: Threads, in scikit-learn's meaning.
     """
 
-    spread: float | None
+    _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "loadings_")
+
+    loadings_: Array
 
     def __init__(
         self,
@@ -169,8 +105,13 @@ class DPCleansedSVD(_CleansedModel):
         """With the noise of 2009, which protects single ratings: `PublishedDPCleansedSVD(**parameters)`."""
         return PublishedDPCleansedSVD(**parameters)
 
+    def _check_common(self) -> None:
+        probability("delta", self.delta)
+        predictors = {"predictor": ("svd", "knn")}
+        check_parameters(self, positives=("epsilon", "clamp"), wholes=("neighbours", "rank"), choices=predictors)
+
     def _check_parameters(self) -> None:
-        super()._check_parameters()
+        self._check_common()
         check_parameters(self, positives=("spread",))
 
     def plan(self, n_items: int) -> Plan:
@@ -184,8 +125,53 @@ class DPCleansedSVD(_CleansedModel):
         clamp, spread = self.clamp or CLAMP * width, self.spread or SPREAD * width
         return Cleansing((low + high) / 2, width / 2, float(clamp), float(spread), DAMPING)
 
+    def _check_data(self, ratings: Interactions) -> None:
+        require_ratings(type(self).__name__, ratings)
 
-class PublishedDPCleansedSVD(PublishedModel, _CleansedModel):
+    def _check_items(self, n_items: int) -> None:
+        whole("n_items", n_items, 1)
+        require_rank(self.rank, n_items)
+        check_catalogue(n_items)
+
+    def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
+        assert ratings.value_range is not None
+        low, high = ratings.value_range
+        cleansed = self._cleansing(low, high).run(releaser, ratings)
+        if self.predictor == "svd":
+            factors = Directions.of(cleansed.covariance, cleansed.edge, self.rank).columns
+            loadings = np.zeros((len(factors), 0))
+        else:
+            factors, loadings = factored(similarities(cleansed.covariance, self.neighbours))
+        middle = (low + high) / 2
+        return {
+            "item_factors_": factors.astype(np.float32),
+            "item_bias_": (cleansed.averages - middle).astype(np.float32),
+            "popularity_": cleansed.counts.astype(np.float32),
+            "loadings_": loadings.astype(np.float32),
+            "value_range_": (low, high),
+            "implicit_": False,
+            "global_mean_": middle,
+        }
+
+    def _make_fold_in(self) -> FoldIn:
+        """With predictor="knn", columns_j . loadings_l is the similarity of j and l, over the sum of j's neighbors'.
+
+        Since a user has rated only a share of these, about count / items, the sum over their ratings is scaled up.
+        """
+        columns, base = self.item_factors_, self.item_bias_ + np.float32(self.global_mean_)
+        if self.predictor == "knn":
+            spread = float(len(base))
+            return LinearFoldIn(columns=columns, base=base, loadings=self.loadings_, damping=DAMPING, spread=spread)
+        return RidgeFoldIn(columns=columns, base=base, penalty=Penalty(PENALTY), offset_penalty=OFFSET_PENALTY)
+
+    def _check_learned(self) -> None:
+        super()._check_learned()
+        k = self.item_factors_.shape[1] if self.predictor == "knn" else 0
+        if self.loadings_.shape != (len(self.catalogue_), k):
+            raise DataError(f"loadings_: {self.loadings_.shape} does not fit {len(self.catalogue_)} items")
+
+
+class PublishedDPCleansedSVD(PublishedModel, DPCleansedSVD):
     """Cleansing with the weights and the noise of 2009, for single ratings; the guarantee is that for users.
 
     A user's first `max_items` ratings, in a random order, count with weight 1 in sums and counts, with c^-1/2 in the
@@ -238,7 +224,7 @@ class PublishedDPCleansedSVD(PublishedModel, _CleansedModel):
         self.n_jobs = n_jobs
 
     def _check_parameters(self) -> None:
-        super()._check_parameters()
+        self._check_common()
         check_parameters(self, wholes=("max_items",))
 
     def plan(self, n_items: int) -> Plan:

@@ -34,9 +34,9 @@ class Cleansed:
     """What is public after cleansing.
 
     Attributes:
-        averages: Of the items' ratings, stabilised.
+        averages: Of the items' ratings, stabilized.
         counts: The released counts.
-        covariance: Of users' centred ratings of each two items, with noise.
+        covariance: Of users' centered ratings of each two items, with noise.
         edge: (About) the largest eigenvalue of that noise.
     """
 

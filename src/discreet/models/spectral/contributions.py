@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from discreet.models.centering import Centring
+from discreet.models.centering import Centering
 from discreet.models.spectral.estimate import Chosen
 from discreet.privacy.batch import UserBatch
 from discreet.typing import Array
@@ -51,15 +51,15 @@ class Residuals:
 
 @dataclass(frozen=True)
 class RatingRows:
-    """Users' ratings of the chosen `items`, centered by each user's own mean (`Centring`): rows of length at most L."""
+    """Users' ratings of the chosen `items`, prepared by `centering`: rows of length at most L."""
 
     items: Array
     n_items: int
-    centring: Centring
+    centering: Centering
 
     def __call__(self, part: UserBatch) -> Array:
         """The rows of some users."""
-        own = self.centring.prepare(part)
+        own = self.centering.prepare(part)
         at = _places(self.items, self.n_items)[own.indices]
         rows = np.zeros((len(own.counts), len(self.items)))
         rows[own.owners[at >= 0], at[at >= 0]] = own.values[at >= 0]

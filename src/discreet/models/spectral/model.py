@@ -9,7 +9,7 @@ import numpy as np
 from discreet.data.interactions import Interactions
 from discreet.engine.batches import DENSE_CELLS, equal_weights, user_batches
 from discreet.errors import DataError
-from discreet.models.centering import Centring
+from discreet.models.centering import Centering
 from discreet.models.eigen import require_rank
 from discreet.models.fold_in import FoldIn, LinearFoldIn
 from discreet.models.parameters import check_parameters
@@ -83,8 +83,8 @@ class DPSVD(PrivateModel):
         explore: About what share of a list of 20 to fill with items outside J, different ones for different histories.
             It costs no privacy, but places. For implicit feedback.
         rank: The most directions, for ratings; by default as many as stand out of the noise, up to 64.
-        row_norm: L, the length of a typical user's centred row of ratings, public; by default from the range of ratings
-            and the number of items (`discreet.models.centering.public_row_norm`).
+        row_norm: L, the length of a typical user's centered row of ratings, public; by default from the range of
+            ratings and the number of items (`discreet.models.centering.public_row_norm`).
         centre: Whether users subtract their own mean. Without, for low-rank approximation of a matrix whose zeros mean
             something, predictions have no offset.
         max_items: The largest J. Memory grows with its square, time with its cube.
@@ -155,10 +155,10 @@ class DPSVD(PrivateModel):
                 "explore: is for implicit feedback; leave it out for ratings, or use ratings.to_implicit(...)"
             )
         require_rank(self.rank, ratings.n_items)
-        self._centring(ratings)  # raises if there is no bound
+        self._centering(ratings)  # raises if there is no bound
 
-    def _centring(self, ratings: Interactions) -> Centring:
-        return Centring.public("DPSVD", ratings, self.row_norm, centre=self.centre)
+    def _centering(self, ratings: Interactions) -> Centering:
+        return Centering.public("DPSVD", ratings, self.row_norm, centre=self.centre)
 
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
         statistic = VectorSum(ratings.n_items, 1.0, cone="nonnegative")
@@ -186,9 +186,9 @@ class DPSVD(PrivateModel):
         }
 
     def _from_ratings(self, releaser: Releaser, ratings: Interactions, chosen: Chosen) -> dict[str, Any]:
-        m, n, centring = ratings.n_items, len(chosen.items), self._centring(ratings)
+        m, n, centering = ratings.n_items, len(chosen.items), self._centering(ratings)
         users = user_batches(ratings, max(DENSE_CELLS // n, 1))
-        rows, bound = RatingRows(chosen.items, m, centring), centring.row_norm**2
+        rows, bound = RatingRows(chosen.items, m, centering), centering.row_norm**2
         moment = releaser.release(SECOND_MOMENT, GramSum(n, bound), users, rows)
         return {
             "item_factors_": rating_factors(moment, chosen.items, m, self.rank).astype(np.float32),
@@ -197,7 +197,7 @@ class DPSVD(PrivateModel):
             "exploration_": np.zeros((m, 0), np.float32),
             "value_range_": ratings.value_range,
             "implicit_": False,
-            "global_mean_": float(centring.centre),
+            "global_mean_": float(centering.centre),
             "n_users_": max(float(np.trace(moment.values)) / bound, 1.0),
         }
 

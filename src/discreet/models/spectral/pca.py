@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 
 from discreet.data.interactions import Interactions
 from discreet.engine import LocalBlocks
-from discreet.engine.batches import DENSE_CELLS, MOST_USERS, PART
+from discreet.engine.batches import DENSE_CELLS, parts
 from discreet.errors import DataError, NotFitted
 from discreet.linalg.determinism import require_sound_blas
 from discreet.linalg.threads import n_threads, single_threaded_blas
@@ -240,16 +240,10 @@ class Table:
 
         return csr_array((self.values, self.indices, self.indptr), shape=(len(self.indptr) - 1, self.n_columns))
 
-    def blocks(self, most_users: int = MOST_USERS) -> Iterator[UserBatch]:
+    def blocks(self, most_users: int | None = None) -> Iterator[UserBatch]:
         """Some rows at a time. Numbers that are not finite count as zero."""
-        first, n_rows = 0, len(self.indptr) - 1
-        while first < n_rows:
-            last = max(first + 1, int(np.searchsorted(self.indptr, self.indptr[first] + PART, side="right")) - 1)
-            last = min(last, first + most_users)
-            begin, end = int(self.indptr[first]), int(self.indptr[last])
-            values = _finite(self.values[begin:end].astype(np.float64))
-            yield UserBatch(self.indptr[first : last + 1] - begin, self.indices[begin:end], values)
-            first = last
+        for part in parts(self, self.values, most_users=most_users):
+            yield replace(part, values=_finite(part.values.astype(np.float64)))
 
     def users(self) -> LocalBlocks[UserBatch]:
         """All rows, to be added up."""

@@ -10,7 +10,7 @@ from scipy.linalg import eigh
 from discreet.data.interactions import Interactions
 from discreet.engine.batches import DENSE_CELLS, user_batches
 from discreet.models.as_published import PublishedModel, frank_wolfe_std, true_plan
-from discreet.models.centering import RATINGS_PER_USER, SHRINKAGE, Centring
+from discreet.models.centering import RATINGS_PER_USER, SHRINKAGE, Centering
 from discreet.models.eigen import check_catalogue, require_rank
 from discreet.models.fold_in import FoldIn, LinearFoldIn
 from discreet.models.parameters import check_parameters
@@ -89,25 +89,25 @@ class PublishedDPSVD(PublishedModel):
         return self.rank
 
     def _check_data(self, ratings: Interactions) -> None:
-        self._centring(ratings)  # raises if there is no bound
+        self._centering(ratings)  # raises if there is no bound
 
-    def _centring(self, ratings: Interactions) -> Centring:
-        return Centring.public("PublishedDPSVD", ratings, self.row_norm, centre=self.centre)
+    def _centering(self, ratings: Interactions) -> Centering:
+        return Centering.public("PublishedDPSVD", ratings, self.row_norm, centre=self.centre)
 
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
-        n, centring = ratings.n_items, self._centring(ratings)
-        users, rows = user_batches(ratings, max(DENSE_CELLS // n, 1)), RatingRows(np.arange(n), n, centring)
-        moment = releaser.release(SECOND_MOMENT, GramSum(n, centring.row_norm**2), users, rows)
+        n, centering = ratings.n_items, self._centering(ratings)
+        users, rows = user_batches(ratings, max(DENSE_CELLS // n, 1)), RatingRows(np.arange(n), n, centering)
+        moment = releaser.release(SECOND_MOMENT, GramSum(n, centering.row_norm**2), users, rows)
         vectors = eigh(moment.values, subset_by_index=[n - self.rank, n - 1])[1][:, ::-1]
         scale = self.scale or max(1.0, n / RATINGS_PER_USER)
         return {
             "item_factors_": (vectors * np.sqrt(scale)).astype(np.float32),
             "item_bias_": np.zeros(n, np.float32),
             # How much of all ratings, squared, is of each item: the nearest there is to popularity.
-            "popularity_": (np.maximum(np.diag(moment.values), 0) / centring.row_norm**2).astype(np.float32),
+            "popularity_": (np.maximum(np.diag(moment.values), 0) / centering.row_norm**2).astype(np.float32),
             "value_range_": ratings.value_range,
             "implicit_": False,
-            "global_mean_": float(centring.centre),
+            "global_mean_": float(centering.centre),
         }
 
     def _make_fold_in(self) -> FoldIn:
