@@ -78,10 +78,8 @@ def test_residuals_of_the_published_algorithm_grow_from_the_row_norm_to_twice_th
 
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
 @pytest.mark.parametrize("eigensolver", ["dense", "oja"])
-def test_the_published_bounds_are_what_the_release_step_enforces(
-    monkeypatch: Any, eigensolver: Any, adjacency: Any
-) -> None:
-    """Residuals of any length, up to the bound: with a longer row norm in the local component than in the release step."""
+def test_the_release_step_enforces_the_published_bounds(monkeypatch: Any, eigensolver: Any, adjacency: Any) -> None:
+    """Residuals of any length, up to the bound: with a longer row norm in the local component than in a release."""
 
     def make() -> discreet.PublishedDPFrankWolfe:
         made = discreet.DPFrankWolfe.as_published(

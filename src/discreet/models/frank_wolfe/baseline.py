@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 from scipy.linalg import eigh
+from scipy.optimize import brentq
 from scipy.sparse import csr_array
 from scipy.sparse.linalg import LinearOperator, eigsh
 
@@ -26,7 +27,6 @@ from discreet.typing import Array
 NO_BOUND = 1e100  # longer than any row
 SMALL = 1000  # items whose covariance is formed: it is quicker then
 RADIUS = 2.0  # times the largest singular value of the ratings, scaled up to the whole matrix
-SECANTS = 12
 
 
 class FrankWolfe(FrankWolfeModel, NotPrivateModel):
@@ -125,21 +125,12 @@ def _dense(part: UserBatch, size: int) -> Array:
 
 
 def _line_search(local: Local, row: Prepared, fitted: Array, atom: Array) -> float:
-    """Where on the way to the atom the loss is least: its derivative rises, and for the squared loss it is linear."""
+    """How far on the way to the atom the loss is least, between 0 and 1: its derivative rises."""
     change = atom - fitted
 
     def derivative(size: float) -> float:
         return float((local.residuals(row, fitted + size * change)[0] * change).sum())
 
-    low, high = 0.0, 1.0
-    at_low, at_high = derivative(low), derivative(high)
-    if at_low >= 0 or at_high <= 0:
-        return low if at_low >= 0 else high
-    middle = 0.0
-    for _ in range(SECANTS if local.loss.slope(fitted[:1] + 1.0)[0] != 1 else 1):
-        middle = low + (high - low) * at_low / (at_low - at_high)
-        at_middle = derivative(middle)
-        low, at_low, high, at_high = (
-            (middle, at_middle, high, at_high) if at_middle < 0 else (low, at_low, middle, at_middle)
-        )
-    return middle
+    if derivative(0.0) >= 0:
+        return 0.0
+    return 1.0 if derivative(1.0) <= 0 else float(brentq(derivative, 0.0, 1.0, xtol=1e-9))

@@ -12,13 +12,13 @@ from discreet.errors import DataError
 from discreet.models.as_published import PublishedModel, true_plan
 from discreet.models.base import require_ratings
 from discreet.models.centering import SPREAD
-from discreet.models.directions import PENALTY, Directions
+from discreet.models.directions import Directions
 from discreet.models.eigen import check_catalogue, require_rank
-from discreet.models.fold_in import FoldIn, LinearFoldIn, RidgeFoldIn
+from discreet.models.fold_in import FoldIn, LinearFoldIn
 from discreet.models.parameters import check_parameters
 from discreet.models.private import PrivateModel
-from discreet.models.ridge import Penalty
 from discreet.models.spectral.cleansing import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing, factored, similarities
+from discreet.models.spectral.estimate import rating_fold_in
 from discreet.privacy import Plan, Releaser
 from discreet.privacy.guarantee import Adjacency
 from discreet.typing import Array
@@ -29,7 +29,6 @@ Predictor = Literal["svd", "knn"]
 SHARES: dict[str, float | tuple[float, int]] = {COUNTS: 0.05, SUMS: 0.1, WEIGHTS: 0.2, COVARIANCE: 0.65}  # of mu^2
 CLAMP = 2 * SPREAD  # of the value range
 DAMPING = 5.0  # ratings
-OFFSET_PENALTY = 1.0
 ENTRY_EPSILONS = {COUNTS: 0.105, SUMS: 0.105, WEIGHTS: 0.395, COVARIANCE: 0.395}  # of epsilon, as published
 
 
@@ -162,7 +161,7 @@ class DPCleansedSVD(PrivateModel):
         if self.predictor == "knn":
             spread = float(len(base))
             return LinearFoldIn(columns=columns, base=base, loadings=self.loadings_, damping=DAMPING, spread=spread)
-        return RidgeFoldIn(columns=columns, base=base, penalty=Penalty(PENALTY), offset_penalty=OFFSET_PENALTY)
+        return rating_fold_in(columns, base, centre=True)
 
     def _check_learned(self) -> None:
         super()._check_learned()

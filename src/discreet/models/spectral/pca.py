@@ -157,7 +157,7 @@ class DPPCA(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         """Eigenvectors (n, r) and eigenvalues, from releases alone."""
         n, r, bound = table.n_columns, self.n_components, float(self.row_norm) ** 2
         if self.method == "dense":
-            return _eigenpairs(releaser.release(SECOND_MOMENT, GramSum(n, bound), table.dense_users(), _values), r)
+            return _eigenpairs(releaser.release(SECOND_MOMENT, GramSum(n, bound), table.users(dense=True), _values), r)
         products = Products(releaser, table.users, _values, n, bound)
         if self.method == "block":
             return block_iteration(products, PRODUCT, self.n_steps, r)
@@ -245,13 +245,9 @@ class Table:
         for part in parts(self, self.values, most_users=most_users):
             yield replace(part, values=_finite(part.values.astype(np.float64)))
 
-    def users(self) -> LocalBlocks[UserBatch]:
-        """All rows, to be added up."""
-        return LocalBlocks(self.blocks)
-
-    def dense_users(self) -> LocalBlocks[UserBatch]:
-        """The same, so few at a time that they can be made dense."""
-        return LocalBlocks(partial(self.blocks, max(DENSE_CELLS // self.n_columns, 1)))
+    def users(self, *, dense: bool = False) -> LocalBlocks[UserBatch]:
+        """All rows, to be added up; if `dense`, so few at a time that they can be made dense."""
+        return LocalBlocks(partial(self.blocks, max(DENSE_CELLS // self.n_columns, 1) if dense else None))
 
 
 def _values(part: UserBatch) -> Array:
