@@ -9,7 +9,7 @@ import pytest
 import discreet
 from discreet.models.centering import Centering
 from discreet.models.fold_in import FoldIn, LinearFoldIn, ReplayFoldIn, RidgeFoldIn
-from discreet.models.frank_wolfe.contributions import Corrective, Local, Logistic
+from discreet.models.frank_wolfe.contributions import Corrective, Local, Loss
 from discreet.models.frank_wolfe.estimate import Step
 from discreet.models.frank_wolfe.serving import FrankWolfeSteps, LogisticTargets
 from discreet.models.gradient.contributions import Descent, DescentSteps
@@ -37,7 +37,7 @@ FOLD_INS: dict[str, FoldIn] = {
     "ridge, own mean": RidgeFoldIn(**{**RIDGE, "columns": OTHERS}, frequent=FREQUENT, own_mean=True),
     "ridge, logistic": RidgeFoldIn(
         **{**RIDGE, "base": CENTER},
-        targets=LogisticTargets(Corrective(Logistic(4.0), 3.0, False), [8.0, 4.0, 2.0, 1.0]),
+        targets=LogisticTargets(Corrective(Loss(4.0), 3.0, False), [8.0, 4.0, 2.0, 1.0]),
         double=True,
     ),
     "ridge, bits": RidgeFoldIn(**RIDGE, offset_penalty=2.0, targets=BitTargets(Link(), 3.0, 1.0)),
@@ -48,7 +48,7 @@ FOLD_INS: dict[str, FoldIn] = {
     "replay, Frank-Wolfe": ReplayFoldIn(
         columns=DIRECTIONS[:, :K],
         base=CENTER,
-        steps=FrankWolfeSteps(Local(CENTERING, Logistic(4.0)), [Step(v, 0.3, 0.9) for v in DIRECTIONS.T[:K]]),
+        steps=FrankWolfeSteps(Local(CENTERING, Loss(4.0)), [Step(v, 0.3, 0.9) for v in DIRECTIONS.T[:K]]),
     ),
     "replay, descent": ReplayFoldIn(
         columns=DIRECTIONS[:, K:],

@@ -12,7 +12,7 @@ from discreet.errors import DataError, PrivacyError
 from discreet.models.base import Model
 from discreet.models.centering import Centering, public_row_norm
 from discreet.models.eigen import Direction
-from discreet.models.frank_wolfe.contributions import Logistic
+from discreet.models.frank_wolfe.contributions import Loss
 from discreet.models.frank_wolfe.estimate import COVARIANCE, LENGTH, Basis, Correction, Schedule
 from discreet.privacy import Noisy
 from discreet.privacy.batch import UserBatch
@@ -209,7 +209,7 @@ def test_the_derivative_of_the_logistic_loss() -> None:
     y = np.array([-3.0, -1e-6, 0.0, 1e-5, 0.4, 9.0])
     width = 4.0
     expected = width * (1 / (1 + np.exp(-4 * y / width)) - 0.5)
-    assert np.allclose(Logistic(width).slope(y) * y, expected, rtol=1e-7, atol=1e-12)
+    assert np.allclose(Loss(width).slope(y) * y, expected, rtol=1e-7, atol=1e-12)
 
 
 # No user, and no item, is too odd

@@ -10,7 +10,7 @@ from discreet.audit import fixtures
 from discreet.engine import batches as users_rows
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.models.centering import Centering
-from discreet.models.frank_wolfe.contributions import Corrective, Fitted, Local, Logistic, Squared, Users, residuals_of
+from discreet.models.frank_wolfe.contributions import Corrective, Fitted, Local, Loss, Users, residuals_of
 from discreet.models.frank_wolfe.estimate import COVARIANCE, ENERGY, LENGTH, PRODUCT, Basis, Step
 from tests.models.frank_wolfe_world import DELTA, N, model, seeded, strong, world
 from tests.models.replay import moved, record, replay
@@ -117,10 +117,10 @@ def some_steps(n: int) -> list[tuple[Any, Any]]:
     moves = [Step(V[:, 0], 0.3, 1.7), Step(V[:, 1], 0.3, 1.7)]
     refits = [first, Basis(V, (300.0, 100.0), (500.0, 200.0), 0.4)]
     return [
-        (Local(Centering.of((0.5, 5), 3.0, centre=True), Squared()), moves),
-        (Local(Centering(2.75, None, 3.0), Logistic(4.5)), moves),
-        (Corrective(Squared(), 2.75, True), refits),
-        (Corrective(Logistic(4.5), 2.75, False), refits),
+        (Local(Centering.of((0.5, 5), 3.0, centre=True), Loss()), moves),
+        (Local(Centering(2.75, None, 3.0), Loss(4.5)), moves),
+        (Corrective(Loss(), 2.75, True), refits),
+        (Corrective(Loss(4.5), 2.75, False), refits),
     ]
 
 

@@ -34,46 +34,23 @@ LossName = Literal["squared", "logistic"]
 Eigensolver = Literal["dense", "oja"]
 
 
-class Loss(Protocol):
+@dataclass(frozen=True)
+class Loss:
     """A smooth convex loss l(y, x) of a fitted value y and a centered rating x, with dl/dy = slope(y) y - x.
 
-    Any such loss works for Frank-Wolfe: clipping bounds the sensitivity of a residual.
+    Without a width it is the squared loss, (y - x)^2 / 2. With R = `width`, that of the range of ratings, it is the
+    logistic loss of ratings that are mostly at the two ends of their range: in units of ratings, with x the rating less
+    the middle, a fitted y means that the rating is the higher one with probability 1 / (1 + exp(-4 y / R)). So the
+    middle + y is the expected rating to first order, and always on the right side of the middle. The loss is R^2 / 4
+    times the usual one. Clipping bounds the sensitivity of a residual, for any loss.
     """
 
-    @property
-    def width(self) -> float | None:
-        """Of the range of ratings, where the loss depends on it."""
-        ...
+    width: float | None = None
 
     def slope(self, fitted: Array) -> Array:
-        """The factor of the fitted value in the derivative: a public function, one value at a time."""
-        ...
-
-
-@dataclass(frozen=True)
-class Squared:
-    """(y - x)^2 / 2."""
-
-    width: ClassVar[None] = None
-
-    def slope(self, fitted: Array) -> Array:
-        """1: the derivative is y - x."""
-        return np.ones_like(fitted)
-
-
-@dataclass(frozen=True)
-class Logistic:
-    """The logistic loss of ratings that are mostly at the two ends of their range.
-
-    In units of ratings: with R the width of the range and x the rating less its middle, a fitted y means that the
-    rating is the higher one with probability 1 / (1 + exp(-4 y / R)). So the middle + y is the expected rating to first
-    order, and always on the right side of the middle. The loss is R^2 / 4 times the usual one.
-    """
-
-    width: float
-
-    def slope(self, fitted: Array) -> Array:
-        """R / 2 tanh(2 y / R) / y."""
+        """1, or R / 2 tanh(2 y / R) / y: a public function, one value at a time."""
+        if self.width is None:
+            return np.ones_like(fitted)
         scaled = 2 / self.width * fitted
         small = np.abs(scaled) < 1e-4  # where tanh(s) / s is 1 to eight digits
         return np.where(small, 1.0, np.tanh(scaled) / np.where(small, 1.0, scaled))
@@ -83,7 +60,7 @@ def loss_of(name: LossName, width: float) -> Loss:
     """The loss of this name, for ratings in a range of this width."""
     if name not in get_args(LossName):
         raise DataError(f"loss: one of {', '.join(get_args(LossName))} is needed, not {name!r}")
-    return Logistic(width) if name == "logistic" else Squared()
+    return Loss(width if name == "logistic" else None)
 
 
 @dataclass(frozen=True)
@@ -180,7 +157,7 @@ class Corrective:
     @property
     def forgets(self) -> bool:
         """A regression of a squared loss is of the ratings themselves."""
-        return isinstance(self.loss, Squared)
+        return self.loss.width is None
 
     def ridge(self, columns: Array) -> Ridge:
         """A user's regression, of their ratings less the center."""
