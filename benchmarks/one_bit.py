@@ -28,23 +28,21 @@ from numpy.typing import NDArray
 
 import discreet
 from discreet.linalg.threads import single_threaded_blas
-from discreet.models.one_bit import fitting, private, serving
+from discreet.models.eigen import simplex
+from discreet.models.one_bit import estimate, model, serving
 from discreet.models.one_bit.contributions import TrueBits
-from discreet.models.one_bit.fitting import default_radius
-from discreet.models.one_bit.likelihood import Cells, FlippedBits, Loss
-from discreet.models.one_bit.links import Link
-from discreet.models.one_bit.projections import simplex
-from discreet.models.one_bit.solver import DECREASE, LONGEST, MEMORY, SHORTEST, Problem, minimise
+from discreet.models.one_bit.estimate import DECREASE, LONGEST, MEMORY, SHORTEST, Problem, default_radius, minimize
+from discreet.models.one_bit.likelihood import FlippedBits, Link, Loss, Observed
 from discreet.papers.one_bit import MEAN_RATING, accuracies, relative_error, watched
 
 Array = NDArray[Any]
 Figures = dict[str, Any]
 
 
-def plainly(cells: Cells, loss: Loss, radius: float, tolerance: float, max_steps: int) -> tuple[float, int]:
+def plainly(observed: Observed, loss: Loss, radius: float, tolerance: float, max_steps: int) -> tuple[float, int]:
     """The same method, straightforward: all entries of the matrix, a full SVD for each projection."""
-    now = np.zeros(cells.shape)
-    at = (cells.rows, cells.columns)
+    now = np.zeros(observed.shape)
+    at = (observed.rows, observed.columns)
     value, slopes = loss(now[at])
     recent, length, steps = [value], 1 / loss.curvature, 0
     while steps < max_steps:
@@ -72,16 +70,16 @@ def against_full_svd(turns: int = 1) -> Figures:
     """Processor seconds of both on MovieLens 100k, by turns; the smaller of each."""
     true = TrueBits.of(discreet.datasets.movielens_folds("u1")[0], MEAN_RATING)
     loss = FlippedBits(true.bits, Link())
-    problem = Problem(true.cells, loss, default_radius(true.cells.shape, 1.0, 1, clarity=1.0, effects=False))
+    problem = Problem(true.observed, loss, default_radius(true.observed.shape, 1.0, 1, clarity=1.0, effects=False))
     ours: list[float] = []
     theirs: list[float] = []
     with single_threaded_blas():
         for _ in range(turns):
             start = time.process_time()
-            found = minimise(problem)
+            found = minimize(problem)
             ours.append(time.process_time() - start)
             start = time.process_time()
-            value, steps = plainly(true.cells, loss, problem.radius, 1e-3, 200)
+            value, steps = plainly(true.observed, loss, problem.radius, 1e-3, 200)
             theirs.append(time.process_time() - start)
     return {
         "seconds": round(min(ours), 2),
@@ -106,9 +104,9 @@ def larger() -> Figures:
     found: Figures = {}
     for name, params in cases.items():
         start = time.process_time()
-        model = watched(train, 0, threshold=3.58, n_jobs=1, **params)
+        found_model = watched(train, 0, threshold=3.58, n_jobs=1, **params)
         seconds = time.process_time() - start
-        right = accuracies(train, test)(model)
+        right = accuracies(train, test)(found_model)
         found[name] = {"seconds": round(seconds, 1), **{key: round(share, 4) for key, share in right.items()}}
         print(name, found[name], flush=True)
     return found
@@ -169,11 +167,11 @@ def constants(draws: int = 3) -> Figures:
     train, _, valid = discreet.splits.holdout(base, valid=0.0, test=0.2, random_state=5)
     measure = accuracies(train, valid)
     changes: dict[str, list[Any]] = {"as it is": []}
-    changes |= {f"{share:g} of tau": [patch.object(private, "default_radius", _tau(share, 2))] for share in (0.25, 1.0)}
-    changes |= {f"clarity^{power}": [patch.object(private, "default_radius", _tau(0.5, power))] for power in (1, 3)}
+    changes |= {f"{share:g} of tau": [patch.object(model, "default_radius", _tau(share, 2))] for share in (0.25, 1.0)}
+    changes |= {f"clarity^{power}": [patch.object(model, "default_radius", _tau(0.5, power))] for power in (1, 3)}
     for value in (0.5, 1.0, 4.0):
         changes[f"penalty of effects {value:g}"] = [
-            patch.object(module, "EFFECT_PENALTY", value) for module in (fitting, serving)
+            patch.object(module, "EFFECT_PENALTY", value) for module in (estimate, serving)
         ]
     cases = [("input", name, patches, {}) for name, patches in changes.items()]
     cases += [("gradient", f"{steps} steps", [], {"n_steps": steps}) for steps in (1, 2, 4)]

@@ -21,7 +21,7 @@ def model(epsilon: float = 30.0, **params: Any) -> discreet.DPFrankWolfe:
 
 
 def world(*extra: tuple[str, dict[int, float]], value_range: tuple[float, float] = (-2, 2)) -> Interactions:
-    """Some ordinary users with two tastes, and whoever else is given."""
+    """Some ordinary users with two tastes, and all others that are given."""
     rng = np.random.default_rng(0)
     taste = rng.standard_normal((N, 2))
     rows: list[tuple[str, int, float]] = []

@@ -15,10 +15,19 @@ from discreet.engine.batches import parts
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.models.base import Model
 from discreet.models.directions import Directions, standing_out
+from discreet.models.eigen import MOST_ITEMS
 from discreet.models.fold_in import LinearFoldIn
 from discreet.models.spectral import cleansing
-from discreet.models.spectral.cleansing import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing
-from discreet.models.spectral.neighbors import MOST_COLUMNS, factored, similarities
+from discreet.models.spectral.cleansing import (
+    COUNTS,
+    COVARIANCE,
+    MOST_COLUMNS,
+    SUMS,
+    WEIGHTS,
+    Cleansing,
+    factored,
+    similarities,
+)
 from discreet.privacy.statistics import UserBatch
 from discreet.testing import InsecureSeededNoise, ModelConformance
 from tests.models.replay import record, replay
@@ -110,7 +119,7 @@ def published(**params: Any) -> Any:
 def test_one_person_moves_each_statistic_by_its_bound_and_no_more(monkeypatch: Any, make: Any) -> None:
     with np.errstate(all="raise"):
         if make is published:
-            with pytest.warns(UserWarning, match="not people"):
+            with pytest.warns(UserWarning, match="not users"):
                 found = furthest(monkeypatch, make, [(FAN, None), (DIVIDED, None), (SINGLE, None)])
         else:
             found = furthest(monkeypatch, make, [(FAN, None), (DIVIDED, None), (SINGLE, None)])
@@ -124,7 +133,7 @@ def test_replacing_a_person_moves_each_statistic_by_its_bound_and_no_more(monkey
 
     pairs: list[tuple[Row | None, Row | None]] = [(FAN, CRITIC), (DIVIDED, ELSEWHERE), (FAN, DIVIDED)]
     if make is published:
-        with pytest.warns(UserWarning, match="not people"):
+        with pytest.warns(UserWarning, match="not users"):
             found = furthest(monkeypatch, replacing, pairs, adjacency="replace")
     else:
         found = furthest(monkeypatch, replacing, pairs, adjacency="replace")
@@ -133,7 +142,7 @@ def test_replacing_a_person_moves_each_statistic_by_its_bound_and_no_more(monkey
 
 def test_the_sums_are_what_the_definition_says(monkeypatch: Any) -> None:
     data = world(("x", DIVIDED))
-    seen = record(monkeypatch, lambda door: model().fit(data, ledger=door), None)
+    seen = record(monkeypatch, lambda paid: model().fit(data, ledger=paid), None)
     counts, sums, weights, covariance = (dict(zip(seen.labels, seen.statistics, strict=True))[label] for label in (
         COUNTS, SUMS, WEIGHTS, COVARIANCE
     ))  # fmt: skip
@@ -158,16 +167,16 @@ def test_the_sums_are_what_the_definition_says(monkeypatch: Any) -> None:
 
 def test_sums_are_the_same_however_they_are_cut(monkeypatch: Any) -> None:
     data = world()
-    whole = record(monkeypatch, lambda door: model().fit(data, ledger=door), None)
+    whole = record(monkeypatch, lambda paid: model().fit(data, ledger=paid), None)
     monkeypatch.setattr(users_rows, "PART", 100)
     monkeypatch.setattr(cleansing, "DENSE_CELLS", ITEMS * 3)
-    cut = record(monkeypatch, lambda door: model(n_jobs=3).fit(data, ledger=door), None)
+    cut = record(monkeypatch, lambda paid: model(n_jobs=3).fit(data, ledger=paid), None)
     assert all(np.array_equal(one, other) for one, other in zip(whole.statistics, cut.statistics, strict=True))
 
 
 @pytest.mark.parametrize("entry_level", [False, True])
 def test_a_contribution_is_ones_own(entry_level: bool) -> None:
-    """To the last bit, whoever is computed beside her: else others' contributions would move with her."""
+    """To the last bit, for any other users beside them: otherwise others' contributions would move, too."""
     data = discreet.datasets.movielens_like(200, 80, 8000, random_state=0).rescale(0, 5)
     prepared = Cleansing(2.5, 2.5, 2.0, 1.0, 5.0, 10 if entry_level else None, entry_level)
     averages = np.random.default_rng(0).uniform(1, 4, 80)
@@ -227,7 +236,7 @@ def test_nothing_is_spent_on_wrong_input() -> None:
             asked.fit(data, ledger=ledger)
     assert [entry.kind for entry in ledger.entries] == ["open"]
     with pytest.raises(DataError, match="too large"):
-        model().plan(cleansing.MOST_ITEMS + 1)
+        model().plan(MOST_ITEMS + 1)
 
 
 # No user, and no item, is too odd
@@ -240,7 +249,7 @@ def test_nothing_is_spent_on_wrong_input() -> None:
     [
         ([("a", 0, 5.0)], 1),
         ([("a", 0, 5.0), ("a", 1, 0.0), ("b", 1, 2.0)], 2),
-        ([("a", item, 2.5) for item in range(30)], 30),  # a row of zeros, once it is centred
+        ([("a", item, 2.5) for item in range(30)], 30),  # a row of zeros, once it is centered
         ([(f"u{user}", 0, 1.0) for user in range(40)], 60),
         ([(f"u{user}", user % 60, 5.0 * (user % 2)) for user in range(600)], 60),
     ],

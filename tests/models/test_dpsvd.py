@@ -13,12 +13,13 @@ from discreet.engine import batches as users_rows
 from discreet.engine.batches import parts
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.models.base import Model
+from discreet.models.directions import noise_edge
 from discreet.models.spectral import model as spectral
-from discreet.models.spectral.estimate import FEWEST_ITEMS, Chosen, Noisy, Spectrum, noise_edge
-from discreet.models.spectral.explore import Exploration
-from discreet.models.spectral.model import POPULARITY, SECOND_MOMENT, Residuals
+from discreet.models.spectral.contributions import Residuals
+from discreet.models.spectral.estimate import FEWEST_ITEMS, Chosen, Exploration, Spectrum
+from discreet.models.spectral.model import POPULARITY, SECOND_MOMENT
+from discreet.privacy import Noisy, statistics
 from discreet.privacy import lattice as sums
-from discreet.privacy import statistics
 from discreet.privacy.statistics import UserBatch
 from discreet.testing import InsecureSeededNoise, ModelConformance
 from tests.models.replay import record, replay
@@ -47,7 +48,7 @@ class TestWithExploration(ModelConformance):
 
 
 def world(*extra: tuple[str, list[int]], n_items: int = 50) -> Interactions:
-    """Some ordinary users, and whoever else is given."""
+    """Some ordinary users, and all others that are given."""
     rng = np.random.default_rng(0)
     rows = [(f"user {i:04}", int(j)) for i in range(200) for j in rng.choice(n_items, 12, replace=False)]
     rows += [(name, item) for name, items in extra for item in items]
@@ -62,7 +63,7 @@ def test_one_person_moves_each_statistic_by_its_bound_and_no_more(monkeypatch: A
     found = replay(monkeypatch, model, world(("x", items)), world())
     assert set(found) == {POPULARITY, SECOND_MOMENT}
     assert max(found.values()) <= 1
-    if len(items) < 50:  # who likes everything has (nearly) no taste of her own
+    if len(items) < 50:  # a user who likes everything has (nearly) no taste of their own
         assert min(found.values()) >= 0.95, found
 
 
@@ -83,7 +84,7 @@ def test_replacing_a_person_moves_each_statistic_by_its_bound_and_no_more(
 
 def test_the_second_moment_is_the_sum_of_what_the_definition_says(monkeypatch: Any) -> None:
     data = world(("nobody's friend", [49]))
-    seen = record(monkeypatch, lambda door: model().fit(data, ledger=door), None)
+    seen = record(monkeypatch, lambda paid: model().fit(data, ledger=paid), None)
     popularity, released = seen.statistics
     floored = np.maximum(seen.answers[0], 1 + seen.stds[0])
     expected, counts = np.zeros((50, 50)), np.zeros(50)
@@ -103,12 +104,12 @@ def test_the_second_moment_is_the_sum_of_what_the_definition_says(monkeypatch: A
 
 def test_sums_are_the_same_however_they_are_cut(monkeypatch: Any) -> None:
     data = world()
-    whole = record(monkeypatch, lambda door: model().fit(data, ledger=door), None)
+    whole = record(monkeypatch, lambda paid: model().fit(data, ledger=paid), None)
     monkeypatch.setattr(statistics, "SMALL", 7)
     monkeypatch.setattr(sums, "STRIPE", 7)
     monkeypatch.setattr(users_rows, "PART", 100)
     monkeypatch.setattr(spectral, "DENSE_CELLS", 50 * 3)
-    cut = record(monkeypatch, lambda door: model(n_jobs=3).fit(data, ledger=door), None)
+    cut = record(monkeypatch, lambda paid: model(n_jobs=3).fit(data, ledger=paid), None)
     assert all(np.array_equal(one, other) for one, other in zip(whole.statistics, cut.statistics, strict=True))
 
 
@@ -121,7 +122,7 @@ def test_a_gram_matrix_is_exact(monkeypatch: Any) -> None:
 
 
 def test_a_contribution_is_ones_own() -> None:
-    """To the last bit, whoever is computed beside her: else others' contributions would move with her."""
+    """To the last bit, for any other users beside them: otherwise others' contributions would move, too."""
     data = discreet.datasets.movielens_like(300, 120, 12_000, random_state=0).to_implicit()
     rng = np.random.default_rng(1)
     chosen = Chosen.by(Noisy(rng.gamma(1, 20, 120), 1.0), 0.1, 90)

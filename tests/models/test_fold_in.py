@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 import discreet
-from discreet.models.centering import Centring
+from discreet.models.centering import Centering
 from discreet.models.fold_in import FoldIn, LinearFoldIn, ReplayFoldIn, RidgeFoldIn
-from discreet.models.frank_wolfe.corrective import Corrective, LogisticTargets
-from discreet.models.frank_wolfe.local import FrankWolfeSteps, Local, Step
-from discreet.models.frank_wolfe.losses import Logistic
+from discreet.models.frank_wolfe.contributions import Corrective, Local, Loss
+from discreet.models.frank_wolfe.estimate import Step
+from discreet.models.frank_wolfe.serving import FrankWolfeSteps, LogisticTargets
 from discreet.models.gradient.contributions import Descent, DescentSteps
 from discreet.models.gradient.estimate import Step as Projection
-from discreet.models.one_bit.links import Link
-from discreet.models.one_bit.local import BitTargets
+from discreet.models.one_bit.likelihood import Link
+from discreet.models.one_bit.serving import BitTargets
 from discreet.models.ridge import Penalty
 
 M, K = 30, 4
@@ -25,7 +25,7 @@ BASE, CENTER = 3 + RNG.standard_normal(M) / 5, np.full(M, 3.0)
 FREQUENT = (np.arange(M) % 3 > 0).astype(float)
 OTHERS = np.column_stack([COLUMNS * FREQUENT[:, None], 1 - FREQUENT])  # with the column of the own mean
 DIRECTIONS = np.linalg.qr(RNG.standard_normal((M, 2 * K)))[0]
-CENTERING = Centring.of((1, 5), 3.0, centre=True)
+CENTERING = Centering.of((1, 5), 3.0, centre=True)
 DATA = discreet.datasets.movielens_like(40, M, 400, random_state=1).rescale(1, 5)
 RIDGE: dict[str, Any] = {"columns": COLUMNS, "base": BASE, "penalty": Penalty(2.0, 0.5)}
 
@@ -37,7 +37,7 @@ FOLD_INS: dict[str, FoldIn] = {
     "ridge, own mean": RidgeFoldIn(**{**RIDGE, "columns": OTHERS}, frequent=FREQUENT, own_mean=True),
     "ridge, logistic": RidgeFoldIn(
         **{**RIDGE, "base": CENTER},
-        targets=LogisticTargets(Corrective(Logistic(4.0), 3.0, False), [8.0, 4.0, 2.0, 1.0]),
+        targets=LogisticTargets(Corrective(Loss(4.0), 3.0, False), [8.0, 4.0, 2.0, 1.0]),
         double=True,
     ),
     "ridge, bits": RidgeFoldIn(**RIDGE, offset_penalty=2.0, targets=BitTargets(Link(), 3.0, 1.0)),
@@ -48,7 +48,7 @@ FOLD_INS: dict[str, FoldIn] = {
     "replay, Frank-Wolfe": ReplayFoldIn(
         columns=DIRECTIONS[:, :K],
         base=CENTER,
-        steps=FrankWolfeSteps(Local(CENTERING, Logistic(4.0)), [Step(v, 0.3, 0.9) for v in DIRECTIONS.T[:K]]),
+        steps=FrankWolfeSteps(Local(CENTERING, Loss(4.0)), [Step(v, 0.3, 0.9) for v in DIRECTIONS.T[:K]]),
     ),
     "replay, descent": ReplayFoldIn(
         columns=DIRECTIONS[:, K:],

@@ -10,11 +10,10 @@ import discreet
 from discreet.data import Interactions
 from discreet.errors import DataError, PrivacyError
 from discreet.models.base import Model
-from discreet.models.centering import Centring, public_row_norm
+from discreet.models.centering import Centering, public_row_norm
 from discreet.models.eigen import Direction
-from discreet.models.frank_wolfe.corrective import Basis, Correction
-from discreet.models.frank_wolfe.losses import Logistic
-from discreet.models.frank_wolfe.steps import COVARIANCE, LENGTH, Found, Schedule
+from discreet.models.frank_wolfe.contributions import Loss
+from discreet.models.frank_wolfe.estimate import COVARIANCE, LENGTH, Basis, Correction, Schedule
 from discreet.privacy import Noisy
 from discreet.privacy.statistics import UserBatch
 from discreet.testing import ModelConformance
@@ -68,7 +67,7 @@ def predictions(made: Any, data: Interactions, users: int) -> Any:
 def test_constant_steps_are_algorithm_1_without_a_matrix_of_users_and_items(monkeypatch: Any) -> None:
     data = world()
     made = model(step="constant", centre=False, row_norm=2.5, residual_clip=2.0, n_steps=4)
-    seen = record(monkeypatch, lambda door: made.fit(data, ledger=door), None)
+    seen = record(monkeypatch, lambda paid: made.fit(data, ledger=paid), None)
     X, rated = dense(data)
     scaled, Y = shortened(X, 2.5), np.zeros_like(X)
     assert len(seen.statistics) == 4
@@ -85,7 +84,7 @@ def test_constant_steps_are_algorithm_1_without_a_matrix_of_users_and_items(monk
 def test_corrective_steps_fit_all_directions_and_clip_what_is_left(monkeypatch: Any) -> None:
     data = world()
     made = model(row_norm=2.5, n_steps=3)
-    seen = record(monkeypatch, lambda door: made.fit(data, ledger=door), None)
+    seen = record(monkeypatch, lambda paid: made.fit(data, ledger=paid), None)
     assert seen.labels == [LENGTH, COVARIANCE] * 3
     X, rated = dense(data)
     counts = rated.sum(axis=1)
@@ -126,27 +125,27 @@ def test_a_constant_step_is_as_long_as_lambda_says() -> None:
     """k and eta from a direction; a negative eigenvalue counts as zero."""
     v = np.eye(5)[0]
     schedule = Schedule(5, 0.5, None, 1.0)
-    first = schedule.step(Found(Direction(v, 100.0, 100.0, 1.0, 0.0), None))
+    first = schedule.step(Direction(v, 100.0, 100.0, 1.0, 0.0))
     assert schedule.radius == 2.5 * 10 / 0.5
     assert (first.size, first.gain) == (1 / 5, schedule.radius / (5 * 10))
-    nothing = Schedule(5, 0.5, 4.0, 1.0).step(Found(Direction(v, -3.0, 0.0, 0.0, 9.0), None))
+    nothing = Schedule(5, 0.5, 4.0, 1.0).step(Direction(v, -3.0, 0.0, 0.0, 9.0))
     assert np.isclose(nothing.gain, 4 / (5 * 3))  # lambda' from the clamped eigenvalue and its slack
 
 
 def test_a_basis_says_how_far_users_go_along_its_directions() -> None:
     """The ridge that estimates coefficients best, doubled; no direction twice; nothing for one of noise."""
     v, w = np.eye(5)[:2]
-    one = Basis.nothing(5, 0.5).add(Found(Direction(v, 100.0, 100.0, 0.9, 0.0), None), 1000.0, 1.0)
+    one = Basis.nothing(5, 0.5).add(Direction(v, 100.0, 100.0, 0.9, 0.0), 1000.0, 1.0)
     assert (one.signals, one.noises) == ((90.0,), (1000 - 100 / 0.5,))
     assert np.allclose(one.columns[:, 0], v * np.sqrt(90 * 5 / (2 * 0.5 * 800)))
-    two = one.add(Found(Direction((v + w) / np.sqrt(2), 50.0, 50.0, 1.0, 0.0), None), 120.0, 1.0)
+    two = one.add(Direction((v + w) / np.sqrt(2), 50.0, 50.0, 1.0, 0.0), 120.0, 1.0)
     assert np.allclose(two.vectors[:, 1], w)
     assert np.isclose(two.signals[1], 25.0)  # only half of it is new
     assert two.noises[1] == 50 / 0.5  # as much as the direction explains, at least
-    noise = two.add(Found(Direction(w, 3.0, 0.0, 0.0, 9.0), None), 7.0, 1.0)
+    noise = two.add(Direction(w, 3.0, 0.0, 0.0, 9.0), 7.0, 1.0)
     assert (noise.signals[2], noise.noises[2]) == (0.0, 7.0)
     assert not noise.columns[:, 2].any()
-    assert two.add(Found(Direction(w, 3.0, 0.0, 0.0, 9.0), None), 7.0, 8.0).noises[2] == 8.0
+    assert two.add(Direction(w, 3.0, 0.0, 0.0, 9.0), 7.0, 8.0).noises[2] == 8.0
 
 
 def test_clips_follow_residuals_as_far_as_they_are_known() -> None:
@@ -196,11 +195,11 @@ def test_a_fit_that_makes_all_its_releases_needs_no_note() -> None:
 
 def test_rows_are_prepared_as_they_say() -> None:
     part = UserBatch(np.array([0, 3, 3, 4]), np.array([0, 1, 2, 1]), np.array([5, 1, 3, 4], np.float32))
-    row = Centring.of((1, 5), 1.0, centre=True).prepare(part)
+    row = Centering.of((1, 5), 1.0, centre=True).prepare(part)
     assert np.allclose(row.offsets, [3, 3, 3.5])
     assert np.allclose(row.values, [2**-0.5, -(2**-0.5), 0, 0.5])
     assert np.allclose(row.scales, [8**-0.5, 1, 1])
-    assert np.allclose(Centring.of((1, 5), 100.0, centre=False).prepare(part).values, [5, 1, 3, 4])
+    assert np.allclose(Centering.of((1, 5), 100.0, centre=False).prepare(part).values, [5, 1, 3, 4])
     assert np.isclose(public_row_norm((0, 5), 100), 80**0.5)
     assert np.isclose(public_row_norm((-1, 1), 400, centre=False), 80**0.5 / 2)
     assert np.isclose(public_row_norm((0, 5), 30, ratings_per_user=9), 3)
@@ -210,7 +209,7 @@ def test_the_derivative_of_the_logistic_loss() -> None:
     y = np.array([-3.0, -1e-6, 0.0, 1e-5, 0.4, 9.0])
     width = 4.0
     expected = width * (1 / (1 + np.exp(-4 * y / width)) - 0.5)
-    assert np.allclose(Logistic(width).slope(y) * y, expected, rtol=1e-7, atol=1e-12)
+    assert np.allclose(Loss(width).slope(y) * y, expected, rtol=1e-7, atol=1e-12)
 
 
 # No user, and no item, is too odd
@@ -221,7 +220,7 @@ def test_the_derivative_of_the_logistic_loss() -> None:
     "rows",
     [
         [("a", 0, 3.0)],
-        [("a", 0, 3.0), ("b", 0, 3.0), ("b", 1, 3.0)],  # rows of zeros, centred
+        [("a", 0, 3.0), ("b", 0, 3.0), ("b", 1, 3.0)],  # rows of zeros, centered
         [("a", item, 1.0 + 4 * (item % 2)) for item in range(N)],
         [(f"u{user}", user % N, 5.0) for user in range(200)],
     ],

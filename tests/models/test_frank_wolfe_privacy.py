@@ -9,12 +9,9 @@ import discreet
 from discreet.audit import fixtures
 from discreet.engine import batches as users_rows
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
-from discreet.models.centering import Centring
-from discreet.models.frank_wolfe.contributions import Fitted, Users, residuals_of
-from discreet.models.frank_wolfe.corrective import Basis, Corrective
-from discreet.models.frank_wolfe.local import Local, Step
-from discreet.models.frank_wolfe.losses import Logistic, Squared
-from discreet.models.frank_wolfe.steps import COVARIANCE, ENERGY, LENGTH, PRODUCT
+from discreet.models.centering import Centering
+from discreet.models.frank_wolfe.contributions import Corrective, Fitted, Local, Loss, Users, residuals_of
+from discreet.models.frank_wolfe.estimate import COVARIANCE, ENERGY, LENGTH, PRODUCT, Basis, Step
 from tests.models.frank_wolfe_world import DELTA, N, model, seeded, strong, world
 from tests.models.replay import moved, record, replay
 
@@ -59,7 +56,7 @@ def test_replacing_a_person_moves_each_statistic_by_its_bound_and_no_more(monkey
 def test_residuals_of_the_published_algorithm_grow_from_the_row_norm_to_twice_that(
     monkeypatch: Any, n_steps: int, adjacency: Any
 ) -> None:
-    """L, sqrt(2) L and 2 L long: one person is led aside from her only rating, and then to its opposite."""
+    """L, sqrt(2) L and 2 L long: one user is led away from their only rating, and then to its opposite."""
 
     def make() -> discreet.PublishedDPFrankWolfe:
         return discreet.DPFrankWolfe.as_published(
@@ -67,9 +64,9 @@ def test_residuals_of_the_published_algorithm_grow_from_the_row_norm_to_twice_th
         )
 
     one, other = fixtures.swaying({0: 1.0, 1: 0.0}), {"add-remove": None, "replace": {2: 1.0, 3: 0.0}}[adjacency]
-    first = record(monkeypatch, lambda door: make().fit(one, ledger=door), None, adjacency=adjacency)
+    first = record(monkeypatch, lambda paid: make().fit(one, ledger=paid), None, adjacency=adjacency)
     second = record(
-        monkeypatch, lambda door: make().fit(fixtures.swaying(other), ledger=door), first.answers, adjacency=adjacency
+        monkeypatch, lambda paid: make().fit(fixtures.swaying(other), ledger=paid), first.answers, adjacency=adjacency
     )
     apart = 1 if adjacency == "add-remove" else np.sqrt(2)
     assert first.labels == [f"{COVARIANCE}{which}" for which in (", first", ", second", "")[: n_steps - 1]]
@@ -81,8 +78,8 @@ def test_residuals_of_the_published_algorithm_grow_from_the_row_norm_to_twice_th
 
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
 @pytest.mark.parametrize("eigensolver", ["dense", "oja"])
-def test_the_published_bounds_are_what_the_door_enforces(monkeypatch: Any, eigensolver: Any, adjacency: Any) -> None:
-    """Residuals of any length, up to the bound: with a longer row norm in the local component than at the door."""
+def test_the_release_step_enforces_the_published_bounds(monkeypatch: Any, eigensolver: Any, adjacency: Any) -> None:
+    """Residuals of any length, up to the bound: with a longer row norm in the local component than in a release."""
 
     def make() -> discreet.PublishedDPFrankWolfe:
         made = discreet.DPFrankWolfe.as_published(
@@ -120,15 +117,15 @@ def some_steps(n: int) -> list[tuple[Any, Any]]:
     moves = [Step(V[:, 0], 0.3, 1.7), Step(V[:, 1], 0.3, 1.7)]
     refits = [first, Basis(V, (300.0, 100.0), (500.0, 200.0), 0.4)]
     return [
-        (Local(Centring.of((0.5, 5), 3.0, centre=True), Squared()), moves),
-        (Local(Centring(2.75, None, 3.0), Logistic(4.5)), moves),
-        (Corrective(Squared(), 2.75, True), refits),
-        (Corrective(Logistic(4.5), 2.75, False), refits),
+        (Local(Centering.of((0.5, 5), 3.0, centre=True), Loss()), moves),
+        (Local(Centering(2.75, None, 3.0), Loss(4.5)), moves),
+        (Corrective(Loss(), 2.75, True), refits),
+        (Corrective(Loss(4.5), 2.75, False), refits),
     ]
 
 
 def test_a_contribution_is_ones_own() -> None:
-    """To the last bit, whoever is computed beside her: else others' contributions would move with her."""
+    """To the last bit, for any other users beside them: otherwise others' contributions would move, too."""
     data = discreet.datasets.movielens_like(200, 90, 8000, random_state=0)
     for component, steps in some_steps(90):
         users = Users.of(data, component, None)
@@ -150,13 +147,13 @@ def test_sums_are_the_same_however_they_are_cut(monkeypatch: Any) -> None:
     data = world()
     for solver in ("dense", "oja"):
 
-        def fit(door: discreet.Ledger, jobs: int, solver: Any = solver) -> object:
-            return model(n_jobs=jobs, eigensolver=solver, n_steps=2, oja_steps=2).fit(data, ledger=door)
+        def fit(paid: discreet.Ledger, jobs: int, solver: Any = solver) -> object:
+            return model(n_jobs=jobs, eigensolver=solver, n_steps=2, oja_steps=2).fit(data, ledger=paid)
 
-        whole = record(monkeypatch, lambda door: fit(door, 1), None)
+        whole = record(monkeypatch, lambda paid: fit(paid, 1), None)
         with monkeypatch.context() as patched:
             patched.setattr(users_rows, "PART", 100)
-            cut = record(monkeypatch, lambda door: fit(door, 3), None)
+            cut = record(monkeypatch, lambda paid: fit(paid, 3), None)
         assert all(np.array_equal(one, other) for one, other in zip(whole.statistics, cut.statistics, strict=True))
 
 

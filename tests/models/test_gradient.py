@@ -13,11 +13,12 @@ from discreet.data import Interactions
 from discreet.engine import batches as users_rows
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.models.base import Model
-from discreet.models.centering import Centring
+from discreet.models.centering import Centering
+from discreet.models.eigen import simplex
 from discreet.models.fold_in import ReplayFoldIn
 from discreet.models.gradient import model as private
 from discreet.models.gradient.contributions import Descent, DescentSteps, prepared
-from discreet.models.gradient.estimate import Step, excess, own_edge, packed, project, unpacked
+from discreet.models.gradient.estimate import Step, own_edge, packed, project, unpacked
 from discreet.models.gradient.model import MOMENT
 from discreet.privacy.statistics import UserBatch
 from discreet.testing import InsecureSeededNoise, ModelConformance
@@ -105,8 +106,8 @@ def test_replacing_a_person_moves_each_statistic_by_its_bound_and_no_more(
 
 def test_the_bound_is_reached_in_every_step(monkeypatch: Any) -> None:
     """Though in later ones the row is filled in: it is the whole row that is shortened."""
-    first = record(monkeypatch, lambda door: model().fit(world(("x", DIVIDED)), ledger=door), None)
-    second = record(monkeypatch, lambda door: model().fit(world(), ledger=door), first.answers)
+    first = record(monkeypatch, lambda paid: model().fit(world(("x", DIVIDED)), ledger=paid), None)
+    second = record(monkeypatch, lambda paid: model().fit(world(), ledger=paid), first.answers)
     assert len(first.labels) == STEPS
     for one, other, bound in zip(first.statistics, second.statistics, first.sensitivities, strict=True):
         assert 0.95 * bound <= np.linalg.norm(one - other) <= bound
@@ -115,7 +116,7 @@ def test_the_bound_is_reached_in_every_step(monkeypatch: Any) -> None:
 def test_the_second_moments_are_what_the_definition_says(monkeypatch: Any) -> None:
     data = world(("x", DIVIDED))
     fitted = model(row_norm=4.0, clip=5.0, step_size=1.2, radius=30.0)
-    seen = record(monkeypatch, lambda door: fitted.fit(data, ledger=door), None)
+    seen = record(monkeypatch, lambda paid: fitted.fit(data, ledger=paid), None)
     X, P = np.zeros((data.n_users, ITEMS)), np.zeros((data.n_users, ITEMS))
     for user in range(data.n_users):
         row = slice(data.indptr[user], data.indptr[user + 1])
@@ -136,23 +137,23 @@ def test_the_second_moments_are_what_the_definition_says(monkeypatch: Any) -> No
 
 def test_sums_are_the_same_however_they_are_cut(monkeypatch: Any) -> None:
     data = world()
-    whole = record(monkeypatch, lambda door: model().fit(data, ledger=door), None)
+    whole = record(monkeypatch, lambda paid: model().fit(data, ledger=paid), None)
     monkeypatch.setattr(users_rows, "PART", 100)
     monkeypatch.setattr(private, "DENSE_CELLS", ITEMS * 3)
-    cut = record(monkeypatch, lambda door: model(n_jobs=3).fit(data, ledger=door), None)
+    cut = record(monkeypatch, lambda paid: model(n_jobs=3).fit(data, ledger=paid), None)
     assert all(np.array_equal(one, other) for one, other in zip(whole.statistics, cut.statistics, strict=True))
 
 
 def test_a_contribution_is_ones_own() -> None:
-    """To the last bit, whoever is computed beside her: else others' contributions would move with her."""
+    """To the last bit, for any other users beside them: otherwise others' contributions would move, too."""
     data = discreet.datasets.movielens_like(200, 80, 8000, random_state=0).rescale(0, 5)
     rng = np.random.default_rng(0)
     steps = [Step(np.linalg.qr(rng.standard_normal((80, k)))[0], rng.uniform(0.5, 1, k)) for k in (1, 7, 30)]
-    centring, descent = Centring.of((0, 5), 6.0, centre=True), Descent(1.5, 80)
-    (whole,) = prepared(data, centring, 1 << 20)
+    centering, descent = Centering.of((0, 5), 6.0, centre=True), Descent(1.5, 80)
+    (whole,) = prepared(data, centering, 1 << 20)
     together = descent.rows(whole, steps)
     for user in range(0, data.n_users, 7):
-        (alone,) = prepared(data.of_users(np.array([user])), centring, 1 << 20)
+        (alone,) = prepared(data.of_users(np.array([user])), centering, 1 << 20)
         assert np.array_equal(descent.rows(alone, steps)[0], together[user])
 
 
@@ -168,7 +169,7 @@ def test_memory_of_folding_in_is_bounded() -> None:
     )
     data = discreet.read(table, items=list(range(n_items)), value_range=(0, 5))
     vectors = np.linalg.qr(rng.standard_normal((n_items, 6)))[0]
-    steps = DescentSteps(Descent(1.5, n_items), Centring.of((0, 5), 9.0, centre=True), [Step(vectors, np.ones(6))] * 3)
+    steps = DescentSteps(Descent(1.5, n_items), Centering.of((0, 5), 9.0, centre=True), [Step(vectors, np.ones(6))] * 3)
     fold_in = ReplayFoldIn(columns=vectors.astype(np.float32), base=np.zeros(n_items, np.float32), steps=steps)
     tracemalloc.start()
     fold_in.fold_in(data, 2)
@@ -178,7 +179,7 @@ def test_memory_of_folding_in_is_bounded() -> None:
 
 
 def test_steps_do_not_overshoot() -> None:
-    """However few or many items a user has rated: each takes her closer to the ratings that directions can explain."""
+    """However few or many items a user has rated: each takes them closer to the ratings that directions can explain."""
     rng = np.random.default_rng(0)
     step = Step(np.linalg.qr(rng.standard_normal((50, 3)))[0], np.ones(3))
     for n_rated in (3, 10, 30, 50):
@@ -204,8 +205,8 @@ def test_projecting_keeps_what_the_ball_allows() -> None:
     assert np.allclose(np.diff(sizes[: len(left)] - left), 0)  # all lowered by the same
     whole = project(rows.T @ rows, 0.0, 1e9)
     assert whole.gains.min() > 1 - 1e-12
-    assert excess(np.array([3.0, 1.0, 0.0]), 2.0) == 1.0
-    assert excess(np.array([3.0, 1.0]), 4.0) == 0.0
+    assert simplex(np.array([3.0, 1.0, 0.0]), 2.0)[1] == 1.0
+    assert simplex(np.array([3.0, 1.0]), 4.0)[1] == 0.0
     assert project(np.zeros((3, 3)), 0.0, None).vectors.shape == (3, 0)
     again = unpacked(*packed([step, whole]).values())
     assert all(np.array_equal(one.vectors, other.vectors) for one, other in zip([step, whole], again, strict=True))
@@ -292,7 +293,7 @@ def test_nothing_is_spent_on_wrong_input() -> None:
     [
         ([("a", 0, 5.0)], 1),
         ([("a", 0, 5.0), ("a", 1, 0.0), ("b", 1, 2.0)], 2),
-        ([("a", item, 2.5) for item in range(30)], 30),  # a row of zeros, once it is centred
+        ([("a", item, 2.5) for item in range(30)], 30),  # a row of zeros, once it is centered
         ([(f"u{user}", user % 60, 5.0 * (user % 2)) for user in range(600)], 60),
     ],
 )

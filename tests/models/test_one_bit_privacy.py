@@ -18,12 +18,9 @@ import discreet
 from discreet.data import Interactions
 from discreet.errors import BudgetExceeded, DataError, DiscreetError, NotPublic, PrivacyError
 from discreet.models.one_bit import OneBit, perturb
-from discreet.models.one_bit.budget import binomial_delta, bit_epsilon
-from discreet.models.one_bit.certified import StronglyConvex
-from discreet.models.one_bit.contributions import TrueBits, capped
-from discreet.models.one_bit.likelihood import FlippedBits, ShiftedBits
-from discreet.models.one_bit.links import Link
-from discreet.models.one_bit.objectives import SOLVER, TILT, Tilted
+from discreet.models.one_bit.contributions import StronglyConvex, TrueBits, capped
+from discreet.models.one_bit.likelihood import FlippedBits, Link, ShiftedBits
+from discreet.models.one_bit.mechanisms import LINEAR_TERM, SOLVER, PerturbedObjective, binomial_delta, bit_epsilon
 from discreet.privacy.entries import PerturbedMinimizer
 from discreet.privacy.ledger import Reservation
 from discreet.testing import InsecureSeededNoise
@@ -48,7 +45,7 @@ def flip(ratings: Interactions, at: Any) -> Interactions:
 
 @contextmanager
 def statistics(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[np.ndarray, float]]]:
-    """All statistics that meet the door, in their own units, with the sensitivities that are declared."""
+    """All statistics that are released, in their own units, with the sensitivities that are declared."""
     seen: list[tuple[np.ndarray, float]] = []
     real = Reservation.release
 
@@ -90,7 +87,7 @@ def test_a_flip_moves_what_is_released_by_exactly_its_sensitivity(
 def test_a_flip_moves_gradients_by_no_more_than_their_sensitivity(
     link: str, clamp: float, noise: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The door gives the same answers twice, so that both fits are at the same x; without noise there are few."""
+    """The releases have the same answers twice, so that both fits are at the same x; without noise there are few."""
     ratings, answers = board(), list[Any]()
     params: dict[str, Any] = {"mechanism": "gradient", "link": link, "clamp": clamp, "noise": noise, "n_steps": 3}
     delta = 1e-6 if noise == "gaussian" else 0.0
@@ -126,13 +123,13 @@ def test_a_flip_moves_gradients_by_no_more_than_their_sensitivity(
         ({"mechanism": "gradient", "epsilon": 8.0, "n_steps": 1, "delta": 1e-5, "noise": "gaussian"}, 2),
     ],
 )
-def test_a_user_moves_what_is_released_by_no_more_than_her_cap(
+def test_a_user_moves_what_is_released_by_no_more_than_their_cap(
     params: dict[str, Any], norm: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ratings = board()
-    hers = ratings.user_numbers() == 5
-    assert hers.sum() > 6
-    values = np.where(hers, -ratings.values, ratings.values)
+    own = ratings.user_numbers() == 5
+    assert own.sum() > 6
+    values = np.where(own, -ratings.values, ratings.values)
     with statistics(monkeypatch) as seen:
         for data in (ratings, dataclasses.replace(ratings, values=values)):
             delta = params.get("delta", 0.0)
@@ -150,7 +147,7 @@ def test_flips_move_a_stable_output_by_no_more_than_its_sensitivity(
     entries: int, ridge: float, link: str, noise: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ratings = board()
-    hers = np.flatnonzero(ratings.user_numbers() == 5)[:entries]
+    own = np.flatnonzero(ratings.user_numbers() == 5)[:entries]
     delta = 1e-5 if noise == "gaussian" else 0.0
     params: dict[str, Any] = {"mechanism": "output", "epsilon": 8.0, "delta": delta, "noise": noise, "ridge": ridge}
     settings: dict[str, Any] = {"delta": delta}
@@ -158,7 +155,7 @@ def test_flips_move_a_stable_output_by_no_more_than_its_sensitivity(
         params |= {"unit": "user", "max_entries": 40}
         settings |= {"unit": "user", "adjacency": "flip"}
     with statistics(monkeypatch) as seen:
-        for data in (ratings, flip(ratings, hers)):
+        for data in (ratings, flip(ratings, own)):
             model = OneBit(link=link, **params).fit(data, ledger=ledger(**settings))
     (one, sensitivity), (other, _) = seen
     assert np.abs(one).max() <= 1  # the box
@@ -183,19 +180,19 @@ def test_a_flip_moves_a_stable_output_by_nearly_its_sensitivity(link: str, monke
 # The probit objective: the optimum with a secret linear term
 
 
-def tilted(alpha: float = 1.0, ridge: float = 0.5, entries: int = 1, epsilon: float = 1.0) -> Tilted:
-    return Tilted(StronglyConvex(Link("probit"), 100.0, alpha, ridge), entries, epsilon)
+def perturbed(alpha: float = 1.0, ridge: float = 0.5, entries: int = 1, epsilon: float = 1.0) -> PerturbedObjective:
+    return PerturbedObjective(StronglyConvex(Link("probit"), 100.0, alpha, ridge), entries, epsilon)
 
 
 @pytest.mark.parametrize(("alpha", "ridge", "epsilon"), [(1.0, 0.5, 1.0), (1.0, 1.2, 0.5), (2.0, 0.5, 3.0)])
-def test_a_flip_changes_the_density_of_a_tilted_optimum_by_no_more_than_it_costs(
+def test_a_flip_changes_the_density_of_a_perturbed_optimum_by_no_more_than_it_costs(
     alpha: float, ridge: float, epsilon: float
 ) -> None:
     """One entry, and a public linear term in place of what else is convex: the density is known, and the bound reached.
 
-    x is the optimum if the tilt is h(x) = -(derivative of the rest): its density is that of h(x) times |h'(x)|.
+    x is the optimum if the linear term is h(x) = -(derivative of the rest): its density is that of h(x) times |h'(x)|.
     """
-    mechanism = tilted(alpha, ridge, epsilon=epsilon)
+    mechanism = perturbed(alpha, ridge, epsilon=epsilon)
     noise = mechanism.noise()
     declared = mechanism.perturbation().sensitivity("flip", noise)
     link, x = Link("probit"), np.linspace(-alpha, alpha, 401)
@@ -221,17 +218,17 @@ def test_the_probit_objective_costs_what_was_asked_for(
     assert 4 * (1 - (2e-3 if delta else 1e-5)) < model.guarantee_.epsilon <= 4
     kinds = [release["noise"]["kind"] for release in model.statement().certificate["releases"]]
     assert kinds == ["laplace", "gaussian" if delta else "l2-laplace"]
-    assert [line.label for line in model.plan(1).lines] == [TILT, "completed matrix"]
+    assert [line.label for line in model.plan(1).lines] == [LINEAR_TERM, "completed matrix"]
     (nothing, _), (matrix, _) = seen
     assert not nothing.any()
     assert np.abs(matrix).max() <= 1
 
 
-def test_a_tilted_fit_is_as_near_to_its_optimum_as_its_noise_hides() -> None:
-    true, mechanism = TrueBits.of(board(), 0.5), tilted(epsilon=2.0)
-    tilt = np.random.default_rng(0).laplace(scale=mechanism.noise().scale, size=len(true.cells))
-    gap = mechanism.gap(len(true.cells))
-    nearly, optimum = (mechanism.fit.solve(true, tilt, aim) for aim in (1e6 * gap, gap))
+def test_a_perturbed_fit_is_as_near_to_its_optimum_as_its_noise_hides() -> None:
+    true, mechanism = TrueBits.of(board(), 0.5), perturbed(epsilon=2.0)
+    linear = np.random.default_rng(0).laplace(scale=mechanism.noise().scale, size=len(true.observed))
+    gap = mechanism.gap(len(true.observed))
+    nearly, optimum = (mechanism.fit.solve(true, linear, aim) for aim in (1e6 * gap, gap))
     far, near = (
         PerturbedMinimizer(mechanism.fit.ridge, aim, mechanism.noise(), 1).distance / 2 for aim in (1e6 * gap, gap)
     )
@@ -257,12 +254,12 @@ def test_the_solver_is_given_noisy_bits_only(monkeypatch: pytest.MonkeyPatch) ->
     true = (ratings.values > 0).astype(int)
     for mechanism in ("input", "objective"):
         OneBit(mechanism, epsilon=1.0).fit(ratings, ledger=ledger())
-    (cells, flipped, _), (again, shifted, _) = given
+    (observed, flipped, _), (again, shifted, _) = given
     assert isinstance(flipped, FlippedBits)
     assert isinstance(shifted, ShiftedBits)
     assert 0.15 < np.mean(flipped.bits != true) < 0.4  # 0.269 is expected
     assert np.std(shifted.targets - true) == pytest.approx(math.sqrt(2), rel=0.2)
-    assert all(np.array_equal(cells.rows, other.rows) for other in (again,))
+    assert all(np.array_equal(observed.rows, other.rows) for other in (again,))
 
 
 def reachable(module: str, known: set[str]) -> set[str]:
@@ -276,7 +273,7 @@ def reachable(module: str, known: set[str]) -> set[str]:
     return known
 
 
-@pytest.mark.parametrize("module", ["fitting", "solver", "factored", "likelihood"])
+@pytest.mark.parametrize("module", ["estimate", "matrices", "likelihood"])
 def test_the_solver_cannot_even_name_true_bits(module: str) -> None:
     """It takes a `Loss`, which true bits are not: mypy refuses them, and no module of the solver knows the type."""
     assert not isinstance(TrueBits.of(board(), 0.0), Callable)  # what every Loss is
@@ -286,7 +283,7 @@ def test_the_solver_cannot_even_name_true_bits(module: str) -> None:
 
 
 def test_models_of_neighbours_are_the_same_given_the_same_noisy_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that comes after the door is post-processing: with the same answer of the door, nothing differs."""
+    """All that follows a release is post-processing: with the same answer, nothing differs."""
     ratings = board()
     first: list[Any] = []
     real = Reservation.release
@@ -352,12 +349,13 @@ def test_as_published_has_its_true_epsilon() -> None:
     with pytest.warns(UserWarning, match=r"two of the four ratios.*really epsilon = 3\.402"):
         model = OneBit(epsilon=1.0, flip_one=0.02, flip_zero=0.4, calibration="published").fit(ratings)
     assert model.guarantee_.epsilon == pytest.approx(math.log(0.6 / 0.02))
-    assert OneBit(epsilon=1.0, calibration="published").fit(ratings).guarantee_.epsilon == 1.0
+    assert OneBit.as_published(epsilon=1.0).fit(ratings).guarantee_.epsilon == 1.0
 
 
 @pytest.mark.parametrize(("mechanism", "link"), [("output", "logistic"), ("output", "probit"), ("objective", "probit")])
 def test_what_was_published_without_a_guarantee_says_so(mechanism: str, link: str) -> None:
-    model = OneBit(mechanism, link, epsilon=1.0, calibration="published")
+    model = OneBit.as_published(mechanism, link, epsilon=1.0)
+    assert model.calibration == "published"
     with pytest.warns(UserWarning, match="no guarantee.*as published"):
         model.fit(board())
     assert not model.guarantee_.holds
@@ -373,13 +371,11 @@ def test_what_was_published_without_a_guarantee_says_so(mechanism: str, link: st
 def test_users_can_flip_their_bits_themselves() -> None:
     ratings = board()
     own = [ratings.for_users([user]) for user in ratings.users.to_list()]
-    flipped = [perturb(hers, epsilon=2.0) for hers in own]
-    assert all(set(np.unique(hers.values)) <= {0.0, 1.0} for hers in flipped)
+    flipped = [perturb(one, epsilon=2.0) for one in own]
+    assert all(set(np.unique(one.values)) <= {0.0, 1.0} for one in flipped)
     changed = np.concatenate([(a.values > 0.5) != (b.values > 0) for a, b in zip(flipped, own, strict=True)])
     assert 0.06 < changed.mean() < 0.2  # 0.119 is expected; a fair draw is outside once in 10^7
-    sent = dataclasses.replace(
-        ratings, values=np.concatenate([hers.values for hers in flipped]), value_range=(0.0, 1.0)
-    )
+    sent = dataclasses.replace(ratings, values=np.concatenate([one.values for one in flipped]), value_range=(0.0, 1.0))
     book = discreet.Ledger(epsilon=3.0, delta=0.0, unit="entry", adjacency="flip")
     model = OneBit(epsilon=2.0, perturbed=True).fit(sent, ledger=book)
     assert book.spent.epsilon == model.guarantee_.epsilon == 2.0

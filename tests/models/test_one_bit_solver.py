@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 import discreet
+from discreet.models.eigen import simplex
 from discreet.models.one_bit import OneBit
-from discreet.models.one_bit.box import intersection
-from discreet.models.one_bit.certified import StronglyConvex
-from discreet.models.one_bit.contributions import TrueBits
-from discreet.models.one_bit.fitting import complete, default_radius
-from discreet.models.one_bit.likelihood import Cells, FlippedBits, Loss, ShiftedBits
-from discreet.models.one_bit.links import Link
-from discreet.models.one_bit.projections import Dense, Factored, in_ball, nuclear_ball, simplex
-from discreet.models.one_bit.solver import Problem, minimise
+from discreet.models.one_bit.contributions import StronglyConvex, TrueBits
+from discreet.models.one_bit.estimate import Problem, complete, default_radius, minimize
+from discreet.models.one_bit.likelihood import FlippedBits, Link, Loss, Observed, ShiftedBits
+from discreet.models.one_bit.matrices import Factored, Moved, in_ball, intersection, nuclear_ball
 
 RNG = np.random.default_rng(0)
 LINKS = [Link("logistic"), Link("probit"), Link("probit", 2.5)]
@@ -78,25 +76,26 @@ def test_projection_on_the_nuclear_ball(radius: float) -> None:
     rng = np.random.default_rng(1)
     array = rng.standard_normal((60, 4)) @ rng.standard_normal((4, 90)) + 0.1 * rng.standard_normal((60, 90))
     found = Factored.zeros(array.shape)
+    matrix = Moved(found, csr_array(array))
     for _ in range(3):  # from a guess that gets better
-        found = nuclear_ball(Dense(array), radius, found, rng)
+        found = nuclear_ball(matrix, radius, found, rng)
     assert found.values.sum() <= radius * (1 + 1e-12)
     assert np.abs(found.dense() - exact(array, radius)).max() < 1e-3 * np.abs(array).max()
-    assert nuclear_ball(Dense(array), radius, found, rng, 2).rank <= 2
+    assert nuclear_ball(matrix, radius, found, rng, 2).rank <= 2
 
 
-def cells(n: int = 40, m: int = 55, rank: int = 2, seed: int = 0) -> tuple[Cells, np.ndarray]:
+def observed(n: int = 40, m: int = 55, rank: int = 2, seed: int = 0) -> tuple[Observed, np.ndarray]:
     rng = np.random.default_rng(seed)
     truth = 1.5 * rng.standard_normal((n, rank)) @ rng.standard_normal((rank, m))
     rows, columns = np.nonzero(rng.random((n, m)) < 0.5)
     bits = (rng.random(len(rows)) < 1 / (1 + np.exp(-truth[rows, columns]))).astype(int)
-    return Cells(rows, columns, (n, m)), bits
+    return Observed(rows, columns, (n, m)), bits
 
 
 @pytest.mark.parametrize("kind", ["clear", "probit", "shifted"])
 def test_the_optimum_of_a_convex_loss_is_certified(kind: str) -> None:
     """No matrix in the ball is better by more than radius * |G| + <G, X>, G being the gradient: and that is little."""
-    where, bits = cells()
+    where, bits = observed()
     losses: dict[str, Loss] = {
         "clear": FlippedBits(bits, Link()),
         "probit": FlippedBits(bits, Link("probit")),
@@ -104,7 +103,7 @@ def test_the_optimum_of_a_convex_loss_is_certified(kind: str) -> None:
     }
     radius = 60.0
     problem = Problem(where, losses[kind], radius)
-    found = minimise(problem, tolerance=1e-5, max_steps=500)
+    found = minimize(problem, tolerance=1e-5, max_steps=500)
     gradient = np.zeros(where.shape)
     gradient[where.rows, where.columns] = found.slopes
     gap = radius * np.linalg.norm(gradient, 2) + float((gradient * found.matrix.dense()).sum())
@@ -126,12 +125,12 @@ def test_the_law_of_flipped_bits_is_known_to_the_loss() -> None:
 
 
 @pytest.mark.parametrize("biases", [False, True])
-def test_a_user_who_folds_in_gets_her_row_of_the_matrix(biases: bool) -> None:
+def test_a_user_who_folds_in_gets_their_row_of_the_matrix(biases: bool) -> None:
     ratings = discreet.datasets.one_bit(60, 80, rank=2, alpha=3.0, observed=0.6, random_state=1)
     ratings = ratings.with_public(value_range=(-1, 1)) if ratings.value_range is None else ratings
     model = OneBit(None, biases=biases, tau=60.0, threshold=0.5).fit(ratings)
     true = TrueBits.of(ratings, 0.5)
-    completed = complete(true.cells, FlippedBits(true.bits, Link()), 60.0, effects=biases)
+    completed = complete(true.observed, FlippedBits(true.bits, Link()), 60.0, effects=biases)
     rows = np.repeat(np.arange(60), 80)
     expected = completed.at(rows, np.tile(np.arange(80), 60))
     pairs = [(user, item) for user in range(60) for item in range(80)]
@@ -144,7 +143,7 @@ def test_a_user_who_folds_in_gets_her_row_of_the_matrix(biases: bool) -> None:
     assert set(np.unique(sign)) == {-1, 1}
 
 
-# Ball and box
+# Ball and bounded entries
 
 
 def slowly(array: np.ndarray, radius: float, alpha: float) -> np.ndarray:
@@ -172,17 +171,17 @@ def test_the_projection_on_ball_and_box(radius: float, alpha: float) -> None:
 @pytest.mark.parametrize("kind", ["clear", "probit", "shifted"])
 def test_the_optimum_in_ball_and_box_is_certified(kind: str) -> None:
     """Against another method, in the dual, for the same loss with a little ridge."""
-    where, bits = cells(15, 20)
+    where, bits = observed(15, 20)
     link, noise = Link("probit" if kind == "probit" else "logistic"), np.zeros(len(bits))
     if kind == "shifted":
         noise = np.random.default_rng(3).laplace(size=len(bits))
     loss: Loss = ShiftedBits(bits + noise, 2.0) if kind == "shifted" else FlippedBits(bits, link)
     problem = Problem(where, loss, 14.0, alpha=0.8)
-    found = minimise(problem, tolerance=1e-4, gap=3e-4)
+    found = minimize(problem, tolerance=1e-4, gap=3e-4)
     x, gap = found.matrix.dense(), found.gap(problem)
     assert np.abs(x).max() <= 0.8 * (1 + 1e-9)
     assert found.matrix.values.sum() <= 14 * (1 + 1e-9)
-    assert len(found.multipliers.pulls) > 0  # the box binds
+    assert len(found.excess.pulls) > 0  # the box binds
     assert gap <= 3e-4 * len(bits)
     other = StronglyConvex(link, 14.0, 0.8, 0.02).solve(TrueBits(where, bits), -noise, 1e-3)
     theirs = loss(other[where.rows, where.columns])[0]
@@ -192,15 +191,15 @@ def test_the_optimum_in_ball_and_box_is_certified(kind: str) -> None:
 
 @pytest.mark.parametrize("link", LINKS[:2])
 def test_a_strongly_convex_fit_is_certified(link: Link) -> None:
-    where, bits = cells(15, 20)
+    where, bits = observed(15, 20)
     fit, true = StronglyConvex(link, 14.0, 0.8, 0.3), TrueBits(where, bits)
-    tilt = np.random.default_rng(4).laplace(size=len(bits))
+    linear = np.random.default_rng(4).laplace(size=len(bits))
 
     def value(x: np.ndarray) -> float:
         at = x[where.rows, where.columns]
-        return FlippedBits(bits, link)(at)[0] + float(tilt @ at) + 0.15 * float((x**2).sum())
+        return FlippedBits(bits, link)(at)[0] + float(linear @ at) + 0.15 * float((x**2).sum())
 
-    rough, best = fit.solve(true, tilt, 0.1), fit.solve(true, tilt, 1e-10)
+    rough, best = fit.solve(true, linear, 0.1), fit.solve(true, linear, 1e-10)
     for x in (rough, best):
         assert np.abs(x).max() <= 0.8
         assert np.linalg.norm(x, "nuc") <= 14 * (1 + 1e-12)
@@ -208,7 +207,7 @@ def test_a_strongly_convex_fit_is_certified(link: Link) -> None:
     assert np.linalg.norm(rough - best) <= np.sqrt(2 * 0.1 / 0.3)
     # By the way that steps go elsewhere: a projected gradient step from the optimum stays there.
     moved = best - 0.2 * 0.3 * best
-    moved[where.rows, where.columns] -= 0.2 * (FlippedBits(bits, link)(best[where.rows, where.columns])[1] + tilt)
+    moved[where.rows, where.columns] -= 0.2 * (FlippedBits(bits, link)(best[where.rows, where.columns])[1] + linear)
     assert np.linalg.norm(intersection(moved, 14.0, 0.8, precise=1e-12)[0].dense() - best) < 1e-3
 
 
@@ -228,7 +227,7 @@ def test_second_derivatives_of_the_probit_link_cost_what_the_proof_says() -> Non
 
 
 def test_factors_keep_their_bound_and_learn_the_same() -> None:
-    where, bits = cells(60, 80)
+    where, bits = observed(60, 80)
     loss, radius = FlippedBits(bits, Link()), 90.0
     by_factors = complete(where, loss, radius, effects=True, rank=6)
     convex = complete(where, loss, radius, effects=True)

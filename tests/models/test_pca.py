@@ -8,11 +8,12 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 import discreet
+from discreet.engine import batches
 from discreet.errors import BudgetExceeded, DataError, NotFitted, PrivacyError
 from discreet.models.eigen import leading, orthonormal, start
-from discreet.models.spectral import pca
 from discreet.models.spectral.pca import ENERGY, PRODUCT, SECOND_MOMENT
-from discreet.privacy import Noisy, statistics, sums
+from discreet.privacy import Noisy, statistics
+from discreet.privacy import lattice as sums
 from discreet.testing import InsecureSeededNoise
 from tests.models.replay import record, replay
 
@@ -75,7 +76,7 @@ def test_replacing_a_person_moves_each_statistic_by_its_bound_and_no_more(monkey
 
 def test_the_products_are_what_they_say(monkeypatch: Any) -> None:
     X = cloud(500) * 3  # some rows are longer than 1
-    seen = record(monkeypatch, lambda door: model(method="oja").fit(X, ledger=door), None)
+    seen = record(monkeypatch, lambda paid: model(method="oja").fit(X, ledger=paid), None)
     short = X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1)
     v0 = start(25, 1, np.zeros((25, 0)))
     assert np.allclose(seen.statistics[0], short.T @ (short @ v0), atol=1e-4)
@@ -86,12 +87,12 @@ def test_the_products_are_what_they_say(monkeypatch: Any) -> None:
 def test_sums_are_the_same_however_they_are_cut(monkeypatch: Any) -> None:
     X = cloud(700)
     for method in METHODS:
-        whole = record(monkeypatch, lambda door, m=method: model(method=m, n_jobs=1).fit(X, ledger=door), None)
+        whole = record(monkeypatch, lambda paid, m=method: model(method=m, n_jobs=1).fit(X, ledger=paid), None)
         with monkeypatch.context() as patched:
-            patched.setattr(pca, "PART", 1000)
+            patched.setattr(batches, "PART", 1000)
             patched.setattr(statistics, "SMALL", 7)
             patched.setattr(sums, "STRIPE", 7)
-            cut = record(monkeypatch, lambda door, m=method: model(method=m, n_jobs=3).fit(X, ledger=door), None)
+            cut = record(monkeypatch, lambda paid, m=method: model(method=m, n_jobs=3).fit(X, ledger=paid), None)
         assert all(np.array_equal(one, other) for one, other in zip(whole.statistics, cut.statistics, strict=True))
 
 

@@ -58,7 +58,7 @@ DIVIDED = {item: 5.0 * (item % 2) for item in range(20)}
 def test_one_person_moves_a_gradient_by_its_bound_and_no_more(
     monkeypatch: Any, row: Row, reached: bool, rate: float
 ) -> None:
-    """In whichever steps she takes part; others take part in the same ones with and without her."""
+    """In the steps that they take part in; others take part in the same ones with and without them."""
     found = replay(monkeypatch, lambda: model(sample_rate=rate), world(("x", row)), world())
     assert set(found) == {GRADIENT}
     assert found[GRADIENT] <= 1
@@ -66,8 +66,8 @@ def test_one_person_moves_a_gradient_by_its_bound_and_no_more(
 
 
 def test_who_is_not_in_a_sample_moves_nothing(monkeypatch: Any) -> None:
-    first = record(monkeypatch, lambda door: model(n_steps=30).fit(world(("x", DIVIDED)), ledger=door), None)
-    second = record(monkeypatch, lambda door: model(n_steps=30).fit(world(), ledger=door), first.answers)
+    first = record(monkeypatch, lambda paid: model(n_steps=30).fit(world(("x", DIVIDED)), ledger=paid), None)
+    second = record(monkeypatch, lambda paid: model(n_steps=30).fit(world(), ledger=paid), first.answers)
     moved = [float(np.linalg.norm(one - other)) for one, other in zip(first.statistics, second.statistics, strict=True)]
     still = sum(distance == 0 for distance in moved)
     assert 5 <= still <= 25
@@ -79,7 +79,7 @@ def test_who_is_not_in_a_sample_moves_nothing(monkeypatch: Any) -> None:
 def test_the_gradient_is_what_the_definition_says(monkeypatch: Any) -> None:
     data = world(("x", DIVIDED))
     fitted = model(sample_rate=1.0, clip=2.0, n_steps=1)
-    seen = record(monkeypatch, lambda door: fitted.fit(data, ledger=door), None)
+    seen = record(monkeypatch, lambda paid: fitted.fit(data, ledger=paid), None)
     factors = np.zeros((ITEMS, 5))
     factors[:, 1:] = 0.3 * np.random.default_rng(0).standard_normal((ITEMS, 4)) / 2
     expected = np.zeros_like(factors)
@@ -110,9 +110,9 @@ def test_a_contribution_is_ones_own() -> None:
 
 def test_sums_are_the_same_however_they_are_cut(monkeypatch: Any) -> None:
     data = world()
-    whole = record(monkeypatch, lambda door: model().fit(data, ledger=door), None)
+    whole = record(monkeypatch, lambda paid: model().fit(data, ledger=paid), None)
     monkeypatch.setattr(users_rows, "PART", 100)
-    cut = record(monkeypatch, lambda door: model(n_jobs=3).fit(data, ledger=door), None)
+    cut = record(monkeypatch, lambda paid: model(n_jobs=3).fit(data, ledger=paid), None)
     assert all(np.array_equal(one, other) for one, other in zip(whole.statistics, cut.statistics, strict=True))
 
 
@@ -199,7 +199,7 @@ def test_nothing_is_spent_on_wrong_input() -> None:
     ("rows", "n_items"),
     [
         ([("a", 0, 5.0)], 1),
-        ([("a", item, 2.5) for item in range(30)], 30),  # a row of zeros, once it is centred
+        ([("a", item, 2.5) for item in range(30)], 30),  # a row of zeros, once it is centered
         ([(f"u{user}", user % 60, 5.0 * (user % 2)) for user in range(600)], 60),
     ],
 )

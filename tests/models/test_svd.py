@@ -11,11 +11,11 @@ from discreet.data import Interactions
 from discreet.engine import batches as users_rows
 from discreet.errors import DataError, NotPublic, PrivacyError, Unbounded
 from discreet.models.base import Model
-from discreet.models.centering import Centring, public_row_norm
+from discreet.models.centering import Centering, public_row_norm
 from discreet.models.spectral import model as spectral
+from discreet.models.spectral.contributions import RatingRows
 from discreet.models.spectral.model import POPULARITY, SECOND_MOMENT
 from discreet.models.spectral.published import SECOND_MOMENT as PUBLISHED
-from discreet.models.spectral.ratings import RatingRows
 from discreet.testing import InsecureSeededNoise, ModelConformance
 from tests.models.replay import record, replay
 
@@ -56,7 +56,7 @@ class TestPublishedDPSVD(_Suite):
         return published(200.0, **{"rank": 2, "scale": 1.0, **params})
 
     def test_memory_of_a_batch_is_bounded(self) -> None:
-        """It serves as the neighbours of DPCleansedSVD do."""
+        """It serves as the neighbors of DPCleansedSVD do."""
 
 
 class TestSVD(_Suite):
@@ -106,7 +106,7 @@ def test_replacing_a_person_moves_each_statistic_by_its_bound_and_no_more(
 @pytest.mark.parametrize("centre", [True, False])
 def test_the_second_moment_is_the_sum_of_what_the_definition_says(monkeypatch: Any, centre: bool) -> None:
     data = world(("x", DIVIDED))
-    seen = record(monkeypatch, lambda door: model(row_norm=4.0, centre=centre).fit(data, ledger=door), None)
+    seen = record(monkeypatch, lambda paid: model(row_norm=4.0, centre=centre).fit(data, ledger=paid), None)
     expected = np.zeros((ITEMS, ITEMS))
     for user in range(data.n_users):
         row = slice(data.indptr[user], data.indptr[user + 1])
@@ -120,16 +120,16 @@ def test_the_second_moment_is_the_sum_of_what_the_definition_says(monkeypatch: A
 
 def test_sums_are_the_same_however_they_are_cut(monkeypatch: Any) -> None:
     data = world()
-    whole = record(monkeypatch, lambda door: model().fit(data, ledger=door), None)
+    whole = record(monkeypatch, lambda paid: model().fit(data, ledger=paid), None)
     monkeypatch.setattr(users_rows, "PART", 100)
     monkeypatch.setattr(spectral, "DENSE_CELLS", ITEMS * 3)
-    cut = record(monkeypatch, lambda door: model(n_jobs=3).fit(data, ledger=door), None)
+    cut = record(monkeypatch, lambda paid: model(n_jobs=3).fit(data, ledger=paid), None)
     assert all(np.array_equal(one, other) for one, other in zip(whole.statistics, cut.statistics, strict=True))
 
 
 def test_a_contribution_is_ones_own() -> None:
     data = discreet.datasets.movielens_like(200, 80, 8000, random_state=0).rescale(0, 5)
-    rows = RatingRows(np.arange(5, 75), 80, Centring.of((0, 5), 6.0, centre=True))
+    rows = RatingRows(np.arange(5, 75), 80, Centering.of((0, 5), 6.0, centre=True))
     (whole,) = users_rows.parts(data, data.values)
     together = rows(whole)
     for user in range(0, data.n_users, 7):
@@ -190,7 +190,7 @@ def test_nothing_is_spent_on_wrong_input() -> None:
     [
         ([("a", 0, 5.0)], 1),
         ([("a", 0, 5.0), ("a", 1, 0.0), ("b", 1, 2.0)], 2),
-        ([("a", item, 2.5) for item in range(30)], 30),  # a row of zeros, once it is centred
+        ([("a", item, 2.5) for item in range(30)], 30),  # a row of zeros, once it is centered
         ([(f"u{user}", user % 60, 5.0 * (user % 2)) for user in range(600)], 60),
     ],
 )

@@ -11,9 +11,9 @@ from discreet.errors import DataError, PrivacyError
 from discreet.models.als.calibration import Schedule, Sigmas
 from discreet.models.als.regressions import private_regressions
 from discreet.models.as_published import true_plan
-from discreet.models.frank_wolfe.losses import loss_of
-from discreet.models.one_bit.budget import Budget
-from discreet.models.one_bit.links import Link
+from discreet.models.frank_wolfe.contributions import loss_of
+from discreet.models.one_bit.likelihood import Link
+from discreet.models.one_bit.mechanisms import Budget
 from discreet.privacy import Ledger, Plan, ProductSum, Releaser, VectorSum
 from discreet.privacy.statistics import normal_equations_sensitivity
 

@@ -14,9 +14,8 @@ from discreet.data.readers import read
 from discreet.evaluate import evaluate
 from discreet.models.baselines import MeanRating
 from discreet.models.one_bit.contributions import TrueBits, two_valued
-from discreet.models.one_bit.links import Link
-from discreet.models.one_bit.objectives import TILT
-from discreet.models.one_bit.releases import _tilted
+from discreet.models.one_bit.likelihood import Link
+from discreet.models.one_bit.mechanisms import LINEAR_TERM, perturbed_objective
 from discreet.models.spectral import DPSVD
 from discreet.privacy import Ledger
 from discreet.privacy.guarantee import Adjacency
@@ -39,8 +38,8 @@ def secret_perturbation(
     secret, matrix = first.releases[0], first.releases[1].statistic
     true, other = (TrueBits.of(table, two_valued(table, None)) for table in (data, neighbor))
     ((at,),) = np.nonzero(true.bits != other.bits)
-    mechanism = _tilted(first.model._budget(), first.model.tau)
-    link, place = mechanism.fit.link, (true.cells.rows[at], true.cells.columns[at])
+    mechanism = perturbed_objective(first.model._budget(), first.model.tau)
+    link, place = mechanism.fit.link, (true.observed.rows[at], true.observed.columns[at])
     nudge = np.where(np.arange(len(secret.answer)) == at, NUDGE, 0.0)
     ends = [
         mechanism.fit.solve(true, secret.answer + way * nudge, mechanism.gap(len(nudge)))[place] for way in (-1.0, 1.0)
@@ -51,7 +50,7 @@ def secret_perturbation(
     answer[at] += np.rint((slopes[0] - slopes[1]) / secret.step) * secret.step
     likelier = float(np.abs(secret.answer).sum() - np.abs(answer).sum()) / secret.scale
     likelier += float(np.log1p((bends[1] - bends[0]) * (ends[0] - ends[1]) / (2 * NUDGE)))
-    return [answer, *first.answers[1:]], {TILT: abs(likelier) * secret.scale / secret.sensitivity}
+    return [answer, *first.answers[1:]], {LINEAR_TERM: abs(likelier) * secret.scale / secret.sensitivity}
 
 
 def cornered(link: Link, ridge: float) -> tuple[float, Array]:

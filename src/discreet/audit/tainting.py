@@ -37,7 +37,7 @@ PRIVATE_SIDE = {
     "discreet.models.als.sampling:_first",
     "discreet.models.als.sampling:priorities",
     "discreet.models.one_bit.contributions:two_valued",
-    "discreet.models.one_bit.certified:_primal",  # of a solver, whose result gets noise
+    "discreet.models.one_bit.contributions:_primal",  # of a solver, whose result gets noise
     "discreet.linalg.rows:blocks",
     "discreet.linalg.arrays:places",
     "discreet.linalg.folds:of",

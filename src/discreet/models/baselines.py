@@ -1,4 +1,4 @@
-"""What every recommender must beat: popularity, and averages. Not private, and they say so."""
+"""What every recommender must beat: popularity and averages. Not private."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ from discreet.data.interactions import Interactions
 from discreet.errors import DataError
 from discreet.models.base import NotPrivateModel
 from discreet.models.fold_in import FoldIn, RidgeFoldIn
-from discreet.validation import whole
-
-KINDS = ("global", "user", "item", "both")
+from discreet.models.parameters import check_parameters
 
 
 class Popularity(NotPrivateModel):
-    """Recommends to everybody what most people have interacted with. Not private.
+    """Recommends to all users what most users have interacted with. Not private.
 
-    score_ij = (number of users of item j) / (number of users). Ratings are not looked at.
+    score_ij = (number of users of item j) / (number of users). Ratings are not used.
 
     Example:
         >>> import discreet
@@ -38,7 +36,7 @@ class Popularity(NotPrivateModel):
         return {
             "item_factors_": np.zeros((ratings.n_items, 0), np.float32),
             "item_bias_": (counts / ratings.n_users).astype(np.float32),
-            "implicit_": True,  # its scores are no ratings
+            "implicit_": True,  # its scores are not ratings
         }
 
     def _make_fold_in(self) -> FoldIn:
@@ -52,7 +50,7 @@ class MeanRating(NotPrivateModel):
 
         sum over observed (i, j) of (y_ij - m - a_i - b_j)^2 + shrinkage * (sum_i a_i^2 + sum_j b_j^2)
 
-    as small as possible, users and items taking turns.
+    minimized by users and items taking turns.
 
     Example:
         >>> import discreet
@@ -83,11 +81,9 @@ class MeanRating(NotPrivateModel):
         self.n_jobs = n_jobs
 
     def _check_parameters(self) -> None:
-        if self.by not in KINDS:
-            raise DataError(f"by: one of {', '.join(KINDS)} is needed, not {self.by!r}")
+        check_parameters(self, wholes=("n_steps",), choices={"by": ("global", "user", "item", "both")})
         if not (isinstance(self.shrinkage, int | float) and 0 <= self.shrinkage < np.inf):
             raise DataError(f"shrinkage: a finite number of at least 0 is needed, not {self.shrinkage!r}")
-        whole("n_steps", self.n_steps, 1)
 
     def _learn_exactly(self, ratings: Interactions) -> dict[str, Any]:
         mean = float(ratings.values.mean(dtype=np.float64))

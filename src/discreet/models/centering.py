@@ -1,8 +1,8 @@
-"""A user's row as the spectral methods take it: about her own mean, and no longer than a public bound.
+"""A user's row about their own mean, and no longer than a public bound.
 
-Both are done on her side, from her own ratings and public numbers, so under joint differential privacy they cost
-nothing; and both are undone on her side when something is predicted for her. What leaves is bounded again at the door:
-nothing here is relied on for privacy, but that a row depends on its user alone, to the last bit.
+Users do both on their own side, from their own ratings and public numbers, so under joint differential privacy it costs
+nothing; and they undo both when something is predicted for them. The release step bounds contributions again: privacy
+relies only on a row depending on its user alone, to the last bit.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from discreet.models.base import require_ratings
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
-SHRINKAGE = 1.0  # ratings at the centre that a user's own mean is taken with
+SHRINKAGE = 1.0  # ratings at the center that are added to a user's own mean
 RATINGS_PER_USER = 80  # a typical number, where the catalogue has as many items
 SPREAD = 0.2  # of a rating about its user's mean, relative to the value range
-SIZE = 0.5  # of a rating that is not centred, relative to the largest that there can be
+SIZE = 0.5  # of a rating that is not centered, relative to the largest possible one
 
 
 @dataclass(frozen=True)
 class Prepared(UserBatch):
-    """Some users' rows, centred and scaled.
+    """Some users' rows, centered and scaled.
 
     Attributes:
         offsets: What was subtracted from each user's ratings.
-        scales: What each user's centred row was then multiplied by: 1, or less where it was too long.
+        scales: The factor of each user's centered row: 1, or less where it was too long.
     """
 
     offsets: Array
@@ -38,15 +38,15 @@ class Prepared(UserBatch):
 
 
 @dataclass(frozen=True)
-class Centring:
+class Centering:
     """How users prepare their rows: x_ij = scale_i (y_ij - offset_i), |x_i| at most `row_norm`.
 
-    With `shrinkage` s and c = `centre`, offset_i = c + sum_j (y_ij - c) / (n_i + s), her own mean as if she had given s
-    more ratings of c. Without (None) it is c for everybody.
+    With `shrinkage` s and c = `centre`, offset_i = c + sum_j (y_ij - c) / (n_i + s), the user's own mean with s more
+    ratings of c. Without (None) it is c for all users.
 
     Attributes:
         centre: What a rating is expected to be, publicly.
-        shrinkage: How strongly a user's mean is pulled to it; None: rows are not centred by users' own means.
+        shrinkage: How strongly a user's mean is pulled to it; None: rows are not centered by users' own means.
         row_norm: L, the largest length of a row.
     """
 
@@ -55,14 +55,14 @@ class Centring:
     row_norm: float
 
     @classmethod
-    def public(cls, name: str, ratings: Interactions, row_norm: float | None, *, centre: bool) -> Centring:
-        """That of a model, from public inputs; raises if these are no ratings, or if no bound follows from them."""
+    def public(cls, name: str, ratings: Interactions, row_norm: float | None, *, centre: bool) -> Centering:
+        """That of a model, from public inputs; raises if these are not ratings, or if no bound follows from them."""
         value_range = require_ratings(name, ratings)
         norm = row_norm or public_row_norm(value_range, ratings.n_items, centre=centre)
         return cls.of(value_range, float(norm), centre=centre)
 
     @classmethod
-    def of(cls, value_range: tuple[float, float], row_norm: float, *, centre: bool) -> Centring:
+    def of(cls, value_range: tuple[float, float], row_norm: float, *, centre: bool) -> Centering:
         """About users' own means, pulled to the middle of the range; or, if not `centre`, ratings as they are."""
         low, high = value_range
         return cls((low + high) / 2, SHRINKAGE, row_norm) if centre else cls(0.0, None, row_norm)
@@ -78,15 +78,14 @@ class Centring:
         return Prepared(part.indptr, part.indices, about * scales[part.owners], self.centre + offsets, scales)
 
     def prepare_all(self, histories: Interactions) -> Prepared:
-        """The rows of everybody in a table, at once."""
+        """The rows of all users of a table, at once."""
         return self.prepare(UserBatch(histories.indptr, histories.indices.astype(np.int64), histories.values))
 
     def offset_shares(self, values: Array) -> Array:
-        """What each of one user's ratings adds to her offset: these and `centre` add up to it."""
+        """What each of one user's ratings adds to their offset: these and `centre` add up to it."""
         if self.shrinkage is None:
             return np.zeros(len(values))
-        shares: Array = (values.astype(np.float64) - self.centre) / max(len(values) + self.shrinkage, 1)
-        return shares
+        return np.asarray((values.astype(np.float64) - self.centre) / max(len(values) + self.shrinkage, 1))
 
 
 def public_row_norm(
@@ -94,14 +93,14 @@ def public_row_norm(
 ) -> float:
     """L, the length of a typical row, from public inputs alone: longer rows are scaled down.
 
-    It is spread * sqrt(ratings per user): the spread of ratings about their user's mean is taken to be a fifth of their
-    range; that of ratings which are not centred, half of the largest that they can be. On Jester, 0 to 5: 8.9.
+    It is spread * sqrt(ratings per user). The spread of ratings about their user's mean is taken to be a fifth of their
+    range; that of ratings that are not centered, half of the largest possible one. On Jester, 0 to 5: 8.9.
 
     Args:
         value_range: The lowest and the highest rating.
         n_items: The size of the catalogue.
         ratings_per_user: A typical number of ratings; by default 80, or what the catalogue has if that is fewer.
-        centre: Whether rows are centred.
+        centre: Whether rows are centered.
     """
     low, high = value_range or (math.nan, math.nan)
     spread = SPREAD * (high - low) if centre else SIZE * max(abs(low), abs(high))

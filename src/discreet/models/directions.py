@@ -1,4 +1,4 @@
-"""Directions of taste in a noisy second moment of ratings, and how far a user is expected to go along each. Public."""
+"""Directions that stand out of a noisy second moment, and how much users vary along each. Public."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scipy.linalg import eigh
 from discreet.typing import Array
 
 MOST = 64  # directions, however many stand out
-LEAST_BULK = 0.05  # of the mean eigenvalue: what single ratings are taken to vary by, at least
+LEAST_BULK = 0.05  # of the mean eigenvalue: the least variance of single ratings
 PENALTY = 2.0  # of a user's coefficients, in units of that variance: the prior variances are a little optimistic
 
 
@@ -29,7 +29,7 @@ def standing_out(matrix: Array, edge: float, most: int) -> tuple[Array, Array, A
     """Eigenvalues, squared cosines and eigenvectors that stand out of noise whose largest eigenvalue is `edge`.
 
     Noise raises an eigenvalue t, which is undone here, and turns its vector by an angle with squared cosine
-    1 - edge^2 / 4t^2, which says how much of a direction to believe. They come in falling order.
+    1 - edge^2 / 4t^2, the share of a direction to believe. Eigenvalues are in falling order.
     """
     n = len(matrix)
     values, vectors = eigh(matrix, subset_by_index=[max(n - most, 0), n - 1])
@@ -41,11 +41,11 @@ def standing_out(matrix: Array, edge: float, most: int) -> tuple[Array, Array, A
 
 @dataclass(frozen=True)
 class Directions:
-    """What users' ratings vary along.
+    """The directions along which users' ratings vary.
 
     Attributes:
         vectors: Orthonormal, (items, k).
-        variances: Of a user's coefficient along each, in units of how much a single rating varies by itself.
+        variances: Of a user's coefficient along each, in units of the variance of a single rating.
     """
 
     vectors: Array
@@ -53,9 +53,9 @@ class Directions:
 
     @classmethod
     def of(cls, matrix: Array, edge: float, rank: int | None) -> Directions:
-        """Those of a second moment, with noise of this edge, that is D + v I: coefficients vary by D, each rating by v.
+        """Those of a second moment D + v I, with noise of this edge: coefficients vary by D, each rating by v.
 
-        At most half of the directions are looked at, so that the others tell v.
+        By default at most half of the directions are used, so that the others determine v.
         """
         n = len(matrix)
         most = min(MOST if rank is None else rank, n // 2 if rank is None else n)
@@ -70,5 +70,4 @@ class Directions:
     @property
     def columns(self) -> Array:
         """One vector for each item, for users' ridge regressions with the penalty `PENALTY`."""
-        columns: Array = self.vectors * np.sqrt(self.variances)
-        return columns
+        return np.asarray(self.vectors * np.sqrt(self.variances))

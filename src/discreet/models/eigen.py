@@ -1,22 +1,22 @@
-"""Leading eigenvectors of a sum of x x^T over users, privately: from the noisy matrix, or from products with vectors.
+"""Second moments, sums of x x^T over users, and their leading eigenvectors: exact, or from releases.
 
-A user's x is sparse: `entries` gives it on their own items. The matrix is n x n and released once; products A^T A v are
-vectors, released once for each step of Oja's method (Jain, Thakkar, Thakurta 2018, Algorithm 2), so that nothing larger
-than O(n + |Omega|) is ever held. Proofs: docs/proofs/oja.md.
+A release is the noisy n x n matrix itself, or products A^T A v, one for each step of Oja's method (Jain, Thakkar,
+Thakurta 2018, Algorithm 2). With products, nothing larger than O(n + |Omega|) is ever held. A user's x is sparse:
+`entries` gives it on their own items. Proofs: docs/proofs/oja.md.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh
 
-from discreet.errors import PrivacyError
-from discreet.linalg.threads import single_threaded_blas
+from discreet.errors import DataError, PrivacyError
+from discreet.linalg.threads import over_blocks, single_threaded_blas
 from discreet.models.directions import noise_edge, without_noise
 from discreet.privacy import Noisy, Plan, ProductSum, Releaser, VectorSum
 from discreet.privacy.releaser import Users
@@ -26,11 +26,40 @@ from discreet.typing import Array
 MEMORY = 0.8  # of earlier products, in Oja's method
 LEAST_MU = 2.0**-14  # of one release
 MOST_NUMBERS = 1 << 24  # in one release of products
+MOST_ITEMS = 8000  # of which two dense covariances fit in memory, and have eigenvectors within minutes
+
+
+def check_catalogue(n_items: int) -> None:
+    """Raise if a dense covariance of all items would not fit."""
+    if n_items > MOST_ITEMS:
+        raise DataError(
+            f"ratings: a covariance of {n_items:,} items is too large; take a catalogue of at most {MOST_ITEMS:,}, or "
+            "use discreet.DPALS"
+        )
+
+
+def require_rank(rank: int | None, n_items: int) -> None:
+    """Raise if there are fewer items than directions to look for."""
+    if rank is not None and rank > n_items:
+        raise DataError(f"rank: {rank} directions are too many for {n_items} items; ask for at most {n_items}")
+
+
+def second_moment(blocks: Iterable[Any], rows: Callable[[Any], Array], n: int, n_jobs: int | None) -> Array:
+    """The sum over users of x x^T, without noise; `rows` computes the x of some users at a time."""
+    total = np.zeros((n, n))
+
+    def work(part: Any) -> Array:
+        own = rows(part)
+        return np.asarray(own.T @ own)
+
+    for product in over_blocks(work, blocks, n_jobs):
+        total += product
+    return total
 
 
 @dataclass(frozen=True)
 class Direction:
-    """What a noisy release says of the leading eigenvector.
+    """What a noisy release says about the leading eigenvector.
 
     Attributes:
         vector: Of length 1.
@@ -61,13 +90,13 @@ def leading(release: Noisy) -> Direction:
 
 @dataclass(frozen=True)
 class Products:
-    """Releases of A^T A V, |A v|^2 and |A|^2 for public V, A having one row x, |x|^2 at most `bound`, for each user.
+    """Releases of A^T A V, |A v|^2 and |A|^2 for public V. A has one row x for each user, |x|^2 at most `bound`.
 
     Attributes:
-        releaser: Releases them.
+        releaser: Makes the releases.
         users: Gives all users, as often as it is called.
         entries: x of each user, on their own items.
-        size: n, how many items there are.
+        size: n, the number of items.
         bound: Of |x|^2.
     """
 
@@ -92,7 +121,7 @@ class Products:
 
     def _squares(self, label: str, squares: Callable[[UserBatch, Array], Array]) -> Noisy:
         """A sum of one number between 0 and the bound for each user."""
-        entries, bound = self.entries, self.bound  # all that goes to where users are
+        entries, bound = self.entries, self.bound  # so that the function takes no more along to Spark
 
         def contribution(part: UserBatch) -> Array:
             return squares(part, bounded(part, entries, bound))[:, None]
@@ -103,16 +132,15 @@ class Products:
 def bounded(part: UserBatch, entries: Callable[[Any], Array], bound: float) -> Array:
     """Each user's x, no longer than the root of the bound."""
     x, length = entries(part), math.sqrt(bound)
-    found: Array = x * (length / np.maximum(np.sqrt(part.row_sums(x**2)), length))[part.owners]
-    return found
+    return np.asarray(x * (length / np.maximum(np.sqrt(part.row_sums(x**2)), length))[part.owners])
 
 
 def check_budget(plan: Plan, size: int) -> Plan:
-    """The plan itself; raises if it is too little for any number of people, or for the grids of `Products`."""
+    """The plan itself; raises if it is too little for any number of users, or for the grids of `Products`."""
     if min(line.cost.mu or 0.0 for line in plan.lines) < LEAST_MU or size > MOST_NUMBERS:
         raise PrivacyError(
-            "epsilon: with so little of it, or so many steps or items, the noise would drown any number of people; "
-            "give more, or ask for fewer steps"
+            "epsilon: with so little of it, or so many steps or items, the noise would hide any number of users; give "
+            "more, or ask for fewer steps"
         )
     return plan
 
@@ -124,7 +152,7 @@ def start(size: int, columns: int, known: Array | None = None) -> Array:
 
 
 def orthonormal(vectors: Array, known: Array | None = None) -> Array:
-    """An orthonormal basis, orthogonal to what is known, that rotates the vectors as little as QR does."""
+    """An orthonormal basis of the vectors, orthogonal to what is known, by QR."""
     with single_threaded_blas():
         for _ in range(2):  # twice is enough
             if known is not None and known.shape[1]:
@@ -139,9 +167,9 @@ def oja(
     """The leading eigenpair by Oja's method, from `n_steps` products and one energy; `known` directions are left out.
 
     w_t = MEMORY w_(t-1) + (A^T A v_(t-1) + noise), v_t = w_t / |w_t|: Oja's update with the step 1 / |MEMORY w_(t-1)|,
-    so that the last products count most, and their noise averages out to a ninth of its variance; the first ones, of
-    a v that sees little of the eigenvector, are short and count little. With a `rate`, the step is rate / the noise's
-    standard deviation, as published.
+    so that the last products count most, and their noise averages out to a ninth of its variance. The first ones, of
+    a v far from the eigenvector, are short and count little. With a `rate`, the step is rate / the noise's standard
+    deviation, as published.
     """
     size = products.size
     vector, total = start(size, 1, known), np.zeros((size, 1))
@@ -167,3 +195,16 @@ def block_iteration(products: Products, label: str, n_steps: int, rank: int) -> 
             values, turned = np.linalg.eigh((small + small.T) / 2)
         values, vectors = values[::-1], orthonormal(product @ turned[:, ::-1])
     return vectors, values
+
+
+def simplex(values: Array, radius: float) -> tuple[Array, float]:
+    """Nonnegative numbers in falling order, projected on those that add up to at most `radius`; what was subtracted.
+
+    For singular values, this is the projection on the nuclear-norm ball.
+    """
+    if values.sum() <= radius:
+        return values, 0.0
+    sums = np.cumsum(values) - radius
+    thresholds = sums / np.arange(1, len(values) + 1)
+    last = np.flatnonzero(values > thresholds)[-1]
+    return np.maximum(values - thresholds[last], 0.0), float(thresholds[last])

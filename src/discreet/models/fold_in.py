@@ -1,6 +1,6 @@
-"""Fold-in: a person's vector, from their own history and what is public of a fitted model. There are three kinds.
+"""Fold-in: a user's vector, from their own history and the public part of a fitted model. There are three kinds.
 
-The score of item j is always base_j + a + columns_j . z. A fold-in computes the offset a and the vector z of a person
+The score of item j is always base_j + a + columns_j . z. A fold-in computes the offset a and the vector z of a user
 from their ratings y_l of some items l, and describes itself to browsers: the JavaScript client has the same three kinds
 (`web/static/client`).
 """
@@ -26,7 +26,7 @@ from discreet.typing import Array
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from discreet.models.centering import Centring, Prepared
+    from discreet.models.centering import Centering, Prepared
 
 
 # What goes into JSON; tables with a row for each item, which may be stored with less precision; other arrays.
@@ -40,11 +40,11 @@ LINEAR_PART = 1 << 19  # interactions that one thread adds up at a time
 
 @dataclass(frozen=True, kw_only=True)
 class FoldIn(ABC):
-    """How a fitted model computes a person's vector. Nobody's depends on who is folded in beside them, to the last bit.
+    """How a fitted model computes a user's vector. It does not depend on the other users, to the last bit.
 
     Attributes:
         columns: One vector for each item, (items, rank).
-        base: The score of each item before anything is known of the person.
+        base: The score of each item before anything is known about the user.
         device: Where regressions are computed. Sums and replays stay on the CPU.
     """
 
@@ -53,7 +53,7 @@ class FoldIn(ABC):
     device: str = "cpu"
 
     def __init_subclass__(cls) -> None:
-        if cls.__base__ is not FoldIn:  # it would compute something else than it describes
+        if cls.__base__ is not FoldIn:  # it would compute something different from what it describes
             raise TypeError(f"{cls.__name__}: a fold-in is derived from FoldIn alone; compose it of others")
 
     @abstractmethod
@@ -67,17 +67,17 @@ class FoldIn(ABC):
     def describe(self) -> Description:
         """Settings, tables and other arrays for the JavaScript client; raises if it cannot do the same."""
         raise ModelError(
-            f"model: it cannot be exported, because browsers do not know how {type(self).__name__} folds people in; "
-            "every model that discreet brings can be"
+            f"model: it cannot be exported, because browsers do not know how {type(self).__name__} folds users in; "
+            "every model of discreet can be"
         )
 
     def with_tables(self, tables: dict[str, Array]) -> Self:
         """The same with other tables, such as those of `describe` stored with less precision."""
-        parts: dict[str, Any] = tables
-        return replace(self, **parts)
+        changes: dict[str, Any] = tables
+        return replace(self, **changes)
 
     def _over(self, users: Iterable[UserBatch], n_users: int, work: Work, n_jobs: int | None) -> tuple[Array, Array]:
-        """Offsets and vectors of everybody, some users at a time."""
+        """Offsets and vectors of all users, some at a time."""
         (_, k), kind, end = self.columns.shape, self.columns.dtype, 0
         offsets, vectors = np.zeros(n_users, kind), np.zeros((n_users, k), kind)
         for own in over_blocks(work, users, n_jobs):
@@ -100,7 +100,7 @@ class Targets(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class RidgeFoldIn(FoldIn):
-    """Each person runs a ridge regression (`Ridge`) of their ratings on the columns.
+    """Each user runs a ridge regression (`Ridge`) of their ratings on the columns.
 
     Attributes:
         penalty: On the vector, from the number of ratings; by default none.
@@ -108,7 +108,7 @@ class RidgeFoldIn(FoldIn):
         offset_penalty: On the offset squared; None: the offset is 0.
         prior: A vector for each item: z is pulled to the mean of those in the history, in place of zero; or None.
         frequent: Which items the model knows: others are left out of the regression, and score 0. None: it knows all.
-        own_mean: Whether other items are scored by the person's own mean of y_l - base_l in place of 0. It is the last
+        own_mean: Whether other items are scored by the user's own mean of y_l - base_l in place of 0. It is the last
             number of the vector. Its column, 1 for these items, is not part of the regression.
         targets: What is fitted in place of ratings, by several regressions one after another; or None.
         double: Whether regressions are in double precision, which tiny penalties need.
@@ -151,7 +151,7 @@ class RidgeFoldIn(FoldIn):
         return offsets.astype(kind, copy=False), vectors.astype(kind, copy=False)
 
     def contributions(self, indices: Array, values: Array, item: int) -> Array:
-        """What each rating adds to the score of an item; targets are taken as they turned out for the whole history."""
+        """What each rating adds to the score of an item, given the targets of the whole history."""
         added = np.zeros(len(indices))
         if self.frequent is not None and not self.frequent[item]:
             return (values.astype(np.float64) - self.base[indices]) / max(len(indices), 1) if self.own_mean else added
@@ -174,18 +174,18 @@ class RidgeFoldIn(FoldIn):
 
 @dataclass(frozen=True, kw_only=True)
 class LinearFoldIn(FoldIn):
-    """A person's vector is a sum over their history: z = scale * sum over l of (h_l - a) loadings_l.
+    """A user's vector is a sum over their history: z = scale * sum over l of (h_l - a) loadings_l.
 
     With c ratings and n = max(c + damping, 1), the offset is a = (sum over l of h_l) / n, a damped mean, and
     scale = spread / n. Without a damping a is 0, without a spread scale is 1.
 
     h_l is y_l - base_l. With weights it is weights_l, divided by their length over the history: then z projects the
-    history on directions, whatever was said of its items.
+    history on directions, for any ratings of its items.
 
     Attributes:
         loadings: What each item of a history adds to the vector, (items, rank).
         weights: How much each item counts in a history, 0: not at all; None: what counts are the ratings.
-        damping: How many ratings at `base` the person's own mean is taken with; None: there is no offset.
+        damping: How many ratings at `base` are added to the user's own mean; None: there is no offset.
         spread: How many items the ratings stand for; None: for themselves.
     """
 
@@ -195,7 +195,7 @@ class LinearFoldIn(FoldIn):
     spread: float | None = None
 
     def _amounts(self, part: UserBatch) -> Array:
-        """The h_l of each user. Sums are in the order of their items: none depends on who is beside them."""
+        """The h_l of each user. Sums are in the order of their items: none depends on other users."""
         if self.weights is None:
             return np.asarray(part.values.astype(np.float64) - self.base[part.indices])
         own = self.weights[part.indices].astype(np.float64)
@@ -227,8 +227,7 @@ class LinearFoldIn(FoldIn):
         part = UserBatch(np.array([0, len(indices)]), indices, values)
         share, scale = self._shares(part.counts)
         loads = self.loadings[indices].astype(np.float64) @ self.columns[item].astype(np.float64) * scale
-        added: Array = self._amounts(part) * (loads + share * (1 - loads.sum()))
-        return added
+        return np.asarray(self._amounts(part) * (loads + share * (1 - loads.sum())))
 
     def describe(self) -> Description:
         """For the JavaScript client."""
@@ -238,16 +237,16 @@ class LinearFoldIn(FoldIn):
 
 
 class Steps(Protocol):
-    """Public steps of training, each of which moves a person's coefficients by their own ratings."""
+    """Public steps of training, each of which moves a user's coefficients by their own ratings."""
 
     @property
-    def centring(self) -> Centring:
-        """How a person prepares their ratings."""
+    def centering(self) -> Centering:
+        """How a user prepares their ratings."""
         ...
 
     @property
     def most_users(self) -> int | None:
-        """How many to replay at a time; None: as many as usual."""
+        """How many users to replay at a time; None: the default."""
         ...
 
     def coefficients(self, row: Prepared) -> Array:
@@ -269,24 +268,21 @@ class Steps(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayFoldIn(FoldIn):
-    """Each person replays the public steps of training on their own ratings x_l = c (y_l - centre - a).
+    """Each user replays the public `steps` of training on their own ratings x_l = c (y_l - centre - a).
 
-    a is their mean, damped, and c at most 1, so that |x| is at most a bound (`Centring`); z are the coefficients that
-    the steps arrive at, divided by c.
-
-    Attributes:
-        steps: The public steps.
+    a is their damped mean, and c is at most 1, so that |x| is at most a bound (`Centering`); z are the coefficients
+    after all steps, divided by c.
     """
 
     steps: Steps
 
     def fold_in(self, histories: Interactions, n_jobs: int | None) -> tuple[Array, Array]:
         """Offsets and vectors, each from that user's own history."""
-        centring = self.steps.centring
+        centering = self.steps.centering
 
         def work(part: UserBatch) -> tuple[Array, Array]:
-            row = centring.prepare(replace(part, indices=part.indices.astype(np.int64)))
-            return row.offsets - centring.centre, self.steps.coefficients(row) / row.scales[:, None]
+            row = centering.prepare(replace(part, indices=part.indices.astype(np.int64)))
+            return row.offsets - centering.centre, self.steps.coefficients(row) / row.scales[:, None]
 
         users = parts(histories, histories.values, most_users=self.steps.most_users)
         return self._over(users, histories.n_users, work, n_jobs)
@@ -299,8 +295,8 @@ class ReplayFoldIn(FoldIn):
     def describe(self) -> Description:
         """For the JavaScript client, which knows two kinds of steps."""
         settings, tables, arrays = self.steps.describe()
-        centring = {name: getattr(self.steps.centring, name) for name in ("centre", "shrinkage", "row_norm")}
-        own = {"kind": "replay", **centring, "steps": settings}
+        centering = {name: getattr(self.steps.centering, name) for name in ("centre", "shrinkage", "row_norm")}
+        own = {"kind": "replay", **centering, "steps": settings}
         return own, {"columns": self.columns, **tables}, {"base": self.base, **arrays}
 
     def with_tables(self, tables: dict[str, Array]) -> Self:
@@ -309,5 +305,5 @@ class ReplayFoldIn(FoldIn):
 
 
 def _given(**arrays: Array | None) -> dict[str, Array]:
-    """Those that there are."""
+    """Those that are not None."""
     return {name: array for name, array in arrays.items() if array is not None}

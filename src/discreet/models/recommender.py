@@ -1,4 +1,4 @@
-"""The private model that suits the data, without a choice to make."""
+"""The private model that suits the data."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """`DPALS` for ratings, `DPSVD` for implicit feedback.
 
-    After `fit` it does all that the model does (`recommend`, `predict`, `statement`, `save`, ...), by passing it on to
-    `model_`, the model that was chosen. Which one depends on whether the data have values, a thing of their form.
+    After `fit` it passes all calls (`recommend`, `predict`, `statement`, `save`, ...) on to `model_`, the chosen model.
+    The choice depends on whether the data have values, which is public.
 
     Example:
         >>> import discreet

@@ -1,4 +1,4 @@
-"""Ridge regressions of users, or of items, on what is known of the other side: in training, and to fold people in."""
+"""Ridge regressions of users, or of items, on the other side's vectors: in training, and for fold-in."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ class Penalty:
 
 @dataclass(frozen=True)
 class Ridge:
-    """A ridge regression that a user, or an item, runs on what is known of the other side.
+    """A ridge regression of each row, a user or an item, on the other side's vectors.
 
-    The offset a_i and the vector z_i of row i make this as small as possible:
+    The offset a_i and the vector z_i of row i minimize
 
         sum over j in row i of (y_ij - base_j - a_i - x_j . z_i)^2 + z_i^T G z_i + s_i |z_i|^2 + offset_penalty a_i^2
 
     Attributes:
         columns: x_j, one row for each item.
-        base: What is expected of each item before anything is known of the user.
+        base: What is expected of each item before anything is known about the user.
         penalty: s_i, from the number of their ratings.
         gram: G, or None.
         offset_penalty: The weight of the offset a_i squared; None: there is no offset.
@@ -63,15 +63,15 @@ class Ridge:
         gram = None if self.gram is None else np.pad(self.gram, (1, 0))
         return padded(np.hstack([ones, self.columns]), self.columns.dtype), gram
 
-    def _centre(self, indptr: Array, indices: Array) -> Array | None:
-        """What each row's vector is pulled to, with a zero for the offset in front."""
+    def _prior_mean(self, indptr: Array, indices: Array) -> Array | None:
+        """The prior mean of each row's vector, with a zero for the offset in front."""
         if self.prior is None:
             return None
         means = row_means(indptr, indices, padded(self.prior, self.columns.dtype))
         return means if self.offset_penalty is None else np.pad(means, ((0, 0), (1, 0)))
 
     def _weights(self, counts: Array) -> tuple[Array, Array | None]:
-        """s_i, and how a row's constant column is scaled so that s_i is the penalty of its offset too."""
+        """s_i, and the scale of a row's constant column that makes s_i the penalty of its offset, too."""
         kind = self.columns.dtype
         if self.offset_penalty is None:
             return self.penalty(counts, kind), None
@@ -102,16 +102,18 @@ class Ridge:
         return (z[:, 0] * unit, z[:, 1:]) if has_offset else (np.zeros(len(z), z.dtype), z)
 
     def _rows(self, indptr: Array, indices: Array, values: Array) -> tuple[Rows, Array]:
-        """The regressions as the kernel takes them; and what each row's offset is to be multiplied by."""
+        """The regressions as the kernel takes them; and the factor of each row's offset."""
         kind = self.columns.dtype
-        targets = values.astype(kind, copy=False) if isinstance(values, np.ndarray) else values  # which are on a card
+        targets = values.astype(kind, copy=False) if isinstance(values, np.ndarray) else values  # those are on a GPU
         if self.base.any():
             targets = targets - self.base[indices].astype(kind)
         arrays = arrays_on(self.device)
         columns, gram = (None if matrix is None else arrays.put(matrix) for matrix in self._prepared)
         scale, first = self._weights(np.diff(indptr))
         unit = np.ones(len(scale), kind) if first is None else first
-        return Rows(indptr, indices, targets, columns, scale, gram, first, self._centre(indptr, indices), arrays), unit
+        return Rows(
+            indptr, indices, targets, columns, scale, gram, first, self._prior_mean(indptr, indices), arrays
+        ), unit
 
     def contributions(self, indices: Array, values: Array, item: int) -> Array:
         """What each rating adds to the score of an item: they and `base` add up to it.
@@ -130,6 +132,6 @@ class Ridge:
             weights = X @ np.linalg.lstsq(A, aimed, rcond=None)[0]
         added: Array = weights * targets
         if self.prior is not None and len(indices):
-            left = aimed - X.T @ weights  # of the item's own vector, what the ratings do not speak for
+            left = aimed - X.T @ weights  # the part of the item's own vector that the ratings do not explain
             added += self.prior[indices] @ left[-self.prior.shape[1] :] / len(indices)
         return added

@@ -17,13 +17,11 @@ import numpy as np
 
 import discreet
 from discreet.data.interactions import Interactions
-from discreet.models.one_bit import outputs
-from discreet.models.one_bit.certified import StronglyConvex
-from discreet.models.one_bit.contributions import TrueBits
-from discreet.models.one_bit.fitting import Completed
-from discreet.models.one_bit.likelihood import Cells
+from discreet.models.one_bit import mechanisms
+from discreet.models.one_bit.contributions import StronglyConvex, TrueBits
+from discreet.models.one_bit.estimate import Completed, Problem, Solution, minimize
+from discreet.models.one_bit.likelihood import Observed
 from discreet.models.one_bit.model import OneBit
-from discreet.models.one_bit.solver import Problem, Solution, minimise
 from discreet.papers.data import Labeled, load
 from discreet.papers.reproduction import (
     AS_PUBLISHED,
@@ -58,9 +56,9 @@ class Watched(OneBit):
     completed: Completed
     seed = 0
 
-    def _learned(self, completed: Completed, cells: Cells, ratings: Interactions) -> dict[str, Any]:
+    def _learned(self, completed: Completed, observed: Observed, ratings: Interactions) -> dict[str, Any]:
         self.completed = completed
-        return super()._learned(completed, cells, ratings)
+        return super()._learned(completed, observed, ratings)
 
     def _own_ledger(self, url: str | None = None) -> discreet.Ledger:
         source = InsecureSeededNoise(self.seed)
@@ -86,12 +84,12 @@ def remembered(known: dict[Any, Any]) -> Iterator[None]:
         known[key] = known[key] if key in known else solve(self, true, tilt, gap)
         return np.array(known[key])
 
-    def minimise_once(problem: Problem) -> Solution:
-        key = (problem.radius, problem.alpha, np.asarray(problem.loss(np.zeros(len(problem.cells)))[1]).tobytes())
-        known[key] = known[key] if key in known else minimise(problem)
+    def minimize_once(problem: Problem) -> Solution:
+        key = (problem.radius, problem.alpha, np.asarray(problem.loss(np.zeros(len(problem.observed)))[1]).tobytes())
+        known[key] = known[key] if key in known else minimize(problem)
         return cast(Solution, known[key])
 
-    with patch.object(StronglyConvex, "solve", solve_once), patch.object(outputs, "minimise", minimise_once):
+    with patch.object(StronglyConvex, "solve", solve_once), patch.object(mechanisms, "minimize", minimize_once):
         yield
 
 

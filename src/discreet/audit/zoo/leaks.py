@@ -21,7 +21,7 @@ from discreet.models.als.calibration import GRAM
 from discreet.models.als.preprocessing import Preprocessing
 from discreet.models.als.published import PublishedDPALS
 from discreet.models.base import Model
-from discreet.models.centering import Centring
+from discreet.models.centering import Centering
 from discreet.models.gradient.model import DPGradientDescent
 from discreet.models.spectral.cleansing import Cleansing
 from discreet.models.spectral.model import DPSVD
@@ -65,7 +65,7 @@ def exact_mean(real: Any, self: Any, releaser: Releaser, ratings: Any) -> Any:
     "the data's own scale",
     "diffprivlib warns of it: bounds read off the data",
     OF_RATINGS,
-    wrapping(Centring, "public"),
+    wrapping(Centering, "public"),
     pairs=[({item: 5.0 * (item % 2) for item in range(40)}, None)],
 )
 def exact_scale(real: Any, name: str, ratings: Any, *given: Any, **options: Any) -> Any:

@@ -12,9 +12,9 @@ from discreet.audit.zoo.mutant import Patch, mutant, together, wrapping
 from discreet.data.readers import read
 from discreet.models import eigen
 from discreet.models.als import calibration
-from discreet.models.frank_wolfe.steps import COVARIANCE
-from discreet.models.one_bit import releases
-from discreet.models.one_bit.objectives import Tilted
+from discreet.models.frank_wolfe.estimate import COVARIANCE
+from discreet.models.one_bit import mechanisms
+from discreet.models.one_bit.mechanisms import PerturbedObjective
 from discreet.models.spectral.model import SECOND_MOMENT
 from discreet.privacy import ProductSum, Releaser, releaser, statistics, truncate
 from discreet.privacy.entries import TwoValued
@@ -99,7 +99,7 @@ def half_of_a_gradient(real: Any, *given: Any) -> float:
 
 def _unsaid() -> Patch:
     """What was published without a valid guarantee claims to have it."""
-    return together(patch.object(releases, "broken", lambda budget: ""), patch.object(releaser, "AsPrinted", ()))
+    return together(patch.object(mechanisms, "broken", lambda budget: ""), patch.object(releaser, "AsPrinted", ()))
 
 
 @cache
@@ -143,4 +143,4 @@ def probit_as_printed() -> Patch:
 )
 def no_second_derivatives() -> Patch:
     """With all else mended, a bit costs more than its linear perturbation, by the ratio of second derivatives."""
-    return patch.object(Tilted, "extra", 0.0)
+    return patch.object(PerturbedObjective, "extra", 0.0)

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 from scipy.linalg import eigh
+from scipy.optimize import brentq
 from scipy.sparse import csr_array
 from scipy.sparse.linalg import LinearOperator, eigsh
 
@@ -15,24 +16,23 @@ from discreet.engine.batches import DENSE_CELLS, parts
 from discreet.linalg.threads import single_threaded_blas
 from discreet.models.base import NotPrivateModel, require_ratings
 from discreet.models.centering import Prepared
-from discreet.models.frank_wolfe.common import FrankWolfeModel
-from discreet.models.frank_wolfe.local import Local, Step, packed
-from discreet.models.frank_wolfe.losses import LossName
-from discreet.models.spectral.baseline import second_moment
+from discreet.models.eigen import second_moment
+from discreet.models.frank_wolfe.contributions import Local, LossName
+from discreet.models.frank_wolfe.estimate import Step, packed
+from discreet.models.frank_wolfe.model import CHOICES, FrankWolfeModel
+from discreet.models.parameters import check_parameters
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
-from discreet.validation import whole
 
 NO_BOUND = 1e100  # longer than any row
 SMALL = 1000  # items whose covariance is formed: it is quicker then
 RADIUS = 2.0  # times the largest singular value of the ratings, scaled up to the whole matrix
-SECANTS = 12
 
 
 class FrankWolfe(FrankWolfeModel, NotPrivateModel):
     """Matrix completion in a nuclear-norm ball by Frank-Wolfe steps, not private: the twin of `DPFrankWolfe`.
 
-    Makes the sum of losses of fitted ratings small over matrices of nuclear norm at most k. Each step goes from Y
+    Minimizes the sum of losses of fitted ratings over matrices of nuclear norm at most k. Each step goes from Y
     towards -k u v^T, u and v being the leading singular vectors of the gradient on what is rated.
 
     Example:
@@ -68,14 +68,14 @@ class FrankWolfe(FrankWolfeModel, NotPrivateModel):
         self.n_jobs = n_jobs
 
     def _check_parameters(self) -> None:
-        whole("n_steps", self.n_steps, 1)
-        self._check_choices(("radius",), {"step": ("line-search", "classic")})
+        steps = {"step": ("line-search", "classic")}
+        check_parameters(self, positives=("radius",), wholes=("n_steps",), choices={**CHOICES, **steps})
 
     def _learn_exactly(self, ratings: Interactions) -> dict[str, Any]:
         low, high = require_ratings("FrankWolfe", ratings)
         fill = len(ratings) / (ratings.n_users * ratings.n_items)
         local = self._local((low, high), NO_BOUND)
-        row = local.centring.prepare_all(ratings)
+        row = local.centering.prepare_all(ratings)
         fitted, radius = np.zeros(len(row.values)), self.radius
         steps: list[Step] = []
         with Bar("FrankWolfe", self.n_steps, "steps") as bar:
@@ -125,21 +125,12 @@ def _dense(part: UserBatch, size: int) -> Array:
 
 
 def _line_search(local: Local, row: Prepared, fitted: Array, atom: Array) -> float:
-    """Where on the way to the atom the loss is least: its derivative rises, and for the squared loss it is linear."""
+    """How far on the way to the atom the loss is least, between 0 and 1: its derivative rises."""
     change = atom - fitted
 
     def derivative(size: float) -> float:
         return float((local.residuals(row, fitted + size * change)[0] * change).sum())
 
-    low, high = 0.0, 1.0
-    at_low, at_high = derivative(low), derivative(high)
-    if at_low >= 0 or at_high <= 0:
-        return low if at_low >= 0 else high
-    middle = 0.0
-    for _ in range(SECANTS if local.loss.slope(fitted[:1] + 1.0)[0] != 1 else 1):
-        middle = low + (high - low) * at_low / (at_low - at_high)
-        at_middle = derivative(middle)
-        low, at_low, high, at_high = (
-            (middle, at_middle, high, at_high) if at_middle < 0 else (low, at_low, middle, at_middle)
-        )
-    return middle
+    if derivative(0.0) >= 0:
+        return 0.0
+    return 1.0 if derivative(1.0) <= 0 else float(brentq(derivative, 0.0, 1.0, xtol=1e-9))

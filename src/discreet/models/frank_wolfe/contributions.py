@@ -1,18 +1,28 @@
-"""All users in training: the private side of Frank-Wolfe."""
+"""The private side of Frank-Wolfe: what users compute from their own ratings and public steps, and what is released.
+
+Training and serving run the same code. Each user's numbers depend on that user and on public numbers alone, to the last
+bit.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, get_args
 
 import numpy as np
 
 from discreet.data.interactions import Interactions
 from discreet.engine import Blocks, LocalBlocks
-from discreet.engine.batches import parts, user_batches
+from discreet.engine.batches import DENSE_CELLS, parts, user_batches
+from discreet.errors import DataError
 from discreet.linalg.threads import over_blocks
+from discreet.models.centering import SHRINKAGE, Centering, Prepared
+from discreet.models.eigen import Direction, Products, leading, oja
+from discreet.models.frank_wolfe.estimate import COVARIANCE, ENERGY, PRODUCT, Basis, Step
+from discreet.models.ridge import Penalty, Ridge
+from discreet.privacy import GramSum, Releaser
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
@@ -20,14 +30,46 @@ if TYPE_CHECKING:
     from discreet.data.spark_interactions import SparkInteractions
     from discreet.engine.batches import Ratings
 
+LossName = Literal["squared", "logistic"]
+Eigensolver = Literal["dense", "oja"]
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A smooth convex loss l(y, x) of a fitted value y and a centered rating x, with dl/dy = slope(y) y - x.
+
+    Without a width it is the squared loss, (y - x)^2 / 2. With R = `width`, that of the range of ratings, it is the
+    logistic loss of ratings that are mostly at the two ends of their range: in units of ratings, with x the rating less
+    the middle, a fitted y means that the rating is the higher one with probability 1 / (1 + exp(-4 y / R)). So the
+    middle + y is the expected rating to first order, and always on the right side of the middle. The loss is R^2 / 4
+    times the usual one. Clipping bounds the sensitivity of a residual, for any loss.
+    """
+
+    width: float | None = None
+
+    def slope(self, fitted: Array) -> Array:
+        """1, or R / 2 tanh(2 y / R) / y: a public function, one value at a time."""
+        if self.width is None:
+            return np.ones_like(fitted)
+        scaled = 2 / self.width * fitted
+        small = np.abs(scaled) < 1e-4  # where tanh(s) / s is 1 to eight digits
+        return np.where(small, 1.0, np.tanh(scaled) / np.where(small, 1.0, scaled))
+
+
+def loss_of(name: LossName, width: float) -> Loss:
+    """The loss of this name, for ratings in a range of this width."""
+    if name not in get_args(LossName):
+        raise DataError(f"loss: one of {', '.join(get_args(LossName))} is needed, not {name!r}")
+    return Loss(width if name == "logistic" else None)
+
 
 @dataclass(frozen=True)
 class Fitted(UserBatch):
     """Some users' rows in training, on their own items.
 
     Attributes:
-        fitted: What is fitted to them so far, Y_i: a view, which `Users.advance` writes to.
-        residuals: What is left of them, A_i: likewise.
+        fitted: Y_i, what is fitted to them so far: a view, which `Users.advance` writes to.
+        residuals: A_i, what is left of them: also a view.
     """
 
     fitted: Array
@@ -35,11 +77,11 @@ class Fitted(UserBatch):
 
 
 class Component(Protocol):
-    """A local component: what a user makes of her own ratings and public steps. Each row depends on its user alone."""
+    """A local component: what a user computes from their own ratings and public steps."""
 
     @property
     def forgets(self) -> bool:
-        """Whether a step depends on no step before it."""
+        """Whether a step does not depend on the steps before it."""
         ...
 
     def begin(self, part: UserBatch) -> tuple[Array, Array]:
@@ -47,16 +89,110 @@ class Component(Protocol):
         ...
 
     def move(self, part: Fitted, step: Any) -> tuple[Array, Array]:
-        """The same after one step more."""
+        """The same after one more step."""
         ...
 
 
 @dataclass(frozen=True)
-class Users:
-    """Everybody's ratings, and Y_i and A_i on her own items only, so that memory is O(|Omega|).
+class Local:
+    """The local component of Algorithm 1. A user's prediction is sum_t z_t v_t, with coefficients z of their own.
 
-    No user-by-item matrix is ever formed.
+    Attributes:
+        centering: How a user prepares their row, and L.
+        loss: What a residual is.
     """
+
+    forgets: ClassVar[bool] = False  # a step continues where the last one arrived
+
+    centering: Centering
+    loss: Loss
+
+    def residuals(self, row: Prepared, fitted: Array) -> tuple[Array, Array]:
+        """A_i on the user's own items, and the slopes of the loss."""
+        slopes = self.loss.slope(fitted)
+        return slopes * fitted - row.values, slopes
+
+    def update(self, row: Prepared, fitted: Array, residuals: Array, step: Step) -> tuple[Array, Array, Array]:
+        """One local update: (1 - eta) Y_i - eta k u_i v, projected so that it is no longer than L on their items.
+
+        Returns the fitted values, the coefficient of v before the projection, and the factor of the projection.
+        """
+        own = step.vector[row.indices]
+        weights = -step.gain * row.row_sums(residuals * own)
+        moved = (1 - step.size) * fitted + weights[row.owners] * own
+        limit = self.centering.row_norm
+        shrunk = limit / np.maximum(np.sqrt(row.row_sums(moved**2)), limit)
+        return moved * shrunk[row.owners], weights, shrunk
+
+    def begin(self, part: UserBatch) -> tuple[Array, Array]:
+        """Y_i = 0, and A_i."""
+        row = self.centering.prepare(part)
+        nothing = np.zeros(len(row.values))
+        return nothing, self.residuals(row, nothing)[0]
+
+    def move(self, part: Fitted, step: Step) -> tuple[Array, Array]:
+        """Y_i and A_i after one more step."""
+        row, fitted = self.centering.prepare(part), part.fitted.astype(np.float64)
+        moved = self.update(row, fitted, self.residuals(row, fitted)[0], step)[0]
+        return moved, self.residuals(row, moved)[0]
+
+
+@dataclass(frozen=True)
+class Corrective:
+    """The local component of corrective steps: regressions on all directions so far, and on a constant if centered.
+
+    The residual of a squared loss is what the regression leaves. For another loss, with a derivative that rises no
+    faster, each step minimizes the quadratic function above it that touches it where the last step arrived.
+
+    Attributes:
+        loss: What a residual is.
+        centre: What a rating is expected to be, publicly.
+        offsets: Whether users have offsets of their own.
+    """
+
+    loss: Loss
+    centre: float
+    offsets: bool
+
+    @property
+    def forgets(self) -> bool:
+        """A regression of a squared loss is of the ratings themselves."""
+        return self.loss.width is None
+
+    def ridge(self, columns: Array) -> Ridge:
+        """A user's regression, of their ratings less the center."""
+        base = np.zeros(len(columns), columns.dtype)
+        return Ridge(columns, base, Penalty(1.0), offset_penalty=SHRINKAGE if self.offsets else None)
+
+    def begin(self, part: UserBatch) -> tuple[Array, Array]:
+        """Y_i, the user's own damped mean if there are offsets, and A_i."""
+        about = self._about(part)
+        fitted = np.zeros(len(about))
+        if self.offsets:
+            fitted = (part.row_sums(about) / (part.counts + SHRINKAGE))[part.owners]
+        return fitted, self._residuals(about, fitted)
+
+    def move(self, part: Fitted, step: Basis) -> tuple[Array, Array]:
+        """Y_i and A_i after the directions of a basis were fitted."""
+        about, left = self._about(part), np.zeros(len(part.indices))
+        targets = self.targets(about, part.fitted.astype(np.float64))
+        self.ridge(step.columns.astype(np.float64)).solve(part.indptr, part.indices, targets, residuals=left)
+        return targets - left, self._residuals(about, targets - left)
+
+    def targets(self, about: Array, fitted: Array) -> Array:
+        """What a regression is to fit: Y_i - A_i, which for a squared loss are the ratings themselves."""
+        return about if self.forgets else fitted - self._residuals(about, fitted)
+
+    def _about(self, part: UserBatch) -> Array:
+        return np.asarray(part.values.astype(np.float64) - self.centre)
+
+    def _residuals(self, about: Array, fitted: Array) -> Array:
+        return self.loss.slope(fitted) * fitted - about
+
+
+@dataclass(frozen=True)
+class Users:
+    """All users' ratings, and Y_i and A_i on their own items only, so that memory is O(|Omega|)."""
 
     ratings: Interactions
     component: Component
@@ -73,10 +209,10 @@ class Users:
         return users
 
     def advance(self, step: Any) -> None:
-        """Everybody's local update."""
+        """The local update of all users."""
         self._put(lambda part: self.component.move(part, step))
 
-    def _put(self, update: Any) -> None:
+    def _put(self, update: Callable[[Fitted], tuple[Array, Array]]) -> None:
         def work(part: Fitted) -> None:
             part.fitted[:], part.residuals[:] = update(part)
 
@@ -84,7 +220,7 @@ class Users:
             pass
 
     def batches(self, most_users: int | None = None) -> LocalBlocks[Fitted]:
-        """The same, to be added up."""
+        """All users, to be added up."""
         return LocalBlocks(lambda: self.blocks(most_users))
 
     def blocks(self, most_users: int | None = None) -> Iterator[Fitted]:
@@ -96,7 +232,7 @@ class Users:
 
 @dataclass
 class Replayed:
-    """Everybody, elsewhere: Y_i and A_i are not kept there, but follow from the public steps, which each pass replays.
+    """All users in Spark, where Y_i and A_i are not kept: each pass replays the public steps.
 
     Attributes:
         ratings: Where users' rows are.
@@ -109,11 +245,11 @@ class Replayed:
     steps: tuple[Any, ...] = ()
 
     def advance(self, step: Any) -> None:
-        """Everybody's local update, from the next pass on."""
+        """The local update of all users, from the next pass on."""
         self.steps = (step,) if self.component.forgets else (*self.steps, step)
 
     def batches(self, most_users: int | None = None) -> Blocks[Fitted]:
-        """Some users at a time."""
+        """All users, to be added up."""
         return user_batches(self.ratings, most_users).map(partial(replayed, self.component, self.steps))
 
 
@@ -130,7 +266,7 @@ def replayed(component: Component, steps: tuple[Any, ...], part: UserBatch) -> F
 
 
 def users_of_ratings(ratings: Ratings, component: Component, n_jobs: int | None) -> Users | Replayed:
-    """All users before the first step, wherever they are."""
+    """All users before the first step, in memory or in Spark."""
     if isinstance(ratings, Interactions):
         return Users.of(ratings, component, n_jobs)
     return Replayed(ratings, component)
@@ -139,3 +275,38 @@ def users_of_ratings(ratings: Ratings, component: Component, n_jobs: int | None)
 def residuals_of(part: Fitted) -> Array:
     """A_i of some users, on their own items."""
     return part.residuals.astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Solver:
+    """How the leading direction of residuals is found and released, A_i being shortened to `clip`.
+
+    Attributes:
+        kind: From the dense covariance, or by Oja's method.
+        oja_steps: Gamma.
+        oja_rate: The step of Oja's method, times the noise's standard deviation; None: the default of `oja`.
+    """
+
+    kind: Eigensolver
+    oja_steps: int
+    oja_rate: float | None
+
+    def products(self, releaser: Releaser, users: Users | Replayed, clip: float) -> Products:
+        """Releases of products with A and of sums of squares: sensitivity clip^2."""
+        return Products(releaser, users.batches, residuals_of, users.ratings.n_items, clip * clip)
+
+    def find(
+        self, releaser: Releaser, users: Users | Replayed, clip: float, which: str = ""
+    ) -> tuple[Direction, Array | None]:
+        """The leading direction, from one release or `oja_steps` and one more; and the covariance's diagonal, if any.
+
+        The dense release is the sum over users of A_i^T A_i: sensitivity clip^2, or sqrt(2) times that. `which` ends
+        the labels of releases that are charged differently from those of other steps.
+        """
+        if self.kind == "oja":
+            labels = PRODUCT + which, ENERGY + which
+            return oja(self.products(releaser, users, clip), labels, self.oja_steps, rate=self.oja_rate), None
+        n = users.ratings.n_items
+        batches = users.batches(max(DENSE_CELLS // n, 1))
+        release = releaser.release(COVARIANCE + which, GramSum(n, clip * clip), batches, residuals_of)
+        return leading(release), np.diag(release.values)

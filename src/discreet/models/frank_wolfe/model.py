@@ -3,47 +3,214 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+import numpy as np
+
+from discreet.data.interactions import Interactions
 from discreet.errors import DataError
-from discreet.models.centering import public_row_norm
+from discreet.models.base import Model, require_ratings
+from discreet.models.centering import RATINGS_PER_USER, Centering, public_row_norm
 from discreet.models.eigen import check_budget
-from discreet.models.frank_wolfe.common import fill_of
-from discreet.models.frank_wolfe.corrective import Correction
-from discreet.models.frank_wolfe.losses import LossName
-from discreet.models.frank_wolfe.published import PublishedDPFrankWolfe
-from discreet.models.frank_wolfe.steps import COVARIANCE, ENERGY, LENGTH, PRODUCT, Eigensolver, Schedule, StepRule
-from discreet.models.frank_wolfe.training import PrivateFrankWolfe
-from discreet.privacy import Plan
+from discreet.models.fold_in import FoldIn, ReplayFoldIn, RidgeFoldIn
+from discreet.models.frank_wolfe.contributions import (
+    Corrective,
+    Eigensolver,
+    Local,
+    LossName,
+    Solver,
+    loss_of,
+    users_of_ratings,
+)
+from discreet.models.frank_wolfe.estimate import COVARIANCE, ENERGY, LENGTH, PRODUCT, Correction, Schedule, Step
+from discreet.models.frank_wolfe.serving import FrankWolfeSteps, LogisticTargets
+from discreet.models.parameters import check_parameters
+from discreet.models.private import PrivateModel
+from discreet.privacy import Plan, Releaser
 from discreet.privacy.guarantee import Adjacency
-from discreet.validation import whole
+from discreet.typing import Array
+from discreet.validation import positive, probability, whole
 
+if TYPE_CHECKING:
+    from discreet.models.frank_wolfe.published import PublishedDPFrankWolfe
+
+CHOICES: dict[str, tuple[Any, ...]] = {"loss": ("squared", "logistic"), "centre": (True, False)}
 ENERGY_SHARE, LENGTH_SHARE = 0.05, 0.01  # of the budget: single numbers, of which the noise matters little
 MOST_STEPS = 20
+MOST_DENSE = 4000  # items whose covariance is released whole, unless it is asked for
+LARGEST_DENSE = 1 << 14  # items whose covariance can be released whole: 2 GiB
+
+
+class FrankWolfeModel(Model):
+    """A low-rank prediction: a public vector for each step, and for each user how far they go along it.
+
+    Attributes:
+        item_factors_: The vectors v_t, one column each; scaled for users' regressions, if steps are corrective.
+        steps_: What a user needs to know of each step to find their coefficients: eta_t and eta_t k / lambda_t; or, of
+            a corrective one, how much of the ratings it left unexplained.
+        radius_: k, the nuclear norm that the steps were made for; 0 for corrective ones.
+        row_norm_: L.
+    """
+
+    _ARRAYS: ClassVar[tuple[str, ...]] = (*Model._ARRAYS, "steps_")
+    _VALUES: ClassVar[tuple[str, ...]] = (*Model._VALUES, "row_norm_", "radius_")
+
+    steps_: Array
+    row_norm_: float
+    radius_: float
+    loss: LossName
+    centre: bool
+
+    @property
+    def _corrective(self) -> bool:
+        """Whether users fit all directions again with each new one."""
+        return False
+
+    def _local(self, value_range: tuple[float, float], row_norm: float) -> Local:
+        """The local component of Algorithm 1. Ratings of a logistic loss are taken about the middle of the range."""
+        low, high = value_range
+        centering = Centering.of(value_range, row_norm, centre=self.centre)
+        if self.loss == "logistic":
+            centering = Centering((low + high) / 2, None, row_norm)
+        return Local(centering, loss_of(self.loss, high - low))
+
+    def _refitting(self, value_range: tuple[float, float]) -> Corrective:
+        """The local component of corrective steps."""
+        local = self._local(value_range, 1.0)
+        return Corrective(local.loss, local.centering.centre, local.centering.shrinkage is not None)
+
+    def _learned(self, vectors: Array, steps: Sequence[Sequence[float]], popularity: Array) -> dict[str, Any]:
+        """Learned attributes, from public steps."""
+        return {
+            "item_factors_": vectors.astype(np.float32),
+            "item_bias_": np.zeros(len(vectors), np.float32),
+            "popularity_": np.maximum(popularity, 0).astype(np.float32),
+            "steps_": np.array(steps),
+        }
+
+    def _make_fold_in(self) -> FoldIn:
+        local = self._local(self.value_range_, self.row_norm_)
+        base = self.item_bias_ + np.float32(local.centering.centre)
+        if self._corrective:
+            component = self._refitting(self.value_range_)
+            ridge = component.ridge(self.item_factors_)
+            return RidgeFoldIn(
+                columns=self.item_factors_,
+                base=base,
+                penalty=ridge.penalty,
+                offset_penalty=ridge.offset_penalty,
+                targets=LogisticTargets(component, self.steps_[:, 0].tolist()) if self.loss == "logistic" else None,
+                double=True,
+            )
+        vectors = self.item_factors_.astype(np.float64)
+        steps = [Step(vectors[:, t], *map(float, numbers)) for t, numbers in enumerate(self.steps_)]
+        return ReplayFoldIn(columns=self.item_factors_, base=base, steps=FrankWolfeSteps(local, steps))
+
+    def _check_learned(self) -> None:
+        super()._check_learned()
+        positive("row_norm_", self.row_norm_)
+        steps, numbers = self.steps_, 1 if self._corrective else 2
+        if steps.shape != (self.item_factors_.shape[1], numbers) or not np.isfinite(steps).all():
+            raise DataError(f"steps_: {steps.shape} does not fit factors of shape {self.item_factors_.shape}")
+        if self._corrective and not (steps > 0).all():
+            raise DataError("steps_: what a step leaves must be positive")
+
+
+def fill_of(ratings_per_user: int | None, n_items: int) -> float:
+    """About what share of the items a user has rated, from public numbers."""
+    return min(ratings_per_user or RATINGS_PER_USER, whole("n_items", n_items, 1)) / n_items
+
+
+class PrivateFrankWolfe(FrankWolfeModel, PrivateModel):
+    """Private models that alternate global and local components (Algorithm 1): T releases of residuals at most."""
+
+    _in_spark: ClassVar[bool] = True
+
+    radius: float | None
+    eigensolver: Eigensolver | None
+    oja_steps: int
+
+    def _solver(self, n_items: int) -> Eigensolver:
+        """The dense covariance, unless there are very many items."""
+        if self.eigensolver is None:
+            return "dense" if n_items <= MOST_DENSE else "oja"
+        if self.eigensolver == "dense" and n_items > LARGEST_DENSE:
+            raise DataError(
+                f"eigensolver: the covariance of {n_items:,} items is too large to be released whole; use 'oja'"
+            )
+        return self.eigensolver
+
+    def _bounds(self, value_range: tuple[float, float], n_items: int) -> tuple[float, float]:
+        """L and C, from public inputs; raises if something does not follow from them."""
+        raise NotImplementedError
+
+    def _rule(self, n_items: int, clip: float) -> Schedule | Correction:
+        """How steps are made."""
+        raise NotImplementedError
+
+    def _n_releases(self) -> int:
+        """How many directions are found."""
+        raise NotImplementedError
+
+    def _oja_rate(self, n_items: int) -> float | None:
+        """The step of Oja's method, times the noise's standard deviation; None: the default of `oja`."""
+        return None
+
+    def _check_data(self, ratings: Interactions) -> None:
+        self._bounds(require_ratings(type(self).__name__, ratings), ratings.n_items)
+        self._solver(ratings.n_items)
+
+    def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
+        value_range = require_ratings(type(self).__name__, ratings)
+        n = ratings.n_items
+        row_norm, clip = self._bounds(value_range, n)
+        component = self._refitting(value_range) if self._corrective else self._local(value_range, row_norm)
+        users = users_of_ratings(ratings, component, self.n_jobs)
+        rule, solver = self._rule(n, clip), Solver(self._solver(n), self.oja_steps, self._oja_rate(n))
+        popularity, last = np.zeros(n), self._n_releases() - 1
+        for t in range(last + 1):
+            if not rule.before(solver.products(releaser, users, rule.clip)):
+                break  # decided by releases: the rest of the plan is not spent
+            direction, diagonal = solver.find(releaser, users, rule.clip, rule.which)
+            step = rule.step(direction)
+            if t == 0 and diagonal is not None:
+                popularity = diagonal  # items that are rated often, and not all alike
+            if t < last:  # the last step is made when users are folded in
+                users.advance(step)
+        vectors, numbers, radius = rule.kept()
+        return {
+            **self._learned(vectors, numbers, popularity),
+            "value_range_": value_range,
+            "implicit_": False,
+            "global_mean_": sum(value_range) / 2,
+            "row_norm_": row_norm,
+            "radius_": radius,
+        }
 
 
 class DPFrankWolfe(PrivateFrankWolfe):
     """Private matrix completion by Frank-Wolfe steps, one direction at a time. User-level joint differential privacy.
 
-    It makes the sum over users of |P(Y_i - x_i)|^2 / 2 small over matrices Y of low rank; x_i is user i's row of
-    ratings, and P keeps the items that she has rated. With A_i = P(Y_i - x_i), shortened to length C at most, each of T
-    steps is
+    It minimizes the sum over users of |P(Y_i - x_i)|^2 / 2 over matrices Y of low rank; x_i is user i's row of ratings,
+    and P keeps the items that they have rated. With A_i = P(Y_i - x_i), shortened to length C at most, each of T steps
+    is
 
     - global: release A^T A, the sum over users of A_i^T A_i, with symmetric noise. One user moves it by at most C^2
       (add-remove), or sqrt(2) C^2 (replace). Its leading eigenvector v and eigenvalue lambda^2 are public.
-    - local: each user fits her own ratings along all v so far, by a ridge regression whose penalties are public, and an
-      offset of her own with it: fully corrective steps. C follows the residuals: before each step the sum of |A_i|^2 is
+    - local: each user fits their own ratings along all v so far, by a ridge regression whose penalties are public, with
+      an offset of their own: fully corrective steps. C follows the residuals: before each step the sum of |A_i|^2 is
       released, with the last C (one user moves it by at most C^2), and C shrinks as its root does. So does the noise.
-      Where it says that nothing but rounding is left, steps end, and the ledger gets the rest of the budget back; the
-      guarantee stays that of the whole plan.
+      Steps end where only rounding errors are left, and the ledger gets the rest of the budget back; the guarantee
+      stays that of the whole plan.
 
     With step="constant" the local part is the paper's: Y_i = (1 - eta) Y_i - eta k / lambda' (A_i . v) v, eta = 1 / T,
-    with x_i about her own mean and scaled to length L at most, projected so that |P Y_i| is at most L; Y stays in the
-    ball of nuclear norm k, and C is the same for all steps.
+    with x_i about the user's own mean and scaled to length L at most, projected so that |P Y_i| is at most L; Y stays
+    in the ball of nuclear norm k, and C is the same for all steps.
 
     With eigensolver="oja" the matrix is never formed: v comes from `oja_steps` releases of A^T A v, which one user
-    moves by at most C^2 in both adjacencies, and lambda^2 = |A v|^2 from one more. A new user is folded in by what is
-    public of the steps and her own history. Proofs: docs/proofs/frank-wolfe.md, docs/proofs/oja.md.
+    moves by at most C^2 in both adjacencies, and lambda^2 = |A v|^2 from one more. A new user is folded in by the
+    public steps and their own history. Proofs: docs/proofs/frank-wolfe.md, docs/proofs/oja.md.
 
     Example:
         >>> import discreet
@@ -56,9 +223,9 @@ class DPFrankWolfe(PrivateFrankWolfe):
         epsilon: The privacy parameter.
         delta: The other one: a constant well below 1 / the number of users.
         n_steps: T, the most steps. By default 10 sqrt(mu): 5 at epsilon 1 and delta 1e-6, never more than 20.
-        radius: k, for constant steps. By default 2.5 times what the first release says of the largest singular value of
-            the whole matrix.
-        row_norm: L. By default the length of a typical row: a fifth of the value range (not centred: half the largest
+        radius: k, for constant steps. By default 2.5 times the largest singular value of the whole matrix, estimated
+            from the first release.
+        row_norm: L. By default the length of a typical row: a fifth of the value range (not centered: half the largest
             rating; logistic: half the range) times the root of `ratings_per_user`.
         residual_clip: C, of the first step or of constant ones; by default L.
         ratings_per_user: About how many ratings a user has: a public guess, by default 80, or all items if fewer.
@@ -67,7 +234,7 @@ class DPFrankWolfe(PrivateFrankWolfe):
         noise: "gaussian".
         loss: "squared", or "logistic" for ratings that are mostly at the ends of their range.
         step: "corrective", or "constant", as in the paper, but with C.
-        centre: Whether rows are taken about users' own means, which is local and free; False for centred data.
+        centre: Whether rows are taken about users' own means, which is local and free; False for centered data.
         adjacency: "add-remove" or "replace".
         n_jobs: Threads, in scikit-learn's meaning. The result is the same for any number.
     """
@@ -86,7 +253,7 @@ class DPFrankWolfe(PrivateFrankWolfe):
         oja_steps: int = 8,
         noise: Literal["gaussian"] = "gaussian",
         loss: LossName = "squared",
-        step: StepRule = "corrective",
+        step: Literal["corrective", "constant"] = "corrective",
         centre: bool = True,
         adjacency: Adjacency = "add-remove",
         n_jobs: int | None = -1,
@@ -110,18 +277,19 @@ class DPFrankWolfe(PrivateFrankWolfe):
     @classmethod
     def as_published(cls, **parameters: Any) -> PublishedDPFrankWolfe:
         """As it was published in 2018, with its true guarantee: `PublishedDPFrankWolfe(**parameters)`."""
+        from discreet.models.frank_wolfe.published import PublishedDPFrankWolfe
+
         return PublishedDPFrankWolfe(**parameters)
 
     def _check_parameters(self) -> None:
-        self._check_private()
-        for name in ("n_steps", "ratings_per_user"):
-            if getattr(self, name) is not None:
-                whole(name, getattr(self, name), 1)
-        self._check_choices(
-            ("radius", "row_norm", "residual_clip"),
-            {"eigensolver": (None, "dense", "oja"), "noise": ("gaussian",), "step": ("corrective", "constant")},
+        probability("delta", self.delta)
+        steps = {"eigensolver": (None, "dense", "oja"), "noise": ("gaussian",), "step": ("corrective", "constant")}
+        check_parameters(
+            self,
+            positives=("epsilon", "radius", "row_norm", "residual_clip"),
+            wholes=("oja_steps", "n_steps", "ratings_per_user"),
+            choices={**CHOICES, **steps},
         )
-
         if self.radius is not None and self._corrective:
             raise DataError("radius: corrective steps have none; pass step='constant', or leave radius out")
 

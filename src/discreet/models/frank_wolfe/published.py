@@ -8,15 +8,14 @@ from dataclasses import dataclass, field
 
 from discreet.errors import PrivacyError
 from discreet.models.as_published import UP, PublishedModel, frank_wolfe_std, true_plan
-from discreet.models.eigen import check_budget
-from discreet.models.frank_wolfe.common import fill_of
-from discreet.models.frank_wolfe.local import Step
-from discreet.models.frank_wolfe.losses import LossName
-from discreet.models.frank_wolfe.steps import COVARIANCE, ENERGY, PRODUCT, Eigensolver, Found, Schedule
-from discreet.models.frank_wolfe.training import PrivateFrankWolfe
+from discreet.models.eigen import Direction, check_budget
+from discreet.models.frank_wolfe.contributions import Eigensolver, LossName
+from discreet.models.frank_wolfe.estimate import COVARIANCE, ENERGY, PRODUCT, Schedule, Step
+from discreet.models.frank_wolfe.model import CHOICES, PrivateFrankWolfe, fill_of
+from discreet.models.parameters import check_parameters
 from discreet.privacy import Cost, Plan, Planned
 from discreet.privacy.guarantee import Adjacency
-from discreet.validation import positive, probability, whole
+from discreet.validation import probability, whole
 
 
 def oja_std(bound: float, steps: int, epsilon: float, delta: float) -> float:
@@ -27,8 +26,8 @@ def oja_std(bound: float, steps: int, epsilon: float, delta: float) -> float:
 def residual_lengths(count: int, loss: LossName) -> list[float]:
     """How long residuals can be at each of `count` releases, in units of L: 1, sqrt(2), 2, 2, ...
 
-    At the first one nothing is fitted, and A_i = -x_i. The first step does not lead away from her ratings: Y_i . x_i >=
-    0 (with the squared loss). Later ones may.
+    At the first one nothing is fitted, and A_i = -x_i. The first step does not lead away from a user's ratings:
+    Y_i . x_i >= 0 (with the squared loss). Later ones may.
     """
     return [1.0, math.sqrt(2) if loss == "squared" else 2.0, *[2.0] * count][:count]
 
@@ -46,16 +45,16 @@ class PublishedSchedule(Schedule):
     slack: float = 0.0
     later: list[tuple[float, str]] = field(default_factory=list)
 
-    def step(self, found: Found) -> Step:
-        """The step for a direction; then the next release's turn."""
-        made = super().step(found)
+    def step(self, direction: Direction) -> Step:
+        """The step for a direction; then C and the labels of the next release."""
+        made = super().step(direction)
         if self.later:
             self.clip, self.which = self.later.pop(0)
         return made
 
-    def largest(self, found: Found) -> float:
-        """Of lambda, with what the noise may hide of it."""
-        return math.sqrt(max(found.direction.value, 0.0)) + self.slack
+    def largest(self, direction: Direction) -> float:
+        """Lambda'."""
+        return math.sqrt(max(direction.value, 0.0)) + self.slack
 
 
 class PublishedDPFrankWolfe(PrivateFrankWolfe, PublishedModel):
@@ -68,7 +67,7 @@ class PublishedDPFrankWolfe(PrivateFrankWolfe, PublishedModel):
     The noise is what the paper prints, sigma = L^2 sqrt(64 T log(1 / delta)) / epsilon (made symmetric, which is
     post-processing); with Oja's method, L^2 sqrt(256 Gamma log(2 / delta)) / epsilon for one call, though T - 1 are
     made. The guarantee is the true one: better than `epsilon` where the printed noise is more than it takes, worse
-    (with a warning) where it is less. The start of Oja's method is normalised, without which there would be none.
+    (with a warning) where it is less. The start of Oja's method is normalized, without which there would be none.
 
     Example:
         >>> import discreet
@@ -80,7 +79,7 @@ class PublishedDPFrankWolfe(PrivateFrankWolfe, PublishedModel):
         epsilon: What the paper would call epsilon.
         delta: And delta.
         radius: k; the paper assumes it to be known.
-        row_norm: L, by scaling; likewise.
+        row_norm: L, by scaling; the paper assumes it, too.
         n_steps: T, at least 2.
         failure_probability: beta, in lambda'.
         eigensolver: "dense" or "oja".
@@ -124,12 +123,12 @@ class PublishedDPFrankWolfe(PrivateFrankWolfe, PublishedModel):
         self.n_jobs = n_jobs
 
     def _check_parameters(self) -> None:
-        self._check_private()
+        solvers = {"eigensolver": ("dense", "oja"), "adjacency": ("add-remove", "replace")}
+        positives = ("epsilon", "radius", "row_norm")
+        check_parameters(self, positives=positives, wholes=("oja_steps",), choices={**CHOICES, **solvers})
+        for name in ("delta", "failure_probability"):
+            probability(name, getattr(self, name))
         whole("n_steps", self.n_steps, 2)
-        positive("radius", self.radius)
-        positive("row_norm", self.row_norm)
-        probability("failure_probability", self.failure_probability)
-        self._check_choices((), {"eigensolver": ("dense", "oja"), "adjacency": ("add-remove", "replace")})
         if self.epsilon > 2 * math.log(1 / self.delta):
             raise PrivacyError(f"epsilon: the paper's noise is for at most 2 log(1 / delta), not {self.epsilon:g}")
 

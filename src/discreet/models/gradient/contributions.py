@@ -1,8 +1,8 @@
-"""The local side of projected gradient descent: one user, their own ratings, and the public steps.
+"""The private side of projected gradient descent: users' own ratings and the public steps.
 
-Their iterate is y = c V^T, V being the directions of the last step, so that all they need are their coefficients c.
-They come from replaying the public steps, in training as in serving. Rows are multiplied one by one, so that nobody's
-rounding depends on who is beside them.
+A user's iterate is y = c V^T, V being the directions of the last step, so their coefficients c are all that they need.
+These come from replaying the public steps, in training and in serving. Rows are multiplied one by one, so that no
+user's rounding depends on the others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from discreet.data.interactions import Interactions
 from discreet.engine.batches import parts
-from discreet.models.centering import Centring, Prepared
+from discreet.models.centering import Centering, Prepared
 from discreet.models.gradient.estimate import Step, nothing
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from discreet.models.fold_in import Description
 
 
-PRETENDED = 2  # more items that a user is taken to have rated
-SERVING_CELLS = 1 << 17  # of dense rows, in memory at a time and thread
+EXTRA_ITEMS = 2  # more than a user has rated, in the size of their steps
+SERVING_ENTRIES = 1 << 17  # of dense rows, in memory at a time and thread
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,9 @@ class Descent:
     """What users do in each step: z = y - eta P(y - x), and y = z V diag(gains) V^T.
 
     P keeps the items that a user rated, x are their centered ratings. Only the part of P(y - x) along V counts in y.
-    So eta, which is `size` for full rows, is longer by as much as P shortens V: it is divided by |P V|^2 + 2 r / n, for
-    r directions and n items, as if they had rated two more, where that is below 1. (|P V|^2 is no less than the largest
-    eigenvalue of V^T P V, so that steps do not overshoot.) It is a function of which items they rated.
-
-    Attributes:
-        size: Of steps; below 2.
-        n_items: n, the length of a row.
+    So eta, which is `size` (below 2) for full rows, is longer by as much as P shortens V: it is divided by
+    |P V|^2 + 2 r / n, for r directions and n items, as if they had rated two more, where that is below 1. (|P V|^2 is
+    no less than the largest eigenvalue of V^T P V, so that steps do not overshoot.)
     """
 
     size: float
@@ -51,9 +47,8 @@ class Descent:
         if not len(step.gains):
             return np.full(len(part.counts), self.size)
         squares = (step.vectors**2).sum(axis=1)
-        room = part.row_sums(squares[part.indices]) + PRETENDED * squares.mean()
-        eta: Array = self.size / np.minimum(room, 1)
-        return eta
+        room = part.row_sums(squares[part.indices]) + EXTRA_ITEMS * squares.mean()
+        return np.asarray(self.size / np.minimum(room, 1))
 
     def replay(self, part: UserBatch, steps: Sequence[Step]) -> tuple[Array, Array, Array]:
         """Some users' coefficients c after these steps, (users, rank); their y, (users, items); and eta P(y - x)."""
@@ -86,8 +81,7 @@ class Descent:
 
 def _times(rows: Array, matrix: Array) -> Array:
     """A product, one row at a time."""
-    product: Array = np.matmul(rows[:, None, :], matrix)[:, 0]
-    return product
+    return np.asarray(np.matmul(rows[:, None, :], matrix)[:, 0])
 
 
 def _along(part: UserBatch, entries: Array, step: Step) -> Array:
@@ -95,35 +89,27 @@ def _along(part: UserBatch, entries: Array, step: Step) -> Array:
     from scipy.sparse import csr_array
 
     table = csr_array((entries, part.indices, part.indptr), shape=(len(part.counts), len(step.vectors)))
-    found: Array = table @ step.vectors
-    return found
+    return np.asarray(table @ step.vectors)
 
 
-def prepared(ratings: Interactions, centring: Centring, cells: int) -> Iterator[UserBatch]:
-    """The users' centred rows, some at a time, so that dense rows of theirs have at most so many cells."""
-    for part in parts(ratings, ratings.values, most_users=max(cells // ratings.n_items, 1)):
-        whole = UserBatch(part.indptr, part.indices.astype(np.int64), part.values)
-        yield centring.prepare(whole)
+def prepared(ratings: Interactions, centering: Centering, entries: int) -> Iterator[UserBatch]:
+    """The users' centered rows, some at a time, so that their dense rows have at most so many entries."""
+    for part in parts(ratings, ratings.values, most_users=max(entries // ratings.n_items, 1)):
+        yield centering.prepare(replace(part, indices=part.indices.astype(np.int64)))
 
 
 @dataclass(frozen=True)
 class DescentSteps:
-    """The public steps, to be replayed by whoever is folded in.
-
-    Attributes:
-        descent: What a user does in each step.
-        centring: How a user prepares their ratings.
-        steps: The steps; the columns are the directions of the last one.
-    """
+    """The public steps, for a user who is folded in to replay. The columns are the directions of the last one."""
 
     descent: Descent
-    centring: Centring
+    centering: Centering
     steps: Sequence[Step]
 
     @property
     def most_users(self) -> int:
-        """As many as have dense rows of `SERVING_CELLS` together."""
-        return max(SERVING_CELLS // self.descent.n_items, 1)
+        """As many as have dense rows of `SERVING_ENTRIES` together."""
+        return max(SERVING_ENTRIES // self.descent.n_items, 1)
 
     def coefficients(self, row: Prepared) -> Array:
         """Some users' coefficients (users, rank)."""
@@ -131,22 +117,21 @@ class DescentSteps:
 
     def contributions(self, part: UserBatch, aim: Array) -> Array:
         """What each rating of one user adds to the offset and to coefficients . aim."""
-        offsets = self.centring.offset_shares(part.values)
-        about = part.values.astype(np.float64) - self.centring.centre - offsets.sum()
+        offsets = self.centering.offset_shares(part.values)
+        about = part.values.astype(np.float64) - self.centering.centre - offsets.sum()
         loads = self.descent.shares(part.indices, self.steps) @ aim
-        # A rating counts by itself, and by its part in the offset, which every rating is about.
-        added: Array = loads * (about + offsets.sum()) + offsets * (1 - loads.sum())
-        return added
+        # A rating counts by itself, and by its part in the offset, which is subtracted from every rating.
+        return np.asarray(loads * (about + offsets.sum()) + offsets * (1 - loads.sum()))
 
     def describe(self) -> Description:
-        """Directions of all steps but the last, which are the columns; and what takes coefficients to the next."""
+        """The directions of all steps but the last, which are the columns; and the transitions of coefficients."""
         steps = self.steps
         settings = {
             "rule": "descent",
             "size": self.descent.size,
             "ranks": [len(step.gains) for step in steps],
             "gains": np.concatenate([step.gains for step in steps]).tolist(),
-            "room": [PRETENDED * float((step.vectors**2).sum(axis=1).mean()) for step in steps],
+            "room": [EXTRA_ITEMS * float((step.vectors**2).sum(axis=1).mean()) for step in steps],
         }
         carried = [(before.vectors.T @ step.vectors).ravel() for before, step in pairwise(steps)]
         earlier = [np.zeros((self.descent.n_items, 0)), *(step.vectors for step in steps[:-1])]

@@ -11,11 +11,12 @@ from scipy.linalg import eigh
 
 from discreet.linalg.threads import single_threaded_blas
 from discreet.models.directions import without_noise
+from discreet.models.eigen import simplex
 from discreet.typing import Array
 
 MOST = 64  # directions, however many items there are
 COMPLETIONS = 8  # of a diagonal
-LONGER = 0.3  # of what users' own chance adds to the edge: its tails are longer than those of noise that is drawn
+LONGER = 0.3  # of what chance among users adds to the edge: its tails are longer than those of drawn noise
 
 
 @dataclass(frozen=True)
@@ -37,31 +38,31 @@ def nothing(n_items: int) -> Step:
 
 
 def project(moment: Array, edge: float, radius: float | None) -> Step:
-    """The step that makes rows with this second moment simple; it is known up to noise whose eigenvalues end at `edge`.
+    """The projection of rows with this second moment, which has noise whose eigenvalues end at `edge`.
 
-    With a radius, rows are taken to the nuclear-norm ball: their singular values, the roots of the eigenvalues, are
-    lowered, all by the same amount, until they add up to it. Without one, each direction that stands out is kept as far
-    as it foretells a row: by its eigenvalue without what single entries add, over that with it (`foretelling`).
+    With a radius, rows are projected on the nuclear-norm ball: their singular values, the roots of the eigenvalues, are
+    all lowered by the same amount until they add up to it. Without one, each direction that stands out is kept as far
+    as it predicts a row (`predictive`).
     """
     n = len(moment)
     k = min(MOST, max(n // 2, 1))
     if radius is None:
-        return foretelling(moment, edge, k)
-    values, vectors = eigh(moment, subset_by_index=[n - k, n - 1])
+        return predictive(moment, edge, k)
+    values, vectors = (found[..., ::-1] for found in eigh(moment, subset_by_index=[n - k, n - 1]))
     sizes = np.sqrt(np.maximum(values, 0))
-    left = np.maximum(sizes - excess(sizes, radius), 0)
-    kept = np.flatnonzero(left > 0)[::-1]
+    left = simplex(sizes, radius)[0]
+    kept = np.flatnonzero(left > 0)
     return Step(vectors[:, kept], left[kept] / sizes[kept])
 
 
-def foretelling(moment: Array, edge: float, most: int) -> Step:
-    """Directions of what entries have in common, and the share of rows along them that is not single entries' own.
+def predictive(moment: Array, edge: float, most: int) -> Step:
+    """Directions of what entries have in common; gains are the eigenvalue without what single entries add, over all.
 
-    What entries do each by itself, as that most of them are not rated and count as zero, is on the diagonal only. So
-    that is taken from the directions that stand out of the rest, again and again (Zhang, Cai and Wu 2022). The rest is
-    taken for noise: of the privacy, whose eigenvalues end at `edge`, and of which items users happened to rate, which
-    may be more where privacy costs little (`own_edge`). That is looked at strictly in the second half only: as long as
-    directions are still to be taken from the rest, it has more in it than noise.
+    What varies by single entries, such as which of them are rated, is on the diagonal only. So the diagonal is replaced
+    by that of the directions that stand out, several times (Zhang, Cai and Wu 2022). The rest counts as noise: of the
+    mechanism, whose eigenvalues end at `edge`, and of which items users happened to rate, which may be larger where
+    there is little of the former (`own_edge`). The margin on the latter applies in the second half only: before, the
+    rest still contains directions.
     """
     n, common = len(moment), moment.copy()
     limits, kept = np.maximum(np.diag(moment), 0), 1
@@ -83,7 +84,7 @@ def foretelling(moment: Array, edge: float, most: int) -> Step:
 
 
 def own_edge(rest: Array) -> float:
-    """Where eigenvalues of symmetric noise end that is independent, of variances a_i a_j: found from its rows' squares.
+    """The largest eigenvalue of symmetric independent noise of variances a_i a_j, from the squares of its rows.
 
     Its resolvent's entries are 1 / (z - a_i c), with c the sum of a_i / (z - a_i c). With u = z / c that is
     z = u sqrt(sum of a_i / (u - a_i)), and the eigenvalues end at the least of it above the largest a_i: at twice the
@@ -96,15 +97,6 @@ def own_edge(rest: Array) -> float:
     a = squares / total**0.5
     u = a.max() * (1 + np.geomspace(1e-4, 1e4, 300))  # flat about its least value: this is near enough
     return float((u * np.sqrt((a / (u[:, None] - a)).sum(axis=1))).min())
-
-
-def excess(sizes: Array, radius: float) -> float:
-    """By how much to lower nonnegative numbers, none below 0, so that they add up to at most `radius`."""
-    if sizes.sum() <= radius:
-        return 0.0
-    falling = np.sort(sizes)[::-1]
-    over = (np.cumsum(falling) - radius) / np.arange(1, len(falling) + 1)
-    return float(over[np.flatnonzero(falling > over)[-1]])
 
 
 def packed(steps: Sequence[Step]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -11,26 +11,29 @@ from discreet.data.interactions import Interactions
 from discreet.engine import LocalBlocks
 from discreet.engine.batches import DENSE_CELLS
 from discreet.errors import DataError
-from discreet.models.as_published import PublishedModel, frank_wolfe_std, true_plan
 from discreet.models.base import Model
-from discreet.models.centering import Centring
+from discreet.models.centering import Centering
 from discreet.models.directions import noise_edge
+from discreet.models.eigen import check_catalogue
 from discreet.models.fold_in import FoldIn, ReplayFoldIn
 from discreet.models.gradient.contributions import Descent, DescentSteps, prepared
 from discreet.models.gradient.estimate import Step, packed, project, unpacked
+from discreet.models.parameters import check_parameters
 from discreet.models.private import PrivateModel
-from discreet.models.spectral.cleansing import check_catalogue
 from discreet.privacy import GramSum, Plan, Releaser
 from discreet.privacy.guarantee import Adjacency
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
-from discreet.validation import positive, probability, whole
+from discreet.validation import probability, whole
+
+if TYPE_CHECKING:
+    from discreet.models.gradient.published import PublishedDPGradientDescent
 
 MOMENT = "second moment of gradient steps"
 
 
 class DescentModel(Model):
-    """What private and not private descent share: the steps that a model keeps, and how a user replays them."""
+    """The steps that a model of descent keeps, and how a user replays them; private or not."""
 
     _ARRAYS: ClassVar[tuple[str, ...]] = (*Model._ARRAYS, "steps_", "gains_")
     _VALUES: ClassVar[tuple[str, ...]] = (*Model._VALUES, "ranks_", "row_norm_")
@@ -44,17 +47,15 @@ class DescentModel(Model):
     ranks_: list[int]
     row_norm_: float
 
-    def _check_descent(self) -> None:
-        whole("n_steps", self.n_steps, 1)
-        if positive("step_size", self.step_size) >= 2:
-            raise DataError(f"step_size: below 2 is needed, or steps overshoot ever more, not {self.step_size!r}")
-        if self.radius is not None:
-            positive("radius", self.radius)
+    def _check_parameters(self) -> None:
+        check_parameters(self, positives=("step_size", "radius"), wholes=("n_steps",))
+        if self.step_size >= 2:
+            raise DataError(f"step_size: below 2 is needed, or steps overshoot more and more, not {self.step_size!r}")
 
     def _descent(self, n_items: int) -> Descent:
         return Descent(float(self.step_size), n_items)
 
-    def _learned(self, steps: list[Step], centring: Centring, popularity: Array) -> dict[str, Any]:
+    def _learned(self, steps: list[Step], centering: Centering, popularity: Array) -> dict[str, Any]:
         vectors = steps[-1].vectors
         return {
             **packed(steps),
@@ -62,17 +63,17 @@ class DescentModel(Model):
             "item_bias_": np.zeros(len(vectors), np.float32),
             "popularity_": popularity.astype(np.float32),
             "implicit_": False,
-            "global_mean_": float(centring.centre),
-            "row_norm_": float(centring.row_norm),
+            "global_mean_": float(centering.centre),
+            "row_norm_": float(centering.row_norm),
         }
 
     def _make_fold_in(self) -> FoldIn:
-        centring = Centring.of(self.value_range_, self.row_norm_, centre=self.centre)
+        centering = Centering.of(self.value_range_, self.row_norm_, centre=self.centre)
         steps = unpacked(self.steps_, self.gains_, self.ranks_)
         return ReplayFoldIn(
             columns=self.item_factors_,
             base=self.item_bias_ + np.float32(self.global_mean_),
-            steps=DescentSteps(self._descent(len(self.item_bias_)), centring, steps),
+            steps=DescentSteps(self._descent(len(self.item_bias_)), centering, steps),
         )
 
     def _check_learned(self) -> None:
@@ -86,17 +87,16 @@ class DescentModel(Model):
 class DPGradientDescent(DescentModel, PrivateModel):
     """Completion of ratings by projected gradient descent on a nuclear-norm ball: user-level joint DP.
 
-    Minimises |P(Y - X)|^2 / 2 over matrices Y whose singular values add up to at most `radius`; P keeps the entries
-    that users have rated, x_i are a user's ratings less her own mean, scaled down to a length of at most `row_norm`. In
-    each of T = `n_steps` steps a user computes, on her own side, z = y - eta P(y - x), with eta = `step_size`, or more
-    for who has rated few items (`Descent`). Released is the sum of z z^T, z being shortened to C = `clip` as a whole,
-    with symmetric noise: a user moves it by at most C^2 (add-remove), or sqrt(2) C^2 (replace), in the Frobenius norm.
-    From its eigenvectors V and the roots of its eigenvalues, lowered as the ball asks for, follow V and gains; then
-    y = z V diag(gains) V^T, on her side again.
-    docs/proofs/gradient-descent.md has the proof.
+    Minimizes |P(Y - X)|^2 / 2 over matrices Y whose singular values add up to at most `radius`. P keeps the entries
+    that users have rated; x_i are a user's ratings less their own mean, scaled down to a length of at most `row_norm`.
+    In each of T = `n_steps` steps a user computes, on their own side, z = y - eta P(y - x), with eta = `step_size`, or
+    more if they have rated few items (`Descent`). Released is the sum of z z^T, where z is shortened to C = `clip` as a
+    whole, with symmetric noise: a user moves it by at most C^2 (add-remove), or sqrt(2) C^2 (replace), in the Frobenius
+    norm. Its eigenvectors V and the roots of its eigenvalues, lowered to fit in the ball, give the gains; then
+    y = z V diag(gains) V^T, on the user's side again. docs/proofs/gradient-descent.md has the proof.
 
-    A user's prediction is her own mean and y after the last step; whoever comes later replays the public steps.
-    Nobody's row is kept: her state is her coefficients on public directions, at most 64 or half of the items.
+    A user's prediction is their own mean and y after the last step; new users replay the public steps. No user's row is
+    kept: their state is their coefficients on public directions, at most 64 or half of the items.
 
     Example:
         >>> import discreet
@@ -111,7 +111,7 @@ class DPGradientDescent(DescentModel, PrivateModel):
         n_steps: T; the steps share the budget.
         step_size: eta for full rows, below 2; public.
         radius: The sum of singular values, public. By default there is none: each step keeps the directions that stand
-            out of the noise, as far as they foretell a row (`discreet.models.gradient.estimate.foretelling`).
+            out of the noise, as far as they predict a row (`discreet.models.gradient.estimate.predictive`).
         row_norm: L, public; by default from the range of ratings and the number of items
             (`discreet.models.centering.public_row_norm`).
         clip: C, public; by default L.
@@ -148,15 +148,14 @@ class DPGradientDescent(DescentModel, PrivateModel):
     @classmethod
     def as_published(cls, **parameters: Any) -> PublishedDPGradientDescent:
         """With the noise that was published in 2018: `PublishedDPGradientDescent(**parameters)`."""
+        from discreet.models.gradient.published import PublishedDPGradientDescent
+
         return PublishedDPGradientDescent(**parameters)
 
     def _check_parameters(self) -> None:
-        positive("epsilon", self.epsilon)
+        super()._check_parameters()
         probability("delta", self.delta)
-        self._check_descent()
-        for name in ("row_norm", "clip"):
-            if getattr(self, name) is not None:
-                positive(name, getattr(self, name))
+        check_parameters(self, positives=("epsilon", "row_norm", "clip"))
 
     def plan(self, n_items: int) -> Plan:
         """What a fit would release, and what each release costs; needs no data, only the size of the catalogue."""
@@ -165,45 +164,20 @@ class DPGradientDescent(DescentModel, PrivateModel):
         return Plan.gaussian(self._mu(), {MOMENT: (1.0, self.n_steps)})
 
     def _check_data(self, ratings: Interactions) -> None:
-        self._centring(ratings)  # raises if there is no bound
+        self._centering(ratings)  # raises if there is no bound
 
-    def _centring(self, ratings: Interactions) -> Centring:
-        return Centring.public(type(self).__name__, ratings, self.row_norm, centre=self.centre)
+    def _centering(self, ratings: Interactions) -> Centering:
+        return Centering.public(type(self).__name__, ratings, self.row_norm, centre=self.centre)
 
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
-        n, centring = ratings.n_items, self._centring(ratings)
-        bound = float(self.clip or centring.row_norm) ** 2
+        n, centering = ratings.n_items, self._centering(ratings)
+        bound = float(self.clip or centering.row_norm) ** 2
         descent, steps, rated = self._descent(n), list[Step](), np.zeros(n)
         for _ in range(self.n_steps):
-            users: LocalBlocks[UserBatch] = LocalBlocks(partial(prepared, ratings, centring, DENSE_CELLS))
+            users: LocalBlocks[UserBatch] = LocalBlocks(partial(prepared, ratings, centering, DENSE_CELLS))
             rows = partial(descent.rows, steps=list(steps))
             moment = releaser.release(MOMENT, GramSum(n, bound), users, rows)
-            if not steps:  # how much of all ratings, squared, is of each item: the nearest there is to popularity
-                rated = np.maximum(np.diag(moment.values), 0) / centring.row_norm**2
+            if not steps:  # the share of each item in all ratings, squared: the nearest there is to popularity
+                rated = np.maximum(np.diag(moment.values), 0) / centering.row_norm**2
             steps.append(project(moment.values, float(noise_edge(moment.std, n)), self.radius))
-        return {"value_range_": ratings.value_range, **self._learned(steps, centring, rated)}
-
-
-class PublishedDPGradientDescent(PublishedModel, DPGradientDescent):
-    """Projected gradient descent with the noise that was published: L^2 sqrt(64 T log(1 / delta)) / epsilon.
-
-    It differs from `DPGradientDescent` in nothing else. Rows are shortened to L as a whole; the paper bounds the rated
-    entries only, which bounds nothing once y is filled in. `guarantee_` has the epsilon that the noise truly gives. The
-    parameters are those of `DPGradientDescent`; `epsilon` is what the paper would call epsilon.
-
-    Example:
-        >>> import discreet
-        >>> model = discreet.DPGradientDescent.as_published(epsilon=5, delta=1e-6)
-        >>> round(model.plan(n_items=1000).cost.epsilon(1e-6), 2)  # more noise than it takes
-        0.69
-    """
-
-    _error = "the noise is too little for rows of this length"
-
-    def plan(self, n_items: int) -> Plan:
-        """What a fit would release, and what each release truly costs; needs only the size of the catalogue."""
-        self._check_parameters()
-        check_catalogue(whole("n_items", n_items, 1))
-        self._mu()  # checks the adjacency
-        std = frank_wolfe_std(1.0, self.n_steps, self.epsilon, self.delta)
-        return true_plan({MOMENT: (1.0, True, std, self.n_steps)}, self.adjacency)
+        return {"value_range_": ratings.value_range, **self._learned(steps, centering, rated)}

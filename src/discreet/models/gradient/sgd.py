@@ -1,4 +1,4 @@
-"""DPSGD: matrix factorisation by differentially private stochastic gradient descent."""
+"""DPSGD: matrix factorization by differentially private stochastic gradient descent."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from discreet.engine.batches import parts
 from discreet.errors import DataError, PrivacyError
 from discreet.models.base import require_ratings
 from discreet.models.fold_in import FoldIn, RidgeFoldIn
+from discreet.models.parameters import check_parameters
 from discreet.models.private import PrivateModel
 from discreet.models.ridge import Penalty, Ridge
 from discreet.privacy import OuterSum, Plan, Planned, Releaser
@@ -21,7 +22,7 @@ from discreet.privacy.guarantee import Adjacency
 from discreet.privacy.poisson import largest_mu, sampled_cost
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
-from discreet.validation import positive, probability, whole
+from discreet.validation import probability, whole
 
 GRADIENT = "item gradient over a sample of users"
 START = 0.3  # the length of an item's vector at the start, in the unit of the ratings
@@ -32,16 +33,16 @@ LATER = 0.5  # of the steps, whose factors are averaged
 
 
 class DPSGD(PrivateModel):
-    """Matrix factorisation by differentially private stochastic gradient descent (DP-SGD): user-level joint DP.
+    """Matrix factorization by differentially private stochastic gradient descent (DP-SGD): user-level joint DP.
 
     The model is y_ij = middle of the range + a_i + b_j + u_i . v_j. In each step every user takes part with probability
-    `sample_rate`, by a secret coin of her own. Whoever does solves her own ridge regression for a and u,
+    `sample_rate`, by a secret coin of their own. A user who does solves their own ridge regression for a and u,
 
-        sum over her items of (y_j - middle - b_j - a - u . v_j)^2 + 2 a^2 + 2 |u|^2
+        sum over their items of (y_j - middle - b_j - a - u . v_j)^2 + 2 a^2 + 2 |u|^2
 
-    (for ratings mapped to [-2, 2]), on her own side. Her gradient, the residuals e_j times (1, u), a row for each of
-    her items, is shortened to `clip` as a whole: its sum over the sample, with Gaussian noise, is released, once for
-    each step. So one user moves a release by at most `clip`, and does so only if she is in the sample, which makes it
+    (for ratings mapped to [-2, 2]), on their own side. Their gradient, the residuals e_j times (1, u), a row for each
+    of their items, is shortened to `clip` as a whole: its sum over the sample, with Gaussian noise, is released, once
+    for each step. So one user moves a release by at most `clip`, and only if they are in the sample, which makes it
     cheaper. The noise is found by a privacy-loss distribution accountant. Steps follow Adam (Kingma and Ba 2015), and
     the model is the mean of the later ones' factors. docs/proofs/sgd.md has the proof.
 
@@ -96,12 +97,9 @@ class DPSGD(PrivateModel):
         self.n_jobs = n_jobs
 
     def _check_parameters(self) -> None:
-        positive("epsilon", self.epsilon)
         probability("delta", self.delta)
-        for name in ("rank", "n_steps"):
-            whole(name, getattr(self, name), 1)
-        for name in ("sample_rate", "clip", "learning_rate"):
-            positive(name, getattr(self, name))
+        positives = ("epsilon", "sample_rate", "clip", "learning_rate")
+        check_parameters(self, positives=positives, wholes=("rank", "n_steps"))
         whole("random_state", self.random_state, 0)
         if self.sample_rate > 1:
             raise DataError(f"sample_rate: a probability is needed, not {self.sample_rate!r}")
@@ -183,9 +181,9 @@ def user_ridge(factors: Array) -> Ridge:
 
 
 def own_gradient(ridge: Ridge, part: UserBatch) -> tuple[Array, Array, Array]:
-    """What some users would have items changed by: the x_j, a = (1, u) / |(1, u)|, and the a that belongs to each x_j.
+    """The gradients of some users: the x_j, a = (1, u) / |(1, u)|, and the a that belongs to each x_j.
 
-    A user's rows are e_j (1, u), with e_j what her own regression leaves of rating j.
+    A user's rows are e_j (1, u), with e_j what their own regression leaves of rating j.
     """
     left = np.zeros(len(part.indices))
     vectors = ridge.solve(part.indptr, part.indices, part.values, residuals=left)[1]
@@ -212,8 +210,7 @@ class Adam:
         self.taken += 1
         mean = self.mean / (1 - FORGET**self.taken)
         size = np.sqrt(self.square / (1 - FORGET_SQUARES**self.taken))
-        change: Array = np.divide(rate * mean, size, out=np.zeros_like(gradient), where=size > 0)
-        return change
+        return np.asarray(np.divide(rate * mean, size, out=np.zeros_like(gradient), where=size > 0))
 
 
 @dataclass

@@ -1,19 +1,99 @@
-"""What the solver sees of the data: noisy bits, and the likelihood of a matrix given them."""
+"""Bits: the probability that one is 1, and the likelihoods of noisy bits, which are all that the solver sees."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, Protocol, get_args
 
 import numpy as np
-from scipy.special import expit, log_expit
+from scipy.special import expit, log_expit, log_ndtr, ndtr
 
-from discreet.models.one_bit.links import Link
+from discreet.errors import DataError
 from discreet.typing import Array
+from discreet.validation import positive
+
+LinkName = Literal["logistic", "probit"]
 
 
 @dataclass(frozen=True)
-class Cells:
+class Link:
+    """h(x), the probability of a 1: 1 / (1 + e^-x), or Phi(x / sigma)."""
+
+    name: LinkName = "logistic"
+    sigma: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.name not in get_args(LinkName):
+            raise DataError(f"link: one of {', '.join(get_args(LinkName))} is needed, not {self.name!r}")
+        positive("sigma", self.sigma)
+
+    @property
+    def _logistic(self) -> bool:
+        return self.name == "logistic"
+
+    def probability(self, x: Array) -> Array:
+        """h(x)."""
+        return np.asarray(expit(x) if self._logistic else ndtr(x / self.sigma))
+
+    def log(self, x: Array) -> Array:
+        """The logarithm of h, accurate where h rounds to 0; that of 1 - h is this at -x."""
+        return np.asarray(log_expit(x) if self._logistic else log_ndtr(x / self.sigma))
+
+    def density(self, x: Array) -> Array:
+        """h'(x)."""
+        if self._logistic:
+            return np.asarray(expit(x) * expit(-x))
+        return np.asarray(np.exp(-0.5 * (x / self.sigma) ** 2) / (self.sigma * math.sqrt(2 * math.pi)))
+
+    def log_slope(self, x: Array) -> Array:
+        """(log h)'(x) = h'(x) / h(x)."""
+        if self._logistic:
+            return np.asarray(expit(-x))
+        z = x / self.sigma
+        return np.asarray(np.exp(-0.5 * z * z - log_ndtr(z)) / (self.sigma * math.sqrt(2 * math.pi)))
+
+    def bend(self, x: Array) -> Array:
+        """-(log h)''(x), the second derivative of the loss of a 1; for the loss of a 0 it is this at -x."""
+        if self._logistic:
+            return self.density(x)
+        slope = self.log_slope(x)
+        return np.asarray(slope * (slope + x / self.sigma**2))
+
+    @property
+    def slope(self) -> float:
+        """h'(0), the largest value of h'."""
+        return 0.25 if self._logistic else 1 / (self.sigma * math.sqrt(2 * math.pi))
+
+    @property
+    def curvature(self) -> float:
+        """The largest second derivative of -log h: 1/4, or 1 / sigma^2."""
+        return 0.25 if self._logistic else 1 / self.sigma**2
+
+    def sensitivity(self, alpha: float) -> float:
+        """The most that a flip moves the derivative of the loss within |x| <= alpha: 1 for the logistic link.
+
+        h'(x) / (h(x) h(-x)) is even, and rises with |x| for the probit link.
+        """
+        if self._logistic:
+            return 1.0
+        ends = np.array([alpha, -alpha])
+        return math.nextafter(float(self.log_slope(ends).sum()) * (1 + 1e-12), math.inf)
+
+    def least_bend(self, alpha: float) -> float:
+        """The smallest second derivative of the loss within |x| <= alpha: at alpha, for both links."""
+        return float(self.bend(np.array([alpha]))[0]) * (1 - 1e-9)
+
+    def log_bends(self, alpha: float, ridge: float) -> float:
+        """The largest |log((ridge + bend(x)) / (ridge + bend(-x)))| within |x| <= alpha: at alpha. 0 if logistic."""
+        if self._logistic:
+            return 0.0
+        most, least = self.bend(np.array([-alpha, alpha])).tolist()
+        return math.log((ridge + most) / (ridge + least)) + 1e-9
+
+
+@dataclass(frozen=True)
+class Observed:
     """Which entries of a matrix are observed, row by row. Public: only their bits are protected."""
 
     rows: Array
@@ -23,13 +103,9 @@ class Cells:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def at(self, which: Array) -> Cells:
-        """Some of the entries."""
-        return Cells(self.rows[which], self.columns[which], self.shape)
-
 
 class Loss(Protocol):
-    """A sum over observed entries of losses of x, the entry of the matrix: what is minimised."""
+    """A sum over observed entries of losses of x, the entry of the matrix: what is minimized."""
 
     @property
     def curvature(self) -> float:
@@ -37,17 +113,14 @@ class Loss(Protocol):
 
     @property
     def dispersion(self) -> float:
-        """The variance of its derivatives against that of a likelihood's, which is their mean curvature: 1 for one."""
+        """The variance of the derivatives relative to that of a likelihood, which is their mean curvature."""
 
     @property
     def clarity(self) -> float:
-        """The root of what a noisy bit tells of x, against a true bit, where x is near 0."""
+        """The square root of what a noisy bit says about x near 0, relative to a true bit."""
 
     def __call__(self, x: Array) -> tuple[float, Array]:
         """The sum of losses at these entries, and the derivative of each."""
-
-    def at(self, which: Array) -> Loss:
-        """The loss of some of the entries."""
 
 
 @dataclass(frozen=True)
@@ -61,16 +134,12 @@ class FlippedBits:
     link: Link
     flip_one: float = 0.0
     flip_zero: float = 0.0
+    dispersion: ClassVar[float] = 1.0  # it is a likelihood
 
     @property
     def curvature(self) -> float:
-        """That of bits which are not flipped: -log c bends less."""
+        """That of bits that are not flipped: -log c bends less."""
         return self.link.curvature
-
-    @property
-    def dispersion(self) -> float:
-        """1: it is a likelihood."""
-        return 1.0
 
     @property
     def clarity(self) -> float:
@@ -86,10 +155,6 @@ class FlippedBits:
         chance = stray + keep * self.link.probability(sign * x)
         return -float(np.log(chance).sum()), -sign * keep * self.link.density(x) / chance
 
-    def at(self, which: Array) -> FlippedBits:
-        """The loss of some of the entries."""
-        return replace(self, bits=self.bits[which])
-
 
 @dataclass(frozen=True)
 class ShiftedBits:
@@ -97,11 +162,7 @@ class ShiftedBits:
 
     targets: Array
     variance: float  # of the noise
-
-    @property
-    def curvature(self) -> float:
-        """1/4."""
-        return 0.25
+    curvature: ClassVar[float] = 0.25
 
     @property
     def dispersion(self) -> float:
@@ -110,32 +171,21 @@ class ShiftedBits:
 
     @property
     def clarity(self) -> float:
-        """The root of 1 / dispersion."""
+        """The square root of 1 / dispersion."""
         return float(self.dispersion**-0.5)
 
     def __call__(self, x: Array) -> tuple[float, Array]:
         """The sum of losses at these entries, and the derivative of each."""
         return float((-log_expit(-x) - self.targets * x).sum()), expit(x) - self.targets
 
-    def at(self, which: Array) -> ShiftedBits:
-        """The loss of some of the entries."""
-        return replace(self, targets=self.targets[which])
-
 
 @dataclass(frozen=True)
-class TiltedBits(FlippedBits):
-    """-log P(bit | x) + tilt x, of true bits: the objective that was published for the probit link.
+class PerturbedBits(FlippedBits):
+    """-log P(bit | x) + linear x, for true bits: the objective that was published for the probit link."""
 
-    To whoever fits it is a likelihood: what the tilt adds is not known.
-    """
-
-    tilt: Array = field(kw_only=True)
+    linear: Array = field(kw_only=True)
 
     def __call__(self, x: Array) -> tuple[float, Array]:
         """The sum of losses at these entries, and the derivative of each."""
         value, slopes = super().__call__(x)
-        return value + float(self.tilt @ x), slopes + self.tilt
-
-    def at(self, which: Array) -> TiltedBits:
-        """The loss of some of the entries."""
-        return replace(self, bits=self.bits[which], tilt=self.tilt[which])
+        return value + float(self.linear @ x), slopes + self.linear

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import replace
+from numbers import Real
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,30 +14,31 @@ import numpy as np
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError, PrivacyError
 from discreet.models.base import NOT_PRIVATE
-from discreet.models.one_bit import releases
-from discreet.models.one_bit.budget import Budget
-from discreet.models.one_bit.checking import check
-from discreet.models.one_bit.contributions import (
-    FLIPPED,
-    NoiseName,
-    TrueBits,
-    capped,
-    flips,
-    require_flipped,
-    two_valued,
-)
-from discreet.models.one_bit.fitting import Completed, complete, default_radius
-from discreet.models.one_bit.likelihood import Cells, FlippedBits, Loss
-from discreet.models.one_bit.links import LinkName
+from discreet.models.one_bit import mechanisms
+from discreet.models.one_bit.contributions import FLIPPED, TrueBits, capped, flipped, flips, require_flipped, two_valued
+from discreet.models.one_bit.estimate import Completed, complete, default_radius
+from discreet.models.one_bit.likelihood import FlippedBits, LinkName, Loss, Observed
+from discreet.models.one_bit.mechanisms import Budget, bit_epsilon, require_flips
 from discreet.models.one_bit.serving import BitModel
+from discreet.models.parameters import check_parameters
 from discreet.models.private import require_sound
 from discreet.privacy import Cost, DeclaredNoise, Guarantee, Ledger, Plan, Releaser
 from discreet.privacy.guarantee import Adjacency, Unit
 from discreet.privacy.statement import Statement
-from discreet.validation import round_up, whole
+from discreet.validation import positive, probability, round_up, whole
 
 Mechanism = Literal["input", "objective", "gradient", "output"]
 
+CHOICES: dict[str, tuple[Any, ...]] = {
+    "mechanism": (*mechanisms.MECHANISMS, None),
+    "noise": ("laplace", "gaussian"),
+    "unit": ("entry", "user"),
+    "calibration": ("exact", "published"),
+    "solver": ("spg", "factored"),
+    "biases": (True, False, None),
+    "box": (True, False, None),
+    "perturbed": (True, False),  # a truthy value such as "no" must not switch the noise off
+}
 _OBSERVED = "who has rated which items, and how many there are: that is not hidden, only the values are"
 DECLARED = DeclaredNoise("coins tossed where the bits are, as declared by perturbed=True")
 _ERRORS = {
@@ -48,29 +51,29 @@ _ERRORS = {
 class OneBit(BitModel):
     """Completion of a matrix of bits (values from `threshold` on are ones) by maximum likelihood.
 
-    A bit is 1 with probability h(x_ij), h being the link and X, beside effects of rows and columns if there are any,
+    A bit is 1 with probability h(x_ij), where h is the link. X, beside effects of rows and columns if there are any, is
     the matrix of nuclear norm at most `tau` that makes the noisy bits most likely. The guarantee is for single
     entries: that one bit is the opposite. **Which entries there are is public.** What follows noise is post-processing:
 
     - mechanism="input": each bit is flipped with probability 1 / (1 + e^epsilon), or `flip_one`, `flip_zero`; X is
-      fitted to the law of flipped bits. `perturb` does the flipping alone, for users who trust nobody.
+      fitted to the distribution of flipped bits. `perturb` only flips, for users who do the flipping themselves.
     - mechanism="objective": the logistic loss log(1 + e^x) - B x becomes log(1 + e^x) - (B + H) x, with noise H on the
-      bit B: sensitivity 1. (The same as a random linear term in the objective.) With the probit link the random term is
-      not noise on bits: X is then the optimum with `ridge` / 2 |X|^2 in the objective, to a certified gap, and part of
-      epsilon goes to the ratio of second derivatives. Without biases, and for small matrices.
+      bit B: sensitivity 1. (This is the same as a random linear term in the objective.) With the probit link the random
+      term is not noise on bits: X is then the optimum with `ridge` / 2 |X|^2 in the objective, to a certified gap, and
+      part of epsilon pays for the ratio of second derivatives. Without biases, and for small matrices.
     - mechanism="gradient": `n_steps` projected gradient steps, each along the gradient with noise. Derivatives are
-      clamped to `clamp`, C: one flip moves them by min(2 C, h'(alpha) / (h(alpha) h(-alpha))). The budget is shared by
-      the steps: for the logistic link these are the bits of the objective mechanism with more noise. Without biases.
+      clamped to `clamp`, C: one flip moves them by min(2 C, h'(alpha) / (h(alpha) h(-alpha))). The steps share the
+      budget: for the logistic link these are the bits of the objective mechanism with more noise. Without biases.
     - mechanism="output": noise on all of X, which is then projected again. With `ridge` / 2 |X|^2 in its objective a
-      flip moves X by a bounded length; what the solver leaves is on top. Without biases, and with so much noise that it
-      is of use for small and dense matrices only.
+      flip moves X by a bounded length; the gap of the solver is on top. Without biases, and with so much noise that it
+      is useful for small and dense matrices only.
     - mechanism=None: not private.
 
-    One flip changes one bit by 1; with `unit` "user", all bits of a user may change, `max_entries` at most: the
+    One flip changes one bit by 1. With `unit` "user", all bits of a user may change, `max_entries` at most: the
     sensitivity is then `max_entries` (L1) or its root (L2). docs/proofs/one-bit.md has the proofs.
 
-    A model keeps item vectors, never users'. A user's prediction comes from her own history: a regression of her true
-    bits on the public vectors, on her own side; had her bits been those of the fit, it would give her row of X.
+    A model keeps item vectors, never users'. A user's prediction comes from their own history: a regression of their
+    true bits on the public vectors, on their own side. For the bits of the fit it gives their row of X.
 
     Example:
         >>> import discreet
@@ -85,12 +88,12 @@ class OneBit(BitModel):
         mechanism: "input", "objective", "gradient", "output" or None.
         link: "logistic" or "probit".
         epsilon: The privacy budget; needed unless `mechanism` is None.
-        delta: Its delta: 0, unless noise is Gaussian; with unit="user" and mechanism="input" a delta helps. So it does
-            with the probit objective, which without one gets more noise the more entries the matrix has.
+        delta: Its delta: 0, unless noise is Gaussian. A delta also helps with unit="user" and mechanism="input", and
+            with the probit objective, whose noise otherwise grows with the number of entries.
         threshold: Values from here on are ones; public. Not needed where values are the two ends of their range.
         alpha: The size of entries of X; public.
         tau: The nuclear norm of X, at most; public. By default alpha sqrt(d1 d2 rank) for d1 users and d2 items, times
-            what a noisy bit tells against a true one (1 without noise, and as published), and half of it with biases.
+            what a noisy bit says relative to a true one (1 without noise, and as published), and half with biases.
         rank: For the default of `tau`; with solver="factored", of X.
         sigma: Standard deviation of the probit link.
         biases: Whether users and items have effects beside X; by default where noise is on bits. The paper has none.
@@ -100,14 +103,14 @@ class OneBit(BitModel):
             with rows no longer than (alpha sqrt(rank))^(1/2), a bound on its max-norm, by least squares. Not convex.
         noise: "laplace" or "gaussian", for all mechanisms but "input". With "output" the former is noise N of density
             exp(-epsilon |N| / sensitivity), |N| being the length of the whole matrix.
-        n_steps: Of the gradient mechanism; they share the budget, so that few are best.
+        n_steps: Of the gradient mechanism; they share the budget, so few are best.
         clamp: C, of the gradient mechanism; public.
         ridge: lambda, of the output mechanism and of the probit objective; public. By default 0.5, or for the latter
             more if second derivatives would cost more than a quarter of epsilon.
         flip_one: The probability that a 1 is flipped; with `flip_zero`, in place of the symmetric one.
         flip_zero: The probability that a 0 is flipped.
         unit: "entry" or "user".
-        max_entries: With unit="user", how many entries of a user count; which ones, `random_state` says.
+        max_entries: With unit="user", how many entries of a user count; `random_state` chooses them.
         perturbed: Whether the bits were flipped before, by `perturb` with the same epsilon: no noise is added.
         calibration: "exact", or "published": the noise that was printed, with the epsilon that it truly gives, if any.
         random_state: Seed of the choice of entries; public.
@@ -129,7 +132,7 @@ class OneBit(BitModel):
         biases: bool | None = None,
         box: bool | None = None,
         solver: Literal["spg", "factored"] = "spg",
-        noise: NoiseName = "laplace",
+        noise: Literal["laplace", "gaussian"] = "laplace",
         n_steps: int = 1,
         clamp: float = 0.5,
         ridge: float | None = None,
@@ -167,15 +170,64 @@ class OneBit(BitModel):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
+    @classmethod
+    def as_published(cls, *args: Any, **parameters: Any) -> OneBit:
+        """With the noise that was published in 2021: `OneBit(..., calibration="published")`."""
+        return cls(*args, **parameters, calibration="published")
+
     @property
     def adjacency(self) -> Adjacency:  # type: ignore[override]  # the same always
-        """How neighbouring data differ: in one bit, or in any bits of one user. Which items are rated is public."""
+        """How neighboring data differ: in one bit, or in any bits of one user. Which items are rated is public."""
         return "flip"
 
-    # Checks
-
     def _check_parameters(self) -> None:
-        check(self)
+        check_parameters(
+            self, positives=("alpha", "clamp", "tau", "ridge"), wholes=("rank", "n_steps"), choices=CHOICES
+        )
+        self._link()
+        whole("random_state", self.random_state, 0)
+        if self.threshold is not None and not (isinstance(self.threshold, Real) and math.isfinite(self.threshold)):
+            raise DataError(f"threshold: a finite number is needed, not {self.threshold!r}")
+        if self.solver == "factored" and self.box:
+            raise DataError("box: solver='factored' bounds the max-norm and not entries; leave it out")
+        if self.mechanism is None:
+            if self.epsilon is not None or self.calibration == "published":
+                raise PrivacyError("mechanism: without one there is no privacy; leave out epsilon and calibration")
+            return
+        if self.epsilon is None:
+            raise PrivacyError("epsilon: a privacy budget is needed; for a model without privacy pass mechanism=None")
+        positive("epsilon", self.epsilon)
+        probability("delta", self.delta, zero=True)
+        self._check_mechanism()
+        given = [flip for flip in (self.flip_one, self.flip_zero) if flip is not None]
+        if given and (len(given) < 2 or self.mechanism != "input"):
+            raise PrivacyError("flip_one, flip_zero: give both, for mechanism='input', or neither")
+        if given:
+            per_bit = bit_epsilon(self.epsilon, self.delta, self.max_entries or 1)
+            require_flips(given[0], given[1], per_bit, published=self.calibration == "published")
+
+    def _check_mechanism(self) -> None:
+        if not self._on_bits:
+            if self.biases:
+                raise PrivacyError(f"biases: the {self.mechanism} mechanism has none here; leave it out")
+            if self.solver == "factored":
+                raise PrivacyError("solver: 'factored' is for noise on bits; what it finds is not near any optimum")
+        if self.mechanism in ("objective", "output") and not self._on_bits and self.box is False:
+            raise PrivacyError(
+                f"box: the guarantee of the {self.mechanism} mechanism is for entries up to alpha; leave it out"
+            )
+        if self.mechanism == "objective" and self.link == "probit" and self.noise != "laplace":
+            raise PrivacyError("noise: with the probit link the objective mechanism is proved for noise='laplace'")
+        if self.mechanism != "input" and self.noise == "gaussian" and not self.delta:
+            raise PrivacyError("delta: Gaussian noise needs one, a constant well below 1 / the number of entries")
+        if (self.unit == "user") != (self.max_entries is not None):
+            raise PrivacyError("max_entries: how many entries of a user count is for unit='user', which needs it")
+        if self.max_entries is not None:
+            whole("max_entries", self.max_entries, 1)
+        if self.perturbed and self.mechanism != "input":
+            raise PrivacyError("perturbed: bits are flipped beforehand for mechanism='input' only")
+        if self.calibration == "published" and (self.unit, self.noise) != ("entry", "laplace"):
+            raise PrivacyError("calibration: what was published is for unit='entry' and noise='laplace'")
 
     def _not_resumable(self) -> str:
         if self.mechanism is None:
@@ -218,7 +270,7 @@ class OneBit(BitModel):
     @property
     def _on_bits(self) -> bool:
         """Whether nothing but the bits gets noise, if anything does."""
-        return self.mechanism is None or releases.on_bits(self._budget())
+        return self.mechanism is None or self._budget().on_bits
 
     def plan(self, n_items: int) -> Plan:
         """What a fit would release, and what it truly costs; needs no data, and not even the number of items."""
@@ -226,7 +278,7 @@ class OneBit(BitModel):
         whole("n_items", n_items, 1)
         if self.mechanism is None:
             raise PrivacyError("mechanism: without one nothing is paid for, and there is no plan")
-        return Plan(releases.planned(self._budget()))
+        return Plan(mechanisms.planned(self._budget()))
 
     def _own_ledger(self, url: str | None = None) -> Ledger:
         if self.calibration == "exact":
@@ -243,19 +295,21 @@ class OneBit(BitModel):
             return self._learn_in_the_clear(ratings, ledger)
         if self.perturbed:
             return self._learn_from_perturbed(ratings, ledger)
-        why_not = releases.broken(self._budget())
+        why_not = mechanisms.broken(self._budget())
         if why_not and ledger is not None:
             raise PrivacyError(f"ledger: there is no guarantee that it could record, for {why_not}; leave it out")
         learned, statement = super()._learn(ratings, ledger, checkpoint)
         if why_not:
-            statement = self._without_guarantee(statement, why_not)
+            guarantee = Guarantee(Cost(), 0.0, self.unit, self.adjacency, holds=False, why_not=why_not)
+            public = statement.certificate["public_inputs"]
+            statement = Statement.of("OneBit as published: no privacy guarantee", guarantee, [], public_inputs=public)
             warnings.warn(f"OneBit: there is no guarantee: {why_not}", stacklevel=3)
         else:
-            self._name_error(statement.guarantee.epsilon, stacklevel=4)
+            self._warn_if_worse(statement.guarantee.epsilon, stacklevel=4)
         return learned, statement
 
-    def _name_error(self, true: float, stacklevel: int) -> None:
-        """A warning, if what is published as epsilon is really more."""
+    def _warn_if_worse(self, true: float, stacklevel: int) -> None:
+        """Warn if what is published as epsilon is really more."""
         if self.calibration == "published" and true > self.epsilon * (1 + 1e-9):
             warnings.warn(
                 f"OneBit: {_ERRORS[self.mechanism or '']}. What is published as epsilon = {self.epsilon:g} is really "
@@ -263,22 +317,20 @@ class OneBit(BitModel):
                 stacklevel=stacklevel,
             )
 
-    def _without_guarantee(self, statement: Statement, why_not: str) -> Statement:
-        """The noise that was drawn, for the record, and that it guarantees nothing."""
-        guarantee = Guarantee(Cost(), 0.0, self.unit, self.adjacency, holds=False, why_not=why_not)
-        public = statement.certificate["public_inputs"]
-        return Statement.of("OneBit as published: no privacy guarantee", guarantee, [], public_inputs=public)
+    def _true_bits(self, ratings: Interactions) -> TrueBits:
+        return TrueBits.of(ratings, two_valued(ratings, self.threshold))
 
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
-        releaser = replace(releaser, unproved=bool(releases.broken(self._budget())))
+        budget = self._budget()
+        releaser = replace(releaser, unproved=bool(mechanisms.broken(budget)))
         if self.max_entries is not None:
             ratings = capped(ratings, self.max_entries, self.random_state)
-        true, budget = TrueBits.of(ratings, two_valued(ratings, self.threshold)), self._budget()
-        if releases.on_bits(budget):
-            return self._from_noisy(true.cells, releases.noisy_bits(releaser, true, budget), ratings)
-        radius = self._radius(true.cells, releases.clarity(budget))
-        completed = releases.noisy_matrix(releaser, true, budget, radius, self._box)
-        return self._learned(completed, true.cells, ratings)
+        true = self._true_bits(ratings)
+        if budget.on_bits:
+            return self._from_noisy(true.observed, mechanisms.noisy_bits(releaser, true, budget), ratings)
+        radius = self._radius(true.observed, mechanisms.clarity(budget))
+        completed = mechanisms.noisy_matrix(releaser, true, budget, radius, self._entry_bound)
+        return self._learned(completed, true.observed, ratings)
 
     def _learn_in_the_clear(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:
         if ledger is not None:
@@ -286,74 +338,98 @@ class OneBit(BitModel):
         if ratings.value_range is None and len(ratings):
             ratings = replace(ratings, value_range=(float(ratings.values.min()), float(ratings.values.max())))
         self._check_data(ratings)
-        true = TrueBits.of(ratings, two_valued(ratings, self.threshold))
-        learned = self._from_noisy(true.cells, FlippedBits(true.bits, self._link()), ratings)
+        true = self._true_bits(ratings)
+        learned = self._from_noisy(true.observed, FlippedBits(true.bits, self._link()), ratings)
         guarantee = Guarantee(Cost(), 0.0, holds=False, why_not=NOT_PRIVATE)
         title = "OneBit: a recommender without a privacy guarantee"
         return learned, Statement.of(title, guarantee, [], public_inputs=ratings.public_inputs)
 
     def _learn_from_perturbed(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:
-        """Noise was added elsewhere: the ledger is told what it cost."""
+        """Noise was added elsewhere: the ledger records what it cost."""
         require_sound(ratings)
         self._check_data(ratings)
         require_flipped(ratings, self.max_entries)
         given, ledger = ledger, self._own_ledger() if ledger is None else ledger
         ledger.expect(unit=self.unit, adjacency=self.adjacency)
         plan, budget = self.plan(ratings.n_items), self._budget()
-        # Who flipped the bits is not seen here. A ledger for tests does not make a test's flips private, either.
+        # Who flipped the bits is not visible here. A ledger for tests does not make a test's flips private, either.
         source = DECLARED if ledger.noise_source.secure is True else ledger.noise_source
         noise = budget.response()
         event = ledger.charge(plan.cost, FLIPPED, source=source, noise=noise, sensitivity=budget.entries)
-        flipped = TrueBits.of(ratings, two_valued(ratings, self.threshold))
-        loss = FlippedBits(flipped.bits, self._link(), *flips(noise))
-        learned = self._from_noisy(flipped.cells, loss, ratings)
+        flipped = self._true_bits(ratings)
+        learned = self._from_noisy(flipped.observed, FlippedBits(flipped.bits, self._link(), *flips(noise)), ratings)
         public = {**ratings.public_inputs, **self._public_inputs()}
         title = "OneBit: a recommender learned from bits that users flipped"
         guarantee = ledger.guarantee(plan.cost, [event], delta=self.delta)
-        self._name_error(guarantee.epsilon, stacklevel=5)
+        self._warn_if_worse(guarantee.epsilon, stacklevel=5)
         totals = None if given is None else ledger.totals()
         return learned, Statement.of(title, guarantee, [event], public_inputs=public, ledger=totals)
 
-    def _from_noisy(self, cells: Cells, loss: Loss, ratings: Interactions) -> dict[str, Any]:
+    def _from_noisy(self, observed: Observed, loss: Loss, ratings: Interactions) -> dict[str, Any]:
         """All learned attributes. Of `ratings` it uses what is public: which entries there are, and the range."""
         completed = complete(
-            cells,
+            observed,
             loss,
-            self._radius(cells, loss.clarity),
+            self._radius(observed, loss.clarity),
             effects=self._effects,
-            alpha=self._box,
+            alpha=self._entry_bound,
             rank=self.rank if self.solver == "factored" else None,
             n_jobs=self.n_jobs,
         )
-        return self._learned(completed, cells, ratings)
+        return self._learned(completed, observed, ratings)
 
     @property
     def _effects(self) -> bool:
-        """Whether there are biases."""
         return self._on_bits if self.biases is None else self.biases
 
     @property
-    def _box(self) -> float | None:
+    def _entry_bound(self) -> float | None:
         """alpha, if no entry of X may be larger."""
         return float(self.alpha) if self.box else None
 
-    def _radius(self, cells: Cells, clarity: float) -> float:
+    def _radius(self, observed: Observed, clarity: float) -> float:
         """The nuclear norm of X, at most."""
         if self.tau is not None:
             return float(self.tau)
         clarity = 1.0 if self.calibration == "published" else clarity
-        return default_radius(cells.shape, self.alpha, self.rank, clarity=clarity, effects=self._effects)
+        return default_radius(observed.shape, self.alpha, self.rank, clarity=clarity, effects=self._effects)
 
-    def _learned(self, completed: Completed, cells: Cells, ratings: Interactions) -> dict[str, Any]:
+    def _learned(self, completed: Completed, observed: Observed, ratings: Interactions) -> dict[str, Any]:
         assert ratings.value_range is not None
         threshold = two_valued(ratings, self.threshold)
         unit = self._unit(ratings.value_range)
         return {
             "item_factors_": np.ascontiguousarray(unit * completed.item_vectors(), np.float32),
             "item_bias_": (unit * completed.effects.columns).astype(np.float32),
-            "popularity_": np.bincount(cells.columns, minlength=cells.shape[1]).astype(np.float32),
+            "popularity_": np.bincount(observed.columns, minlength=observed.shape[1]).astype(np.float32),
             "value_range_": ratings.value_range,
             "implicit_": False,
             "global_mean_": float(threshold + unit * completed.effects.level),
             "threshold_": float(threshold),
         }
+
+
+def perturb(ratings: Interactions, *, ledger: Ledger | None = None, **parameters: Any) -> Interactions:
+    """The input mechanism alone: bits, 0 or 1, each flipped by a coin, for `OneBit(perturbed=True, ...).fit`.
+
+    It can run where the ratings are, for one user or for all, so that no one else ever sees a true bit.
+
+    Args:
+        ratings: One user's, or many users' ratings.
+        ledger: Where the cost is recorded; by default a ledger of its own.
+        parameters: Those of `OneBit`: epsilon, threshold, delta, flip_one, flip_zero, unit, max_entries.
+    """
+    model = OneBit("input", **parameters)
+    model._check_parameters()
+    require_sound(ratings)
+    model._check_data(ratings)
+    if model.max_entries is not None:
+        ratings = capped(ratings, model.max_entries, model.random_state)
+    ledger = model._own_ledger() if ledger is None else ledger
+    ledger.expect(unit=model.unit, adjacency=model.adjacency)
+    plan, budget, true = model.plan(ratings.n_items), model._budget(), model._true_bits(ratings)
+    with ledger.reserve(plan) as reservation:
+        releaser = Releaser(reservation, model.adjacency, model.n_jobs)
+        noisy = flipped(releaser, true, budget.response(), budget.entries, model._link())
+    model._warn_if_worse(plan.cost.epsilon(model.delta), stacklevel=3)
+    return replace(ratings, values=noisy.bits.astype(np.float32), value_range=(0.0, 1.0), times=None)

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from discreet.data.interactions import Interactions
 from discreet.engine.batches import DENSE_CELLS, parts
-from discreet.linalg.threads import over_blocks
-from discreet.models.as_published import require_rank
 from discreet.models.base import NotPrivateModel, require_ratings
-from discreet.models.centering import Centring
+from discreet.models.centering import Centering
+from discreet.models.eigen import check_catalogue, require_rank, second_moment
 from discreet.models.fold_in import FoldIn
-from discreet.models.spectral.cleansing import check_catalogue
-from discreet.models.spectral.ratings import RatingRows, rating_factors, rating_fold_in
+from discreet.models.parameters import check_parameters
+from discreet.models.spectral.contributions import RatingRows
+from discreet.models.spectral.estimate import rating_factors, rating_fold_in
 from discreet.privacy import Noisy
-from discreet.typing import Array
-from discreet.validation import whole
 
 
 class SVD(NotPrivateModel):
     """Completion of ratings by the leading eigenvectors of their second moment. Not private: the twin of `DPSVD`.
 
-    Users' rows are centred by their own means, with 0 for items that they have not rated. With q_k the eigenvectors of
+    Users' rows are centered by their own means, with 0 for items that they have not rated. With q_k the eigenvectors of
     the sum of the rows' outer products, and d_k how much rows vary along them, relative to how much a single rating
-    varies by itself, a user's a and z minimise
+    varies by itself, a user's a and z minimize
 
-        sum over her items of (y_j - middle of the range - a - sum_k sqrt(d_k) z_k q_jk)^2 + 2 |z|^2 + a^2.
+        sum over their items of (y_j - middle of the range - a - sum_k sqrt(d_k) z_k q_jk)^2 + 2 |z|^2 + a^2.
 
     Example:
         >>> import discreet
@@ -48,39 +45,24 @@ class SVD(NotPrivateModel):
         self.n_jobs = n_jobs
 
     def _check_parameters(self) -> None:
-        if self.rank is not None:
-            whole("rank", self.rank, 1)
+        check_parameters(self, wholes=("rank",))
 
     def _learn_exactly(self, ratings: Interactions) -> dict[str, Any]:
         value_range = require_ratings("SVD", ratings)
         require_rank(self.rank, ratings.n_items)
         check_catalogue(ratings.n_items)
-        longest = 2 * max(map(abs, value_range)) * ratings.n_items**0.5  # no row is
-        centring = Centring.of(value_range, longest, centre=self.centre)
+        longest = 2 * max(map(abs, value_range)) * ratings.n_items**0.5  # no row is longer
+        centering = Centering.of(value_range, longest, centre=self.centre)
         items = np.arange(ratings.n_items)
         blocks = parts(ratings, ratings.values, most_users=max(DENSE_CELLS // len(items), 1))
-        moment = second_moment(blocks, RatingRows(items, len(items), centring), len(items), self.n_jobs)
+        moment = second_moment(blocks, RatingRows(items, len(items), centering), len(items), self.n_jobs)
         factors = rating_factors(Noisy(moment, 0.0), items, len(items), self.rank)
         return {
             "item_factors_": factors.astype(np.float32),
             "item_bias_": np.zeros(len(items), np.float32),
-            "global_mean_": float(centring.centre),
+            "global_mean_": float(centering.centre),
         }
 
     def _make_fold_in(self) -> FoldIn:
         base = self.item_bias_ + np.float32(self.global_mean_)
         return rating_fold_in(self.item_factors_, base, centre=self.centre)
-
-
-def second_moment(blocks: Iterable[Any], rows: Callable[[Any], Array], n: int, n_jobs: int | None) -> Array:
-    """The sum over users of x x^T, their rows being computed some at a time."""
-    total = np.zeros((n, n))
-
-    def work(part: Any) -> Array:
-        own = rows(part)
-        product: Array = own.T @ own
-        return product
-
-    for product in over_blocks(work, blocks, n_jobs):
-        total += product
-    return total

@@ -9,50 +9,120 @@ import numpy as np
 
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError
-from discreet.models.as_published import PublishedModel, require_rank, true_plan
+from discreet.models.as_published import PublishedModel, true_plan
 from discreet.models.base import require_ratings
 from discreet.models.centering import SPREAD
-from discreet.models.directions import PENALTY, Directions
-from discreet.models.fold_in import FoldIn, LinearFoldIn, RidgeFoldIn
+from discreet.models.directions import Directions
+from discreet.models.eigen import check_catalogue, require_rank
+from discreet.models.fold_in import FoldIn, LinearFoldIn
+from discreet.models.parameters import check_parameters
 from discreet.models.private import PrivateModel
-from discreet.models.ridge import Penalty
-from discreet.models.spectral.cleansing import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing, check_catalogue
-from discreet.models.spectral.neighbors import factored, similarities
+from discreet.models.spectral.cleansing import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing, factored, similarities
+from discreet.models.spectral.estimate import rating_fold_in
 from discreet.privacy import Plan, Releaser
 from discreet.privacy.guarantee import Adjacency
 from discreet.typing import Array
-from discreet.validation import positive, probability, whole
+from discreet.validation import probability, whole
 
 Predictor = Literal["svd", "knn"]
 
 SHARES: dict[str, float | tuple[float, int]] = {COUNTS: 0.05, SUMS: 0.1, WEIGHTS: 0.2, COVARIANCE: 0.65}  # of mu^2
 CLAMP = 2 * SPREAD  # of the value range
 DAMPING = 5.0  # ratings
-OFFSET_PENALTY = 1.0
 ENTRY_EPSILONS = {COUNTS: 0.105, SUMS: 0.105, WEIGHTS: 0.395, COVARIANCE: 0.395}  # of epsilon, as published
 
 
-class _CleansedModel(PrivateModel):
-    """What both ways to set the noise have in common: the model that follows from cleansed ratings."""
+class DPCleansedSVD(PrivateModel):
+    """Item averages and the covariance of ratings without them: user-level joint differential privacy.
+
+    After McSherry and Mironov (2009), whose weights protect single ratings; here each user's contribution is bounded
+    as a whole. With R half the width of the range of ratings, and c a user's own number of them, these are released:
+
+    - item counts and sums of ratings: c^-1/2 and c^-1/2 (y_j - middle of the range) on their items; bounds 1 and R;
+    - the covariance, r r^T / c, of what is left of their ratings without items' averages and their own (damped) mean,
+      clamped to [-clamp, clamp] and shortened so that its root mean square is at most `spread`; bound
+      min(clamp, spread)^2; and its weights, e e^T / c with e_j = 1 on their items; bound 1.
+
+    Bounds are L2 norms of a user's contribution: the sensitivity for add-remove; for replace sqrt(2) times that, for
+    sums of ratings twice. docs/proofs/cleansed-svd.md has the proof. The eigenvectors v_k of covariance / weights that
+    stand out of the noise, with variances d_k relative to that of a single rating, make the model: a user's a and z
+    minimize, on their own side,
+
+        sum over their items of (y_j - average_j - a - sum_k sqrt(d_k) z_k v_jk)^2 + 2 |z|^2 + a^2
+
+    (predictor="svd"). With predictor="knn", a user's rating of an item is predicted from their ratings of the items
+    nearest to it, by the cosine of the covariance.
+
+    Example:
+        >>> import discreet
+        >>> ratings = discreet.datasets.movielens_like(300, 50, 6_000, random_state=0)
+        >>> model = discreet.DPCleansedSVD(epsilon=5, delta=1e-6).fit(ratings)
+        >>> model.predict({3: 5.0, 14: 1.5}, [7, 8]).shape
+        (2,)
+
+    Args:
+        epsilon: The privacy budget.
+        delta: The delta of the budget, a constant well below 1 / the number of users.
+        predictor: "svd" or "knn".
+        rank: The most directions; by default as many as stand out of the noise, up to 64, and to half of the items.
+        neighbours: How many items predict another, for predictor="knn".
+        clamp: B, public; by default two fifths of the range of ratings.
+        spread: Public; by default a fifth of that range.
+        adjacency: "add-remove" or "replace".
+        n_jobs: Threads, in scikit-learn's meaning.
+    """
 
     _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "loadings_")
 
-    predictor: Predictor
-    rank: int | None
-    neighbours: int
-    clamp: float | None
     loadings_: Array
 
-    def _check_parameters(self) -> None:
-        positive("epsilon", self.epsilon)
+    def __init__(
+        self,
+        *,
+        epsilon: float,
+        delta: float,
+        predictor: Predictor = "svd",
+        rank: int | None = None,
+        neighbours: int = 30,
+        clamp: float | None = None,
+        spread: float | None = None,
+        adjacency: Adjacency = "add-remove",
+        n_jobs: int | None = -1,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.predictor = predictor
+        self.rank = rank
+        self.neighbours = neighbours
+        self.clamp = clamp
+        self.spread = spread
+        self.adjacency = adjacency
+        self.n_jobs = n_jobs
+
+    @classmethod
+    def as_published(cls, **parameters: Any) -> PublishedDPCleansedSVD:
+        """With the noise of 2009, which protects single ratings: `PublishedDPCleansedSVD(**parameters)`."""
+        return PublishedDPCleansedSVD(**parameters)
+
+    def _check_common(self) -> None:
         probability("delta", self.delta)
-        whole("neighbours", self.neighbours, 1)
-        if self.rank is not None:
-            whole("rank", self.rank, 1)
-        if self.clamp is not None:
-            positive("clamp", self.clamp)
-        if self.predictor not in ("svd", "knn"):
-            raise DataError(f"predictor: 'svd' or 'knn' is needed, not {self.predictor!r}")
+        predictors = {"predictor": ("svd", "knn")}
+        check_parameters(self, positives=("epsilon", "clamp"), wholes=("neighbours", "rank"), choices=predictors)
+
+    def _check_parameters(self) -> None:
+        self._check_common()
+        check_parameters(self, positives=("spread",))
+
+    def plan(self, n_items: int) -> Plan:
+        """What a fit would release, and what each release costs; needs no data, only the size of the catalogue."""
+        self._check_parameters()
+        self._check_items(n_items)
+        return Plan.gaussian(self._mu(), SHARES)
+
+    def _cleansing(self, low: float, high: float) -> Cleansing:
+        width = high - low
+        clamp, spread = self.clamp or CLAMP * width, self.spread or SPREAD * width
+        return Cleansing((low + high) / 2, width / 2, float(clamp), float(spread), DAMPING)
 
     def _check_data(self, ratings: Interactions) -> None:
         require_ratings(type(self).__name__, ratings)
@@ -61,9 +131,6 @@ class _CleansedModel(PrivateModel):
         whole("n_items", n_items, 1)
         require_rank(self.rank, n_items)
         check_catalogue(n_items)
-
-    def _cleansing(self, low: float, high: float) -> Cleansing:
-        raise NotImplementedError
 
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
         assert ratings.value_range is not None
@@ -94,7 +161,7 @@ class _CleansedModel(PrivateModel):
         if self.predictor == "knn":
             spread = float(len(base))
             return LinearFoldIn(columns=columns, base=base, loadings=self.loadings_, damping=DAMPING, spread=spread)
-        return RidgeFoldIn(columns=columns, base=base, penalty=Penalty(PENALTY), offset_penalty=OFFSET_PENALTY)
+        return rating_fold_in(columns, base, centre=True)
 
     def _check_learned(self) -> None:
         super()._check_learned()
@@ -103,100 +170,13 @@ class _CleansedModel(PrivateModel):
             raise DataError(f"loadings_: {self.loadings_.shape} does not fit {len(self.catalogue_)} items")
 
 
-class DPCleansedSVD(_CleansedModel):
-    """Item averages and the covariance of ratings without them: user-level joint differential privacy.
-
-    After McSherry and Mironov (2009), whose weights protect single ratings; here each user's contribution is bounded
-    as a whole. With R half the width of the range of ratings, and c a user's own number of them, these are released:
-
-    - item counts and sums of ratings: c^-1/2 and c^-1/2 (y_j - middle of the range) on her items; bounds 1 and R;
-    - the covariance, r r^T / c, of what is left of her ratings without items' averages and her own (damped) mean,
-      clamped to [-clamp, clamp] and shortened so that its root mean square is at most `spread`; bound
-      min(clamp, spread)^2; and its weights, e e^T / c with e_j = 1 on her items; bound 1.
-
-    Bounds are L2 norms of a user's contribution: the sensitivity for add-remove; for replace sqrt(2) times that, for
-    sums of ratings twice. docs/proofs/cleansed-svd.md has the proof. The eigenvectors v_k of covariance / weights that
-    stand out of the noise, with variances d_k relative to that of a single rating, make the model: a user's a and z
-    minimise, on her own side,
-
-        sum over her items of (y_j - average_j - a - sum_k sqrt(d_k) z_k v_jk)^2 + 2 |z|^2 + a^2
-
-    (predictor="svd"). With predictor="knn", what she thinks of an item is foretold by what she thinks of those that are
-    nearest to it, by the cosine of the covariance.
-
-    Example:
-        >>> import discreet
-        >>> ratings = discreet.datasets.movielens_like(300, 50, 6_000, random_state=0)
-        >>> model = discreet.DPCleansedSVD(epsilon=5, delta=1e-6).fit(ratings)
-        >>> model.predict({3: 5.0, 14: 1.5}, [7, 8]).shape
-        (2,)
-
-    Args:
-        epsilon: The privacy budget.
-        delta: The delta of the budget, a constant well below 1 / the number of users.
-        predictor: "svd" or "knn".
-        rank: The most directions; by default as many as stand out of the noise, up to 64, and to half of the items.
-        neighbours: How many items foretell another, for predictor="knn".
-        clamp: B, public; by default two fifths of the range of ratings.
-        spread: Public; by default a fifth of that range.
-        adjacency: "add-remove" or "replace".
-        n_jobs: Threads, in scikit-learn's meaning.
-    """
-
-    spread: float | None
-
-    def __init__(
-        self,
-        *,
-        epsilon: float,
-        delta: float,
-        predictor: Predictor = "svd",
-        rank: int | None = None,
-        neighbours: int = 30,
-        clamp: float | None = None,
-        spread: float | None = None,
-        adjacency: Adjacency = "add-remove",
-        n_jobs: int | None = -1,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.predictor = predictor
-        self.rank = rank
-        self.neighbours = neighbours
-        self.clamp = clamp
-        self.spread = spread
-        self.adjacency = adjacency
-        self.n_jobs = n_jobs
-
-    @classmethod
-    def as_published(cls, **parameters: Any) -> PublishedDPCleansedSVD:
-        """With the noise of 2009, which protects single ratings: `PublishedDPCleansedSVD(**parameters)`."""
-        return PublishedDPCleansedSVD(**parameters)
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if self.spread is not None:
-            positive("spread", self.spread)
-
-    def plan(self, n_items: int) -> Plan:
-        """What a fit would release, and what each release costs; needs no data, only the size of the catalogue."""
-        self._check_parameters()
-        self._check_items(n_items)
-        return Plan.gaussian(self._mu(), SHARES)
-
-    def _cleansing(self, low: float, high: float) -> Cleansing:
-        width = high - low
-        clamp, spread = self.clamp or CLAMP * width, self.spread or SPREAD * width
-        return Cleansing((low + high) / 2, width / 2, float(clamp), float(spread), DAMPING)
-
-
-class PublishedDPCleansedSVD(PublishedModel, _CleansedModel):
+class PublishedDPCleansedSVD(PublishedModel, DPCleansedSVD):
     """Cleansing with the weights and the noise of 2009, for single ratings; the guarantee is that for users.
 
-    A user's first `max_items` ratings, in an order made at random, count with weight 1 in sums and counts, with c^-1/2
-    in the covariance and its weights. One rating moves these by at most R, 1, (1 + 2 sqrt 2) B^2 and sqrt 2; each gets
-    noise of that times sqrt(2 log(2 / delta')) / epsilon', with its part epsilon', delta' of the budget. The paper is
-    not at hand: its constants are from memory. For users the sensitivities are, with k = `max_items`, sqrt(k) R,
+    A user's first `max_items` ratings, in a random order, count with weight 1 in sums and counts, with c^-1/2 in the
+    covariance and its weights. One rating moves these by at most R, 1, (1 + 2 sqrt 2) B^2 and sqrt 2; each gets noise
+    of that times sqrt(2 log(2 / delta')) / epsilon', with its part epsilon', delta' of the budget. The paper was not
+    available: its constants are from memory. For users the sensitivities are, with k = `max_items`, sqrt(k) R,
     sqrt(k), sqrt(k) B^2 and sqrt(k) (add-remove). `guarantee_` has what follows.
 
     Example:
@@ -211,13 +191,13 @@ class PublishedDPCleansedSVD(PublishedModel, _CleansedModel):
         max_items: k.
         predictor: "svd" or "knn".
         rank: The most directions; by default as many as stand out of the noise.
-        neighbours: How many items foretell another, for predictor="knn".
+        neighbours: How many items predict another, for predictor="knn".
         clamp: B, public; by default two fifths of the range of ratings.
         adjacency: "add-remove" or "replace".
         n_jobs: Threads, in scikit-learn's meaning.
     """
 
-    _error = "its weights and noise protect single ratings, not people"
+    _error = "its weights and noise protect single ratings, not users"
 
     def __init__(
         self,
@@ -243,8 +223,8 @@ class PublishedDPCleansedSVD(PublishedModel, _CleansedModel):
         self.n_jobs = n_jobs
 
     def _check_parameters(self) -> None:
-        super()._check_parameters()
-        whole("max_items", self.max_items, 1)
+        self._check_common()
+        check_parameters(self, wholes=("max_items",))
 
     def plan(self, n_items: int) -> Plan:
         """What a fit would release, and what each release truly costs; needs only the size of the catalogue."""

@@ -1,7 +1,7 @@
 """Cleansing (McSherry and Mironov 2009): item averages, ratings without them, and how these vary together.
 
-Four sums over users are released; docs/proofs/cleansed-svd.md proves how far one person moves them. Functions of a
-`part` are the private side: one user's own ratings and what is public.
+Four sums over users are released; docs/proofs/cleansed-svd.md proves how far one user moves them. Functions of a `part`
+are the private side: one user's own ratings and public numbers.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from scipy.linalg import eigh
 
 from discreet.data.interactions import Interactions
 from discreet.engine import Blocks
 from discreet.engine.batches import DENSE_CELLS, user_batches
-from discreet.errors import DataError
+from discreet.linalg.threads import single_threaded_blas
 from discreet.models.als.sampling import uniform
 from discreet.models.directions import noise_edge
 from discreet.privacy import GramSum, Noisy, Releaser, VectorSum
@@ -23,18 +24,9 @@ from discreet.typing import Array
 
 SUMS, COUNTS = "item sums of ratings", "item counts"
 COVARIANCE, WEIGHTS = "weighted covariance of ratings", "weights of the covariance"
-MOST_ITEMS = 8000  # of which two dense covariances fit in memory, and have eigenvectors within minutes
 TRUST = 4.0  # times a rating's variance: how large the noise of a covariance's eigenvalues may get by dividing
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """The L2 norm of a user's contribution to each release."""
-
-    sums: float
-    counts: float
-    covariance: float
-    weights: float
+LEAST_VARIANCE = 0.05  # of an item, relative to the largest covariance
+MOST_COLUMNS = 128  # that the similarities are kept in: all of them, for up to so many items
 
 
 @dataclass(frozen=True)
@@ -42,9 +34,9 @@ class Cleansed:
     """What is public after cleansing.
 
     Attributes:
-        averages: Of the items' ratings, stabilised.
+        averages: Of the items' ratings, stabilized.
         counts: The released counts.
-        covariance: Of users' centred ratings of each two items, with noise.
+        covariance: Of users' centered ratings of each two items, with noise.
         edge: (About) the largest eigenvalue of that noise.
     """
 
@@ -58,10 +50,10 @@ class Cleansed:
 class Cleansing:
     """How users prepare what is added up.
 
-    A user with c ratings adds c^-1/2 (y_j - middle) to the sum of an item, c^-1/2 to its count. From the averages that
-    follow, she takes her own damped mean and clamps what is left to [-clamp, clamp], r_j. With e_j = 1 on her items,
-    her part of the covariance is r r^T / c, where r / sqrt(c) is shortened to `spread`; of the weights e e^T / c. So
-    each contribution is bounded whatever c is. As published, for single entries in the place of users, she adds
+    A user with c ratings adds c^-1/2 (y_j - middle) to the sum of an item, c^-1/2 to its count. They subtract the
+    averages that follow and their own damped mean, and clamp what is left to [-clamp, clamp], r_j. With e_j = 1 on
+    their items, they add r r^T / c to the covariance, where r / sqrt(c) is shortened to `spread`, and e e^T / c to the
+    weights. So each contribution is bounded for any c. As published, for single entries in place of users, they add
     y_j - middle and 1, and r r^T / sqrt(c), e e^T / sqrt(c), for at most `cap` ratings.
 
     Attributes:
@@ -83,26 +75,25 @@ class Cleansing:
     entry_level: bool = False
 
     @property
-    def bounds(self) -> Bounds:
-        """How long a user's contributions are at most."""
-        if not self.entry_level:
-            return Bounds(self.half, 1.0, min(self.clamp, self.spread) ** 2, 1.0)
-        assert self.cap is not None
-        root = self.cap**0.5
-        return Bounds(root * self.half, root, root * self.clamp**2, root)
+    def bounds(self) -> dict[str, float]:
+        """The largest L2 norm of a user's contribution to each release."""
+        root, variance = 1.0, min(self.clamp, self.spread) ** 2
+        if self.entry_level:
+            assert self.cap is not None
+            root, variance = self.cap**0.5, self.clamp**2
+        return {COUNTS: root, SUMS: root * self.half, WEIGHTS: root, COVARIANCE: root * variance}
 
     def run(self, releaser: Releaser, ratings: Interactions) -> Cleansed:
         """All releases, and what follows from them."""
         n, bounds = ratings.n_items, self.bounds
         few = max(DENSE_CELLS // n, 1)
         users, some = self._users(ratings), self._users(ratings, few)
-        counts = releaser.release(COUNTS, VectorSum(n, bounds.counts, cone="nonnegative"), users, self._shares)
-        sums = releaser.release(SUMS, VectorSum(n, bounds.sums), users, self._centred)
+        counts = releaser.release(COUNTS, VectorSum(n, bounds[COUNTS], cone="nonnegative"), users, self._shares)
+        sums = releaser.release(SUMS, VectorSum(n, bounds[SUMS]), users, self._centered)
         averages = self._averages(sums, counts)
-        weights = releaser.release(WEIGHTS, GramSum(n, bounds.weights), some, self._indicators)
-        covariance = releaser.release(
-            COVARIANCE, GramSum(n, bounds.covariance), some, partial(self._residuals, averages)
-        )
+        weights = releaser.release(WEIGHTS, GramSum(n, bounds[WEIGHTS]), some, self._indicators)
+        residuals = partial(self._residuals, averages)
+        covariance = releaser.release(COVARIANCE, GramSum(n, bounds[COVARIANCE]), some, residuals)
         return Cleansed(averages, counts.values, *self._ratio(covariance, weights))
 
     # One user
@@ -119,16 +110,10 @@ class Cleansing:
 
     def _shares(self, part: UserBatch) -> Array:
         powers = np.maximum(part.counts, 1) ** (0.0 if self.entry_level else -0.5)
-        shares: Array = powers[part.owners]
-        return shares
+        return np.asarray(powers[part.owners])
 
-    def _centred(self, part: UserBatch) -> Array:
+    def _centered(self, part: UserBatch) -> Array:
         return np.clip(part.values.astype(np.float64) - self.middle, -self.half, self.half) * self._shares(part)
-
-    def _row_weights(self, part: UserBatch) -> Array:
-        """The square root of w_u."""
-        weights: Array = np.maximum(part.counts, 1) ** (-0.25 if self.entry_level else -0.5)
-        return weights
 
     def _residuals(self, averages: Array, part: UserBatch) -> Array:
         """What some users have of sqrt(w) r. Sums are over one user's ratings, in their order."""
@@ -138,24 +123,23 @@ class Cleansing:
 
     def _indicators(self, part: UserBatch) -> Array:
         """What some users have of sqrt(w) e."""
-        weights: Array = self._row_weights(part)[part.owners]
-        return weights
+        roots = np.maximum(part.counts, 1) ** (-0.25 if self.entry_level else -0.5)
+        return np.asarray(roots[part.owners])
 
-    # Everybody: from releases alone
+    # From releases alone
 
     def _averages(self, sums: Noisy, counts: Noisy) -> Array:
-        """Averages, pulled to the global one by as many ratings as the noise of a count could feign."""
+        """Averages, pulled to the global one by as many ratings as the noise of a count may stand for."""
         totals, known = float(sums.values.sum()), np.maximum(counts.values, 0)
         everywhere = np.clip(totals / max(float(known.sum()), counts.std), -self.half, self.half)
         about = (sums.values + counts.std * everywhere) / (known + counts.std)
-        averages: Array = self.middle + np.clip(about, -self.half, self.half)
-        return averages
+        return np.asarray(self.middle + np.clip(about, -self.half, self.half))
 
     def _ratio(self, covariance: Noisy, weights: Noisy) -> tuple[Array, float]:
         """The covariance divided by its weights, and the edge of the noise that it then has.
 
-        Weights are taken to be at least what keeps the edge within some ratings' variance: pairs of items that hardly
-        anybody has both of are taken to vary independently. Noise whose standard deviation differs by entry has an edge
+        Weights are taken to be at least what keeps the edge within some ratings' variance: pairs of items that few
+        users have rated are taken to vary independently. Noise whose standard deviation differs by entry has an edge
         of about twice the largest length of a row of these.
         """
         n, variance = len(weights.values), min(self.clamp, self.spread) ** 2
@@ -165,10 +149,24 @@ class Cleansing:
         return covariance.values / divisors, 2 * float(lengths.max())
 
 
-def check_catalogue(n_items: int) -> None:
-    """Raise if a dense covariance of all items would not fit."""
-    if n_items > MOST_ITEMS:
-        raise DataError(
-            f"ratings: a covariance of {n_items:,} items is too large; take a catalogue of at most {MOST_ITEMS:,}, or "
-            "use discreet.DPALS"
-        )
+def similarities(covariance: Array, neighbours: int) -> Array:
+    """Item-item cosines; for each item only those of its nearest neighbors, divided by the sum of their sizes."""
+    least = LEAST_VARIANCE * float(np.abs(covariance).max())
+    k = min(neighbours, len(covariance) - 1)
+    if k < 1 or not least:
+        return np.zeros_like(covariance)
+    deviations = np.sqrt(np.maximum(np.diag(covariance), least))
+    cosines = np.clip(covariance / deviations / deviations[:, None], -1, 1)
+    np.fill_diagonal(cosines, 0)
+    far = np.argpartition(-np.abs(cosines), k - 1, axis=1)[:, k:]
+    np.put_along_axis(cosines, far, 0.0, axis=1)
+    sums = np.abs(cosines).sum(axis=1, keepdims=True)
+    return np.asarray(np.divide(cosines, sums, out=np.zeros_like(cosines), where=sums > 0))
+
+
+def factored(matrix: Array) -> tuple[Array, Array]:
+    """Vectors x_j and q_l whose inner products are the matrix: exactly, or for many items as nearly as possible."""
+    n = len(matrix)
+    with single_threaded_blas():
+        right = eigh(matrix.T @ matrix, subset_by_index=[max(n - MOST_COLUMNS, 0), n - 1])[1]
+        return matrix @ right, right

@@ -1,38 +1,48 @@
-"""The public side of DPSVD: which items to look at, and what a noisy second moment says about them.
+"""The public side of DPSVD: which items to choose, and what a noisy second moment says about them.
 
-Everything here is computed from releases; nothing here sees a user. The constants were set on validation users of
-MovieLens 1M, whole and thinned out to 40% and 15% of its interactions, and on 1,500 of its users.
+Everything here is computed from releases. The constants were set on validation users of MovieLens 1M, whole and thinned
+out to 40% and 15% of its interactions, and on 1,500 of its users.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from discreet.models.directions import noise_edge, standing_out
+from discreet.models.centering import RATINGS_PER_USER
+from discreet.models.directions import PENALTY, Directions, noise_edge, standing_out
+from discreet.models.fold_in import RidgeFoldIn
+from discreet.models.ridge import Penalty
 from discreet.privacy.releaser import Noisy
 from discreet.typing import Array
 
 EXPONENT = 0.3  # users weigh their items by popularity^-EXPONENT
-LEAST_POPULARITY = 0.8  # of the last item that is looked at, in units of the noise's largest eigenvalue
-FEWEST_ITEMS = 20  # that are looked at, however unpopular
+LEAST_POPULARITY = 0.8  # of the last item that is chosen, in units of the noise's largest eigenvalue
+FEWEST_ITEMS = 20  # that are chosen, however unpopular
 MOST_DIRECTIONS = 512
 RIDGE = 3.0  # times the mean variance of the history along one item
 SHORT_HISTORY = 25.0  # items; the diagonal of shorter histories' second moment says nothing
-COMMON_TASTE = 0.05  # how much everybody likes what is popular, beside what her history says
+COMMON_TASTE = 0.05  # how much all users like what is popular, beside what their histories say
+OFFSET_PENALTY = 1.0  # of ratings
+COLUMNS = 16  # of random vectors
+LIST = 20  # places, of which a share is to be filled
+USERS = 64  # that are simulated
+HALVINGS = 20
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """The items that are looked at, and how.
+    """The chosen items J, and their weights.
 
     Attributes:
         items: Their numbers, increasing.
-        weights: What a user weighs an item by, before her weights are scaled to length 1; 0 for items not looked at.
-        common: The common taste p, popularity times weight, of length 1 over the items that are looked at. It goes on
-            to the others, so that they can be compared.
-        popularity: Of all items, and at least what the noise could feign.
+        weights: A user's weight of an item, before their weights are scaled to length 1; 0 for items outside J.
+        common: The common taste p, popularity times weight, of length 1 over J. It extends to the other items, so that
+            they can be compared.
+        popularity: Of all items, and at least 1 + the noise's standard deviation.
         total: The sum of all popularities, about the sum over users of sqrt(number of items).
     """
 
@@ -46,8 +56,8 @@ class Chosen:
     def by(cls, popularity: Noisy, std: float, most: int) -> Chosen:
         """The most popular items, as many as a second moment with noise of this standard deviation can tell apart.
 
-        Each more item makes the noise's largest eigenvalue larger, and is itself less popular than those before. It
-        is worth it as long as its popularity is above (most of) that eigenvalue.
+        Each further item makes the noise's largest eigenvalue larger, and is less popular than those before. It is
+        worth it as long as its popularity is above (most of) that eigenvalue.
         """
         m = len(popularity.values)
         order = np.argsort(-popularity.values, kind="stable")
@@ -65,10 +75,10 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Spectrum:
-    """Directions of taste, beside the common one, in the items that are looked at.
+    """Directions of taste, beside the common one, in the chosen items.
 
     Attributes:
-        vectors: q_k, orthonormal and orthogonal to the common taste, (items looked at, k).
+        vectors: q_k, orthonormal and orthogonal to the common taste, (chosen items, k).
         variances: d_k, the mean square of q_k . r over users, r being a user's history without the common taste.
         ridge: lam, the penalty of a user's coefficients.
         n_users: About how many users have any of the items.
@@ -85,9 +95,9 @@ class Spectrum:
     def of(cls, release: Noisy, chosen: Chosen) -> Spectrum:
         """Eigenpairs that stand out of the noise, shrunk by what noise of this size does to them (`standing_out`).
 
-        Since r has length 1 for nearly every user, the trace of the second moment tells how many users there are. Its
-        diagonal counts every item together with itself. That is the smaller a part of the whole the longer histories
-        are, and tells nothing of what is liked together: for short ones it is left out.
+        Since r has length 1 for nearly every user, the trace of the second moment estimates the number of users. Its
+        diagonal counts every item together with itself, which says nothing about what is liked together. In short
+        histories it is a large part of the whole: there it is left out.
         """
         n = len(chosen.items)
         n_users = max(float(np.trace(release.values)), 1.0)
@@ -108,8 +118,98 @@ class Spectrum:
 
 
 def item_factors(chosen: Chosen, spectrum: Spectrum) -> Array:
-    """One vector for each item: the common taste, and sqrt(f_k) q_k for the items that were looked at."""
+    """One vector for each item: the common taste, and sqrt(f_k) q_k for the chosen items."""
     factors = np.zeros((len(chosen.weights), 1 + spectrum.vectors.shape[1]))
     factors[:, 0] = chosen.common
     factors[chosen.items, 1:] = spectrum.vectors * np.sqrt(spectrum.shrinkage)
     return factors
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """How items outside J come to be recommended: public random vectors choose some of them for each history.
+
+    These items have no directions of taste, so nearly all lists would show the same few of them, if any. All items get
+    public random vectors; those of J make up a user's side. The product of the two is like a draw from a normal
+    distribution that the history determines: the same for the same history, another one for others, and a sum over the
+    history's items like every score. Its size follows from the share of places to fill, by simulating users from the
+    released spectrum. All of this is public, and costs no privacy.
+
+    Attributes:
+        vectors: (items, COLUMNS), or (items, 0) without exploration.
+        strength: The standard deviation of what is added to scores.
+        outside: Which items are outside J.
+    """
+
+    vectors: Array
+    strength: float
+    outside: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, chosen: Chosen, spectrum: Spectrum, share: float) -> Exploration:
+        """So strong that about this share of a list of 20 is from outside J."""
+        outside = chosen.weights == 0
+        if not share or not outside.any():
+            return cls(np.zeros((len(outside), 0)), 0.0, outside)
+        share = min(share, float(np.count_nonzero(outside)) / (2 * LIST))  # a few items cannot fill many places
+        rng = np.random.default_rng(0)  # public: it hides nothing
+        vectors = rng.standard_normal((len(outside), COLUMNS)) / COLUMNS**0.25
+        inside, tail = _simulated(rng, chosen, spectrum)
+        spread = rng.standard_normal((USERS, COLUMNS)) / COLUMNS**0.25 @ vectors[outside].T
+        low, high = 0.0, 1.0
+        for _ in range(HALVINGS):
+            strength = (low + high) / 2
+            low, high = (low, strength) if _share(inside, tail + strength * spread) > share else (strength, high)
+        return cls(vectors, high, outside)
+
+    def columns(self) -> Array:
+        """The columns beside the items' factors: zeros for the items of J."""
+        return np.where(self.outside[:, None], self.strength * self.vectors, 0)
+
+
+def _simulated(rng: np.random.Generator, chosen: Chosen, spectrum: Spectrum) -> tuple[Array, Array]:
+    """Scores of simulated users for items of J that they have not seen, and of any of them for the items outside J."""
+    items, p = chosen.items, chosen.common[chosen.items]
+    a, popularity = chosen.weights[items], chosen.popularity[items]
+    # h is about a_j / (root mean square of a) / sqrt(length) on a user's items; popularity adds up 1 / sqrt(length).
+    scale = np.sqrt((popularity * a**2).sum() / popularity.sum())
+    along = min(float((p * popularity * a).sum() / scale / spectrum.n_users), 0.95)
+    deviations = spectrum.shrinkage * np.sqrt(spectrum.variances * (1 - along**2))
+    tastes = rng.standard_normal((USERS, len(deviations))) * deviations
+    common = (along + COMMON_TASTE) * chosen.common
+    scores = common[items] + tastes @ spectrum.vectors.T
+    # What is likely to be liked has often been seen: a user has item j with a probability proportional to h_j / a_j.
+    covered = min(1.0, float(popularity.sum()) / max(chosen.total, 1.0))
+    n_seen = min(round(covered * spectrum.typical_length), max(len(items) - LIST, 0))
+    likely = np.log(np.maximum(scores, 1e-9 * scores.max()) / a) + rng.gumbel(size=scores.shape)
+    seen = np.argsort(-likely, axis=1)[:, :n_seen]
+    np.put_along_axis(scores, seen, -np.inf, axis=1)
+    return scores, common[chosen.weights == 0]
+
+
+def _share(inside: Array, outside: Array) -> float:
+    """The mean share of `outside` among the LIST best of each row."""
+    scores = np.hstack([inside, outside])
+    n = min(LIST, scores.shape[1])
+    best = np.argpartition(-scores, n - 1, axis=1)[:, :n]
+    return float((best >= inside.shape[1]).mean())
+
+
+def rating_factors(moment: Noisy, items: Array, n_items: int, rank: int | None) -> Array:
+    """One vector for each item, for users' ridge regressions; 0 for items that are not chosen.
+
+    Rows have zeros where nothing is rated, and so vary less along a direction than ratings do, by about the share of
+    items that a typical user has rated: a public number.
+    """
+    n = len(items)
+    columns = Directions.of(moment.values, float(noise_edge(moment.std, n)), rank).columns
+    columns = columns / math.sqrt(min(RATINGS_PER_USER, n) / n)
+    factors = np.zeros((n_items, columns.shape[1]))
+    factors[items] = columns
+    return factors
+
+
+def rating_fold_in(factors: Array, base: Array, *, centre: bool) -> RidgeFoldIn:
+    """How a user is folded in: their own offset, if rows are centered, and how far they go along each direction."""
+    offset_penalty = OFFSET_PENALTY if centre else None
+    return RidgeFoldIn(columns=factors, base=base, penalty=Penalty(PENALTY), offset_penalty=offset_penalty)

@@ -1,9 +1,9 @@
-"""DPPCA: leading principal directions of a matrix with one row for each person, privately."""
+"""DPPCA: leading principal directions of a matrix with one row for each user, privately."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,18 +12,19 @@ from sklearn.base import BaseEstimator
 
 from discreet.data.interactions import Interactions
 from discreet.engine import LocalBlocks
-from discreet.engine.batches import DENSE_CELLS, MOST_USERS, PART
+from discreet.engine.batches import DENSE_CELLS, parts
 from discreet.errors import DataError, NotFitted
 from discreet.linalg.determinism import require_sound_blas
 from discreet.linalg.threads import n_threads, single_threaded_blas
 from discreet.models.eigen import Products, block_iteration, check_budget, oja
+from discreet.models.parameters import check_parameters
 from discreet.models.private import require_sound
 from discreet.privacy import GramSum, Ledger, Noisy, Plan, Releaser
 from discreet.privacy.guarantee import Adjacency, Guarantee, account
 from discreet.privacy.statement import Statement
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
-from discreet.validation import positive, probability, whole
+from discreet.validation import probability, whole
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -36,11 +37,11 @@ LARGEST_DENSE = 1 << 14  # columns whose second moment can be released whole: 2 
 
 
 class DPPCA(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """Private principal components: leading eigenvectors of X^T X, each row of X being one person's.
+    """Private principal components: leading eigenvectors of X^T X, where each row of X belongs to one user.
 
-    Rows longer than `row_norm` are scaled down to it. They are taken about the origin: subtract a mean that is public
-    first, if there is one. Three ways, all of them differentially private for the addition, removal or replacement of a
-    whole row; r is the number of components, n that of columns, L the row norm:
+    Rows longer than `row_norm` are scaled down to it. They are taken about the origin: subtract a public mean first, if
+    there is one. Three methods, all of them differentially private for the addition, removal or replacement of a whole
+    row; r is the number of components, n that of columns, L the row norm:
 
     - "dense": X^T X is released once, with symmetric noise. One row moves it by at most L^2 (add-remove) or sqrt(2) L^2
       (replace). Memory n^2.
@@ -48,8 +49,8 @@ class DPPCA(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
       at most L^2 in both adjacencies, and one of |X v|^2. Memory n r and the data: no n x n matrix is formed.
     - "block": all components at once, by `n_steps` releases of X^T X V, moved by at most L^2 or sqrt(2) L^2.
 
-    `transform` and `low_rank` are computed from whatever rows they are given, without noise: what they return belongs
-    to those rows' owners. Proofs: docs/proofs/oja.md.
+    `transform` and `low_rank` are computed from the given rows, without noise: what they return belongs to those rows'
+    owners. Proofs: docs/proofs/oja.md.
 
     Example:
         >>> import discreet, numpy as np
@@ -73,7 +74,7 @@ class DPPCA(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         components_: (n_components, n), orthonormal rows, the leading one first.
         explained_variance_: The eigenvalues of X^T X that go with them, with noise, not below 0. They are sums over
             rows, not means: how many rows there are is private.
-        guarantee_: What is promised to the people in the data.
+        guarantee_: The guarantee for the users in the data.
     """
 
     components_: Array
@@ -102,15 +103,12 @@ class DPPCA(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         self.n_jobs = n_jobs
 
     def _check_parameters(self, n_columns: int) -> None:
-        positive("epsilon", self.epsilon)
         probability("delta", self.delta)
-        positive("row_norm", self.row_norm)
-        whole("n_steps", self.n_steps, 1)
         n_threads(self.n_jobs)
-        for name, known in {"method": ("dense", "oja", "block"), "adjacency": ("add-remove", "replace")}.items():
-            if getattr(self, name) not in known:
-                raise DataError(f"{name}: one of {', '.join(map(repr, known))} is needed, not {getattr(self, name)!r}")
-        if whole("n_components", self.n_components, 1) > whole("n_columns", n_columns, 1):
+        choices = {"method": ("dense", "oja", "block"), "adjacency": ("add-remove", "replace")}
+        positives, wholes = ("epsilon", "row_norm"), ("n_components", "n_steps")
+        check_parameters(self, positives=positives, wholes=wholes, choices=choices)
+        if self.n_components > whole("n_columns", n_columns, 1):
             raise DataError(f"n_components: {self.n_components} are too many for {n_columns} columns")
         if self.method == "dense" and n_columns > LARGEST_DENSE:
             raise DataError(f"method: the second moment of {n_columns:,} columns is too large; use 'oja' or 'block'")
@@ -128,7 +126,7 @@ class DPPCA(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         return check_budget(plan, n_columns * (r if self.method == "block" else 1))
 
     def fit(self, X: Any, y: Any = None, *, ledger: Ledger | None = None) -> Self:
-        """Learn from one row for each person.
+        """Learn from one row for each user.
 
         Args:
             X: An array, a SciPy sparse matrix, or Interactions.
@@ -161,7 +159,7 @@ class DPPCA(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         """Eigenvectors (n, r) and eigenvalues, from releases alone."""
         n, r, bound = table.n_columns, self.n_components, float(self.row_norm) ** 2
         if self.method == "dense":
-            return _eigenpairs(releaser.release(SECOND_MOMENT, GramSum(n, bound), table.dense_users(), _values), r)
+            return _eigenpairs(releaser.release(SECOND_MOMENT, GramSum(n, bound), table.users(dense=True), _values), r)
         products = Products(releaser, table.users, _values, n, bound)
         if self.method == "block":
             return block_iteration(products, PRODUCT, self.n_steps, r)
@@ -188,13 +186,11 @@ class DPPCA(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         table = Table.of(X)
         if table.n_columns != components.shape[1]:
             raise DataError(f"X: {components.shape[1]} columns are needed, not {table.n_columns}")
-        found: Array = np.asarray(table.to_scipy() @ components.T)
-        return found
+        return np.asarray(table.to_scipy() @ components.T)
 
     def inverse_transform(self, coordinates: Any) -> Array:
         """Rows from their coordinates."""
-        rows: Array = np.asarray(coordinates, np.float64) @ self._fitted()
-        return rows
+        return np.asarray(np.asarray(coordinates, np.float64) @ self._fitted())
 
     def low_rank(self, X: Any) -> Array:
         """The rows of X projected on the components: its low-rank approximation."""
@@ -210,7 +206,7 @@ def _eigenpairs(release: Noisy, rank: int) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Table:
-    """A matrix as sparse rows, one for each person."""
+    """A matrix as sparse rows, one for each user."""
 
     indptr: Array
     indices: Array
@@ -235,7 +231,7 @@ class Table:
         except (TypeError, ValueError):
             array = np.zeros(0)
         if array.ndim != 2 or not array.shape[1]:
-            raise DataError("X: a matrix of numbers with one row for each person is needed, or Interactions")
+            raise DataError("X: a matrix of numbers with one row for each user is needed, or Interactions")
         n_rows, n = array.shape
         columns = np.broadcast_to(np.arange(n), (n_rows, n)).ravel()
         return cls(np.arange(n_rows + 1) * n, columns, array.ravel(), n)
@@ -246,24 +242,14 @@ class Table:
 
         return csr_array((self.values, self.indices, self.indptr), shape=(len(self.indptr) - 1, self.n_columns))
 
-    def blocks(self, most_users: int = MOST_USERS) -> Iterator[UserBatch]:
-        """Some rows at a time. What is not finite in them counts as zero."""
-        first, n_rows = 0, len(self.indptr) - 1
-        while first < n_rows:
-            last = max(first + 1, int(np.searchsorted(self.indptr, self.indptr[first] + PART, side="right")) - 1)
-            last = min(last, first + most_users)
-            begin, end = int(self.indptr[first]), int(self.indptr[last])
-            values = _finite(self.values[begin:end].astype(np.float64))
-            yield UserBatch(self.indptr[first : last + 1] - begin, self.indices[begin:end], values)
-            first = last
+    def blocks(self, most_users: int | None = None) -> Iterator[UserBatch]:
+        """Some rows at a time. Numbers that are not finite count as zero."""
+        for part in parts(self, self.values, most_users=most_users):
+            yield replace(part, values=_finite(part.values.astype(np.float64)))
 
-    def users(self) -> LocalBlocks[UserBatch]:
-        """All rows, to be added up."""
-        return LocalBlocks(self.blocks)
-
-    def dense_users(self) -> LocalBlocks[UserBatch]:
-        """The same, so few at a time that they can be made dense."""
-        return LocalBlocks(partial(self.blocks, max(DENSE_CELLS // self.n_columns, 1)))
+    def users(self, *, dense: bool = False) -> LocalBlocks[UserBatch]:
+        """All rows, to be added up; if `dense`, so few at a time that they can be made dense."""
+        return LocalBlocks(partial(self.blocks, max(DENSE_CELLS // self.n_columns, 1) if dense else None))
 
 
 def _values(part: UserBatch) -> Array:
@@ -271,6 +257,6 @@ def _values(part: UserBatch) -> Array:
 
 
 def _finite(values: Array) -> Array:
-    """The same numbers, with zeros for what is not one, or too large to be squared."""
+    """The same numbers, with zeros for those that are not finite, or too large to be squared."""
     usable = np.isfinite(values) & (np.abs(values) < 1e100)
     return values if usable.all() else np.where(usable, values, 0.0)

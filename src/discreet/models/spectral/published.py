@@ -9,14 +9,15 @@ from scipy.linalg import eigh
 
 from discreet.data.interactions import Interactions
 from discreet.engine.batches import DENSE_CELLS, user_batches
-from discreet.models.as_published import PublishedModel, frank_wolfe_std, require_rank, true_plan
-from discreet.models.centering import RATINGS_PER_USER, SHRINKAGE, Centring
+from discreet.models.as_published import PublishedModel, frank_wolfe_std, true_plan
+from discreet.models.centering import RATINGS_PER_USER, SHRINKAGE, Centering
+from discreet.models.eigen import check_catalogue, require_rank
 from discreet.models.fold_in import FoldIn, LinearFoldIn
-from discreet.models.spectral.cleansing import check_catalogue
-from discreet.models.spectral.ratings import RatingRows
+from discreet.models.parameters import check_parameters
+from discreet.models.spectral.contributions import RatingRows
 from discreet.privacy import GramSum, Plan, Releaser
 from discreet.privacy.guarantee import Adjacency
-from discreet.validation import positive, probability, whole
+from discreet.validation import probability, whole
 
 SECOND_MOMENT = "second moment of ratings"
 
@@ -26,7 +27,7 @@ class PublishedDPSVD(PublishedModel):
 
     Users' rows x_i, of length at most L, make W = sum_i x_i x_i^T, which is released with symmetric noise of standard
     deviation L^2 sqrt(64 log(1 / delta)) / epsilon (sensitivity L^2; sqrt(2) L^2 for replace). With V its leading
-    eigenvectors, a user's completed row is scale * x_i V V^T, on her own side. The paper's scale, items over ratings
+    eigenvectors, a user's completed row is scale * x_i V V^T, on their own side. The paper's scale, items over ratings
     per user, is computed from the data and so would leak; here it is public. The printed noise is several times what
     (epsilon, delta) takes: `guarantee_` has the epsilon that it truly gives.
 
@@ -48,7 +49,7 @@ class PublishedDPSVD(PublishedModel):
         n_jobs: Threads, in scikit-learn's meaning.
     """
 
-    _error = "the noise is too little for neighbours that differ in a user's whole row"
+    _error = "the noise is too little for neighbors that differ in a user's whole row"
 
     def __init__(
         self,
@@ -72,12 +73,8 @@ class PublishedDPSVD(PublishedModel):
         self.n_jobs = n_jobs
 
     def _check_parameters(self) -> None:
-        positive("epsilon", self.epsilon)
         probability("delta", self.delta)
-        whole("rank", self.rank, 1)
-        for name in ("row_norm", "scale"):
-            if getattr(self, name) is not None:
-                positive(name, getattr(self, name))
+        check_parameters(self, positives=("epsilon", "row_norm", "scale"), wholes=("rank",))
 
     def plan(self, n_items: int) -> Plan:
         """What a fit would release, and what it truly costs; needs only the size of the catalogue."""
@@ -92,25 +89,25 @@ class PublishedDPSVD(PublishedModel):
         return self.rank
 
     def _check_data(self, ratings: Interactions) -> None:
-        self._centring(ratings)  # raises if there is no bound
+        self._centering(ratings)  # raises if there is no bound
 
-    def _centring(self, ratings: Interactions) -> Centring:
-        return Centring.public("PublishedDPSVD", ratings, self.row_norm, centre=self.centre)
+    def _centering(self, ratings: Interactions) -> Centering:
+        return Centering.public("PublishedDPSVD", ratings, self.row_norm, centre=self.centre)
 
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
-        n, centring = ratings.n_items, self._centring(ratings)
-        users, rows = user_batches(ratings, max(DENSE_CELLS // n, 1)), RatingRows(np.arange(n), n, centring)
-        moment = releaser.release(SECOND_MOMENT, GramSum(n, centring.row_norm**2), users, rows)
+        n, centering = ratings.n_items, self._centering(ratings)
+        users, rows = user_batches(ratings, max(DENSE_CELLS // n, 1)), RatingRows(np.arange(n), n, centering)
+        moment = releaser.release(SECOND_MOMENT, GramSum(n, centering.row_norm**2), users, rows)
         vectors = eigh(moment.values, subset_by_index=[n - self.rank, n - 1])[1][:, ::-1]
         scale = self.scale or max(1.0, n / RATINGS_PER_USER)
         return {
             "item_factors_": (vectors * np.sqrt(scale)).astype(np.float32),
             "item_bias_": np.zeros(n, np.float32),
             # How much of all ratings, squared, is of each item: the nearest there is to popularity.
-            "popularity_": (np.maximum(np.diag(moment.values), 0) / centring.row_norm**2).astype(np.float32),
+            "popularity_": (np.maximum(np.diag(moment.values), 0) / centering.row_norm**2).astype(np.float32),
             "value_range_": ratings.value_range,
             "implicit_": False,
-            "global_mean_": float(centring.centre),
+            "global_mean_": float(centering.centre),
         }
 
     def _make_fold_in(self) -> FoldIn:

@@ -1,0 +1,189 @@
+"""The public side of Frank-Wolfe: the steps that follow from released directions, of constant size or corrective."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from discreet.models.directions import PENALTY
+from discreet.models.eigen import Direction, Products
+from discreet.privacy.releaser import Noisy
+from discreet.typing import Array
+
+Kept = tuple[Array, list[tuple[float, ...]], float]  # vectors, the numbers of each step, and k
+
+COVARIANCE = "residual covariance"
+PRODUCT, ENERGY, LENGTH = "residual product", "residual energy", "residual length"
+
+RADIUS = 2.5  # times the first singular value of the whole matrix, as far as it is known
+LEAST_NOISE = 1.0  # times what the last direction explains: so much is taken to be left, at least
+CLEAR = 2.0  # standard deviations: a smaller sum of squares may be noise
+LEAST_NEW = 1e-6  # of a direction, squared, that is not among those before
+ROUNDING = 2.0**-20  # of residuals at first, and of L: what is shorter is little more than rounding errors of ratings
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step, as all users get it.
+
+    Attributes:
+        vector: v, of length 1, or zeros.
+        size: eta, how far to go to the new atom: the previous iterate is multiplied by 1 - eta.
+        gain: eta k / lambda', by which a user's residual along v is multiplied.
+    """
+
+    vector: Array
+    size: float
+    gain: float
+
+
+def packed(steps: Sequence[Step]) -> tuple[Array, list[tuple[float, ...]]]:
+    """Steps as a model keeps them: their vectors side by side, and their numbers."""
+    return np.stack([step.vector for step in steps], axis=1), [(step.size, step.gain) for step in steps]
+
+
+@dataclass
+class Schedule:
+    """Steps of one size, as in the paper: eta = 1 / T, lambda'^2 = lambda^2 + a bound on what noise hides of it.
+
+    Attributes:
+        n_steps: T.
+        fill: About what share of the items a user has rated.
+        radius: k, the largest nuclear norm; None: to be derived from the first release.
+        clip: C.
+        which: How the labels of the next releases end.
+        made: The steps so far.
+    """
+
+    n_steps: int
+    fill: float
+    radius: float | None
+    clip: float
+    which: str = ""
+    made: list[Step] = field(default_factory=list)
+
+    def before(self, residuals: Products) -> bool:
+        """Nothing is released before a direction, and all steps are made."""
+        return True
+
+    def step(self, direction: Direction) -> Step:
+        """The step for a direction."""
+        largest = self.largest(direction)
+        self.radius = self.radius or RADIUS * largest / self.fill
+        vector = direction.vector.astype(np.float32).astype(np.float64)
+        self.made.append(Step(vector, 1 / self.n_steps, self.radius / (self.n_steps * largest)))
+        return self.made[-1]
+
+    def largest(self, direction: Direction) -> float:
+        """lambda': the root of the eigenvalue and of what the noise may hide of it."""
+        return math.sqrt(max(direction.value, 0.0) + direction.slack)
+
+    def kept(self) -> Kept:
+        """What a model keeps of all steps."""
+        return (*packed(self.made), self.radius or 0.0)
+
+
+@dataclass(frozen=True)
+class Basis:
+    """Orthonormal directions, and what is known about how ratings vary along them.
+
+    Attributes:
+        vectors: Orthonormal columns, or zeros where a direction did not stand out of the noise.
+        signals: The sum over users of |A_i . v|^2 when v was found, as far as it is believed.
+        noises: After each step, the sum over users of |A_i|^2 that no direction explains.
+        fill: About what share of the items a user has rated.
+    """
+
+    vectors: Array
+    signals: tuple[float, ...]
+    noises: tuple[float, ...]
+    fill: float
+
+    @classmethod
+    def nothing(cls, n_items: int, fill: float) -> Basis:
+        """Before the first step."""
+        return cls(np.zeros((n_items, 0)), (), (), fill)
+
+    def add(self, direction: Direction, length: float, least: float) -> Basis:
+        """One more direction; `length` is the sum of |A_i|^2 before it was fitted, and positive, as is `least`.
+
+        Of that, users' coefficients on v make up signal / fill if all users have rated this share of the items. What
+        remains is at least `least`: smaller penalties would make users' regressions ill-conditioned.
+        """
+        explained = direction.signal / self.fill
+        new = direction.vector - self.vectors @ (self.vectors.T @ direction.vector)
+        share = float(new @ new)
+        signal = direction.signal * direction.trust * share if share > LEAST_NEW else 0.0
+        vector = new / math.sqrt(share) if signal else np.zeros_like(new)
+        noise = max(length - explained, LEAST_NOISE * explained, least)
+        return Basis(np.column_stack([self.vectors, vector]), (*self.signals, signal), (*self.noises, noise), self.fill)
+
+    @property
+    def columns(self) -> Array:
+        """One vector for each item, for users' ridge regressions with the penalty 1.
+
+        Users' coefficients on v have the mean square signal / fill^2 / users, and a single rating varies by
+        noise / fill / items / users. The best ridge is the ratio of the two, in which the number of users cancels.
+        """
+        n = len(self.vectors)
+        variances = np.array(self.signals) * n / (PENALTY * self.fill * self.noises[-1])
+        return (self.vectors * np.sqrt(variances)).astype(np.float32)
+
+
+@dataclass
+class Correction:
+    """Corrective steps: with each new direction, users fit their ratings again, along all directions so far.
+
+    Steps then undo nothing of each other. What users compute from their own ratings and public numbers is free under
+    joint differential privacy.
+
+    C follows the residuals: it shrinks as the root of the sum of |A_i|^2 does, which is released first, with the last
+    step's C. So the noise shrinks with what is left to be found. Where only rounding errors are left, steps end.
+
+    Attributes:
+        basis: The directions so far.
+        clip: C.
+        least_clip: The least that C becomes.
+        length: The sum of |A_i|^2 as it was last released, and no less than its noise makes clear.
+        least_length: How much of it is rounding errors: a part of the first one.
+    """
+
+    which: ClassVar[str] = ""  # all releases are charged alike
+
+    basis: Basis
+    clip: float
+    least_clip: float
+    length: float = 0.0
+    least_length: float = 0.0
+
+    @classmethod
+    def of(cls, n_items: int, fill: float, clip: float) -> Correction:
+        """Before the first step."""
+        return cls(Basis.nothing(n_items, fill), clip, ROUNDING * clip)
+
+    def before(self, residuals: Products) -> bool:
+        """Release the sum of |A_i|^2, and set C by it. Whether another direction is worth looking for."""
+        self.measure(residuals.length(LENGTH))
+        return self.length > self.least_length
+
+    def measure(self, length: Noisy) -> None:
+        """Update C by a released sum of |A_i|^2."""
+        clear = max(float(length.values[0]), CLEAR * length.std)
+        if self.length:
+            self.clip = max(self.clip * math.sqrt(min(clear / self.length, 1.0)), self.least_clip)
+        else:
+            self.least_length = ROUNDING**2 * clear
+        self.length = clear
+
+    def step(self, direction: Direction) -> Basis:
+        """The directions so far, for users to fit."""
+        self.basis = self.basis.add(direction, self.length, self.least_length)
+        return self.basis
+
+    def kept(self) -> Kept:
+        """What a model keeps of all steps; there is no radius."""
+        return self.basis.columns, [(noise,) for noise in self.basis.noises], 0.0

@@ -1,0 +1,34 @@
+"""Projected gradient descent as it was published (Jain, Thakkar and Thakurta 2018), with its true guarantee."""
+
+from __future__ import annotations
+
+from discreet.models.as_published import PublishedModel, frank_wolfe_std, true_plan
+from discreet.models.eigen import check_catalogue
+from discreet.models.gradient.model import MOMENT, DPGradientDescent
+from discreet.privacy import Plan
+from discreet.validation import whole
+
+
+class PublishedDPGradientDescent(PublishedModel, DPGradientDescent):
+    """Projected gradient descent with the noise that was published: L^2 sqrt(64 T log(1 / delta)) / epsilon.
+
+    It differs from `DPGradientDescent` in nothing else. Rows are shortened to L as a whole; the paper bounds the rated
+    entries only, which bounds nothing once y is filled in. `guarantee_` has the epsilon that the noise truly gives. The
+    parameters are those of `DPGradientDescent`; `epsilon` is what the paper would call epsilon.
+
+    Example:
+        >>> import discreet
+        >>> model = discreet.DPGradientDescent.as_published(epsilon=5, delta=1e-6)
+        >>> round(model.plan(n_items=1000).cost.epsilon(1e-6), 2)  # more noise than it takes
+        0.69
+    """
+
+    _error = "the noise is too little for rows of this length"
+
+    def plan(self, n_items: int) -> Plan:
+        """What a fit would release, and what each release truly costs; needs only the size of the catalogue."""
+        self._check_parameters()
+        check_catalogue(whole("n_items", n_items, 1))
+        self._mu()  # checks the adjacency
+        std = frank_wolfe_std(1.0, self.n_steps, self.epsilon, self.delta)
+        return true_plan({MOMENT: (1.0, True, std, self.n_steps)}, self.adjacency)

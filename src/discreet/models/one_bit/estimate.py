@@ -1,0 +1,338 @@
+"""The public side: from noisy bits to effects of rows and columns, a low-rank matrix, and item vectors.
+
+Maximum likelihood in the nuclear-norm ball uses a spectral projected gradient method (Birgin, Martinez, Raydan 2000).
+Iterates are kept as singular vectors and values, and the gradient is sparse, so a step never forms all entries. Steps
+have the length of Barzilai and Borwein. The loss may rise for a while: only the worst of the last few must fall.
+
+The method of multipliers keeps a bound on all entries, |x| <= alpha: the loss gets a term for entries beyond it, and is
+minimized again from the same place, with updated multipliers. The entries beyond the bound are sparse.
+
+All of it is post-processing of releases. Nothing here names a true bit.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from discreet.linalg.threads import single_threaded_blas
+from discreet.models.one_bit.likelihood import Loss, Observed
+from discreet.models.one_bit.matrices import Excess, Factored, Moved, nuclear_ball
+from discreet.models.ridge import Penalty, Ridge
+from discreet.typing import Array
+
+MEMORY = 10  # losses that a step is compared with
+DECREASE = 1e-4  # share of the promised decrease that a step must bring
+SHORTEST, LONGEST = 1e-10, 1e10  # steps
+SEED = 0  # of the vectors that subspace iteration starts from, where nothing better is known
+STIFF = 12.0  # times the curvature of the loss: the weight of the term for entries beyond the bound
+MULTIPLIER_ROUNDS = 20  # at most
+MOST_DENSE = 400  # rows or columns up to which LAPACK finds the largest singular value sooner
+UP = 1 + 1e-9  # for the rounding of the largest singular value
+FACTOR_SWEEPS = 12  # over both sides
+FACTOR_RIDGE = 0.1  # times the curvature of the loss, so that rows with few entries have a solution
+FACTOR_START = 0.1  # of the bound: the length of rows at the start
+EFFECT_ROUNDS = 3  # of effects and matrix by turns
+EFFECT_SWEEPS = (30, 10)  # over the effects, in the first round and in each later one
+EFFECT_PENALTY = 2.0  # 1 / the variance that effects of rows and columns are taken to have
+SHARE = 0.5  # of tau, where effects explain part of what the matrix would have to
+LEAST_PENALTY = 1e-3  # of users' vectors
+MAX_RANK = 64  # of the matrix: what is beyond is noise, and too much to work with for large matrices
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The loss of base + X at observed entries, |X|_* <= radius and, if alpha is given, |x| <= alpha."""
+
+    observed: Observed
+    loss: Loss
+    radius: float
+    base: Array | float = 0.0
+    alpha: float | None = None
+    max_rank: int | None = None
+    multipliers: Excess = field(default_factory=Excess.none)
+
+    def at(self, matrix: Factored) -> Solution:
+        """The loss of a matrix, and what goes with it."""
+        x = matrix.at(self.observed.rows, self.observed.columns)
+        loss, slopes = self.loss(self.base + x)
+        excess = Excess.none()
+        if self.alpha is not None:
+            excess = Excess.of(matrix, self.alpha, self.multipliers, STIFF * self.loss.curvature)
+        return Solution(matrix, x, loss, slopes, excess)
+
+    def step(self, now: Solution, length: float, rng: np.random.Generator) -> Solution:
+        """A step against the gradient, projected on the ball."""
+        moved = Moved(now.matrix, now.gradient(self.observed, -length))
+        return self.at(nuclear_ball(moved, self.radius, now.matrix, rng, self.max_rank))
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A matrix, its observed entries x, their loss and its derivatives, and the entries beyond the bound."""
+
+    matrix: Factored
+    x: Array
+    loss: float
+    slopes: Array
+    excess: Excess
+    steps: int = 0
+
+    @property
+    def value(self) -> float:
+        """What is minimized."""
+        return self.loss + self.excess.penalty
+
+    def gradient(self, observed: Observed, factor: float = 1.0) -> csr_array:
+        """Of the value, at observed entries and at those beyond the bound, times a factor."""
+        data = np.concatenate([self.slopes, self.excess.pulls]) * factor
+        rows = np.concatenate([observed.rows, self.excess.rows])
+        columns = np.concatenate([observed.columns, self.excess.columns])
+        return csr_array((data, (rows, columns)), shape=observed.shape)
+
+    def along(self, start: Solution, end: Solution) -> float:
+        """The inner product of the gradient here with the way from one point to another."""
+        at = (self.excess.rows, self.excess.columns)
+        way = end.matrix.at(*at) - start.matrix.at(*at)
+        return float(self.slopes @ (end.x - start.x) + self.excess.pulls @ way)
+
+    def multiplier(self, problem: Problem) -> float:
+        """How fast the loss falls with the radius: the weight at which a nuclear-norm penalty does the same."""
+        fall = -float(self.slopes @ self.x)
+        fall -= (problem.alpha or 0.0) * float(np.abs(self.excess.pulls).sum())
+        return max(fall / max(float(self.matrix.values.sum()), 1e-300), 0.0)
+
+    def gap(self, problem: Problem) -> float:
+        """No feasible matrix has a loss that is lower by more than this, if the loss is convex.
+
+        With G the gradient at X, the loss of a matrix Z is at least that of X plus <G, Z - X>. For any B, such as the
+        multipliers of the entries, <-G, Z> = <-G - B, Z> + <B, Z> is at most radius |G + B| + alpha sum |B_ij|.
+        """
+        outside = (problem.alpha or 0.0) * float(np.abs(self.excess.pulls).sum())
+        norm = largest_singular_value(self.gradient(problem.observed))
+        return max(float(self.slopes @ self.x) + problem.radius * norm * UP + outside, 0.0)
+
+
+def largest_singular_value(table: csr_array) -> float:
+    """Of a sparse matrix."""
+    if min(table.shape) <= MOST_DENSE:
+        return float(np.linalg.norm(table.toarray(), 2))
+    from scipy.sparse.linalg import svds
+
+    start = np.random.default_rng(SEED).standard_normal(min(table.shape))
+    return float(svds(table, 1, v0=start, return_singular_vectors=False)[0])
+
+
+def minimize(
+    problem: Problem, *, start: Factored | None = None, tolerance: float = 1e-3, max_steps: int = 200, gap: float = 1e-3
+) -> Solution:
+    """The matrix with the least loss.
+
+    Args:
+        problem: The loss and its constraints. With `max_rank`, time and memory are bounded, but it is not convex.
+        start: Where to begin; by default at zero.
+        tolerance: Change of X in a step, relative to its length, at which to stop.
+        max_steps: Steps, at most; with a bound on entries, in each round.
+        gap: With a bound on entries, the certified gap, for each observed entry, at which to stop.
+    """
+    now, steps = problem.at(start or Factored.zeros(problem.observed.shape)), 0
+    for _ in range(1 if problem.alpha is None else MULTIPLIER_ROUNDS):
+        now, more = _descend(problem, problem.at(now.matrix), tolerance, max_steps)
+        steps += more
+        found = replace(_bounded(problem, now), steps=steps)
+        if problem.alpha is None or found.gap(problem) <= gap * len(problem.observed):
+            break
+        problem = replace(problem, multipliers=now.excess)
+    return found
+
+
+def _bounded(problem: Problem, now: Solution) -> Solution:
+    """A point, shrunk until all of its entries are within alpha, if there is one."""
+    if problem.alpha is None or now.excess.largest <= problem.alpha:
+        return now
+    matrix = now.matrix.scaled(problem.alpha / now.excess.largest)
+    x = matrix.at(problem.observed.rows, problem.observed.columns)
+    loss, slopes = problem.loss(problem.base + x)
+    return Solution(matrix, x, loss, slopes, now.excess)
+
+
+def _descend(problem: Problem, now: Solution, tolerance: float, max_steps: int) -> tuple[Solution, int]:
+    """Spectral projected gradient steps, and how many."""
+    rng = np.random.default_rng(SEED)
+    recent, length, steps = [now.value], 1 / problem.loss.curvature, 0
+    while steps < max_steps:
+        steps += 1
+        while True:
+            trial = problem.step(now, length, rng)
+            promised = now.along(now, trial)
+            if trial.value <= max(recent) + DECREASE * promised or length <= SHORTEST:
+                break
+            length /= 2
+        apart = trial.matrix.distance(now.matrix) ** 2
+        bent = trial.along(now, trial) - promised
+        length = min(max(apart / bent, SHORTEST), LONGEST) if bent > 0 else LONGEST
+        now = trial
+        recent = [*recent, now.value][-MEMORY:]
+        if apart <= (tolerance**2) * max(now.matrix.inner(now.matrix), 1e-300):
+            break
+    return now, steps
+
+
+def factorize(problem: Problem, bound: float, rank: int, start: Factored, n_jobs: int | None) -> Factored:
+    """For matrices too large for singular vectors: U V^T, rows no longer than sqrt(bound), with a low loss.
+
+    The bound is on the max-norm, the least max |u_i| max |v_j| over all factorizations, in place of the nuclear norm: a
+    matrix of rank r with entries up to alpha keeps alpha sqrt(r), and its nuclear norm is then at most
+    alpha sqrt(d1 d2 r). The problem is not convex: the result depends on the start, and no gap is certified.
+
+    Rows of U and of V take turns. Each is a ridge regression on the minima of the parabolas that touch the loss and
+    have its largest curvature. Rows that come out too long are shortened.
+    """
+    observed, loss, length = problem.observed, problem.loss, math.sqrt(bound)
+    left, right = _begin(start, rank, length)
+    by_column = np.lexsort((observed.rows, observed.columns))
+    sides = (
+        (np.arange(len(observed)), observed.rows, observed.columns, observed.shape[0]),
+        (by_column, observed.columns, observed.rows, observed.shape[1]),
+    )
+    for turn in range(2 * FACTOR_SWEEPS):
+        order, owners, others, size = sides[turn % 2]
+        mine, theirs = (left, right) if turn % 2 == 0 else (right, left)
+        x = np.zeros(len(owners))
+        for k in range(rank):  # column by column: no array of entries x rank
+            x += mine[owners, k] * theirs[others, k]
+        slopes = loss(problem.base + x)[1]
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=size))])
+        ridge = Ridge(theirs, np.zeros(len(theirs), np.float32), Penalty(FACTOR_RIDGE))
+        found = ridge.solve(indptr, others[order], (x - slopes / loss.curvature)[order], n_jobs=n_jobs)[1]
+        lengths = np.linalg.norm(found, axis=1, keepdims=True)
+        found = found * np.minimum(1, length / np.maximum(lengths, 1e-30)).astype(found.dtype)
+        left, right = (found, right) if turn % 2 == 0 else (left, found)
+    return Factored.product(left.astype(np.float64), right.astype(np.float64))
+
+
+def _begin(start: Factored, rank: int, length: float) -> tuple[Array, Array]:
+    """The factors of a matrix, filled up with random ones."""
+    rng, roots = np.random.default_rng(SEED), np.sqrt(start.values[:rank])
+    fill = rank - len(roots)
+    sides = []
+    for vectors in (start.left, start.right):
+        random = rng.standard_normal((len(vectors), fill)) * (FACTOR_START * length / math.sqrt(rank))
+        sides.append(np.hstack([vectors[:, :rank] * roots, random]).astype(np.float32))
+    return sides[0], sides[1]
+
+
+@dataclass(frozen=True)
+class Effects:
+    """level + rows_i + columns_j: how high entries are, by their row and their column."""
+
+    level: float
+    rows: Array
+    columns: Array
+
+    @classmethod
+    def none(cls, shape: tuple[int, int]) -> Effects:
+        """All of them zero."""
+        return cls(0.0, np.zeros(shape[0]), np.zeros(shape[1]))
+
+    def at(self, rows: Array, columns: Array) -> Array:
+        """Their sum at some entries."""
+        return np.asarray(self.level + self.rows[rows] + self.columns[columns])
+
+    def refined(self, observed: Observed, loss: Loss, x: Array, sweeps: int) -> Effects:
+        """Better ones, beside x: by turns, each with a step for the largest curvature, which never overshoots."""
+        level, rows, columns = self.level, self.rows, self.columns
+        bend, penalty = loss.curvature, EFFECT_PENALTY * loss.dispersion
+        per_row, per_column = (
+            bend * np.bincount(index, minlength=size) + penalty
+            for index, size in zip((observed.rows, observed.columns), observed.shape, strict=True)
+        )
+
+        def slopes() -> Array:
+            return loss(x + Effects(level, rows, columns).at(observed.rows, observed.columns))[1]
+
+        for _ in range(sweeps):
+            level -= float(slopes().mean()) / bend
+            sums = np.bincount(observed.columns, slopes(), len(columns))
+            columns = columns - (sums + penalty * columns) / per_column
+            sums = np.bincount(observed.rows, slopes(), len(rows))
+            rows = rows - (sums + penalty * rows) / per_row
+        return Effects(level, rows, columns)
+
+
+@dataclass(frozen=True)
+class Completed:
+    """What was learned: x_ij = effects_ij + matrix_ij, and the penalty that goes with the matrix."""
+
+    effects: Effects
+    matrix: Factored
+    penalty: float
+
+    @classmethod
+    def of_matrix(cls, matrix: Factored, penalty: float | None = None) -> Completed:
+        """A matrix without effects.
+
+        The penalty is by default 1 / the mean square of users' vectors, which are the left singular vectors times the
+        roots of the singular values.
+        """
+        if penalty is None:
+            penalty = matrix.shape[0] / float(matrix.values.mean()) if matrix.rank else 1.0
+        return cls(Effects.none(matrix.shape), matrix, penalty)
+
+    def item_vectors(self) -> Array:
+        """Vectors v_j such that a user's vector u, in x_j = u . v_j, has the penalty |u|^2 / 2.
+
+        A nuclear norm is the least of (|U|^2 + |V|^2) / 2 over all U V^T = X, reached by the singular vectors times the
+        roots of the singular values. So a row of X minimizes its own loss plus penalty / 2 |u|^2, given V.
+        """
+        return self.matrix.right * np.sqrt(self.matrix.values / self.penalty)
+
+    def at(self, rows: Array, columns: Array) -> Array:
+        """Some entries of x."""
+        return self.effects.at(rows, columns) + self.matrix.at(rows, columns)
+
+
+def default_radius(shape: tuple[int, int], alpha: float, rank: int, *, clarity: float, effects: bool) -> float:
+    """tau: alpha sqrt(d1 d2 r), which every matrix of rank r with entries up to alpha keeps, times clarity^2.
+
+    The less noisy bits say, the more of the fit would be noise. Effects of rows and columns explain part of the matrix,
+    so beside them it is half as much.
+    """
+    return alpha * math.sqrt(shape[0] * shape[1] * rank) * clarity**2 * (SHARE if effects else 1.0)
+
+
+def complete(
+    observed: Observed,
+    loss: Loss,
+    radius: float,
+    *,
+    effects: bool,
+    alpha: float | None = None,
+    rank: int | None = None,
+    n_jobs: int | None = 1,
+) -> Completed:
+    """The most likely matrix of nuclear norm at most `radius`; with `effects`, beside a number for each row and column.
+
+    Effects have a penalty of their own, EFFECT_PENALTY / 2 times their squares (more, if the loss is dispersed). With
+    `alpha`, no entry of the matrix is larger. With `rank`, it is the best that `factorize` finds with a max-norm of
+    radius / sqrt(d1 d2), which bounds the nuclear norm, too.
+    """
+    beside = Effects.none(observed.shape)
+    start, x = Factored.zeros(observed.shape), np.zeros(len(observed))
+    with single_threaded_blas():
+        for turn in range(EFFECT_ROUNDS if effects else 1):
+            if effects:
+                beside = beside.refined(observed, loss, x, EFFECT_SWEEPS[turn > 0])
+            problem = Problem(observed, loss, radius, beside.at(observed.rows, observed.columns), alpha, MAX_RANK)
+            if rank is None:
+                found = minimize(problem, start=start)
+            else:
+                bound = radius / math.sqrt(math.prod(observed.shape))
+                found = problem.at(factorize(problem, bound, rank, start, n_jobs))
+            start, x = found.matrix, found.x
+    # The multiplier of the constraint; more than that if item vectors come from bits less clear than a user's own.
+    penalty = found.multiplier(problem) / loss.clarity
+    return Completed(beside, found.matrix, max(penalty, LEAST_PENALTY))
