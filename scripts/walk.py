@@ -20,6 +20,7 @@ from types import FrameType
 from typing import Any
 
 import discreet
+from discreet.web.site import export
 
 HOME = Path(discreet.__file__).parent
 SKIPPED = {"<module>", "<lambda>", "<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>"}
@@ -80,7 +81,7 @@ def page(folder: Path) -> Callable[[], Any]:
 
     def work() -> None:
         read = discreet.read(path, items=list(ratings.items), value_range=(0.5, 5))
-        discreet.DPALS(epsilon=5, delta=1e-6).fit(read).export(folder / "page")
+        export(discreet.DPALS(epsilon=5, delta=1e-6).fit(read)).write(folder / "page")
 
     work()
     return work
