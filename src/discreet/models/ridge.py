@@ -28,6 +28,15 @@ class Penalty:
         return (self.scale * weights / self.normaliser).astype(dtype)
 
 
+def shared_gram(columns: Array, weight: Any) -> Array | None:
+    """The G of a penalty on the squared scores of all items, weight * X^T X; None without one."""
+    if not weight:
+        return None
+    with single_threaded_blas():
+        gram: Array = weight * (columns.T @ columns)
+    return gram
+
+
 @dataclass(frozen=True)
 class Ridge:
     """A ridge regression of each row, a user or an item, on the other side's vectors.
@@ -104,7 +113,7 @@ class Ridge:
     def _rows(self, indptr: Array, indices: Array, values: Array) -> tuple[Rows, Array]:
         """The regressions as the kernel takes them; and the factor of each row's offset."""
         kind = self.columns.dtype
-        targets = values.astype(kind, copy=False) if isinstance(values, np.ndarray) else values  # those are on a GPU
+        targets = values.astype(kind, copy=False)
         if self.base.any():
             targets = targets - self.base[indices].astype(kind)
         arrays = arrays_on(self.device)

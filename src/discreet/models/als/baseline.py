@@ -10,10 +10,9 @@ from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar
 from discreet.errors import DataError
 from discreet.linalg.rows import Solver
-from discreet.linalg.threads import single_threaded_blas
 from discreet.models.base import NotPrivateModel, check_seed
 from discreet.models.fold_in import FoldIn, RidgeFoldIn
-from discreet.models.ridge import Penalty, Ridge
+from discreet.models.ridge import Penalty, Ridge, shared_gram
 from discreet.typing import Array
 from discreet.validation import positive, whole
 
@@ -165,7 +164,7 @@ class _Training:
                 self.a, self.U = self._side(self.by_user, self.V, self.b, self.user_penalty, (self.a, self.U))
                 self.b, self.V = self._side(self.by_item, self.U, self.a, self.item_penalty, (self.b, self.V))
                 bar.advance(1)
-        gram = self._gram(self.V)
+        gram = shared_gram(self.V, self.kind.type(self.global_penalty))
         return {
             "item_factors_": self.V,
             "item_bias_": self.b,
@@ -175,20 +174,14 @@ class _Training:
             "user_weight_": self.user_penalty.normaliser,
         }
 
-    def _gram(self, factors: Array) -> Array | None:
-        if not self.global_penalty:
-            return None
-        with single_threaded_blas():
-            gram: Array = self.kind.type(self.global_penalty) * (factors.T @ factors)
-        return gram
-
     def _side(
         self, table: tuple[Array, Array, Array], factors: Array, base: Array, penalty: Penalty, now: tuple[Array, Array]
     ) -> tuple[Array, Array]:
         """One side's biases and vectors, given the other side's."""
         model = self.model
         offset_penalty = model.bias_regularization if self.biases else None
-        ridge = Ridge(factors, base, penalty, self._gram(factors), offset_penalty, device=model.device)
+        gram = shared_gram(factors, self.kind.type(self.global_penalty))
+        ridge = Ridge(factors, base, penalty, gram, offset_penalty, device=model.device)
         start = now if model.solver == "cg" else None
         return ridge.solve(*table, solver=model.solver, cg_steps=model.cg_steps, start=start, n_jobs=model.n_jobs)
 

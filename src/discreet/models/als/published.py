@@ -12,11 +12,11 @@ from discreet.data.interactions import Interactions
 from discreet.errors import DataError
 from discreet.models.als.calibration import ALSO, ERRORS, Calibration, Schedule, Sigmas, published
 from discreet.models.als.preprocessing import Preprocessing, Sampling, n_frequent
-from discreet.models.als.published_training import Training, check_size, shared_gram
+from discreet.models.als.published_training import Training, check_size
 from discreet.models.as_published import true_ledger
 from discreet.models.fold_in import FoldIn, RidgeFoldIn
 from discreet.models.private import PrivateModel, require_same_bits
-from discreet.models.ridge import Penalty
+from discreet.models.ridge import Penalty, shared_gram
 from discreet.privacy import Ledger, Plan, Releaser
 from discreet.privacy.guarantee import Adjacency
 from discreet.privacy.statement import Statement
@@ -31,17 +31,10 @@ _CHOICES = {
     "item_step": ("solve", "gradient"),
     "adjacency": ("add-remove", "replace"),
 }
-_POSITIVE = (
-    "user_clip",
-    "gram_noise",
-    "rhs_noise",
-    "preprocessing_noise",
-    "start_noise",
-    "start_scale",
-    "learning_rate",
-)
-TYPICAL = 20  # times k, what Z is computed from
+_NOISES = ("gram_noise", "rhs_noise", "preprocessing_noise", "start_noise")
+_POSITIVE = (*_NOISES, "user_clip", "start_scale", "learning_rate")
 _OPTIONAL = ("entry_clip", "gradient_clip", "typical_count")
+TYPICAL = 20  # times k, what Z is computed from
 
 
 class PublishedDPALS(PrivateModel):

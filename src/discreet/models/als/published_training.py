@@ -24,7 +24,7 @@ from discreet.linalg.threads import over_blocks, single_threaded_blas
 from discreet.models.als.calibration import GRADIENT, GRAM, START, STEP
 from discreet.models.als.preprocessing import Prepared
 from discreet.models.als.sampling import Sample
-from discreet.models.ridge import Penalty, Ridge
+from discreet.models.ridge import Penalty, Ridge, shared_gram
 from discreet.privacy import GramSum, NormalEquations, OuterSum, Releaser
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
@@ -120,15 +120,6 @@ def own_gradient(sample: Sample, factors: Array, user_clip: float) -> tuple[Arra
 
 
 # -- the public side
-
-
-def shared_gram(factors: Array, global_penalty: float) -> Array | None:
-    """lambda_0 sum over all j of v_j v_j^T; None without a lambda_0."""
-    if not global_penalty:
-        return None
-    with single_threaded_blas():
-        gram: Array = global_penalty * (factors.T @ factors)
-    return gram
 
 
 def a_item(
