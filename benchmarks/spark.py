@@ -41,7 +41,8 @@ from discreet.data.columns import choose
 from discreet.data.recipe import Policies, Recipe
 from discreet.data.spark import chunks, read_partition
 from discreet.data.spark_interactions import SparkInteractions
-from discreet.engine.partials import added_up, emitted
+from discreet.engine.partials import BRANCHES, added_up, emitted
+from discreet.engine.spark import Pass, partial_sums
 
 CHILD = "--child"
 STEPS = (1, 4)
@@ -140,11 +141,13 @@ class Alone(SparkInteractions):
     kept: list[Any] = field(default_factory=list)
     times: list[tuple[tuple[int, ...], float]] = field(default_factory=list)
 
-    def _sums(self, task: Any) -> Any:
-        begin = time.process_time()
-        total = task.total(self.kept)
-        self.times.append((task.layout.shape, time.process_time() - begin))
-        return pa.Table.from_batches(list(added_up(emitted(total, task.layout, 0), task.layout)))
+
+@partial_sums.register
+def _alone(table: Alone, task: Pass) -> pa.Table:
+    begin = time.process_time()
+    total, used = task.total(table.kept)
+    table.times.append((task.layout.shape, time.process_time() - begin))
+    return pa.Table.from_batches(list(added_up(emitted(total, task.layout, 0, used), task.layout, BRANCHES)))
 
 
 def constants(ratings: int, rank: int) -> Figures:
