@@ -26,7 +26,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from discreet.models.door import Door
 
 import discreet
 from discreet.data.catalogue import Catalogue
@@ -34,6 +33,7 @@ from discreet.data.ids import Ids
 from discreet.data.synthetic import made_table
 from discreet.papers.frank_wolfe import rank_one
 from discreet.papers.reproduction import Options
+from discreet.privacy import Releaser
 from discreet.testing import InsecureSeededNoise
 
 DELTA = 1e-6
@@ -65,7 +65,7 @@ def steps(ratings: discreet.Interactions, n_steps: int, clock: Callable[[], floa
 
     def work() -> None:
         with ledger(0).reserve(model.plan(ratings.n_items)) as reservation:
-            model._learn_privately(Door(reservation, "add-remove", -1), ratings)
+            model._learn_privately(Releaser(reservation, "add-remove", -1), ratings)
 
     return timed(work, clock)
 
