@@ -318,7 +318,7 @@ def test_the_plot_and_the_report(found: Tradeoff) -> None:
         ({"data": "ratings.csv"}, "a pair .train, test."),
         ({"epsilons": []}, "epsilons: at least one"),
         ({"epsilons": [0]}, "epsilons must be"),
-        ({"epsilons": [1e-9]}, "leave nothing to spend|drown"),
+        ({"epsilons": [1e-9]}, "leave nothing to spend|would hide any number"),
         ({"repeats": 0}, "repeats must be"),
         ({"metrics": ["rsme"]}, "there is no 'rsme'"),
         ({"models": model(n_steps=0)}, "n_steps"),

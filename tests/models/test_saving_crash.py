@@ -194,7 +194,7 @@ from discreet.models import model_folder
 from tests.powerloss import ON_DISK, mark
 
 old, new, committed = pickle.loads(Path(sys.argv[2]).read_bytes())
-sync, fsync = model_folder._sync, os.fsync
+sync, fsync = model_folder.sync, os.fsync
 
 def world(name):
     mark(f"world {name}")
@@ -218,9 +218,9 @@ for name, content in committed.items():
 saved(folder)
 folder = world("without names")
 model_folder.replace(folder, *old)
-model_folder._sync = lambda folder: None
+model_folder.sync = lambda folder: None
 saved(folder)
-model_folder._sync = sync
+model_folder.sync = sync
 folder = world("without contents")
 model_folder.replace(folder, *old)
 os.fsync = lambda handle: fsync(handle) if os.path.isdir(f"/proc/self/fd/{handle}") else None

@@ -56,6 +56,7 @@ def settings(app: Guard, **options: Any) -> uvicorn.Config:
         "server_header": False,
         "access_log": False,  # ours says less
         "log_level": "error",
+        "log_config": None,  # whoever runs the server configures logging; uvicorn would close other handlers
         "timeout_graceful_shutdown": 5,
     }
     return uvicorn.Config(app, **{**fixed, **options})
