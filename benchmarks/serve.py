@@ -25,8 +25,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import discreet
-
 RUN = "from discreet.cli import main; main()"
 ITEMS, RANK, WARM_UP = 20_000, 64, 2.0
 HEAD = b"POST /v1/recommend HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
@@ -46,7 +44,9 @@ def main() -> None:
         items = trained(folder)
         servers = {"this version": stack.enter_context(served(folder))}
         if asked.beside:
-            servers["the other"] = stack.enter_context(served(folder, asked.beside))
+            other = stack.enter_context(tempfile.TemporaryDirectory())
+            trained(other, source=asked.beside)  # by itself: versions may save in other formats
+            servers["the other"] = stack.enter_context(served(other, asked.beside))
         if asked.attack:
             for name, server in servers.items():
                 print(f"{name}, before: memory {server.memory():.0f} MB")
@@ -60,11 +60,25 @@ def main() -> None:
 # -- the server
 
 
-def trained(folder: str, items: int = ITEMS) -> list[int]:
-    """A model in a folder, and its items."""
-    ratings = discreet.datasets.movielens_like(5_000, items, 200_000, random_state=0)
-    discreet.ALS(rank=RANK, n_steps=1).fit(ratings).save(folder)
-    return list(ratings.items)
+TRAIN = """
+import json, sys, discreet
+ratings = discreet.datasets.movielens_like(5_000, int(sys.argv[2]), 200_000, random_state=0)
+discreet.ALS(rank=int(sys.argv[3]), n_steps=1).fit(ratings).save(sys.argv[1])
+print(json.dumps(list(ratings.items)))
+"""
+
+
+def trained(folder: str, items: int = ITEMS, source: Path | None = None) -> list[int]:
+    """A model in a folder, saved by the version that will serve it, and its items."""
+    command = [sys.executable, "-c", TRAIN, folder, str(items), str(RANK)]
+    made = subprocess.run(command, env=environment(source), capture_output=True, text=True, check=True)
+    found: list[int] = json.loads(made.stdout)
+    return found
+
+
+def environment(source: Path | None) -> dict[str, str]:
+    """Of a process that runs this version, or that of another folder."""
+    return {**os.environ, **({"PYTHONPATH": str(source.resolve())} if source else {})}
 
 
 @dataclass(frozen=True)
@@ -94,8 +108,7 @@ class Server:
 def served(folder: str, source: Path | None = None) -> Iterator[Server]:
     """`discreet serve`, in a process of its own."""
     command = [sys.executable, "-c", RUN, "serve", folder, "--not-private", "--port", "0", "--json"]
-    environment = {**os.environ, **({"PYTHONPATH": str(source.resolve())} if source else {})}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment(source)) as process:
         try:
             lines = [process.stdout.readline()]  # type: ignore[union-attr]
             while lines[-1] not in ("}\n", ""):
