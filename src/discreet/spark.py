@@ -64,8 +64,8 @@ def recommend(
         histories: A Spark DataFrame with a row for each user and item, as `fit` takes.
         n: How many items.
         user: The column of the user; by default one with a usual name.
-        item: The column of the item; likewise.
-        value: The column of the rating; likewise. None: every item counts as liked.
+        item: The column of the item; by default one with a usual name.
+        value: The column of the rating; by default one with a usual name. None: every item counts as liked.
         exclude_seen: Leave out what is in the history.
         allow: Recommend only these items.
         deny: Never recommend these items.

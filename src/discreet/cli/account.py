@@ -26,15 +26,17 @@ def account(
     delta: Annotated[float, typer.Option(help="The delta at which epsilon is stated.")],
     epsilon: Annotated[float | None, typer.Option(help="The epsilon wanted: gives the noise.")] = None,
     mu: Annotated[list[float] | None, typer.Option(help="Gaussian-DP parameter of a release; may be repeated.")] = None,
-    rho: Annotated[list[float] | None, typer.Option(help="zCDP parameter of a Gaussian release; likewise.")] = None,
+    rho: Annotated[
+        list[float] | None, typer.Option(help="zCDP parameter of a Gaussian release; may be repeated.")
+    ] = None,
     noise_multiplier: Annotated[
-        list[float] | None, typer.Option(help="Noise std / sensitivity of a Gaussian release; likewise.")
+        list[float] | None, typer.Option(help="Noise std / sensitivity of a Gaussian release; may be repeated.")
     ] = None,
     pure: Annotated[
-        list[float] | None, typer.Option(help="Epsilon of a release without a delta, such as Laplace; likewise.")
+        list[float] | None, typer.Option(help="Epsilon of a release without a delta, such as Laplace; may be repeated.")
     ] = None,
     certificate: Annotated[
-        list[Path] | None, typer.Option(help="The certificate, or the folder, of a model that was made; likewise.")
+        list[Path] | None, typer.Option(help="The certificate, or the folder, of a fitted model; may be repeated.")
     ] = None,
     releases: Annotated[int, typer.Option(help="How often all of that is released.", min=1)] = 1,
     unit: Annotated[Literal["user", "entry"], typer.Option(help="Whose data neighbours differ in.")] = "user",

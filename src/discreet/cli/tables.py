@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from discreet.models.base import Model
 
 User = Annotated[str | None, typer.Option("--user", help="The column of the user; guessed by its name otherwise.")]
-Item = Annotated[str | None, typer.Option("--item", help="The column of the item; likewise.")]
-Value = Annotated[str | None, typer.Option("--value", help="The column of the rating; likewise.")]
-Time = Annotated[str | None, typer.Option("--time", help="The column of the time; likewise.")]
+Item = Annotated[str | None, typer.Option("--item", help="The column of the item; guessed by its name otherwise.")]
+Value = Annotated[str | None, typer.Option("--value", help="The column of the rating; guessed by its name otherwise.")]
+Time = Annotated[str | None, typer.Option("--time", help="The column of the time; guessed by its name otherwise.")]
 Connection = Annotated[str | None, typer.Option("--connection", help="Where a SELECT runs: the URL of a database.")]
 Items = Annotated[str | None, typer.Option("--items", help="The catalogue, which is public: a file or a SELECT.")]
 Range = Annotated[

@@ -203,7 +203,7 @@ def _bounded(task: Task, metric: Metric, each: Floats) -> Floats:
 
 
 def _rankings(task: Task, past: Interactions, targets: Interactions, block: Collected) -> None:
-    """Each user's value of the ranking metrics; the denominator says whether she counts."""
+    """Each user's value of the ranking metrics; the denominator says whether the user counts."""
     if task.relevant is not None:
         targets = targets.where(targets.values >= task.relevant)
     answer = task.model.recommend(past, n=task.depth, exclude_seen=task.exclude_seen, on_unknown="ignore")

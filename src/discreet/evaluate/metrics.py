@@ -5,7 +5,7 @@ interactions, as in the papers: a user with many targets weighs more. *Ranking* 
 recommendations and are means over users who have at least one target; `coverage@k` alone is about all lists together.
 
 Notation: `T` are a user's targets, `|T|` their number (those that the model has never seen included), `hit(r)` is 1 if
-the item at rank r = 1, 2, ... of her list is a target, else 0. A list may be shorter than k; what is missing is a miss.
+the item at rank r = 1, 2, ... of the list is a target, else 0. A list may be shorter than k; what is missing is a miss.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Lists:
     Attributes:
         user: Whose list the entry is in, 0 .. n_users - 1.
         rank: Its place in that list, from 1.
-        hit: Whether it is one of her targets.
+        hit: Whether it is one of the user's targets.
         n_targets: How many targets each user has.
         bits: How surprising the item is, -log2 of its popularity; None unless novelty is asked for.
     """

@@ -142,7 +142,7 @@ def ratio(
 def require_private_model(model: Model, ledger: Ledger, public_model: bool) -> None:
     """Raise unless what the model has learned is public or protected in the terms of the ledger.
 
-    If it is not, one person moves the model and with it everybody's errors, and no bound on her own part helps.
+    If it is not, one person moves the model and with it everybody's errors, and no bound on their own part helps.
     """
     if ledger.unit != "user":
         raise PrivacyError(
@@ -155,7 +155,7 @@ def require_private_model(model: Model, ledger: Ledger, public_model: bool) -> N
     if not isinstance(guarantee, Guarantee) or not guarantee.holds:
         raise PrivacyError(
             "model: it is not private, so one person moves it, and with it everybody's errors, and noise on their sums "
-            "does not hide her. Evaluate a private model; or, if this one was learned from public data alone, say so "
+            "does not hide them. Evaluate a private model; or, if this one was learned from public data alone, say so "
             "with public_model=True"
         )
     ledger.expect(unit=guarantee.unit, adjacency=guarantee.adjacency)

@@ -102,7 +102,7 @@ class Evaluation(dict[str, float]):
             return [OWNER]
         notes = [
             f"Noisy numbers through a ledger. {self.guarantee_}",
-            "Every user counts the same, whatever the number of her targets; errors are cut to a public bound.",
+            "Every user counts the same, whatever the number of their targets; errors are cut to a public bound.",
         ]
         if self.confidence is not None:
             notes[1] += (

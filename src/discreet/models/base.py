@@ -392,7 +392,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 
         Args:
             connectivity: Neighbours of each item in the index: more are slower and find more.
-            expansion: How many candidates are looked at while it is built: likewise.
+            expansion: How many candidates are looked at while it is built: more are slower and find more.
         """
         from discreet.recommend.vectors import AnnIndex
 

@@ -23,7 +23,7 @@ from discreet.validation import decimal, positive, probability
 
 UNIT = 1 << 100  # mu^2 is counted in units of 2^-100, rounded up
 MAX_EPSILON = 200.0  # of a budget: beyond it there is nothing left to protect
-MAX_MU = 1 << 20  # of one release, likewise
+MAX_MU = 1 << 20  # of one release
 
 _SAFETY = 1e-9  # relative, and
 _SAFETY_EPSILON = 4e-12  # absolute: dp_accounting's root is good to 1e-12; tests compare with 60 digits

@@ -27,7 +27,7 @@ COVERED = {
     "dp": "The public outputs listed above and everything computed from them.",
 }
 NOT_COVERED = (
-    "What is shown to a person herself: her own recommendations are computed from her own history.",
+    "What is shown to a person themselves: their own recommendations are computed from their own history.",
     "Metrics computed without noise on private data, and choices made by looking at them (tuning by hand).",
     "Inputs declared public, if they were in fact taken from the data.",
     "Time, memory and power used by the computation, and access to the machine itself.",

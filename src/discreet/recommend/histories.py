@@ -188,7 +188,7 @@ class Reader:
         self.warn(f"{argument}: left out items that the model does not know, {shown}")
 
     def warn(self, message: str) -> None:
-        """Warn the caller, if she wants to be warned: at the line of hers that called the library."""
+        """Warn the caller, if they want to be warned: at their line that called the library."""
         if self.on_unknown != "warn":
             return
         level, frame = 1, sys._getframe()

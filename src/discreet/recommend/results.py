@@ -116,7 +116,7 @@ class BatchRecommendations:
         return ((user, self._at(at)) for at, user in enumerate(self.users))
 
     def __getitem__(self, user: Any) -> Recommendations:
-        """One user's recommendations, by her id."""
+        """One user's recommendations, by their id."""
         try:
             return self._at(self.users.number(user))
         except (KeyError, TypeError):

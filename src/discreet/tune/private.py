@@ -139,7 +139,7 @@ def search(
     Args:
         model: A private model, instance or class; its epsilon and delta are replaced by those of a trial.
         space: Parameter -> values, of which all combinations count; or a list of settings. All must cost the same.
-        data: Interactions, of which each user keeps a part for the score, chosen from her own row alone; or a pair
+        data: Interactions, of which each user keeps a part for the score, chosen from their own row alone; or a pair
             (train, valid) that was divided user by user (`splits.leave_k_out(by="time")`; not `splits.holdout`, by
             which one person's coming changes what part of other people's rows is held out).
         budget: What the whole search may cost: (epsilon, delta), or a Guarantee.
@@ -276,7 +276,7 @@ def _divided(data: Any, share: float, seed: int) -> tuple[Interactions, Interact
 
 
 def own_share(data: Interactions, share: float, seed: int) -> NDArray[np.bool_]:
-    """Which interactions are held out: about this share of each user's, as if at random, by her own row alone.
+    """Which interactions are held out: about this share of each user's, as if at random, by their own row alone.
 
     A pseudo-random function of the seed, the item and all items of the user. Nobody's coming or going changes what is
     held out of anybody else's row, as a random division of the whole table would.
