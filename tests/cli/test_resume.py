@@ -169,3 +169,35 @@ def test_a_password_is_not_printed() -> None:
     words = ["train", "x.csv", "--ledger", "postgresql://me:s3cret@host/db", "--discard"]
     said = typed(SimpleNamespace(meta={TYPED: words}), "--resume", less=["--discard"])
     assert said == "discreet train x.csv --ledger postgresql://me:PASSWORD@host/db --resume"
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_other_commands_that_are_stopped_say_what_the_ledger_has_spent(
+    work: Path, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    discreet.Ledger("sqlite:///ledger.db", epsilon=9, delta=1e-5, filter="renyi")
+    ledger = ["--ledger", "sqlite:///ledger.db"] if named else []
+    table = [
+        "ratings.csv",
+        "--items",
+        "movies.csv",
+        "--range",
+        "0.5",
+        "5",
+        "--epsilon",
+        "2",
+        "--delta",
+        "1e-6",
+        *ledger,
+    ]
+
+    def stopped(*given: Any, **named: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("discreet.evaluate.private.collect", stopped)  # after the search was charged
+    told = run("tune", *table, "--model", "dpals", "--try", "n_steps=1,2", *FOLDER, code=130)
+    assert ("and 0 before. What was charged stays charged" in told) == named
+    monkeypatch.setattr(discreet.Ledger, "reserve", stopped)
+    told = run("evaluate", *table, "--model", "dpals", code=130)
+    assert ("as before; nothing was charged" in told) == named
+    assert ("no ledger was named" in told) != named

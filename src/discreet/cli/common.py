@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from discreet.errors import DiscreetError, PrivacyError
+from discreet.validation import round_up
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -148,6 +149,30 @@ def _try_to_write(file: Path) -> None:
             os.fsync(opened_file.fileno())
         finally:
             file.unlink()
+
+
+@contextmanager
+def spending_told(ledger: Any) -> Iterator[None]:
+    """If Ctrl-C stops a command that spends and cannot be resumed, say what the ledger has spent: budget numbers only.
+
+    Args:
+        ledger: The ledger that was named; None if there is none, so that nothing is charged that lasts.
+    """
+    before = None if ledger is None else ledger.spent
+    try:
+        yield
+    except KeyboardInterrupt:
+        said = "no ledger was named, so none was charged"
+        if ledger is not None and before is not None:
+            after, was, at = ledger.spent, round_up(before.epsilon), f"at delta = {round_up(ledger.delta)}"
+            said = f"the ledger has spent epsilon = {was} {at}, as before; nothing was charged"
+            if after.cost != before.cost:
+                said = (
+                    f"the ledger has now spent epsilon = {round_up(after.epsilon)} {at}, and {was} before. What was "
+                    "charged stays charged, and this command cannot be resumed"
+                )
+        typer.echo(f"discreet: stopped; {said}", err=True)
+        raise typer.Exit(130) from None
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from discreet.cli import config, models, tables
-from discreet.cli.common import Json, Misuse, grid, require_file, show
+from discreet.cli.common import Json, Misuse, grid, require_file, show, spending_told
 from discreet.errors import DataError, MissingExtra
 
 if TYPE_CHECKING:
@@ -99,7 +99,8 @@ def evaluate(
         ratings = read(sources[0])
         if models.is_private(cls):
             tables.require_public(ratings)
-        results = _tried(made, spending, ratings, (split, seed), options, buckets)
+        with spending_told(spending):
+            results = _tried(made, spending, ratings, (split, seed), options, buckets)
         about = {"split": split, "seed": seed, "guarantee": str(made.guarantee_)}
     if plot is not None:
         _draw(results, plot)

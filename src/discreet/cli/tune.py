@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from discreet.cli import config, models, tables
-from discreet.cli.common import Json, Misuse, plain, promise, show
+from discreet.cli.common import Json, Misuse, plain, promise, show, spending_told
 from discreet.cli.train import require_writable
 
 if TYPE_CHECKING:
@@ -93,8 +93,9 @@ def tune(
         )
         return
     show(None, False, *([] if as_json else [str(trial), ""]))
-    found = search(made, values, ratings, budget, spending, **asked)
-    found.model.save(out)
+    with spending_told(spending):
+        found = search(made, values, ratings, budget, spending, **asked)
+        found.model.save(out)
     show({**_planned(trial), **_result(found), "out": str(out)}, as_json, *_words(found, out))
 
 
