@@ -112,7 +112,7 @@ def test_a_model_that_cannot_be_exported_says_so(ratings: discreet.Interactions)
         export("model")  # type: ignore[arg-type]
     own = Own(rank=2, n_steps=1).fit(ratings)
     assert len(own.recommend({1: 5.0}))
-    with pytest.raises(ModelError, match=r"cannot be exported.* how Constant folds people in"):
+    with pytest.raises(ModelError, match=r"cannot be exported.* how Constant folds users in"):
         site_of(own)
 
 
