@@ -1,8 +1,10 @@
 """The package as a whole: quick to import, no extras, everything public documented."""
 
+import ast
 import inspect
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -58,3 +60,20 @@ def test_a_missing_extra_is_named() -> None:
     assert error.extra == "plot"
     assert "pip install 'discreet[plot]'" in str(error)
     assert isinstance(error, ImportError)
+
+
+TRUSTED = {"GridArray", "truncate", "Reservation", "Stream", "bernoulli"}  # what a sensitivity, or a secret, is made of
+
+
+def test_sensitivities_and_secret_randomness_are_made_in_the_trust_base_alone() -> None:
+    """Models name a statistic and its bounds: none of them puts numbers on a grid, releases by itself, or draws keys."""
+    package = Path(discreet.__file__).parent
+    for path in sorted(package.rglob("*.py")):
+        place = path.relative_to(package).as_posix()
+        if place.startswith(("privacy/", "audit/")) or place == "cli/doctor.py":  # which tests the noise itself
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        imported = {a.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for a in node.names}
+        assert not imported & TRUSTED, f"{place} imports {imported & TRUSTED}"
+        called = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        assert not called & {"fresh_key", "release_sampled"} or place == "models/gradient/sgd.py", place
