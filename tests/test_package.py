@@ -66,7 +66,7 @@ TRUSTED = {"GridArray", "truncate", "Reservation", "Stream", "bernoulli"}  # wha
 
 
 def test_sensitivities_and_secret_randomness_are_made_in_the_trust_base_alone() -> None:
-    """Models name a statistic and its bounds: none of them puts numbers on a grid, releases by itself, or draws keys."""
+    """Models name a statistic and its bounds: none puts numbers on a grid, releases by itself, or draws keys."""
     package = Path(discreet.__file__).parent
     for path in sorted(package.rglob("*.py")):
         place = path.relative_to(package).as_posix()
