@@ -298,7 +298,7 @@ def test_a_gpu_whose_bits_do_is_refused_before_anything_is_spent(
     monkeypatch.setattr(TorchArrays, "solve_spd", mixing)
     determinism.neighbour_dependent.cache_clear()
     ledger = discreet.Ledger(delta=1e-6)
-    with pytest.raises(PrivacyError, match=r"device: 'cuda' gives other bits .* use 'cpu'"):
+    with pytest.raises(PrivacyError, match=r"device: 'cuda' gives one person other bits .* use 'cpu'"):
         model(epsilon=1, delta=1e-6, device="cuda").fit(RATINGS, ledger=ledger)
     determinism.neighbour_dependent.cache_clear()
     assert not ledger.events

@@ -85,7 +85,7 @@ def require_sound(ratings: Ratings) -> None:
 
 
 def require_same_bits(device: str, n_columns: int, folds: int = 1) -> None:
-    """Raise unless a card's numbers for one user do not depend on the others."""
+    """Raise unless a GPU's numbers for one user do not depend on the others."""
     if device != "cpu" and neighbour_dependent(device, n_columns, folds):
         raise PrivacyError(
             f"device: {device!r} gives one person other bits if other people are computed too, so that the proof of "
