@@ -224,14 +224,15 @@ def normal_equations(total: Array, encoded: "EncodedEquations", n_jobs: int | No
 def _add_equations(
     total: Array, vectors: Array, table: tuple[Array, Array, Array, Array | None], n_jobs: int | None
 ) -> None:
+    from scipy.sparse import csr_array
+
     from discreet.linalg.arrays import NUMPY
     from discreet.linalg.rows import Rows, blocks, padded
 
     indptr, items, targets, heavy = table
     # By item, and by user within it: what may not count stands at item 0 with the weight 0.
-    order = np.argsort(items, kind="stable")
-    users = np.repeat(np.arange(len(vectors)), np.diff(indptr))[order]
-    ends = np.concatenate([[0], np.cumsum(np.bincount(items, minlength=len(total)))])
+    by_item = csr_array((np.arange(len(items)), items, indptr), shape=(len(vectors), len(total))).tocsc()
+    order, users, ends = by_item.data, by_item.indices, by_item.indptr.astype(np.int64)
     columns, r = padded(vectors, np.float64), vectors.shape[1]
     rows = Rows(ends, users, targets[order], columns, np.zeros(0))
     weights = None if heavy is None else heavy[order]
