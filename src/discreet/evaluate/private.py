@@ -142,7 +142,7 @@ def ratio(
 def require_private_model(model: Model, ledger: Ledger, public_model: bool) -> None:
     """Raise unless what the model has learned is public or protected in the terms of the ledger.
 
-    If it is not, one person moves the model and with it everybody's errors, and no bound on their own part helps.
+    If it is not, one person moves the model and with it all users' errors, and no bound on their own part helps.
     """
     if ledger.unit != "user":
         raise PrivacyError(

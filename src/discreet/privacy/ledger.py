@@ -1,6 +1,6 @@
-"""The one door: every private number that becomes public passes `Ledger.release`, which draws its noise.
+"""The one place where private numbers become public: each passes `Ledger.release`, which draws its noise.
 
-What a single release cannot say (samples of the users, a private selection, noise on users' own devices) is recorded by
+What a single release cannot say (a private selection, noise on users' own devices) is recorded by
 `Ledger.charge`, with where its secret randomness came from.
 """
 
@@ -288,7 +288,7 @@ class Ledger:
         sensitivity: float | None = None,
         count: int = 1,
     ) -> Entry:
-        """Record a cost that `release` does not: of sampled users, a private selection, noise on users' own devices.
+        """Record a cost that `release` does not: of a private selection, or of noise on users' own devices.
 
         Args:
             cost: of everything that the charge is for; believed.
