@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import discreet
-from discreet.linalg.threads import single_threaded_blas
+from discreet.kernels.threads import single_threaded_blas
 from discreet.models.eigen import simplex
 from discreet.models.one_bit import estimate, model, serving
 from discreet.models.one_bit.contributions import TrueBits

@@ -7,7 +7,7 @@ import pytest
 
 from discreet.linalg.arrays import NUMPY
 from discreet.linalg.products import Columns
-from discreet.linalg.threads import single_threaded_blas
+from discreet.kernels.threads import single_threaded_blas
 
 HEIGHT, WIDTH = NUMPY.tile
 

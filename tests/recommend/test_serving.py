@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 import discreet
 from discreet.errors import DataError, DiscreetError, UnknownItem
 from discreet.linalg.products import Columns
-from discreet.linalg.threads import blas_libraries
+from discreet.kernels.threads import blas_libraries
 from discreet.models.als import ALS
 from discreet.models.baselines import Popularity
 from discreet.models.fold_in import RidgeFoldIn

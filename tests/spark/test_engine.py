@@ -24,7 +24,7 @@ from discreet.data.spark import chunks, read_partition
 from discreet.engine.partials import BLOCK_UNITS, CHECKSUM, DIGEST, Layout, emitted, put_together
 from discreet.engine.spark import stored_rows
 from discreet.errors import DataError, PrivacyError
-from discreet.linalg.threads import blas_libraries
+from discreet.kernels.threads import blas_libraries
 from discreet.testing import InsecureSeededNoise
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'discreet[spark]'")

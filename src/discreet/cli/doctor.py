@@ -80,7 +80,7 @@ def doctor(config_file: config.Config = None, as_json: Json = False) -> None:
     Example: discreet doctor
     """
     from discreet.data.archives import folders
-    from discreet.linalg.threads import n_threads
+    from discreet.kernels.threads import n_threads
     from discreet.privacy.statement import PACKAGES, installed
 
     results = {name: check() for name, check in CHECKS.items()}

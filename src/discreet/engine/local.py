@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from discreet.linalg.threads import over_blocks
+from discreet.kernels.threads import over_blocks
 from discreet.privacy.releaser import Encoded
 from discreet.typing import Array
 

@@ -22,7 +22,7 @@ from discreet.engine.local import Blocks
 from discreet.engine.partials import BRANCHES, PARTIAL, Layout, added_up, emitted, kernels_of, put_together
 from discreet.errors import PrivacyError
 from discreet.linalg.determinism import kernels, require_sound_blas
-from discreet.linalg.threads import single_threaded_blas
+from discreet.kernels.threads import single_threaded_blas
 from discreet.privacy.releaser import Encoded
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from discreet.linalg.threads import blas_libraries
+from discreet.kernels.threads import blas_libraries
 from discreet.typing import Array
 
 EACH = 64  # columns from which half of a product takes longer than a call from Python

@@ -27,7 +27,7 @@ from discreet.linalg.blas import gram
 from discreet.linalg.cholesky import solve_spd
 from discreet.linalg.folds import Folds, LeaveFoldOutBlocks
 from discreet.linalg.rows import Rows, padded, solve_rows
-from discreet.linalg.threads import blas_libraries, single_threaded_blas
+from discreet.kernels.threads import blas_libraries, single_threaded_blas
 from discreet.typing import Array
 from discreet.version import __version__
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from discreet.linalg.arrays import NUMPY, Arrays
 from discreet.linalg.cholesky import TOGETHER
-from discreet.linalg.threads import over_blocks
+from discreet.kernels.threads import over_blocks
 from discreet.typing import Array
 
 Solver = Literal["exact", "cg"]

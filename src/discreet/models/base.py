@@ -24,7 +24,7 @@ from discreet.data.sources import is_spark
 from discreet.data.spark_interactions import SparkInteractions
 from discreet.errors import DataError, NotFitted, PrivacyError
 from discreet.linalg.arrays import arrays_on
-from discreet.linalg.threads import n_threads, single_threaded_blas
+from discreet.kernels.threads import n_threads, single_threaded_blas
 from discreet.models.binding import binding, require_certified
 from discreet.models.fold_in import FoldIn
 from discreet.models.unfinished import saved_in

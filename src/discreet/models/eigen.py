@@ -16,7 +16,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from discreet.errors import DataError, PrivacyError
-from discreet.linalg.threads import over_blocks, single_threaded_blas
+from discreet.kernels.threads import over_blocks, single_threaded_blas
 from discreet.models.directions import noise_edge, without_noise
 from discreet.privacy import Noisy, Plan, ProductSum, Releaser, VectorSum
 from discreet.privacy.releaser import Users

@@ -18,7 +18,7 @@ import numpy as np
 from discreet.data.interactions import Interactions
 from discreet.engine.batches import parts
 from discreet.errors import ModelError
-from discreet.linalg.threads import over_blocks
+from discreet.kernels.threads import over_blocks
 from discreet.models.ridge import Penalty, Ridge
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
@@ -45,12 +45,10 @@ class FoldIn(ABC):
     Attributes:
         columns: One vector for each item, (items, rank).
         base: The score of each item before anything is known about the user.
-        device: Where regressions are computed. Sums and replays stay on the CPU.
     """
 
     columns: Array
     base: Array
-    device: str = "cpu"
 
     def __init_subclass__(cls) -> None:
         if cls.__base__ is not FoldIn:  # it would compute something different from what it describes
@@ -127,7 +125,7 @@ class RidgeFoldIn(FoldIn):
     def _ridge(self) -> Ridge:
         columns = self.columns[:, :-1] if self.own_mean else self.columns
         columns = np.ascontiguousarray(columns, np.float64 if self.double else None)
-        return Ridge(columns, self.base, self.penalty, self.gram, self.offset_penalty, self.prior, self.device)
+        return Ridge(columns, self.base, self.penalty, self.gram, self.offset_penalty, self.prior)
 
     def _fitted(self, indptr: Array, indices: Array, values: Array, n_jobs: int | None) -> Array:
         """What the regression fits."""

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from discreet.errors import PrivacyError
-from discreet.linalg.threads import over_blocks
+from discreet.kernels.threads import over_blocks
 from discreet.typing import Array, Integers
 from discreet.validation import positive, whole
 

@@ -14,7 +14,7 @@ from discreet.data.columns import guess
 from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar
 from discreet.errors import DataError
-from discreet.linalg.threads import single_threaded_blas
+from discreet.kernels.threads import single_threaded_blas
 from discreet.linalg.topk import top_k
 from discreet.recommend.files import whole_file
 from discreet.recommend.histories import OnUnknown, Reader, is_frame

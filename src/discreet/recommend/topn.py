@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from discreet.data.interactions import Interactions
 from discreet.linalg.arrays import NUMPY, Arrays
 from discreet.linalg.products import Columns
-from discreet.linalg.threads import over_blocks
+from discreet.kernels.threads import over_blocks
 from discreet.typing import Array
 
 Variance: TypeAlias = tuple[float, Array] | None  # c, and the variances (items, 1 + k) of base and columns

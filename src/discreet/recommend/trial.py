@@ -19,7 +19,7 @@ from discreet.data.interactions import Interactions
 from discreet.errors import PrivacyError
 from discreet.linalg.arrays import arrays_on
 from discreet.linalg.products import Columns
-from discreet.linalg.threads import single_threaded_blas
+from discreet.kernels.threads import single_threaded_blas
 from discreet.typing import Array
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from discreet.data.interactions import Interactions
 from discreet.data.movielens_like import movielens_like
 from discreet.data.readers import read
 from discreet.errors import DataError, DiscreetError, NotFitted, UnknownItem
-from discreet.linalg.threads import single_threaded_blas
+from discreet.kernels.threads import single_threaded_blas
 from discreet.models.base import Model
 from discreet.models.storage import load
 from discreet.privacy.guarantee import Guarantee

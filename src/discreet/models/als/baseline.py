@@ -6,13 +6,14 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from discreet import kernels
 from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar
 from discreet.errors import DataError
-from discreet.linalg.rows import Solver
+from discreet.kernels import Table
 from discreet.models.base import NotPrivateModel, check_seed
 from discreet.models.fold_in import FoldIn, RidgeFoldIn
-from discreet.models.ridge import Penalty, Ridge, shared_gram
+from discreet.models.ridge import Penalty, shared_gram
 from discreet.typing import Array
 from discreet.validation import positive, whole
 
@@ -59,8 +60,6 @@ class ALS(NotPrivateModel):
         dtype: "float32" or "float64".
         random_state: Seed of the vectors that the first step starts from.
         n_jobs: Threads, in scikit-learn's meaning. The result is the same, bit for bit, for any number.
-        device: "cpu", or "cuda" for a GPU (extra `gpu`), which also folds users in and ranks items for them. It is not
-            saved with the model.
     """
 
     _ARRAYS: ClassVar[tuple[str, ...]] = (*NotPrivateModel._ARRAYS, "gram_")
@@ -82,12 +81,11 @@ class ALS(NotPrivateModel):
         global_penalty: float | None = None,
         biases: bool | None = None,
         n_steps: int = 15,
-        solver: Solver = "exact",
+        solver: Literal["exact", "cg"] = "exact",
         cg_steps: int = 3,
         dtype: Literal["float32", "float64"] = "float32",
         random_state: int | None = 0,
         n_jobs: int | None = -1,
-        device: str = "cpu",
     ) -> None:
         self.rank = rank
         self.regularization = regularization
@@ -102,7 +100,6 @@ class ALS(NotPrivateModel):
         self.dtype = dtype
         self.random_state = random_state
         self.n_jobs = n_jobs
-        self.device = device
 
     def _check_parameters(self) -> None:
         for name in ("n_steps", "cg_steps", *(() if self.rank is None else ("rank",))):
@@ -154,8 +151,8 @@ class _Training:
         self.user_penalty = _penalty(self.scale, model.user_exponent, np.diff(ratings.indptr))
         self.item_penalty = _penalty(self.scale, model.item_exponent, np.diff(columns.indptr))
         rng = np.random.default_rng(model.random_state)
-        self.V = (rng.standard_normal((ratings.n_items, rank)) / np.sqrt(rank)).astype(self.kind)
-        self.U = np.zeros((ratings.n_users, rank), self.kind)
+        self.V = Table.of((rng.standard_normal((ratings.n_items, rank)) / np.sqrt(rank)).astype(self.kind))
+        self.U = Table.empty(ratings.n_users, rank, self.kind)
         self.a, self.b = np.zeros(ratings.n_users, self.kind), np.zeros(ratings.n_items, self.kind)
 
     def run(self) -> dict[str, Any]:
@@ -164,9 +161,9 @@ class _Training:
                 self.a, self.U = self._side(self.by_user, self.V, self.b, self.user_penalty, (self.a, self.U))
                 self.b, self.V = self._side(self.by_item, self.U, self.a, self.item_penalty, (self.b, self.V))
                 bar.advance(1)
-        gram = shared_gram(self.V, self.kind.type(self.global_penalty))
+        gram = self._gram(self.V)
         return {
-            "item_factors_": self.V,
+            "item_factors_": self.V.values.copy(),
             "item_bias_": self.b,
             "gram_": np.zeros((0, 0), self.kind) if gram is None else gram,
             "biases_": self.biases,
@@ -174,16 +171,25 @@ class _Training:
             "user_weight_": self.user_penalty.normaliser,
         }
 
+    def _gram(self, table: Table) -> Array | None:
+        return shared_gram(table.values, self.kind.type(self.global_penalty))
+
     def _side(
-        self, table: tuple[Array, Array, Array], factors: Array, base: Array, penalty: Penalty, now: tuple[Array, Array]
-    ) -> tuple[Array, Array]:
+        self, rows: tuple[Array, Array, Array], table: Table, base: Array, penalty: Penalty, now: tuple[Array, Table]
+    ) -> tuple[Array, Table]:
         """One side's biases and vectors, given the other side's."""
-        model = self.model
-        offset_penalty = model.bias_regularization if self.biases else None
-        gram = shared_gram(factors, self.kind.type(self.global_penalty))
-        ridge = Ridge(factors, base, penalty, gram, offset_penalty, device=model.device)
-        start = now if model.solver == "cg" else None
-        return ridge.solve(*table, solver=model.solver, cg_steps=model.cg_steps, start=start, n_jobs=model.n_jobs)
+        model, by_steps = self.model, self.model.solver == "cg"
+        return kernels.ridge(
+            *rows,
+            table,
+            penalty(np.diff(rows[0]), self.kind),
+            base=base if self.biases else None,
+            gram=self._gram(table),
+            offset_penalty=model.bias_regularization if self.biases else None,
+            steps=model.cg_steps if by_steps else 0,
+            start=now if by_steps else None,
+            n_jobs=model.n_jobs,
+        )
 
 
 def _penalty(scale: float, exponent: float, counts: Array) -> Penalty:

@@ -20,7 +20,7 @@ from discreet.engine.batches import PART
 from discreet.errors import DataError
 from discreet.linalg.arrays import NUMPY, Arrays, arrays_on
 from discreet.linalg.indefinite import project_psd
-from discreet.linalg.threads import over_blocks, single_threaded_blas
+from discreet.kernels.threads import over_blocks, single_threaded_blas
 from discreet.models.als.calibration import GRADIENT, GRAM, START, STEP
 from discreet.models.als.preprocessing import Prepared
 from discreet.models.als.sampling import Sample

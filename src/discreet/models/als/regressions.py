@@ -7,7 +7,7 @@ import numpy as np
 from discreet.engine import LocalBlocks
 from discreet.errors import DataError
 from discreet.linalg.determinism import require_sound_blas
-from discreet.linalg.threads import n_threads
+from discreet.kernels.threads import n_threads
 from discreet.models.als.calibration import STEP
 from discreet.models.als.published_training import a_item, check_size, own_equations
 from discreet.models.als.sampling import Sample, uniform

@@ -13,7 +13,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar
 from discreet.engine.batches import DENSE_CELLS, parts
-from discreet.linalg.threads import single_threaded_blas
+from discreet.kernels.threads import single_threaded_blas
 from discreet.models.base import NotPrivateModel, require_ratings
 from discreet.models.centering import Prepared
 from discreet.models.eigen import second_moment

@@ -17,7 +17,7 @@ from discreet.data.interactions import Interactions
 from discreet.engine import Blocks, LocalBlocks
 from discreet.engine.batches import DENSE_CELLS, parts, user_batches
 from discreet.errors import DataError
-from discreet.linalg.threads import over_blocks
+from discreet.kernels.threads import over_blocks
 from discreet.models.centering import SHRINKAGE, Centering, Prepared
 from discreet.models.eigen import Direction, Products, leading, oja
 from discreet.models.frank_wolfe.estimate import COVARIANCE, ENERGY, PRODUCT, Basis, Step

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import eigh
 
-from discreet.linalg.threads import single_threaded_blas
+from discreet.kernels.threads import single_threaded_blas
 from discreet.models.directions import without_noise
 from discreet.models.eigen import simplex
 from discreet.typing import Array

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy.sparse import csr_array
 
-from discreet.linalg.threads import single_threaded_blas
+from discreet.kernels.threads import single_threaded_blas
 from discreet.models.one_bit.likelihood import Loss, Observed
 from discreet.models.one_bit.matrices import Excess, Factored, Moved, nuclear_ball
 from discreet.models.ridge import Penalty, Ridge

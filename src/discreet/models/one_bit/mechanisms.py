@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 from scipy.special import ndtr
 
 from discreet.errors import PrivacyError
-from discreet.linalg.threads import single_threaded_blas
+from discreet.kernels.threads import single_threaded_blas
 from discreet.models.one_bit.contributions import (
     FLIPPED,
     PRECISION,

@@ -15,7 +15,7 @@ from scipy.linalg import eigh
 from discreet.data.interactions import Interactions
 from discreet.engine import Blocks
 from discreet.engine.batches import DENSE_CELLS, user_batches
-from discreet.linalg.threads import single_threaded_blas
+from discreet.kernels.threads import single_threaded_blas
 from discreet.models.als.sampling import uniform
 from discreet.models.directions import noise_edge
 from discreet.privacy import GramSum, Noisy, Releaser, VectorSum

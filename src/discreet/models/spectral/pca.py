@@ -15,7 +15,7 @@ from discreet.engine import LocalBlocks
 from discreet.engine.batches import DENSE_CELLS, parts
 from discreet.errors import DataError, NotFitted
 from discreet.linalg.determinism import require_sound_blas
-from discreet.linalg.threads import n_threads, single_threaded_blas
+from discreet.kernels.threads import n_threads, single_threaded_blas
 from discreet.models.eigen import Products, block_iteration, check_budget, oja
 from discreet.models.parameters import check_parameters
 from discreet.models.private import require_sound

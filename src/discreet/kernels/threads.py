@@ -19,9 +19,6 @@ Block = TypeVar("Block")
 Result = TypeVar("Result")
 
 
-MOST_THREADS = 8  # that have work: of more, most wait for the interpreter, and hinder the others
-
-
 def n_threads(n_jobs: int | None) -> int:
     """How many threads `n_jobs` means, as in scikit-learn: -1 all cores, -2 all but one, None one."""
     if n_jobs is None:
@@ -88,13 +85,13 @@ def single_threaded_blas() -> Iterator[None]:
 
 
 def over_blocks(work: Callable[[Block], Result], blocks: Iterable[Block], n_jobs: int | None) -> Iterator[Result]:
-    """Yield `work(block)` for each block, in their order, computed on `n_jobs` threads, of which 8 are used at most.
+    """Yield `work(block)` for each block, in their order, computed on `n_jobs` threads.
 
     A block is always computed by one thread, so results do not depend on how many there are. Only a few results
     wait at a time, so memory stays bounded however many blocks there are. BLAS is held at one thread until the last
     result is taken, or the generator closed.
     """
-    threads = min(n_threads(n_jobs), MOST_THREADS)
+    threads = n_threads(n_jobs)
     remaining = iter(blocks)
     ahead = list(islice(remaining, 4 * threads))
     with single_threaded_blas():

@@ -1,0 +1,309 @@
+"""What is computed for each user, or each item, by itself: compiled, and fast on every core.
+
+A row of a sparse table has entries: items with values. Its regression, its scores and its best items are functions of
+the row and of the tables of items alone, computed by one thread in an order that depends on nothing else. So they are
+the same bits for any number of threads, and whatever rows are beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from discreet.kernels import reference
+from discreet.kernels.library import PAD, Struct, address, aligned, function, instruction_set
+from discreet.kernels.threads import over_blocks
+from discreet.typing import Array
+
+__all__ = ["Panels", "Table", "instruction_set", "leave_fold_out", "ridge", "top_n"]
+
+ENTRIES = 1 << 15  # of the rows that a thread takes at a time, about: some milliseconds of work
+ROWS = 1 << 12  # at most
+TOGETHER = 128  # users whose scores share what is in a cache
+SCORES = 1 << 26  # multiplications of the scores of users that a thread takes at a time
+
+
+@dataclass(frozen=True)
+class Table:
+    """One vector for each item, or each user, as the kernels take them: rows padded with zeros, from a cache line on.
+
+    Attributes:
+        padded: (rows, a multiple of 16).
+        k: How many numbers of a row count.
+    """
+
+    padded: Array
+    k: int
+
+    @classmethod
+    def empty(cls, n: int, k: int, dtype: Any) -> Table:
+        """Zeros."""
+        return cls(aligned((n, max(-(-k // PAD) * PAD, PAD)), dtype), k)
+
+    @classmethod
+    def of(cls, vectors: Array, dtype: Any = None) -> Table:
+        """A copy of vectors (rows, k)."""
+        table = cls.empty(len(vectors), vectors.shape[1], dtype or vectors.dtype)
+        table.padded[:, : table.k] = vectors
+        return table
+
+    @property
+    def values(self) -> Array:
+        """The vectors (rows, k)."""
+        values: Array = self.padded[:, : self.k]
+        return values
+
+    def square(self, matrix: Array | None) -> Array | None:
+        """A matrix (k, k), padded like the rows."""
+        if matrix is None:
+            return None
+        ld = self.padded.shape[1]
+        out = aligned((ld, ld), self.padded.dtype)
+        out[: self.k, : self.k] = matrix
+        return out
+
+
+def _blocks(indptr: Array) -> Iterator[tuple[int, int]]:
+    """Consecutive rows, with about ENTRIES entries each."""
+    first, n = 0, len(indptr) - 1
+    while first < n:
+        last = int(np.searchsorted(indptr, indptr[first] + ENTRIES, side="right")) - 1
+        last = min(max(last, first + 1), first + ROWS, n)
+        yield first, last
+        first = last
+
+
+def _run(indptr: Array, work: Callable[[int, int], Any], n_jobs: int | None) -> None:
+    for _ in over_blocks(lambda block: work(*block), _blocks(indptr), n_jobs):
+        pass
+
+
+def _contiguous(array: Array | None, dtype: Any) -> Array | None:
+    return None if array is None else np.ascontiguousarray(array, dtype)
+
+
+def _indices(indices: Array) -> Array:
+    """Item numbers in a type that the kernels read."""
+    known = indices.dtype in (np.uint8, np.uint16, np.uint32)
+    return np.ascontiguousarray(indices if known else indices.astype(np.uint32))
+
+
+def ridge(
+    indptr: Array,
+    indices: Array,
+    values: Array,
+    table: Table,
+    scale: Array,
+    *,
+    base: Array | None = None,
+    prior: Table | None = None,
+    gram: Array | None = None,
+    offset_penalty: float | None = None,
+    weights: Array | None = None,
+    steps: int = 0,
+    start: tuple[Array, Table] | None = None,
+    residuals: Array | None = None,
+    n_jobs: int | None = 1,
+) -> tuple[Array, Table]:
+    """The offset a and the vector z of each row, which minimize
+
+        sum over its entries of w (y - base_j - a - x_j . z)^2 + s |z - c|^2 + z^T G z + offset_penalty a^2.
+
+    A row without entries gets zeros. Where a system is singular, the solution of least norm is taken.
+
+    Args:
+        indptr: Row i's entries are at indptr[i]:indptr[i + 1].
+        indices: The item j of each entry.
+        values: y.
+        table: x_j; of its type are all results.
+        scale: s of each row.
+        base: By item; by default 0.
+        prior: By item: c is the mean of those of the row's items; by default 0.
+        gram: G; by default 0.
+        offset_penalty: By default there is no offset.
+        weights: w of each entry; by default 1.
+        steps: Steps of conjugate gradients; 0: the solution itself, by Cholesky factors.
+        start: Offsets and vectors that these steps start from; by default zeros.
+        residuals: Gets y - base_j - a - x_j . z of each entry, if it is given.
+        n_jobs: Threads, in scikit-learn's meaning.
+    """  # noqa: D400
+    kind, n, k = table.padded.dtype, len(indptr) - 1, table.k
+    offsets, vectors = np.zeros(n, kind), Table.empty(n, k, kind)
+    if start is not None:
+        offsets[:], vectors.padded[:] = start[0], start[1].padded
+    items, left = _indices(indices), None if residuals is None else np.empty(len(values), kind)
+    struct = Struct(
+        kind,
+        indptr=np.ascontiguousarray(indptr, np.int64),
+        indices=items,
+        index_bytes=items.itemsize,
+        values=_contiguous(values, kind),
+        weights=_contiguous(weights, kind),
+        table=table.padded,
+        base=_contiguous(base, kind),
+        prior=None if prior is None else prior.padded,
+        gram=table.square(gram),
+        scale=_contiguous(scale, kind),
+        offset_penalty=-1.0 if offset_penalty is None else float(offset_penalty),
+        k=k,
+        ld=table.padded.shape[1],
+        offsets=offsets,
+        vectors=vectors.padded,
+        residuals=left,
+    )
+    call, failed = function("ridge", kind), np.zeros(n, np.uint8)
+    _run(indptr, lambda first, last: call(struct, first, last, steps, address(failed)), n_jobs)
+    for i in np.flatnonzero(failed):
+        own = slice(int(indptr[i]), int(indptr[i + 1]))
+        at = indices[own]
+        X, y = table.values[at], values[own] - (0 if base is None else base[at])
+        offsets[i], vectors.values[i] = reference.ridge_row(
+            X,
+            y,
+            float(scale[i]),
+            prior=None if prior is None else prior.values[at],
+            gram=gram,
+            offset_penalty=offset_penalty,
+            weights=None if weights is None else weights[own],
+        )
+        if left is not None:
+            left[own] = y - offsets[i] - X @ vectors.values[i]
+    if residuals is not None:
+        residuals[:] = left
+    return offsets, vectors
+
+
+def leave_fold_out(
+    indptr: Array,
+    indices: Array,
+    values: Array,
+    table: Table,
+    prior: Table,
+    penalty: Array,
+    base: Array,
+    folds: int,
+    n_jobs: int | None = 1,
+) -> tuple[Array, Array]:
+    """For each row and fold the vector (rows, folds, k) that is fitted to the other folds; and residuals by entry.
+
+    Entry p of a row is in fold p % folds. A vector z minimizes |t - X z|^2 + (z - c)^T diag(penalty) (z - c), where t is
+    the value minus the item's base, and c the mean of the priors of all items of the row. The residual t - x . z of an
+    entry is that of its own fold's vector, which was not fitted to it. All penalties are positive.
+    """
+    kind, n = table.padded.dtype, len(indptr) - 1
+    vectors, residuals = Table.empty(n * folds, table.k, kind), np.empty(len(values), kind)
+    items = _indices(indices)
+    struct = Struct(
+        kind,
+        indptr=np.ascontiguousarray(indptr, np.int64),
+        indices=items,
+        index_bytes=items.itemsize,
+        values=_contiguous(values, kind),
+        weights=None,
+        table=table.padded,
+        base=_contiguous(base, kind),
+        prior=prior.padded,
+        gram=None,
+        scale=None,
+        offset_penalty=-1.0,
+        k=table.k,
+        ld=table.padded.shape[1],
+        offsets=None,
+        vectors=vectors.padded,
+        residuals=residuals,
+    )
+    call, failed = function("leave_fold_out", kind), np.zeros(n, np.uint8)
+    pull = np.ascontiguousarray(penalty, kind)
+    _run(indptr, lambda first, last: call(struct, address(pull), folds, first, last, address(failed)), n_jobs)
+    if failed.any():  # only where the penalty is nothing beside the vectors
+        raise FloatingPointError("penalty: too small for these vectors in this precision")
+    return vectors.values.reshape(n, folds, -1), residuals
+
+
+@dataclass(frozen=True)
+class Panels:
+    """Items' vectors as `top_n` takes them: (panels, k, items of a panel), with zeros behind the last item.
+
+    An item's score is a sum over its own numbers, in order.
+    """
+
+    packed: Array
+    n_items: int
+
+    @classmethod
+    def of(cls, vectors: Array) -> Panels:
+        """Of vectors (items, k)."""
+        (n, k), panel = vectors.shape, function("panel", vectors.dtype)()
+        packed = aligned((-(-n // panel), k, panel), vectors.dtype)
+        whole = n // panel
+        packed[:whole] = vectors[: whole * panel].reshape(whole, panel, k).swapaxes(1, 2)
+        if n % panel:
+            packed[whole, :, : n % panel] = vectors[whole * panel :].T
+        return cls(packed, n)
+
+    def widened(self, numbers: Array, fill: float = -np.inf) -> Array:
+        """One number for each item, and `fill` in the places behind the last one."""
+        wide = aligned((self.packed.shape[0] * self.packed.shape[2],), self.packed.dtype)
+        wide[: self.n_items], wide[self.n_items :] = numbers, fill
+        return wide
+
+
+def top_n(
+    panels: Panels,
+    base: Array,
+    vectors: Array,
+    n: int,
+    *,
+    indptr: Array,
+    cold: Array,
+    seen: Array | None = None,
+    variance: tuple[float, Array, Panels] | None = None,
+    n_jobs: int | None = 1,
+) -> tuple[Array, Array]:
+    """The items (users, n) with the best scores base_j + x_j . z, and their scores; -1 where a list is shorter.
+
+    Of equal scores the earlier item comes first. Items with a score of minus infinity are in no list.
+
+    Args:
+        panels: x_j.
+        base: By item, `panels.widened`.
+        vectors: z of each user.
+        n: How many are wanted.
+        indptr: Where each user's items are. Users who have none get the scores in `cold`.
+        cold: By item, `panels.widened`.
+        seen: The items of all users, ascending for each user, which are left out; None: none is.
+        variance: c, and the variances of base and of x_j: scores are less by c standard deviations.
+        n_jobs: Threads, in scikit-learn's meaning.
+    """
+    kind, (users, k) = panels.packed.dtype, vectors.shape
+    n = min(n, panels.n_items)
+    best, scores = np.empty((users, n), np.int32), np.empty((users, n), kind)
+    items = None if seen is None else _indices(seen)
+    caution, spread, variances = (0.0, None, None) if variance is None else variance
+    struct = Struct(
+        kind,
+        panels=panels.packed,
+        base=base,
+        cold=cold,
+        variances=None if variances is None else variances.packed,
+        base_variance=spread,
+        caution=float(caution),
+        k=k,
+        items=panels.n_items,
+        n=n,
+        vectors=_contiguous(vectors, kind),
+        indptr=np.ascontiguousarray(indptr, np.int64),
+        seen=items,
+        index_bytes=0 if items is None else items.itemsize,
+        best=best,
+        scores=scores,
+    )
+    call = function("top_n", kind)
+    rows = max(1, SCORES // max(panels.n_items * k, 1) // TOGETHER) * TOGETHER
+    blocks = ((at, min(at + rows, users)) for at in range(0, users if n else 0, rows))
+    for _ in over_blocks(lambda block: call(struct, *block), blocks, n_jobs):
+        pass
+    return best, scores

@@ -1,0 +1,69 @@
+"""What the kernels compute, in NumPy, written to be read. Tests compare the two; singular systems are solved here."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from discreet.typing import Array
+
+
+def ridge_row(
+    X: Array,
+    y: Array,
+    scale: float,
+    *,
+    prior: Array | None = None,
+    gram: Array | None = None,
+    offset_penalty: float | None = None,
+    weights: Array | None = None,
+) -> tuple[float, Array]:
+    """Offset and vector of one row, in double precision; of all solutions, the one of least norm.
+
+    X has the vectors of the row's items, y what is to be explained of their values, and `prior` a vector for each.
+    """
+    k, center = X.shape[1], np.zeros(X.shape[1]) if prior is None else prior.mean(axis=0)
+    w = np.ones(len(y)) if weights is None else weights
+    Z = np.column_stack([np.full(len(y), offset_penalty is not None), X]).astype(np.float64)
+    A = Z.T @ (w[:, None] * Z)
+    A[1:, 1:] += scale * np.eye(k) + (0 if gram is None else gram)
+    A[0, 0] += offset_penalty or 0
+    b = Z.T @ (w * (y - X @ center))
+    values, vectors = np.linalg.eigh(A)
+    known = values > max(values[-1], 0) * len(A) * np.finfo(np.float64).eps * 8
+    solution = vectors[:, known] @ ((vectors[:, known].T @ b) / values[known])
+    return float(solution[0]), solution[1:] + center
+
+
+def conjugate_gradients(A: Array, b: Array, z: Array, steps: int) -> Array:
+    """Some steps toward the solution of A z = b."""
+    left = b - A @ z
+    direction = left
+    for _ in range(steps):
+        if not left.any():
+            break
+        step = (left @ left) / (direction @ A @ direction)
+        z, before, left = z + step * direction, left, left - step * (A @ direction)
+        direction = left + (left @ left) / (before @ before) * direction
+    return z
+
+
+def leave_fold_out_row(X: Array, y: Array, prior: Array, penalty: Array, folds: int) -> tuple[Array, Array]:
+    """The vector (folds, k) that is fitted to all entries but those of a fold; residuals by the vector of its own fold.
+
+    Entry p is in fold p % folds. The vector minimizes |y - X z|^2 + (z - c)^T diag(penalty) (z - c), where c is the mean
+    of all priors.
+    """
+    fold = np.arange(len(y)) % folds
+    pull = penalty * (prior.mean(axis=0) if len(y) else 0)
+    vectors = np.empty((folds, X.shape[1]))
+    for f in range(folds):
+        own, t = X[fold != f], y[fold != f]
+        vectors[f] = np.linalg.solve(own.T @ own + np.diag(penalty), own.T @ t + pull)
+    return vectors, y - np.einsum("ij,ij->i", X, vectors[fold])
+
+
+def top_n(scores: Array, n: int) -> tuple[Array, Array]:
+    """Columns and scores of each row's n best; of equal ones the first comes first; -1 where no finite score is left."""
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :n]
+    best = np.take_along_axis(scores, order, axis=1)
+    return np.where(best > -np.inf, order, -1), best

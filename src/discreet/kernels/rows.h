@@ -1,0 +1,508 @@
+// Kernels for one kind of number; kernels.c includes this file for float and for double.
+//
+// A table has one vector for each item (or user): rows of `ld` numbers, a multiple of PAD, of which the first k count and
+// the others are 0. Rows of work are in CSR form: row i's entries are indptr[i] to indptr[i + 1] of indices and values.
+// What is computed of a row depends on that row and on the tables alone, by the same operations in the same order
+// whatever rows are beside it: scratch memory is written anew for each row, and sums run over the row's own entries.
+
+typedef REAL NAME(vec) __attribute__((vector_size(VECTOR)));
+#define vec NAME(vec)
+#define WIDTH ((int)(VECTOR / sizeof(REAL)))
+#define LOAD(p) (*(const vec *)(p))
+#define STORE(p, v) (*(vec *)(p) = (v))
+
+static inline REAL NAME(sum)(vec v) {
+  REAL part[WIDTH];
+  memcpy(part, &v, sizeof v);
+  for (int n = WIDTH / 2; n; n /= 2)
+    for (int i = 0; i < n; i++) part[i] += part[i + n];
+  return part[0];
+}
+
+static inline REAL NAME(dot)(const REAL *a, const REAL *b, int n) {
+  vec even = {0}, odd = {0};
+  int j = 0;
+  for (; j + 2 * WIDTH <= n; j += 2 * WIDTH) {
+    even += LOAD(a + j) * LOAD(b + j);
+    odd += LOAD(a + j + WIDTH) * LOAD(b + j + WIDTH);
+  }
+  if (j < n) even += LOAD(a + j) * LOAD(b + j);
+  return NAME(sum)(even + odd);
+}
+
+static inline void NAME(axpy)(REAL f, const REAL *x, REAL *y, int n) {
+  for (int j = 0; j < n; j += WIDTH) STORE(y + j, LOAD(y + j) + f * LOAD(x + j));
+}
+
+// TILE rows of G from `row` on, in `vectors` vectors of columns from `col` on: plus, or minus, those of P^T P.
+#define ADD_TILE(vectors)                                                                          \
+  {                                                                                                \
+    vec acc[TILE][vectors];                                                                        \
+    for (int i = 0; i < TILE; i++)                                                                 \
+      for (int v = 0; v < vectors; v++) acc[i][v] = (vec){0};                                      \
+    for (int t = 0; t < n; t++) {                                                                  \
+      const REAL *left = P + (size_t)t * ld + row, *right = P + (size_t)t * ld + col;              \
+      for (int i = 0; i < TILE; i++)                                                               \
+        for (int v = 0; v < vectors; v++) acc[i][v] += LOAD(right + v * WIDTH) * left[i];          \
+    }                                                                                              \
+    for (int i = 0; i < TILE; i++)                                                                 \
+      for (int v = 0; v < vectors; v++) {                                                          \
+        REAL *g = G + (size_t)(row + i) * ld + col + v * WIDTH;                                    \
+        STORE(g, minus ? LOAD(g) - acc[i][v] : LOAD(g) + acc[i][v]);                               \
+      }                                                                                            \
+  }
+
+// G plus, or minus, P^T P of n rows: the upper triangle, and a little below it, from the row `first` on.
+static inline __attribute__((always_inline)) void NAME(add_gram)(const REAL *P, int n, int ld, int first, int minus,
+                                                                 REAL *G) {
+  for (int row = first; row < ld; row += TILE) {
+    int col = row - row % WIDTH;
+    if ((ld - col) / WIDTH % 2) {
+      ADD_TILE(1)
+      col += WIDTH;
+    }
+    for (; col < ld; col += 2 * WIDTH) ADD_TILE(2)
+  }
+}
+
+// Solve A x = x by the upper triangle of A, which becomes its Cholesky factor. Returns 1 if a pivot is no more than
+// rounding. What is beyond k on the diagonal is set to 1.
+static int NAME(solve)(REAL *A, int k, int ld, REAL *x) {
+  REAL least[ld];
+  for (int i = 0; i < ld; i++) {
+    if (i >= k) A[(size_t)i * ld + i] = 1;
+    least[i] = EPSILON * k * A[(size_t)i * ld + i];
+  }
+  for (int top = 0; top < ld; top += TILE) {
+    for (int i = top; i < top + TILE; i++) {
+      REAL *row = A + (size_t)i * ld;
+      int from = i - i % WIDTH;
+      for (int p = top; p < i; p++) {
+        const REAL *above = A + (size_t)p * ld;
+        NAME(axpy)(-above[i], above + from, row + from, ld - from);
+      }
+      if (!(row[i] > least[i])) return 1;
+      REAL scale = 1 / SQRT(row[i]);
+      for (int j = from; j < ld; j += WIDTH) STORE(row + j, LOAD(row + j) * scale);
+      for (int j = from; j < i; j++) row[j] = 0;
+    }
+    NAME(add_gram)(A + (size_t)top * ld, TILE, ld, top + TILE, 1, A);
+  }
+  for (int i = 0; i < k; i++) {  // where a vector begins before the diagonal, the factor has zeros
+    const REAL *row = A + (size_t)i * ld;
+    REAL own = x[i] / row[i];
+    int from = i - i % WIDTH;
+    NAME(axpy)(-own, row + from, x + from, ld - from);
+    x[i] = own;
+  }
+  for (int i = k - 1; i >= 0; i--) {
+    const REAL *row = A + (size_t)i * ld;
+    REAL own = x[i];
+    int from = i - i % WIDTH;
+    x[i] = 0;
+    x[i] = (own - NAME(dot)(row + from, x + from, ld - from)) / row[i];
+  }
+  return 0;
+}
+
+// The regressions of many rows: the offset a and the vector z of a row minimize
+//   sum over its entries of w (y - base_j - a - x_j . z)^2 + scale |z - c|^2 + z^T gram z + offset_penalty a^2
+// where c is the mean over the row of its items' vectors in `prior`.
+typedef struct {
+  const int64_t *indptr;
+  Indices indices;
+  const REAL *values, *weights;       // by entry; weights may be NULL
+  const REAL *table, *base, *prior;   // by item; base and prior may be NULL
+  const REAL *gram, *scale;           // (ld, ld) or NULL; by row
+  REAL offset_penalty;                // negative: there is no offset
+  int64_t k, ld;
+  REAL *offsets, *vectors, *residuals;  // what is computed: (rows), (rows, ld), by entry or NULL
+} NAME(Ridge);
+
+// A row's entries, gathered a part at a time.
+typedef struct {
+  REAL *P, *t, *one;     // vectors, targets and ones, all times the roots of weights
+  REAL *b, *sums, *c;    // sums over the row of P t and of P one; the prior mean
+  REAL ones, targets;    // sums of one^2 and of one t
+} NAME(Gathered);
+
+static void NAME(prior_mean)(const NAME(Ridge) * r, int64_t begin, int64_t end, REAL *c) {
+  int ld = (int)r->ld;
+  memset(c, 0, sizeof(REAL) * ld);
+  if (!r->prior || begin == end) return;
+  for (int64_t e = begin; e < end; e++) NAME(axpy)(1, r->prior + item_at(r->indices, e) * ld, c, ld);
+  for (int j = 0; j < ld; j++) c[j] /= (REAL)(end - begin);
+}
+
+static inline __attribute__((always_inline)) void NAME(gather_as)(const NAME(Ridge) * r, int64_t begin, int n,
+                                                                  NAME(Gathered) * g, int offset, int weighted) {
+  const int ld = (int)r->ld;
+  for (int e = 0; e < n; e++) {
+    int64_t at = begin + e;
+    size_t item = item_at(r->indices, at);
+    const REAL *x = r->table + item * ld;
+    if (e + 8 < n) __builtin_prefetch(r->table + item_at(r->indices, at + 8) * ld);
+    REAL *p = g->P + (size_t)e * ld, one = weighted ? SQRT(r->weights[at]) : 1;
+    REAL t = r->values[at] - (r->base ? r->base[item] : 0);
+    if (r->prior) t -= NAME(dot)(x, g->c, ld);
+    t *= one;
+    for (int j = 0; j < ld; j += WIDTH) {
+      vec own = weighted ? one * LOAD(x + j) : LOAD(x + j);
+      STORE(p + j, own);
+      STORE(g->b + j, LOAD(g->b + j) + t * own);
+      if (offset) STORE(g->sums + j, LOAD(g->sums + j) + one * own);
+    }
+    g->t[e] = t, g->one[e] = one, g->ones += one * one, g->targets += one * t;
+  }
+}
+
+static void NAME(gather)(const NAME(Ridge) * r, int64_t begin, int n, NAME(Gathered) * g) {
+  if (r->weights)
+    NAME(gather_as)(r, begin, n, g, 1, 1);
+  else if (r->offset_penalty >= 0)
+    NAME(gather_as)(r, begin, n, g, 1, 0);
+  else
+    NAME(gather_as)(r, begin, n, g, 0, 0);
+}
+
+// By the normal equations of the vector, after the offset has been eliminated.
+static int NAME(primal)(const NAME(Ridge) * r, int64_t i, NAME(Gathered) * g, REAL *A, REAL *z, REAL *a) {
+  const int k = (int)r->k, ld = (int)r->ld;
+  int64_t end = r->indptr[i + 1];
+  if (r->gram)
+    memcpy(A, r->gram, sizeof(REAL) * ld * ld);
+  else
+    memset(A, 0, sizeof(REAL) * ld * ld);
+  for (int64_t at = r->indptr[i]; at < end; at += PART) {
+    int n = end - at < PART ? (int)(end - at) : PART;
+    NAME(gather)(r, at, n, g);
+    NAME(add_gram)(g->P, n, ld, 0, 0, A);
+  }
+  memcpy(z, g->b, sizeof(REAL) * ld);
+  REAL ones = g->ones + r->offset_penalty;
+  if (r->offset_penalty >= 0) {
+    if (!(ones > 0)) return 1;
+    for (int row = 0; row < k; row++) NAME(axpy)(-g->sums[row] / ones, g->sums, A + (size_t)row * ld, ld);
+    NAME(axpy)(-g->targets / ones, g->sums, z, ld);
+  }
+  for (int j = 0; j < k; j++) A[(size_t)j * ld + j] += r->scale[i];
+  if (NAME(solve)(A, k, ld, z)) return 1;
+  *a = r->offset_penalty >= 0 ? (g->targets - NAME(dot)(g->sums, z, ld)) / ones : 0;
+  return 0;
+}
+
+// By a system of the size of the row's entries: z = X^T q with (X X^T + scale (I + 1 1^T / offset_penalty)) q = t.
+static int NAME(dual)(const NAME(Ridge) * r, int64_t i, NAME(Gathered) * g, REAL *A, REAL *T, REAL *z, REAL *a) {
+  const int k = (int)r->k, ld = (int)r->ld, n = (int)(r->indptr[i + 1] - r->indptr[i]), ln = (n + PAD - 1) / PAD * PAD;
+  REAL scale = r->scale[i], ratio = r->offset_penalty > 0 ? scale / r->offset_penalty : 0;
+  NAME(gather)(r, r->indptr[i], n, g);
+  for (int j = 0; j < k; j++)
+    for (int e = 0; e < ln; e++) T[(size_t)j * ln + e] = e < n ? g->P[(size_t)e * ld + j] : 0;
+  memset(A, 0, sizeof(REAL) * ln * ln);
+  NAME(add_gram)(T, k, ln, 0, 0, A);
+  for (int e = 0; e < n; e++) {
+    for (int f = 0; f < n; f++) A[(size_t)e * ln + f] += ratio * g->one[e] * g->one[f];
+    A[(size_t)e * ln + e] += scale;
+  }
+  for (int e = n; e < ln; e++) g->t[e] = 0;
+  if (NAME(solve)(A, n, ln, g->t)) return 1;
+  memset(z, 0, sizeof(REAL) * ld);
+  *a = 0;
+  for (int e = 0; e < n; e++) {
+    NAME(axpy)(g->t[e], g->P + (size_t)e * ld, z, ld);
+    *a += ratio * g->one[e] * g->t[e];
+  }
+  return 0;
+}
+
+// Multiply by the matrix of a row's system, in which the offset has the penalty of the vector and a column of `unit`.
+static REAL NAME(times)(const NAME(Ridge) * r, int64_t i, const NAME(Gathered) * g, int n, const REAL *A, REAL unit,
+                        REAL pa, const REAL *p, REAL *out) {
+  const int ld = (int)r->ld;
+  REAL first = r->scale[i] * pa;
+  for (int j = 0; j < ld; j += WIDTH) STORE(out + j, r->scale[i] * LOAD(p + j));
+  if (A) {
+    for (int j = 0; j < (int)r->k; j++) NAME(axpy)(p[j], A + (size_t)j * ld, out, ld);
+    NAME(axpy)(unit * pa, g->sums, out, ld);
+    return first + unit * (unit * g->ones * pa + NAME(dot)(g->sums, p, ld));
+  }
+  int e = 0;
+  for (; e + 4 <= n; e += 4) {  // four entries share what is loaded of p and of the sum
+    const REAL *x = g->P + (size_t)e * ld;
+    vec products[4] = {{0}, {0}, {0}, {0}};
+    REAL own[4];
+    for (int j = 0; j < ld; j += WIDTH)
+      for (int f = 0; f < 4; f++) products[f] += LOAD(x + f * ld + j) * LOAD(p + j);
+    for (int f = 0; f < 4; f++) {
+      own[f] = NAME(sum)(products[f]) + unit * g->one[e + f] * pa;
+      first += unit * g->one[e + f] * own[f];
+    }
+    for (int j = 0; j < ld; j += WIDTH) {
+      vec total = LOAD(out + j);
+      for (int f = 0; f < 4; f++) total += own[f] * LOAD(x + f * ld + j);
+      STORE(out + j, total);
+    }
+  }
+  for (; e < n; e++) {
+    const REAL *x = g->P + (size_t)e * ld;
+    REAL own = NAME(dot)(x, p, ld) + unit * g->one[e] * pa;
+    NAME(axpy)(own, x, out, ld);
+    first += unit * g->one[e] * own;
+  }
+  if (r->gram)
+    for (int j = 0; j < (int)r->k; j++) NAME(axpy)(p[j], r->gram + (size_t)j * ld, out, ld);
+  return first;
+}
+
+// Some steps of conjugate gradients from z and a.
+static void NAME(conjugate)(const NAME(Ridge) * r, int64_t i, NAME(Gathered) * g, REAL *A, REAL *scratch, int steps,
+                            REAL *z, REAL *a) {
+  const int ld = (int)r->ld;
+  int64_t begin = r->indptr[i], count = r->indptr[i + 1] - begin;
+  REAL *left = scratch, *p = scratch + ld, *image = scratch + 2 * ld;
+  int n = (int)count, by_gram = r->k <= GRAM_PAYS || count > KEPT;
+  if (by_gram) {
+    if (r->gram)
+      memcpy(A, r->gram, sizeof(REAL) * ld * ld);
+    else
+      memset(A, 0, sizeof(REAL) * ld * ld);
+    for (int64_t at = 0; at < count; at += PART) {
+      n = count - at < PART ? (int)(count - at) : PART;
+      NAME(gather)(r, begin + at, n, g);
+      NAME(add_gram)(g->P, n, ld, 0, 0, A);
+    }
+    for (int row = 1; row < (int)r->k; row++)
+      for (int col = 0; col < row; col++) A[(size_t)row * ld + col] = A[(size_t)col * ld + row];
+  } else {
+    NAME(gather)(r, begin, n, g);
+    A = NULL;
+  }
+  REAL unit = r->offset_penalty > 0 ? SQRT(r->scale[i] / r->offset_penalty) : 0, za = unit > 0 ? *a / unit : 0;
+  REAL left_a = unit * g->targets - NAME(times)(r, i, g, n, A, unit, za, z, image), pa = left_a;
+  for (int j = 0; j < ld; j += WIDTH) STORE(left + j, LOAD(g->b + j) - LOAD(image + j));
+  memcpy(p, left, sizeof(REAL) * ld);
+  REAL squared = NAME(dot)(left, left, ld) + left_a * left_a;
+  for (int step = 0; step < steps && squared > 0; step++) {
+    REAL image_a = NAME(times)(r, i, g, n, A, unit, pa, p, image), along = NAME(dot)(p, image, ld) + pa * image_a;
+    if (!(along > 0)) break;
+    REAL f = squared / along, before = squared;
+    NAME(axpy)(f, p, z, ld);
+    NAME(axpy)(-f, image, left, ld);
+    za += f * pa, left_a -= f * image_a;
+    squared = NAME(dot)(left, left, ld) + left_a * left_a;
+    REAL g2 = squared / before;
+    for (int j = 0; j < ld; j += WIDTH) STORE(p + j, LOAD(left + j) + g2 * LOAD(p + j));
+    pa = left_a + g2 * pa;
+  }
+  *a = unit * za;
+}
+
+// Solve rows begin to end: exactly if steps is 0, else by so many steps of conjugate gradients from what offsets and
+// vectors hold. failed[i] is set where a system is singular, as far as this precision can tell.
+EXPORT void NAME(ridge)(const NAME(Ridge) * r, int64_t begin, int64_t end, int64_t steps, uint8_t *failed) {
+  const int k = (int)r->k, ld = (int)r->ld, most = steps ? KEPT : ld > PART ? ld : PART;
+  REAL *memory = MEMORY(REAL, (size_t)(most + 2 * ld + 8) * ld + 2 * (size_t)most);
+  REAL *A = memory, *T = A + (size_t)ld * ld, *z = T + (size_t)ld * ld, *scratch = z + ld;
+  NAME(Gathered) g = {.b = scratch + 3 * ld, .sums = scratch + 4 * ld, .c = scratch + 5 * ld};
+  g.P = scratch + 7 * ld, g.t = g.P + (size_t)most * ld, g.one = g.t + most;
+  for (int64_t i = begin; i < end; i++) {
+    int64_t first = r->indptr[i], last = r->indptr[i + 1], n = last - first;
+    REAL a = steps ? r->offsets[i] : 0, *out = r->vectors + (size_t)i * ld;
+    memset(g.b, 0, sizeof(REAL) * 2 * ld);
+    g.ones = g.targets = 0;
+    NAME(prior_mean)(r, first, last, g.c);
+    if (n == 0) {
+      a = 0;
+      memset(z, 0, sizeof(REAL) * ld);
+    } else if (steps) {
+      for (int j = 0; j < ld; j++) z[j] = out[j] - g.c[j];
+      NAME(conjugate)(r, i, &g, A, scratch, (int)steps, z, &a);
+    } else if (!r->gram && k > 48 && 2 * n <= k && r->scale[i] > 0 && r->offset_penalty != 0) {
+      failed[i] = NAME(dual)(r, i, &g, A, T, z, &a);
+    } else {
+      failed[i] = NAME(primal)(r, i, &g, A, z, &a);
+    }
+    for (int j = 0; j < ld; j++) out[j] = z[j] + g.c[j];
+    r->offsets[i] = a;
+    if (r->residuals)
+      for (int64_t e = first; e < last; e++) {
+        size_t item = item_at(r->indices, e);
+        REAL rest = r->values[e] - (r->base ? r->base[item] : 0) - a;
+        r->residuals[e] = rest - NAME(dot)(r->table + item * ld, out, ld);
+      }
+  }
+  free(memory);
+}
+
+// For each row and fold, a regression on all entries but those of the fold; entry p of a row is in fold p % folds.
+// (X^T X + D) z = X^T t + D c, D = diag(penalty) and c the mean of the row's priors. A residual is what the vector of
+// its own fold, which was not fitted to it, leaves.
+EXPORT void NAME(leave_fold_out)(const NAME(Ridge) * r, const REAL *penalty, int64_t folds, int64_t begin, int64_t end,
+                                 uint8_t *failed) {
+  const int k = (int)r->k, ld = (int)r->ld, size = ld * ld;
+  REAL *memory = MEMORY(REAL, (size_t)(folds + 2) * size + (folds + 4) * ld + (size_t)PART * ld);
+  REAL *each = memory, *whole = each + folds * size, *A = whole + size, *b = A + size, *side = b + folds * ld;
+  REAL *c = side + ld, *P = c + ld;
+  for (int64_t i = begin; i < end; i++) {
+    int64_t first = r->indptr[i], last = r->indptr[i + 1];
+    memset(each, 0, sizeof(REAL) * folds * size);
+    memset(b, 0, sizeof(REAL) * folds * ld);
+    NAME(prior_mean)(r, first, last, c);
+    for (int f = 0; f < folds; f++) {
+      int n = 0;
+      for (int64_t e = first + f; e < last; e += folds) {
+        size_t item = item_at(r->indices, e);
+        const REAL *x = r->table + item * ld;
+        memcpy(P + (size_t)n * ld, x, sizeof(REAL) * ld);
+        NAME(axpy)(r->values[e] - r->base[item], x, b + f * ld, ld);
+        if (++n == PART || e + folds >= last) NAME(add_gram)(P, n, ld, 0, 0, each + f * size), n = 0;
+      }
+    }
+    memcpy(whole, each, sizeof(REAL) * size);
+    memcpy(side, b, sizeof(REAL) * ld);
+    for (int f = 1; f < folds; f++) {
+      NAME(axpy)(1, each + f * size, whole, size);
+      NAME(axpy)(1, b + f * ld, side, ld);
+    }
+    for (int f = 0; f < folds; f++) {
+      REAL *z = r->vectors + (size_t)(i * folds + f) * ld;
+      for (int j = 0; j < size; j += WIDTH) STORE(A + j, LOAD(whole + j) - LOAD(each + f * size + j));
+      for (int j = 0; j < ld; j++) z[j] = j < k ? side[j] - b[f * ld + j] + penalty[j] * c[j] : 0;
+      for (int j = 0; j < k; j++) A[(size_t)j * ld + j] += penalty[j];
+      failed[i] |= NAME(solve)(A, k, ld, z);
+    }
+    for (int64_t e = first; e < last; e++) {
+      size_t item = item_at(r->indices, e);
+      const REAL *z = r->vectors + (size_t)(i * folds + (e - first) % folds) * ld;
+      r->residuals[e] = r->values[e] - r->base[item] - NAME(dot)(r->table + item * ld, z, ld);
+    }
+  }
+  free(memory);
+}
+
+// Scores and their best. Items stand in panels of PANEL: entry (j, i) of a panel is number j of the panel's item i, so
+// that an item's score is a sum over j, in order, whatever is beside it.
+typedef struct {
+  const REAL *panels, *base, *cold;  // (panels, k, PANEL), then by item, up to whole panels; -inf: no candidate
+  const REAL *variances, *base_variance;  // panels of the same shape, or NULL; by item
+  REAL caution;                      // standard deviations that are subtracted
+  int64_t k, items, n;               // n: how many of the best are wanted
+  const REAL *vectors;               // (users, k)
+  const int64_t *indptr;             // of the users' items; whoever has none gets the scores in `cold`
+  Indices seen;                      // the items, ascending, that are left out; or none
+  int32_t *best;                     // (users, n), -1 where there are no more
+  REAL *scores;                      // (users, n)
+} NAME(TopN);
+
+static inline int NAME(worse)(REAL s, int32_t i, REAL t, int32_t j) { return s < t || (s == t && i > j); }
+
+// A heap whose root is the worst of the best.
+static void NAME(sift)(REAL *s, int32_t *best, int64_t n, int64_t at, REAL score, int32_t item) {
+  for (int64_t child; (child = 2 * at + 1) < n; at = child) {
+    if (child + 1 < n && NAME(worse)(s[child + 1], best[child + 1], s[child], best[child])) child++;
+    if (!NAME(worse)(s[child], best[child], score, item)) break;
+    s[at] = s[child], best[at] = best[child];
+  }
+  s[at] = score, best[at] = item;
+}
+
+// Inner products of USERS vectors (k, USERS) with a panel, added to what is given for each user, or to 0.
+static inline __attribute__((always_inline)) void NAME(products)(const REAL *panel, const REAL *u, int k,
+                                                                 const REAL *const *start, int64_t item, REAL *out) {
+  vec acc[USERS][PANEL_VECTORS];
+  for (int i = 0; i < USERS; i++)
+    for (int v = 0; v < PANEL_VECTORS; v++) acc[i][v] = start ? LOAD(start[i] + item + v * WIDTH) : (vec){0};
+  for (int j = 0; j < k; j++)
+    for (int i = 0; i < USERS; i++)
+      for (int v = 0; v < PANEL_VECTORS; v++)
+        acc[i][v] += LOAD(panel + (size_t)j * PANEL_VECTORS * WIDTH + v * WIDTH) * u[j * USERS + i];
+  for (int i = 0; i < USERS; i++)
+    for (int v = 0; v < PANEL_VECTORS; v++) STORE(out + (i * PANEL_VECTORS + v) * WIDTH, acc[i][v]);
+}
+
+EXPORT int64_t NAME(panel)(void) { return PANEL_VECTORS * WIDTH; }
+
+// The best of a user so far: a heap, how many it holds, and the first item of theirs that is not behind the panel.
+typedef struct {
+  REAL *scores;
+  int32_t *items;
+  int64_t held, seen, end;
+} NAME(Best);
+
+// Take what is among the best of a panel.
+static void NAME(take)(const NAME(TopN) * q, NAME(Best) * b, int64_t item, REAL *s) {
+  const int panel = PANEL_VECTORS * WIDTH;
+  if (q->seen.data)
+    for (int64_t at; b->seen < b->end && (at = (int64_t)item_at(q->seen, b->seen)) < item + panel; b->seen++)
+      if (at >= item) s[at - item] = -INFINITY;
+  for (int j = 0; j < panel; j++) {
+    int32_t own = (int32_t)(item + j);
+    if (!(s[j] > (b->held == q->n ? b->scores[0] : -INFINITY))) continue;
+    if (b->held == q->n) {
+      NAME(sift)(b->scores, b->items, q->n, 0, s[j], own);
+      continue;
+    }
+    int64_t at = b->held++;
+    for (int64_t up = (at - 1) / 2; at && NAME(worse)(s[j], own, b->scores[up], b->items[up]); up = (at - 1) / 2) {
+      b->scores[at] = b->scores[up], b->items[at] = b->items[up];
+      at = up;
+    }
+    b->scores[at] = s[j], b->items[at] = own;
+  }
+}
+
+EXPORT void NAME(top_n)(const NAME(TopN) * q, int64_t begin, int64_t end) {
+  const int k = (int)q->k, panel = PANEL_VECTORS * WIDTH, each = k * USERS;
+  enum { TOGETHER = 16 * USERS };  // users who share a panel while it is in the cache
+  REAL *u = MEMORY(REAL, 2 * (size_t)k * TOGETHER + 2 * USERS * panel), *squares = u + (size_t)k * TOGETHER;
+  REAL *found = squares + (size_t)k * TOGETHER, *spread = found + USERS * panel;
+  NAME(Best) lists[TOGETHER];
+  const REAL *start[TOGETHER];
+  for (int64_t first = begin; first < end; first += TOGETHER) {
+    int users = end - first < TOGETHER ? (int)(end - first) : TOGETHER;
+    memset(u, 0, sizeof(REAL) * k * TOGETHER);
+    for (int i = 0; i < TOGETHER; i++) {
+      start[i] = q->cold;
+      if (i >= users) continue;
+      int64_t user = first + i, from = q->indptr[user], to = q->indptr[user + 1];
+      lists[i] = (NAME(Best)){q->scores + user * q->n, q->best + user * q->n, 0, from, to};
+      if (from == to) continue;  // nothing is known of them
+      start[i] = q->base;
+      for (int j = 0; j < k; j++) u[i / USERS * each + j * USERS + i % USERS] = q->vectors[user * k + j];
+    }
+    if (q->variances)
+      for (int j = 0; j < k * TOGETHER; j++) squares[j] = u[j] * u[j];
+    for (int64_t item = 0; item < q->items; item += panel)
+      for (int group = 0; group * USERS < users; group++) {
+        NAME(products)(q->panels + item * k, u + group * each, k, start + group * USERS, item, found);
+        if (q->variances) NAME(products)(q->variances + item * k, squares + group * each, k, NULL, 0, spread);
+        for (int i = 0; i < USERS && group * USERS + i < users; i++) {
+          NAME(Best) *b = lists + group * USERS + i;
+          REAL *s = found + i * panel, floor = b->held == q->n ? b->scores[0] : -INFINITY;
+          if (q->variances)
+            for (int j = 0; j < panel; j++)
+              s[j] -= q->caution * SQRT(q->base_variance[item + j] + spread[i * panel + j]);
+          int any = 0;
+          for (int j = 0; j < panel; j++) any |= s[j] > floor;
+          if (any) NAME(take)(q, b, item, s);
+        }
+      }
+    for (int i = 0; i < users; i++) {  // the best first: take the worst away, and put it behind the others
+      NAME(Best) *b = lists + i;
+      for (int64_t left = b->held - 1; left > 0; left--) {
+        REAL score = b->scores[left];
+        int32_t item = b->items[left];
+        b->scores[left] = b->scores[0], b->items[left] = b->items[0];
+        NAME(sift)(b->scores, b->items, left, 0, score, item);
+      }
+      for (int64_t j = b->held; j < q->n; j++) b->items[j] = -1, b->scores[j] = -INFINITY;
+    }
+  }
+  free(u);
+}
+
+#undef vec
+#undef WIDTH
+#undef LOAD
+#undef STORE
+#undef ADD_TILE
