@@ -72,7 +72,9 @@ def compile_kernels(root: Path) -> Path:
         with ThreadPoolExecutor() as pool:
             objects = list(pool.map(compiled, [*jobs, ("cpu.c", "cpu", [])]))
         made = Path(scratch, LIBRARY)
-        subprocess.run([*cc, "-shared", *objects, "-o", str(made), *([] if sys.platform == "win32" else ["-lm"])], check=True)
+        subprocess.run(
+            [*cc, "-shared", *objects, "-o", str(made), *([] if sys.platform == "win32" else ["-lm"])], check=True
+        )
         os.replace(shutil.copy(made, folder / f".{LIBRARY}"), folder / LIBRARY)
     return folder / LIBRARY
 

@@ -11,11 +11,10 @@ import discreet
 from discreet.data import Interactions
 from discreet.datasets import synthetic_low_rank
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
-from discreet.linalg.indefinite import clearly_indefinite, project_psd
 from discreet.models.als import DPALS, PublishedDPALS, private_regressions
 from discreet.models.als.calibration import Schedule, Sigmas, published_epsilon, published_rho_squared
 from discreet.models.als.preprocessing import most_frequent
-from discreet.models.als.published_training import a_item, a_user, clip, normalized, user_ridge
+from discreet.models.als.published_training import a_item, a_user, clip, normalized, project_psd, user_ridge
 from discreet.models.als.sampling import Sample, lowest, priorities, uniform, weights
 from discreet.models.base import Model
 from discreet.models.ridge import Penalty
@@ -156,17 +155,6 @@ def test_a_item_projects_before_it_adds_penalties_if_asked() -> None:
     for matrix, b, v in zip(X, rhs, found, strict=True):
         expected = np.linalg.solve(project_psd(matrix) + np.diag([1.3, 2.3, 0.3, 0.8]), b)
         np.testing.assert_allclose(v, expected, atol=1e-9)
-
-
-def test_what_is_clearly_indefinite_has_no_cholesky_factor() -> None:
-    rng = np.random.default_rng(6)
-    X = rng.standard_normal((400, 4, 4))
-    X = X + np.swapaxes(X, 1, 2) + rng.uniform(0, 8, 400)[:, None, None] * np.eye(4)
-    X[:4] = np.array([np.zeros((4, 4)), np.ones((4, 4)), np.eye(4), -np.eye(4)])
-    found, lowest_eigenvalue = clearly_indefinite(X), np.linalg.eigvalsh(X)[:, 0]
-    assert found[:4].tolist() == [False, False, False, True]
-    assert (lowest_eigenvalue[found] < 0).all()
-    assert found.sum() > 100
 
 
 def test_normalized_factors_are_orthonormal() -> None:

@@ -18,7 +18,6 @@ from threadpoolctl import threadpool_limits
 
 import discreet
 from discreet.errors import DataError, DiscreetError, UnknownItem
-from discreet.linalg.products import Columns
 from discreet.kernels.threads import blas_libraries
 from discreet.models.als import ALS
 from discreet.models.baselines import Popularity
@@ -147,7 +146,6 @@ def test_one_thread_of_blas_whatever_others_do(monkeypatch, als, ids, history, a
 
     monkeypatch.setattr(RidgeFoldIn, "contributions", noted(RidgeFoldIn.contributions))
     monkeypatch.setattr(RidgeFoldIn, "fold_in", noted(RidgeFoldIn.fold_in))
-    monkeypatch.setattr(Columns, "times", noted(Columns.times))
     with threadpool_limits(2, "blas"):
         {
             "recommend": lambda: als.recommend(history),
@@ -195,7 +193,6 @@ def test_blocks_and_files_agree_with_all_at_once(monkeypatch, tmp_path, als, rat
 
 def test_thread_independence(als, ratings, monkeypatch):
     monkeypatch.setattr(serving, "USERS", 17)
-    monkeypatch.setattr("discreet.linalg.arrays.NumpyArrays.scores", (1 << 22, 8))
     found = []
     for n_jobs in (1, 2, 3, 7):
         als_copy = ALS(rank=4, n_steps=3, n_jobs=n_jobs).fit(ratings)

@@ -1,15 +1,12 @@
 """Scores in blocks, filtered."""
 
-import tracemalloc
-
 import numpy as np
 import pytest
 
 from discreet.data.catalogue import Catalogue
 from discreet.data.ids import Ids
 from discreet.data.interactions import Interactions
-from discreet.linalg.arrays import NUMPY, NumpyArrays
-from discreet.recommend.topn import Scorer, best
+from discreet.recommend.topn import Scorer
 
 
 def table(lists, n_items):
@@ -20,7 +17,7 @@ def table(lists, n_items):
     )
 
 
-def problem(n_users=50, n_items=400, k=3, seed=0):
+def problem(n_users=300, n_items=400, k=3, seed=0):
     rng = np.random.default_rng(seed)
     lists = [np.flatnonzero(rng.random(n_items) < rng.choice([0, 0.1, 0.9])) for _ in range(n_users)]
     vectors = rng.standard_normal((n_users, k)).astype(np.float32)
@@ -41,14 +38,12 @@ def expected(histories, vectors, columns, base, cold, allowed, user, n, exclude_
 @pytest.mark.parametrize("share", [None, 1.0, 0.5, 0.02, 0.0])
 @pytest.mark.parametrize("n", [1, 7, 1000])
 @pytest.mark.parametrize("n_jobs", [1, 3])
-def test_against_sorting_everything(monkeypatch, exclude_seen, share, n, n_jobs):
-    monkeypatch.setattr(NumpyArrays, "scores", (1 << 14, 1 << 10))  # several blocks
+def test_against_sorting_everything(exclude_seen, share, n, n_jobs):
     histories, vectors, columns, base, cold = problem()
     allowed = None if share is None else np.random.default_rng(1).random(400) < share
     scorer = Scorer.of(columns, base, cold).among(allowed)
-    parts = list(best(scorer, vectors, histories, n=n, exclude_seen=exclude_seen, n_jobs=n_jobs))
-    numbers = np.concatenate([part[0] for part in parts])
-    assert len(numbers) == 50
+    numbers, _ = scorer.best(vectors, histories, n=n, exclude_seen=exclude_seen, n_jobs=n_jobs)
+    assert len(numbers) == 300
     for user, found in enumerate(numbers):
         kept = found[found >= 0].tolist()
         assert kept == expected(histories, vectors, columns, base, cold, allowed, user, n, exclude_seen), user
@@ -58,27 +53,11 @@ def test_against_sorting_everything(monkeypatch, exclude_seen, share, n, n_jobs)
 def test_no_users():
     _, vectors, columns, base, cold = problem()
     empty = table([], 400)
-    parts = list(best(Scorer.of(columns, base, cold), vectors[:0], empty, n=3, exclude_seen=True, n_jobs=2))
-    assert [numbers.shape for numbers, _ in parts] == [(0, 3)]
+    numbers, scores = Scorer.of(columns, base, cold).best(vectors[:0], empty, n=3, exclude_seen=True, n_jobs=2)
+    assert numbers.shape == scores.shape == (0, 3)
 
 
 def test_all_items_share_the_columns():
     _, _, columns, base, cold = problem()
     for allowed in (None, np.ones(400, bool)):
-        assert Scorer.of(columns, base, cold).among(allowed).columns.given is columns
-
-
-def test_memory_is_bounded_by_blocks():
-    """Far below users x items: 40 MB of scores here, if they were all computed at once."""
-    n_users, n_items = 1000, 10_000
-    rng = np.random.default_rng(0)
-    histories = table([rng.choice(n_items, 20, replace=False) for _ in range(n_users)], n_items)
-    vectors, columns = (rng.standard_normal((size, 8)).astype(np.float32) for size in (n_users, n_items))
-    base = np.zeros(n_items, np.float32)
-    scorer = Scorer.of(columns, base, base)
-    tracemalloc.start()
-    for _ in best(scorer, vectors, histories, n=20, exclude_seen=True, n_jobs=2):
-        pass
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 2 * 3 * NUMPY.scores[0]  # of two threads
+        assert Scorer.of(columns, base, cold).among(allowed).columns is columns

@@ -19,7 +19,7 @@ import pytest
 
 import discreet
 from discreet.errors import DataError, NotPublic, PrivacyError
-from discreet.linalg.determinism import kernels
+from discreet.privacy.determinism import kernels
 from discreet.testing import InsecureSeededNoise
 from tests.conftest import missing
 from tests.docs.pages import ROOT

@@ -38,9 +38,6 @@ PRIVATE_SIDE = {
     "discreet.models.als.sampling:priorities",
     "discreet.models.one_bit.contributions:two_valued",
     "discreet.models.one_bit.contributions:_primal",  # of a solver, whose result gets noise
-    "discreet.linalg.rows:blocks",
-    "discreet.linalg.arrays:places",
-    "discreet.linalg.folds:of",
     "discreet.privacy.lattice:truncate",
     "discreet.privacy.lattice:_row_sums",
     "discreet.privacy.statistics:countable",

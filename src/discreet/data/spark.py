@@ -29,7 +29,7 @@ from discreet.data.statements import reads_text_files, require_select
 from discreet.data.tables import BATCH, require_names, sliced
 from discreet.data.texts import MARK, Csv, Json, as_missing, checked_separator
 from discreet.errors import DataError, MissingExtra, NotPublic
-from discreet.linalg.determinism import kernels, require_sound_blas
+from discreet.privacy.determinism import kernels, require_sound_arithmetic
 from discreet.validation import whole
 
 CHUNK = 5 << 16  # interactions that are kept, and worked on, together
@@ -243,7 +243,7 @@ def _kept(chosen: Any, recipe: Recipe, partitions: int | None) -> Any:
     broadcast = Broadcast.of(recipe, context)  # which is needed whenever a lost partition is computed again
 
     def compress(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        require_sound_blas()
+        require_sound_arithmetic()
         return chunks(*read_partition(broadcast.open(), batches))
 
     by_user = chosen.repartition(whole("partitions", partitions, 1), chosen[f"`{recipe.columns.user}`"])

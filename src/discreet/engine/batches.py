@@ -52,15 +52,8 @@ def parts(
         first = last
 
 
-def user_batches(
-    ratings: Ratings,
-    most_users: int | None = None,
-    most: int | None = None,
-    *,
-    device: str = "cpu",
-    n_jobs: int | None = 1,
-) -> Blocks[UserBatch]:
-    """All users' rows, by the engine for where they are and for the device that a model is fitted on."""
+def user_batches(ratings: Ratings, most_users: int | None = None, most: int | None = None) -> Blocks[UserBatch]:
+    """All users' rows, by the engine for where they are."""
     if not isinstance(ratings, Interactions):
         from discreet.engine.spark import SparkBlocks
 
@@ -69,13 +62,7 @@ def user_batches(
     def batches() -> Iterator[UserBatch]:
         return parts(ratings, ratings.values, most_users=most_users, most=most)
 
-    local = LocalBlocks[UserBatch](batches)
-    if device == "cpu":
-        return local
-    from discreet.engine.gpu import GpuBlocks
-    from discreet.linalg import torch_arrays
-
-    return GpuBlocks(local, torch_arrays.gpu(device), n_jobs)
+    return LocalBlocks[UserBatch](batches)
 
 
 def equal_weights(part: UserBatch) -> Array:

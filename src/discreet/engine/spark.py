@@ -21,8 +21,8 @@ from discreet.data.spark_interactions import SparkInteractions, settings
 from discreet.engine.local import Blocks
 from discreet.engine.partials import BRANCHES, PARTIAL, Layout, added_up, emitted, kernels_of, put_together
 from discreet.errors import PrivacyError
-from discreet.linalg.determinism import kernels, require_sound_blas
 from discreet.kernels.threads import single_threaded_blas
+from discreet.privacy.determinism import kernels, require_sound_arithmetic
 from discreet.privacy.releaser import Encoded
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
@@ -107,7 +107,7 @@ def _job(rows: Any, broadcast: Broadcast, layout: Layout, n_partitions: int) -> 
     def partial(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
-        require_sound_blas()
+        require_sound_arithmetic()
         context = TaskContext.get()
         assert context is not None
         contributed, used = broadcast.open().total(batches)

@@ -18,7 +18,7 @@ from discreet.kernels.library import PAD, Struct, address, aligned, function, in
 from discreet.kernels.threads import over_blocks
 from discreet.typing import Array
 
-__all__ = ["Panels", "Table", "instruction_set", "leave_fold_out", "ridge", "top_n"]
+__all__ = ["Panels", "Table", "instruction_set", "leave_fold_out", "normal_equations", "ridge", "solve", "top_n"]
 
 ENTRIES = 1 << 15  # of the rows that a thread takes at a time, about: some milliseconds of work
 ROWS = 1 << 12  # at most
@@ -91,6 +91,29 @@ def _indices(indices: Array) -> Array:
     return np.ascontiguousarray(indices if known else indices.astype(np.uint32))
 
 
+def _rows(kind: Any, indptr: Array, indices: Array, values: Array, table: Table, **given: Any) -> Struct:
+    """The C struct `Ridge`; what is not given is a null pointer."""
+    fields = {
+        "indptr": np.ascontiguousarray(indptr, np.int64),
+        "indices": indices,
+        "index_bytes": indices.itemsize,
+        "values": np.ascontiguousarray(values, kind),
+        "weights": None,
+        "table": table.padded,
+        "base": None,
+        "prior": None,
+        "gram": None,
+        "scale": None,
+        "offset_penalty": -1.0,
+        "k": table.k,
+        "ld": table.padded.shape[1],
+        "offsets": None,
+        "vectors": None,
+        "residuals": None,
+    }
+    return Struct(kind, **(fields | given))
+
+
 def ridge(
     indptr: Array,
     indices: Array,
@@ -108,7 +131,9 @@ def ridge(
     residuals: Array | None = None,
     n_jobs: int | None = 1,
 ) -> tuple[Array, Table]:
-    """The offset a and the vector z of each row, which minimize
+    """Ridge regressions: the offset a and the vector z of each row.
+
+    They minimize
 
         sum over its entries of w (y - base_j - a - x_j . z)^2 + s |z - c|^2 + z^T G z + offset_penalty a^2.
 
@@ -129,27 +154,24 @@ def ridge(
         start: Offsets and vectors that these steps start from; by default zeros.
         residuals: Gets y - base_j - a - x_j . z of each entry, if it is given.
         n_jobs: Threads, in scikit-learn's meaning.
-    """  # noqa: D400
+    """
     kind, n, k = table.padded.dtype, len(indptr) - 1, table.k
     offsets, vectors = np.zeros(n, kind), Table.empty(n, k, kind)
     if start is not None:
         offsets[:], vectors.padded[:] = start[0], start[1].padded
-    items, left = _indices(indices), None if residuals is None else np.empty(len(values), kind)
-    struct = Struct(
+    left = None if residuals is None else np.empty(len(values), kind)
+    struct = _rows(
         kind,
-        indptr=np.ascontiguousarray(indptr, np.int64),
-        indices=items,
-        index_bytes=items.itemsize,
-        values=_contiguous(values, kind),
+        indptr,
+        _indices(indices),
+        values,
+        table,
         weights=_contiguous(weights, kind),
-        table=table.padded,
         base=_contiguous(base, kind),
         prior=None if prior is None else prior.padded,
         gram=table.square(gram),
         scale=_contiguous(scale, kind),
         offset_penalty=-1.0 if offset_penalty is None else float(offset_penalty),
-        k=k,
-        ld=table.padded.shape[1],
         offsets=offsets,
         vectors=vectors.padded,
         residuals=left,
@@ -181,6 +203,7 @@ def leave_fold_out(
     indices: Array,
     values: Array,
     table: Table,
+    *,
     prior: Table,
     penalty: Array,
     base: Array,
@@ -189,29 +212,20 @@ def leave_fold_out(
 ) -> tuple[Array, Array]:
     """For each row and fold the vector (rows, folds, k) that is fitted to the other folds; and residuals by entry.
 
-    Entry p of a row is in fold p % folds. A vector z minimizes |t - X z|^2 + (z - c)^T diag(penalty) (z - c), where t is
-    the value minus the item's base, and c the mean of the priors of all items of the row. The residual t - x . z of an
+    Entry p of a row is in fold p % folds. A vector z minimizes |t - X z|^2 + (z - c)^T diag(penalty) (z - c): t is the
+    value minus the item's base, and c the mean of the priors of all items of the row. The residual t - x . z of an
     entry is that of its own fold's vector, which was not fitted to it. All penalties are positive.
     """
     kind, n = table.padded.dtype, len(indptr) - 1
     vectors, residuals = Table.empty(n * folds, table.k, kind), np.empty(len(values), kind)
-    items = _indices(indices)
-    struct = Struct(
+    struct = _rows(
         kind,
-        indptr=np.ascontiguousarray(indptr, np.int64),
-        indices=items,
-        index_bytes=items.itemsize,
-        values=_contiguous(values, kind),
-        weights=None,
-        table=table.padded,
+        indptr,
+        _indices(indices),
+        values,
+        table,
         base=_contiguous(base, kind),
         prior=prior.padded,
-        gram=None,
-        scale=None,
-        offset_penalty=-1.0,
-        k=table.k,
-        ld=table.padded.shape[1],
-        offsets=None,
         vectors=vectors.padded,
         residuals=residuals,
     )
@@ -221,6 +235,39 @@ def leave_fold_out(
     if failed.any():  # only where the penalty is nothing beside the vectors
         raise FloatingPointError("penalty: too small for these vectors in this precision")
     return vectors.values.reshape(n, folds, -1), residuals
+
+
+def solve(A: Array, b: Array) -> tuple[Array, Array]:
+    """The solutions x of A[i] x = b[i], for positive definite A (n, k, k); and which A are not, to rounding."""
+    (n, k), kind = b.shape, A.dtype
+    x = Table.of(b, kind)
+    ld = x.padded.shape[1]
+    padded = aligned((n, ld, ld), kind)
+    padded[:, :k, :k] = A
+    failed = np.zeros(n, np.uint8)
+    function("systems", kind)(address(padded), address(x.padded), k, ld, 0, n, address(failed))
+    return x.values.copy(), failed.astype(bool)
+
+
+def normal_equations(
+    total: Array,
+    indptr: Array,
+    users: Array,
+    vectors: Array,
+    targets: Array,
+    *,
+    weights: Array | None = None,
+    n_jobs: int | None = 1,
+) -> None:
+    """Add w u u^T, on and above the diagonal, and t u as last column, to total[item] (k + 1, k + 1) in int64.
+
+    The users of an item are at indptr[item]:indptr[item + 1] of `users`, `targets` and `weights`, which by default are
+    1; u is a row of `vectors`. All are integers, and every sum is below 2^53: so sums are exact, in any order.
+    """
+    table, owners = Table.of(vectors, np.float64), _indices(users)
+    struct = _rows(np.float64, indptr, owners, targets, table, weights=_contiguous(weights, np.float64))
+    call = function("equations", np.float64)
+    _run(indptr, lambda first, last: call(struct, first, last, address(total)), n_jobs)
 
 
 @dataclass(frozen=True)
@@ -257,9 +304,9 @@ def top_n(
     vectors: Array,
     n: int,
     *,
-    indptr: Array,
+    has_history: Array,
     cold: Array,
-    seen: Array | None = None,
+    seen: tuple[Array, Array] | None = None,
     variance: tuple[float, Array, Panels] | None = None,
     n_jobs: int | None = 1,
 ) -> tuple[Array, Array]:
@@ -272,16 +319,16 @@ def top_n(
         base: By item, `panels.widened`.
         vectors: z of each user.
         n: How many are wanted.
-        indptr: Where each user's items are. Users who have none get the scores in `cold`.
+        has_history: Whether anything is known of a user; who has none gets the scores in `cold`.
         cold: By item, `panels.widened`.
-        seen: The items of all users, ascending for each user, which are left out; None: none is.
+        seen: The items that are left out, in CSR form (indptr, indices), ascending for each user; None: none is.
         variance: c, and the variances of base and of x_j: scores are less by c standard deviations.
         n_jobs: Threads, in scikit-learn's meaning.
     """
     kind, (users, k) = panels.packed.dtype, vectors.shape
     n = min(n, panels.n_items)
     best, scores = np.empty((users, n), np.int32), np.empty((users, n), kind)
-    items = None if seen is None else _indices(seen)
+    indptr, items = (None, None) if seen is None else (np.ascontiguousarray(seen[0], np.int64), _indices(seen[1]))
     caution, spread, variances = (0.0, None, None) if variance is None else variance
     struct = Struct(
         kind,
@@ -295,7 +342,8 @@ def top_n(
         items=panels.n_items,
         n=n,
         vectors=_contiguous(vectors, kind),
-        indptr=np.ascontiguousarray(indptr, np.int64),
+        known=np.ascontiguousarray(has_history, np.uint8),
+        indptr=indptr,
         seen=items,
         index_bytes=0 if items is None else items.itemsize,
         best=best,

@@ -21,6 +21,8 @@ POINTER, INTEGER = ctypes.c_void_p, ctypes.c_int64
 SIGNATURES: dict[str, Any] = {  # what is returned, and what is taken
     "ridge": (None, [POINTER, INTEGER, INTEGER, INTEGER, POINTER]),
     "leave_fold_out": (None, [POINTER, POINTER, INTEGER, INTEGER, INTEGER, POINTER]),
+    "systems": (None, [POINTER, POINTER, INTEGER, INTEGER, INTEGER, INTEGER, POINTER]),
+    "equations": (None, [POINTER, INTEGER, INTEGER, POINTER]),
     "top_n": (None, [POINTER, INTEGER, INTEGER]),
     "panel": (INTEGER, []),
 }
@@ -79,4 +81,5 @@ def aligned(shape: tuple[int, ...], dtype: Any) -> Array:
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     memory = np.zeros(size + LINE, np.uint8)
     first = -memory.ctypes.data % LINE
-    return memory[first : first + size].view(dtype).reshape(shape)
+    found: Array = memory[first : first + size].view(dtype).reshape(shape)
+    return found

@@ -50,7 +50,7 @@ def conjugate_gradients(A: Array, b: Array, z: Array, steps: int) -> Array:
 def leave_fold_out_row(X: Array, y: Array, prior: Array, penalty: Array, folds: int) -> tuple[Array, Array]:
     """The vector (folds, k) that is fitted to all entries but those of a fold; residuals by the vector of its own fold.
 
-    Entry p is in fold p % folds. The vector minimizes |y - X z|^2 + (z - c)^T diag(penalty) (z - c), where c is the mean
+    Entry p is in fold p % folds. The vector minimizes |y - X z|^2 + (z - c)^T diag(penalty) (z - c), c being the mean
     of all priors.
     """
     fold = np.arange(len(y)) % folds
@@ -63,7 +63,7 @@ def leave_fold_out_row(X: Array, y: Array, prior: Array, penalty: Array, folds: 
 
 
 def top_n(scores: Array, n: int) -> tuple[Array, Array]:
-    """Columns and scores of each row's n best; of equal ones the first comes first; -1 where no finite score is left."""
+    """Columns and scores of each row's n best, of equal ones the first first; -1 where no finite score is left."""
     order = np.argsort(-scores, axis=1, kind="stable")[:, :n]
     best = np.take_along_axis(scores, order, axis=1)
     return np.where(best > -np.inf, order, -1), best

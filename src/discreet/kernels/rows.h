@@ -34,14 +34,14 @@ static inline void NAME(axpy)(REAL f, const REAL *x, REAL *y, int n) {
   for (int j = 0; j < n; j += WIDTH) STORE(y + j, LOAD(y + j) + f * LOAD(x + j));
 }
 
-// TILE rows of G from `row` on, in `vectors` vectors of columns from `col` on: plus, or minus, those of P^T P.
+// TILE rows of G from `row` on, in `vectors` vectors of columns from `col` on: plus, or minus, those of L^T P.
 #define ADD_TILE(vectors)                                                                          \
   {                                                                                                \
     vec acc[TILE][vectors];                                                                        \
     for (int i = 0; i < TILE; i++)                                                                 \
       for (int v = 0; v < vectors; v++) acc[i][v] = (vec){0};                                      \
     for (int t = 0; t < n; t++) {                                                                  \
-      const REAL *left = P + (size_t)t * ld + row, *right = P + (size_t)t * ld + col;              \
+      const REAL *left = L + (size_t)t * ld + row, *right = P + (size_t)t * ld + col;              \
       for (int i = 0; i < TILE; i++)                                                               \
         for (int v = 0; v < vectors; v++) acc[i][v] += LOAD(right + v * WIDTH) * left[i];          \
     }                                                                                              \
@@ -52,9 +52,9 @@ static inline void NAME(axpy)(REAL f, const REAL *x, REAL *y, int n) {
       }                                                                                            \
   }
 
-// G plus, or minus, P^T P of n rows: the upper triangle, and a little below it, from the row `first` on.
-static inline __attribute__((always_inline)) void NAME(add_gram)(const REAL *P, int n, int ld, int first, int minus,
-                                                                 REAL *G) {
+// G plus, or minus, L^T P of n rows: the upper triangle, and a little below it, from the row `first` on.
+static inline __attribute__((always_inline)) void NAME(add_products)(const REAL *L, const REAL *P, int n, int ld,
+                                                                     int first, int minus, REAL *G) {
   for (int row = first; row < ld; row += TILE) {
     int col = row - row % WIDTH;
     if ((ld - col) / WIDTH % 2) {
@@ -64,6 +64,8 @@ static inline __attribute__((always_inline)) void NAME(add_gram)(const REAL *P, 
     for (; col < ld; col += 2 * WIDTH) ADD_TILE(2)
   }
 }
+
+static void NAME(add_gram)(const REAL *P, int n, int ld, REAL *G) { NAME(add_products)(P, P, n, ld, 0, 0, G); }
 
 // Solve A x = x by the upper triangle of A, which becomes its Cholesky factor. Returns 1 if a pivot is no more than
 // rounding. What is beyond k on the diagonal is set to 1.
@@ -86,7 +88,7 @@ static int NAME(solve)(REAL *A, int k, int ld, REAL *x) {
       for (int j = from; j < ld; j += WIDTH) STORE(row + j, LOAD(row + j) * scale);
       for (int j = from; j < i; j++) row[j] = 0;
     }
-    NAME(add_gram)(A + (size_t)top * ld, TILE, ld, top + TILE, 1, A);
+    NAME(add_products)(A + (size_t)top * ld, A + (size_t)top * ld, TILE, ld, top + TILE, 1, A);
   }
   for (int i = 0; i < k; i++) {  // where a vector begins before the diagonal, the factor has zeros
     const REAL *row = A + (size_t)i * ld;
@@ -176,7 +178,7 @@ static int NAME(primal)(const NAME(Ridge) * r, int64_t i, NAME(Gathered) * g, RE
   for (int64_t at = r->indptr[i]; at < end; at += PART) {
     int n = end - at < PART ? (int)(end - at) : PART;
     NAME(gather)(r, at, n, g);
-    NAME(add_gram)(g->P, n, ld, 0, 0, A);
+    NAME(add_gram)(g->P, n, ld, A);
   }
   memcpy(z, g->b, sizeof(REAL) * ld);
   REAL ones = g->ones + r->offset_penalty;
@@ -199,7 +201,7 @@ static int NAME(dual)(const NAME(Ridge) * r, int64_t i, NAME(Gathered) * g, REAL
   for (int j = 0; j < k; j++)
     for (int e = 0; e < ln; e++) T[(size_t)j * ln + e] = e < n ? g->P[(size_t)e * ld + j] : 0;
   memset(A, 0, sizeof(REAL) * ln * ln);
-  NAME(add_gram)(T, k, ln, 0, 0, A);
+  NAME(add_gram)(T, k, ln, A);
   for (int e = 0; e < n; e++) {
     for (int f = 0; f < n; f++) A[(size_t)e * ln + f] += ratio * g->one[e] * g->one[f];
     A[(size_t)e * ln + e] += scale;
@@ -269,7 +271,7 @@ static void NAME(conjugate)(const NAME(Ridge) * r, int64_t i, NAME(Gathered) * g
     for (int64_t at = 0; at < count; at += PART) {
       n = count - at < PART ? (int)(count - at) : PART;
       NAME(gather)(r, begin + at, n, g);
-      NAME(add_gram)(g->P, n, ld, 0, 0, A);
+      NAME(add_gram)(g->P, n, ld, A);
     }
     for (int row = 1; row < (int)r->k; row++)
       for (int col = 0; col < row; col++) A[(size_t)row * ld + col] = A[(size_t)col * ld + row];
@@ -282,7 +284,8 @@ static void NAME(conjugate)(const NAME(Ridge) * r, int64_t i, NAME(Gathered) * g
   for (int j = 0; j < ld; j += WIDTH) STORE(left + j, LOAD(g->b + j) - LOAD(image + j));
   memcpy(p, left, sizeof(REAL) * ld);
   REAL squared = NAME(dot)(left, left, ld) + left_a * left_a;
-  for (int step = 0; step < steps && squared > 0; step++) {
+  REAL least = EPSILON * EPSILON * (NAME(dot)(g->b, g->b, ld) + unit * g->targets * unit * g->targets);
+  for (int step = 0; step < steps && squared > least; step++) {  // what is left then is rounding
     REAL image_a = NAME(times)(r, i, g, n, A, unit, pa, p, image), along = NAME(dot)(p, image, ld) + pa * image_a;
     if (!(along > 0)) break;
     REAL f = squared / along, before = squared;
@@ -355,7 +358,7 @@ EXPORT void NAME(leave_fold_out)(const NAME(Ridge) * r, const REAL *penalty, int
         const REAL *x = r->table + item * ld;
         memcpy(P + (size_t)n * ld, x, sizeof(REAL) * ld);
         NAME(axpy)(r->values[e] - r->base[item], x, b + f * ld, ld);
-        if (++n == PART || e + folds >= last) NAME(add_gram)(P, n, ld, 0, 0, each + f * size), n = 0;
+        if (++n == PART || e + folds >= last) NAME(add_gram)(P, n, ld, each + f * size), n = 0;
       }
     }
     memcpy(whole, each, sizeof(REAL) * size);
@@ -380,6 +383,46 @@ EXPORT void NAME(leave_fold_out)(const NAME(Ridge) * r, const REAL *penalty, int
   free(memory);
 }
 
+// Solve the systems begin to end of many: A (ld, ld) each, of which the first k rows and columns count.
+EXPORT void NAME(systems)(REAL *A, REAL *x, int64_t k, int64_t ld, int64_t begin, int64_t end, uint8_t *failed) {
+  for (int64_t i = begin; i < end; i++)
+    failed[i] = NAME(solve)(A + (size_t)i * ld * ld, (int)k, (int)ld, x + (size_t)i * ld);
+}
+
+// For items begin to end: add w u u^T of their users to the upper triangle of total[item] (side, side), and w y u to its
+// last column. All are integers, whose sums over the users who are given at once are below 2^53: so they are exact.
+EXPORT void NAME(equations)(const NAME(Ridge) * r, int64_t begin, int64_t end, int64_t *total) {
+  const int k = (int)r->k, ld = (int)r->ld;
+  const int64_t side = k + 1;
+  REAL *memory = MEMORY(REAL, (size_t)ld * ld + 2 * (size_t)PART * ld + ld);
+  REAL *G = memory, *P = G + (size_t)ld * ld, *L = P + (size_t)PART * ld, *b = L + (size_t)PART * ld;
+  for (int64_t i = begin; i < end; i++) {
+    int64_t first = r->indptr[i], last = r->indptr[i + 1];
+    if (first == last) continue;
+    memset(G, 0, sizeof(REAL) * ld * ld);
+    memset(b, 0, sizeof(REAL) * ld);
+    for (int64_t at = first; at < last; at += PART) {
+      int n = last - at < PART ? (int)(last - at) : PART;
+      for (int e = 0; e < n; e++) {
+        const REAL *u = r->table + item_at(r->indices, at + e) * ld;
+        REAL w = r->weights ? r->weights[at + e] : 1;
+        for (int j = 0; j < ld; j += WIDTH) {
+          STORE(P + (size_t)e * ld + j, LOAD(u + j));
+          STORE(L + (size_t)e * ld + j, w * LOAD(u + j));
+        }
+        NAME(axpy)(r->values[at + e], u, b, ld);
+      }
+      NAME(add_products)(L, P, n, ld, 0, 0, G);
+    }
+    int64_t *out = total + i * side * side;
+    for (int row = 0; row < k; row++) {
+      for (int col = row; col < k; col++) out[row * side + col] += (int64_t)G[(size_t)row * ld + col];
+      out[row * side + k] += (int64_t)b[row];
+    }
+  }
+  free(memory);
+}
+
 // Scores and their best. Items stand in panels of PANEL: entry (j, i) of a panel is number j of the panel's item i, so
 // that an item's score is a sum over j, in order, whatever is beside it.
 typedef struct {
@@ -388,8 +431,9 @@ typedef struct {
   REAL caution;                      // standard deviations that are subtracted
   int64_t k, items, n;               // n: how many of the best are wanted
   const REAL *vectors;               // (users, k)
-  const int64_t *indptr;             // of the users' items; whoever has none gets the scores in `cold`
-  Indices seen;                      // the items, ascending, that are left out; or none
+  const uint8_t *known;              // whether anything is known of a user; else they get the scores in `cold`
+  const int64_t *indptr;             // of what users have seen: items, ascending, that are left out; or NULL
+  Indices seen;
   int32_t *best;                     // (users, n), -1 where there are no more
   REAL *scores;                      // (users, n)
 } NAME(TopN);
@@ -432,9 +476,8 @@ typedef struct {
 // Take what is among the best of a panel.
 static void NAME(take)(const NAME(TopN) * q, NAME(Best) * b, int64_t item, REAL *s) {
   const int panel = PANEL_VECTORS * WIDTH;
-  if (q->seen.data)
-    for (int64_t at; b->seen < b->end && (at = (int64_t)item_at(q->seen, b->seen)) < item + panel; b->seen++)
-      if (at >= item) s[at - item] = -INFINITY;
+  for (int64_t at; b->seen < b->end && (at = (int64_t)item_at(q->seen, b->seen)) < item + panel; b->seen++)
+    if (at >= item) s[at - item] = -INFINITY;
   for (int j = 0; j < panel; j++) {
     int32_t own = (int32_t)(item + j);
     if (!(s[j] > (b->held == q->n ? b->scores[0] : -INFINITY))) continue;
@@ -464,9 +507,9 @@ EXPORT void NAME(top_n)(const NAME(TopN) * q, int64_t begin, int64_t end) {
     for (int i = 0; i < TOGETHER; i++) {
       start[i] = q->cold;
       if (i >= users) continue;
-      int64_t user = first + i, from = q->indptr[user], to = q->indptr[user + 1];
+      int64_t user = first + i, from = q->indptr ? q->indptr[user] : 0, to = q->indptr ? q->indptr[user + 1] : 0;
       lists[i] = (NAME(Best)){q->scores + user * q->n, q->best + user * q->n, 0, from, to};
-      if (from == to) continue;  // nothing is known of them
+      if (!q->known[user]) continue;
       start[i] = q->base;
       for (int j = 0; j < k; j++) u[i / USERS * each + j * USERS + i % USERS] = q->vectors[user * k + j];
     }

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -23,7 +22,6 @@ from discreet.data.interactions import Interactions
 from discreet.data.sources import is_spark
 from discreet.data.spark_interactions import SparkInteractions
 from discreet.errors import DataError, NotFitted, PrivacyError
-from discreet.linalg.arrays import arrays_on
 from discreet.kernels.threads import n_threads, single_threaded_blas
 from discreet.models.binding import binding, require_certified
 from discreet.models.fold_in import FoldIn
@@ -89,12 +87,11 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     _VALUES: ClassVar[tuple[str, ...]] = ("value_range_", "implicit_", "global_mean_")
 
     # Parameters that only say how it serves: they may change after a fit, and its certificate leaves them out.
-    _NOT_LEARNED: ClassVar[tuple[str, ...]] = ("n_jobs", "device")
+    _NOT_LEARNED: ClassVar[tuple[str, ...]] = ("n_jobs",)
 
     _in_spark: ClassVar[bool] = False  # whether it can be fitted where a Spark table is
 
     n_jobs: int | None = -1
-    device: str = "cpu"
     catalogue_: Catalogue
     item_factors_: Array
     item_bias_: Array
@@ -169,12 +166,9 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         """Check all parameters, and then read whatever was given to learn from; what was read in Spark is let go of."""
         self._check_parameters()
         n_threads(self.n_jobs)
-        arrays_on(self.device)
         with readied(ratings, reading or {}, self._in_spark, type(self).__name__) as table:
             if not table.n_items:
                 raise DataError("ratings: the catalogue has no items")
-            if isinstance(table, SparkInteractions) and self.device != "cpu":
-                raise DataError("device: in Spark, users are folded in by their partitions' CPUs; leave device out")
             yield table
 
     def _set(self, learned: dict[str, Any], catalogue: Catalogue, statement: Statement) -> None:
@@ -214,10 +208,9 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     @property
     def _fold_in(self) -> FoldIn:
         known: FoldIn | None = vars(self).get("_fold_in_now")
-        if known is None or known.device != self.device:
-            known = replace(self._make_fold_in(), device=self.device)
-            self._require_sound(known)
-            self._fold_in_now = known
+        if known is None:
+            self._require_sound()
+            known = self._fold_in_now = self._make_fold_in()
         return known
 
     @property
@@ -227,11 +220,11 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         caution = None if variance is None else variance[0]
         known: tuple[FoldIn, float | None, Scorer] | None = vars(self).get("_scorer_now")
         if known is None or known[0] is not fold_in or known[1] != caution:
-            scorer = Scorer.of(fold_in.columns, fold_in.base, self._cold()[0], variance, arrays_on(self.device))
+            scorer = Scorer.of(fold_in.columns, fold_in.base, self._cold()[0], variance)
             known = self._scorer_now = fold_in, caution, scorer
         return known[2]
 
-    def _require_sound(self, fold_in: FoldIn) -> None:
+    def _require_sound(self) -> None:
         """Raise if what this machine computes for one user depends on the others, where that breaks a promise."""
 
     # Serving

@@ -13,20 +13,18 @@ import numpy as np
 from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar
 from discreet.errors import DataError, PrivacyError
-from discreet.linalg.determinism import neighbour_dependent, require_sound_blas
 from discreet.models.base import Model
 from discreet.models.unfinished import described, resumable
 from discreet.privacy import Ledger, Plan, Releaser
 from discreet.privacy.checkpoint import Checkpoint
+from discreet.privacy.determinism import require_sound_arithmetic
 from discreet.privacy.guarantee import Adjacency, Unit, account, require_adjacency
 from discreet.privacy.render import Preview
 from discreet.privacy.statement import Statement
-from discreet.recommend.trial import require_same_bits_served
 from discreet.validation import round_up
 
 if TYPE_CHECKING:
     from discreet.engine.batches import Ratings
-    from discreet.models.fold_in import FoldIn
 
 
 # Quoting the cost of the releases that were made would not be true: docs/proofs/composition.md, section 4.
@@ -81,16 +79,7 @@ def require_sound(ratings: Ratings) -> None:
             "ratings: each user's items must be in increasing order, each once, with values in the declared range, as "
             "discreet.read makes them; this table was put together otherwise"
         )
-    require_sound_blas()
-
-
-def require_same_bits(device: str, n_columns: int, folds: int = 1) -> None:
-    """Raise unless a GPU's numbers for one user do not depend on the others."""
-    if device != "cpu" and neighbour_dependent(device, n_columns, folds):
-        raise PrivacyError(
-            f"device: {device!r} gives one person other bits if other people are computed too, so that the proof of "
-            "privacy does not hold there; use 'cpu'"
-        )
+    require_sound_arithmetic()
 
 
 def _advance(bar: Bar, share: float, label: str) -> None:
@@ -161,8 +150,8 @@ class PrivateModel(Model):
         with resumable(checkpoint, described(self, ratings, plan), ledger, self._own_ledger) as (paying, kept):
             return self._under(plan, ledger, ratings, self._learn_privately, resumed=(paying, kept))
 
-    def _require_sound(self, fold_in: FoldIn) -> None:
-        require_same_bits_served(fold_in, self.catalogue_, self.value_range_)
+    def _require_sound(self) -> None:
+        require_sound_arithmetic()
 
     def _require_certified(self, statement: Statement) -> None:
         super()._require_certified(statement)

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from discreet import kernels
 from discreet.errors import PrivacyError
 from discreet.kernels.threads import over_blocks
 from discreet.typing import Array, Integers
 from discreet.validation import positive, whole
 
 if TYPE_CHECKING:
-    from discreet.linalg.rows import Block
     from discreet.privacy.statistics import EncodedEquations
 
 CELLS = 20  # a noise standard deviation is about 2^20 grid cells
@@ -212,49 +212,33 @@ def _stripes(size: int) -> list[slice]:
 
 
 def normal_equations(total: Array, encoded: "EncodedEquations", n_jobs: int | None) -> None:
-    """Add w u u^T, and w y u as last columns, by item; some users at a time, so that float64 is exact."""
+    """Add w u u^T, and w y u as last columns, by item; some users at a time, so that float64 is exact.
+
+    The kernel adds up what `normal_equations_of` does, to the last bit.
+    """
+    from scipy.sparse import csr_array
+
     for first in range(0, len(encoded.vectors), MOST_USERS):
         last = min(first + MOST_USERS, len(encoded.vectors))
         own = slice(int(encoded.indptr[first]), int(encoded.indptr[last]))
-        weights = None if encoded.weights is None else encoded.weights[own]
-        table = encoded.indptr[first : last + 1] - own.start, encoded.items[own], encoded.targets[own], weights
-        _add_equations(total, encoded.vectors[first:last], table, n_jobs)
+        # By item, and by user within it: what may not count stands at item 0 with the weight 0.
+        items, indptr = encoded.items[own], encoded.indptr[first : last + 1] - own.start
+        by_item = csr_array((np.arange(len(items)), items, indptr), shape=(last - first, len(total))).tocsc()
+        order, users, ends = by_item.data, by_item.indices, by_item.indptr.astype(np.int64)
+        weights = None if encoded.weights is None else encoded.weights[own][order]
+        targets = encoded.targets[own][order]
+        kernels.normal_equations(
+            total, ends, users, encoded.vectors[first:last], targets, weights=weights, n_jobs=n_jobs
+        )
 
 
-def _add_equations(
-    total: Array, vectors: Array, table: tuple[Array, Array, Array, Array | None], n_jobs: int | None
-) -> None:
-    from scipy.sparse import csr_array
-
-    from discreet.linalg.arrays import NUMPY
-    from discreet.linalg.rows import Rows, blocks, padded
-
-    indptr, items, targets, heavy = table
-    # By item, and by user within it: what may not count stands at item 0 with the weight 0.
-    by_item = csr_array((np.arange(len(items)), items, indptr), shape=(len(vectors), len(total))).tocsc()
-    order, users, ends = by_item.data, by_item.indices, by_item.indptr.astype(np.int64)
-    columns, r = padded(vectors, np.float64), vectors.shape[1]
-    rows = Rows(ends, users, targets[order], columns, np.zeros(0))
-    weights = None if heavy is None else heavy[order]
-
-    def work(block: "Block") -> None:
-        length = min(block.length, NUMPY.longest)
-        for some in block.cuts(max(1, NUMPY.cache // (max(length, r) * r * 8))):
-            for first in range(0, block.length, length):
-                last = min(block.length, first + length)
-                X, t = rows.gather(some, first, last)
-                left = X if weights is None else X * _places(weights, some, first, last)[:, :, None]
-                # An item is in one block, which one thread works on: no two write to the same matrices.
-                total[some.rows, :r, :r] += (left.swapaxes(1, 2) @ X).astype(np.int64)
-                total[some.rows, :r, r] += (t[:, None, :] @ X)[:, 0].astype(np.int64)
-
-    for _ in over_blocks(work, blocks(rows.indptr, r, 8), n_jobs):
-        pass
-
-
-def _places(values: Array, block: "Block", first: int, last: int) -> Array:
-    """The values at places first..last of each row of a block, zero where a row has none."""
-    place = np.arange(first, last)
-    at = np.minimum(block.starts[:, None] + place, len(values) - 1)
-    found: Array = np.where(place < block.counts[:, None], values[at], 0.0)
-    return found
+def normal_equations_of(encoded: "EncodedEquations", n_items: int) -> Array:
+    """The same in Python's integers, for tests to compare with."""
+    r = encoded.vectors.shape[1]
+    total = np.zeros((n_items, r + 1, r + 1), object)
+    for user, u in enumerate(encoded.vectors.astype(np.int64).astype(object)):
+        for at in range(int(encoded.indptr[user]), int(encoded.indptr[user + 1])):
+            w = 1 if encoded.weights is None else int(encoded.weights[at])
+            total[encoded.items[at], :r, :r] += w * np.triu(np.outer(u, u))
+            total[encoded.items[at], :r, r] += int(encoded.targets[at]) * u
+    return total.astype(np.int64)

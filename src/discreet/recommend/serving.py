@@ -15,11 +15,10 @@ from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar
 from discreet.errors import DataError
 from discreet.kernels.threads import single_threaded_blas
-from discreet.linalg.topk import top_k
 from discreet.recommend.files import whole_file
 from discreet.recommend.histories import OnUnknown, Reader, is_frame
 from discreet.recommend.results import BatchRecommendations, Explanation, Recommendations, titles
-from discreet.recommend.topn import best, deviations
+from discreet.recommend.topn import deviations
 from discreet.typing import Array
 from discreet.validation import whole
 
@@ -73,8 +72,7 @@ def blocks(
     def block(start: int) -> BatchRecommendations:
         part = _slice(histories, start, min(start + USERS, histories.n_users))
         offsets, vectors = model._user_vectors(part)
-        parts = best(scorer, vectors, part, n=n, exclude_seen=options.exclude_seen, n_jobs=model.n_jobs)
-        numbers, scores = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        numbers, scores = scorer.best(vectors, part, n=n, exclude_seen=options.exclude_seen, n_jobs=model.n_jobs)
         scores += offsets[:, None]  # which do not change the order
         kept = numbers >= 0
         indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(kept, axis=1))])
@@ -250,9 +248,8 @@ def similar_items(model: Model, item: Any, n: int, metric: str) -> Recommendatio
             scores = np.divide(scores, lengths * lengths[at], out=np.zeros_like(scores), where=lengths > 0)
     scores = np.array(scores)
     scores[at] = -np.inf
-    numbers, values = (array[0] for array in top_k(scores[None], n))
-    numbers, values = numbers[numbers >= 0], values[numbers >= 0]
-    return Recommendations.of(model.catalogue_, numbers, values, note)
+    numbers = np.argsort(-scores, kind="stable")[: min(n, len(scores) - 1)]
+    return Recommendations.of(model.catalogue_, numbers, scores[numbers], note)
 
 
 def explain(model: Model, history: Any, item: Any, on_unknown: OnUnknown) -> Explanation:

@@ -27,7 +27,7 @@ from discreet.evaluate.collect import Task
 from discreet.evaluate.metrics import parse
 from discreet.evaluate.run import threshold_of
 from discreet.evaluate.tradeoff_result import LOWER_IS_BETTER
-from discreet.linalg.hashing import ODD, mixed
+from discreet.hashing import ODD, mixed
 from discreet.models.private import PrivateModel, large_delta, require_sound
 from discreet.privacy import Guarantee, Ledger
 from discreet.privacy.guarantee import require_adjacency

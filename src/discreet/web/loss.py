@@ -8,7 +8,7 @@ import numpy as np
 
 from discreet.data.ids import Ids, smallest_unsigned
 from discreet.data.interactions import Interactions
-from discreet.linalg.topk import top_k
+from discreet.kernels.reference import top_n
 
 if TYPE_CHECKING:
     from discreet.models.base import Model
@@ -50,7 +50,7 @@ def measured(before: Scoring, after: Scoring, people: Interactions) -> dict[str,
     moved = kept - exact
     rms, spread = float(np.sqrt(np.mean(moved**2))), float(np.mean(exact.std(axis=1)))
     k = min(SHOWN, exact.shape[1])
-    best, now = top_k(exact, k)[0], top_k(kept, k)[0]
+    best, now = top_n(exact, k)[0], top_n(kept, k)[0]
     same = np.mean([len(np.intersect1d(a, b)) / k for a, b in zip(best, now, strict=True)])
     return {
         "rms": rms,

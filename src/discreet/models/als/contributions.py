@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from discreet.linalg.folds import Folds, LeaveFoldOut
+from discreet import kernels
+from discreet.kernels import Table
 from discreet.models.als.estimate import ItemFrequencies, ItemPosterior
 from discreet.models.als.settings import USER_BIAS, USER_VECTOR, Settings
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
-
-if TYPE_CHECKING:
-    from discreet.engine.gpu import GpuBlocks
-
 
 FOLDS = 4
 LIFT = 10.0  # the most that a contribution to an item step is lengthened by
@@ -79,21 +74,16 @@ class WeightedBatch(UserBatch):
         return cls(batch.indptr, batch.indices, batch.values, own_weights(batch, a))
 
     @cached_property
-    def folds(self) -> Folds:
-        """Which rating is in which fold."""
-        return Folds.of(self.indptr, FOLDS)
+    def which(self) -> Array:
+        """The number FOLDS * user + fold of each rating: the p-th of a row is in fold p modulo FOLDS."""
+        place = np.arange(len(self.indices)) - np.repeat(self.indptr[:-1], self.counts)
+        which: Array = FOLDS * self.owners + place % FOLDS
+        return which
 
     @cached_property
     def shares(self) -> Array:
         """The sum of the weights in each fold, (users, FOLDS)."""
-        return np.bincount(self.folds.which, self.weights, minlength=FOLDS * len(self.counts)).reshape(-1, FOLDS)
-
-    def cut(self, most_users: int) -> Iterator[WeightedBatch]:
-        """The same users, at most so many at a time."""
-        for first in range(0, len(self.counts), most_users):
-            indptr = self.indptr[first : first + most_users + 1]
-            own = slice(indptr[0], indptr[-1])
-            yield WeightedBatch(indptr - own.start, self.indices[own], self.values[own], self.weights[own])
+        return np.bincount(self.which, self.weights, minlength=FOLDS * len(self.counts)).reshape(-1, FOLDS)
 
 
 @dataclass(frozen=True)
@@ -135,18 +125,18 @@ class ItemStep:
     mean: float
     settings: Settings
 
-    @property
+    @cached_property
     def base(self) -> Array:
         """The prediction for each item before anything is known of the user."""
         base: Array = self.items.bias + self.mean
         return base
 
     @cached_property
-    def regressions(self) -> LeaveFoldOut:
-        """On a constant and the items' factors. Single precision: half the memory to move, and noise is far larger."""
-        factors = self.items.factors.astype(np.float32)
-        prior = self.items.priors(self.frequencies).astype(np.float32)
-        return LeaveFoldOut(np.pad(factors, ((0, 0), (1, 0)), constant_values=1), np.pad(prior, ((0, 0), (1, 0))))
+    def tables(self) -> tuple[Table, Table]:
+        """A constant and the items' factors, and their priors. In single precision: noise is far larger."""
+        factors, prior = self.items.factors, self.items.priors(self.frequencies)
+        columns = np.pad(factors, ((0, 0), (1, 0)), constant_values=1), np.pad(prior, ((0, 0), (1, 0)))
+        return Table.of(columns[0], np.float32), Table.of(columns[1], np.float32)
 
     @property
     def penalty(self) -> Array:
@@ -157,22 +147,22 @@ class ItemStep:
 
     def __call__(self, batch: WeightedBatch) -> SolvedBatch:
         """Solve some users' regressions."""
-        folds, targets = batch.folds, batch.values - self.base[batch.indices]
-        penalty = np.tile(self.penalty, (len(batch.counts), 1))
-        solved, residuals = self.regressions.solve(
-            folds, folds.together(batch.indices), folds.together(targets), penalty
+        table, prior = self.tables
+        solved, residuals = kernels.leave_fold_out(
+            batch.indptr,
+            batch.indices,
+            batch.values,
+            table,
+            prior=prior,
+            penalty=self.penalty,
+            base=self.base,
+            folds=FOLDS,
         )
         vectors = solved.astype(np.float64)
         vectors[:, :, 0] = self.settings.bias_weight  # in place of the offset
         lengths = np.sqrt((vectors**2).sum(axis=2)).ravel()
-        entries = batch.weights * residuals[folds.place] * lengths[folds.which]
-        return SolvedBatch(batch.indptr, batch.indices, entries, vectors, folds.which, batch.shares)
-
-    def on_gpu(self, users: GpuBlocks[WeightedBatch]) -> Iterator[SolvedBatch]:
-        """The same for all users, by a GPU."""
-        from discreet.models.als.gpu import solve
-
-        return solve(self, users)
+        entries = batch.weights * residuals * lengths[batch.which]
+        return SolvedBatch(batch.indptr, batch.indices, entries, vectors, batch.which, batch.shares)
 
     def contribution(self, batch: SolvedBatch) -> tuple[Array, tuple[Array, Array, Array]]:
         """The b for the shared Gram matrix; and for each rating x_j, directions a of length 1, and which is whose.

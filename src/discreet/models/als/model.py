@@ -14,26 +14,14 @@ from discreet.data.catalogue import Catalogue
 from discreet.data.frames import to_library
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError, PrivacyError
-from discreet.models.als.contributions import FOLDS
 from discreet.models.als.estimate import ItemFrequencies, ItemPosterior
 from discreet.models.als.published import PublishedDPALS
-from discreet.models.als.settings import (
-    BIAS_SPREAD,
-    GRAM,
-    PROBES,
-    USER_BIAS,
-    USER_VECTOR,
-    USERS,
-    Settings,
-    filled_columns,
-    most_columns,
-    settings,
-)
+from discreet.models.als.settings import BIAS_SPREAD, GRAM, USER_BIAS, USER_VECTOR, USERS, Settings, settings
 from discreet.models.als.training import Training
 from discreet.models.base import require_ratings
 from discreet.models.binding import learned_by
 from discreet.models.fold_in import FoldIn, RidgeFoldIn
-from discreet.models.private import PrivateModel, require_same_bits, require_sound
+from discreet.models.private import PrivateModel, require_sound
 from discreet.models.ridge import Penalty
 from discreet.privacy import Plan, Releaser
 from discreet.privacy.guarantee import Adjacency
@@ -85,13 +73,6 @@ def _tags(entry: Any) -> set[str]:
     return {str(tag).strip() for tag in tags if str(tag).strip()}
 
 
-def require_same_regressions(device: str, most_columns: int) -> None:
-    """Raise unless a GPU's regressions for one user, on up to so many columns, do not depend on the other users."""
-    step = filled_columns(1)
-    for columns in range(step, filled_columns(most_columns) + 1, step):
-        require_same_bits(device, columns, FOLDS)
-
-
 class DPALS(PrivateModel):
     """Private alternating least squares for ratings: user-level joint differential privacy.
 
@@ -137,8 +118,6 @@ class DPALS(PrivateModel):
         caution: How many standard deviations of an item's uncertainty are subtracted from its score for ranking: with
             1, the better known of two items with equal scores comes first.
         n_jobs: Threads, in scikit-learn's meaning. The releases are the same for any number.
-        device: "cpu", or "cuda" for a GPU (extra `gpu`), which helps to learn, folds users in and ranks items for them.
-            It is not saved with the model.
 
     Attributes:
         n_users_: About how many users there were, by a release; at least 10.
@@ -166,7 +145,6 @@ class DPALS(PrivateModel):
         adjacency: Adjacency = "add-remove",
         caution: float = 0.0,
         n_jobs: int | None = -1,
-        device: str = "cpu",
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -176,7 +154,6 @@ class DPALS(PrivateModel):
         self.adjacency = adjacency
         self.caution = caution
         self.n_jobs = n_jobs
-        self.device = device
 
     @classmethod
     def as_published(cls, **parameters: Any) -> PublishedDPALS:
@@ -207,8 +184,7 @@ class DPALS(PrivateModel):
 
     def _check_data(self, ratings: Interactions) -> None:
         require_ratings("DPALS", ratings)
-        features = item_features(ratings.catalogue, self.features or ())  # raises if there is no such column
-        require_same_regressions(self.device, most_columns(features.shape[1]))
+        item_features(ratings.catalogue, self.features or ())  # raises if there is no such column
 
     def _people(self, learned: Mapping[str, Any], plan: Plan) -> float:
         noise = plan.noise(USERS, sensitivity=2.0)  # of either adjacency, and more: the bound is sqrt 2
@@ -220,7 +196,7 @@ class DPALS(PrivateModel):
 
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
         features = item_features(ratings.catalogue, self.features or ())
-        training = Training.of(releaser, self._settings(ratings.n_items), ratings, self.device)
+        training = Training.of(releaser, self._settings(ratings.n_items), ratings)
         return self._learned(training, *training.begin(features))
 
     def _learned(
@@ -291,11 +267,10 @@ class DPALS(PrivateModel):
                 f"{', '.join(changed)}: the model was fitted with another, and a certificate of both could not be; set "
                 "it back, and give fit_more what it is to spend: fit_more(ratings, epsilon=..., n_steps=...)"
             )
-        columns = 1 + self.item_factors_.shape[1] + PROBES
 
         def learn(releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
             settings = more._settings(ratings.n_items).continued()
-            training = Training.of(releaser, settings, ratings, self.device, self.unit_)
+            training = Training.of(releaser, settings, ratings, self.unit_)
             return self._learned(training, *training.go_on(self._known(ratings.catalogue)))
 
         with more._readied(ratings, reading) as table:
@@ -306,7 +281,6 @@ class DPALS(PrivateModel):
                 raise DataError(
                     f"ratings: this model knows values from {low:g} to {high:g}; rescale the ratings to that range"
                 )
-            require_same_regressions(self.device, columns)
             plan = self.plan_more(table.n_items, epsilon=epsilon, n_steps=n_steps)
             learned, statement = more._under(plan, ledger, table, learn, after=after)
             self._set(learned, table.catalogue, statement)

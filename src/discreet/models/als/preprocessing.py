@@ -74,14 +74,14 @@ class Preprocessing:
     all_items: bool
     seed: int
 
-    def run(self, releaser: Releaser, ratings: Ratings, device: str = "cpu") -> Prepared:
+    def run(self, releaser: Releaser, ratings: Ratings) -> Prepared:
         """Lines 1 to 7."""
         m, (low, high) = ratings.n_items, ratings.value_range or (1.0, 1.0)
         if (most := self.entry_clip) is not None:
             low, high = (float(np.clip(bound, -most, most)) for bound in (low, high))
 
         def users(most_users: int) -> Blocks[UserBatch]:
-            found = user_batches(ratings, most_users, BATCH_ENTRIES, device=device, n_jobs=releaser.n_jobs)
+            found = user_batches(ratings, most_users, BATCH_ENTRIES)
             return found if most is None else found.map(lambda batch: _clipped(batch, most))
 
         every = users(BATCH_USERS)

@@ -15,7 +15,7 @@ from discreet.models.als.preprocessing import Preprocessing, Sampling, n_frequen
 from discreet.models.als.published_training import Training, check_size
 from discreet.models.as_published import true_ledger
 from discreet.models.fold_in import FoldIn, RidgeFoldIn
-from discreet.models.private import PrivateModel, require_same_bits
+from discreet.models.private import PrivateModel
 from discreet.models.ridge import Penalty, shared_gram
 from discreet.privacy import Ledger, Plan, Releaser
 from discreet.privacy.guarantee import Adjacency
@@ -103,8 +103,6 @@ class PublishedDPALS(PrivateModel):
         adjacency: "add-remove" or "replace".
         random_state: Seed of the start and of the samples; public.
         n_jobs: Threads, in scikit-learn's meaning. The result is the same for any number.
-        device: "cpu", or "cuda" for a GPU (extra `gpu`), which also folds users in and ranks items for them. It is not
-            saved with the model.
     """
 
     _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "frequent_")
@@ -150,7 +148,6 @@ class PublishedDPALS(PrivateModel):
         adjacency: Adjacency = "add-remove",
         random_state: int = 0,
         n_jobs: int | None = -1,
-        device: str = "cpu",
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -185,7 +182,6 @@ class PublishedDPALS(PrivateModel):
         self.adjacency = adjacency
         self.random_state = random_state
         self.n_jobs = n_jobs
-        self.device = device
 
     def _check_parameters(self) -> None:
         positive("epsilon", self.epsilon)
@@ -261,9 +257,6 @@ class PublishedDPALS(PrivateModel):
         names = "gram_noise, rhs_noise, preprocessing_noise"
         return true_ledger(self, self._schedule().plan(self.sigmas()), names, url)
 
-    def _check_data(self, ratings: Interactions) -> None:
-        require_same_bits(self.device, self.rank)
-
     def _learn(
         self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None
     ) -> tuple[dict[str, Any], Statement]:
@@ -293,7 +286,7 @@ class PublishedDPALS(PrivateModel):
         )
 
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
-        data = self._preprocessing().run(releaser, ratings, self.device)
+        data = self._preprocessing().run(releaser, ratings)
         factors = Training(self, releaser, data).run()
         m = ratings.n_items
         frequent = np.zeros(m, np.int64)

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from discreet import kernels
 from discreet.engine import Blocks
 from discreet.engine.batches import PART
 from discreet.errors import DataError
-from discreet.linalg.arrays import NUMPY, Arrays, arrays_on
-from discreet.linalg.indefinite import project_psd
 from discreet.kernels.threads import over_blocks, single_threaded_blas
 from discreet.models.als.calibration import GRADIENT, GRAM, START, STEP
 from discreet.models.als.preprocessing import Prepared
@@ -30,7 +28,6 @@ from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
 if TYPE_CHECKING:
-    from discreet.engine.gpu import GpuBlocks
     from discreet.models.als.published import PublishedDPALS
 
 
@@ -63,9 +60,9 @@ def clip(vectors: Array, bound: float) -> Array:
     return clipped
 
 
-def user_ridge(factors: Array, penalty: Penalty, global_penalty: float, device: str = "cpu") -> Ridge:
+def user_ridge(factors: Array, penalty: Penalty, global_penalty: float) -> Ridge:
     """The regression of A_user: sum_j (y_j - u . v_j)^2 + lambda_0 sum over all j of (u . v_j)^2 + lambda_i |u|^2."""
-    return Ridge(factors, np.zeros(len(factors)), penalty, shared_gram(factors, global_penalty), device=device)
+    return Ridge(factors, np.zeros(len(factors)), penalty, shared_gram(factors, global_penalty))
 
 
 def a_user(ridge: Ridge, rows: UserBatch, user_clip: float) -> Array:
@@ -83,22 +80,6 @@ class UserStep:
     def __call__(self, sample: Sample) -> Sample:
         """Those of some users."""
         return replace(sample, vectors=a_user(self.ridge, sample if sample.own is None else sample.own, self.user_clip))
-
-    def on_gpu(self, users: GpuBlocks[Sample]) -> Iterator[Sample]:
-        """Those of all users, solved at once."""
-        samples = list(users.blocks.each(users.n_jobs))
-        rows = [sample if sample.own is None else sample.own for sample in samples]
-        if not rows:
-            return
-        indptr = np.concatenate([[0], np.cumsum(np.concatenate([own.counts for own in rows]))])
-        whole = UserBatch(
-            indptr, np.concatenate([own.indices for own in rows]), np.concatenate([own.values for own in rows])
-        )
-        vectors, at = self.ridge.solve(whole.indptr, whole.indices, whole.values)[1], 0
-        for sample in samples:
-            found = vectors[at : at + len(sample.counts)]
-            at += len(found)
-            yield replace(sample, vectors=clip(found, self.user_clip))
 
 
 def own_vectors(sample: Sample) -> Array:
@@ -121,16 +102,11 @@ def own_gradient(sample: Sample, factors: Array, user_clip: float) -> tuple[Arra
 
 # -- the public side
 
+BLOCK_BYTES = 1 << 22  # of matrices that a thread solves at a time
+
 
 def a_item(
-    stack: Array,
-    unit: float,
-    penalty: Array,
-    shared: Array | None,
-    n_jobs: int | None,
-    *,
-    project_first: bool = False,
-    arrays: Arrays = NUMPY,
+    stack: Array, unit: float, penalty: Array, shared: Array | None, n_jobs: int | None, *, project_first: bool = False
 ) -> Array:
     """A_item after the noise: v_j = PSD(X_j)^+ b_j with X_j = the noisy Gram + lambda_j I + lambda_0 K, free of charge.
 
@@ -138,19 +114,37 @@ def a_item(
     `project_first`, v_j = (PSD(Gram) + lambda_j I + PSD(lambda_0 K))^-1 b_j.
     """
     m, r = len(stack), stack.shape[1] - 1
-    size = max(1, arrays.block_bytes // (4 * r * r * 8))
+    size = max(1, BLOCK_BYTES // (r * r * 8))
     added = np.zeros((r, r)) if shared is None else project_psd(shared) if project_first else shared
 
     def work(start: int) -> Array:
-        block = slice(start, start + size)
-        own = arrays.put(stack[block])
-        X, b = arrays.copy(own[:, :r, :r]), own[:, :r, r] * unit
-        X = arrays.project_psd(X) if project_first else X
-        X += arrays.put(added)
-        arrays.add_to_diagonal(X, arrays.put(penalty[block]))
-        return arrays.get(arrays.solve_positive_part(X, b))
+        own = stack[start : start + size]
+        X = (project_psd(own[:, :r, :r]) if project_first else own[:, :r, :r]) + added
+        np.einsum("ikk->ik", X)[:] += penalty[start : start + size, None]
+        return solve_positive_part(X, own[:, :r, r] * unit)
 
     return np.concatenate(list(over_blocks(work, range(0, m, size), n_jobs)))
+
+
+def project_psd(X: Array) -> Array:
+    """The nearest positive semidefinite matrix, negative eigenvalues being replaced by 0."""
+    values, vectors = np.linalg.eigh(X)
+    projected: Array = (vectors * np.maximum(values, 0)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+    return projected
+
+
+def solve_positive_part(X: Array, b: Array) -> Array:
+    """The solutions of least norm of PSD(X[i]) z = b[i], eigenvalues that are not positive being replaced by 0.
+
+    A Cholesky factor tells most of those that are positive definite; the others are diagonalized.
+    """
+    z, failed = kernels.solve(X, b)
+    if failed.any():
+        values, vectors = np.linalg.eigh(X[failed])
+        kept = values > np.maximum(values[:, -1:], 0) * X.shape[1] * np.finfo(X.dtype).eps
+        inner = np.divide((b[failed][:, None, :] @ vectors)[:, 0], values, out=np.zeros(values.shape), where=kept)
+        z[failed] = (vectors @ inner[:, :, None])[:, :, 0]
+    return z
 
 
 def random_start(n_items: int, rank: int, scale: float, seed: int) -> Array:
@@ -200,7 +194,7 @@ class Training:
         model = self.model
         factors = normalized(self._start()) if model.normalise else self._start()
         for _ in range(model.n_steps):
-            ridge = user_ridge(factors, model._user_penalty(), model.global_penalty, model.device)
+            ridge = user_ridge(factors, model._user_penalty(), model.global_penalty)
             users = self.data.samples.map(UserStep(ridge, model.user_clip)).keep(self.releaser.n_jobs)
             shared = self._shared(users)
             factors = (self._descend if model.item_step == "gradient" else self._solve)(factors, users, shared)
@@ -245,8 +239,7 @@ class Training:
             weighted=model._sampling == "weights",
         )
         stack, unit = self.releaser.release(STEP, statistic, users, own_equations).values, statistic.target_unit
-        first, arrays = model.project_first, arrays_on(model.device)
-        return a_item(stack, unit, self._penalty(), shared, model.n_jobs, project_first=first, arrays=arrays)
+        return a_item(stack, unit, self._penalty(), shared, model.n_jobs, project_first=model.project_first)
 
     def _descend(self, factors: Array, users: Blocks[Sample], shared: Array | None) -> Array:
         """Remark 8: noisy gradient descent on the items' least squares problems, for fixed vectors of users.

@@ -6,12 +6,12 @@ import numpy as np
 
 from discreet.engine import LocalBlocks
 from discreet.errors import DataError
-from discreet.linalg.determinism import require_sound_blas
 from discreet.kernels.threads import n_threads
 from discreet.models.als.calibration import STEP
 from discreet.models.als.published_training import a_item, check_size, own_equations
 from discreet.models.als.sampling import Sample, uniform
 from discreet.privacy import Ledger, NormalEquations, Plan, Releaser
+from discreet.privacy.determinism import require_sound_arithmetic
 from discreet.privacy.guarantee import Adjacency, account
 from discreet.typing import Array
 from discreet.validation import positive, whole
@@ -68,7 +68,7 @@ def private_regressions(
     check_size(y.shape[1], x.shape[1])
     statistic = NormalEquations(y.shape[1], x.shape[1], k, feature_clip, target_clip, noise_ratio)
     statistic.sensitivity(adjacency)  # raises if there is none
-    require_sound_blas()
+    require_sound_arithmetic()
     budget = account(epsilon=epsilon, delta=delta)
     assert budget.mu is not None
     ledger = Ledger(epsilon=epsilon, delta=delta, adjacency=adjacency, notion="dp") if ledger is None else ledger

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.linalg.hashing import ODD, mixed
-from discreet.linalg.rows import blocks
+from discreet.hashing import ODD, mixed
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array, Words
 
@@ -50,21 +49,9 @@ def priorities(batch: UserBatch, seed: int) -> Words:
 
 def _first(batch: UserBatch, keys: Array, k: int) -> NDArray[np.bool_]:
     """Which entries have the k smallest keys of their row; of equal keys the first item's counts as smaller."""
-    chosen, largest = np.ones(len(batch.indices), bool), keys.max() if len(keys) else 0
-    for block in blocks(batch.indptr, 1, keys.itemsize):  # rows of about the same length, padded with the largest keys
-        long = block.counts > k
-        if not long.any():
-            continue
-        starts, counts, place = block.starts[long], block.counts[long], np.arange(block.length)
-        there = place < counts[:, None]
-        at = (starts[:, None] + place)[there]
-        own = np.full(there.shape, largest, keys.dtype)
-        own[there] = keys[at]
-        kept = own <= np.partition(own, k - 1, axis=1)[:, k - 1 : k]
-        for i in np.flatnonzero(np.count_nonzero(kept & there, axis=1) > k):  # keys as large as the kth: rare
-            entries = slice(starts[i], starts[i] + counts[i])
-            kept[i, np.lexsort((batch.indices[entries], keys[entries]))[k:]] = False
-        chosen[at] = kept[there]
+    order = np.lexsort((batch.indices, keys, batch.owners))
+    chosen = np.empty(len(order), bool)
+    chosen[order] = np.arange(len(order)) - np.repeat(batch.indptr[:-1], batch.counts) < k
     return chosen
 
 

@@ -84,16 +84,6 @@ class Settings:
         return replace(self, shares=_with_steps(shares, self.n_steps), residual=False)
 
 
-def most_columns(n_features: int) -> int:
-    """The most columns there can be: biases, two slopes, features, directions, probes."""
-    return 3 + n_features + Settings.n_directions + PROBES
-
-
-def filled_columns(n: int) -> int:
-    """How many columns a GPU works with, so that there are few shapes to test: the next multiple of 8."""
-    return -(-n // 8) * 8
-
-
 def _with_steps(shares: dict[str, float | tuple[float, int]], n_steps: int) -> dict[str, float | tuple[float, int]]:
     """Shares, and what they leave for item steps."""
     rest = 1 - math.fsum(share if isinstance(share, float) else share[0] for share in shares.values())

@@ -62,20 +62,17 @@ class Training:
     releaser: Releaser
     settings: Settings
     ratings: Ratings
-    device: str
     scale: Scale
 
     @classmethod
-    def of(
-        cls, releaser: Releaser, settings: Settings, ratings: Ratings, device: str, unit: float | None = None
-    ) -> Training:
+    def of(cls, releaser: Releaser, settings: Settings, ratings: Ratings, unit: float | None = None) -> Training:
         """In a unit of a quarter of the range of ratings, unless another is known."""
         assert ratings.value_range is not None
         low, high = ratings.value_range
-        return cls(releaser, settings, ratings, device, Scale((low, high), unit or (high - low) / 4))
+        return cls(releaser, settings, ratings, Scale((low, high), unit or (high - low) / 4))
 
     def _users(self, most_users: int | None = None) -> Blocks[UserBatch]:
-        users = user_batches(self.ratings, most_users, LONG_PART, device=self.device, n_jobs=self.releaser.n_jobs)
+        users = user_batches(self.ratings, most_users, LONG_PART)
         return users.map(self.scale)
 
     def begin(self, features: Array) -> tuple[float, ItemFrequencies, ItemPosterior]:

@@ -14,12 +14,12 @@ from discreet.data.interactions import Interactions
 from discreet.engine import LocalBlocks
 from discreet.engine.batches import DENSE_CELLS, parts
 from discreet.errors import DataError, NotFitted
-from discreet.linalg.determinism import require_sound_blas
 from discreet.kernels.threads import n_threads, single_threaded_blas
 from discreet.models.eigen import Products, block_iteration, check_budget, oja
 from discreet.models.parameters import check_parameters
 from discreet.models.private import require_sound
 from discreet.privacy import GramSum, Ledger, Noisy, Plan, Releaser
+from discreet.privacy.determinism import require_sound_arithmetic
 from discreet.privacy.guarantee import Adjacency, Guarantee, account
 from discreet.privacy.statement import Statement
 from discreet.privacy.statistics import UserBatch
@@ -135,7 +135,7 @@ class DPPCA(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         """
         if isinstance(X, Interactions):
             require_sound(X)
-        require_sound_blas()
+        require_sound_arithmetic()
         table = Table.of(X)
         plan = self.plan(table.n_columns)
         given = ledger

@@ -10,7 +10,7 @@ import pytest
 
 import discreet
 from discreet.errors import PrivacyError
-from discreet.linalg import determinism
+from discreet.privacy import determinism
 
 
 def test_placed_where_it_says() -> None:
@@ -38,7 +38,7 @@ def test_single_precision_is_tried_as_double_is(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_kernel_that_peels_is_found() -> None:
     """An old kernel, which OpenBLAS can be told to use, treats unaligned numbers apart."""
-    code = "from discreet.linalg.determinism import address_dependent; print(*address_dependent())"
+    code = "from discreet.privacy.determinism import address_dependent; print(*address_dependent())"
     environment = {**os.environ, "OPENBLAS_CORETYPE": "Sandybridge"}
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
     if not found.stdout.strip():
@@ -47,7 +47,7 @@ def test_a_kernel_that_peels_is_found() -> None:
 
 
 def test_no_private_fit_where_bits_depend_on_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("discreet.linalg.determinism.address_dependent", lambda: ("solve",))
+    monkeypatch.setattr("discreet.privacy.determinism.address_dependent", lambda: ("solve",))
     ledger = discreet.Ledger(epsilon=5, delta=1e-6)
     data = discreet.datasets.movielens_like(50, 20, 500, random_state=0)
     with pytest.raises(PrivacyError, match="OPENBLAS_CORETYPE"):

@@ -1,0 +1,270 @@
+"""The compiled kernels compute what the reference does, in every instruction set, and a row by itself."""
+
+import itertools
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import discreet
+from discreet import kernels
+from discreet.kernels import Panels, Table, library, reference
+
+sys.path.append(str(Path(__file__).parents[2]))
+from hatch_build import FLAGS
+
+SETS = [name for name in ("v0", "v2", "v3", "v4") if name <= library.instruction_set()][-3:]
+KINDS = [np.float32, np.float64]
+CLOSE = {np.float32: 3e-3, np.float64: 1e-8}
+
+
+@pytest.fixture(params=SETS)
+def instruction_set(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Each one that this processor has."""
+    monkeypatch.setattr(library, "instruction_set", lambda: request.param)
+    library.function.cache_clear()
+    yield request.param
+    library.function.cache_clear()
+
+
+def rows(n: int = 20, m: int = 200, seed: int = 0) -> tuple[Any, Any, Any]:
+    """Rows of no, few, and many entries."""
+    rng = np.random.default_rng(seed)
+    counts = rng.permutation(np.resize([0, 1, 2, 5, 17, 63, 64, 65, 130, m], n))
+    indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    indices = np.concatenate([np.sort(rng.choice(m, count, replace=False)) for count in counts])
+    return indptr, indices.astype(np.uint16), rng.standard_normal(len(indices))
+
+
+def options(k: int, m: int = 200, n_entries: int = 0) -> list[dict[str, Any]]:
+    rng = np.random.default_rng(1)
+    base, prior, weights = rng.standard_normal(m), rng.standard_normal((m, k)), 0.1 + rng.random(n_entries)
+    half = rng.standard_normal((k, k))
+    return [
+        {},
+        {"offset_penalty": 2.0},
+        {"gram": half @ half.T},
+        {"offset_penalty": 1.5, "prior": prior, "base": base},
+        {"offset_penalty": 0.5, "gram": half @ half.T, "weights": weights, "base": base},
+    ]
+
+
+def solved(indptr: Any, indices: Any, values: Any, X: Any, scale: Any, kind: Any, **given: Any) -> tuple[Any, Any]:
+    converted = {
+        name: value.astype(kind, copy=False) if isinstance(value, np.ndarray) else value
+        for name, value in given.items()
+    }
+    if "prior" in given:
+        converted["prior"] = Table.of(given["prior"], kind)
+    offsets, vectors = kernels.ridge(indptr, indices, values.astype(kind), Table.of(X, kind), scale, **converted)
+    assert not vectors.padded[:, vectors.k :].any()
+    return offsets, vectors.values
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("k", [0, 3, 17, 32, 70])
+def test_ridge_is_the_reference(instruction_set: str, k: int, kind: Any) -> None:
+    indptr, indices, values = rows()
+    rng = np.random.default_rng(2)
+    X, scale = rng.standard_normal((200, k)) / max(k, 1) ** 0.5, 0.5 + rng.random(len(indptr) - 1)
+    for given in options(k, n_entries=len(indices)):
+        left = np.zeros(len(indices), kind)
+        offsets, vectors = solved(indptr, indices, values, X, scale, kind, residuals=left, **given)
+        by_steps = solved(indptr, indices, values, X, scale, kind, steps=200, **given)
+        assert np.abs(by_steps[0] - offsets).max() < 10 * CLOSE[kind]
+        assert np.abs(by_steps[1] - vectors).max(initial=0) < 10 * CLOSE[kind]
+        for i, (first, last) in enumerate(itertools.pairwise(indptr)):
+            if first == last:
+                assert offsets[i] == 0
+                assert not vectors[i].any()
+                continue
+            at = indices[first:last]
+            y = values[first:last] - (given["base"][at] if "base" in given else 0)
+            own = {name: given[name] for name in ("gram", "offset_penalty") if name in given}
+            own |= {"prior": given["prior"][at]} if "prior" in given else {}
+            own |= {"weights": given["weights"][first:last]} if "weights" in given else {}
+            a, z = reference.ridge_row(X[at], y, scale[i], **own)
+            assert abs(offsets[i] - a) < CLOSE[kind]
+            assert np.abs(vectors[i] - z).max(initial=0) < CLOSE[kind]
+            assert np.abs(left[first:last] - (y - a - X[at] @ z)).max() < 3 * CLOSE[kind]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("k", [5, 80])
+def test_a_few_steps_of_conjugate_gradients(instruction_set: str, k: int, kind: Any) -> None:
+    indptr, indices, values = rows()
+    rng = np.random.default_rng(3)
+    X, scale = rng.standard_normal((200, k)) / k**0.5, np.full(len(indptr) - 1, 0.7)
+    start = rng.standard_normal((len(scale), k))
+    begin = np.zeros(len(scale), kind), Table.of(start, kind)
+    _, vectors = kernels.ridge(indptr, indices, values, Table.of(X, kind), scale, steps=3, start=begin)
+    for i, (first, last) in enumerate(itertools.pairwise(indptr)):
+        if last > first:
+            own = X[indices[first:last]]
+            A, b = own.T @ own + 0.7 * np.eye(k), own.T @ values[first:last]
+            expected = reference.conjugate_gradients(A, b, start[i], 3)
+            assert np.abs(vectors.values[i] - expected).max() < CLOSE[kind] * max(1, np.abs(expected).max())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_singular_systems_get_the_solution_of_least_norm(instruction_set: str, kind: Any) -> None:
+    """Without a penalty, with two equal columns and with rows that are too short."""
+    indptr, indices, values = rows()
+    X = np.random.default_rng(4).standard_normal((200, 6))
+    X[:, 5] = X[:, 4]
+    offsets, vectors = solved(indptr, indices, values, X, np.zeros(len(indptr) - 1), kind, offset_penalty=0.0)
+    for i, (first, last) in enumerate(itertools.pairwise(indptr)):
+        own = np.column_stack([np.ones(last - first), X[indices[first:last]]])
+        expected = np.linalg.pinv(own, rcond=1e-5) @ values[first:last]
+        assert np.abs(np.append(offsets[i], vectors[i]) - expected).max() < 10 * CLOSE[kind]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("k", [1, 21])
+def test_leave_fold_out_is_the_reference(instruction_set: str, k: int, kind: Any) -> None:
+    indptr, indices, values = rows()
+    rng = np.random.default_rng(5)
+    X, prior, base = rng.standard_normal((200, k)), rng.standard_normal((200, k)), rng.standard_normal(200)
+    penalty = 0.5 + rng.random(k)
+    found, left = kernels.leave_fold_out(
+        indptr, indices, values, Table.of(X, kind), prior=Table.of(prior, kind), penalty=penalty, base=base, folds=4
+    )
+    for i, (first, last) in enumerate(itertools.pairwise(indptr)):
+        at = indices[first:last]
+        vectors, residuals = reference.leave_fold_out_row(X[at], values[first:last] - base[at], prior[at], penalty, 4)
+        assert np.abs(found[i] - vectors).max() < CLOSE[kind]
+        assert np.abs(left[first:last] - residuals).max(initial=0) < 10 * CLOSE[kind]
+
+
+def test_a_penalty_that_is_nothing_is_refused() -> None:
+    indptr, indices, values = np.array([0, 1]), np.array([0]), np.array([1.0])
+    given = {"prior": Table.empty(1, 1, np.float32), "base": np.zeros(1), "folds": 4}
+    with pytest.raises(FloatingPointError, match="penalty"):
+        kernels.leave_fold_out(indptr, indices, values, Table.of(np.ones((1, 1), np.float32)), penalty=[0.0], **given)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n", [1, 20, 1000])
+@pytest.mark.parametrize("k", [0, 3, 32])
+def test_top_n_is_the_reference(instruction_set: str, n: int, k: int, kind: Any) -> None:
+    """With few distinct scores, so that many are equal."""
+    rng = np.random.default_rng(6)
+    indptr, indices, _ = rows(300)
+    X, z, base, cold = (rng.integers(-2, 3, shape).astype(kind) for shape in ((200, k), (300, k), 200, 200))
+    base[::7] = -np.inf
+    variance = rng.integers(0, 3, (200, 1 + k)).astype(kind)
+    counts, panels = np.diff(indptr), Panels.of(X)
+    owners = np.repeat(np.arange(300), counts)
+    for seen, cautious in itertools.product([False, True], repeat=2):
+        scores = np.where(counts[:, None] > 0, base + z @ X.T, cold)
+        known = np.where(counts[:, None] > 0, z, 0)
+        if cautious:
+            scores = scores - 0.5 * np.sqrt(variance[:, 0] + known**2 @ variance[:, 1:].T)
+        if seen:
+            scores[owners, indices] = -np.inf
+        best, found = kernels.top_n(
+            panels,
+            panels.widened(base),
+            z,
+            n,
+            has_history=counts > 0,
+            cold=panels.widened(cold),
+            seen=(indptr, indices) if seen else None,
+            variance=(0.5, panels.widened(variance[:, 0], 0), Panels.of(variance[:, 1:])) if cautious else None,
+            n_jobs=2,
+        )
+        items, expected = reference.top_n(scores, n)
+        if not cautious:
+            assert np.array_equal(best, items)
+        np.testing.assert_allclose(np.where(best >= 0, found, -np.inf), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_solve(instruction_set: str, kind: Any) -> None:
+    rng = np.random.default_rng(7)
+    X, b = rng.standard_normal((9, 30, 20)).astype(kind), rng.standard_normal((9, 20)).astype(kind)
+    A = X.swapaxes(1, 2) @ X
+    A[3] -= 100 * np.eye(20, dtype=kind)
+    x, failed = kernels.solve(A, b)
+    assert failed.tolist() == [i == 3 for i in range(9)]
+    good = ~failed
+    assert np.allclose((A[good] @ x[good][:, :, None])[:, :, 0], b[good], atol=1e-3 if kind == np.float32 else 1e-9)
+
+
+# -- a row by itself: what the proofs of private models and of serving rest on
+
+
+def everything(kind: Any, indptr: Any, indices: Any, values: Any, n_jobs: int = 1) -> list[Any]:
+    """All that is computed of some rows, one array for each kind of result, by row or by entry."""
+    rng = np.random.default_rng(8)
+    results: list[Any] = []
+    for k in (3, 20, 70):
+        X, prior, base = (rng.standard_normal(shape).astype(kind) for shape in ((200, k), (200, k), 200))
+        half = rng.standard_normal((k, k)).astype(kind)
+        table, towards = Table.of(X), Table.of(prior)
+        scale = (0.5 + np.diff(indptr) % 3).astype(kind)
+        common = {"base": base, "prior": towards, "offset_penalty": 1.5, "n_jobs": n_jobs}
+        for given in ({}, {"gram": half @ half.T}, {"steps": 3}, {"steps": 3, "gram": half @ half.T}):
+            left = np.zeros(len(values), kind)
+            a, z = kernels.ridge(indptr, indices, values, table, scale, residuals=left, **common, **given)
+            results += [a, z.values, left]
+            panels = Panels.of(X)
+            places = kernels.top_n(
+                panels,
+                panels.widened(base),
+                z.values,
+                7,
+                has_history=np.diff(indptr) > 0,
+                cold=panels.widened(-base),
+                seen=(indptr, indices),
+                n_jobs=n_jobs,
+            )
+            results += [*places]
+        folds = {"prior": towards, "penalty": np.ones(k), "base": base, "folds": 4, "n_jobs": n_jobs}
+        results += kernels.leave_fold_out(indptr, indices, values, table, **folds)
+    return results
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_rows_bits_do_not_depend_on_the_others(instruction_set: str, kind: Any) -> None:
+    """Alone, in any company, in any order and on any number of threads, from wherever in memory."""
+    indptr, indices, values = rows(20)
+    values = values.astype(kind)
+    together = everything(kind, indptr, indices, values)
+    for other, one in zip(everything(kind, indptr, indices, values, 3), together, strict=True):
+        assert np.array_equal(one, other)
+    rng = np.random.default_rng(9)
+    companies = [rng.permutation(20)[:size] for size in (1, 2, 7, 19)]
+    for members in [*companies, np.arange(20)[::-1]]:
+        at = np.concatenate([np.arange(indptr[i], indptr[i + 1]) for i in members])
+        ends = np.concatenate([[0], np.cumsum(np.diff(indptr)[members])])
+        shifted = np.empty(len(at) + 1, kind)[1:]  # not where a cache line begins
+        shifted[:] = values[at]
+        alone = everything(kind, ends, indices[at].astype(np.uint32), shifted)
+        for one, other in zip(together, alone, strict=True):
+            assert np.array_equal(one[members if len(one) == 20 else at], other)
+
+
+def test_no_flag_lets_the_compiler_reorder_sums() -> None:
+    assert not {"-ffast-math", "-Ofast", "-fassociative-math", "-funsafe-math-optimizations"} & set(FLAGS)
+
+
+def test_arrays_that_are_not_contiguous_are_refused() -> None:
+    with pytest.raises(ValueError, match="contiguous"):
+        library.Struct(np.float32, values=np.zeros(8)[::2])
+
+
+def test_a_missing_library_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "NAME", "elsewhere.so")
+    with pytest.raises(ImportError, match="install discreet with pip"):
+        library._library.__wrapped__()
+
+
+def test_every_result_of_als_is_the_same_for_any_number_of_threads() -> None:
+    data = discreet.datasets.movielens_like(300, 60, 6000, random_state=0)
+    for solver in ("exact", "cg"):
+        one, three = (discreet.ALS(rank=20, n_steps=3, solver=solver, n_jobs=n).fit(data) for n in (1, 3))
+        assert np.array_equal(one.item_factors_, three.item_factors_)
+        assert np.array_equal(one.predict(data, data), three.predict(data, data))
