@@ -70,7 +70,8 @@ def compile_kernels(root: Path) -> Path:
             sets["v4"].append("-mprefer-vector-width=512")
         jobs = [("kernels.c", name, [f"-DSET={name}", *flags]) for name, flags in sets.items()]
         with ThreadPoolExecutor() as pool:
-            objects = list(pool.map(compiled, [*jobs, ("cpu.c", "cpu", [])]))
+            exact = ("exact.c", "exact", ["-ffp-contract=off"])  # bit for bit what NumPy computes
+            objects = list(pool.map(compiled, [*jobs, exact, ("cpu.c", "cpu", [])]))
         made = Path(scratch, LIBRARY)
         subprocess.run(
             [*cc, "-shared", *objects, "-o", str(made), *([] if sys.platform == "win32" else ["-lm"])], check=True

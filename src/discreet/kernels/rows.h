@@ -337,47 +337,110 @@ EXPORT void NAME(ridge)(const NAME(Ridge) * r, int64_t begin, int64_t end, int64
   free(memory);
 }
 
-// For each row and fold, a regression on all entries but those of the fold; entry p of a row is in fold p % folds.
+// For each fold of a row, a regression on all entries but those of the fold; entry p is in fold p % folds.
 // (X^T X + D) z = X^T t + D c, D = diag(penalty) and c the mean of the row's priors. A residual is what the vector of
-// its own fold, which was not fitted to it, leaves.
-EXPORT void NAME(leave_fold_out)(const NAME(Ridge) * r, const REAL *penalty, int64_t folds, int64_t begin, int64_t end,
-                                 uint8_t *failed) {
+// its own fold, which was not fitted to it, leaves. Vectors (folds, ld) and residuals are of this row.
+static int NAME(fold_out)(const NAME(Ridge) * r, const REAL *penalty, int folds, int64_t i, REAL *memory, REAL *vectors,
+                          REAL *residuals) {
   const int k = (int)r->k, ld = (int)r->ld, size = ld * ld;
-  REAL *memory = MEMORY(REAL, (size_t)(folds + 2) * size + (folds + 4) * ld + (size_t)PART * ld);
   REAL *each = memory, *whole = each + folds * size, *A = whole + size, *b = A + size, *side = b + folds * ld;
   REAL *c = side + ld, *P = c + ld;
-  for (int64_t i = begin; i < end; i++) {
-    int64_t first = r->indptr[i], last = r->indptr[i + 1];
-    memset(each, 0, sizeof(REAL) * folds * size);
-    memset(b, 0, sizeof(REAL) * folds * ld);
-    NAME(prior_mean)(r, first, last, c);
-    for (int f = 0; f < folds; f++) {
-      int n = 0;
-      for (int64_t e = first + f; e < last; e += folds) {
-        size_t item = item_at(r->indices, e);
-        const REAL *x = r->table + item * ld;
-        memcpy(P + (size_t)n * ld, x, sizeof(REAL) * ld);
-        NAME(axpy)(r->values[e] - r->base[item], x, b + f * ld, ld);
-        if (++n == PART || e + folds >= last) NAME(add_gram)(P, n, ld, each + f * size), n = 0;
-      }
-    }
-    memcpy(whole, each, sizeof(REAL) * size);
-    memcpy(side, b, sizeof(REAL) * ld);
-    for (int f = 1; f < folds; f++) {
-      NAME(axpy)(1, each + f * size, whole, size);
-      NAME(axpy)(1, b + f * ld, side, ld);
-    }
-    for (int f = 0; f < folds; f++) {
-      REAL *z = r->vectors + (size_t)(i * folds + f) * ld;
-      for (int j = 0; j < size; j += WIDTH) STORE(A + j, LOAD(whole + j) - LOAD(each + f * size + j));
-      for (int j = 0; j < ld; j++) z[j] = j < k ? side[j] - b[f * ld + j] + penalty[j] * c[j] : 0;
-      for (int j = 0; j < k; j++) A[(size_t)j * ld + j] += penalty[j];
-      failed[i] |= NAME(solve)(A, k, ld, z);
-    }
-    for (int64_t e = first; e < last; e++) {
+  int64_t first = r->indptr[i], last = r->indptr[i + 1];
+  int failed = 0;
+  memset(each, 0, sizeof(REAL) * folds * size);
+  memset(b, 0, sizeof(REAL) * folds * ld);
+  NAME(prior_mean)(r, first, last, c);
+  for (int f = 0; f < folds; f++) {
+    int n = 0;
+    for (int64_t e = first + f; e < last; e += folds) {
       size_t item = item_at(r->indices, e);
-      const REAL *z = r->vectors + (size_t)(i * folds + (e - first) % folds) * ld;
-      r->residuals[e] = r->values[e] - r->base[item] - NAME(dot)(r->table + item * ld, z, ld);
+      const REAL *x = r->table + item * ld;
+      memcpy(P + (size_t)n * ld, x, sizeof(REAL) * ld);
+      NAME(axpy)(r->values[e] - r->base[item], x, b + f * ld, ld);
+      if (++n == PART || e + folds >= last) NAME(add_gram)(P, n, ld, each + f * size), n = 0;
+    }
+  }
+  memcpy(whole, each, sizeof(REAL) * size);
+  memcpy(side, b, sizeof(REAL) * ld);
+  for (int f = 1; f < folds; f++) {
+    NAME(axpy)(1, each + f * size, whole, size);
+    NAME(axpy)(1, b + f * ld, side, ld);
+  }
+  for (int f = 0; f < folds; f++) {
+    REAL *z = vectors + (size_t)f * ld;
+    for (int j = 0; j < size; j += WIDTH) STORE(A + j, LOAD(whole + j) - LOAD(each + f * size + j));
+    for (int j = 0; j < ld; j++) z[j] = j < k ? side[j] - b[f * ld + j] + penalty[j] * c[j] : 0;
+    for (int j = 0; j < k; j++) A[(size_t)j * ld + j] += penalty[j];
+    failed |= NAME(solve)(A, k, ld, z);
+  }
+  for (int64_t e = first; e < last; e++) {
+    size_t item = item_at(r->indices, e);
+    const REAL *z = vectors + (size_t)((e - first) % folds) * ld;
+    residuals[e - first] = r->values[e] - r->base[item] - NAME(dot)(r->table + item * ld, z, ld);
+  }
+  return failed;
+}
+
+#define FOLD_OUT_MEMORY(folds, ld) ((size_t)((folds) + 2) * (ld) * (ld) + ((folds) + 2 + PART) * (size_t)(ld))
+
+EXPORT void NAME(leave_fold_out)(const NAME(Ridge) * r, const REAL *penalty, int64_t folds, int64_t begin, int64_t end,
+                                 uint8_t *failed) {
+  const int ld = (int)r->ld;
+  REAL *memory = MEMORY(REAL, FOLD_OUT_MEMORY(folds, ld));
+  for (int64_t i = begin; i < end; i++)
+    failed[i] = NAME(fold_out)(r, penalty, (int)folds, i, memory, r->vectors + (size_t)i * folds * ld,
+                               r->residuals + r->indptr[i]);
+  free(memory);
+}
+
+// What a user contributes to an item step of DPALS, in double precision: models/als/contributions.py has the formulas.
+typedef struct {
+  const double *a;                // by item: users weigh their items by a, scaled to length 1
+  double bias_weight, clip, lift;  // clip 0: x is not scaled
+  double *x, *directions, *rows;  // by entry; (users * folds, k); (users, folds * k)
+} NAME(Step);
+
+EXPORT void NAME(item_step)(const NAME(Ridge) * r, const NAME(Step) * s, const REAL *penalty, int64_t folds,
+                            int64_t begin, int64_t end, uint8_t *failed) {
+  const int k = (int)r->k, ld = (int)r->ld;
+  int64_t longest = 1;
+  for (int64_t i = begin; i < end; i++)
+    if (r->indptr[i + 1] - r->indptr[i] > longest) longest = r->indptr[i + 1] - r->indptr[i];
+  REAL *memory = MEMORY(REAL, FOLD_OUT_MEMORY(folds, ld) + folds * ld + longest);
+  REAL *z = memory + FOLD_OUT_MEMORY(folds, ld), *left = z + folds * ld;
+  double lengths[folds], shares[folds];
+  for (int64_t i = begin; i < end; i++) {
+    int64_t first = r->indptr[i], n = r->indptr[i + 1] - first;
+    double weight = 0, size = 0, scale = 1;
+    failed[i] = NAME(fold_out)(r, penalty, (int)folds, i, memory, z, left);
+    for (int64_t e = 0; e < n; e++) {
+      double own = s->a[item_at(r->indices, first + e)];
+      weight += own * own;
+    }
+    weight = sqrt(weight);
+    for (int f = 0; f < folds; f++) {
+      double squared = s->bias_weight * s->bias_weight;
+      for (int j = 1; j < k; j++) squared += (double)z[f * ld + j] * z[f * ld + j];
+      lengths[f] = sqrt(squared), shares[f] = 0;
+    }
+    for (int64_t e = 0; e < n; e++) {
+      double own = s->a[item_at(r->indices, first + e)] / weight, x = own * left[e] * lengths[e % folds];
+      shares[e % folds] += own;
+      s->x[first + e] = x;
+      size += x * x;
+    }
+    if (s->clip > 0) {
+      scale = s->clip / fmax(sqrt(size), 1e-12);
+      if (scale > s->lift) scale = s->lift;
+      for (int64_t e = 0; e < n; e++) s->x[first + e] *= scale;
+    }
+    for (int f = 0; f < folds; f++) {
+      double *direction = s->directions + (i * folds + f) * k, *row = s->rows + (i * folds + f) * k;
+      double root = sqrt(shares[f] * scale);
+      for (int j = 0; j < k; j++) {
+        double own = j ? z[f * ld + j] : s->bias_weight;  // in place of the offset
+        direction[j] = own / lengths[f], row[j] = own * root;
+      }
     }
   }
   free(memory);
