@@ -17,10 +17,10 @@ from discreet.linalg.determinism import neighbour_dependent, require_sound_blas
 from discreet.models.base import Model
 from discreet.models.unfinished import described, resumable
 from discreet.privacy import Ledger, Plan, Releaser
-from discreet.privacy.checkpoint import Checkpoint
-from discreet.privacy.guarantee import Adjacency, Unit, account, require_adjacency
-from discreet.privacy.render import Preview
+from discreet.privacy.guarantee import Adjacency, AdjacencyName, Unit, account, require_adjacency
+from discreet.privacy.ledger import Preview
 from discreet.privacy.statement import Statement
+from discreet.privacy.store import Checkpoint
 from discreet.recommend.trial import require_same_bits_served
 from discreet.validation import round_up
 
@@ -107,7 +107,7 @@ class PrivateModel(Model):
     epsilon: float
     delta: float
     unit: Unit = "user"
-    adjacency: Adjacency
+    adjacency: AdjacencyName
 
     def plan(self, n_items: int) -> Plan:
         """What a fit would release, and what each release costs; needs no data, only the size of the catalogue."""
@@ -129,7 +129,7 @@ class PrivateModel(Model):
         return {}
 
     def _mu(self) -> float:
-        require_adjacency(self.adjacency, "add-remove", "replace")
+        require_adjacency(self.adjacency, Adjacency.ADD_REMOVE, Adjacency.REPLACE)
         mu = account(epsilon=self.epsilon, delta=self.delta).mu
         if not mu:
             raise PrivacyError(f"epsilon, delta: {self.epsilon:g} and {self.delta:g} leave nothing to spend; give more")

@@ -22,10 +22,9 @@ from discreet.validation import positive, whole
 
 if TYPE_CHECKING:
     from discreet.linalg.rows import Block
-    from discreet.privacy.statistics import EncodedEquations
 
-CELLS = 20  # a noise standard deviation is about 2^20 grid cells
-MAX_BOUND = 1 << 30  # largest contribution of a user in grid cells: sums of 2^32 users then stay below 2^63
+STD_BITS = 20  # a noise standard deviation is about 2^20 grid units
+MAX_BOUND = 1 << 30  # largest contribution of a user in grid units: sums of 2^32 users then stay below 2^63
 
 
 @dataclass(frozen=True)
@@ -39,25 +38,22 @@ class Grid:
 
     @classmethod
     def for_std(cls, std: float) -> "Grid":
-        """The grid on which noise of this standard deviation spans 2^20 to 2^21 cells."""
-        return cls(math.frexp(positive("std", std))[1] - 1 - CELLS)
+        """The grid on which noise of this standard deviation spans 2^20 to 2^21 units."""
+        return cls(math.frexp(positive("std", std))[1] - 1 - STD_BITS)
 
     @property
     def step(self) -> float:
-        """The distance between neighbours."""
+        """A grid unit: the distance between neighbors."""
         return 2.0**self.exponent
 
-    def cells(self, length: float) -> float:
-        """A length in grid cells; exact, since the step is a power of two."""
+    def units(self, length: float) -> float:
+        """A length in grid units; exact, since the step is a power of two."""
         return length * 2.0**-self.exponent
-
-    def __mul__(self, other: "Grid") -> "Grid":
-        return Grid(self.exponent + other.exponent)
 
 
 @dataclass(frozen=True, eq=False)
 class GridArray:
-    """An array of multiples of a grid's step, held as int64: the form in which a statistic meets the door."""
+    """An array of multiples of a grid's step, held as int64: the form in which a statistic is released."""
 
     values: Integers
     grid: Grid
@@ -66,7 +62,7 @@ class GridArray:
     def __post_init__(self) -> None:
         if not isinstance(self.grid, Grid) or not isinstance(self.values, np.ndarray) or self.values.dtype != np.int64:
             kind = getattr(self.values, "dtype", type(self.values).__name__)
-            raise PrivacyError(f"statistic: must be int64 cells of a Grid, not {kind}; see discreet.privacy.truncate")
+            raise PrivacyError(f"statistic: must be int64 units of a Grid, not {kind}; see discreet.privacy.truncate")
 
     @classmethod
     def of(cls, statistic: Any) -> "GridArray":
@@ -87,13 +83,13 @@ class GridArray:
 def _limit(bound: float, grid: Grid) -> float:
     if not isinstance(grid, Grid):
         raise PrivacyError(f"grid: must be a Grid, e.g. noise.grid(), not {grid!r}")
-    cells = grid.cells(positive("bound", bound))
-    if not 1 <= cells <= MAX_BOUND:
+    units = grid.units(positive("bound", bound))
+    if not 1 <= units <= MAX_BOUND:
         raise PrivacyError(
-            f"bound: {bound:g} is {cells:.3g} cells of a grid of step 2^{grid.exponent}, outside [1, 2^30] "
-            f"(above it sums could overflow): choose a {'coarser' if cells > 1 else 'finer'} grid"
+            f"bound: {bound:g} is {units:.3g} units of a grid of step 2^{grid.exponent}, outside [1, 2^30] "
+            f"(above it sums could overflow): choose a {'coarser' if units > 1 else 'finer'} grid"
         )
-    return cells
+    return units
 
 
 def truncate(
@@ -117,7 +113,7 @@ def truncate(
         norm: "l2" for Gaussian noise, "l1" for Laplace noise.
         indptr: where each ragged row starts and ends, as in a CSR matrix.
 
-    Returns int64 of the shape of `rows`, in grid cells.
+    Returns int64 of the shape of `rows`, in grid units.
     """
     if norm not in ("l2", "l1"):
         raise PrivacyError(f"norm: must be 'l2' or 'l1', not {norm!r}")
@@ -132,15 +128,15 @@ def truncate(
         raise PrivacyError("indptr: must rise from 0 to the number of entries, as in a CSR matrix")
     counts, largest = np.diff(ends), math.floor(Fraction(limit) ** power)
     with np.errstate(over="ignore", invalid="ignore"):
-        cells = np.where(np.isfinite(values), values, 0.0).ravel() / grid.step
-        length = _row_sums(np.abs(cells) ** power, ends) ** (1 / power)
+        units = np.where(np.isfinite(values), values, 0.0).ravel() / grid.step
+        length = _row_sums(np.abs(units) ** power, ends) ** (1 / power)
         factor = np.repeat(limit / np.maximum(length, limit), counts)
-        integers = np.trunc(np.nan_to_num(cells * factor, posinf=0.0, neginf=0.0)).astype(np.int64)
+        integers = np.trunc(np.nan_to_num(units * factor, posinf=0.0, neginf=0.0)).astype(np.int64)
         # The scaling rounds by about 2^-52: a row that this left too long is shortened by 2^-40. (A row that were too
         # long even then, which docs/proofs/grid.md excludes, would count as zero: the bound holds in any case.)
         for shorten in (1 - 2.0**-40, 0.0):
             over = np.repeat(_row_sums(np.abs(integers) ** power, ends) > largest, counts)
-            integers[over] = np.trunc(cells[over] * factor[over] * shorten).astype(np.int64)
+            integers[over] = np.trunc(units[over] * factor[over] * shorten).astype(np.int64)
     return integers.reshape(values.shape)
 
 
@@ -211,25 +207,27 @@ def _stripes(size: int) -> list[slice]:
     return [slice(at, min(at + STRIPE, size)) for at in range(0, size, STRIPE)]
 
 
-def normal_equations(total: Array, encoded: "EncodedEquations", n_jobs: int | None) -> None:
+Entries = tuple[Array, Array, Array, Array | None]  # indptr of users, then items, targets times weights, and weights
+
+
+def normal_equations(total: Array, vectors: Array, entries: Entries, n_jobs: int | None) -> None:
     """Add w u u^T, and w y u as last columns, by item; some users at a time, so that float64 is exact."""
-    for first in range(0, len(encoded.vectors), MOST_USERS):
-        last = min(first + MOST_USERS, len(encoded.vectors))
-        own = slice(int(encoded.indptr[first]), int(encoded.indptr[last]))
-        weights = None if encoded.weights is None else encoded.weights[own]
-        table = encoded.indptr[first : last + 1] - own.start, encoded.items[own], encoded.targets[own], weights
-        _add_equations(total, encoded.vectors[first:last], table, n_jobs)
+    indptr, items, targets, weights = entries
+    for first in range(0, len(vectors), MOST_USERS):
+        last = min(first + MOST_USERS, len(vectors))
+        own = slice(int(indptr[first]), int(indptr[last]))
+        heavy = None if weights is None else weights[own]
+        some = indptr[first : last + 1] - own.start, items[own], targets[own], heavy
+        _add_equations(total, vectors[first:last], some, n_jobs)
 
 
-def _add_equations(
-    total: Array, vectors: Array, table: tuple[Array, Array, Array, Array | None], n_jobs: int | None
-) -> None:
+def _add_equations(total: Array, vectors: Array, entries: Entries, n_jobs: int | None) -> None:
     from scipy.sparse import csr_array
 
     from discreet.linalg.arrays import NUMPY
     from discreet.linalg.rows import Rows, blocks, padded
 
-    indptr, items, targets, heavy = table
+    indptr, items, targets, heavy = entries
     # By item, and by user within it: what may not count stands at item 0 with the weight 0.
     by_item = csr_array((np.arange(len(items)), items, indptr), shape=(len(vectors), len(total))).tocsc()
     order, users, ends = by_item.data, by_item.indices, by_item.indptr.astype(np.int64)
@@ -243,18 +241,12 @@ def _add_equations(
             for first in range(0, block.length, length):
                 last = min(block.length, first + length)
                 X, t = rows.gather(some, first, last)
-                left = X if weights is None else X * _places(weights, some, first, last)[:, :, None]
+                left = X
+                if weights is not None:
+                    left = X * NUMPY.places(users, weights, some, slice(first, last), 0)[1][:, :, None]
                 # An item is in one block, which one thread works on: no two write to the same matrices.
                 total[some.rows, :r, :r] += (left.swapaxes(1, 2) @ X).astype(np.int64)
                 total[some.rows, :r, r] += (t[:, None, :] @ X)[:, 0].astype(np.int64)
 
     for _ in over_blocks(work, blocks(rows.indptr, r, 8), n_jobs):
         pass
-
-
-def _places(values: Array, block: "Block", first: int, last: int) -> Array:
-    """The values at places first..last of each row of a block, zero where a row has none."""
-    place = np.arange(first, last)
-    at = np.minimum(block.starts[:, None] + place, len(values) - 1)
-    found: Array = np.where(place < block.counts[:, None], values[at], 0.0)
-    return found

@@ -18,8 +18,8 @@ from discreet.models.parameters import check_parameters
 from discreet.models.private import PrivateModel
 from discreet.models.ridge import Penalty, Ridge
 from discreet.privacy import OuterSum, Plan, Planned, Releaser
-from discreet.privacy.guarantee import Adjacency
-from discreet.privacy.poisson import largest_mu, sampled_cost
+from discreet.privacy.guarantee import AdjacencyName
+from discreet.privacy.selection import largest_mu, sampled_cost
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 from discreet.validation import probability, whole
@@ -81,7 +81,7 @@ class DPSGD(PrivateModel):
         sample_rate: float = 0.1,
         clip: float = 1.0,
         learning_rate: float = 0.03,
-        adjacency: Adjacency = "add-remove",
+        adjacency: AdjacencyName = "add-remove",
         random_state: int = 0,
         n_jobs: int | None = -1,
     ) -> None:
