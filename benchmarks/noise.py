@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from discreet.privacy import Gaussian, GridArray, Laplace, RandomizedResponse, SystemNoise, sampling
-from discreet.privacy.keystream import Stream
+from discreet.privacy import Gaussian, GridArray, Laplace, RandomizedResponse, SystemNoise
+from discreet.privacy.noise import Stream, gaussian, two_sided_geometric
 
 BLOCK = 1 << 20
 
@@ -37,9 +37,9 @@ def main() -> None:
     bits = GridArray.of(np.zeros(BLOCK, np.int64))
     cases: dict[str, Callable[[], object]] = {
         "NumPy standard_normal (floats, not private)": lambda: rng.standard_normal(out=floats),
-        "round(sigma Z), sigma 2^20": lambda: sampling.gaussian(2.0**20, stream, integers),
-        "round(sigma Z), sigma 2^24": lambda: sampling.gaussian(2.0**24, stream, integers),
-        "two-sided geometric, scale 2^20": lambda: sampling.two_sided_geometric(2.0**20, stream, integers),
+        "round(sigma Z), sigma 2^20": lambda: gaussian(2.0**20, stream, integers),
+        "round(sigma Z), sigma 2^24": lambda: gaussian(2.0**24, stream, integers),
+        "two-sided geometric, scale 2^20": lambda: two_sided_geometric(2.0**20, stream, integers),
         "Gaussian, as released": lambda: Gaussian(1.0).add(zeros, SystemNoise()),
         "Laplace, as released": lambda: Laplace(1.0).add(zeros, SystemNoise()),
         "randomised response, as released": lambda: RandomizedResponse(epsilon=1.0).add(bits, SystemNoise()),

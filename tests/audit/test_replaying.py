@@ -20,7 +20,7 @@ from discreet.audit.subjects import DELTA, of, shipped
 from discreet.models import MODELS
 from discreet.models.private import PrivateModel
 from discreet.privacy import Cost, PureEvent, Selection
-from discreet.privacy.readiness import require_ready
+from discreet.privacy.ledger import require_ready
 
 SUBJECTS = shipped()
 

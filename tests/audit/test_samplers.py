@@ -33,7 +33,7 @@ def test_the_law_of_noise(noise: Any) -> None:
 @pytest.mark.parametrize("noise", NOISES[:3], ids=str)
 @pytest.mark.parametrize("off", [0.98, 1.02])
 def test_noise_that_is_two_percent_off_is_noticed(noise: Any, off: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    from discreet.privacy import sampling
+    from discreet.privacy import noise as sampling
 
     for name in ("gaussian", "two_sided_geometric"):
         real = getattr(sampling, name)
@@ -43,7 +43,7 @@ def test_noise_that_is_two_percent_off_is_noticed(noise: Any, off: float, monkey
 
 @pytest.mark.parametrize("off", [0.98, 1.02])
 def test_lengths_that_are_two_percent_off_are_noticed(off: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    from discreet.privacy import sampling
+    from discreet.privacy import noise as sampling
 
     real = sampling.random_scale
     monkeypatch.setattr(sampling, "random_scale", lambda scale, *rest: real(scale * off, *rest))
@@ -58,7 +58,7 @@ def test_noise_that_shares_a_twentieth_of_its_variance_is_noticed(
     shared: Any, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the numbers of the same row, or with those 250 further on; each number's own law is as it should be."""
-    from discreet.privacy import sampling
+    from discreet.privacy import noise as sampling
 
     real = sampling.gaussian
 
@@ -76,7 +76,7 @@ def test_noise_that_shares_a_twentieth_of_its_variance_is_noticed(
 @pytest.mark.slow
 @pytest.mark.parametrize("off", [1.0, 0.995, 1.005])
 def test_at_ten_million_draws_half_a_percent_is_noticed(off: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    from discreet.privacy import sampling
+    from discreet.privacy import noise as sampling
 
     real = sampling.gaussian
     monkeypatch.setattr(sampling, "gaussian", lambda sigma, *rest: real(sigma * off, *rest))

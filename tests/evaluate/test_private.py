@@ -65,7 +65,7 @@ def test_the_bound_is_reached(metrics: list[str]) -> None:
     for adjacency in ("add-remove", "replace"):
         (best, layout, noise), (worst, _, _) = (rows_of(task, adjacency) for task in extremes(metrics))
         moved = best[0] if adjacency == "add-remove" else best[0] - worst[0]
-        bound = noise.grid().cells(layout.sensitivity(layout.adjacency))
+        bound = noise.grid().units(layout.sensitivity(layout.adjacency))
         exact = sum(int(x) ** 2 for x in moved)
         assert exact <= bound**2
         assert exact >= (0.999 * bound) ** 2
@@ -79,7 +79,7 @@ def test_a_flip_reaches_the_bound(metrics: list[str]) -> None:
     relevant = 4 if "recall@1" in metrics else None
     cases = [(model, table([(1, 0, value)], items), history) for value in (5, 1)]
     (one, layout, noise), (other, _, _) = (rows_of(task_of(case, metrics, relevant), "flip") for case in cases)
-    bound = noise.grid().cells(layout.sensitivity(layout.adjacency))
+    bound = noise.grid().units(layout.sensitivity(layout.adjacency))
     exact = sum(int(x) ** 2 for x in one[0] - other[0])
     assert (0.999 * bound) ** 2 <= exact <= bound**2
 
@@ -117,7 +117,7 @@ def test_no_user_is_beyond_the_bound(seed: int, metrics: list[str], relevant: fl
     case = random_case(6, 9, seed)
     for adjacency in ("add-remove", "replace"):
         rows, layout, noise = rows_of(task_of(case, metrics, relevant), adjacency)
-        bound = noise.grid().cells(layout.sensitivity(layout.adjacency)) ** 2
+        bound = noise.grid().units(layout.sensitivity(layout.adjacency)) ** 2
         for x in rows.tolist() if adjacency == "add-remove" else [*rows.tolist(), [0] * rows.shape[1]]:
             others = [[0] * rows.shape[1]] if adjacency == "add-remove" else rows.tolist()
             assert all(sum((a - b) ** 2 for a, b in zip(x, y, strict=True)) <= bound for y in others)
@@ -171,8 +171,8 @@ def test_hostile_answers_stay_within_the_bound() -> None:
     for worst in (np.nan, np.inf, -np.inf, 1e300):
         wild = Scorer({user: np.full(9, worst) for user in range(4)}, model.items_)
         rows, layout, noise = rows_of(task_of((wild, test, history), ["rmse", "mae", "accuracy"]), "add-remove")
-        assert (np.linalg.norm(rows, axis=1) <= noise.grid().cells(layout.sensitivity(layout.adjacency))).all()
-        assert rows[0, 0] == noise.grid().cells(0.5)  # the worst error there is
+        assert (np.linalg.norm(rows, axis=1) <= noise.grid().units(layout.sensitivity(layout.adjacency))).all()
+        assert rows[0, 0] == noise.grid().units(0.5)  # the worst error there is
 
 
 # -- an audit: it leaks what it claims, and no more

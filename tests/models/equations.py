@@ -11,7 +11,8 @@ from discreet.privacy.statistics import WEIGHT_BITS, NormalEquations, NormalEqua
 
 def encoder_on(statistic: NormalEquations, exponent: int) -> NormalEquationsEncoder:
     """On a grid of one's own choice."""
-    return NormalEquationsEncoder(statistic, Grid(exponent), Grid(-WEIGHT_BITS if statistic.weighted else 0))
+    vector, weight = Grid(exponent), Grid(-WEIGHT_BITS if statistic.weighted else 0)
+    return NormalEquationsEncoder(statistic, (vector, vector, weight))
 
 
 def exact_equations(encoder: NormalEquationsEncoder, sample: Sample, users: Any, n_jobs: int = 1) -> Any:

@@ -14,7 +14,7 @@ from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.models.base import Model
 from discreet.models.gradient import sgd
 from discreet.models.gradient.sgd import GRADIENT, Adam, Mean, own_gradient, user_ridge
-from discreet.privacy.poisson import largest_mu
+from discreet.privacy.selection import largest_mu
 from discreet.testing import InsecureSeededNoise, ModelConformance
 from tests.models.replay import record, replay
 

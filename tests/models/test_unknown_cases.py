@@ -48,7 +48,7 @@ def test_sensitivities(place: Callable[[Any], None]) -> None:
     for adjacency in ("add-remove", "replace"):
         place(adjacency)
     for adjacency in ("flip", "swap", None):
-        with pytest.raises(PrivacyError, match="adjacency: the sensitivity is proved for 'add-remove', 'replace', not"):
+        with pytest.raises(PrivacyError, match="adjacency: the sensitivity is proved for 'add-remove', 'replace'"):
             place(adjacency)
 
 

@@ -77,7 +77,7 @@ def test_a_linear_perturbation_is_noise_alone() -> None:
     assert statistic.sensitivity("flip", noise) == pytest.approx(3 * (0.7 + 0.4))
     units = statistic.integers(np.ones(N), noise)
     assert units.values.tolist() == [0] * N
-    assert units.grid.cells(2.0) >= 2**28
+    assert units.grid.units(2.0) >= 2**28
 
 
 def test_what_has_no_proof_is_refused() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import pickle
 from dataclasses import FrozenInstanceError, replace
 from typing import Any
 
@@ -12,10 +13,27 @@ from hypothesis import strategies as st
 from discreet import Guarantee, Plan, account
 from discreet.errors import PrivacyError
 from discreet.privacy import Cost, Planned, PureEvent
-from discreet.privacy.guarantee import sensitivity_factor
+from discreet.privacy.guarantee import Adjacency, require_adjacency, sensitivity_factor
 from discreet.validation import round_up
 
 G = account(epsilon=1, delta=1e-5)
+
+
+def test_an_adjacency_is_the_string_that_users_write() -> None:
+    for member in Adjacency:
+        word = member.value
+        assert (str(member), repr(member), f"{member}", f"{member!r}", json.dumps(member)) == (
+            word, repr(word), word, repr(word), json.dumps(word),
+        )  # fmt: skip
+        assert member == word
+        assert {word: 1}[member] == 1
+        assert pickle.loads(pickle.dumps(member)) is member
+        assert account(mu=1, delta=1e-5, adjacency=word).adjacency is member
+        assert type(account(mu=1, delta=1e-5, adjacency=word).to_json()["adjacency"]) is str
+        assert require_adjacency(word, member) is member
+    for unknown in ("swap", "ADD_REMOVE", "", None):
+        with pytest.raises(PrivacyError, match="adjacency: the sensitivity is proved for 'add-remove', 'replace', 'f"):
+            require_adjacency(unknown, *Adjacency)  # type: ignore[arg-type]
 
 
 def test_it_is_frozen_and_complete() -> None:

@@ -105,8 +105,7 @@ def test_empty_and_ragged_rows() -> None:
 
 def test_grids() -> None:
     for std in (1e-9, 0.3, 1.0, 1.999, 2.0, 1e9):
-        assert 2**20 <= Grid.for_std(std).cells(std) < 2**21
-    assert (Grid(-3) * Grid(5)).step == 4
+        assert 2**20 <= Grid.for_std(std).units(std) < 2**21
     assert Grid().step == 1
 
 

@@ -195,7 +195,7 @@ def test_black_box_audit_reaches_the_claim(noise: Gaussian, change: float) -> No
     grid = noise.grid()
     sources = InsecureSeededNoise(11)
     low, high = (
-        noise.add(GridArray(np.full(n, round(grid.cells(value)), np.int64), grid), sources) for value in (0.0, change)
+        noise.add(GridArray(np.full(n, round(grid.units(value)), np.int64), grid), sources) for value in (0.0, change)
     )
 
     def upper(count: int) -> float:

@@ -1,4 +1,4 @@
-"""How many trials a private search makes: the law that is charged for, drawn exactly."""
+"""Secret choices: samples of the users, and how many trials a search makes, by the laws that are charged for."""
 
 from collections import Counter
 from typing import Any
@@ -9,12 +9,12 @@ import pytest
 from scipy import stats
 
 from discreet.errors import PrivacyError
-from discreet.privacy import selection
-from discreet.privacy.keystream import Stream
-from discreet.privacy.sampling import Uniform, precision
-from discreet.privacy.selection import Trials, choose
+from discreet.privacy import SystemNoise, selection
+from discreet.privacy.noise import Stream, Uniform, precision
+from discreet.privacy.selection import CLOSE, Trials, choose, largest_mu, poisson_sample, sampled_cost
 from discreet.testing import InsecureSeededNoise
 
+DELTA = 1e-6
 LAWS = ["poisson", "geometric", "logarithmic", 0.5, 3.0]
 
 
@@ -89,3 +89,28 @@ def test_a_point_at_the_end_is_refined(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(selection, "uniform_bits", last)
     assert Trials.of(2.0, "geometric").draw(InsecureSeededNoise(1)) > 400
+
+
+# -- samples of the users
+
+
+def test_samples_are_fresh_and_of_the_right_size() -> None:
+    draws = [poisson_sample(20_000, 0.1, SystemNoise()).tolist() for _ in range(2)]
+    assert all(abs(len(draw) - 2000) < 6 * 43 for draw in draws)  # six standard deviations
+    assert draws[0] != draws[1]
+    assert len(set(draws[0]) & set(draws[1])) < 2 * 200
+    assert poisson_sample(5, 1.0, SystemNoise()).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_the_noise_keeps_the_budget_and_uses_it() -> None:
+    for epsilon, rate, steps in ((1.0, 0.1, 50), (0.2, 0.02, 20), (8.0, 0.5, 10), (3.0, 1.0, 5)):
+        mu = largest_mu(epsilon, DELTA, rate, steps)
+        assert CLOSE * epsilon <= sampled_cost(mu, rate, steps).epsilon(DELTA) <= epsilon
+        assert rate == 1 or mu > largest_mu(epsilon, DELTA, 1.0, steps)  # who may not be there needs less noise
+
+
+def test_too_little_to_spend_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(PrivacyError, match="leave nothing to spend"):
+        largest_mu(1e-9, 1e-12, 0.5, 100)
+    monkeypatch.setattr(selection, "TRIALS", 1)
+    assert 0 < sampled_cost(largest_mu(2.5, DELTA, 0.01, 7), 0.01, 7).epsilon(DELTA) <= 2.5  # as far as it got

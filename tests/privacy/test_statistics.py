@@ -29,7 +29,7 @@ from discreet.privacy import (
 )
 from discreet.privacy import lattice as sums_module
 from discreet.privacy import statistics as module
-from discreet.privacy.poisson import poisson_sample, sampled_cost
+from discreet.privacy.selection import poisson_sample, sampled_cost
 from discreet.privacy.statistics import EncodedEquations, countable
 from discreet.testing import InsecureSeededNoise
 

@@ -18,7 +18,7 @@ from discreet.models.one_bit.likelihood import Link
 from discreet.models.one_bit.mechanisms import LINEAR_TERM, perturbed_objective
 from discreet.models.spectral import DPSVD
 from discreet.privacy import Ledger
-from discreet.privacy.guarantee import Adjacency
+from discreet.privacy.guarantee import AdjacencyName
 from discreet.tune import search
 from discreet.typing import Array
 
@@ -76,7 +76,7 @@ def cornered(link: Link, ridge: float) -> tuple[float, Array]:
 class Searched:
     """A private search for one parameter of DPSVD, with the interface of a model."""
 
-    adjacency: Adjacency
+    adjacency: AdjacencyName
     epsilon: float = 15.0
     delta: float = 1e-6
 
@@ -99,7 +99,7 @@ def _public_model(n_items: int) -> MeanRating:
 class Evaluated:
     """A private evaluation of a public model, with the interface of a model: half of all ratings are targets."""
 
-    adjacency: Adjacency
+    adjacency: AdjacencyName
     epsilon: float = 5.0
     delta: float = 1e-6
     n_items: int = 20

@@ -23,7 +23,7 @@ from discreet.data.readers import read
 from discreet.models.als import ALS, DPALS
 from discreet.models.spectral import DPSVD
 from discreet.privacy import Ledger
-from discreet.privacy.keystream import NoiseSource
+from discreet.privacy.noise import NoiseSource
 from discreet.typing import Array
 
 MEMBERSHIP, RECONSTRUCTION = "membership", "reconstruction"

@@ -23,16 +23,15 @@ import numpy as np
 
 from discreet.data.progress import Bar, _quiet
 from discreet.privacy import Cost, Gaussian, GridArray, L2Laplace, Laplace, Ledger, RandomizedResponse
-from discreet.privacy.keystream import InsecureSeededNoise, Stream
-from discreet.privacy.noise import Noise
-from discreet.privacy.readiness import require_ready
+from discreet.privacy.ledger import require_ready
+from discreet.privacy.noise import InsecureSeededNoise, Noise, Stream
 from discreet.privacy.store import Entry
 from discreet.typing import Array
 
 SEED = 7
 _epsilon = lru_cache(4096)(Cost.epsilon)  # slow, and asked for the same releases again and again
 # Secret random choices that are charged for but add no noise: who is in a sample, how many trials a search makes.
-COINS = ("discreet.privacy.poisson:poisson_sample", "discreet.privacy.selection:uniform_bits")
+COINS = ("discreet.privacy.selection:poisson_sample", "discreet.privacy.selection:uniform_bits")
 
 
 @dataclass(frozen=True)

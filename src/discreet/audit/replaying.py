@@ -21,7 +21,7 @@ from discreet.audit.recording import SEED, Recording, Release, record
 from discreet.data.interactions import Interactions
 from discreet.models.base import DERIVED
 from discreet.privacy import Cost, Gaussian, Ledger, SampledGaussian
-from discreet.privacy.accounting import Selection
+from discreet.privacy.guarantee import Selection
 from discreet.privacy.statement import Statement
 from discreet.typing import Array
 

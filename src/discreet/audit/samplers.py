@@ -16,8 +16,7 @@ from discreet.audit.distinguishing import Evidence, could, detectable, detectabl
 from discreet.audit.findings import Alarms, Finding
 from discreet.audit.recording import Recording, Release
 from discreet.privacy import Gaussian, Grid, GridArray, L2Laplace, Laplace, RandomizedResponse, SystemNoise
-from discreet.privacy.keystream import NoiseSource
-from discreet.privacy.noise import Noise
+from discreet.privacy.noise import Noise, NoiseSource
 from discreet.typing import Array
 
 NOISE, STREAMS, BLACK_BOX = "noise", "streams", "black box"
@@ -171,7 +170,7 @@ def told_apart(release: Release, *, draws: int, source: NoiseSource, alarms: Ala
 def _draws(noise: Gaussian | Laplace, truth: float, draws: int, source: NoiseSource) -> Array:
     """The same number, released many times."""
     grid = noise.grid()
-    return noise.add(GridArray(np.full(draws, math.floor(grid.cells(truth)), np.int64), grid), source)
+    return noise.add(GridArray(np.full(draws, math.floor(grid.units(truth)), np.int64), grid), source)
 
 
 def drawn_in(recording: Recording, alarms: Alarms) -> Finding:

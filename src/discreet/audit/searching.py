@@ -12,7 +12,7 @@ from discreet.audit.neighbors import entries, extremes
 from discreet.audit.replaying import ROUNDING, SENSITIVITY, Replay
 from discreet.audit.subjects import WORST, Subject
 from discreet.data.interactions import Interactions
-from discreet.privacy.guarantee import require_adjacency
+from discreet.privacy.guarantee import Adjacency, require_adjacency
 
 TIGHT, WHOLE, SEARCH = "worst case", "whole claim", "search"
 LEAST = 0.9  # of the claim: how far apart designed people must be
@@ -72,9 +72,8 @@ def _merged(findings: list[Finding]) -> list[Finding]:
 def search(subject: Subject, *, tries: int) -> list[Finding]:
     """Climb from extreme people to more extreme ones, by so many replays; for models of ratings only."""
     empty = subject.world(None) if subject.pairs and isinstance(subject.pairs[0][0], dict) else None
-    adjacency = subject.make().adjacency
-    require_adjacency(adjacency, "add-remove", "replace", "flip")
-    if not isinstance(empty, Interactions) or adjacency == "flip":
+    adjacency = require_adjacency(subject.make().adjacency, *Adjacency)
+    if not isinstance(empty, Interactions) or adjacency is Adjacency.FLIP:
         return []
     rng, low_high = np.random.default_rng(0), empty.value_range or (0.0, 1.0)
     people = [*extremes(empty).values()]
@@ -82,7 +81,7 @@ def search(subject: Subject, *, tries: int) -> list[Finding]:
     wrong: list[Finding] = []
     for at in range(tries):
         person = people[at] if at < len(people) else _changed(best[1], empty.n_items, low_high, rng)
-        other = _random(empty.n_items, low_high, rng) if adjacency == "replace" else None
+        other = _random(empty.n_items, low_high, rng) if adjacency is Adjacency.REPLACE else None
         one = subject.replay((person, other))
         wrong += failed(one.findings)
         share = max(one.moved.values(), default=0.0)

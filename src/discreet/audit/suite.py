@@ -21,7 +21,7 @@ from discreet.data.movielens_like import movielens_like
 from discreet.data.progress import Bar
 from discreet.errors import DataError
 from discreet.models.private import PrivateModel
-from discreet.privacy.keystream import InsecureSeededNoise
+from discreet.privacy.noise import InsecureSeededNoise
 
 Effort = Literal["quick", "full"]
 

@@ -45,6 +45,7 @@ PRIVATE_SIDE = {
     "discreet.privacy.statistics:factors",
     "discreet.privacy.statistics:_in_cone",
     "discreet.privacy.statistics:_weights",
+    "discreet.privacy.statistics:_first_k",
     "discreet.privacy.lattice:normal_equations",
     "discreet.evaluate.collect:rows",
     "discreet.recommend.histories:_table",

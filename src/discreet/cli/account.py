@@ -87,7 +87,7 @@ def _releases(
 ) -> list["Cost"]:
     """The cost of each release, rounded up."""
     from discreet.privacy import Cost, PureEvent
-    from discreet.privacy.accounting import UNIT
+    from discreet.privacy.guarantee import UNIT
 
     return [
         *(Cost.of_mu(value) for value in mu),
@@ -125,7 +125,7 @@ def _certified(path: Path) -> "Guarantee":
     return Statement.parse(path.read_text(encoding="utf-8")).guarantee
 
 
-def _converted(guarantee: "Guarantee", adjacency: Adjacency) -> "Guarantee":
+def _converted(guarantee: "Guarantee", adjacency: str) -> "Guarantee":
     """What a guarantee says of another adjacency."""
     steps = 1 if adjacency == guarantee.adjacency else STEPS.get((guarantee.adjacency, adjacency))
     if steps is None:

@@ -97,7 +97,7 @@ def demo(
     from rich.table import Table
 
     import discreet
-    from discreet.privacy import render
+    from discreet.privacy import statement
 
     data = discreet.datasets.movielens_like(users, ITEMS, RATINGS_EACH * users, random_state=0)
     train, _, test = discreet.splits.holdout(data, test=0.1, random_state=0)
@@ -115,7 +115,7 @@ def demo(
     for name, error in errors.items():
         table.add_row(name, f"{error:.4f}")
     body = _body(errors, history, found, _little_known(private))
-    report.write_text(render.page(private.statement().certificate, body=body), encoding="utf-8")
+    report.write_text(statement.page(private.statement().certificate, body=body), encoding="utf-8")
     people = f"{data.n_users:,} made-up people, {data.n_items:,} items, {len(data):,} ratings"
     liked = ", ".join(f"item {item}: {rating:g}" for item, rating in history.items())
     result: dict[str, Any] = {

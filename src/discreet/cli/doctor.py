@@ -54,7 +54,7 @@ def noise_has_its_law() -> bool:
 
 def accountant_known_answer() -> bool:
     """The noise of epsilon 1 at delta 1e-5, known to 60 digits."""
-    from discreet.privacy.accounting import gaussian_mu
+    from discreet.privacy.guarantee import gaussian_mu
 
     return abs(gaussian_mu(1.0, 1e-5) - 0.26805112323) < 1e-8
 

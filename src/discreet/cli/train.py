@@ -213,7 +213,7 @@ def _result(model: "Model", costs: str, out: Path, files: list[Path]) -> dict[st
 
 
 def _outcome(model: "Model", out: Path, files: list[Path]) -> list[Any]:
-    from discreet.privacy.render import paid
+    from discreet.privacy.statement import paid
 
     written = f"The statement is in {', '.join(map(str, files))}." if files else (
         "The privacy statement is inside; --statement statement.html writes it out."

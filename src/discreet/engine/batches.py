@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     Ratings: TypeAlias = Interactions | SparkInteractions  # of which a model may know what is public, and sums
 
 # Of a batch, whose contributions are in memory, for each thread:
-PART = 1 << 17  # interactions: as many as a cache likes
-LONG_PART = 5 << 16  # interactions where a batch takes many calls, so that threads would wait for the interpreter
+PART = 1 << 17  # interactions: enough to make what Python does for a batch cheap
 MOST_USERS = 1 << 16
 DENSE_CELLS = 1 << 21  # entries of users' dense rows
 

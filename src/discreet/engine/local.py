@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -9,12 +11,14 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from discreet.kernels.threads import over_blocks
+from discreet.kernels.threads import n_threads, over_blocks
 from discreet.privacy.releaser import Encoded
 from discreet.typing import Array
 
 Block = TypeVar("Block")
 Made = TypeVar("Made")
+
+SHARED_BYTES = 1 << 29  # of all threads' totals, above which they share one
 
 
 class Blocks(ABC, Generic[Block]):
@@ -62,8 +66,23 @@ class LocalBlocks(Blocks[Block]):
         return LocalBlocks(lambda: made)
 
     def add_up(self, work: Encoded, n_jobs: int | None) -> Array:
-        """The sum, by threads that work on a block each."""
-        total = np.zeros(work.shape, np.int64)
-        for made in self.map(work).each(n_jobs):
-            total = work.add(total, made, n_jobs)
-        return total
+        """The sum, by threads that work on a block each.
+
+        Each has a total of its own, so that none waits for another; or, if totals are large, all share one.
+        """
+        totals: dict[int, Array] = {}
+        if n_threads(n_jobs) * 8 * math.prod(work.shape) > SHARED_BYTES:
+            totals[0] = np.zeros(work.shape, np.int64)
+            for made in self.map(work).each(n_jobs):
+                totals[0] = work.add(totals[0], made, n_jobs)
+            return totals[0]
+
+        def add(block: Any) -> None:
+            me = threading.get_ident()
+            if me not in totals:
+                totals[me] = np.zeros(work.shape, np.int64)
+            totals[me] = work.add(totals[me], work(self.make(block)), 1)
+
+        for _ in over_blocks(add, self.source(), n_jobs):
+            pass
+        return sum(totals.values(), np.zeros(work.shape, np.int64))

@@ -21,11 +21,10 @@ from discreet.evaluate.collect import Collected, Model, Task, collect
 from discreet.evaluate.metrics import Metric, parse
 from discreet.evaluate.result import Evaluation, Score
 from discreet.privacy import Guarantee, Ledger, MeanSum, Noisy, Plan, Releaser
-from discreet.privacy.guarantee import Adjacency, account
+from discreet.privacy.guarantee import account
 from discreet.typing import Floats
 from discreet.validation import positive
 
-ADJACENCIES: tuple[Adjacency, ...] = ("add-remove", "replace", "flip")  # those that the proof is for
 _MEANS = ("rmse", "mae", "accuracy", "recall", "precision", "ndcg", "map", "mrr")  # over users, of their own values
 _REFUSED = {
     "coverage": "it is not a mean over users: which items anybody was shown can hang on a single person",
@@ -33,7 +32,7 @@ _REFUSED = {
 }
 
 
-def mean_sum(metrics: Sequence[Metric], relevant: float | None, adjacency: Adjacency) -> MeanSum:
+def mean_sum(metrics: Sequence[Metric], relevant: float | None, adjacency: str) -> MeanSum:
     """What is released for some metrics.
 
     With `relevant=`, users who have a target and users who have a relevant one are two groups; else they are one.

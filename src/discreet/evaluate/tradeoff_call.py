@@ -135,7 +135,7 @@ class Bench:
         if self.seed is None or question.epsilon is None:
             return None
         from discreet.privacy import Ledger
-        from discreet.privacy.keystream import InsecureSeededNoise
+        from discreet.privacy.noise import InsecureSeededNoise
 
         model = question.model
         source = InsecureSeededNoise(int(question.key, 16) ^ question.repeat)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from discreet.errors import MissingExtra
 from discreet.evaluate.plots import new_axes
 from discreet.evaluate.result import html_table
-from discreet.privacy import render
+from discreet.privacy.statement import CSS, article
 
 if TYPE_CHECKING:
     from discreet.evaluate.tradeoff_result import Tradeoff
@@ -78,7 +78,7 @@ def page(found: Tradeoff) -> str:
     said = "".join(f"<p>{text(sentence)}</p>" for sentence in found.worth())
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>Privacy against accuracy</title><style>{render.CSS}{_CSS}</style><main><h1>Privacy against accuracy"
+        f"<title>Privacy against accuracy</title><style>{CSS}{_CSS}</style><main><h1>Privacy against accuracy"
         f'</h1><p class="holds"><strong>{text(found.sentence())}</strong></p>{said}<p class="void">'
         f"{text(owner)}</p>{''.join(f'<p>{text(note)}</p>' for note in notes)}{plots}"
         f"<h2>What each model promises</h2><p>The statement of the first run at each epsilon. It is about that run "
@@ -92,7 +92,7 @@ def _statements(found: Tradeoff) -> str:
     for run in found.runs:
         if run.repeat == 0:
             name = run.model if run.epsilon is None else f"{run.model}, epsilon {run.epsilon:g}"
-            blocks.append(f"<details><summary>{html.escape(name)}</summary>{render.article(run.certificate)}</details>")
+            blocks.append(f"<details><summary>{html.escape(name)}</summary>{article(run.certificate)}</details>")
     return "".join(blocks)
 
 

@@ -18,7 +18,17 @@ from discreet.kernels.library import PAD, Struct, address, aligned, function, in
 from discreet.kernels.threads import over_blocks
 from discreet.typing import Array
 
-__all__ = ["Panels", "Table", "instruction_set", "leave_fold_out", "normal_equations", "ridge", "solve", "top_n"]
+__all__ = [
+    "Panels",
+    "Table",
+    "instruction_set",
+    "item_step",
+    "leave_fold_out",
+    "normal_equations",
+    "ridge",
+    "solve",
+    "top_n",
+]
 
 ENTRIES = 1 << 15  # of the rows that a thread takes at a time, about: some milliseconds of work
 ROWS = 1 << 12  # at most
@@ -232,9 +242,54 @@ def leave_fold_out(
     call, failed = function("leave_fold_out", kind), np.zeros(n, np.uint8)
     pull = np.ascontiguousarray(penalty, kind)
     _run(indptr, lambda first, last: call(struct, address(pull), folds, first, last, address(failed)), n_jobs)
+    _require_penalty(failed)
+    return vectors.values.reshape(n, folds, -1), residuals
+
+
+def item_step(
+    indptr: Array,
+    indices: Array,
+    values: Array,
+    table: Table,
+    *,
+    prior: Table,
+    penalty: Array,
+    base: Array,
+    folds: int,
+    a: Array,
+    bias_weight: float,
+    clip: float,
+    lift: float,
+) -> tuple[Array, Array, Array]:
+    """What users contribute to an item step of DPALS, from their `leave_fold_out` regressions, in double precision.
+
+    With A = (bias_weight, z without its first number) for the vector z of a fold, w_j = a_j scaled to length 1 over the
+    row, and e_j the residual: x_j = w_j e_j |A| for the fold of each entry, scaled to the length `clip`, but by no more
+    than `lift` (clip = 0: not at all); A / |A| (rows * folds, k); and A times the root of that scale times the sum of
+    the fold's weights (rows, folds * k).
+    """
+    kind, n, k = table.padded.dtype, len(indptr) - 1, table.k
+    x, directions, gram_rows = np.empty(len(values)), np.empty((n * folds, k)), np.empty((n, folds * k))
+    rows = _rows(kind, indptr, _indices(indices), values, table, base=_contiguous(base, kind), prior=prior.padded)
+    step = Struct(
+        np.float64,
+        a=np.ascontiguousarray(a, np.float64),
+        bias_weight=float(bias_weight),
+        clip=float(clip),
+        lift=float(lift),
+        x=x,
+        directions=directions,
+        rows=gram_rows,
+    )
+    failed, pull = np.zeros(n, np.uint8), np.ascontiguousarray(penalty, kind)
+    function("item_step", kind)(rows, step, address(pull), folds, 0, n, address(failed))
+    _require_penalty(failed)
+    return x, directions, gram_rows
+
+
+def _require_penalty(failed: Array) -> None:
     if failed.any():  # only where the penalty is nothing beside the vectors
         raise FloatingPointError("penalty: too small for these vectors in this precision")
-    return vectors.values.reshape(n, folds, -1), residuals
 
 
 def solve(A: Array, b: Array) -> tuple[Array, Array]:

@@ -53,8 +53,8 @@ EXPORT void scatter_units(const uint32_t *items, const int64_t *units, int64_t n
 EXPORT void scatter_outer(const uint32_t *items, const int64_t *x, const int64_t *vectors, const int64_t *indptr,
                           int64_t begin, int64_t end, int64_t each, int64_t k, int64_t *total) {
   for (int64_t i = begin; i < end; i++)
-    for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) {
-      const int64_t *a = vectors + (i * each + (e - indptr[i]) % each) * k;
+    for (int64_t e = indptr[i], at = 0; e < indptr[i + 1]; e++, at = at + 1 < each ? at + 1 : 0) {
+      const int64_t *a = vectors + (i * each + at) * k;
       int64_t *out = total + items[e] * k, own = x[e];
       for (int64_t j = 0; j < k; j++) out[j] += own * a[j];
     }

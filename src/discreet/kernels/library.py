@@ -21,6 +21,7 @@ POINTER, INTEGER = ctypes.c_void_p, ctypes.c_int64
 SIGNATURES: dict[str, Any] = {  # what is returned, and what is taken
     "ridge": (None, [POINTER, INTEGER, INTEGER, INTEGER, POINTER]),
     "leave_fold_out": (None, [POINTER, POINTER, INTEGER, INTEGER, INTEGER, POINTER]),
+    "item_step": (None, [POINTER, POINTER, POINTER, INTEGER, INTEGER, INTEGER, POINTER]),
     "systems": (None, [POINTER, POINTER, INTEGER, INTEGER, INTEGER, INTEGER, POINTER]),
     "equations": (None, [POINTER, INTEGER, INTEGER, POINTER]),
     "top_n": (None, [POINTER, INTEGER, INTEGER]),
@@ -55,6 +56,18 @@ def function(name: str, dtype: Any) -> Any:
 @cache
 def _layout(fields: tuple[tuple[str, Any], ...]) -> Any:
     return type("Arguments", (ctypes.Structure,), {"_fields_": fields})
+
+
+@cache
+def _exported(name: str, taken: tuple[Any, ...], returned: Any) -> Any:
+    found = getattr(_library(), name)
+    found.argtypes, found.restype = list(taken), returned
+    return found
+
+
+def exported(name: str, taken: list[Any], returned: Any = None) -> Any:
+    """A function that is the same for all instruction sets."""
+    return _exported(name, tuple(taken), returned)
 
 
 class Struct:

@@ -373,10 +373,11 @@ static int NAME(fold_out)(const NAME(Ridge) * r, const REAL *penalty, int folds,
     for (int j = 0; j < k; j++) A[(size_t)j * ld + j] += penalty[j];
     failed |= NAME(solve)(A, k, ld, z);
   }
-  for (int64_t e = first; e < last; e++) {
+  int f = 0;
+  for (int64_t e = first; e < last; e++, f = f + 1 < folds ? f + 1 : 0) {
     size_t item = item_at(r->indices, e);
-    const REAL *z = vectors + (size_t)((e - first) % folds) * ld;
-    residuals[e - first] = r->values[e] - r->base[item] - NAME(dot)(r->table + item * ld, z, ld);
+    REAL found = NAME(dot)(r->table + item * ld, vectors + (size_t)f * ld, ld);
+    residuals[e - first] = r->values[e] - r->base[item] - found;
   }
   return failed;
 }
@@ -423,9 +424,10 @@ EXPORT void NAME(item_step)(const NAME(Ridge) * r, const NAME(Step) * s, const R
       for (int j = 1; j < k; j++) squared += (double)z[f * ld + j] * z[f * ld + j];
       lengths[f] = sqrt(squared), shares[f] = 0;
     }
-    for (int64_t e = 0; e < n; e++) {
-      double own = s->a[item_at(r->indices, first + e)] / weight, x = own * left[e] * lengths[e % folds];
-      shares[e % folds] += own;
+    int fold = 0;
+    for (int64_t e = 0; e < n; e++, fold = fold + 1 < folds ? fold + 1 : 0) {
+      double own = s->a[item_at(r->indices, first + e)] / weight, x = own * left[e] * lengths[fold];
+      shares[fold] += own;
       s->x[first + e] = x;
       size += x * x;
     }

@@ -15,8 +15,7 @@ from discreet.data.interactions import Interactions
 from discreet.errors import PrivacyError
 from discreet.models.private import PrivateModel
 from discreet.privacy import Cost, Ledger, Plan, Planned
-from discreet.privacy.accounting import MAX_EPSILON
-from discreet.privacy.guarantee import Adjacency, sensitivity_factor
+from discreet.privacy.guarantee import MAX_EPSILON, AdjacencyName, sensitivity_factor
 from discreet.privacy.statement import Statement
 from discreet.validation import round_up
 
@@ -31,7 +30,7 @@ def frank_wolfe_std(bound: float, releases: int, epsilon: float, delta: float) -
     return bound * math.sqrt(64 * releases * math.log(1 / delta)) / epsilon
 
 
-def true_plan(releases: Mapping[str, tuple[float, bool, float, int]], adjacency: Adjacency) -> Plan:
+def true_plan(releases: Mapping[str, tuple[float, bool, float, int]], adjacency: AdjacencyName) -> Plan:
     """A plan at given noise. Label -> (a contribution's norm, whether inner products are nonnegative, std, count)."""
     lines = []
     for label, (bound, nonnegative, std, count) in releases.items():

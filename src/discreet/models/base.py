@@ -26,10 +26,9 @@ from discreet.kernels.threads import n_threads, single_threaded_blas
 from discreet.models.binding import binding, require_certified
 from discreet.models.fold_in import FoldIn
 from discreet.models.unfinished import saved_in
-from discreet.privacy.accounting import Cost
-from discreet.privacy.checkpoint import Checkpoint
-from discreet.privacy.guarantee import Guarantee
+from discreet.privacy.guarantee import Cost, Guarantee
 from discreet.privacy.statement import Statement
+from discreet.privacy.store import Checkpoint
 from discreet.recommend import serving
 from discreet.recommend.histories import OnUnknown, Reader
 from discreet.recommend.results import BatchRecommendations, Explanation, Recommendations

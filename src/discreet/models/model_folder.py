@@ -27,7 +27,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from discreet.errors import ModelError
-from discreet.privacy.checkpoint import sync
+from discreet.privacy.store import sync
 
 if sys.platform != "win32":
     import fcntl

@@ -16,11 +16,11 @@ from discreet.errors import DataError, PrivacyError
 from discreet.models.base import Model
 from discreet.models.unfinished import described, resumable
 from discreet.privacy import Ledger, Plan, Releaser
-from discreet.privacy.checkpoint import Checkpoint
 from discreet.privacy.determinism import require_sound_arithmetic
-from discreet.privacy.guarantee import Adjacency, Unit, account, require_adjacency
-from discreet.privacy.render import Preview
+from discreet.privacy.guarantee import Adjacency, AdjacencyName, Unit, account, require_adjacency
+from discreet.privacy.ledger import Preview
 from discreet.privacy.statement import Statement
+from discreet.privacy.store import Checkpoint
 from discreet.validation import round_up
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class PrivateModel(Model):
     epsilon: float
     delta: float
     unit: Unit = "user"
-    adjacency: Adjacency
+    adjacency: AdjacencyName
 
     def plan(self, n_items: int) -> Plan:
         """What a fit would release, and what each release costs; needs no data, only the size of the catalogue."""
@@ -118,7 +118,7 @@ class PrivateModel(Model):
         return {}
 
     def _mu(self) -> float:
-        require_adjacency(self.adjacency, "add-remove", "replace")
+        require_adjacency(self.adjacency, Adjacency.ADD_REMOVE, Adjacency.REPLACE)
         mu = account(epsilon=self.epsilon, delta=self.delta).mu
         if not mu:
             raise PrivacyError(f"epsilon, delta: {self.epsilon:g} and {self.delta:g} leave nothing to spend; give more")

@@ -17,7 +17,7 @@ from discreet.validation import positive, probability
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from discreet.privacy.guarantee import Adjacency
+    from discreet.privacy.guarantee import AdjacencyName
     from discreet.privacy.ledger import Ledger
 
 
@@ -46,7 +46,7 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
     model_: DPALS | DPSVD
 
     def __init__(
-        self, *, epsilon: float, delta: float, adjacency: Adjacency = "add-remove", n_jobs: int | None = -1
+        self, *, epsilon: float, delta: float, adjacency: AdjacencyName = "add-remove", n_jobs: int | None = -1
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta

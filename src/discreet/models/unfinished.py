@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 from discreet.errors import ModelError, PrivacyError
 from discreet.models.binding import catalogue_sha256, learned_by
 from discreet.privacy import Cost, Guarantee, Ledger
-from discreet.privacy.checkpoint import SUFFIX, Checkpoint, put, sync
-from discreet.privacy.store import Entry, canonical
+from discreet.privacy.store import SUFFIX, Checkpoint, Entry, canonical, put, sync
 
 if sys.platform != "win32":
     import fcntl

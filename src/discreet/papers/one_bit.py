@@ -35,7 +35,7 @@ from discreet.papers.reproduction import (
     ratio_of,
     value_of,
 )
-from discreet.privacy.keystream import InsecureSeededNoise
+from discreet.privacy.noise import InsecureSeededNoise
 from discreet.typing import Array
 
 Measure = Callable[["Watched"], dict[str, float]]

@@ -2,7 +2,7 @@
 
 Which entries there are is public here; their bits are not. As in `statistics`, each type knows its sensitivity, in the
 norm of the noise: L1 for Laplace noise, L2 for Gaussian noise and for `L2Laplace`, whole bits for randomized response.
-Proofs: docs/proofs/one-bit.md.
+Proofs, for the "flip" adjacency and no other: docs/proofs/one-bit.md.
 """
 
 import math
@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from discreet.errors import PrivacyError
-from discreet.privacy.accounting import Cost
-from discreet.privacy.guarantee import Adjacency, require_adjacency
+from discreet.privacy.guarantee import Adjacency, Cost, require_adjacency
 from discreet.privacy.lattice import Grid, GridArray
 from discreet.privacy.noise import Gaussian, L2Laplace, Laplace, Noise, RandomizedResponse
 from discreet.privacy.statistics import fine_grid
@@ -22,13 +21,14 @@ from discreet.validation import positive, whole
 
 UP = 1 + 2.0**-50  # makes up for the rounding of a square root and a product
 UP_MATRIX = 1 + 2.0**-20  # for the rounding of floats, in a solver and here
+SHORT = 24  # binary digits of an epsilon that several scales of noise are to have in common
 
 
 class EntryStatistic(ABC):
     """A kind of statistic of secret bits."""
 
     @abstractmethod
-    def sensitivity(self, adjacency: Adjacency, noise: Noise) -> float:
+    def sensitivity(self, adjacency: str, noise: Noise) -> float:
         """How far a neighbor's statistic can be, in the norm of the noise; raises where there is no proof."""
 
     @abstractmethod
@@ -42,20 +42,16 @@ def _refused(statistic: EntryStatistic, noise: Noise) -> PrivacyError:
 
 @dataclass(frozen=True)
 class Bits(EntryStatistic):
-    """The bits themselves, for randomized response.
+    """The bits themselves, for randomized response."""
 
-    Attributes:
-        entries: How many of them may differ.
-    """
-
-    entries: int
+    entries: int  # how many of them may differ
 
     def __post_init__(self) -> None:
         whole("entries", self.entries, 1)
 
-    def sensitivity(self, adjacency: Adjacency, noise: Noise) -> float:
+    def sensitivity(self, adjacency: str, noise: Noise) -> float:
         """`entries` bits."""
-        require_adjacency(adjacency, "flip")
+        require_adjacency(adjacency, Adjacency.FLIP)
         if not isinstance(noise, RandomizedResponse):
             raise _refused(self, noise)
         return self.entries
@@ -71,28 +67,21 @@ class TwoValued(EntryStatistic):
 
     Both are put on the grid, and the second is brought within `change` of the first there: so the sensitivity needs no
     proof about the numbers.
-
-    Attributes:
-        one: For bits that are 1; a number for all entries, or one for each.
-        zero: For bits that are 0.
-        change: How far apart they are, at most.
-        entries: How many bits may differ.
-        finest: The exponent of a grid that both numbers are to be on; a finer one is taken if the noise is small.
     """
 
-    one: Array | float
-    zero: Array | float
+    one: Array | float  # for bits that are 1; a number for all entries, or one for each
+    zero: Array | float  # for bits that are 0
     change: float
-    entries: int
-    finest: int = 0
+    entries: int  # how many bits may differ
+    finest: int = 0  # the exponent of a grid that both numbers are to be on; a finer one is taken if the noise is small
 
     def __post_init__(self) -> None:
         positive("change", self.change)
         whole("entries", self.entries, 1)
 
-    def sensitivity(self, adjacency: Adjacency, noise: Noise) -> float:
+    def sensitivity(self, adjacency: str, noise: Noise) -> float:
         """`change` for each entry, added up in the norm of the noise."""
-        require_adjacency(adjacency, "flip")
+        require_adjacency(adjacency, Adjacency.FLIP)
         if isinstance(noise, Laplace):
             return self.change * self.entries
         if isinstance(noise, Gaussian):
@@ -102,17 +91,12 @@ class TwoValued(EntryStatistic):
     def integers(self, bits: Array, noise: Noise) -> GridArray:
         """The numbers that the bits choose."""
         grid = min(noise.grid(), Grid(self.finest), key=lambda grid: grid.exponent)
-        one, zero = (_units(value, grid) for value in (self.one, self.zero))
-        most = math.floor(grid.cells(self.change))
+        with np.errstate(over="ignore"):  # what is beyond 2^52 units is cut to that
+            both = (np.rint(grid.units(1.0) * np.nan_to_num(np.asarray(x, np.float64))) for x in (self.one, self.zero))
+            one, zero = (np.clip(units, -(2.0**52), 2.0**52).astype(np.int64) for units in both)
+        most = math.floor(grid.units(self.change))
         chosen = np.where(np.asarray(bits) > 0, one, np.clip(zero, one - most, one + most))
         return GridArray(chosen.astype(np.int64), grid)
-
-
-def _units(values: Array | float, grid: Grid) -> Array:
-    """Public numbers on a grid, those beyond 2^52 units cut to that."""
-    with np.errstate(over="ignore"):
-        units = np.rint(grid.cells(1.0) * np.nan_to_num(np.asarray(values, np.float64)))
-    return np.clip(units, -(2.0**52), 2.0**52).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -121,18 +105,12 @@ class LinearPerturbation(EntryStatistic):
 
     Releasing the exact optimum is as private as releasing the objective's derivatives with this noise, which a flip
     moves by `change`, but for the ratio of second derivatives, which costs `extra` of epsilon for each entry.
-
-    Attributes:
-        size: How many entries there are.
-        change: How far a flip moves a derivative.
-        entries: How many bits may differ.
-        extra: The largest |log| of the ratio of second derivatives.
     """
 
-    size: int
+    size: int  # how many entries there are
     change: float
-    entries: int
-    extra: float = 0.0
+    entries: int  # how many bits may differ
+    extra: float = 0.0  # the largest |log| of the ratio of second derivatives
 
     def __post_init__(self) -> None:
         whole("size", self.size, 0)
@@ -140,9 +118,9 @@ class LinearPerturbation(EntryStatistic):
         whole("entries", self.entries, 1)
         positive("extra", self.extra, zero=True)
 
-    def sensitivity(self, adjacency: Adjacency, noise: Noise) -> float:
+    def sensitivity(self, adjacency: str, noise: Noise) -> float:
         """That of the derivatives, and `extra` in units of the noise."""
-        require_adjacency(adjacency, "flip")
+        require_adjacency(adjacency, Adjacency.FLIP)
         if not isinstance(noise, Laplace):
             raise _refused(self, noise)
         return self.entries * (self.change + noise.scale * self.extra)
@@ -156,16 +134,11 @@ class LinearPerturbation(EntryStatistic):
 
 @dataclass(frozen=True)
 class AsPrinted(EntryStatistic):
-    """Numbers with the sensitivity that a paper prints for them, which is wrong: there is no guarantee.
-
-    Attributes:
-        printed: What the paper says.
-    """
+    """Numbers with the sensitivity that a paper prints for them, which is wrong: there is no guarantee."""
 
     printed: float
 
-    def sensitivity(self, adjacency: Adjacency, noise: Noise) -> float:
-        """What the paper says."""
+    def sensitivity(self, adjacency: str, noise: Noise) -> float:
         return self.printed
 
     def integers(self, bits: Array, noise: Noise) -> GridArray:
@@ -179,23 +152,14 @@ class AsPrinted(EntryStatistic):
 
 @dataclass(frozen=True)
 class Minimizer:
-    """The minimizer, nearly, of a strongly convex function of a matrix, which depends on bits.
+    """The minimizer, nearly, of a strongly convex function of a matrix, which depends on bits."""
 
-    Attributes:
-        ridge: The function is so strongly convex.
-        alpha: No entry of the matrix is larger.
-        change: How far a flip moves a derivative.
-        bend: The least second derivative of an entry's loss.
-        entries: How many bits may differ.
-        slack: How much of the distance of two minimizers the solver may add to it.
-    """
-
-    ridge: float
-    alpha: float
-    change: float
-    bend: float
-    entries: int
-    slack: float = 0.01
+    ridge: float  # the function is so strongly convex
+    alpha: float  # no entry of the matrix is larger
+    change: float  # how far a flip moves a derivative
+    bend: float  # the least second derivative of an entry's loss
+    entries: int  # how many bits may differ
+    slack: float = 0.01  # how much of the distance of two minimizers the solver may add to it
 
     def __post_init__(self) -> None:
         for name in ("ridge", "alpha", "change", "slack"):
@@ -228,18 +192,14 @@ class Minimizer:
 class PerturbedMinimizer:
     """A matrix near the minimizer that a `LinearPerturbation` has paid for: what is left to hide is the solver's error.
 
-    Attributes:
-        ridge: The function is so strongly convex.
-        gap: How much more than the least the function may be.
-        noise: Of the linear term, which is on a grid: the minimizer for noise with a density is within 1 / ridge times
-            a grid unit for each of its numbers.
-        size: How many numbers the linear term has.
+    The linear term is on a grid: the minimizer for noise with a density is within 1 / ridge times a grid unit for each
+    of its numbers.
     """
 
-    ridge: float
-    gap: float
-    noise: Laplace
-    size: int
+    ridge: float  # the function is so strongly convex
+    gap: float  # how much more than the least the function may be
+    noise: Laplace  # of the linear term
+    size: int  # how many numbers the linear term has
 
     @property
     def distance(self) -> float:
@@ -271,9 +231,6 @@ def _least_noise(cost: Cost, sensitivity: float) -> tuple[float, L2Laplace | Gau
     # Rounded up to few digits, so that the product is exact in a float's 53, and costs the planned epsilon exactly.
     scale = -shortened(-sensitivity / cost.pure, SHORT + 4)
     return scale * cost.pure, L2Laplace(scale)
-
-
-SHORT = 24  # binary digits of an epsilon that several scales of noise are to have in common
 
 
 def shortened(value: float, digits: int = SHORT) -> float:

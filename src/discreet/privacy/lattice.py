@@ -10,22 +10,21 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from discreet import kernels
 from discreet.errors import PrivacyError
+from discreet.kernels import exact
 from discreet.kernels.threads import over_blocks
+from discreet.privacy import twins
 from discreet.typing import Array, Integers
 from discreet.validation import positive, whole
 
-if TYPE_CHECKING:
-    from discreet.privacy.statistics import EncodedEquations
-
-CELLS = 20  # a noise standard deviation is about 2^20 grid cells
-MAX_BOUND = 1 << 30  # largest contribution of a user in grid cells: sums of 2^32 users then stay below 2^63
+STD_BITS = 20  # a noise standard deviation is about 2^20 grid units
+MAX_BOUND = 1 << 30  # largest contribution of a user in grid units: sums of 2^32 users then stay below 2^63
 
 
 @dataclass(frozen=True)
@@ -39,25 +38,22 @@ class Grid:
 
     @classmethod
     def for_std(cls, std: float) -> "Grid":
-        """The grid on which noise of this standard deviation spans 2^20 to 2^21 cells."""
-        return cls(math.frexp(positive("std", std))[1] - 1 - CELLS)
+        """The grid on which noise of this standard deviation spans 2^20 to 2^21 units."""
+        return cls(math.frexp(positive("std", std))[1] - 1 - STD_BITS)
 
     @property
     def step(self) -> float:
-        """The distance between neighbours."""
+        """A grid unit: the distance between neighbors."""
         return 2.0**self.exponent
 
-    def cells(self, length: float) -> float:
-        """A length in grid cells; exact, since the step is a power of two."""
+    def units(self, length: float) -> float:
+        """A length in grid units; exact, since the step is a power of two."""
         return length * 2.0**-self.exponent
-
-    def __mul__(self, other: "Grid") -> "Grid":
-        return Grid(self.exponent + other.exponent)
 
 
 @dataclass(frozen=True, eq=False)
 class GridArray:
-    """An array of multiples of a grid's step, held as int64: the form in which a statistic meets the door."""
+    """An array of multiples of a grid's step, held as int64: the form in which a statistic is released."""
 
     values: Integers
     grid: Grid
@@ -66,7 +62,7 @@ class GridArray:
     def __post_init__(self) -> None:
         if not isinstance(self.grid, Grid) or not isinstance(self.values, np.ndarray) or self.values.dtype != np.int64:
             kind = getattr(self.values, "dtype", type(self.values).__name__)
-            raise PrivacyError(f"statistic: must be int64 cells of a Grid, not {kind}; see discreet.privacy.truncate")
+            raise PrivacyError(f"statistic: must be int64 units of a Grid, not {kind}; see discreet.privacy.truncate")
 
     @classmethod
     def of(cls, statistic: Any) -> "GridArray":
@@ -87,13 +83,21 @@ class GridArray:
 def _limit(bound: float, grid: Grid) -> float:
     if not isinstance(grid, Grid):
         raise PrivacyError(f"grid: must be a Grid, e.g. noise.grid(), not {grid!r}")
-    cells = grid.cells(positive("bound", bound))
-    if not 1 <= cells <= MAX_BOUND:
+    units = grid.units(positive("bound", bound))
+    if not 1 <= units <= MAX_BOUND:
         raise PrivacyError(
-            f"bound: {bound:g} is {cells:.3g} cells of a grid of step 2^{grid.exponent}, outside [1, 2^30] "
-            f"(above it sums could overflow): choose a {'coarser' if cells > 1 else 'finer'} grid"
+            f"bound: {bound:g} is {units:.3g} units of a grid of step 2^{grid.exponent}, outside [1, 2^30] "
+            f"(above it sums could overflow): choose a {'coarser' if units > 1 else 'finer'} grid"
         )
-    return cells
+    return units
+
+
+def row_ends(indptr: npt.ArrayLike, n_entries: int) -> Integers:
+    """Where ragged rows start and end, checked."""
+    ends = np.ascontiguousarray(indptr, np.int64)
+    if not ends.size or ends[0] != 0 or ends[-1] != n_entries or (np.diff(ends) < 0).any():
+        raise PrivacyError("indptr: must rise from 0 to the number of entries, as in a CSR matrix")
+    return ends
 
 
 def truncate(
@@ -117,7 +121,7 @@ def truncate(
         norm: "l2" for Gaussian noise, "l1" for Laplace noise.
         indptr: where each ragged row starts and ends, as in a CSR matrix.
 
-    Returns int64 of the shape of `rows`, in grid cells.
+    Returns int64 of the shape of `rows`, in grid units.
     """
     if norm not in ("l2", "l1"):
         raise PrivacyError(f"norm: must be 'l2' or 'l1', not {norm!r}")
@@ -127,45 +131,24 @@ def truncate(
     if values.ndim == 0:
         raise PrivacyError("rows: one row per user is needed, not a single number")
     rows_of_width = np.arange(math.prod(values.shape[:-1]) + 1) * values.shape[-1]
-    ends = rows_of_width if indptr is None else np.asarray(indptr, np.int64)
-    if not ends.size or ends[0] != 0 or ends[-1] != values.size or (np.diff(ends) < 0).any():
-        raise PrivacyError("indptr: must rise from 0 to the number of entries, as in a CSR matrix")
-    counts, largest = np.diff(ends), math.floor(Fraction(limit) ** power)
-    with np.errstate(over="ignore", invalid="ignore"):
-        cells = np.where(np.isfinite(values), values, 0.0).ravel() / grid.step
-        length = _row_sums(np.abs(cells) ** power, ends) ** (1 / power)
-        factor = np.repeat(limit / np.maximum(length, limit), counts)
-        integers = np.trunc(np.nan_to_num(cells * factor, posinf=0.0, neginf=0.0)).astype(np.int64)
-        # The scaling rounds by about 2^-52: a row that this left too long is shortened by 2^-40. (A row that were too
-        # long even then, which docs/proofs/grid.md excludes, would count as zero: the bound holds in any case.)
-        for shorten in (1 - 2.0**-40, 0.0):
-            over = np.repeat(_row_sums(np.abs(integers) ** power, ends) > largest, counts)
-            integers[over] = np.trunc(cells[over] * factor[over] * shorten).astype(np.int64)
-    return integers.reshape(values.shape)
-
-
-def _row_sums(values: npt.NDArray[Any], ends: Integers) -> npt.NDArray[Any]:
-    """The sum of each ragged row, exact for integers."""
-    sums, filled = np.zeros(len(ends) - 1, values.dtype), np.diff(ends) > 0
-    if filled.any():
-        sums[filled] = np.add.reduceat(values, ends[:-1][filled])
-    return sums
+    ends = rows_of_width if indptr is None else row_ends(indptr, values.size)
+    given, step, largest = np.ascontiguousarray(values).ravel(), grid.step, math.floor(Fraction(limit) ** power)
+    if norm == "l1":
+        return twins.truncate(given, ends, step, limit, largest, power=1).reshape(values.shape)
+    return exact.truncate(given, ends, step, limit, largest).reshape(values.shape)
 
 
 # -- exact sums: the same however users are cut into batches, and in whatever order these are added
 
 EXACT = 1 << 53  # integers up to here are exact in float64
 STRIPE = 256  # columns of a large matrix that one thread adds to
-MOST_ENTRIES = EXACT // MAX_BOUND  # that are added up at once
 MOST_USERS = 1 << 14  # of normal equations that are added up at once, of at most 2^30 units each
 
 
-def scatter(items: Array, units: Array, size: int) -> Array:
-    """Sums of integers of at most 2^30 by item."""
+def scatter(items: Array, units: Integers, size: int) -> Integers:
+    """Sums of integers by item."""
     total = np.zeros(size, np.int64)
-    for start in range(0, len(units), MOST_ENTRIES):
-        some = slice(start, start + MOST_ENTRIES)
-        total += np.bincount(items[some], units[some], minlength=size).astype(np.int64)
+    exact.scatter(items, units, total)
     return total
 
 
@@ -211,34 +194,21 @@ def _stripes(size: int) -> list[slice]:
     return [slice(at, min(at + STRIPE, size)) for at in range(0, size, STRIPE)]
 
 
-def normal_equations(total: Array, encoded: "EncodedEquations", n_jobs: int | None) -> None:
-    """Add w u u^T, and w y u as last columns, by item; some users at a time, so that float64 is exact.
+Entries = tuple[Array, Array, Array, Array | None]  # indptr of users, then items, targets times weights, and weights
 
-    The kernel adds up what `normal_equations_of` does, to the last bit.
-    """
+
+def normal_equations(total: Array, vectors: Array, entries: Entries, n_jobs: int | None) -> None:
+    """Add w u u^T, and w y u as last columns, by item; some users at a time, so that float64 is exact."""
     from scipy.sparse import csr_array
 
-    for first in range(0, len(encoded.vectors), MOST_USERS):
-        last = min(first + MOST_USERS, len(encoded.vectors))
-        own = slice(int(encoded.indptr[first]), int(encoded.indptr[last]))
+    indptr, items, targets, weights = entries
+    for first in range(0, len(vectors), MOST_USERS):
+        last = min(first + MOST_USERS, len(vectors))
+        own = slice(int(indptr[first]), int(indptr[last]))
         # By item, and by user within it: what may not count stands at item 0 with the weight 0.
-        items, indptr = encoded.items[own], encoded.indptr[first : last + 1] - own.start
-        by_item = csr_array((np.arange(len(items)), items, indptr), shape=(last - first, len(total))).tocsc()
+        ends = indptr[first : last + 1] - own.start
+        by_item = csr_array((np.arange(len(items[own])), items[own], ends), shape=(last - first, len(total))).tocsc()
         order, users, ends = by_item.data, by_item.indices, by_item.indptr.astype(np.int64)
-        weights = None if encoded.weights is None else encoded.weights[own][order]
-        targets = encoded.targets[own][order]
-        kernels.normal_equations(
-            total, ends, users, encoded.vectors[first:last], targets, weights=weights, n_jobs=n_jobs
-        )
-
-
-def normal_equations_of(encoded: "EncodedEquations", n_items: int) -> Array:
-    """The same in Python's integers, for tests to compare with."""
-    r = encoded.vectors.shape[1]
-    total = np.zeros((n_items, r + 1, r + 1), object)
-    for user, u in enumerate(encoded.vectors.astype(np.int64).astype(object)):
-        for at in range(int(encoded.indptr[user]), int(encoded.indptr[user + 1])):
-            w = 1 if encoded.weights is None else int(encoded.weights[at])
-            total[encoded.items[at], :r, :r] += w * np.triu(np.outer(u, u))
-            total[encoded.items[at], :r, r] += int(encoded.targets[at]) * u
-    return total.astype(np.int64)
+        heavy = None if weights is None else weights[own][order]
+        aims = targets[own][order]
+        kernels.normal_equations(total, ends, users, vectors[first:last], aims, weights=heavy, n_jobs=n_jobs)

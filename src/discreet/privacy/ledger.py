@@ -1,7 +1,8 @@
 """The one place where private numbers become public: each passes `Ledger.release`, which draws its noise.
 
-What a single release cannot say (a private selection, noise on users' own devices) is recorded by
-`Ledger.charge`, with where its secret randomness came from.
+A `Plan` declares a fit's releases before any data is touched; `Ledger.reserve` sets its cost aside. What a single
+release cannot say (a private selection, noise on users' own devices) is recorded by `Ledger.charge`, with where its
+secret randomness came from.
 """
 
 import json
@@ -10,33 +11,139 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from functools import cache
+from typing import Any, Literal
 
+import numpy as np
 import numpy.typing as npt
 
 from discreet.errors import BudgetExceeded, PrivacyError, Unbounded
-from discreet.privacy.accounting import UNIT, Cost, PureEvent, SampledGaussian, largest_gaussian, renyi_budget
-from discreet.privacy.checkpoint import Checkpoint
-from discreet.privacy.database import BEGIN
-from discreet.privacy.guarantee import Adjacency, Guarantee, Notion, Unit
-from discreet.privacy.keystream import NoiseSource, SystemNoise, described
+from discreet.privacy.guarantee import (
+    UNIT,
+    Adjacency,
+    AdjacencyName,
+    Cost,
+    Guarantee,
+    Notion,
+    PureEvent,
+    SampledGaussian,
+    Unit,
+    largest_gaussian,
+    renyi_budget,
+)
 from discreet.privacy.lattice import GridArray
-from discreet.privacy.noise import Gaussian, Noise
-from discreet.privacy.plan import Plan
-from discreet.privacy.readiness import require_ready
-from discreet.privacy.store import Entry, State, Store, Transaction, canonical
-from discreet.validation import positive, probability, round_down, round_up
-
-if TYPE_CHECKING:
-    from discreet.privacy.render import Preview
-    from discreet.privacy.statement import Statement
+from discreet.privacy.noise import (
+    Gaussian,
+    L2Laplace,
+    Laplace,
+    Noise,
+    NoiseSource,
+    RandomizedResponse,
+    Stream,
+    SystemNoise,
+    described,
+)
+from discreet.privacy.statement import Statement, ledger_table
+from discreet.privacy.store import BEGIN, Checkpoint, Entry, State, Store, Transaction, canonical
+from discreet.validation import positive, probability, round_down, round_up, whole
 
 Filter = Literal["gaussian", "renyi"]
 _NONE: Mapping[str, str] = {}
 
 _DEFAULTS: dict[str, Any] = {"epsilon": None, "delta": 0.0, "unit": "user", "adjacency": "add-remove"}
 _DEFAULTS |= {"notion": "joint-dp", "filter": "gaussian"}
+
+# AES-256 of the counters 0 and 1 under the key 0: H and E(K, Y0) of test case 13 in the specification of GCM.
+_KNOWN = bytes.fromhex("dc95c078a2408989ad48a21492842087530f8afbc74536b9a963b4f1c4cb738b")
+_KINDS = (Gaussian(1.0), Gaussian(1.0, symmetric=True), Laplace(1.0), L2Laplace(1.0), RandomizedResponse(1.0))
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One line of a plan: `count` releases under one label, each of at most this cost."""
+
+    label: str
+    cost: Cost
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "count", whole("count", self.count, 1))
+        if not isinstance(self.cost, Cost) or not self.cost.sound or not self.cost:
+            raise PrivacyError(f"cost: {self.label!r} needs a positive one, e.g. Cost.of_mu(0.1)")
+
+    @property
+    def total(self) -> Cost:
+        """The cost of all of them."""
+        return self.cost * self.count
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The releases of a fit. `Ledger.preview` says what they would cost, `Ledger.reserve` sets it aside."""
+
+    lines: tuple[Planned, ...]
+
+    def __post_init__(self) -> None:
+        labels = [line.label for line in self.lines]
+        if not labels or len(set(labels)) < len(labels):
+            raise PrivacyError("plan: needs at least one line, and a label of its own for each")
+
+    @classmethod
+    def gaussian(cls, mu: float, shares: Mapping[str, float | tuple[float, int]]) -> "Plan":
+        """Split a Gaussian budget: mu^2 adds up, so shares of mu^2 sum to 1.
+
+        Args:
+            mu: the parameter of the whole, e.g. `discreet.account(epsilon=1, delta=1e-6).mu`.
+            shares: label -> share of mu^2, or (share, count) for a share that `count` equal releases divide.
+        """
+        pairs = {label: share if isinstance(share, tuple) else (share, 1) for label, share in shares.items()}
+        pairs = {label: (share, whole("count", count, 1)) for label, (share, count) in pairs.items()}
+        total = math.fsum(positive(f"shares[{label!r}]", share) for label, (share, _) in pairs.items())
+        if not math.isclose(total, 1, rel_tol=1e-12):
+            raise PrivacyError(f"shares: must sum to 1, not {total:.12g}")
+        budget = Fraction(Cost.of_mu(mu).gaussian) / sum(Fraction(share) for share, _ in pairs.values())
+        costs = [Cost(math.floor(budget * Fraction(share) / count), 1) for share, count in pairs.values()]
+        return cls(tuple(Planned(a, cost, n) for (a, (_, n)), cost in zip(pairs.items(), costs, strict=True)))
+
+    @property
+    def cost(self) -> Cost:
+        """The cost of the whole plan."""
+        return sum((line.total for line in self.lines), Cost())
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Plain values."""
+        return [{"label": line.label, "cost": line.cost.to_json(), "count": line.count} for line in self.lines]
+
+    def __getitem__(self, label: str) -> Planned:
+        if found := [line for line in self.lines if line.label == label]:
+            return found[0]
+        raise PrivacyError(f"label: {label!r} is not in the plan, which has {', '.join(x.label for x in self.lines)}")
+
+    def noise(self, label: str, *, sensitivity: float, symmetric: bool = False) -> Gaussian:
+        """The least Gaussian noise that this line of the plan pays for."""
+        return Gaussian.for_cost(self[label].cost, sensitivity=sensitivity, symmetric=symmetric)
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What a plan would cost, computed without any data; as a string, a table."""
+
+    plan: Plan
+    cost: Guarantee
+    after: Guarantee
+    fits: bool
+
+    def __str__(self) -> str:
+        lines = [f"{'release':<28}{'times':>6}{'share of mu^2':>15}"]
+        total = self.plan.cost.gaussian or 1
+        for line in self.plan.lines:
+            share = f"{line.total.gaussian / total:.1%}" if line.total.gaussian else "-"
+            lines.append(f"{line.label:<28}{line.count:>6}{share:>15}")
+        cost, after = round_up(self.cost.epsilon), round_up(self.after.epsilon)
+        lines.append(f"costs epsilon = {cost}, ledger then at {after}, at delta = {round_up(self.cost.delta)}")
+        return "\n".join(lines if self.fits else [*lines, "DOES NOT FIT in what the ledger has left"])
 
 
 class Ledger:
@@ -54,7 +161,7 @@ class Ledger:
             in memory by default, for this process only.
         epsilon: the budget; without one everything is recorded and nothing refused.
         delta: the delta at which the budget and everything spent are stated.
-        unit: whose data neighbouring data sets differ in ("user" or "entry").
+        unit: whose data neighboring data sets differ in ("user" or "entry").
         adjacency: how they differ ("add-remove", "replace", "flip").
         notion: what the guarantee covers ("joint-dp" or "dp").
         filter: how releases are weighed against the budget: "gaussian" is exact for Gaussian noise and dear for other
@@ -76,7 +183,7 @@ class Ledger:
         epsilon: float | None = None,
         delta: float | None = None,
         unit: Unit | None = None,
-        adjacency: Adjacency | None = None,
+        adjacency: AdjacencyName | None = None,
         notion: Notion | None = None,
         filter: Filter | None = None,
         name: str = "default",
@@ -116,7 +223,7 @@ class Ledger:
         self.epsilon: float | None = settings["epsilon"]
         self.delta: float = settings["delta"]
         self.unit: Unit = settings["unit"]
-        self.adjacency: Adjacency = settings["adjacency"]
+        self.adjacency = Adjacency(settings["adjacency"])
         self.notion: Notion = settings["notion"]
         self.filter: Filter = settings["filter"]
 
@@ -201,7 +308,7 @@ class Ledger:
         """Raise, before anything is written, unless a cost makes sense here and fits."""
         if not isinstance(cost, Cost) or not cost.sound or not cost:
             raise PrivacyError(f"{what}: a positive Cost is needed, e.g. Cost.of_mu(0.1)")
-        if cost.samples and self.adjacency != "add-remove":
+        if cost.samples and self.adjacency is not Adjacency.ADD_REMOVE:
             raise PrivacyError(f"adjacency: Poisson sampling is accounted for 'add-remove', not {self.adjacency!r}")
         if self.epsilon is not None and self.delta == 0 and math.isinf(cost.pure):
             raise PrivacyError(f"delta: {what} needs delta > 0 (Gaussian noise has no pure epsilon); this ledger has 0")
@@ -214,7 +321,7 @@ class Ledger:
                 f"{hint if state.cost and (state.cost + cost).mu is None else ''}"
             )
 
-    def expect(self, *, unit: Unit, adjacency: Adjacency) -> None:
+    def expect(self, *, unit: Unit, adjacency: str) -> None:
         """Raise unless this ledger counts in the given unit and adjacency: called by models before they fit."""
         for name, value in (("unit", unit), ("adjacency", adjacency)):
             if getattr(self, name) != value:
@@ -227,7 +334,7 @@ class Ledger:
 
         Args:
             statistic: integers, or integers on a grid (`GridArray`); floats are refused.
-            sensitivity: how much one step to a neighbouring data set can change it, in the norm of the noise.
+            sensitivity: how much one step to a neighboring data set can change it, in the norm of the noise.
             noise: `Gaussian`, `Laplace`, `L2Laplace` or `RandomizedResponse`; a number is the std of Gaussian noise.
             label: what it is, for the record; public.
 
@@ -252,8 +359,8 @@ class Ledger:
         if reserved is not None and rate is not None:
             cost = reserved.sampled(label, cost, rate)
         mechanism.check(on_grid)
-        if on_grid.grid.cells(sensitivity) < 1:
-            raise PrivacyError(f"sensitivity: {sensitivity:g} is below a cell of the statistic's grid: use a finer one")
+        if on_grid.grid.units(sensitivity) < 1:
+            raise PrivacyError(f"sensitivity: {sensitivity:g} is below a unit of the statistic's grid: use a finer one")
         if not 1 <= on_grid.values.size <= 1 << 40:
             raise PrivacyError("statistic: it is empty, or has more than 2^40 elements: release it in parts")
         require_ready()
@@ -313,10 +420,8 @@ class Ledger:
             self._require(transaction.state, cost, f"charge {label!r}")
             return transaction.append("charge", {**body, "cost": cost.to_json()})
 
-    def preview(self, plan: Plan) -> "Preview":
+    def preview(self, plan: Plan) -> Preview:
         """What a plan would cost; touches no data and spends nothing."""
-        from discreet.privacy.render import Preview
-
         state, insecure = self._state(), self.noise_source.secure is not True
         after = self._terms(state.cost + plan.cost, state.insecure or insecure)
         return Preview(plan, self._terms(plan.cost, insecure), after, self._fits(state.cost, plan.cost))
@@ -325,8 +430,8 @@ class Ledger:
     def reserve(self, plan: Plan, *, checkpoint: Checkpoint | None = None) -> Iterator["Reservation"]:
         """Set a whole plan's cost aside before any data is touched, then release under it.
 
-            with ledger.reserve(plan) as door:
-                public = door.release(statistic, sensitivity, noise, "counts")
+            with ledger.reserve(plan) as reservation:
+                public = reservation.release(statistic, sensitivity, noise, "counts")
 
         What the plan did not use is returned at the end (unless it fits only because it was fixed in advance, as a mix
         of kinds of noise may). If the process dies, the whole plan stays charged until `close` is called.
@@ -379,10 +484,8 @@ class Ledger:
         closed = {entry.body["reservation"] for entry in entries if entry.kind == "close"}
         return [e.body["reservation"] for e in entries if e.kind == "reserve" and e.body["reservation"] not in closed]
 
-    def statement(self, *, title: str = "Privacy ledger", public_inputs: Mapping[str, str] = _NONE) -> "Statement":
+    def statement(self, *, title: str = "Privacy ledger", public_inputs: Mapping[str, str] = _NONE) -> Statement:
         """The privacy statement of everything this ledger has released."""
-        from discreet.privacy.statement import Statement
-
         budget = self._budget()
         # What a reservation has returned was perhaps not released because of what had been: that is not a fixed list.
         stopped = any(entry.kind == "close" and entry.cost for entry in self.entries)
@@ -409,9 +512,15 @@ class Ledger:
         return f"Ledger({budget}, delta={self.delta:g}, spent epsilon={round_up(self.spent.epsilon)})"
 
     def __str__(self) -> str:
-        from discreet.privacy import render
-
-        return render.ledger(self)
+        spent, left = self.spent, self.remaining
+        lines = ledger_table(self.events, self.delta)
+        budget = "none" if self.epsilon is None else f"epsilon = {self.epsilon:g}"
+        lines.append(f"budget {budget}, at delta = {round_up(self.delta)}; spent epsilon = {round_up(spent.epsilon)}")
+        if left is not None:
+            lines.append(f"the largest further release that fits: epsilon = {round_down(left.epsilon)}")
+        if waiting := self.open_reservations():
+            lines.append(f"open reservations: {', '.join(waiting)}")
+        return "\n".join(lines)
 
     def __reduce__(self) -> str:
         raise PrivacyError("ledger: a ledger cannot be copied or pickled; open it again by its URL")
@@ -461,7 +570,7 @@ class Reservation:
         if others:
             raise PrivacyError(
                 f"checkpoint: release {self._made + 1} of this fit was {before['label']!r}, and now it would be "
-                f"{asked['label']!r} with another {', '.join(others)}: go on with the same model, catalogue and "
+                f"{asked['label']!r} with another {', '.join(others)}: go on with the same model, catalog and "
                 "version of discreet"
             )
         return recorded[0]
@@ -522,3 +631,33 @@ def _label(label: str) -> str:
     if not isinstance(label, str) or not label.strip():
         raise PrivacyError("label: say in a few words what is released")
     return label
+
+
+# -- before anything is charged
+
+
+@cache  # what raised is tried again
+def require_ready() -> None:
+    """Raise unless the noise of every kind, and a statement, can be made on this machine: nothing is spent then.
+
+    Tried once in each process. It says that the code runs, not that the noise has its law: `discreet doctor` draws a
+    million numbers for that.
+    """
+    try:
+        _try_noise()
+        Statement.parse(Statement.of("test", Guarantee(Cost(), 0.0), [], public_inputs={}).json())
+    except Exception as error:  # whatever a library of another version says
+        what = str(error) if isinstance(error, PrivacyError) else f"{type(error).__name__}: {error}"
+        raise PrivacyError(
+            f"noise: the test of what a release needs has failed on this machine ({what}); nothing was spent. "
+            "`discreet doctor` shows the versions of the libraries in question"
+        ) from error
+
+
+def _try_noise() -> None:
+    if Stream(bytes(32)).words(4).tobytes() != _KNOWN:
+        raise PrivacyError("the keystream is not that of AES-256-CTR")
+    for noise in _KINDS:
+        drawn = noise.add(GridArray(np.zeros((3, 3), np.int64), noise.grid()), SystemNoise())
+        if drawn.shape != (3, 3) or not np.isfinite(drawn).all():
+            raise PrivacyError(f"noise of the kind {noise.kind!r} is not finite, or has another shape")

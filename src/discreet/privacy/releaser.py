@@ -9,14 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from discreet.errors import PrivacyError
-from discreet.privacy.accounting import Cost
 from discreet.privacy.entries import AsPrinted, EntryStatistic, Minimizer, PerturbedMinimizer, matrix_noise, noise_std
-from discreet.privacy.guarantee import Adjacency, require_adjacency
+from discreet.privacy.guarantee import Adjacency, Cost, require_adjacency
 from discreet.privacy.lattice import GridArray
 from discreet.privacy.ledger import Reservation
 from discreet.privacy.noise import Gaussian, Noise
-from discreet.privacy.poisson import poisson_sample
-from discreet.privacy.statistics import Encoder, Statistic, add_integers
+from discreet.privacy.selection import poisson_sample
+from discreet.privacy.statistics import Encoder, Statistic
 from discreet.typing import Array
 
 Contribution = Callable[[Any], Any]  # of a batch of users, from their own rows and from what is public
@@ -26,56 +25,38 @@ Contribution = Callable[[Any], Any]  # of a batch of users, from their own rows 
 class Encoded:
     """What a batch of users contributes, in grid units: a function that can be sent to where they are.
 
-    Attributes:
-        encoders: One encoder.
-        contribution: What a batch contributes.
-        symmetric: Whether only the upper triangles of the last two axes of the sum are needed.
+    There is one encoder; or, `together`, several with equally many columns, whose sums stand one below the other: then
+    `contribution` gives a tuple with what a batch contributes to each.
     """
 
     encoders: tuple[Encoder, ...]
     contribution: Contribution
-    symmetric: bool = False
+    symmetric: bool = False  # whether only the upper triangles of the last two axes of the sum are needed
+    together: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Of the sum."""
-        return self.encoders[0].shape
-
-    def contributions(self, batch: Any) -> tuple[Any, ...]:
-        """For each encoder, what a batch contributes."""
-        return (self.contribution(batch),)
-
-    def __call__(self, batch: Any) -> Any:
-        """What the encoder makes of that."""
-        return self.encoders[0].encode(batch, self.contribution(batch))
-
-    def add(self, total: Array, encoded: Any, n_jobs: int | None) -> Array:
-        """The total with one batch added."""
-        return self.encoders[0].add(total, encoded, n_jobs)
-
-
-class EncodedTogether(Encoded):
-    """The same for several encoders with equally many columns, whose sums stand one below the other."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of all sums together."""
         shapes = [encoder.shape for encoder in self.encoders]
         return (sum(shape[0] for shape in shapes), *shapes[0][1:])
 
     def contributions(self, batch: Any) -> tuple[Any, ...]:
         """For each encoder, what a batch contributes."""
-        given: tuple[Any, ...] = self.contribution(batch)
-        return given
+        given = self.contribution(batch)
+        return tuple(given) if self.together else (given,)
 
-    def __call__(self, batch: Any) -> Array:
+    def __call__(self, batch: Any) -> Any:
         """What the encoders make of that."""
-        given = self.contributions(batch)
-        return np.vstack([encoder.encode(batch, own) for encoder, own in zip(self.encoders, given, strict=True)])
+        pairs = zip(self.encoders, self.contributions(batch), strict=True)
+        made = [encoder.encode(batch, given) for encoder, given in pairs]
+        return np.vstack(made) if self.together else made[0]
 
-    def add(self, total: Array, encoded: Array, n_jobs: int | None) -> Array:
+    def add(self, total: Array, encoded: Any, n_jobs: int | None) -> Array:
         """The total with one batch added."""
-        return add_integers(total, encoded, n_jobs)
+        if self.together:
+            total += encoded
+            return total
+        return self.encoders[0].add(total, encoded, n_jobs)
 
 
 class Users(Protocol):
@@ -102,6 +83,7 @@ class Releaser:
     """Releases statistics of users under a plan whose cost is set aside. All that a private model learns comes from it.
 
     Contributions are computed a batch of users at a time, and may use nothing but a user's own rows and what is public.
+    In all its methods `label` is a line of the plan.
 
     Attributes:
         reservation: Who pays.
@@ -112,10 +94,13 @@ class Releaser:
     """
 
     reservation: Reservation
-    adjacency: Adjacency
+    adjacency: str
     n_jobs: int | None
     progress: Callable[[float, str], None] | None = None
     unproved: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "adjacency", require_adjacency(self.adjacency, *Adjacency))
 
     def noise(self, label: str, statistic: Statistic) -> Gaussian:
         """The noise that the plan pays for."""
@@ -130,14 +115,7 @@ class Releaser:
         return statistic.calibrated(self.adjacency, noise_for)
 
     def release(self, label: str, statistic: Statistic, users: Users, contribution: Contribution) -> Noisy:
-        """Make a statistic public, with the noise that the plan pays for.
-
-        Args:
-            label: The line of the plan.
-            statistic: What is released.
-            users: All of them.
-            contribution: What a batch of them contributes, as the statistic takes it.
-        """
+        """Make the sum over all users of their contributions public, with the noise that the plan pays for."""
         sensitivity, noise = self._calibrated(label, statistic)
         encoder = statistic.encoder(noise.std)
         total = self._sum(encoder, statistic, users, contribution)
@@ -146,7 +124,7 @@ class Releaser:
     def release_together(
         self, statistics: Sequence[tuple[str, Statistic]], users: Users, contribution: Contribution
     ) -> list[Noisy]:
-        """Make several statistics with equally many columns public, from one pass over the users.
+        """Make several statistics with equally many columns public, each with its label, from one pass over the users.
 
         `contribution` gives a tuple with what a batch contributes to each.
         """
@@ -157,7 +135,7 @@ class Releaser:
         if len({shape[1:] for shape in shapes}) > 1:
             raise PrivacyError(f"statistics: they must have equally many columns, not the shapes {shapes}")
         ends = np.cumsum([0, *(shape[0] for shape in shapes)])
-        total = users.add_up(EncodedTogether(encoders, contribution), self.n_jobs)
+        total = users.add_up(Encoded(encoders, contribution, together=True), self.n_jobs)
         parts = [total[first:last].copy() for first, last in pairwise(ends)]
         return [
             self._released(label, encoder, part, declared)
@@ -186,7 +164,7 @@ class Releaser:
             mu: Sensitivity over standard deviation of the noise.
             rate: The probability that a user is in the sample.
         """
-        require_adjacency(self.adjacency, "add-remove")
+        require_adjacency(self.adjacency, Adjacency.ADD_REMOVE)
         sensitivity = statistic.sensitivity(self.adjacency)
         noise = Gaussian.for_cost(Cost.of_mu(mu), sensitivity=sensitivity, symmetric=statistic.symmetric)
         users = users_of(poisson_sample(n_users, rate, self.reservation.noise_source))
@@ -206,28 +184,15 @@ class Releaser:
         return Noisy(self._public(label, sums, sensitivity, noise, rate), noise.std)
 
     def release_entries(self, label: str, statistic: EntryStatistic, bits: Array, noise: Noise) -> Array:
-        """Make a statistic of single entries public.
-
-        Args:
-            label: The line of the plan.
-            statistic: What is released.
-            bits: The secret bits of all entries.
-            noise: That the plan pays for.
-        """
+        """Make a statistic of the secret bits of all entries public, with a noise that the plan pays for."""
         if isinstance(statistic, AsPrinted) and not self.unproved:
             raise PrivacyError(f"label: {label!r} has no proof; nothing was released")
         sensitivity = statistic.sensitivity(self.adjacency, noise)
         return self._public(label, statistic.integers(bits, noise), sensitivity, noise)
 
     def release_matrix(self, label: str, statistic: Minimizer | PerturbedMinimizer, matrix: Array) -> Noisy:
-        """Make a matrix public that follows from the bits of entries by optimization.
-
-        Args:
-            label: The line of the plan.
-            statistic: What it is the minimizer of.
-            matrix: What a solver has found, to the gap that the statistic says.
-        """
-        require_adjacency(self.adjacency, "flip")
+        """Make a matrix public that a solver has found from the bits of entries, to the gap that the statistic says."""
+        require_adjacency(self.adjacency, Adjacency.FLIP)
         cost = self.reservation.plan[label].cost
         grid, sensitivity, noise = matrix_noise(cost, statistic.distance, matrix.size)
         units = GridArray(np.rint(matrix / grid.step).astype(np.int64), grid)
@@ -242,7 +207,7 @@ class Releaser:
             released = self.reservation.release_sampled(statistic, sensitivity, noise, label, rate)
         if self.progress is not None:
             plan = self.reservation.plan
-            whole = plan.cost.gaussian
-            share = plan[label].cost.gaussian / whole if whole else 1 / sum(line.count for line in plan.lines)
+            budget = plan.cost.gaussian
+            share = plan[label].cost.gaussian / budget if budget else 1 / sum(line.count for line in plan.lines)
             self.progress(share, label)
         return released

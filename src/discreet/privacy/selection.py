@@ -1,23 +1,76 @@
-"""How many trials a private search makes: a secret random number, drawn before any data is touched.
+"""Secret choices that add no noise: who is in a Poisson sample of the users, and how many trials a search makes.
 
-The charge of Papernot and Steinke (2022) is proved for these laws and no others (docs/proofs/tuning.md):
-
-- "poisson": Poisson, drawn again if it is 0;
-- "geometric", "logarithmic", or a shape between and beyond them (1 and 0): truncated negative binomial.
-
-Each has the mean that is asked for. The bits come from where the noise comes from: whoever knew the number, or which
-settings were tried, would know more than is paid for.
+Their bits come from where the noise comes from: whoever knew the choices would know more than is paid for.
 """
 
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
 
 from discreet.errors import PrivacyError
-from discreet.privacy.keystream import NoiseSource, Stream
-from discreet.privacy.sampling import Uniform, precision
+from discreet.privacy.guarantee import SPENDABLE, Cost, SampledGaussian, largest_gaussian
+from discreet.privacy.noise import NoiseSource, Stream, Uniform, bernoulli, precision
 from discreet.validation import positive
+
+# -- Poisson samples of users: each person is in one by a coin of their own, exact and secret, anew for each release.
+# They are accounted as `SampledGaussian` events, for add-remove adjacency only: docs/proofs/sgd.md.
+
+AIM, CLOSE = 0.997, 0.99  # of epsilon: what to look for, and what is near enough
+TRIALS = 60
+LEAST_MU = 2.0**-20  # of a release: with less, noise would drown any number of people
+
+
+def poisson_sample(n_users: int, rate: float, source: NoiseSource) -> npt.NDArray[np.intp]:
+    """The numbers of the users in a fresh sample, increasing: each is in it with probability `rate`, independently."""
+    if rate == 1:
+        return np.arange(n_users)
+    coins = np.empty(n_users, np.int64)
+    bernoulli(lambda digits: Decimal(rate), Stream(source.fresh_key()), coins)
+    return np.flatnonzero(coins)
+
+
+def sampled_cost(mu: float, rate: float, releases: int) -> Cost:
+    """What mu-Gaussian releases over Poisson samples cost together."""
+    if rate == 1:
+        return Cost.of_mu(mu) * releases
+    return Cost.of(SampledGaussian(mu, rate), releases)
+
+
+@lru_cache(maxsize=64)
+def largest_mu(epsilon: float, delta: float, rate: float, releases: int) -> float:
+    """(Nearly) the largest mu for which so many mu-Gaussian releases over samples of this rate keep a budget."""
+    low, high, slope = 0.0, math.inf, 1.2
+    before: tuple[float, float] | None = None
+    budget = Cost(math.floor(largest_gaussian(epsilon, delta) * Fraction(SPENDABLE)), 1)
+    mu: float = (budget.mu or 0.0) / releases**0.5  # enough if all were in every sample
+    if mu < LEAST_MU:
+        raise PrivacyError(
+            f"epsilon, delta: {epsilon:g} and {delta:g} leave nothing to spend; give more, or fewer steps"
+        )
+    for _ in range(TRIALS):
+        cost = max(sampled_cost(mu, rate, releases).epsilon(delta), 1e-9 * epsilon)
+        if CLOSE * epsilon <= cost <= epsilon:
+            return mu
+        low, high = (mu, high) if cost <= epsilon else (low, mu)
+        now = math.log(mu), math.log(cost)
+        if before is not None:  # costs grow like a power of mu, for a while
+            slope = min(max((now[1] - before[1]) / (now[0] - before[0]), 0.5), 8.0)
+        before = now
+        # Small steps up: a mu that is much too large takes long to account for.
+        guess = mu * min((AIM * epsilon / cost) ** (1 / slope), 2.5)
+        mu = guess if low < guess < high else (low + min(high, 2 * low)) / 2
+    return low
+
+
+# -- the number of trials of a search, drawn before any data is touched. The charge of Papernot and Steinke (2022) is
+# proved for these laws and no others (docs/proofs/tuning.md), each with the mean that is asked for: "poisson", drawn
+# again if it is 0; "geometric", "logarithmic", or a shape between and beyond them, truncated negative binomial.
 
 SHAPES = {"poisson": math.inf, "geometric": 1.0, "logarithmic": 0.0}
 MOST = 1000.0  # trials on average: more would take for ever
@@ -105,7 +158,7 @@ class Trials:
 
 
 def _bisected(is_low: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
-    """Neighbouring numbers, of which the lower one is low and the upper one is not."""
+    """Neighboring numbers, of which the lower one is low and the upper one is not."""
     while low < (middle := (low + high) / 2) < high:
         low, high = (middle, high) if is_low(middle) else (low, middle)
     return low, high

@@ -1,7 +1,9 @@
 """The privacy statement: what was released, at what cost, on which assumptions; for people and for machines."""
 
 import hashlib
+import html
 import json
+import math
 import platform
 import re
 from collections.abc import Mapping, Sequence
@@ -12,8 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, get_args
 
 from discreet.errors import PrivacyError
-from discreet.privacy.accounting import Cost, renyi_budget
-from discreet.privacy.guarantee import Guarantee
+from discreet.privacy.guarantee import Cost, Guarantee, SampledGaussian, renyi_budget
 from discreet.privacy.noise import Noise
 from discreet.privacy.store import Entry, canonical
 from discreet.validation import positive, round_up
@@ -180,15 +181,11 @@ class Statement:
         return json.dumps(self.certificate, indent=indent, allow_nan=False)
 
     def __str__(self) -> str:
-        from discreet.privacy import render
-
-        return render.markdown(self.certificate)
+        return markdown(self.certificate)
 
     def html(self) -> str:
         """A self-contained page, with a small chart of where the budget went."""
-        from discreet.privacy import render
-
-        return render.page(self.certificate)
+        return page(self.certificate)
 
     _repr_markdown_ = __str__
     _repr_html_ = html
@@ -386,3 +383,198 @@ def _recomputed(release: Mapping[str, Any]) -> Cost:
 def _digest(content: Mapping[str, Any]) -> str:
     signed = {key: value for key, value in content.items() if key not in ("digest", "signature")}
     return hashlib.sha256(canonical(signed).encode()).hexdigest()
+
+
+# -- how it looks to people: text, markdown, HTML. Computes nothing that a guarantee rests on.
+
+
+def release_rows(releases: Sequence[Mapping[str, Any]], delta: float) -> list[dict[str, Any]]:
+    """The releases as people read them: with the epsilon of each alone, and its share where all are of one kind."""
+    costs = [Cost.from_json(release["cost"]) for release in releases]
+    total = sum(costs, Cost())
+    alone = {cost: round_up(cost.epsilon(delta)) for cost in set(costs)}  # of many releases, most cost the same
+    table = []
+    for release, cost in zip(releases, costs, strict=True):
+        part = None
+        if not total.events:
+            part = cost.gaussian / total.gaussian
+        elif math.isfinite(total.pure):
+            part = cost.pure / total.pure
+        table.append(
+            {
+                "label": release["label"],
+                "shape": "×".join(map(str, release.get("shape", []))) or "1",
+                "sensitivity": f"{release['sensitivity']:.6g}" if "sensitivity" in release else "-",
+                "noise": _noise(release, cost),
+                "epsilon": alone[cost],
+                "part": part or 0.0,
+                "share": "-" if part is None else f"{part:.1%}",
+            }
+        )
+    return table
+
+
+def _noise(release: Mapping[str, Any], cost: Cost) -> str:
+    """Of a release, or of each of those that a charge is for."""
+    noise = dict(release.get("noise", {"kind": "charged elsewhere"}))
+    words = [noise.pop("kind")]
+    words += [f"{key} {value:.6g}" for key, value in noise.items() if isinstance(value, float)]
+    words = [" ".join(words[:2]), *words[2:]] + (["symmetric"] if noise.get("symmetric") else [])
+    rates = [f"{event.probability:g}" for event, _ in cost.events if isinstance(event, SampledGaussian)]
+    words += [f"over samples of users at rate {', '.join(rates)}"] if rates else []
+    return ", ".join([*words, *([f"{release['count']} times"] if release.get("count", 1) > 1 else [])])
+
+
+_COLUMNS = {
+    "label": "release",
+    "shape": "shape",
+    "sensitivity": "sensitivity",
+    "noise": "noise",
+    "epsilon": "epsilon alone",
+    "share": "share of what was spent",
+}
+
+
+def _legend(certificate: Mapping[str, Any]) -> str:
+    """What the columns are, to who has not seen them before."""
+    if not certificate["releases"]:
+        return "Nothing, through a ledger."
+    return (
+        "All that was computed from people's data and made public, with noise added. Shape: how many numbers. "
+        "Sensitivity: how far one person can move them, all together. Noise: how far chance moves each of them. "
+        "Epsilon alone: what the guarantee would be, had there been nothing else."
+    )
+
+
+def _footer(certificate: Mapping[str, Any]) -> str:
+    key = certificate.get("signature", {}).get("public_key")
+    return f"Digest {certificate['digest']}" + (f", signed with the Ed25519 key {key}" if key else ", not signed")
+
+
+def _lists(certificate: Mapping[str, Any]) -> dict[str, list[str]]:
+    """What is shown as lists, by its heading."""
+    public = [f"{name}: {why}" for name, why in certificate["public_inputs"].items()] or ["nothing"]
+    model, about = certificate["model"], []
+    if model is not None:
+        params = ", ".join(f"{name}={value!r}" for name, value in model["params"].items())
+        about = [f"{model['class']}({params})"]
+        about += [f"SHA-256 of {name}: {value}" for name, value in model["sha256"].items()]
+    notes = {"Not covered": certificate["not_covered"], "Notes": certificate["notes"]}
+    return {"Assumed to be public": public, **notes, "The model": about}
+
+
+def paid(certificate: Mapping[str, Any]) -> str:
+    """What the ledger that paid for it has spent in all, so that nobody takes one fit's epsilon for the total."""
+    if certificate["ledger"] is None:
+        return ""
+    spent, budget = certificate["ledger"]["spent"], certificate["ledger"]["budget"]
+    total = math.inf if spent["epsilon"] is None else spent["epsilon"]
+    if budget:  # which is proved, also where the sum of what was spent is computed less tightly than the filter does
+        total = min(total, budget["epsilon"])
+    numbers = f"epsilon = {round_up(total)} at delta = {round_up(spent['delta'])}"
+    limit = f"of a budget of epsilon = {round_up(budget['epsilon'])}" if budget else "and has no budget"
+    void = "" if spent["holds"] else f"; in all, it is NOT PRIVATE: {spent['why_not']}"
+    return f"The ledger that paid for this has spent {numbers} in all, what is set aside included, {limit}{void}."
+
+
+def _sources(certificate: Mapping[str, Any]) -> str:
+    names = dict.fromkeys(release["source"] for release in certificate["releases"] if "source" in release)
+    return ", ".join(names) or "none drawn by this ledger"
+
+
+def markdown(certificate: dict[str, Any]) -> str:
+    """The certificate as a markdown page."""
+    c = certificate
+
+    def cell(text: str) -> str:
+        return html.escape(" ".join(text.split()), quote=False).replace("|", "\\|")
+
+    table = ["| " + " | ".join(_COLUMNS.values()) + " |", "|---" * len(_COLUMNS) + "|"]
+    released = release_rows(c["releases"], c["guarantee"]["delta"])
+    table += ["| " + " | ".join(cell(row[column]) for column in _COLUMNS) + " |" for row in released]
+    bullets = {name: [f"- {text}" for text in texts] for name, texts in _lists(c).items()}
+    sections = {
+        "What was released": [_legend(c), "", *table, "", f"Noise: {_sources(c)}."],
+        "Assumed to be public": bullets.pop("Assumed to be public"),
+        "Covered": [c["covered"]],
+        **bullets,
+        "The model": [cell(text) for text in bullets["The model"]],
+    }
+    lines = [f"# {c['title']}", "", f"**{c['sentence']}**", "", *([paid(c), ""] if paid(c) else [])]
+    for name, content in sections.items():
+        lines += [f"## {name}", "", *content, ""] if content else []
+    used = ", ".join(f"{name} {number}" for name, number in c["versions"].items())
+    return "\n".join([*lines, f"Issued {c['issued']} with {used}. {_footer(c)}.", ""])
+
+
+def ledger_table(events: Sequence[Entry], delta: float) -> list[str]:
+    """The lines of a table of what a ledger has released, at what cost."""
+    if not events:
+        return ["Nothing has been released."]
+    lines = [f"{'#':>4}  {'released':<32}{'shape':>12}{'sensitivity':>13}  {'noise':<28}{'mu':>10}"]
+    for row, event in zip(release_rows([event.body for event in events], delta), events, strict=True):
+        mu = "-" if event.cost.mu is None else f"{event.cost.mu:.4g}"
+        columns = f"{row['label'][:31]:<32}{row['shape']:>12}{row['sensitivity']:>13}  {row['noise'][:27]:<28}{mu:>10}"
+        lines.append(f"{event.seq:>4}  {columns}")
+    return [*lines, ""]
+
+
+def page(certificate: dict[str, Any], *, body: str = "") -> str:
+    """The certificate as a self-contained HTML page, with a bar for each release's share of the budget.
+
+    Args:
+        certificate: from `Statement.certificate`.
+        body: more HTML, put before the privacy statement (a report's tables and plots).
+    """
+    title = html.escape(certificate["title"])
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f"<title>{title}</title><style>{CSS}</style><main><h1>{title}</h1>{article(certificate, body=body)}</main>"
+        f"</html>"
+    )
+
+
+def article(certificate: dict[str, Any], *, body: str = "") -> str:
+    """What a page has below its title, to be a part of other pages; it needs the style sheet `CSS`."""
+    c, text = certificate, html.escape
+    cells = "".join(
+        "<tr>"
+        + "".join(f"<td>{text(row[column])}" for column in _COLUMNS if column != "share")
+        + f'<td><svg width="120" height="14" role="img" aria-label="{row["share"]}">'
+        + f'<rect width="{120 * row["part"]:.1f}" height="14" rx="2"/></svg> {row["share"]}</tr>'
+        for row in release_rows(c["releases"], c["guarantee"]["delta"])
+    )
+    heads = "".join(f"<th>{head}" for head in _COLUMNS.values())
+    bullets = "".join(
+        f"<h2>{name}</h2><ul>{''.join(f'<li>{text(line)}</li>' for line in lines)}</ul>"
+        for name, lines in _lists(c).items()
+        if lines
+    )
+    state = "holds" if c["guarantee"]["holds"] else "void"
+    total = f"<p>{text(paid(c))}</p>" if paid(c) else ""
+    return (
+        f'<p class="{state}">{text(c["sentence"])}</p>{total}{body}<h2>What was released</h2><p>{_legend(c)}</p>'
+        f'<div class="wide"><table><tr>{heads}</tr>{cells}</table></div>'
+        f"<p>Noise: {text(_sources(c))}.</p><h2>Covered</h2><p>{text(c['covered'])}</p>{bullets}"
+        f"<footer>Issued {text(c['issued'])}. {text(_footer(c))}.</footer>"
+    )
+
+
+CSS = """
+body{font:16px/1.5 system-ui,sans-serif;color:#1c2430;background:#fff;margin:0}
+main{max-width:56rem;margin:2rem auto;padding:0 1rem}
+.wide{overflow-x:auto}
+table{border-collapse:collapse;width:100%}
+td,th{text-align:left;padding:.3rem .6rem;border-bottom:1px solid #d5dae1}
+rect{fill:#2f6f6d}
+.holds,.void{padding:1rem;border-left:4px solid #2f6f6d;background:#eef5f4}
+.void{border-color:#b3261e;background:#fbeceb}
+footer{margin-top:2rem;font-size:.8rem;overflow-wrap:anywhere}
+@media(prefers-color-scheme:dark){
+body{color:#e6e9ee;background:#14181d}
+td,th{border-color:#39414b}
+rect{fill:#6fc3bf}
+.holds{background:#1b2b2b}
+.void{background:#331b1a}
+}
+"""

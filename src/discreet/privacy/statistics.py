@@ -1,9 +1,9 @@
 """What may be released about people: each kind of sum is a type that knows its own sensitivity.
 
 A model chooses a type and its public bounds, and computes contributions from one user's own rows and public numbers.
-The type does the rest: it clips a contribution to its bound, puts it on a grid of integers, adds it up exactly, and
-says how far one person can move the sum. A model cannot state a sensitivity. What makes a smaller one true, such as
-entries that are never negative, is enforced here, not promised by the model.
+The type does the rest: it says how far one person can move the sum, and its encoder clips a contribution to the bound,
+puts it on a grid of integers and adds it up exactly. A model cannot state a sensitivity. What makes a smaller one true,
+such as entries that are never negative, is enforced here, not promised by the model.
 
 For every type, whatever the contributions are, f(D + u) - f(D) = f({u}) exactly, in integers, and no longer than the
 sensitivity (tests/privacy/test_statistics.py). Nothing here raises because of a value in the data: what is not finite
@@ -19,29 +19,27 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from discreet.errors import PrivacyError
+from discreet.kernels import exact
 from discreet.privacy.guarantee import Adjacency, require_adjacency, sensitivity_factor
 from discreet.privacy.lattice import (
-    EXACT,
-    MAX_BOUND,
     Grid,
     add_products,
     exact_gram,
     mirror,
     normal_equations,
+    row_ends,
     scatter,
     truncate,
 )
 from discreet.privacy.noise import Gaussian
 from discreet.typing import Array
 from discreet.validation import positive, whole
-
-Cone = Literal["nonnegative", "second-order"]
 
 UNIT_BITS = 14  # a unit vector is at most 2^14 grid units long
 GRID_BITS = 29  # a noise standard deviation, or a bound, is at most 2^29 grid units long
@@ -76,120 +74,125 @@ class UserBatch:
 
     def row_sums(self, entries: Array) -> Array:
         """The sum of each row's entries, in their order: no row's depends on another's."""
-        return np.bincount(self.owners, entries, minlength=len(self.indptr) - 1)
+        return exact.row_sums(entries, self.indptr)
 
 
-# -- items that count
+def countable(batch: UserBatch, size: int) -> tuple[Array, npt.NDArray[np.bool_] | None]:
+    """Item numbers in uint32, and which entries may count, None if all: each item of a user once, none that is not.
 
-
-def countable(batch: UserBatch, size: int) -> npt.NDArray[np.bool_] | None:
-    """Which entries may count, None if all: each item of a user once, and no item that there is not.
-
-    A bound on the length of a user's entries is one on what they add up to only if no two of them meet.
+    A bound on the length of a user's entries is one on what they add up to only if no two of them meet. What may not
+    count is at item 0.
     """
-    items, starts = np.asarray(batch.indices), np.asarray(batch.indptr)[1:-1]
-    if not len(items):
-        return None
-    rising = items[1:] > items[:-1]
-    rising[starts[(starts > 0) & (starts < len(items))] - 1] = True  # from one user to the next it may fall
-    inside = bool(items.min() >= 0) and bool(items.max() < size)
-    if inside and bool(rising.all()):
-        return None
+    items, indptr = np.asarray(batch.indices), row_ends(batch.indptr, len(batch.indices))
+    if not len(items) or (items.min() >= 0 and items.max() < size):
+        numbers = np.ascontiguousarray(items, np.uint32)
+        if exact.rising(numbers, indptr, size):
+            return numbers, None
     owners = batch.owners
     order = np.lexsort((items, owners))
     again = (owners[order][1:] == owners[order][:-1]) & (items[order][1:] == items[order][:-1])
     counts = (items >= 0) & (items < size)
     counts[order[1:][again]] = False  # lexsort is stable: the first of equals stays
-    return counts
+    return np.where(counts, items, 0).astype(np.uint32), counts
 
 
 def _only(batch: UserBatch, entries: Array, size: int) -> tuple[Array, Array]:
     """Items and entries in float64; what may not count is 0, at item 0."""
-    values, items = np.asarray(entries, np.float64), np.asarray(batch.indices)
-    counts = countable(batch, size)
-    if counts is None:
-        return items, values
-    return np.where(counts, items, 0), np.where(counts, values, 0.0)
+    values, (items, counts) = np.asarray(entries, np.float64), countable(batch, size)
+    return items, values if counts is None else np.where(counts, values, 0.0)
 
 
-# -- types
-
-
-class Encoder(Protocol):
-    """How contributions become integers of one grid, and these a sum."""
-
-    @property
-    def grid(self) -> Grid:
-        """Of the sum."""
-        ...
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the sum."""
-        ...
-
-    def encode(self, batch: Any, contribution: Any) -> Any:
-        """What some users contribute, in grid units, in the form that `add` takes."""
-        ...
-
-    def add(self, total: Array, encoded: Any, n_jobs: int | None) -> Array:
-        """The total with some users' integers more."""
-        ...
-
-    def finish(self, total: Array) -> Array:
-        """The total as it is released."""
-        ...
+# -- what a type of sum has to say
 
 
 class Statistic(ABC):
-    """A kind of sum over people."""
+    """A kind of sum over people; its `shape` is that of the sum."""
 
     symmetric: ClassVar[bool] = False  # whether it is made of symmetric matrices
 
     @abstractmethod
-    def sensitivity(self, adjacency: Adjacency) -> float:
+    def sensitivity(self, adjacency: str) -> float:
         """How far one person can move the sum, in the L2 norm; raises for an adjacency without a proof."""
 
     @abstractmethod
-    def encoder(self, std: float) -> Encoder:
-        """How contributions are encoded where the noise has this standard deviation."""
+    def encoder(self, std: float) -> "Encoder":
+        """How contributions are encoded where the noise has this standard deviation: on grids that suit it."""
 
-    def calibrated(self, adjacency: Adjacency, noise_for: Callable[[float], Gaussian]) -> tuple[float, Gaussian]:
+    def calibrated(self, adjacency: str, noise_for: Callable[[float], Gaussian]) -> tuple[float, Gaussian]:
         """The sensitivity, and the noise that goes with it."""
         sensitivity = self.sensitivity(adjacency)
         return sensitivity, noise_for(sensitivity)
 
 
-def _moved(norm: float, adjacency: Adjacency, *, nonnegative: bool) -> float:
+@dataclass(frozen=True, eq=False)
+class Encoder(ABC):
+    """How contributions to one statistic become integers, and these a sum."""
+
+    statistic: Any
+    grids: tuple[Grid, ...]  # of the factors of which contributions are products
+
+    @property
+    def grid(self) -> Grid:
+        """Of the sum."""
+        return Grid(sum(grid.exponent for grid in self.grids))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the sum."""
+        return tuple(self.statistic.shape)
+
+    @abstractmethod
+    def encode(self, batch: Any, contribution: Any) -> Any:
+        """What some users contribute, in grid units, in the form that `add` takes: their sum, if nothing else is said.
+
+        Sums are over one user's numbers, in their order, or over integers.
+        """
+
+    def add(self, total: Array, encoded: Any, n_jobs: int | None) -> Array:
+        """The total with some users' integers added."""
+        total += encoded
+        return total
+
+    def finish(self, total: Array) -> Array:
+        """The total as it is released."""
+        return total
+
+
+def _moved(norm: float, adjacency: str, *, nonnegative: bool) -> float:
     factor = sensitivity_factor(adjacency, nonnegative=nonnegative)
     return norm if factor == 1 else math.nextafter(norm * factor, math.inf)
 
 
-def add_integers(total: Array, encoded: Array, n_jobs: int | None) -> Array:
-    """The total with some users' integers added."""
-    total += encoded
-    return total
+def root_below(bound: float) -> float:
+    """A square root, rounded down: its exact square is at most `bound`."""
+    length = math.sqrt(bound)
+    while Fraction(length) ** 2 > Fraction(bound):
+        length = math.nextafter(length, 0)
+    return length
+
+
+def fine_grid(std: float, bound: float) -> Grid:
+    """A grid with about 2^29 units to the noise's standard deviation, or to the bound, whichever is longer."""
+    return Grid(math.frexp(max(std, bound))[1] - GRID_BITS)
+
+
+# -- vectors
 
 
 @dataclass(frozen=True)
 class VectorSum(Statistic):
-    """The sum over users of a vector, no longer than `norm`.
+    """The sum over users of a vector of `size` numbers, of L2 norm at most `norm`.
 
     A contribution is the user's entries on their own items, all users' one after the other (one axis), or one row for
     each user (two axes). For replace adjacency the sensitivity is twice the norm; sqrt 2 times where the inner product
     of any two contributions cannot be negative, because they are in a self-dual cone: "nonnegative" entries, or
-    the "second-order" cone, of vectors whose first entry is at least as large as the length of the others. Two
-    nonnegative numbers are no further apart than the larger of them.
-
-    Attributes:
-        size: How many numbers there are.
-        norm: The bound on the L2 norm of a contribution.
-        cone: Where contributions are; what is outside is brought in.
+    the "second-order" cone, of vectors whose first entry is at least as large as the length of the others. What is
+    outside the cone is brought in. Two nonnegative numbers are no further apart than the larger of them.
     """
 
     size: int
     norm: float
-    cone: Cone | None = None
+    cone: Literal["nonnegative", "second-order"] | None = None
 
     def __post_init__(self) -> None:
         whole("size", self.size, 1)
@@ -197,33 +200,27 @@ class VectorSum(Statistic):
         if self.cone not in (None, "nonnegative", "second-order"):
             raise PrivacyError(f"cone: must be 'nonnegative', 'second-order' or None, not {self.cone!r}")
 
-    def sensitivity(self, adjacency: Adjacency) -> float:
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.size,)
+
+    def sensitivity(self, adjacency: str) -> float:
         """`norm` for add-remove; 2, sqrt 2 or 1 times that for replace."""
-        require_adjacency(adjacency, "add-remove", "replace")
+        require_adjacency(adjacency, Adjacency.ADD_REMOVE, Adjacency.REPLACE)
         if self.size == 1 and self.cone is not None:
             return self.norm
         return _moved(self.norm, adjacency, nonnegative=self.cone is not None)
 
     def encoder(self, std: float) -> "VectorEncoder":
-        """On a grid that suits the noise."""
-        return VectorEncoder(self, fine_grid(std, self.norm))
+        return VectorEncoder(self, (fine_grid(std, self.norm),))
 
 
-@dataclass(frozen=True)
-class VectorEncoder:
+class VectorEncoder(Encoder):
     """Encodes for `VectorSum`."""
 
     statistic: VectorSum
-    grid: Grid
-    add = staticmethod(add_integers)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the sum."""
-        return (self.statistic.size,)
 
     def encode(self, batch: Any, contribution: Array) -> Array:
-        """The sum over some users, in grid units."""
         size, entries = self.statistic.size, np.asarray(contribution, np.float64)
         if self.statistic.cone == "nonnegative":
             entries = np.maximum(entries, 0.0)
@@ -241,10 +238,6 @@ class VectorEncoder:
         total: Array = units.sum(axis=0, dtype=np.int64)
         return total
 
-    def finish(self, total: Array) -> Array:
-        """As it is."""
-        return total
-
 
 def _in_cone(units: Array) -> Array:
     """Integer rows with their first entry at least as large as the length of the others, exactly."""
@@ -257,19 +250,17 @@ def _in_cone(units: Array) -> Array:
     return np.column_stack([first, others])
 
 
+# -- Gram matrices
+
+
 @dataclass(frozen=True)
 class GramSum(Statistic):
-    """The sum over users of x x^T, |x|^2 at most `norm_squared`: positive semidefinite, so sqrt 2 for replace.
+    """The sum over users of the `size` x `size` matrix x x^T, |x|^2 at most `norm_squared`.
 
-    A contribution is the user's x on their own items (one axis), or one row for each user (two axes), in which several
-    x may stand side by side; then the squares of their lengths add up to at most `norm_squared`, and the length of the
-    sum of their x x^T does, too. Leaving out the diagonal is a projection, which brings no two contributions further
-    apart.
-
-    Attributes:
-        size: Rows and columns of the matrix.
-        norm_squared: The bound.
-        zero_diagonal: Whether to leave out the diagonal.
+    It is positive semidefinite, so sqrt 2 is enough for replace. A contribution is the user's x on their own items (one
+    axis), or one row for each user (two axes), in which several x may stand side by side; then the squares of their
+    lengths add up to at most `norm_squared`, and the length of the sum of their x x^T does, too. Leaving out the
+    diagonal, with `zero_diagonal`, is a projection, which brings no two contributions further apart.
     """
 
     symmetric: ClassVar[bool] = True
@@ -281,43 +272,39 @@ class GramSum(Statistic):
         whole("size", self.size, 1)
         positive("norm_squared", self.norm_squared)
 
-    def sensitivity(self, adjacency: Adjacency) -> float:
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.size, self.size)
+
+    def sensitivity(self, adjacency: str) -> float:
         """`norm_squared` for add-remove, sqrt 2 times that for replace."""
         return _moved(self.norm_squared, adjacency, nonnegative=True)
 
     def encoder(self, std: float) -> "GramEncoder":
-        """On a grid whose squares suit the noise."""
         length = root_below(self.norm_squared)
-        return GramEncoder(self, length, half_grid(std, length))
+        half = Grid(-((GRID_BITS - math.frexp(max(std, length * length))[1]) // 2))  # whose squares suit the noise
+        return GramEncoder(self, (half, half))
 
 
-@dataclass(frozen=True)
-class GramEncoder:
-    """Encodes for `GramSum`: users' x, no longer than `length`, on the grid `half`."""
+class GramEncoder(Encoder):
+    """Encodes for `GramSum`: users' x, no longer than `length`, on the first of two equal grids."""
 
     statistic: GramSum
-    length: float
-    half: Grid
 
     @property
-    def grid(self) -> Grid:
-        """Of products."""
-        return self.half * self.half
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the sum."""
-        return (self.statistic.size, self.statistic.size)
+    def length(self) -> float:
+        """The bound on a user's x."""
+        return root_below(self.statistic.norm_squared)
 
     @property
     def most(self) -> int:
         """No entry of a user's x is larger, in grid units."""
-        return math.floor(self.half.cells(self.length))
+        return math.floor(self.grids[0].units(self.length))
 
     def entries(self, batch: UserBatch, contribution: Array) -> tuple[Array, Array]:
         """Sparse contributions: items, and users' x in grid units."""
         items, entries = _only(batch, contribution, self.statistic.size)
-        return items, truncate(entries, bound=self.length, grid=self.half, indptr=batch.indptr)
+        return items, truncate(entries, bound=self.length, grid=self.grids[0], indptr=batch.indptr)
 
     def rows(self, batch: UserBatch, contribution: Array) -> Array:
         """Users' x in grid units, one in a row."""
@@ -325,7 +312,7 @@ class GramEncoder:
         if np.ndim(contribution) == 2:
             if np.shape(contribution)[1] % size:
                 raise PrivacyError(f"contribution: rows of a multiple of {size} numbers were declared")
-            return truncate(contribution, bound=self.length, grid=self.half).reshape(-1, size)
+            return truncate(contribution, bound=self.length, grid=self.grids[0]).reshape(-1, size)
         items, units = self.entries(batch, contribution)
         rows = np.zeros((len(batch.indptr) - 1, size), np.int64)
         kept = units != 0  # what may not count is a zero at item 0, and must not replace what is there
@@ -338,9 +325,9 @@ class GramEncoder:
         return exact_gram(rows, self.most) if self.statistic.size <= SMALL else rows
 
     def add(self, total: Array, encoded: Array, n_jobs: int | None) -> Array:
-        """The total with some users' integers more, on and above the diagonal."""
+        """The total with some users' integers added, on and above the diagonal."""
         if self.statistic.size <= SMALL:
-            return add_integers(total, encoded, n_jobs)
+            return super().add(total, encoded, n_jobs)
         return add_products(total, encoded, self.most, n_jobs)
 
     def finish(self, total: Array) -> Array:
@@ -351,16 +338,16 @@ class GramEncoder:
         return total
 
 
+# -- outer products by item
+
+
 @dataclass(frozen=True)
 class OuterSum(Statistic):
     """The sum over users of a matrix with a row x_j a^T for each of their items j, |x| at most `norm`, |a| at most 1.
 
-    Rows of different items are orthogonal, so a user's matrix is no longer than their x. A contribution is the x of all
-    entries, all vectors a, the same number for each user, and which of them belongs to each x: one of the user's own.
-
-    Attributes:
-        shape: Of the sum, (items, columns).
-        norm: The bound on the length of a user's x.
+    The `shape` is (items, columns). Rows of different items are orthogonal, so a user's matrix is no longer than their
+    x. A contribution is the x of all entries, and all vectors a, the same number of them for each user: entry p of a
+    user goes with their vector p modulo that number.
     """
 
     shape: tuple[int, int]
@@ -371,63 +358,39 @@ class OuterSum(Statistic):
             whole(name, size, 1)
         positive("norm", self.norm)
 
-    def sensitivity(self, adjacency: Adjacency) -> float:
+    def sensitivity(self, adjacency: str) -> float:
         """`norm` for add-remove, twice that for replace."""
         return _moved(self.norm, adjacency, nonnegative=False)
 
     def encoder(self, std: float) -> "OuterEncoder":
-        """On two grids, of x and of a, whose products suit the noise."""
-        whole_grid = fine_grid(std, self.norm)
-        unit = Grid(-min(UNIT_BITS, int(math.log2(max(whole_grid.cells(self.norm), 4.0))) // 2))
-        return OuterEncoder(self, Grid(whole_grid.exponent - unit.exponent), unit)
+        grid = fine_grid(std, self.norm)
+        unit = Grid(-min(UNIT_BITS, int(math.log2(max(grid.units(self.norm), 4.0))) // 2))
+        return OuterEncoder(self, (Grid(grid.exponent - unit.exponent), unit))
 
 
-@dataclass(frozen=True)
-class OuterEncoder:
-    """Encodes for `OuterSum`."""
+class OuterEncoder(Encoder):
+    """Encodes for `OuterSum`, on two grids: of x and of a."""
 
     statistic: OuterSum
-    x_grid: Grid
-    a_grid: Grid
-    add = staticmethod(add_integers)
 
-    @property
-    def grid(self) -> Grid:
-        """Of products."""
-        return self.x_grid * self.a_grid
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the sum."""
-        return self.statistic.shape
-
-    def factors(self, batch: UserBatch, contribution: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        """Items, and the x and the a of some users, in grid units, as float64.
-
-        |x| |a| is below 2^30, so that sums over 2^22 users are exact in float64.
-        """
-        entries, vectors, which = contribution
-        users = len(batch.indptr) - 1
-        if users > EXACT // MAX_BOUND:
-            raise PrivacyError(f"batch: at most {EXACT // MAX_BOUND:,} users at a time can be added up exactly")
+    def encode(self, batch: UserBatch, contribution: tuple[Array, Array]) -> Array:
+        """Sums of integers: |x| |a| is below 2^30, so that those of 2^33 users are below 2^63."""
+        entries, vectors = contribution
+        users, total = len(batch.indptr) - 1, np.zeros(self.statistic.shape, np.int64)
+        if not users:
+            return total
+        if not len(vectors) or len(vectors) % users or np.shape(vectors)[1:] != self.statistic.shape[1:]:
+            raise PrivacyError(
+                "contribution: the same number of vectors of the declared length is needed for each user"
+            )
         items, entries = _only(batch, entries, self.statistic.shape[0])
-        each = len(vectors) // max(users, 1)  # vectors of a user
-        if len(vectors) != users * each or (users and not each) or (which // max(each, 1) != batch.owners).any():
-            raise PrivacyError("contribution: each entry must have a vector of its own user")
-        x = truncate(entries, bound=self.statistic.norm, grid=self.x_grid, indptr=batch.indptr).astype(np.float64)
-        return items.astype(np.int64), x, truncate(vectors, bound=1.0, grid=self.a_grid).astype(np.float64)
-
-    def encode(self, batch: UserBatch, contribution: tuple[Array, Array, Array]) -> Array:
-        """The sum over some users."""
-        from scipy.sparse import coo_array
-
-        items, x, a = self.factors(batch, contribution)
-        table = coo_array((x, (items, contribution[2])), shape=(self.statistic.shape[0], len(a))).tocsr()
-        return np.asarray(table @ a).astype(np.int64)
-
-    def finish(self, total: Array) -> Array:
-        """As it is."""
+        indptr, (x_grid, a_grid) = np.ascontiguousarray(batch.indptr, np.int64), self.grids
+        x = truncate(entries, bound=self.statistic.norm, grid=x_grid, indptr=indptr)
+        exact.scatter_outer(items, x, truncate(vectors, bound=1.0, grid=a_grid), indptr, total)
         return total
+
+
+# -- products with public vectors
 
 
 @dataclass(frozen=True, eq=False)
@@ -437,13 +400,9 @@ class ProductSum(Statistic):
     For one vector, x (x . v) lies in the ball of diameter `norm_squared` that has 0 and norm_squared * v as its ends:
     so any two people's products, or one's and nobody's, differ by at most `norm_squared`. For several vectors the bound
     for replace is sqrt 2 times that. A contribution is the user's x on their own items.
-
-    Attributes:
-        vectors: (items, r), orthonormal columns.
-        norm_squared: The bound.
     """
 
-    vectors: Array
+    vectors: Array  # (items, r)
     norm_squared: float
 
     def __post_init__(self) -> None:
@@ -452,17 +411,20 @@ class ProductSum(Statistic):
         if not np.allclose(gram, np.eye(len(gram)), rtol=0, atol=2.0**-42):
             raise PrivacyError("vectors: orthonormal columns are needed")
 
-    def sensitivity(self, adjacency: Adjacency) -> float:
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.vectors.shape
+
+    def sensitivity(self, adjacency: str) -> float:
         """`norm_squared`; for replace and several vectors sqrt 2 times that, and in both cases a little more."""
-        require_adjacency(adjacency, "add-remove", "replace")
-        if adjacency == "add-remove":  # a contribution's own length, which is checked in integers
-            return self.norm_squared
+        if require_adjacency(adjacency, Adjacency.ADD_REMOVE, Adjacency.REPLACE) is Adjacency.ADD_REMOVE:
+            return self.norm_squared  # a contribution's own length, which is checked in integers
         return self.norm_squared * (1.0 if self.vectors.shape[1] == 1 else math.sqrt(2)) * (1 + 2 * ROUNDING)
 
-    def calibrated(self, adjacency: Adjacency, noise_for: Callable[[float], Gaussian]) -> tuple[float, Gaussian]:
+    def calibrated(self, adjacency: str, noise_for: Callable[[float], Gaussian]) -> tuple[float, Gaussian]:
         """For replace, the sensitivity grows with the units of the grid, which depend on the noise."""
         apart = self.sensitivity(adjacency)
-        if adjacency == "add-remove":
+        if Adjacency(adjacency) is Adjacency.ADD_REMOVE:
             return apart, noise_for(apart)
         # A grid unit is at most 2^-28 of the bound or of the noise, as long as this noise is less than twice that for
         # `apart`; truncating two people's numbers parts them by a unit each.
@@ -476,43 +438,32 @@ class ProductSum(Statistic):
         return sensitivity, noise
 
     def encoder(self, std: float) -> "ProductEncoder":
-        """On a grid that suits the noise."""
-        return ProductEncoder(BELOW_ONE * self.vectors, self.norm_squared, fine_grid(std, self.norm_squared))
+        return ProductEncoder(self, (fine_grid(std, self.norm_squared),))
 
 
-@dataclass(frozen=True, eq=False)
-class ProductEncoder:
+class ProductEncoder(Encoder):
     """Encodes for `ProductSum`."""
 
-    columns: Array
-    norm_squared: float
-    grid: Grid
-    add = staticmethod(add_integers)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the sum."""
-        return tuple(self.columns.shape)
+    statistic: ProductSum
 
     def encode(self, batch: UserBatch, contribution: Array) -> Array:
-        """The sum over some users, in grid units. Sums are over one user's numbers, in their order."""
-        size, r = self.columns.shape
+        bound, (size, r) = self.statistic.norm_squared, self.statistic.vectors.shape
         items, entries = _only(batch, contribution, size)
         owners, n = batch.owners, len(batch.indptr) - 1
         with np.errstate(over="ignore", invalid="ignore"):
-            length = math.sqrt(self.norm_squared)
+            length = math.sqrt(bound)
             norms = np.sqrt(np.bincount(owners, entries**2, minlength=n))
             x = entries * (length / np.maximum(norms, length))[owners]
             found = np.empty((len(x), r))
             for at in range(r):
-                found[:, at] = np.bincount(owners, x * self.columns[items, at], minlength=n)[owners] * x
+                column = BELOW_ONE * self.statistic.vectors[:, at]
+                found[:, at] = np.bincount(owners, x * column[items], minlength=n)[owners] * x
         ends = np.asarray(batch.indptr) * r
-        units = truncate(found.ravel(), bound=self.norm_squared, grid=self.grid, indptr=ends).reshape(-1, r)
-        return np.stack([scatter(items, units[:, at], size) for at in range(r)], axis=1)
+        units = truncate(found.ravel(), bound=bound, grid=self.grid, indptr=ends).reshape(-1, r)
+        return np.stack([scatter(items, np.ascontiguousarray(units[:, at]), size) for at in range(r)], axis=1)
 
-    def finish(self, total: Array) -> Array:
-        """As it is."""
-        return total
+
+# -- normal equations by item
 
 
 @dataclass(frozen=True)
@@ -523,24 +474,15 @@ class NormalEquations(Statistic):
     `target_bound`. The squares of their weights add up to at most `k`; without weights, k items count. The right-hand
     side w y u, scaled, is the last column of the item's matrix: so one bound covers both, and two people's opposite
     targets and opposite vectors are not counted twice. A contribution is users' vectors, targets, and weights or None.
-
-    Attributes:
-        n_items: How many items there are.
-        rank: The length of u.
-        k: The bound on a user's weights.
-        user_norm: The bound on u.
-        target_bound: The bound on y.
-        ratio: How much more noise the Gram matrix gets than the right-hand side, each in units of its own bound.
-        weighted: Whether entries have weights.
     """
 
     symmetric: ClassVar[bool] = True
     n_items: int
-    rank: int
+    rank: int  # the length of u
     k: int
     user_norm: float
     target_bound: float
-    ratio: float
+    ratio: float  # how much more noise the Gram matrix gets than the right-hand side, each in units of its own bound
     weighted: bool = False
 
     def __post_init__(self) -> None:
@@ -549,7 +491,11 @@ class NormalEquations(Statistic):
         for name in ("user_norm", "target_bound", "ratio"):
             positive(name, getattr(self, name))
 
-    def sensitivity(self, adjacency: Adjacency) -> float:
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.n_items, self.rank + 1, self.rank + 1)
+
+    def sensitivity(self, adjacency: str) -> float:
         """sqrt(k) times that of a single item."""
         return math.sqrt(self.k) * normal_equations_sensitivity(self.ratio, adjacency) * self.user_norm**2 * UP
 
@@ -559,7 +505,7 @@ class NormalEquations(Statistic):
         heaviest = math.sqrt(self.k) if self.weighted else 1.0
         most = max(std, heaviest * self.user_norm**2 * max(1.0, self.ratio))
         vector = Grid(-((GRID_BITS + weight.exponent - math.frexp(most)[1]) // 2))
-        return NormalEquationsEncoder(self, vector, weight)
+        return NormalEquationsEncoder(self, (vector, vector, weight))
 
     @property
     def target_unit(self) -> float:
@@ -567,15 +513,14 @@ class NormalEquations(Statistic):
         return self.target_bound / (self.ratio / math.sqrt(2) * self.user_norm)
 
 
-def normal_equations_sensitivity(ratio: float, adjacency: Adjacency) -> float:
+def normal_equations_sensitivity(ratio: float, adjacency: str) -> float:
     """How far one item of a user moves `NormalEquations`, in units of the bound of its Gram matrix.
 
     With a = 1 for the Gram matrix and b = ratio^2 for the right-hand side: sqrt(a + b) for add-remove. For replace, two
     people with opposite targets and vectors at an angle are worst: sqrt(2a + 2b + b^2 / 2a), or sqrt(4b) if b > 2a.
     """
-    require_adjacency(adjacency, "add-remove", "replace")
     b = ratio**2
-    if adjacency == "add-remove":
+    if require_adjacency(adjacency, Adjacency.ADD_REMOVE, Adjacency.REPLACE) is Adjacency.ADD_REMOVE:
         return math.sqrt(1 + b)
     return math.sqrt(2 + 2 * b + b * b / 2 if b <= 2 else 4 * b)
 
@@ -591,30 +536,16 @@ class EncodedEquations:
     weights: Array | None
 
 
-@dataclass(frozen=True)
-class NormalEquationsEncoder:
-    """Encodes for `NormalEquations`."""
+class NormalEquationsEncoder(Encoder):
+    """Encodes for `NormalEquations`, on the grids of vectors, of vectors again, and of weights."""
 
     statistic: NormalEquations
-    vector_grid: Grid
-    weight_grid: Grid
-
-    @property
-    def grid(self) -> Grid:
-        """Of products."""
-        return self.vector_grid * self.vector_grid * self.weight_grid
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the sum: the last column of each matrix is the right-hand side."""
-        side = self.statistic.rank + 1
-        return (self.statistic.n_items, side, side)
 
     def vectors(self, vectors: Array) -> Array:
-        """Users' vectors."""
+        """Users' vectors, in grid units."""
         if np.ndim(vectors) != 2 or np.shape(vectors)[1] != self.statistic.rank:
             raise PrivacyError(f"contribution: vectors of {self.statistic.rank} numbers were declared")
-        return truncate(vectors, bound=self.statistic.user_norm, grid=self.vector_grid)
+        return truncate(vectors, bound=self.statistic.user_norm, grid=self.grids[0])
 
     def encode(self, batch: UserBatch, contribution: tuple[Array, Array, Array | None]) -> EncodedEquations:
         """Some users' numbers, in grid units."""
@@ -623,16 +554,14 @@ class NormalEquationsEncoder:
 
     def encoded(self, batch: UserBatch, vectors: Array, targets: Array, weights: Array | None) -> EncodedEquations:
         """The same for vectors that are in grid units already."""
-        statistic, indptr = self.statistic, np.asarray(batch.indptr)
-        counts = countable(batch, statistic.n_items)
+        indptr, (items, counts) = np.asarray(batch.indptr), countable(batch, self.statistic.n_items)
         heavy, aims = self._weights(indptr, weights, counts), self._targets(np.asarray(targets, np.float64))
-        items = np.asarray(batch.indices) if counts is None else np.where(counts, batch.indices, 0)
         return EncodedEquations(vectors, indptr, items, aims if heavy is None else aims * heavy, heavy)
 
     @property
     def target_units(self) -> float:
         """What the largest target is: it weighs ratio / sqrt 2 as much as the longest vector."""
-        return self.statistic.ratio / math.sqrt(2) * self.vector_grid.cells(self.statistic.user_norm)
+        return self.statistic.ratio / math.sqrt(2) * self.grids[0].units(self.statistic.user_norm)
 
     def _targets(self, targets: Array) -> Array:
         most = self.target_units
@@ -642,30 +571,32 @@ class NormalEquationsEncoder:
 
     def _weights(self, indptr: Array, weights: Array | None, counts: Array | None) -> Array | None:
         """Weights in grid units, None if all are 1; the squares of a user's add up to at most k."""
-        k, lengths = self.statistic.k, np.diff(indptr)
-        if not self.statistic.weighted:
-            if weights is not None:
-                raise PrivacyError("contribution: no weights were declared")
-            if counts is None and lengths.max(initial=0) <= k:
-                return None
-            allowed = np.ones(int(indptr[-1])) if counts is None else counts.astype(np.float64)
-            before = np.cumsum(allowed) - allowed  # entries that count, of all users before
-            first: Array = before[np.minimum(indptr[:-1], max(len(before) - 1, 0))] if len(before) else before
-            place = before - np.repeat(first, lengths) if len(before) else before
-            limited: Array = allowed * (place < k)
-            return limited
+        if (weights is not None) != self.statistic.weighted:
+            raise PrivacyError(f"contribution: {'no ' if weights is not None else ''}weights were declared")
         if weights is None:
-            raise PrivacyError("contribution: weights were declared")
+            return self._first_k(indptr, counts)
         heavy = np.maximum(np.asarray(weights, np.float64), 0.0)
         if counts is not None:
             heavy = np.where(counts, heavy, 0.0)
-        bound = math.nextafter(math.sqrt(k), 0)
-        units: Array = truncate(heavy, bound=bound, grid=self.weight_grid, indptr=indptr).astype(np.float64)
+        bound = math.nextafter(math.sqrt(self.statistic.k), 0)
+        units: Array = truncate(heavy, bound=bound, grid=self.grids[2], indptr=indptr).astype(np.float64)
         return units
 
+    def _first_k(self, indptr: Array, counts: Array | None) -> Array | None:
+        """1 for each user's first k entries that may count, 0 for others; None if all are 1."""
+        lengths = np.diff(indptr)
+        if counts is None and lengths.max(initial=0) <= self.statistic.k:
+            return None
+        allowed = np.ones(int(indptr[-1])) if counts is None else counts.astype(np.float64)
+        before = np.concatenate([[0.0], np.cumsum(allowed)])  # entries that may count, of all users before
+        place = before[:-1] - np.repeat(before[indptr[:-1]], lengths)
+        first: Array = allowed * (place < self.statistic.k)
+        return first
+
     def add(self, total: Array, encoded: EncodedEquations, n_jobs: int | None) -> Array:
-        """The total with some users' integers more; of the last rows, which are copies of columns, nothing."""
-        normal_equations(total, encoded, n_jobs)
+        """The total with some users' integers added; of the last rows, which are copies of columns, nothing."""
+        entries = encoded.indptr, encoded.items, encoded.targets, encoded.weights
+        normal_equations(total, encoded.vectors, entries, n_jobs)
         return total
 
     def finish(self, total: Array) -> Array:
@@ -675,23 +606,23 @@ class NormalEquationsEncoder:
         return total
 
 
+# -- means
+
+
 @dataclass(frozen=True)
 class MeanSum(Statistic):
     """For means over users of values from 0 to 1: the sum of (value - 1/2), and how many users have one.
 
-    Values that the same users have share one count: `groups` says which. What a user counts is chosen for the least
-    noise in the worst case. A contribution is a row of values for each user, NaN where they have none.
-
-    Attributes:
-        groups: For each value the number of its group.
-        adjacency: What the counts are chosen for; a flip of a user's bits replaces their values.
+    Values that the same users have share one count: `groups` has for each value the number of its group. What a user
+    counts is chosen for the least noise in the worst case of an `adjacency`; a flip of a user's bits replaces their
+    values. A contribution is a row of values for each user, NaN where they have none.
     """
 
     groups: tuple[int, ...]
-    adjacency: Adjacency
+    adjacency: str
 
     def __post_init__(self) -> None:
-        require_adjacency(self.adjacency, "add-remove", "replace", "flip")
+        object.__setattr__(self, "adjacency", require_adjacency(self.adjacency, *Adjacency))
         if not self.groups or set(self.groups) != set(range(max(self.groups) + 1)):
             raise PrivacyError("groups: one number for each value is needed, 0, 1, ...")
 
@@ -699,41 +630,36 @@ class MeanSum(Statistic):
     def weights(self) -> tuple[float, ...]:
         """What a user counts in each group."""
         sizes = [self.groups.count(group) for group in range(max(self.groups) + 1)]
-        if self.adjacency == "add-remove":
+        if self.adjacency is Adjacency.ADD_REMOVE:
             return tuple((len(self.groups) / len(sizes)) ** 0.25 / 2 for _ in sizes)
         return tuple(math.sqrt(3 * size) / 2 for size in sizes)
 
-    def sensitivity(self, adjacency: Adjacency) -> float:
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """One number for each value, then one for each group."""
+        return (len(self.groups) + len(self.weights),)
+
+    def sensitivity(self, adjacency: str) -> float:
         """The largest norm of a user's row; it is also the largest distance of two, by the choice of the counts."""
-        require_adjacency(adjacency, self.adjacency)
+        require_adjacency(adjacency, Adjacency(self.adjacency))
         return math.sqrt(len(self.groups) / 4 + math.fsum(weight**2 for weight in self.weights)) * ROOM
 
     def encoder(self, std: float) -> "MeanEncoder":
-        """On the grid of the noise."""
-        return MeanEncoder(self, Grid.for_std(std))
+        encoder = MeanEncoder(self, (Grid.for_std(std),))
+        if not encoder.counts.all():
+            raise PrivacyError("epsilon: with so little of it the noise would drown any number of people; give more")
+        return encoder
 
 
-@dataclass(frozen=True)
-class MeanEncoder:
+class MeanEncoder(Encoder):
     """Encodes for `MeanSum`."""
 
     statistic: MeanSum
-    grid: Grid
-    add = staticmethod(add_integers)
-
-    def __post_init__(self) -> None:
-        if not self.counts.all():
-            raise PrivacyError("epsilon: with so little of it the noise would drown any number of people; give more")
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the sum: one number for each value, then one for each group."""
-        return (len(self.statistic.groups) + len(self.statistic.weights),)
 
     @property
     def counts(self) -> Array:
         """What a user counts in each group, in grid units, rounded down."""
-        return np.floor([self.grid.cells(weight) for weight in self.statistic.weights]).astype(np.int64)
+        return np.floor([self.grid.units(weight) for weight in self.statistic.weights]).astype(np.int64)
 
     def rows(self, values: Array) -> Array:
         """Each user's row, in grid units."""
@@ -752,31 +678,5 @@ class MeanEncoder:
         return truncate(rows, bound=self.statistic.sensitivity(self.statistic.adjacency), grid=self.grid)
 
     def encode(self, batch: Any, contribution: Array) -> Array:
-        """The sum over some users."""
         total: Array = self.rows(contribution).sum(axis=0, dtype=np.int64)
         return total
-
-    def finish(self, total: Array) -> Array:
-        """As it is."""
-        return total
-
-
-# -- grids
-
-
-def root_below(bound: float) -> float:
-    """A square root, rounded down: its exact square is at most `bound`."""
-    length = math.sqrt(bound)
-    while Fraction(length) ** 2 > Fraction(bound):
-        length = math.nextafter(length, 0)
-    return length
-
-
-def fine_grid(std: float, bound: float) -> Grid:
-    """A grid with about 2^29 units to the noise's standard deviation, or to the bound, whichever is longer."""
-    return Grid(math.frexp(max(std, bound))[1] - GRID_BITS)
-
-
-def half_grid(std: float, length: float) -> Grid:
-    """The grid of rows whose outer products are on a grid that suits the noise."""
-    return Grid(-((GRID_BITS - math.frexp(max(std, length * length))[1]) // 2))

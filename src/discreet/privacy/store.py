@@ -1,25 +1,61 @@
-"""The ledger's log in a database: append-only entries in a hash chain, checked before anything rests on them.
+"""Where a ledger is kept: its log in a database, and for a fit that may be interrupted the released arrays on disk.
 
-What counts is the log alone. Whoever opens it walks it from its first entry to its last and adds it up; each later
-transaction reads what has been added since, and sees whether the first entry, which has the budget, and the last one
-are still what they were. A row apart has the length and the last digest: without it a log that is cut off would be a
-whole one.
+The log is append-only entries in a hash chain, checked before anything rests on them. What counts is the log alone.
+Whoever opens it walks it from its first entry to its last and adds it up; each later transaction reads what has been
+added since, and sees whether the first entry, which has the budget, and the last one are still what they were. A row
+apart has the length and the last digest: without it a log that is cut off would be a whole one.
+
+Every transaction first takes the database's one lock for ledgers, so that writers in other threads, processes and
+machines wait for each other, and is on disk when it ends. Who waits for long is told for whom, and not without end.
 """
 
 import hashlib
 import json
+import logging
+import math
+import os
+import platform
+import re
+import secrets
+import sys
+import threading
+import time
+import weakref
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import sqlalchemy as sa
+from sqlalchemy.pool import NullPool, StaticPool
 
-from discreet.errors import PrivacyError
-from discreet.privacy.accounting import Cost
-from discreet.privacy.database import BEGIN, Database
+from discreet.errors import LedgerUnavailable, MissingExtra, PrivacyError
+from discreet.privacy.guarantee import Cost
+from discreet.privacy.noise import Stream
 
+BEGIN = "give epsilon and delta to begin a ledger, or create=True for one without a budget"
+PATIENCE = 2.0  # seconds until the first message about a lock; each next one comes after twice the time
+
+log = logging.getLogger("discreet.ledger")
+
+_LOCK = 7143501  # PostgreSQL's advisory lock for ledgers
+_SYNCHRONOUS = 3  # SQLite's "extra": what is committed is on disk, and so is the name of the journal being gone
+_LOCKS = range(0x40000000, 0x40000000 + 512)  # the bytes that SQLite locks
+_UNKNOWN = "another process"
+_NOTHING = "Nothing was spent"
+_PERHAPS = "It may have been charged all the same, as `discreet ledger show` will tell; no noise was drawn"
+_ADVICE = {
+    r"disk is full|No space left|could not extend": "free some space on its disk",
+    r"readonly|read-only": "make the file and its folder writable, or connect to a server that is not a standby",
+    r"permission denied|authentication|role .* does not exist": "see whether this user may read and write there",
+    r"connect|server closed|terminating|shutting down|starting up": "see whether the server runs and can be reached",
+    r"not a database|malformed": "the file is damaged or no database of SQLite; restore a copy of it",
+    r"unable to open|disk I/O": "see whether its folder exists, can be written to and has room, and the disk is sound",
+}
 _metadata = sa.MetaData()
 _heads = sa.Table(
     "discreet_ledger",
@@ -166,15 +202,30 @@ class Transaction:
             raise _damaged(f"{head[0]} entries were recorded, but the log is another one or has {state.head[0]}")
 
 
+def _damaged(how: str) -> PrivacyError:
+    return PrivacyError(
+        f"ledger: it is damaged, or is not the one that was opened: {how}. Nothing was spent. `discreet ledger verify` "
+        "checks it again; go on with a copy of it that has every release, and with no older one"
+    )
+
+
+# -- the database
+
+
 class Store:
     """The log called `name` in a database; without a URL in memory, for this process only."""
 
     def __init__(self, url: str | None, name: str, create: bool, lock_timeout: float) -> None:
-        self.name = name
-        self._database = Database(url, create, lock_timeout)
-        self.url = self._database.url
+        self.name, self._lock_timeout = name, lock_timeout
+        self._engine = _engine(url or "sqlite://", create, lock_timeout)
+        memory = isinstance(self._engine.pool, StaticPool)
+        self._process = os.getpid() if memory else None
+        self._lock = threading.RLock() if memory else nullcontext()  # its one connection serves all threads
+        weakref.finalize(self, self._engine.dispose)
+        self._where = self._engine.url.set(query={}).render_as_string()  # without its password
+        self.url = None if memory else self._engine.url.set(password=None).render_as_string()  # for others to see
         self._known = State()  # what this object itself has found the log to add up to
-        with self._database.transaction() as connection:
+        with self._connection() as connection:
             if create:
                 _metadata.create_all(connection)
             elif not sa.inspect(connection).has_table(_heads.name):
@@ -183,15 +234,245 @@ class Store:
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """Lock and check, and commit on the way out; nothing is kept if there is an exception."""
-        with self._database.transaction() as connection:
+        with self._connection() as connection:
             transaction = Transaction(connection, self.name, self._known)
             self._known = transaction.state
             yield transaction
         self._known = transaction.state
 
+    @contextmanager
+    def _connection(self) -> Iterator[sa.Connection]:
+        if self._process not in (None, os.getpid()):
+            raise PrivacyError(
+                "ledger: one kept in memory cannot be used in a forked process, where a copy would forget what the "
+                "original spends; give it a URL, e.g. Ledger('sqlite:///ledger.db', ...)"
+            )
+        known = _NOTHING
+        try:
+            with self._lock, self._engine.connect() as connection:
+                self._acquire(connection)
+                yield connection
+                known = _PERHAPS
+                connection.commit()
+        except (sa.exc.SQLAlchemyError, OSError) as error:
+            said = " ".join(str(getattr(error, "orig", None) or error).split())
+            advice = next((f"; {x}" for cause, x in _ADVICE.items() if re.search(cause, said, re.IGNORECASE)), "")
+            raise LedgerUnavailable(f"url: {self._where} cannot be used ({said}){advice}. {known}") from None
 
-def _damaged(how: str) -> PrivacyError:
-    return PrivacyError(
-        f"ledger: it is damaged, or is not the one that was opened: {how}. Nothing was spent. `discreet ledger verify` "
-        "checks it again; go on with a copy of it that has every release, and with no older one"
-    )
+    def _acquire(self, connection: sa.Connection) -> None:
+        """Begin a transaction that has the lock; say whom we wait for, and give up in the end."""
+        take, holder = (_take_file, _file_holder) if self._engine.dialect.name == "sqlite" else (_take, _holder)
+        started, patience = time.monotonic(), PATIENCE
+        while not take(connection, min(patience, max(self._lock_timeout - (time.monotonic() - started), 0.001))):
+            waited, text = time.monotonic() - started, f"{self._where} is locked by {holder(connection)}"
+            if waited >= self._lock_timeout:
+                raise LedgerUnavailable(
+                    f"ledger: {text}; waited for {waited:.0f} s. {_NOTHING}. End that process or let it go on, and try "
+                    "again, or give a longer lock_timeout"
+                )
+            log.warning("The ledger in %s; waited for %.0f s of at most %.0f", text, waited, self._lock_timeout)
+            patience = min(patience * 2, 60)
+
+
+def _take_file(connection: sa.Connection, seconds: float) -> bool:
+    """Begin with all of SQLite's locks, so that nothing has to wait later on; False if they are taken for so long."""
+    run = connection.exec_driver_sql
+    run(f"pragma busy_timeout = {math.ceil(seconds * 1000)}")
+    try:
+        run("pragma fullfsync = on")  # on macOS a plain fsync leaves data in the cache of the drive
+        run(f"pragma synchronous = {_SYNCHRONOUS}")
+        run("begin exclusive")
+    except sa.exc.OperationalError as error:
+        if "locked" not in str(error.orig):
+            raise
+        return False
+    mode, synchronous = (run(f"pragma {setting}").scalar_one() for setting in ("journal_mode", "synchronous"))
+    usual = "memory" if isinstance(connection.engine.pool, StaticPool) else "delete"
+    if (mode, synchronous) != (usual, _SYNCHRONOUS):
+        raise PrivacyError(
+            f"url: this database has journal_mode {mode} and synchronous {synchronous}, but a ledger needs {usual} and "
+            f"{_SYNCHRONOUS} (extra) to outlive a loss of power; see `pragma journal_mode` in SQLite's manual"
+        )
+    return True
+
+
+def _file_holder(connection: sa.Connection) -> str:
+    """Which processes have SQLite's locks on a file, if Linux says so. Opening the file would drop our own."""
+    try:
+        inode = os.stat(str(connection.engine.url.database)).st_ino
+        # such as "1: POSIX  ADVISORY  WRITE 1234 08:01:5678 1073741824 1073742335"
+        locks = [line.split()[1:7] for line in Path("/proc/locks").read_text().splitlines()]
+        found = {
+            int(pid): access
+            for kind, _, access, pid, file, start in locks
+            if kind == "POSIX" and file.endswith(f":{inode}") and int(start) in _LOCKS
+        }
+    except (OSError, ValueError):
+        found = {}
+    writers = [pid for pid, access in found.items() if access == "WRITE"]
+    return ", ".join(_process(pid) for pid in writers or found) or _UNKNOWN
+
+
+def _process(pid: int) -> str:
+    """A process of this machine for people: its id, its name and what it is doing."""
+    if pid == os.getpid():
+        return "another thread of this process"
+    try:
+        about = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    except (OSError, ValueError):
+        return f"process {pid}"
+    state = about["State"].partition(" ")[2].strip("()")
+    return f"process {pid} ({about['Name']}, {state})"
+
+
+def _take(connection: sa.Connection, seconds: float) -> bool:
+    """Begin with PostgreSQL's advisory lock; False if it is taken for so long."""
+    settings = {
+        "synchronous_commit": "on",
+        "lock_timeout": f"{math.ceil(seconds * 1000)}ms",
+        "application_name": f"discreet, process {os.getpid()} on {platform.node()}"[:63],  # for those who wait
+    }
+    try:
+        connection.execute(sa.select(*(sa.func.set_config(key, value, True) for key, value in settings.items())))
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+    except sa.exc.OperationalError as error:
+        if getattr(error.orig, "sqlstate", None) != "55P03":
+            raise
+        connection.rollback()
+        return False
+    return True
+
+
+def _holder(connection: sa.Connection) -> str:
+    """Who has PostgreSQL's advisory lock, as far as the server tells us."""
+    query = """
+        select pid, application_name as name, coalesce(host(client_addr), 'the same machine') as host, state,
+               extract(epoch from clock_timestamp() - xact_start) as seconds
+        from pg_locks join pg_stat_activity using (pid)
+        where locktype = 'advisory' and classid = 0 and objid = :lock and granted
+          and database = (select oid from pg_database where datname = current_database())
+    """
+    row = connection.execute(sa.text(query), {"lock": _LOCK}).first()
+    connection.rollback()
+    if row is None or row.seconds is None:
+        return _UNKNOWN if row is None else f"the server's process {row.pid}"
+    return f"{row.name!r} from {row.host} (the server's process {row.pid}, {row.state}, for {row.seconds:.0f} s)"
+
+
+def _engine(url: str, create: bool, lock_timeout: float) -> sa.Engine:
+    try:
+        parsed = sa.make_url(url)
+    except sa.exc.ArgumentError:
+        raise PrivacyError("url: this is not a database URL; for a file use sqlite:///ledger.db") from None
+    kind = parsed.get_backend_name()
+    if kind == "postgresql":
+        parsed = parsed.set(drivername="postgresql+psycopg")
+        limit = {} if "connect_timeout" in parsed.query else {"connect_timeout": math.ceil(min(lock_timeout, 60))}
+        try:
+            return sa.create_engine(parsed, poolclass=NullPool, isolation_level="READ COMMITTED", connect_args=limit)
+        except ImportError:
+            raise MissingExtra("a ledger in PostgreSQL", "postgres") from None
+    if kind != "sqlite":
+        raise PrivacyError(f"url: ledgers are kept in sqlite:/// or postgresql://, not {kind}")
+    path = parsed.database or ":memory:"
+    if parsed != sa.URL.create(parsed.drivername, database=parsed.database) or path.startswith("file:"):
+        raise PrivacyError(
+            "url: for a ledger in SQLite it is sqlite:///FILE and no more; options such as nolock, immutable or vfs "
+            "could turn off the locks or the syncs that keep its budget"
+        )
+    if parsed.drivername not in ("sqlite", "sqlite+pysqlite"):
+        raise PrivacyError(f"url: ledgers use the sqlite3 of Python, not {parsed.drivername}; use sqlite:///FILE")
+    memory = path == ":memory:"
+    if not create and not memory and not Path(path).is_file():
+        raise PrivacyError(f"url: there is no file {path!r}; {BEGIN}")
+    # A connection per transaction, so that none is shared with a forked process; in memory, one for all threads. The
+    # driver must not begin transactions on its own.
+    options = {"check_same_thread": False, "isolation_level": None}
+    return sa.create_engine(parsed, connect_args=options, poolclass=StaticPool if memory else NullPool)
+
+
+# -- released arrays on the disk, for a fit that is interrupted to go on with them: docs/proofs/resuming.md. An array is
+# written under a key of its own, and the key goes to the ledger, with the entry that says that the array is saved. A
+# file that the ledger says nothing of can be read by nobody, wherever copies are: as if it had never been drawn.
+
+SUFFIX = ".release"
+_BLOCK = 1 << 20  # bytes; a multiple of the keystream's words
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where the releases of one reservation are kept.
+
+    Attributes:
+        folder: The folder, which exists.
+        reservation: The id of the reservation.
+    """
+
+    folder: Path
+    reservation: str
+
+    def write(self, array: npt.NDArray[Any]) -> dict[str, str]:
+        """Write an array, encrypted, and sync it; returns what it takes to read it again, for the ledger."""
+        kind, key = array.dtype.newbyteorder("<"), os.urandom(32)
+        content = np.ascontiguousarray(array, kind).reshape(-1).view(np.uint8)
+        name = f"{secrets.token_hex(16)}{SUFFIX}"
+        sha256 = put(self.folder / name, _ciphered(content, key))
+        return {"file": name, "sha256": sha256, "key": key.hex(), "dtype": kind.str}
+
+    def read(self, saved: Mapping[str, Any], shape: Iterable[int]) -> npt.NDArray[Any]:
+        """The array that was written; raises unless it is the one that the ledger says was saved."""
+        array = np.empty(tuple(shape), np.dtype(saved["dtype"]))
+        path = self.folder / saved["file"]
+        content = _content(path, array.nbytes)
+        if content is None or hashlib.sha256(content.data).hexdigest() != saved["sha256"]:
+            raise PrivacyError(
+                f"checkpoint: {str(path)!r} is {'missing' if content is None else 'not what was saved'}; the ledger "
+                "says that this array was released, so it cannot be drawn again. Put the whole folder back as it was; "
+                f"or close the reservation {self.reservation}, which returns what was not released, and fit anew"
+            )
+        view = array.reshape(-1).view(np.uint8)
+        at = 0
+        for block in _ciphered(content, bytes.fromhex(saved["key"])):
+            view[at : at + len(block)] = block
+            at += len(block)
+        return array
+
+
+def _content(path: Path, size: int) -> npt.NDArray[np.uint8] | None:
+    """The bytes of a file, if there is one of this size."""
+    try:
+        return np.fromfile(path, np.uint8) if path.stat().st_size == size else np.zeros(0, np.uint8)
+    except FileNotFoundError:
+        return None
+
+
+def _ciphered(content: npt.NDArray[np.uint8], key: bytes) -> Iterable[npt.NDArray[np.uint8]]:
+    """The content with the keystream of the key on it, which is its own inverse, a block at a time."""
+    stream = Stream(key)
+    for start in range(0, len(content), _BLOCK):
+        block = content[start : start + _BLOCK]
+        yield block ^ stream.words(-(-len(block) // 8)).view(np.uint8)[: len(block)]
+
+
+def put(path: Path, blocks: Iterable[Any]) -> str:
+    """Write a file, whole and on the disk when it gets its name; returns its SHA-256."""
+    temporary, sha256 = path.with_name(f"{secrets.token_hex(8)}.tmp"), hashlib.sha256()
+    with open(temporary, "xb") as file:
+        for block in blocks:
+            sha256.update(block)
+            file.write(block)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+    sync(path.parent)
+    return sha256.hexdigest()
+
+
+def sync(folder: Path) -> None:
+    """Bring the names in a folder to the disk."""
+    if sys.platform != "win32":  # where folders cannot be opened
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

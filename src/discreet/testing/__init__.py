@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from discreet.privacy.keystream import InsecureSeededNoise
+from discreet.privacy.noise import InsecureSeededNoise
 
 if TYPE_CHECKING:
     from discreet.testing.conformance import ModelConformance

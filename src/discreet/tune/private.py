@@ -30,7 +30,7 @@ from discreet.evaluate.tradeoff_result import LOWER_IS_BETTER
 from discreet.hashing import ODD, mixed
 from discreet.models.private import PrivateModel, large_delta, require_sound
 from discreet.privacy import Guarantee, Ledger
-from discreet.privacy.guarantee import require_adjacency
+from discreet.privacy.guarantee import Adjacency, require_adjacency
 from discreet.privacy.selection import Trials, choose
 from discreet.privacy.statement import Statement
 from discreet.tune.calibration import Trial, budget_of, calibrated
@@ -260,7 +260,7 @@ def _base(model: Any, budget: tuple[float, float]) -> PrivateModel:
         raise PrivacyError(f"model: a private model is needed, discreet.DPALS for instance, not {name}")
     if model.unit != "user":
         raise PrivacyError(f"model: a private score is proved for users, but the unit of this model is {model.unit!r}")
-    require_adjacency(model.adjacency, *scoring.ADJACENCIES)
+    require_adjacency(model.adjacency, *Adjacency)
     return model
 
 

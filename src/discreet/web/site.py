@@ -17,7 +17,7 @@ import numpy as np
 from discreet.errors import DataError, ModelError, PrivacyError
 from discreet.models.base import Model
 from discreet.models.recommender import Recommender
-from discreet.privacy import render
+from discreet.privacy.statement import release_rows
 from discreet.recommend.files import whole_file
 from discreet.recommend.results import titles
 from discreet.web.loss import made_up, measured
@@ -221,7 +221,7 @@ def _privacy(model: Model) -> dict[str, Any]:
         "adjacency": guarantee.adjacency,
         "releases": [
             {"label": row["label"], "part": row["part"], "epsilon": row["epsilon"]}
-            for row in render.rows(certificate["releases"], guarantee.delta)
+            for row in release_rows(certificate["releases"], guarantee.delta)
         ],
         **{name: certificate[name] for name in ("public_inputs", "covered", "not_covered", "notes", "digest")},
     }

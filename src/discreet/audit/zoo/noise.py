@@ -9,10 +9,9 @@ from unittest.mock import patch
 import numpy as np
 
 from discreet.audit.zoo.mutant import Patch, mutant, wrapping
-from discreet.privacy import Gaussian, Laplace, sampling
-from discreet.privacy.keystream import InsecureSeededNoise, SystemNoise
+from discreet.privacy import Gaussian, Laplace, noise
 from discreet.privacy.ledger import Reservation
-from discreet.privacy.noise import RandomizedResponse
+from discreet.privacy.noise import InsecureSeededNoise, RandomizedResponse, SystemNoise
 
 SVD, CLEANSED, BITS = "DPSVD, add-remove", "DPCleansedSVD, add-remove", "OneBit, objective, flip"
 
@@ -31,14 +30,14 @@ def float_noise(real: Any, self: Gaussian, statistic: Any, source: Any) -> Any:
     return _exact(statistic) + noise
 
 
-@mutant("noise 5% too small", "DP libraries, after a dependency changed its scale", SVD, wrapping(sampling, "gaussian"))
+@mutant("noise 5% too small", "DP libraries, after a dependency changed its scale", SVD, wrapping(noise, "gaussian"))
 def too_small(real: Any, sigma: float, *given: Any) -> None:
     """The standard deviation is 0.95 of what is paid for."""
     real(sigma * 0.95, *given)
 
 
 @mutant(
-    "noise / sqrt 2", "a common slip with (N + N^T) / 2", "DPSVD of ratings, add-remove", wrapping(sampling, "gaussian")
+    "noise / sqrt 2", "a common slip with (N + N^T) / 2", "DPSVD of ratings, add-remove", wrapping(noise, "gaussian")
 )
 def as_off_the_diagonal(real: Any, sigma: float, *given: Any) -> None:
     """The standard deviation off the diagonal of a symmetric matrix is used for all of it."""
@@ -86,10 +85,7 @@ def without_noise(real: Any, self: Reservation, statistic: Any, *given: Any) -> 
 
 
 @mutant(
-    "Laplace noise of half the scale",
-    "one-bit completion 2021, Eq. (5)",
-    BITS,
-    wrapping(sampling, "two_sided_geometric"),
+    "Laplace noise of half the scale", "one-bit completion 2021, Eq. (5)", BITS, wrapping(noise, "two_sided_geometric")
 )
 def half_the_scale(real: Any, scale: float, *given: Any) -> None:
     """The printed objective has H with a factor 1/2."""

@@ -13,7 +13,7 @@ from typing import Literal
 
 from discreet.errors import PrivacyError
 from discreet.privacy import Cost, Plan, Planned
-from discreet.privacy.guarantee import Adjacency, sensitivity_factor
+from discreet.privacy.guarantee import AdjacencyName, sensitivity_factor
 from discreet.privacy.statistics import UP, normal_equations_sensitivity
 
 Calibration = Literal["exact", "published", "experiments", "given"]
@@ -60,7 +60,7 @@ class Schedule:
 
     k: int
     steps: int
-    adjacency: Adjacency
+    adjacency: AdjacencyName
     preprocess: bool
     center: bool
     global_gram: bool

@@ -62,48 +62,9 @@ def own_deviations(batch: UserBatch, a: Array, mean: float) -> Array:
     return own_weights(batch, a) * (batch.values - own[batch.owners])
 
 
-@dataclass(frozen=True)
-class WeightedBatch(UserBatch):
-    """Some users' ratings and the weights of their items. Ratings are divided into folds by their place in a row."""
-
-    weights: Array
-
-    @classmethod
-    def of(cls, batch: UserBatch, a: Array) -> WeightedBatch:
-        """For users who weigh items by `a`."""
-        return cls(batch.indptr, batch.indices, batch.values, own_weights(batch, a))
-
-    @cached_property
-    def which(self) -> Array:
-        """The number FOLDS * user + fold of each rating: the p-th of a row is in fold p modulo FOLDS."""
-        place = np.arange(len(self.indices)) - np.repeat(self.indptr[:-1], self.counts)
-        which: Array = FOLDS * self.owners + place % FOLDS
-        return which
-
-    @cached_property
-    def shares(self) -> Array:
-        """The sum of the weights in each fold, (users, FOLDS)."""
-        return np.bincount(self.which, self.weights, minlength=FOLDS * len(self.counts)).reshape(-1, FOLDS)
-
-
-@dataclass(frozen=True)
-class SolvedBatch(UserBatch):
-    """Some users' regressions. The values are w_j e_j |A|: weight, residual, and length of the fold's vector A.
-
-    Attributes:
-        vectors: A = (bias_weight, u), (users, FOLDS, k).
-        which: The vector that belongs to each value: FOLDS * user + fold.
-        shares: The sum of the weights in each fold, (users, FOLDS).
-    """
-
-    vectors: Array
-    which: Array
-    shares: Array
-
-
-def on_frequent(batch: WeightedBatch | SolvedBatch, place: Array, name: str) -> UserBatch:
-    """A batch's weights, or values, on frequent items, which are renumbered by `place` (-1: not frequent)."""
-    at, entries = place[batch.indices], getattr(batch, name)
+def on_frequent(batch: UserBatch, entries: Array, place: Array) -> UserBatch:
+    """Entries of a batch on frequent items, which are renumbered by `place` (-1: not frequent)."""
+    at = place[batch.indices]
     return UserBatch(np.concatenate([[0], np.cumsum(at >= 0)])[batch.indptr], at[at >= 0], entries[at >= 0])
 
 
@@ -145,10 +106,9 @@ class ItemStep:
         penalty[0] = USER_BIAS
         return penalty
 
-    def __call__(self, batch: WeightedBatch) -> SolvedBatch:
-        """Solve some users' regressions."""
+    def _contribution(self, batch: UserBatch, clip: float) -> tuple[Array, Array, Array]:
         table, prior = self.tables
-        solved, residuals = kernels.leave_fold_out(
+        return kernels.item_step(
             batch.indptr,
             batch.indices,
             batch.values,
@@ -157,22 +117,21 @@ class ItemStep:
             penalty=self.penalty,
             base=self.base,
             folds=FOLDS,
+            a=self.frequencies.a,
+            bias_weight=self.settings.bias_weight,
+            clip=clip,
+            lift=LIFT,
         )
-        vectors = solved.astype(np.float64)
-        vectors[:, :, 0] = self.settings.bias_weight  # in place of the offset
-        lengths = np.sqrt((vectors**2).sum(axis=2)).ravel()
-        entries = batch.weights * residuals * lengths[batch.which]
-        return SolvedBatch(batch.indptr, batch.indices, entries, vectors, batch.which, batch.shares)
 
-    def contribution(self, batch: SolvedBatch) -> tuple[Array, tuple[Array, Array, Array]]:
-        """The b for the shared Gram matrix; and for each rating x_j, directions a of length 1, and which is whose.
+    def residuals(self, batch: UserBatch) -> Array:
+        """For each rating w_j e_j |A|: weight, residual, and length of its fold's vector A = (bias_weight, u)."""
+        return self._contribution(batch, 0.0)[0]
+
+    def __call__(self, batch: UserBatch) -> tuple[Array, tuple[Array, Array]]:
+        """The b for the shared Gram matrix; and for each rating x_j, and the directions a of each user.
 
         A user's x is scaled to the bound from above and from below: users count equally if their ratings hardly differ,
         or if most of them are explained. The b of a fold is its vector times the root of the fold's share of the x.
         """
-        lengths = np.sqrt((batch.vectors**2).sum(axis=2))
-        size = np.sqrt(batch.row_sums(batch.values**2))
-        scale = np.minimum(LIFT, self.settings.step_clip / np.maximum(size, 1e-12))
-        directions = (batch.vectors / lengths[:, :, None]).reshape(-1, batch.vectors.shape[2])
-        rows = (batch.vectors * np.sqrt(batch.shares * scale[:, None])[:, :, None]).reshape(len(lengths), -1)
-        return rows, (batch.values * scale[batch.owners], directions, batch.which)
+        x, directions, rows = self._contribution(batch, self.settings.step_clip)
+        return rows, (x, directions)

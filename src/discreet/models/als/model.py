@@ -24,7 +24,7 @@ from discreet.models.fold_in import FoldIn, RidgeFoldIn
 from discreet.models.private import PrivateModel, require_sound
 from discreet.models.ridge import Penalty
 from discreet.privacy import Plan, Releaser
-from discreet.privacy.guarantee import Adjacency
+from discreet.privacy.guarantee import AdjacencyName
 from discreet.recommend.topn import Variance
 from discreet.typing import Array
 from discreet.validation import positive, probability, whole
@@ -142,7 +142,7 @@ class DPALS(PrivateModel):
         n_steps: int | None = None,
         n_users_hint: int | None = None,
         features: Sequence[str] | None = None,
-        adjacency: Adjacency = "add-remove",
+        adjacency: AdjacencyName = "add-remove",
         caution: float = 0.0,
         n_jobs: int | None = -1,
     ) -> None:

@@ -18,7 +18,7 @@ from discreet.models.fold_in import FoldIn, RidgeFoldIn
 from discreet.models.private import PrivateModel
 from discreet.models.ridge import Penalty, shared_gram
 from discreet.privacy import Ledger, Plan, Releaser
-from discreet.privacy.guarantee import Adjacency
+from discreet.privacy.guarantee import AdjacencyName
 from discreet.privacy.statement import Statement
 from discreet.typing import Array
 from discreet.validation import positive, probability, round_up, whole
@@ -145,7 +145,7 @@ class PublishedDPALS(PrivateModel):
         gradient_clip: float | None = None,
         project_first: bool = False,
         normalise: bool = False,
-        adjacency: Adjacency = "add-remove",
+        adjacency: AdjacencyName = "add-remove",
         random_state: int = 0,
         n_jobs: int | None = -1,
     ) -> None:

@@ -93,11 +93,11 @@ def own_equations(sample: Sample) -> tuple[Array, Array, Array | None]:
     return own_vectors(sample), sample.values, sample.weights
 
 
-def own_gradient(sample: Sample, factors: Array, user_clip: float) -> tuple[Array, Array, Array]:
-    """The x and a of each user's gradient x a^T, x on their own items and a no longer than 1; and whose each x is."""
+def own_gradient(sample: Sample, factors: Array, user_clip: float) -> tuple[Array, Array]:
+    """The x and a of each user's gradient x a^T, x on their own items and a no longer than 1."""
     own, owners = own_vectors(sample), sample.owners
     scores = (own[owners] * factors[sample.indices]).sum(axis=1)
-    return sample.own_weights() * (scores - sample.values) * user_clip, own / user_clip, owners
+    return sample.own_weights() * (scores - sample.values) * user_clip, own / user_clip
 
 
 # -- the public side

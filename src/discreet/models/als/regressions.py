@@ -12,7 +12,7 @@ from discreet.models.als.published_training import a_item, check_size, own_equat
 from discreet.models.als.sampling import Sample, uniform
 from discreet.privacy import Ledger, NormalEquations, Plan, Releaser
 from discreet.privacy.determinism import require_sound_arithmetic
-from discreet.privacy.guarantee import Adjacency, account
+from discreet.privacy.guarantee import AdjacencyName, account
 from discreet.typing import Array
 from discreet.validation import positive, whole
 
@@ -28,7 +28,7 @@ def private_regressions(
     max_targets: int,
     regularization: float = 1.0,
     noise_ratio: float = 1.0,
-    adjacency: Adjacency = "add-remove",
+    adjacency: AdjacencyName = "add-remove",
     ledger: Ledger | None = None,
     random_state: int = 0,
     n_jobs: int | None = -1,

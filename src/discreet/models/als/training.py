@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from discreet.engine import Blocks
-from discreet.engine.batches import DENSE_CELLS, LONG_PART, equal_weights, user_batches
+from discreet.engine.batches import DENSE_CELLS, equal_weights, user_batches
 from discreet.models.als.contributions import (
     ItemStep,
     Scale,
-    WeightedBatch,
     on_frequent,
     own_deviations,
     own_moments,
@@ -72,7 +72,7 @@ class Training:
         return cls(releaser, settings, ratings, Scale((low, high), unit or (high - low) / 4))
 
     def _users(self, most_users: int | None = None) -> Blocks[UserBatch]:
-        users = user_batches(self.ratings, most_users, LONG_PART)
+        users = user_batches(self.ratings, most_users)
         return users.map(self.scale)
 
     def begin(self, features: Array) -> tuple[float, ItemFrequencies, ItemPosterior]:
@@ -101,11 +101,11 @@ class Training:
         """All item steps."""
         s, m, known = self.settings, self.ratings.n_items, items.mean.shape[1]
         items = items.with_probes()
-        users = self._users().map(partial(WeightedBatch.of, a=frequencies.a))
+        users = self._users()
         for at in range(s.n_steps):
             step, k = ItemStep(items.means, frequencies, mean, s), items.mean.shape[1]
             statistics = [(GRAM, GramSum(k, s.bounds[GRAM])), (STEP, OuterSum((m, k), s.bounds[STEP]))]
-            gram, sums = self.releaser.release_together(statistics, users.map(step), step.contribution)
+            gram, sums = self.releaser.release_together(statistics, users, step)
             observed = Observation.of(sums, gram, frequencies, s.bias_weight, s.step_clip)
             if at == 0:
                 items, observed = items.probed(known, observed, s.clear)
@@ -145,12 +145,12 @@ class Training:
         frequent = np.sort(np.argsort(-frequencies.sums, kind="stable")[: s.n_frequent])
         m, place = len(frequent), np.full(self.ratings.n_items, -1)
         place[frequent] = np.arange(m)
-        users: Blocks[Any] = self._users(max(1, DENSE_CELLS // m)).map(partial(WeightedBatch.of, a=frequencies.a))
-        look, spread, name = co_occurrence_columns, COLUMN_SPREAD, "weights"
+        look, spread = co_occurrence_columns, COLUMN_SPREAD
+        entries: Callable[[UserBatch], Array] = partial(own_weights, a=frequencies.a)
         if s.residual:
-            look, spread, name = residual_columns, RESIDUAL_SPREAD, "values"
-            users = users.map(ItemStep(items.means, frequencies, mean, s))
+            look, spread = residual_columns, RESIDUAL_SPREAD
+            entries = ItemStep(items.means, frequencies, mean, s).residuals
         statistic = GramSum(m, s.bounds[SECOND_MOMENT], zero_diagonal=True)
-        rows = users.map(partial(on_frequent, place=place, name=name))
+        rows = self._users(max(1, DENSE_CELLS // m)).map(lambda batch: on_frequent(batch, entries(batch), place))
         moment = self.releaser.release(SECOND_MOMENT, statistic, rows, own_values)
         return items.with_columns(look(moment, frequent, frequencies, s.n_directions), spread**2)

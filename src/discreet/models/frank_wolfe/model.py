@@ -28,7 +28,7 @@ from discreet.models.frank_wolfe.serving import FrankWolfeSteps, LogisticTargets
 from discreet.models.parameters import check_parameters
 from discreet.models.private import PrivateModel
 from discreet.privacy import Plan, Releaser
-from discreet.privacy.guarantee import Adjacency
+from discreet.privacy.guarantee import AdjacencyName
 from discreet.typing import Array
 from discreet.validation import positive, probability, whole
 
@@ -255,7 +255,7 @@ class DPFrankWolfe(PrivateFrankWolfe):
         loss: LossName = "squared",
         step: Literal["corrective", "constant"] = "corrective",
         centre: bool = True,
-        adjacency: Adjacency = "add-remove",
+        adjacency: AdjacencyName = "add-remove",
         n_jobs: int | None = -1,
     ) -> None:
         self.epsilon = epsilon

@@ -14,7 +14,7 @@ from discreet.models.frank_wolfe.estimate import COVARIANCE, ENERGY, PRODUCT, Sc
 from discreet.models.frank_wolfe.model import CHOICES, PrivateFrankWolfe, fill_of
 from discreet.models.parameters import check_parameters
 from discreet.privacy import Cost, Plan, Planned
-from discreet.privacy.guarantee import Adjacency
+from discreet.privacy.guarantee import AdjacencyName
 from discreet.validation import probability, whole
 
 
@@ -106,7 +106,7 @@ class PublishedDPFrankWolfe(PrivateFrankWolfe, PublishedModel):
         oja_steps: int = 10,
         loss: LossName = "squared",
         centre: bool = False,
-        adjacency: Adjacency = "add-remove",
+        adjacency: AdjacencyName = "add-remove",
         n_jobs: int | None = -1,
     ) -> None:
         self.epsilon = epsilon

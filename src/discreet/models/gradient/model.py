@@ -21,7 +21,7 @@ from discreet.models.gradient.estimate import Step, packed, project, unpacked
 from discreet.models.parameters import check_parameters
 from discreet.models.private import PrivateModel
 from discreet.privacy import GramSum, Plan, Releaser
-from discreet.privacy.guarantee import Adjacency
+from discreet.privacy.guarantee import AdjacencyName
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 from discreet.validation import probability, whole
@@ -131,7 +131,7 @@ class DPGradientDescent(DescentModel, PrivateModel):
         row_norm: float | None = None,
         clip: float | None = None,
         centre: bool = True,
-        adjacency: Adjacency = "add-remove",
+        adjacency: AdjacencyName = "add-remove",
         n_jobs: int | None = -1,
     ) -> None:
         self.epsilon = epsilon

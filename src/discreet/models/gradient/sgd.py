@@ -18,8 +18,8 @@ from discreet.models.parameters import check_parameters
 from discreet.models.private import PrivateModel
 from discreet.models.ridge import Penalty, Ridge
 from discreet.privacy import OuterSum, Plan, Planned, Releaser
-from discreet.privacy.guarantee import Adjacency
-from discreet.privacy.poisson import largest_mu, sampled_cost
+from discreet.privacy.guarantee import AdjacencyName
+from discreet.privacy.selection import largest_mu, sampled_cost
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 from discreet.validation import probability, whole
@@ -81,7 +81,7 @@ class DPSGD(PrivateModel):
         sample_rate: float = 0.1,
         clip: float = 1.0,
         learning_rate: float = 0.03,
-        adjacency: Adjacency = "add-remove",
+        adjacency: AdjacencyName = "add-remove",
         random_state: int = 0,
         n_jobs: int | None = -1,
     ) -> None:
@@ -180,8 +180,8 @@ def user_ridge(factors: Array) -> Ridge:
     return Ridge(factors[:, 1:], factors[:, 0], Penalty(VECTOR_PENALTY), offset_penalty=OFFSET_PENALTY)
 
 
-def own_gradient(ridge: Ridge, part: UserBatch) -> tuple[Array, Array, Array]:
-    """The gradients of some users: the x_j, a = (1, u) / |(1, u)|, and the a that belongs to each x_j.
+def own_gradient(ridge: Ridge, part: UserBatch) -> tuple[Array, Array]:
+    """The gradients of some users: the x_j, and a = (1, u) / |(1, u)|.
 
     A user's rows are e_j (1, u), with e_j what their own regression leaves of rating j.
     """
@@ -189,7 +189,7 @@ def own_gradient(ridge: Ridge, part: UserBatch) -> tuple[Array, Array, Array]:
     vectors = ridge.solve(part.indptr, part.indices, part.values, residuals=left)[1]
     ones = np.column_stack([np.ones(len(vectors)), vectors])
     lengths = np.sqrt((ones**2).sum(axis=1))
-    return left * lengths[part.owners], ones / lengths[:, None], part.owners
+    return left * lengths[part.owners], ones / lengths[:, None]
 
 
 @dataclass

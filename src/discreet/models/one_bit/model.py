@@ -23,7 +23,7 @@ from discreet.models.one_bit.serving import BitModel
 from discreet.models.parameters import check_parameters
 from discreet.models.private import require_sound
 from discreet.privacy import Cost, DeclaredNoise, Guarantee, Ledger, Plan, Releaser
-from discreet.privacy.guarantee import Adjacency, Unit
+from discreet.privacy.guarantee import AdjacencyName, Unit
 from discreet.privacy.statement import Statement
 from discreet.validation import positive, probability, round_up, whole
 
@@ -176,7 +176,7 @@ class OneBit(BitModel):
         return cls(*args, **parameters, calibration="published")
 
     @property
-    def adjacency(self) -> Adjacency:  # type: ignore[override]  # the same always
+    def adjacency(self) -> AdjacencyName:  # type: ignore[override]  # the same always
         """How neighboring data differ: in one bit, or in any bits of one user. Which items are rated is public."""
         return "flip"
 

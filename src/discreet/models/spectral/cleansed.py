@@ -20,7 +20,7 @@ from discreet.models.private import PrivateModel
 from discreet.models.spectral.cleansing import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing, factored, similarities
 from discreet.models.spectral.estimate import rating_fold_in
 from discreet.privacy import Plan, Releaser
-from discreet.privacy.guarantee import Adjacency
+from discreet.privacy.guarantee import AdjacencyName
 from discreet.typing import Array
 from discreet.validation import probability, whole
 
@@ -86,7 +86,7 @@ class DPCleansedSVD(PrivateModel):
         neighbours: int = 30,
         clamp: float | None = None,
         spread: float | None = None,
-        adjacency: Adjacency = "add-remove",
+        adjacency: AdjacencyName = "add-remove",
         n_jobs: int | None = -1,
     ) -> None:
         self.epsilon = epsilon
@@ -209,7 +209,7 @@ class PublishedDPCleansedSVD(PublishedModel, DPCleansedSVD):
         rank: int | None = None,
         neighbours: int = 30,
         clamp: float | None = None,
-        adjacency: Adjacency = "add-remove",
+        adjacency: AdjacencyName = "add-remove",
         n_jobs: int | None = -1,
     ) -> None:
         self.epsilon = epsilon

@@ -27,7 +27,7 @@ from discreet.models.spectral.estimate import (
 )
 from discreet.models.spectral.published import PublishedDPSVD
 from discreet.privacy import GramSum, Plan, Releaser, VectorSum
-from discreet.privacy.guarantee import Adjacency, sensitivity_factor
+from discreet.privacy.guarantee import AdjacencyName, sensitivity_factor
 from discreet.typing import Array
 from discreet.validation import probability, whole
 
@@ -117,7 +117,7 @@ class DPSVD(PrivateModel):
         row_norm: float | None = None,
         centre: bool = True,
         max_items: int = 4000,
-        adjacency: Adjacency = "add-remove",
+        adjacency: AdjacencyName = "add-remove",
         n_jobs: int | None = -1,
     ) -> None:
         self.epsilon = epsilon

@@ -20,7 +20,7 @@ from discreet.models.parameters import check_parameters
 from discreet.models.private import require_sound
 from discreet.privacy import GramSum, Ledger, Noisy, Plan, Releaser
 from discreet.privacy.determinism import require_sound_arithmetic
-from discreet.privacy.guarantee import Adjacency, Guarantee, account
+from discreet.privacy.guarantee import AdjacencyName, Guarantee, account
 from discreet.privacy.statement import Statement
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
@@ -90,7 +90,7 @@ class DPPCA(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         row_norm: float,
         method: Method = "dense",
         n_steps: int = 8,
-        adjacency: Adjacency = "add-remove",
+        adjacency: AdjacencyName = "add-remove",
         n_jobs: int | None = -1,
     ) -> None:
         self.n_components = n_components

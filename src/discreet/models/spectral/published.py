@@ -16,7 +16,7 @@ from discreet.models.fold_in import FoldIn, LinearFoldIn
 from discreet.models.parameters import check_parameters
 from discreet.models.spectral.contributions import RatingRows
 from discreet.privacy import GramSum, Plan, Releaser
-from discreet.privacy.guarantee import Adjacency
+from discreet.privacy.guarantee import AdjacencyName
 from discreet.validation import probability, whole
 
 SECOND_MOMENT = "second moment of ratings"
@@ -60,7 +60,7 @@ class PublishedDPSVD(PublishedModel):
         row_norm: float | None = None,
         scale: float | None = None,
         centre: bool = True,
-        adjacency: Adjacency = "add-remove",
+        adjacency: AdjacencyName = "add-remove",
         n_jobs: int | None = -1,
     ) -> None:
         self.epsilon = epsilon

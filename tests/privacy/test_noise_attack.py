@@ -63,7 +63,7 @@ def through_the_door(statistic: int, size: int) -> np.ndarray:
     """The same statistic through `Ledger.release`, on the grid that suits the noise."""
     grid = Grid.for_std(STD)
     ledger = Ledger(delta=DELTA, noise_source=InsecureSeededNoise(statistic))
-    value = np.full(size, round(grid.cells(statistic)), np.int64)
+    value = np.full(size, round(grid.units(statistic)), np.int64)
     return ledger.release(GridArray(value, grid), 1.0, Gaussian(STD), "statistic")
 
 

@@ -13,7 +13,7 @@ from discreet import account
 from discreet.errors import PrivacyError
 from discreet.models.als.calibration import published_epsilon
 from discreet.privacy import Cost, PureEvent, SampledGaussian, Selection
-from discreet.privacy.accounting import (
+from discreet.privacy.guarantee import (
     UNIT,
     gaussian_delta,
     gaussian_epsilon,
@@ -192,7 +192,7 @@ def test_gaussian_costs_add_exactly_in_any_order(releases: list[tuple[float, flo
     assert true * UNIT <= total.gaussian < true * UNIT + len(costs)
     assert total.mu is not None
     assert Fraction(total.mu) ** 2 >= true
-    assert total - costs[0] == sum(costs[1:], Cost())
+    assert total + costs[0] * -1 == sum(costs[1:], Cost())
     assert costs[0].within(total)
     assert Cost.from_json(total.to_json()) == total
 
@@ -412,14 +412,14 @@ def test_calibration_does_not_trust_the_root_finder(monkeypatch: pytest.MonkeyPa
     """Were a root a little off, on the dangerous side, the noise would still be enough."""
     import dp_accounting
 
-    from discreet.privacy import accounting
+    from discreet.privacy import guarantee
 
     right = gaussian_mu(1.0, 1e-6)
     root = dp_accounting.get_sigma_gaussian
     monkeypatch.setattr(dp_accounting, "get_sigma_gaussian", lambda *a, **k: root(*a, **k) * (1 - 1e-7))
     assert gaussian_mu(1.0, 1e-6) == pytest.approx(right, rel=1e-6)
     assert gaussian_epsilon(gaussian_mu(1.0, 1e-6), 1e-6) <= 1
-    monkeypatch.setattr(accounting, "gaussian_mu", lambda *_: right * (1 + 1e-7))
+    monkeypatch.setattr(guarantee, "gaussian_mu", lambda *_: right * (1 + 1e-7))
     largest = largest_gaussian.__wrapped__(1.0, 1e-6)
     assert largest == pytest.approx(Cost.of_mu(right).gaussian, rel=1e-6)
     assert Cost(largest, 1).epsilon(1e-6) <= 1

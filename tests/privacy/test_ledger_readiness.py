@@ -9,17 +9,17 @@ import pytest
 
 from discreet import Gaussian, Ledger, Statement
 from discreet.errors import PrivacyError
-from discreet.privacy import Cost, SystemNoise, keystream, readiness, statement
-from discreet.privacy.noise import L2Laplace
+from discreet.privacy import Cost, SystemNoise, ledger, statement
+from discreet.privacy.noise import L2Laplace, Stream
 from tests.privacy.ledgers import COUNTS, budget, plan_of
 
 
 @pytest.fixture(autouse=True)
 def untried() -> Iterator[None]:
     """As in a new process."""
-    readiness.require_ready.cache_clear()
+    ledger.require_ready.cache_clear()
     yield
-    readiness.require_ready.cache_clear()
+    ledger.require_ready.cache_clear()
 
 
 def release(ledger: Ledger) -> None:
@@ -41,12 +41,12 @@ def cannot_fill(patch: pytest.MonkeyPatch) -> str:
     def fill(self: Any, words: Any) -> None:
         raise TypeError("update_into() takes bytes")
 
-    patch.setattr(keystream.Stream, "fill", fill)
+    patch.setattr(Stream, "fill", fill)
     return r"failed on this machine \(TypeError: update_into"
 
 
 def other_cipher(patch: pytest.MonkeyPatch) -> str:
-    patch.setattr(keystream.Stream, "words", lambda self, size: np.zeros(size, np.uint64))
+    patch.setattr(Stream, "words", lambda self, size: np.zeros(size, np.uint64))
     return "not that of AES-256-CTR"
 
 
@@ -85,7 +85,7 @@ def test_nothing_is_charged_where_a_release_cannot_be_made(
 
 def test_once_in_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
     ledger, drawn = budget(), []
-    monkeypatch.setattr(readiness, "_try_noise", lambda: drawn.append(1))
+    monkeypatch.setattr("discreet.privacy.ledger._try_noise", lambda: drawn.append(1))
     for _ in range(3):
         release(ledger)
     assert len(drawn) == 1

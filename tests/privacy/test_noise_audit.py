@@ -1,11 +1,11 @@
-"""The samplers at length, by `make audit`: as in test_sampling, with twenty times the draws and other seeds."""
+"""The samplers at length, by `make audit`: as in test_noise_laws, with twenty times the draws and other seeds."""
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from discreet.privacy.sampling import gaussian, two_sided_geometric
-from tests.privacy.test_sampling import FALSE_ALARM, chi_square, stream
+from discreet.privacy.noise import gaussian, two_sided_geometric
+from tests.privacy.test_noise_laws import FALSE_ALARM, chi_square, stream
 
 pytestmark = pytest.mark.slow
 

@@ -12,9 +12,9 @@ import pytest
 from scipy import stats
 
 from discreet.errors import PrivacyError
-from discreet.privacy import SystemNoise, sampling
-from discreet.privacy.keystream import Stream
-from discreet.privacy.sampling import Fraction, RandomScale, bernoulli, gaussian, random_scale, two_sided_geometric
+from discreet.privacy import SystemNoise
+from discreet.privacy import noise as module
+from discreet.privacy.noise import Fraction, RandomScale, Stream, bernoulli, gaussian, random_scale, two_sided_geometric
 from discreet.testing import InsecureSeededNoise
 
 DRAWS = 10_000_000
@@ -34,10 +34,10 @@ def draw(sampler: object, scale: object, seed: int, size: int = DRAWS) -> np.nda
 # -- the tables
 
 
-@pytest.mark.parametrize("density", [sampling._NORMAL, sampling._EXPONENTIAL])
+@pytest.mark.parametrize("density", [module._NORMAL, module._EXPONENTIAL])
 def test_tables_in_exact_arithmetic(density: object) -> None:
     """The stack covers the curve, and what is accepted unseen is under it: at 60 digits, for every layer."""
-    zig = sampling._build(density)
+    zig = module._build(density)
     with localcontext() as context:
         context.prec = 60
         area, height = zig.exact_area(), Decimal(0)
@@ -55,23 +55,23 @@ def test_tables_in_exact_arithmetic(density: object) -> None:
 
 
 def test_the_corner_for_the_tail_of_the_normal_law_in_exact_arithmetic() -> None:
-    zig = sampling._build(sampling._NORMAL)
+    zig = module._build(module._NORMAL)
     assert zig.width[0] == 24
     with localcontext() as context:
         context.prec = 300
-        corner = sampling._corner(300)
+        corner = module._corner(300)
         beyond = Decimal(-288).exp() / 24  # the area under exp(-288 - 24 (x - 24)) for x > 24
         assert abs((1 - corner) * zig.exact_area() / 2 - beyond) < Decimal("1e-290")
         # All of the corner is in the base rectangle and above the curve.
-        assert sampling._NORMAL.exact(Decimal(12)) < corner * zig.exact_area() / 24
+        assert module._NORMAL.exact(Decimal(12)) < corner * zig.exact_area() / 24
         assert zig.quick[0] < 2**51
     assert 1 - corner < 2.0**-53  # so that none of it escapes where 53 bits of the ordinate are looked at
 
 
 def test_a_machine_on_which_the_tables_fail_gets_no_noise() -> None:
-    broken = sampling._NORMAL._replace(inverse_log=lambda _: 1e-3)
+    broken = module._NORMAL._replace(inverse_log=lambda _: 1e-3)
     with pytest.raises(PrivacyError, match="tables"):
-        sampling._build(broken)
+        module._build(broken)
 
 
 # -- the laws
@@ -143,40 +143,40 @@ def test_goodness_of_fit_of_the_two_sided_geometric_law(scale: float) -> None:
 
 def test_the_exact_path_alone_has_the_same_law(monkeypatch: pytest.MonkeyPatch) -> None:
     """With bands so wide that float64 decides nothing, every draw takes the slow path: same laws."""
-    monkeypatch.setattr(sampling, "_BAND", 2.0)
+    monkeypatch.setattr(module, "_BAND", 2.0)
     for sampler, density, scale in (
-        (gaussian, sampling._NORMAL, 2.0**30),
-        (two_sided_geometric, sampling._EXPONENTIAL, 2.0**30),
+        (gaussian, module._NORMAL, 2.0**30),
+        (two_sided_geometric, module._EXPONENTIAL, 2.0**30),
     ):
-        zig = sampling._build(density)
-        monkeypatch.setattr(sampling, "_build", lambda _, zig=zig: zig._replace(quick=zig.quick * 0))
+        zig = module._build(density)
+        monkeypatch.setattr(module, "_build", lambda _, zig=zig: zig._replace(quick=zig.quick * 0))
         draws = draw(sampler, scale, seed=4, size=1500)
         monkeypatch.undo()
-        monkeypatch.setattr(sampling, "_BAND", 2.0)
+        monkeypatch.setattr(module, "_BAND", 2.0)
         law = stats.norm.cdf if sampler is gaussian else stats.laplace.cdf
         assert stats.kstest(draws / scale, law).pvalue > 1e-6
 
 
 def test_undecided_points_get_more_digits() -> None:
     """Points within 10^-36 of the curve, and integers within 2^-52 of a boundary, are decided by further digits."""
-    zig = sampling._build(sampling._NORMAL)
+    zig = module._build(module._NORMAL)
     layer = 500
     with localcontext() as context:
         context.prec = 200
         height = sum((Decimal(zig.area) / Decimal(w) for w in zig.width[:layer].tolist()), Decimal(0))
-        across = sampling.Uniform(stream(5), (1 << 200) - (1 << 188), 200)
-        curve = sampling._NORMAL.exact(Decimal(float(zig.width[layer])) * across.decimal())
+        across = module.Uniform(stream(5), (1 << 200) - (1 << 188), 200)
+        curve = module._NORMAL.exact(Decimal(float(zig.width[layer])) * across.decimal())
         exact = (curve - height) * Decimal(float(zig.width[layer])) / Decimal(zig.area)
         assert 0 < exact < 1
         on_curve = int(exact * (1 << 160))
     seen = []
     for offset in (-(1 << 40), 0, 1, 1 << 40):
-        up = sampling.Uniform(stream(6), on_curve + offset, 160)
-        seen.append(sampling._under_curve(zig, layer, sampling.Uniform(stream(5), across.value, 200), up))
+        up = module.Uniform(stream(6), on_curve + offset, 160)
+        seen.append(module._under_curve(zig, layer, module.Uniform(stream(5), across.value, 200), up))
         assert up.bits > 160 if abs(offset) <= 1 else True
     assert (seen[0], seen[-1]) == (True, False)
-    half = sampling.Uniform(stream(7), 1, 1)  # U in [1/2, 1): 2 U straddles 3/2
-    integer = sampling._integer(1.0, sampling._Real(Fraction(0), Fraction(2), half), floor=False)
+    half = module.Uniform(stream(7), 1, 1)  # U in [1/2, 1): 2 U straddles 3/2
+    integer = module._integer(1.0, module._Real(Fraction(0), Fraction(2), half), floor=False)
     assert half.bits > 1
     assert integer in (1, 2)
 
@@ -184,11 +184,11 @@ def test_undecided_points_get_more_digits() -> None:
 @pytest.mark.parametrize("end", [2, 24])
 def test_the_tail_of_the_normal_law(end: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every point of the right half of the base rectangle taken for one beyond it: the law there is the normal's."""
-    monkeypatch.setattr(sampling, "_corner", lambda _: Decimal(0))
-    zig, source, far = sampling._build(sampling._NORMAL), stream(10), []
-    monkeypatch.setattr(sampling, "_END", end)
+    monkeypatch.setattr(module, "_corner", lambda _: Decimal(0))
+    zig, source, far = module._build(module._NORMAL), stream(10), []
+    monkeypatch.setattr(module, "_END", end)
     for _ in range(1500):
-        real = sampling._exact(zig, source, ((1 << 52) - 1) << 12, sampling.Uniform(source))
+        real = module._exact(zig, source, ((1 << 52) - 1) << 12, module.Uniform(source))
         if real is not None:
             far.append(float(real.bounds(64)[0]))
     kept = stats.norm.sf(end) / (stats.norm.pdf(end) / end)  # the area under the curve over that under the exponential
@@ -211,7 +211,7 @@ def test_a_draw_beyond_the_rectangles(monkeypatch: pytest.MonkeyPatch) -> None:
             words[0] = word
 
     monkeypatch.setattr(source, "fill", fill)
-    monkeypatch.setattr(sampling, "_corner", lambda _: 1 - Decimal(2) ** -53)
+    monkeypatch.setattr(module, "_corner", lambda _: 1 - Decimal(2) ** -53)
     out = np.zeros(1, np.int64)
     gaussian(2.0**20, source, out)
     assert 24 <= out[0] / 2.0**20 < 25
@@ -261,7 +261,7 @@ def test_digits_of_a_random_scale() -> None:
     assert high - low < 2.0**-250
     assert abs(Fraction(float(scale)) / low - 1) < Fraction(1, 2**52)
     # The smallest of gammas, too, has a float with all its digits.
-    tiny = RandomScale(1.0, sampling._Real(Fraction(0), Fraction(1, 2**300), sampling.Uniform(stream(14))))
+    tiny = RandomScale(1.0, module._Real(Fraction(0), Fraction(1, 2**300), module.Uniform(stream(14))))
     assert abs(Fraction(float(tiny)) ** 2 / (2 * tiny.gamma.bounds(0)[0]) - 1) < Fraction(1, 2**51)
 
 
@@ -273,12 +273,12 @@ def test_noise_of_a_random_scale_is_that_of_its_float_but_for_the_last_bits() ->
 
 
 def test_integers_beyond_64_bits_wrap_as_sums_do() -> None:
-    huge = RandomScale(2.0**63, sampling._Real(Fraction(1, 2), Fraction(0), sampling.Uniform(stream(17))))
+    huge = RandomScale(2.0**63, module._Real(Fraction(1, 2), Fraction(0), module.Uniform(stream(17))))
     assert float(huge) == 2.0**63
     out = draw(gaussian, huge, seed=18, size=30)
     assert len(set(out.tolist())) == 30
     small = draw(gaussian, 2.0**30, seed=18, size=30)  # the same points, of which these are the first bits
-    true = [sampling.math.remainder(int(one) / 2.0**30, 2) for one in small]  # in units of 2^63, modulo 2^64
+    true = [module.math.remainder(int(one) / 2.0**30, 2) for one in small]  # in units of 2^63, modulo 2^64
     assert np.abs([math.remainder(a / 2.0**63 - b, 2) for a, b in zip(out.tolist(), true, strict=True)]).max() < 1e-8
 
 
@@ -292,11 +292,11 @@ def test_coins_are_exact() -> None:
     assert stats.binomtest(int(coins.sum()), DRAWS, 1 / 3).pvalue > FALSE_ALARM
     # the first 160 bits of a third, then what further digits say
     bits = (1 << 160) // 3
-    below = sampling._below(sampling.Uniform(stream(9), bits - (1 << 20), 160), third)
-    above = sampling._below(sampling.Uniform(stream(9), bits + (1 << 20), 160), third)
+    below = module._below(module.Uniform(stream(9), bits - (1 << 20), 160), third)
+    above = module._below(module.Uniform(stream(9), bits + (1 << 20), 160), third)
     assert (below, above) == (True, False)
-    same = sampling.Uniform(stream(9), (1 << 320) // 3, 320)
-    sampling._below(same, third)
+    same = module.Uniform(stream(9), (1 << 320) // 3, 320)
+    module._below(same, third)
     assert same.bits > 320
 
 

@@ -20,9 +20,9 @@ import pytest
 
 from discreet import Gaussian, Ledger, Plan, RandomizedResponse
 from discreet.errors import BudgetExceeded, PrivacyError
-from discreet.privacy import Cost, Grid, GridArray, Planned, SystemNoise, checkpoint
-from discreet.privacy.checkpoint import Checkpoint, sync
+from discreet.privacy import Cost, Grid, GridArray, Planned, SystemNoise, store
 from discreet.privacy.noise import Noise
+from discreet.privacy.store import Checkpoint, sync
 from discreet.testing import InsecureSeededNoise
 from tests import dying
 from tests.privacy.ledgers import COUNTS, budget
@@ -305,7 +305,7 @@ def test_a_disk_that_is_full_and_then_is_not(world: World, monkeypatch: pytest.M
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left"):
-        patch.setattr(checkpoint, "put", full)
+        patch.setattr(store, "put", full)
         world.fit()
     assert "seen" not in world.diary.read_text()
     world.fit()
@@ -389,5 +389,5 @@ def test_bits_are_kept_too(tmp_path: Path) -> None:
 
 
 def test_folders_are_not_synced_where_they_cannot_be_opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(checkpoint.sys, "platform", "win32")
+    monkeypatch.setattr(store.sys, "platform", "win32")
     sync(tmp_path / "nowhere")

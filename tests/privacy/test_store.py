@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from discreet import Gaussian, Ledger
 from discreet.errors import LedgerUnavailable, PrivacyError
-from discreet.privacy import SystemNoise, database
+from discreet.privacy import SystemNoise, store
 from tests import postgres
 from tests.conftest import missing
 from tests.privacy.ledgers import COUNTS, budget
@@ -69,7 +69,7 @@ def stopped_holder(url: str) -> Iterator[int]:
 def test_who_waits_is_told_for_whom_and_not_without_end(
     url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(database, "PATIENCE", 0.1)
+    monkeypatch.setattr(store, "PATIENCE", 0.1)
     ledger = budget(url, lock_timeout=0.5)
     with stopped_holder(url) as holder:
         message = str(attempt(ledger))
@@ -89,7 +89,7 @@ def test_who_waits_is_told_for_whom_and_not_without_end(
 
 
 def test_a_wait_that_ends_well(url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(database, "PATIENCE", 0.05)
+    monkeypatch.setattr(store, "PATIENCE", 0.05)
     ledger = budget(url)
     with stopped_holder(url) as holder:
 
@@ -113,7 +113,7 @@ def test_threads_of_one_process_and_locks_that_nobody_can_explain(
     ledger = budget(url)
     with ledger._store.transaction(), pytest.raises(LedgerUnavailable, match="another thread of this process"):
         Ledger(url, lock_timeout=0.01)
-    assert database._process(2**22 + 1) == f"process {2**22 + 1}"  # gone meanwhile; no id is as large
+    assert store._process(2**22 + 1) == f"process {2**22 + 1}"  # gone meanwhile; no id is as large
     monkeypatch.setattr(Path, "read_text", lambda _: "1: something else")
     with ledger._store.transaction(), pytest.raises(LedgerUnavailable, match="another process"):
         Ledger(url, lock_timeout=0.01)
@@ -125,7 +125,7 @@ def test_a_server_that_tells_little(postgres_url: str) -> None:
     role = f"r{sa.make_url(postgres_url).database}"
     engine = sa.create_engine(postgres_url, poolclass=sa.NullPool)
     with engine.connect() as connection:
-        assert database._holder(connection) == "another process"  # it has let go of the lock meanwhile
+        assert store._holder(connection) == "another process"  # it has let go of the lock meanwhile
         connection.exec_driver_sql(f"create role {role} login")
         connection.exec_driver_sql(f"grant all on all tables in schema public to {role}")
         connection.commit()

@@ -1,0 +1,72 @@
+"""What the compiled functions of the trust base compute, in NumPy: these are their definition.
+
+`discreet.kernels.exact` does the same in C, to the last bit: tests/privacy/test_twins.py compares them on hostile
+input.
+"""
+
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from discreet.typing import Array, Integers
+
+
+def truncate(values: Array, indptr: Integers, step: float, limit: float, largest: int, *, power: int = 2) -> Integers:
+    """Ragged rows as integers, in units of `step`, of norm at most `limit`: L2, or L1 for a power of 1.
+
+    `largest` is the largest integer that is at most limit^power. What is not finite counts as zero.
+    """
+    counts = np.diff(indptr)
+    owners = np.repeat(np.arange(len(counts)), counts)
+    with np.errstate(over="ignore", invalid="ignore"):
+        units = np.where(np.isfinite(values), values, 0.0) / step
+        length = np.bincount(owners, np.abs(units) ** power, minlength=len(counts)) ** (1 / power)
+        factor = (limit / np.maximum(length, limit))[owners]
+        scaled = units * factor
+        integers = np.trunc(np.where(np.isfinite(scaled), scaled, 0.0)).astype(np.int64)
+        # The scaling rounds by about 2^-52: a row that this left too long is shortened by 2^-40. (A row that were too
+        # long even then, which docs/proofs/grid.md excludes, would count as zero: the bound holds in any case.)
+        for shorten in (1 - 2.0**-40, 0.0):
+            over = row_sums(np.abs(integers) ** power, indptr)[owners] > largest
+            integers[over] = np.trunc(units[over] * factor[over] * shorten).astype(np.int64)
+    return integers
+
+
+def row_sums(entries: npt.NDArray[np.int64], indptr: Integers) -> Integers:
+    """The sum of each row's integers."""
+    ends: Integers = np.concatenate([[0], np.cumsum(entries)])[indptr]
+    return np.diff(ends)
+
+
+def rising(items: Array, indptr: Integers, size: int) -> bool:
+    """Whether every row's items rise and are below `size`."""
+    rows = [items[first:last].astype(np.int64) for first, last in pairwise(indptr)]
+    return all((np.diff(row) > 0).all() and (row < size).all() for row in rows)
+
+
+def scatter(items: Array, units: Integers, total: Integers) -> None:
+    """Add integers to the total of their items."""
+    np.add.at(total, items, units)
+
+
+def scatter_outer(items: Array, x: Integers, vectors: Integers, indptr: Integers, total: Integers) -> None:
+    """Add x a^T to the rows of their items; entry p of a row has vector p modulo how many its row has."""
+    counts = np.diff(indptr)
+    each = len(vectors) // max(len(counts), 1)
+    owners = np.repeat(np.arange(len(counts)), counts)
+    place = np.arange(len(items)) - np.repeat(indptr[:-1], counts)
+    np.add.at(total, items, x[:, None] * vectors[each * owners + place % max(each, 1)])
+
+
+def normal_equations(
+    total: Integers, indptr: Integers, users: Array, vectors: Array, targets: Array, *, weights: Array | None = None
+) -> None:
+    """Add w u u^T, on and above the diagonal, and t u as last column, by item, in Python's integers."""
+    r = vectors.shape[1]
+    for item, (first, last) in enumerate(pairwise(indptr)):
+        for at in range(first, last):
+            u = np.array([int(number) for number in vectors[users[at]]], object)
+            w = 1 if weights is None else int(weights[at])
+            total[item, :r, :r] += (w * np.triu(np.outer(u, u))).astype(np.int64)
+            total[item, :r, r] += (int(targets[at]) * u).astype(np.int64)
