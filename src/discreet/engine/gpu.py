@@ -19,14 +19,7 @@ from discreet.engine.local import Block, Blocks, LocalBlocks, Made
 from discreet.linalg.rows import Rows, blocks, padded
 from discreet.linalg.torch_arrays import TorchArrays
 from discreet.privacy.releaser import Encoded
-from discreet.privacy.statistics import (
-    EncodedEquations,
-    Encoder,
-    GramEncoder,
-    NormalEquationsEncoder,
-    OuterEncoder,
-    UserBatch,
-)
+from discreet.privacy.statistics import EncodedEquations, GramSum, NormalEquations, OuterSum, Statistic, UserBatch
 from discreet.typing import Array
 
 NO_SCALE = np.zeros(0)
@@ -74,7 +67,7 @@ class GpuBlocks(Blocks[Block]):
 class ProcessorSum:
     """A sum that the processor adds up."""
 
-    def __init__(self, encoder: Encoder, gpu: TorchArrays, n_jobs: int | None) -> None:
+    def __init__(self, encoder: Statistic, gpu: TorchArrays, n_jobs: int | None) -> None:
         self.encoder, self.gpu, self.n_jobs = encoder, gpu, n_jobs
         self.integers = np.zeros(encoder.shape, np.int64)
 
@@ -94,9 +87,9 @@ class ProcessorSum:
 class GpuGram(ProcessorSum):
     """The sum of x x^T for sparse x: products of integers, below 2^53 in sum, as on the processor."""
 
-    encoder: GramEncoder
+    encoder: GramSum
 
-    def __init__(self, encoder: GramEncoder, gpu: TorchArrays, n_jobs: int | None) -> None:
+    def __init__(self, encoder: GramSum, gpu: TorchArrays, n_jobs: int | None) -> None:
         super().__init__(encoder, gpu, n_jobs)
         self.products = gpu.zeros(encoder.shape, np.int64)
 
@@ -114,7 +107,7 @@ class GpuGram(ProcessorSum):
             super().add(encoded)
             return
         users, owners, items, units = encoded
-        rows = self.gpu.zeros((users, self.encoder.statistic.size), np.float64)
+        rows = self.gpu.zeros((users, self.encoder.size), np.float64)
         rows[self.gpu.put(owners), self.gpu.put(items).long()] = self.gpu.put(units).double()
         self.products += (rows.T @ rows).long()
 
@@ -127,9 +120,9 @@ class GpuGram(ProcessorSum):
 class GpuOuter(ProcessorSum):
     """The sum of x_j a^T by item."""
 
-    encoder: OuterEncoder
+    encoder: OuterSum
 
-    def __init__(self, encoder: OuterEncoder, gpu: TorchArrays, n_jobs: int | None) -> None:
+    def __init__(self, encoder: OuterSum, gpu: TorchArrays, n_jobs: int | None) -> None:
         self.encoder, self.gpu, self.products = encoder, gpu, gpu.zeros(encoder.shape, np.int64)
 
     def encode(self, batch: UserBatch, contribution: tuple[Array, Array, Array]) -> Any:
@@ -155,9 +148,9 @@ class GpuOuter(ProcessorSum):
 class GpuEquations(ProcessorSum):
     """Normal equations by item, of some items at a time if the GPU has no room for all of them."""
 
-    encoder: NormalEquationsEncoder
+    encoder: NormalEquations
 
-    def __init__(self, encoder: NormalEquationsEncoder, gpu: TorchArrays, n_jobs: int | None) -> None:
+    def __init__(self, encoder: NormalEquations, gpu: TorchArrays, n_jobs: int | None) -> None:
         self.encoder, self.gpu, self.parts = encoder, gpu, list[EncodedEquations]()
 
     def add(self, encoded: EncodedEquations) -> None:
@@ -177,7 +170,7 @@ class GpuEquations(ProcessorSum):
 
     def _by_item(self) -> tuple[Rows, Any]:
         """The users of each item, with their targets and weights: on the GPU if it has room for them."""
-        parts, n_items = self.parts, self.encoder.statistic.n_items
+        parts, n_items = self.parts, self.encoder.n_items
         columns = self.gpu.put(padded(np.concatenate([part.vectors for part in parts]), np.float64))
         counts = np.concatenate([np.diff(part.indptr) for part in parts])
         items = np.concatenate([part.items for part in parts])
@@ -215,8 +208,4 @@ class GpuEquations(ProcessorSum):
         gpu.fetch(stack, total)
 
 
-SUMS: dict[type, type[ProcessorSum]] = {
-    GramEncoder: GpuGram,
-    OuterEncoder: GpuOuter,
-    NormalEquationsEncoder: GpuEquations,
-}
+SUMS: dict[type, type[ProcessorSum]] = {GramSum: GpuGram, OuterSum: GpuOuter, NormalEquations: GpuEquations}
