@@ -128,7 +128,7 @@ def moved_scores(monkeypatch: pytest.MonkeyPatch, base: Any, pair: list[Any]) ->
 
     def spied(self: MeanSum, batch: Any, contribution: Any) -> Any:
         sums = usual(self, batch, contribution)
-        seen.append((sums * self.grid.step, self.statistic.sensitivity(self.statistic.adjacency)))
+        seen.append((sums * self.grid.step, self.sensitivity(self.adjacency)))
         return sums
 
     monkeypatch.setattr(MeanSum, "encode", spied)

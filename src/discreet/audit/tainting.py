@@ -42,6 +42,7 @@ PRIVATE_SIDE = {
     "discreet.linalg.arrays:places",
     "discreet.linalg.folds:of",
     "discreet.privacy.lattice:truncate",
+    "discreet.privacy.lattice:_truncated",
     "discreet.privacy.lattice:_row_sums",
     "discreet.privacy.statistics:countable",
     "discreet.privacy.statistics:encode",

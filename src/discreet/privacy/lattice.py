@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from discreet.errors import PrivacyError
 from discreet.linalg.threads import over_blocks
-from discreet.typing import Array, Integers
+from discreet.typing import Array, Floats, Integers
 from discreet.validation import positive, whole
 
 if TYPE_CHECKING:
@@ -126,9 +126,14 @@ def truncate(
     ends = rows_of_width if indptr is None else np.asarray(indptr, np.int64)
     if not ends.size or ends[0] != 0 or ends[-1] != values.size or (np.diff(ends) < 0).any():
         raise PrivacyError("indptr: must rise from 0 to the number of entries, as in a CSR matrix")
+    return _truncated(values.ravel(), ends, grid.step, limit, power).reshape(values.shape)
+
+
+def _truncated(values: Floats, ends: Integers, step: float, limit: float, power: int) -> Integers:
+    """Ragged rows in units of `step`, each no longer than `limit` units in the norm of this power."""
     counts, largest = np.diff(ends), math.floor(Fraction(limit) ** power)
     with np.errstate(over="ignore", invalid="ignore"):
-        units = np.where(np.isfinite(values), values, 0.0).ravel() / grid.step
+        units = np.where(np.isfinite(values), values, 0.0) / step
         length = _row_sums(np.abs(units) ** power, ends) ** (1 / power)
         factor = np.repeat(limit / np.maximum(length, limit), counts)
         integers = np.trunc(np.nan_to_num(units * factor, posinf=0.0, neginf=0.0)).astype(np.int64)
@@ -137,7 +142,7 @@ def truncate(
         for shorten in (1 - 2.0**-40, 0.0):
             over = np.repeat(_row_sums(np.abs(integers) ** power, ends) > largest, counts)
             integers[over] = np.trunc(units[over] * factor[over] * shorten).astype(np.int64)
-    return integers.reshape(values.shape)
+    return integers
 
 
 def _row_sums(values: npt.NDArray[Any], ends: Integers) -> npt.NDArray[Any]:
