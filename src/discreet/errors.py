@@ -32,7 +32,7 @@ class LedgerUnavailable(PrivacyError):
 
 
 class NotPublic(PrivacyError):
-    """An input that must be declared public (catalogue, value range, ...) was not given."""
+    """An input that must be declared public (catalog, value range, ...) was not given."""
 
 
 class Unbounded(PrivacyError):
@@ -44,7 +44,7 @@ class DataError(DiscreetError, ValueError):
 
 
 class UnknownItem(DiscreetError, LookupError):
-    """An item is not in the catalogue of the model."""
+    """An item is not in the catalog of the model."""
 
 
 class NotFitted(DiscreetError, AttributeError):

@@ -1,21 +1,22 @@
 """Normal equations of a whole sample, before noise: what `Releaser.release` adds up."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from discreet.models.als.sampling import Sample
 from discreet.privacy import Grid
-from discreet.privacy.statistics import WEIGHT_BITS, NormalEquations, NormalEquationsEncoder
+from discreet.privacy.statistics import WEIGHT_BITS, NormalEquations
 
 
-def encoder_on(statistic: NormalEquations, exponent: int) -> NormalEquationsEncoder:
+def encoder_on(statistic: NormalEquations, exponent: int) -> NormalEquations:
     """On a grid of one's own choice."""
     vector, weight = Grid(exponent), Grid(-WEIGHT_BITS if statistic.weighted else 0)
-    return NormalEquationsEncoder(statistic, (vector, vector, weight))
+    return replace(statistic, grids=(vector, vector, weight))
 
 
-def exact_equations(encoder: NormalEquationsEncoder, sample: Sample, users: Any, n_jobs: int = 1) -> Any:
+def exact_equations(encoder: NormalEquations, sample: Sample, users: Any, n_jobs: int = 1) -> Any:
     """The stack in grid units."""
     encoded = encoder.encode(sample, (users, sample.values, sample.weights))
     return encoder.finish(encoder.add(np.zeros(encoder.shape, np.int64), encoded, n_jobs))

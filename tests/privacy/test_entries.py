@@ -108,10 +108,12 @@ def test_minimizers_of_neighbors_are_as_far_apart_as_is_said() -> None:
     change, bend, ridge, alpha = 0.8, 0.3, 0.5, 10.0
     statistic = Minimizer(ridge, alpha, change, bend, 1)
     exact = change / (ridge + bend)  # x' - x for losses bend x^2 / 2 + slope x with slopes that differ by `change`
-    assert exact <= statistic.apart <= exact * math.sqrt((ridge + bend) / ridge)
-    assert statistic.distance > statistic.apart
-    assert math.sqrt(2 * statistic.gap / ridge) == pytest.approx(statistic.slack / 2 * statistic.apart)
-    assert Minimizer(ridge, 0.1, change, bend, 4).apart < Minimizer(ridge, alpha, change, bend, 4).apart  # by the box
+    assert exact <= statistic.exact_distance <= exact * math.sqrt((ridge + bend) / ridge)
+    assert statistic.distance > statistic.exact_distance
+    assert math.sqrt(2 * statistic.gap / ridge) == pytest.approx(statistic.slack / 2 * statistic.exact_distance)
+    assert (
+        Minimizer(ridge, 0.1, change, bend, 4).exact_distance < Minimizer(ridge, alpha, change, bend, 4).exact_distance
+    )  # by the box
     near = PerturbedMinimizer(ridge, 1e-6, Laplace(1.0), 100)
     assert near.distance == pytest.approx(2 * math.sqrt(2e-6 / ridge), rel=1e-3)
 

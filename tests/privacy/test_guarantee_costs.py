@@ -223,7 +223,7 @@ def test_mixed_costs_agree_with_a_second_accountant() -> None:
 
 
 def test_pure_events_against_the_exact_binomial() -> None:
-    """k randomised-response bits: delta = sum_j [Bin(k, p)_j - e^eps Bin(k, 1 - p)_j]_+ (privacy.md, section 6)."""
+    """k randomized-response bits: delta = sum_j [Bin(k, p)_j - e^eps Bin(k, 1 - p)_j]_+ (privacy.md, section 6)."""
     from scipy.stats import binom
 
     for target, bit in ((1.0, 0.0388), (8.0, 0.2455)):

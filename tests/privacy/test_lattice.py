@@ -57,10 +57,10 @@ def test_the_bound_is_reached() -> None:
     """Add-remove: a user at the bound moves the sum by 99.99% of it at least; replace: opposite users by twice that."""
     grid, bound = Grid.for_std(3.0), 1.7
     user = np.array([[3.0, -4.0, 12.0]])
-    cells = truncate(user, bound=bound, grid=grid) * grid.step
-    assert 0.9999 * bound < math.sqrt((cells**2).sum()) <= bound
+    units = truncate(user, bound=bound, grid=grid) * grid.step
+    assert 0.9999 * bound < math.sqrt((units**2).sum()) <= bound
     other = truncate(-user, bound=bound, grid=grid) * grid.step
-    assert 1.9998 * bound < math.sqrt(((cells - other) ** 2).sum()) <= 2 * bound
+    assert 1.9998 * bound < math.sqrt(((units - other) ** 2).sum()) <= 2 * bound
     one = truncate(user, bound=bound, grid=grid, norm="l1") * grid.step
     assert 0.9999 * bound < np.abs(one).sum() <= bound
 
@@ -86,7 +86,7 @@ def test_rows_at_the_very_edge_are_shortened_not_dropped(seed: int) -> None:
 
 
 def test_scaling_that_rounds_up_is_caught() -> None:
-    """Whole multiples of a 3-4-5 triangle just over the bound: scaling alone would leave them a cell too long."""
+    """Whole multiples of a 3-4-5 triangle just over the bound: scaling alone would leave them a unit too long."""
     rows = np.array([[3.0 * k, 4.0 * k] for k in range(1, 4000)])
     for bound in (5.0 * 7, 5.0 * 1000 - 1e-9, 5.0 * 3999):
         integers = truncate(rows, bound=bound, grid=Grid())

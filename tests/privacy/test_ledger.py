@@ -1,4 +1,4 @@
-"""The one door: order of events, what is refused, budgets and filters."""
+"""The ledger: order of events, what is refused, budgets and filters."""
 
 import math
 from typing import Any
@@ -139,10 +139,10 @@ def test_a_fit_of_the_whole_budget_fits(url: str | None) -> None:
     ledger = budget(url)
     plan = Plan.gaussian(account(epsilon=1, delta=1e-6).mu, {"a": 0.1, "b": (0.9, 7)})  # type: ignore[arg-type]
     fine = GridArray(COUNTS << 20, Grid(-20))
-    with ledger.reserve(plan) as door:
+    with ledger.reserve(plan) as reserved:
         for _ in range(7):
-            door.release(fine, 0.3, plan.noise("b", sensitivity=0.3), "b")
-        door.release(COUNTS, 2.0, plan.noise("a", sensitivity=2.0), "a")
+            reserved.release(fine, 0.3, plan.noise("b", sensitivity=0.3), "b")
+        reserved.release(COUNTS, 2.0, plan.noise("a", sensitivity=2.0), "a")
     assert 1 - 1e-6 < ledger.spent.epsilon <= 1
 
 
@@ -171,8 +171,8 @@ def test_a_mixed_plan_fixed_in_advance_is_priced_tightly_and_stays_charged() -> 
     ledger = Ledger(epsilon=cost.epsilon(1e-6) * 1.0001, delta=1e-6)
     assert not ledger._filter_admits(cost)
     assert ledger.preview(plan).fits
-    with ledger.reserve(plan) as door:
-        door.release([1, 0], 1, RandomizedResponse(epsilon=0.2), "bits")
+    with ledger.reserve(plan) as reserved:
+        reserved.release([1, 0], 1, RandomizedResponse(epsilon=0.2), "bits")
     assert ledger.spent.cost.gaussian == cost.gaussian
     assert dict(ledger.spent.cost.events) == dict(cost.events)
     for more in (Cost.of_mu(1e-3), Cost.of(PureEvent(1e-3))):

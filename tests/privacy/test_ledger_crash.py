@@ -74,8 +74,8 @@ class World:
         ledger = Ledger(self.url, noise_source=Telltale(diary))
         if reserve:
             plan = Plan.gaussian(0.1, {"a": (1.0, 3)})
-            with ledger.reserve(plan) as door:
-                door.release(COUNTS, 1, plan.noise("a", sensitivity=1), "a")
+            with ledger.reserve(plan) as reserved:
+                reserved.release(COUNTS, 1, plan.noise("a", sensitivity=1), "a")
                 os.write(diary, b"v")
         else:
             for _ in range(2):

@@ -33,29 +33,29 @@ def make(path: Path) -> tuple[bytes, str]:
     ledger.release(COUNTS, 1, Gaussian(5.0), "first")
     with ledger.reserve(PLAN):
         pass
-    with ledger.reserve(PLAN) as door:
+    with ledger.reserve(PLAN) as reserved:
         for _ in range(2):
-            door.release(COUNTS, 1, PLAN.noise("a", sensitivity=1), "a")
+            reserved.release(COUNTS, 1, PLAN.noise("a", sensitivity=1), "a")
         ledger.charge(Cost.of_mu(0.01), "elsewhere", source=SystemNoise())
-        return path.read_bytes(), door.id
+        return path.read_bytes(), reserved.id
 
 
 def outcomes(ledger: Ledger, reservation: str) -> list[object]:
     """What can be read and done, where each thing that is refused because of damage is None."""
 
-    def release(std: float, door: Reservation | None = None, label: str = "x") -> object:
+    def release(std: float, reserved: Reservation | None = None, label: str = "x") -> object:
         try:
-            (door or ledger).release(COUNTS, 1, Gaussian(std), label)
+            (reserved or ledger).release(COUNTS, 1, Gaussian(std), label)
         except BudgetExceeded:
             return "too much"
         return "released"
 
-    door = Reservation(ledger, PLAN, reservation)
+    reserved = Reservation(ledger, PLAN, reservation)
     std = PLAN.noise("a", sensitivity=1).std
 
     def used_up() -> object:
         with pytest.raises(PrivacyError, match=r"used up|damaged") as caught:
-            release(std, door, "a")
+            release(std, reserved, "a")
         return None if "damaged" in str(caught.value) else "used up"
 
     def close() -> object:
@@ -170,13 +170,13 @@ def test_an_older_copy_in_the_place_of_an_open_ledger_is_noticed(tmp_path: Path)
 def test_an_object_sees_what_others_add(url: str | None) -> None:
     ledger = budget(url)
     other = ledger if url is None else Ledger(url)
-    with other.reserve(PLAN) as door:
-        assert ledger.open_reservations() == [door.id]
-        Reservation(ledger, PLAN, door.id).release(COUNTS, 1, PLAN.noise("b", sensitivity=1), "b")
+    with other.reserve(PLAN) as reserved:
+        assert ledger.open_reservations() == [reserved.id]
+        Reservation(ledger, PLAN, reserved.id).release(COUNTS, 1, PLAN.noise("b", sensitivity=1), "b")
         with pytest.raises(PrivacyError, match="used up"):
-            door.release(COUNTS, 1, PLAN.noise("b", sensitivity=1), "b")
-        ledger.close(door.id)
+            reserved.release(COUNTS, 1, PLAN.noise("b", sensitivity=1), "b")
+        ledger.close(reserved.id)
         with pytest.raises(PrivacyError, match="closed"):
-            door.release(COUNTS, 1, PLAN.noise("a", sensitivity=1), "a")
+            reserved.release(COUNTS, 1, PLAN.noise("a", sensitivity=1), "a")
     assert other.spent == ledger.spent
     assert len(other.entries) == 4

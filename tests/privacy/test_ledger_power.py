@@ -47,8 +47,8 @@ for name, setting in zip(sys.argv[2::2], sys.argv[3::2]):
     said(lambda: ledger.release([5, 3, 0], 1, Gaussian(20.0), "x"))
     plan = Plan.gaussian(0.1, {"a": (1.0, 3)})
     opened = ledger.reserve(plan)
-    door = said(opened.__enter__)
-    said(lambda: door.release([5, 3, 0], 1, plan.noise("a", sensitivity=1), "a"))
+    reserved = said(opened.__enter__)
+    said(lambda: reserved.release([5, 3, 0], 1, plan.noise("a", sensitivity=1), "a"))
     said(lambda: opened.__exit__(None, None, None))
 """
 

@@ -85,7 +85,7 @@ def test_nothing_is_charged_where_a_release_cannot_be_made(
 
 def test_once_in_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
     ledger, drawn = budget(), []
-    monkeypatch.setattr("discreet.privacy.ledger._try_noise", lambda: drawn.append(1))
+    monkeypatch.setattr("discreet.privacy.ledger.require_noise", lambda: drawn.append(1))
     for _ in range(3):
         release(ledger)
     assert len(drawn) == 1

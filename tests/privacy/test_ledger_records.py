@@ -39,11 +39,11 @@ def test_a_plan_is_set_aside_before_data_is_touched(url: str | None) -> None:
     with pytest.raises(BudgetExceeded, match="the plan"), ledger.reserve(plan_of(2.0)):
         pytest.fail("data would be touched here")
     plan = plan_of()
-    with ledger.reserve(plan) as door:
+    with ledger.reserve(plan) as reserved:
         assert ledger.spent.mu == pytest.approx(0.2)
-        assert ledger.open_reservations() == [door.id]
-        door.release(COUNTS, 1, plan.noise("counts", sensitivity=1), "counts")
-        door.release(COUNTS, 1, plan.noise("steps", sensitivity=1), "steps")
+        assert ledger.open_reservations() == [reserved.id]
+        reserved.release(COUNTS, 1, plan.noise("counts", sensitivity=1), "counts")
+        reserved.release(COUNTS, 1, plan.noise("steps", sensitivity=1), "steps")
         assert ledger.spent.mu == pytest.approx(0.2)
     assert ledger.open_reservations() == []
     assert ledger.spent.mu == pytest.approx(0.2 * math.sqrt(0.5))  # two steps were returned
@@ -53,25 +53,25 @@ def test_a_plan_is_set_aside_before_data_is_touched(url: str | None) -> None:
 
 def test_what_a_plan_did_not_declare_is_refused() -> None:
     ledger, plan = budget(), plan_of()
-    with ledger.reserve(plan) as door:
+    with ledger.reserve(plan) as reserved:
         with pytest.raises(PrivacyError, match="not in the plan"):
-            door.release(COUNTS, 1, Gaussian(100.0), "surprise")
+            reserved.release(COUNTS, 1, Gaussian(100.0), "surprise")
         with pytest.raises(PrivacyError, match="set aside"):
-            door.release(COUNTS, 1, Gaussian(1.0), "counts")
+            reserved.release(COUNTS, 1, Gaussian(1.0), "counts")
         with pytest.raises(PrivacyError, match="set aside"):
-            door.release(COUNTS, 1, Laplace(1000.0), "counts")
-        door.release(COUNTS, 1, Gaussian(100.0), "counts")
+            reserved.release(COUNTS, 1, Laplace(1000.0), "counts")
+        reserved.release(COUNTS, 1, Gaussian(100.0), "counts")
         with pytest.raises(PrivacyError, match="used up"):
-            door.release(COUNTS, 1, Gaussian(100.0), "counts")
+            reserved.release(COUNTS, 1, Gaussian(100.0), "counts")
         assert len(ledger.events) == 1
     with pytest.raises(PrivacyError, match="closed"):
-        door.release(COUNTS, 1, Gaussian(100.0), "steps")
+        reserved.release(COUNTS, 1, Gaussian(100.0), "steps")
 
 
 def test_a_fit_that_fails_returns_what_it_did_not_release() -> None:
     ledger, plan = budget(), plan_of()
-    with pytest.raises(RuntimeError, match="out of memory"), ledger.reserve(plan) as door:
-        door.release(COUNTS, 1, plan.noise("counts", sensitivity=1), "counts")
+    with pytest.raises(RuntimeError, match="out of memory"), ledger.reserve(plan) as reserved:
+        reserved.release(COUNTS, 1, plan.noise("counts", sensitivity=1), "counts")
         raise RuntimeError("out of memory")
     assert ledger.spent.mu == pytest.approx(0.1)
 
@@ -83,12 +83,12 @@ def test_a_reservation_cannot_be_used_up_twice_by_forking(
     plan = Plan.gaussian(0.2, {"all": 1.0})
 
     def child() -> str:
-        return str(door.release(COUNTS, 1, plan.noise("all", sensitivity=1), "all").shape)
+        return str(reserved.release(COUNTS, 1, plan.noise("all", sensitivity=1), "all").shape)
 
-    with ledger.reserve(plan) as door:
+    with ledger.reserve(plan) as reserved:
         assert in_fork(child) == "(3,)"
         with pytest.raises(PrivacyError, match="used up"):
-            door.release(COUNTS, 1, plan.noise("all", sensitivity=1), "all")
+            reserved.release(COUNTS, 1, plan.noise("all", sensitivity=1), "all")
     assert ledger.spent.mu == pytest.approx(0.2)
 
 
@@ -100,24 +100,24 @@ def test_a_reservation_is_what_the_record_says(tmp_path: Path) -> None:
     ledger, loud = budget(url), Plan.gaussian(3.0, {"a": 1.0})
     with pytest.raises(PrivacyError, match="none with the id"):
         Reservation(ledger, loud, "made up").release([1], 1, Gaussian(0.4), "a")
-    with ledger.reserve(Plan.gaussian(0.1, {"a": 1.0})) as door:
-        door.plan = loud
+    with ledger.reserve(Plan.gaussian(0.1, {"a": 1.0})) as reserved:
+        reserved.plan = loud
         with pytest.raises(PrivacyError, match="set aside"):
-            door.release([1], 1, Gaussian(0.4), "a")
+            reserved.release([1], 1, Gaussian(0.4), "a")
     gone = pytest.raises(PrivacyError, match="not the one that was opened")
-    with gone, ledger.reserve(Plan.gaussian(0.1, {"a": 1.0})) as door:
+    with gone, ledger.reserve(Plan.gaussian(0.1, {"a": 1.0})) as reserved:
         (tmp_path / "ledger.db").unlink()
         budget(url)
-        door.release([1], 1, Gaussian(100.0), "a")
+        reserved.release([1], 1, Gaussian(100.0), "a")
     assert budget(url).events == []
 
 
 def test_closing_twice_changes_nothing_and_an_unknown_reservation_is_an_error() -> None:
     ledger = budget()
-    with ledger.reserve(plan_of()) as door:
+    with ledger.reserve(plan_of()) as reserved:
         pass
     entries = ledger.entries
-    ledger.close(door.id)
+    ledger.close(reserved.id)
     assert ledger.entries == entries
     with pytest.raises(PrivacyError, match="reservation"):
         ledger.close("nonsense")
@@ -223,7 +223,7 @@ def test_a_table_for_people() -> None:
     assert "Nothing has been released" in str(ledger)
     ledger.release(COUNTS, 1, Gaussian(8.0), "clicks per item")
     ledger.release(COUNTS, 1, Laplace(8.0), "plays")
-    with ledger.reserve(plan_of()) as door:
+    with ledger.reserve(plan_of()) as reserved:
         text = str(ledger)
     for part in (
         "clicks per item",
@@ -231,7 +231,7 @@ def test_a_table_for_people() -> None:
         "0.125",
         "plays",
         "budget epsilon = 4",
-        f"open reservations: {door.id}",
+        f"open reservations: {reserved.id}",
     ):
         assert part in text
     free = Ledger()

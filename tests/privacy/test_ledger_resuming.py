@@ -65,9 +65,9 @@ class World:
         """All releases of the plan; of each value that comes back the SHA-256 is noted in the diary."""
         diary = os.open(self.diary, os.O_WRONLY | os.O_APPEND)
         ledger = Ledger(self.url, noise_source=Telltale(diary))
-        with ledger.reserve(PLAN, checkpoint=Checkpoint(self.kept, ID)) as door:
+        with ledger.reserve(PLAN, checkpoint=Checkpoint(self.kept, ID)) as reserved:
             for k, label in enumerate(LABELS):
-                array = door.release(COUNTS, 1, PLAN.noise(label, sensitivity=1), label)
+                array = reserved.release(COUNTS, 1, PLAN.noise(label, sensitivity=1), label)
                 os.write(diary, f"seen {k} {hashlib.sha256(array.tobytes()).hexdigest()}\n".encode())
         os.write(diary, b"done\n")
 
@@ -160,18 +160,18 @@ def resumed(world: World, ledger: Ledger, plan: Plan = PLAN) -> Any:
     return ledger.reserve(plan, checkpoint=Checkpoint(world.kept, ID))
 
 
-def door_releases(door: Any, count: int = 3) -> Iterator[Any]:
+def reserved_releases(reserved: Any, count: int = 3) -> Iterator[Any]:
     for label in LABELS[:count]:
-        yield door.release(COUNTS, 1, PLAN.noise(label, sensitivity=1), label)
+        yield reserved.release(COUNTS, 1, PLAN.noise(label, sensitivity=1), label)
 
 
 def until(world: World, count: int) -> None:
     """Run until so many releases have been seen."""
     with (
         pytest.raises(KeyboardInterrupt),
-        Ledger(world.url).reserve(PLAN, checkpoint=Checkpoint(world.kept, ID)) as door,
+        Ledger(world.url).reserve(PLAN, checkpoint=Checkpoint(world.kept, ID)) as reserved,
     ):
-        list(door_releases(door, count))
+        list(reserved_releases(reserved, count))
         raise KeyboardInterrupt
 
 
@@ -228,8 +228,8 @@ def test_of_two_processes_one_array_is_seen(world: World) -> None:
 
     slow, seen = Ledger(world.url, noise_source=Overtaken()), []
     said = "another process has released 'counts'"
-    with pytest.raises(PrivacyError, match=said), resumed(world, slow) as door:
-        seen.append(door.release(COUNTS, 1, PLAN.noise("counts", sensitivity=1), "counts"))
+    with pytest.raises(PrivacyError, match=said), resumed(world, slow) as reserved:
+        seen.append(reserved.release(COUNTS, 1, PLAN.noise("counts", sensitivity=1), "counts"))
     assert not seen
     world.check_finished()
     world.fit()
@@ -256,16 +256,16 @@ def test_other_releases_than_the_first_time_are_refused(
     ledger = Ledger(world.url)
     before = ledger.entries
     said = f"release 1 of this fit was 'counts', .* with another {named}: go on"
-    with pytest.raises(PrivacyError, match=said), resumed(world, ledger) as door:
-        door.release(statistic, sensitivity, noise or PLAN.noise(label, sensitivity=1), label)
+    with pytest.raises(PrivacyError, match=said), resumed(world, ledger) as reserved:
+        reserved.release(statistic, sensitivity, noise or PLAN.noise(label, sensitivity=1), label)
     assert ledger.entries == before
 
 
 def test_noise_from_another_source_is_refused(world: World) -> None:
     until(world, 1)
     ledger = Ledger(world.url, noise_source=InsecureSeededNoise(0))
-    with pytest.raises(PrivacyError, match="another source, secure"), resumed(world, ledger) as door:
-        door.release(COUNTS, 1, PLAN.noise("counts", sensitivity=1), "counts")
+    with pytest.raises(PrivacyError, match="another source, secure"), resumed(world, ledger) as reserved:
+        reserved.release(COUNTS, 1, PLAN.noise("counts", sensitivity=1), "counts")
 
 
 def test_another_plan_is_refused(world: World) -> None:
@@ -283,8 +283,8 @@ def test_a_reservation_that_was_closed_gives_what_was_saved_and_no_more(world: W
     ledger = Ledger(world.url)
     ledger.close(ID)
     seen = 0
-    with pytest.raises(PrivacyError, match="it is closed"), resumed(world, ledger) as door:
-        for _ in door_releases(door):
+    with pytest.raises(PrivacyError, match="it is closed"), resumed(world, ledger) as reserved:
+        for _ in reserved_releases(reserved):
             seen += 1
     assert seen == 2
     assert_only_released(ledger)
@@ -315,11 +315,11 @@ def test_a_disk_that_is_full_and_then_is_not(world: World, monkeypatch: pytest.M
 def test_other_kinds_of_ledgers(url: str | None, tmp_path: Path) -> None:
     ledger, kept, plan = budget(url), Checkpoint(tmp_path, ID), Plan((Planned("bits", Cost.of_mu(0.1)),))
     noise = plan.noise("bits", sensitivity=1)
-    with pytest.raises(KeyboardInterrupt), ledger.reserve(plan, checkpoint=kept) as door:
-        first = door.release(COUNTS, 1, noise, "bits")
+    with pytest.raises(KeyboardInterrupt), ledger.reserve(plan, checkpoint=kept) as reserved:
+        first = reserved.release(COUNTS, 1, noise, "bits")
         raise KeyboardInterrupt
-    with ledger.reserve(plan, checkpoint=kept) as door:
-        assert np.array_equal(door.release(COUNTS, 1, noise, "bits"), first)
+    with ledger.reserve(plan, checkpoint=kept) as reserved:
+        assert np.array_equal(reserved.release(COUNTS, 1, noise, "bits"), first)
     ledger.verify()
     assert len(ledger.events) == 1
 
@@ -382,8 +382,8 @@ def test_bits_are_kept_too(tmp_path: Path) -> None:
     plan = Plan((Planned("bits", noise.cost(1)),))
     ledger, seen = Ledger(epsilon=1, delta=0, adjacency="flip"), []
     for _ in range(2):
-        with ledger.reserve(plan, checkpoint=Checkpoint(tmp_path, ID)) as door:
-            seen.append(door.release(np.ones(1001, int), 1, noise, "bits"))
+        with ledger.reserve(plan, checkpoint=Checkpoint(tmp_path, ID)) as reserved:
+            seen.append(reserved.release(np.ones(1001, int), 1, noise, "bits"))
     assert np.array_equal(*seen)
     assert seen[1].dtype == np.int8
 

@@ -94,7 +94,7 @@ def test_noise_with_the_density_of_its_length() -> None:
     assert L2Laplace(2.0).add(GridArray.of(5), InsecureSeededNoise(7)).shape == ()
 
 
-def test_randomised_response() -> None:
+def test_randomized_response() -> None:
     bits = GridArray.of(np.tile([1, 0, -1, 1], N // 4))
     for noise, one, zero in (
         (RandomizedResponse(epsilon=1.2), 1 / (1 + math.exp(1.2)), 1 / (1 + math.exp(1.2))),
@@ -109,14 +109,14 @@ def test_randomised_response() -> None:
 
 
 @pytest.mark.parametrize(("one", "zero", "epsilon"), [(0.02, 0.4, 3.40), (0.1, 0.3, math.log(7)), (0.5, 0.5, 0.0)])
-def test_asymmetric_randomised_response_takes_the_worst_of_four_ratios(one: float, zero: float, epsilon: float) -> None:
+def test_asymmetric_randomized_response_takes_the_worst_of_four_ratios(one: float, zero: float, epsilon: float) -> None:
     true = RandomizedResponse(flip_one=one, flip_zero=zero).bit_epsilon
     assert true == pytest.approx(epsilon, abs=0.005)
     four = [(1 - one) / zero, zero / (1 - one), one / (1 - zero), (1 - zero) / one]
     assert true >= max(math.log(ratio) for ratio in four)
 
 
-def test_user_level_randomised_response_counts_bits() -> None:
+def test_user_level_randomized_response_counts_bits() -> None:
     assert RandomizedResponse(epsilon=0.0388).cost(50) == Cost.of(PureEvent(0.0388), 50)
     assert RandomizedResponse(epsilon=0.0388).cost(50).epsilon(1e-5) == pytest.approx(1.0, rel=0.01)
 
@@ -180,7 +180,7 @@ def test_sensitivity_must_be_a_positive_number(noise: Gaussian, sensitivity: obj
         noise.cost(sensitivity)  # type: ignore[arg-type]
 
 
-def test_randomised_response_counts_whole_bits() -> None:
+def test_randomized_response_counts_whole_bits() -> None:
     with pytest.raises(Unbounded, match="whole"):
         RandomizedResponse(epsilon=1.0).cost(1.5)
 
@@ -190,7 +190,7 @@ def test_randomised_response_counts_whole_bits() -> None:
     [(Gaussian(1.9), 1.0), (Gaussian(0.7), 0.5), (Laplace(1.3), 1.0), (RandomizedResponse(epsilon=1.1), 1)],
 )
 def test_black_box_audit_reaches_the_claim(noise: Gaussian, change: float) -> None:
-    """Neighbours at the full sensitivity: a Clopper-Pearson audit proves at least 90% of the claim, and no more."""
+    """Neighbors at the full sensitivity: a Clopper-Pearson audit proves at least 90% of the claim, and no more."""
     n, confidence = 2_000_000, 1e-6
     grid = noise.grid()
     sources = InsecureSeededNoise(11)

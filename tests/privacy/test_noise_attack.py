@@ -1,6 +1,6 @@
-"""The precision attack: the low bits of a noisy float tell neighbours apart (Mironov 2012); those of `release` do not.
+"""The precision attack: the low bits of a noisy float tell neighbors apart (Mironov 2012); those of `release` do not.
 
-The attacker sees one released number, from a statistic of 0 or of 1. She looks at its size and at its lowest set bit,
+The attacker sees one released number, from a statistic of 0 or of 1. They look at its size and at its lowest set bit,
 chooses on one half of the samples the set of outcomes that speak most for 0 or for 1, and on the other half proves
 (Clopper-Pearson) how large epsilon must be. 4 x 10^7 draws in all.
 """
@@ -78,8 +78,8 @@ def test_the_attack_finds_nothing_against_release() -> None:
     assert proved_epsilon(through_the_door) <= claimed
 
 
-def test_outputs_of_neighbours_share_every_low_bit() -> None:
-    """Given the same noise, neighbours' outputs differ by exactly the statistic's change: no rounding in between."""
+def test_outputs_of_neighbors_share_every_low_bit() -> None:
+    """Given the same noise, neighbors' outputs differ by exactly the statistic's change: no rounding in between."""
     ours = through_the_door(0, 100_000)
     grid = Grid.for_std(STD)
     ledger = Ledger(delta=DELTA, noise_source=InsecureSeededNoise(0))

@@ -199,9 +199,9 @@ def test_a_forged_charge_is_refused(change: Any, named: str) -> None:
 def paid_by(ledger: Ledger, **after: Any) -> Statement:
     """The statement of one fit of several that a ledger has paid for."""
     plan = Plan.gaussian(0.1, {"a": (1.0, 2)})
-    with ledger.reserve(plan) as door:
+    with ledger.reserve(plan) as reserved:
         for _ in range(2):
-            door.release([1, 2], 1, plan.noise("a", sensitivity=1), "a")
+            reserved.release([1, 2], 1, plan.noise("a", sensitivity=1), "a")
     events = ledger.events[-2:]
     guarantee = ledger.guarantee(plan.cost, events)
     if after:
@@ -412,17 +412,17 @@ def test_statements_of_every_kind_of_ledger() -> None:
 def test_statements_with_open_reservations_state_what_is_charged() -> None:
     ledger = Ledger(epsilon=1, delta=1e-6)
     plan = Plan.gaussian(0.2, {"a": (1.0, 4)})
-    with ledger.reserve(plan) as door:
-        door.release([1], 1, plan.noise("a", sensitivity=1), "a")
+    with ledger.reserve(plan) as reserved:
+        reserved.release([1], 1, plan.noise("a", sensitivity=1), "a")
         statement = ledger.statement()
-        door.release([1], 1, plan.noise("a", sensitivity=1), "a")
+        reserved.release([1], 1, plan.noise("a", sensitivity=1), "a")
     assert Statement.parse(statement.json()).guarantee.mu == pytest.approx(0.2)
     assert "fixed in advance" not in str(statement)  # it was: by the plan
     assert "fixed in advance" in str(ledger.statement())  # half of it was not released, perhaps for what was
     whole = Ledger(epsilon=1, delta=1e-6)
-    with whole.reserve(plan) as door:
+    with whole.reserve(plan) as reserved:
         for _ in range(4):
-            door.release([1], 1, plan.noise("a", sensitivity=1), "a")
+            reserved.release([1], 1, plan.noise("a", sensitivity=1), "a")
     assert "fixed in advance" not in str(whole.statement())
 
 

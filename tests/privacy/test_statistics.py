@@ -298,6 +298,7 @@ def test_bounds_that_are_none_are_refused() -> None:
         lambda: MeanSum((0, 2), "replace"),
         lambda: MeanSum((0,), "swap"),  # type: ignore[arg-type]
         lambda: MeanSum((0,), "replace").encoder(1e9),
+        lambda: VectorSum(3, 1.0).encode(None, np.zeros((1, 3))),  # on no grid
     ]
     for make in makes:
         with pytest.raises(PrivacyError):
@@ -381,7 +382,7 @@ def test_encoded_equations_need_no_users() -> None:
 # -- the releaser
 
 
-class Everybody:
+class AllUsers:
     """All people in one batch."""
 
     def __init__(self, some: list[Person]) -> None:
@@ -416,7 +417,7 @@ def test_a_release_has_the_noise_that_the_plan_pays_for() -> None:
     case = CASES["vector of entries"]
     with releasing(Plan.gaussian(1.0, {"sums": 0.25, "Gram": 0.75}), "replace") as reservation:
         releaser = Releaser(reservation, "replace", 1, lambda share, label: told.append((share, label)))
-        found = releaser.release("sums", case.statistic, Everybody(SOME), lambda batch: entries(SOME))
+        found = releaser.release("sums", case.statistic, AllUsers(SOME), lambda batch: entries(SOME))
         assert found.std == pytest.approx(2 * 0.7 / 0.5)
         noise = releaser.noise("Gram", GramSum(2, 1.0))
         assert noise.symmetric
@@ -437,14 +438,14 @@ def test_statistics_of_one_pass_are_those_of_two() -> None:
     plan = Plan.gaussian(1.0, {"Gram": 0.5, "steps": 0.5})
     with releasing(plan) as reservation:
         releaser = Releaser(reservation, "add-remove", 1)
-        together = releaser.release_together([("Gram", gram), ("steps", steps)], Everybody(SOME), both)
+        together = releaser.release_together([("Gram", gram), ("steps", steps)], AllUsers(SOME), both)
         with pytest.raises(PrivacyError, match="equally many columns"):
-            releaser.release_together([("Gram", gram), ("steps", VectorSum(3, 1.0))], Everybody(SOME), both)
+            releaser.release_together([("Gram", gram), ("steps", VectorSum(3, 1.0))], AllUsers(SOME), both)
     with releasing(plan) as reservation:
         releaser = Releaser(reservation, "add-remove", 1)
         apart = [
-            releaser.release("Gram", gram, Everybody(SOME), lambda batch: both(batch)[0]),
-            releaser.release("steps", steps, Everybody(SOME), lambda batch: both(batch)[1]),
+            releaser.release("Gram", gram, AllUsers(SOME), lambda batch: both(batch)[0]),
+            releaser.release("steps", steps, AllUsers(SOME), lambda batch: both(batch)[1]),
         ]
     for one, other in zip(together, apart, strict=True):
         assert np.array_equal(one.values, other.values)
@@ -456,9 +457,9 @@ def test_releases_over_samples_cost_what_was_planned() -> None:
     statistic, plan = VectorSum(ITEMS, 0.7), Plan((Planned("sums", sampled_cost(mu, rate, 1), 2),))
     drawn: list[Any] = []
 
-    def users_of(numbers: Any) -> Everybody:
+    def users_of(numbers: Any) -> AllUsers:
         drawn.append(numbers)
-        return Everybody([SOME[0]] * len(numbers))
+        return AllUsers([SOME[0]] * len(numbers))
 
     with releasing(plan) as reservation:
         releaser = Releaser(reservation, "add-remove", 1)
@@ -489,7 +490,7 @@ def test_everybody_is_in_a_sample_of_rate_one() -> None:
     with releasing(plan) as reservation:
         releaser = Releaser(reservation, "add-remove", 1)
         found = releaser.release_sampled(
-            "sums", VectorSum(ITEMS, 0.7), 2, lambda n: Everybody(SOME), lambda b: entries(SOME), mu=0.5, rate=1.0
+            "sums", VectorSum(ITEMS, 0.7), 2, lambda n: AllUsers(SOME), lambda b: entries(SOME), mu=0.5, rate=1.0
         )
     assert found.std == pytest.approx(1.4)
     assert poisson_sample(4, 1.0, InsecureSeededNoise(0)).tolist() == [0, 1, 2, 3]

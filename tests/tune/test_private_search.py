@@ -20,7 +20,7 @@ from discreet.data import progress
 from discreet.data.interactions import Interactions
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.privacy import Cost, Selection
-from discreet.privacy.statistics import MeanEncoder
+from discreet.privacy.statistics import MeanSum
 from discreet.testing import InsecureSeededNoise
 from discreet.tune import private
 from discreet.tune.space import settings_of
@@ -124,14 +124,14 @@ def test_it_is_charged_once_and_first_and_stays_charged(monkeypatch: pytest.Monk
 def moved_scores(monkeypatch: pytest.MonkeyPatch, base: Any, pair: list[Any]) -> tuple[float, float]:
     """How far the exact score of a trial moves between two tables, and how far it may; answers are fixed."""
     seen: list[Any] = []
-    usual = MeanEncoder.encode
+    usual = MeanSum.encode
 
-    def spied(self: MeanEncoder, batch: Any, contribution: Any) -> Any:
+    def spied(self: MeanSum, batch: Any, contribution: Any) -> Any:
         sums = usual(self, batch, contribution)
-        seen.append((sums * self.grid.step, self.statistic.sensitivity(self.statistic.adjacency)))
+        seen.append((sums * self.grid.step, self.sensitivity(self.adjacency)))
         return sums
 
-    monkeypatch.setattr(MeanEncoder, "encode", spied)
+    monkeypatch.setattr(MeanSum, "encode", spied)
     monkeypatch.setattr(type(base), "predict", lambda self, history, targets, **_: np.full(len(targets), 5.0))
     for data in pair:
         ledger = seeded(unit=base.unit, adjacency=base.adjacency)

@@ -39,6 +39,7 @@ PRIVATE_SIDE = {
     "discreet.models.one_bit.contributions:two_valued",
     "discreet.models.one_bit.contributions:_primal",  # of a solver, whose result gets noise
     "discreet.privacy.lattice:truncate",
+    "discreet.privacy.lattice:_truncated",
     "discreet.privacy.lattice:_row_sums",
     "discreet.privacy.statistics:countable",
     "discreet.privacy.statistics:encode",

@@ -168,8 +168,8 @@ class Minimizer:
         whole("entries", self.entries, 1)
 
     @property
-    def apart(self) -> float:
-        """How far apart, in the Frobenius norm, the exact minimizers of neighbors are.
+    def exact_distance(self) -> float:
+        """Of the exact minimizers of neighbors, in the Frobenius norm.
 
         With D = X' - X and t the length of D at the entries that differ, ridge |D|^2 + bend t^2 <= change sqrt(entries)
         t; t is at most |D|, and at most 2 alpha sqrt(entries).
@@ -180,12 +180,12 @@ class Minimizer:
     @property
     def gap(self) -> float:
         """How much more than the least the function may be: then a matrix is within slack / 2 of that distance."""
-        return self.ridge / 2 * (self.slack / 2 * self.apart) ** 2
+        return self.ridge / 2 * (self.slack / 2 * self.exact_distance) ** 2
 
     @property
     def distance(self) -> float:
-        """How far apart the matrices are that a solver finds for neighbors."""
-        return self.apart * (1 + self.slack) * UP_MATRIX
+        """Of the matrices that a solver finds for neighbors."""
+        return self.exact_distance * (1 + self.slack) * UP_MATRIX
 
 
 @dataclass(frozen=True)

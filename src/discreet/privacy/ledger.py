@@ -16,7 +16,6 @@ from fractions import Fraction
 from functools import cache
 from typing import Any, Literal
 
-import numpy as np
 import numpy.typing as npt
 
 from discreet.errors import BudgetExceeded, PrivacyError, Unbounded
@@ -34,17 +33,7 @@ from discreet.privacy.guarantee import (
     renyi_budget,
 )
 from discreet.privacy.lattice import GridArray
-from discreet.privacy.noise import (
-    Gaussian,
-    L2Laplace,
-    Laplace,
-    Noise,
-    NoiseSource,
-    RandomizedResponse,
-    Stream,
-    SystemNoise,
-    described,
-)
+from discreet.privacy.noise import Gaussian, Noise, NoiseSource, SystemNoise, described, require_noise
 from discreet.privacy.statement import Statement, ledger_table
 from discreet.privacy.store import BEGIN, Checkpoint, Entry, State, Store, Transaction, canonical
 from discreet.validation import positive, probability, round_down, round_up, whole
@@ -54,10 +43,6 @@ _NONE: Mapping[str, str] = {}
 
 _DEFAULTS: dict[str, Any] = {"epsilon": None, "delta": 0.0, "unit": "user", "adjacency": "add-remove"}
 _DEFAULTS |= {"notion": "joint-dp", "filter": "gaussian"}
-
-# AES-256 of the counters 0 and 1 under the key 0: H and E(K, Y0) of test case 13 in the specification of GCM.
-_KNOWN = bytes.fromhex("dc95c078a2408989ad48a21492842087530f8afbc74536b9a963b4f1c4cb738b")
-_KINDS = (Gaussian(1.0), Gaussian(1.0, symmetric=True), Laplace(1.0), L2Laplace(1.0), RandomizedResponse(1.0))
 
 
 @dataclass(frozen=True)
@@ -227,26 +212,19 @@ class Ledger:
         self.notion: Notion = settings["notion"]
         self.filter: Filter = settings["filter"]
 
-    @property
-    def origin(self) -> dict[str, Any]:
-        """Which ledger this is: its URL without a password (None in memory), its name, its first entry's digest."""
-        with self._store.transaction() as transaction:
-            first = transaction.state.first
-        assert first is not None
-        return {"url": self._store.url, "name": self._store.name, "digest": first.digest}
-
     def _state(self) -> State:
         with self._store.transaction() as transaction:
             return transaction.state
 
-    def guarantee(self, cost: Cost, events: Iterable[Entry], *, delta: float | None = None) -> Guarantee:
-        """What some events of this ledger promise together, in its terms; NOT PRIVATE if any drew insecure noise.
+    @property
+    def origin(self) -> dict[str, Any]:
+        """Which ledger this is: its URL without a password (None in memory), its name, its first entry's digest."""
+        first = self._state().first
+        assert first is not None
+        return {"url": self._store.url, "name": self._store.name, "digest": first.digest}
 
-        Args:
-            cost: that covers them all.
-            events: from `events`, or what `charge` returns.
-            delta: at which it is stated; by default the ledger's.
-        """
+    def guarantee(self, cost: Cost, events: Iterable[Entry], *, delta: float | None = None) -> Guarantee:
+        """What some of this ledger's events promise together, which a cost covers; NOT PRIVATE if any was insecure."""
         return self._terms(cost, any(event.body.get("secure") is not True for event in events), delta)
 
     def _terms(self, cost: Cost, insecure: bool, delta: float | None = None) -> Guarantee:
@@ -560,10 +538,10 @@ class Reservation:
 
     def entry(self, transaction: Transaction, body: dict[str, Any], cost: Cost) -> Entry:
         """The record of a release: a new one, or that of an earlier run, which must be of the very same release."""
-        _, entries = _opening(transaction, self.id)
+        opening, entries = _opening(transaction, self.id)
         recorded = [entry for entry in entries if entry.kind == "release"][self._made :]
         if self._checkpoint is None or not recorded:
-            self.take(transaction, body["label"], cost)
+            _require_planned(opening, entries, body["label"], cost)
             return transaction.append("release", body)
         asked, before = json.loads(canonical(body)), recorded[0].body
         others = [name for name in body if asked[name] != before.get(name)]
@@ -579,37 +557,24 @@ class Reservation:
         """The one array of a release: drawn now, and saved before it is seen; or what an earlier run has saved."""
         if self._checkpoint is None:
             return draw()
+
+        def saved(transaction: Transaction) -> dict[str, Any] | None:  # what the ledger says of the array
+            found = (e.body for e in transaction.entries(self.id) if e.kind == "saved")
+            return next((body for body in found if body["release"] == entry.seq), None)
+
         with self._ledger._store.transaction() as transaction:
-            saved = self._saved(transaction, entry)
-        if saved is not None:
-            array = self._checkpoint.read(saved, entry.body["shape"])
+            before = saved(transaction)
+        if before is not None:
+            array = self._checkpoint.read(before, entry.body["shape"])
         else:  # nobody has seen what an earlier run may have drawn
             array = draw()
             written = self._checkpoint.write(array)
             with self._ledger._store.transaction() as transaction:
-                if self._saved(transaction, entry) is not None:
+                if saved(transaction) is not None:
                     raise PrivacyError(f"checkpoint: another process has released {entry.label!r}; leave this to it")
                 transaction.append("saved", {"reservation": self.id, "release": entry.seq, **written})
         self._made += 1
         return array
-
-    def _saved(self, transaction: Transaction, entry: Entry) -> dict[str, Any] | None:
-        """What the ledger says of the array that was saved of a release."""
-        entries = transaction.entries(self.id)
-        return next((e.body for e in entries if e.kind == "saved" and e.body["release"] == entry.seq), None)
-
-    def take(self, transaction: Transaction, label: str, cost: Cost) -> None:
-        """Use one of the planned releases, or raise."""
-        opening, entries = _opening(transaction, self.id)
-        lines = {line["label"]: line for line in opening.body["lines"]}
-        if label not in lines:
-            raise PrivacyError(f"label: {label!r} is not in the plan, which has {', '.join(lines)}")
-        if any(entry.kind == "close" for entry in entries):
-            raise PrivacyError("reservation: it is closed, and what it had left was returned")
-        if sum(entry.kind == "release" and entry.label == label for entry in entries) >= lines[label]["count"]:
-            raise PrivacyError(f"label: the plan's releases of {label!r} are used up")
-        if not cost.within(Cost.from_json(lines[label]["cost"])):
-            raise PrivacyError(f"noise: {label!r} would cost more than the plan set aside for it")
 
 
 def _opening(transaction: Transaction, reservation: str) -> tuple[Entry, list[Entry]]:
@@ -618,6 +583,19 @@ def _opening(transaction: Transaction, reservation: str) -> tuple[Entry, list[En
     if not entries or entries[0].kind != "reserve":
         raise PrivacyError(f"reservation: this ledger has none with the id {reservation!r}")
     return entries[0], entries
+
+
+def _require_planned(opening: Entry, entries: list[Entry], label: str, cost: Cost) -> None:
+    """Raise unless a release is one that the plan has left, at no more than its cost."""
+    lines = {line["label"]: line for line in opening.body["lines"]}
+    if label not in lines:
+        raise PrivacyError(f"label: {label!r} is not in the plan, which has {', '.join(lines)}")
+    if any(entry.kind == "close" for entry in entries):
+        raise PrivacyError("reservation: it is closed, and what it had left was returned")
+    if sum(entry.kind == "release" and entry.label == label for entry in entries) >= lines[label]["count"]:
+        raise PrivacyError(f"label: the plan's releases of {label!r} are used up")
+    if not cost.within(Cost.from_json(lines[label]["cost"])):
+        raise PrivacyError(f"noise: {label!r} would cost more than the plan set aside for it")
 
 
 def _require_known(settings: Mapping[str, Any]) -> None:
@@ -633,9 +611,6 @@ def _label(label: str) -> str:
     return label
 
 
-# -- before anything is charged
-
-
 @cache  # what raised is tried again
 def require_ready() -> None:
     """Raise unless the noise of every kind, and a statement, can be made on this machine: nothing is spent then.
@@ -644,7 +619,7 @@ def require_ready() -> None:
     million numbers for that.
     """
     try:
-        _try_noise()
+        require_noise()
         Statement.parse(Statement.of("test", Guarantee(Cost(), 0.0), [], public_inputs={}).json())
     except Exception as error:  # whatever a library of another version says
         what = str(error) if isinstance(error, PrivacyError) else f"{type(error).__name__}: {error}"
@@ -652,12 +627,3 @@ def require_ready() -> None:
             f"noise: the test of what a release needs has failed on this machine ({what}); nothing was spent. "
             "`discreet doctor` shows the versions of the libraries in question"
         ) from error
-
-
-def _try_noise() -> None:
-    if Stream(bytes(32)).words(4).tobytes() != _KNOWN:
-        raise PrivacyError("the keystream is not that of AES-256-CTR")
-    for noise in _KINDS:
-        drawn = noise.add(GridArray(np.zeros((3, 3), np.int64), noise.grid()), SystemNoise())
-        if drawn.shape != (3, 3) or not np.isfinite(drawn).all():
-            raise PrivacyError(f"noise of the kind {noise.kind!r} is not finite, or has another shape")

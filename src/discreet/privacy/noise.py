@@ -691,3 +691,17 @@ class RandomizedResponse:
 
 
 Noise = Gaussian | Laplace | L2Laplace | RandomizedResponse
+
+# AES-256 of the counters 0 and 1 under the key 0: H and E(K, Y0) of test case 13 in the specification of GCM.
+_KNOWN = bytes.fromhex("dc95c078a2408989ad48a21492842087530f8afbc74536b9a963b4f1c4cb738b")
+
+
+def require_noise() -> None:
+    """Raise unless noise of every kind can be drawn on this machine."""
+    if Stream(bytes(32)).words(4).tobytes() != _KNOWN:
+        raise PrivacyError("the keystream is not that of AES-256-CTR")
+    kinds = (Gaussian(1.0), Gaussian(1.0, symmetric=True), Laplace(1.0), L2Laplace(1.0), RandomizedResponse(1.0))
+    for noise in kinds:
+        drawn = noise.add(GridArray(np.zeros((3, 3), np.int64), noise.grid()), SystemNoise())
+        if drawn.shape != (3, 3) or not np.isfinite(drawn).all():
+            raise PrivacyError(f"noise of the kind {noise.kind!r} is not finite, or has another shape")

@@ -15,7 +15,7 @@ from discreet.privacy.lattice import GridArray
 from discreet.privacy.ledger import Reservation
 from discreet.privacy.noise import Gaussian, Noise
 from discreet.privacy.selection import poisson_sample
-from discreet.privacy.statistics import Encoder, Statistic
+from discreet.privacy.statistics import Statistic
 from discreet.typing import Array
 
 Contribution = Callable[[Any], Any]  # of a batch of users, from their own rows and from what is public
@@ -29,7 +29,7 @@ class Encoded:
     `contribution` gives a tuple with what a batch contributes to each.
     """
 
-    encoders: tuple[Encoder, ...]
+    encoders: tuple[Statistic, ...]  # on their grids
     contribution: Contribution
     symmetric: bool = False  # whether only the upper triangles of the last two axes of the sum are needed
     together: bool = False
@@ -118,7 +118,7 @@ class Releaser:
         """Make the sum over all users of their contributions public, with the noise that the plan pays for."""
         sensitivity, noise = self._calibrated(label, statistic)
         encoder = statistic.encoder(noise.std)
-        total = self._sum(encoder, statistic, users, contribution)
+        total = self._sum(encoder, users, contribution)
         return self._released(label, encoder, total, (sensitivity, noise))
 
     def release_together(
@@ -155,28 +155,22 @@ class Releaser:
     ) -> Noisy:
         """Make a statistic of a fresh, secret Poisson sample of the users public. For add-remove adjacency only.
 
-        Args:
-            label: The line of the plan.
-            statistic: What is released.
-            n_users: How many users there are.
-            users_of: The users with these numbers.
-            contribution: What a batch of them contributes.
-            mu: Sensitivity over standard deviation of the noise.
-            rate: The probability that a user is in the sample.
+        Each of `n_users` is in the sample with probability `rate`; `users_of` gives those with the numbers drawn. `mu`
+        is the sensitivity over the standard deviation of the noise.
         """
         require_adjacency(self.adjacency, Adjacency.ADD_REMOVE)
         sensitivity = statistic.sensitivity(self.adjacency)
         noise = Gaussian.for_cost(Cost.of_mu(mu), sensitivity=sensitivity, symmetric=statistic.symmetric)
         users = users_of(poisson_sample(n_users, rate, self.reservation.noise_source))
         encoder = statistic.encoder(noise.std)
-        total = self._sum(encoder, statistic, users, contribution)
+        total = self._sum(encoder, users, contribution)
         return self._released(label, encoder, total, (sensitivity, noise), None if rate == 1 else rate)
 
-    def _sum(self, encoder: Encoder, statistic: Statistic, users: Users, contribution: Contribution) -> Array:
-        return users.add_up(Encoded((encoder,), contribution, statistic.symmetric), self.n_jobs)
+    def _sum(self, encoder: Statistic, users: Users, contribution: Contribution) -> Array:
+        return users.add_up(Encoded((encoder,), contribution, encoder.symmetric), self.n_jobs)
 
     def _released(
-        self, label: str, encoder: Encoder, total: Array, declared: tuple[float, Gaussian], rate: float | None = None
+        self, label: str, encoder: Statistic, total: Array, declared: tuple[float, Gaussian], rate: float | None = None
     ) -> Noisy:
         if total.shape != encoder.shape or total.dtype != np.int64:
             raise PrivacyError(f"label: {label!r} was added up to another shape or type than its statistic has")

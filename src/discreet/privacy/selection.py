@@ -126,19 +126,16 @@ class Trials:
         if self.mean == 1:
             yield Decimal(1)
             return
-        if math.isinf(self.shape):
-            rate = Decimal(self.parameter)
-            mass, k = rate / (rate.exp() - 1), 1
-            while True:
-                yield mass
-                k += 1
-                mass *= rate / k
-        stop, shape = Decimal(self.parameter), Decimal(self.shape)
-        mass = (1 - stop) * (-1 / stop.ln() if not shape else shape / ((-shape * stop.ln()).exp() - 1))
+        parameter, shape, poisson = Decimal(self.parameter), Decimal(self.shape), math.isinf(self.shape)
+        if poisson:
+            mass = parameter / (parameter.exp() - 1)
+        else:
+            log = parameter.ln()
+            mass = (1 - parameter) * (shape / ((-shape * log).exp() - 1) if shape else -1 / log)
         k = 1
         while True:
             yield mass
-            mass *= (1 - stop) * (k + shape) / (k + 1)
+            mass *= parameter / (k + 1) if poisson else (1 - parameter) * (k + shape) / (k + 1)
             k += 1
 
     @property

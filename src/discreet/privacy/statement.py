@@ -37,8 +37,7 @@ NOT_COVERED = (
 
 FIELDS = {"format", "title", "issued", "sentence", "guarantee", "releases", "model", "public_inputs", "covered"}
 FIELDS |= {"not_covered", "budget", "ledger", "notes", "versions", "digest"}  # and a signature, where it is signed
-BINDING = {"class": str, "params": dict, "sha256": dict}
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+_MALFORMED = "not a certificate of discreet (malformed"
 _FIXED = (
     "The epsilon stated is that of a list of releases fixed in advance. If what to release, or whether to go on, "
     "was decided in the light of earlier results, what is proved is "
@@ -84,7 +83,7 @@ def _versions() -> dict[str, str]:
 class Statement:
     """A certificate and its three faces: `str()` markdown, `.json()` for machines, `.html()` for a browser.
 
-    That of a model names its class and parameters and has the SHA-256 of each of its arrays and of its catalogue, so
+    That of a model names its class and parameters and has the SHA-256 of each of its arrays and of its catalog, so
     that it fits no other model; `discreet.load` checks that it does. The digest covers every field; a signature
     (Ed25519) says who issued it. `Statement.parse` checks both, and computes the guarantee again from the releases.
 
@@ -127,35 +126,28 @@ class Statement:
             stopped: whether `guarantee` leaves out releases that were planned and then not made.
         """
         earlier = after.certificate if after else {"releases": [], "public_inputs": {}, "notes": []}
+        own = [{"seq": event.seq, "kind": event.kind, **_public(event.body)} for event in events]
+        notes = [*earlier["notes"], *notes, *_adaptive(events, budget, after is not None, stopped)]
         content = {
             "format": FORMAT,
             "title": title,
             "issued": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "sentence": str(guarantee),
             "guarantee": guarantee.to_json(),
-            "releases": [
-                *earlier["releases"],
-                *({"seq": event.seq, "kind": event.kind, **_public(event.body)} for event in events),
-            ],
+            "releases": [*earlier["releases"], *own],
             "model": None,
             "public_inputs": {**earlier["public_inputs"], **public_inputs},
             "covered": COVERED[guarantee.notion],
             "not_covered": list(NOT_COVERED),
             "budget": dict(budget) if budget else None,
             "ledger": {**ledger, "releases": len(events)} if ledger else None,  # the last so many are of this ledger
-            "notes": [
-                *dict.fromkeys([*earlier["notes"], *notes, *_adaptive(events, budget, after is not None, stopped)])
-            ],
+            "notes": [*dict.fromkeys(notes)],
             "versions": _versions(),
         }
         return cls({**content, "digest": _digest(content)})
 
     def of_model(self, binding: Mapping[str, Any]) -> "Statement":
-        """The same statement as that of one model and no other; not signed.
-
-        Args:
-            binding: its "class", its "params", and the "sha256" of each of its parts.
-        """
+        """The same statement, not signed, as that of one model: its "class", "params", and "sha256" of each part."""
         return self._with(model=dict(binding))
 
     def _with(self, **changes: Any) -> "Statement":
@@ -173,8 +165,6 @@ class Statement:
         guarantee = self.guarantee.void(why_not) if self.guarantee.holds else self.guarantee
         notes = [*dict.fromkeys([*self.certificate["notes"], f"{why_not[0].upper()}{why_not[1:]}."])]
         return self._with(sentence=str(guarantee), guarantee=guarantee.to_json(), notes=notes)
-
-    # -- three faces
 
     def json(self, indent: int | None = 2) -> str:
         """The certificate."""
@@ -210,43 +200,35 @@ class Statement:
         except PrivacyError:
             raise
         except (ValueError, LookupError, AttributeError, TypeError, ArithmeticError, RecursionError):
-            raise PrivacyError("certificate: not a certificate of discreet (broken, incomplete or malformed)") from None
+            raise PrivacyError(f"certificate: {_MALFORMED}, broken or incomplete)") from None
         return statement
 
     def _check(self) -> None:
         """Raise unless the certificate agrees with itself."""
-        certificate = self.certificate
-        if certificate["format"] != FORMAT:
-            raise PrivacyError(
-                f"certificate: its format is {certificate['format']!r}, and this version of discreet reads {FORMAT}; "
-                "ask for one that this version has issued"
-            )
+        c, reads = (
+            self.certificate,
+            f"this version of discreet reads {FORMAT}; ask for one that this version has issued",
+        )
+        _require(c["format"] == FORMAT, f"its format is {c['format']!r}, and {reads}")
         guarantee = self.guarantee
-        if set(certificate) - {"signature"} != FIELDS:
-            raise PrivacyError(
-                "certificate: not a certificate of discreet (malformed: fields are missing, or there are others)"
-            )
-        if certificate["digest"] != self.digest:
-            raise PrivacyError("certificate: its digest does not match, so it was changed after it was issued")
-        stated = {**certificate["guarantee"], "epsilon": guarantee.to_json()["epsilon"]}  # which `guarantee` compared
-        if canonical(stated) != canonical(guarantee.to_json()):
-            raise PrivacyError("certificate: its guarantee has values that do not follow from its cost")
-        released = sum((_recomputed(release) for release in certificate["releases"]), Cost())
-        if not released.within(guarantee.cost):
-            raise PrivacyError("certificate: its releases cost more than its guarantee admits")
-        secure = [release["secure"] is True and bool(release["source"]) for release in certificate["releases"]]
-        if guarantee.holds and not all(secure):
-            raise PrivacyError("certificate: its noise came from an insecure source, but it claims to hold")
-        if str(guarantee) != certificate["sentence"]:
-            raise PrivacyError("certificate: its sentence is not the one that its guarantee gives")
-        if (certificate["covered"], certificate["not_covered"]) != (COVERED[guarantee.notion], list(NOT_COVERED)):
-            raise PrivacyError("certificate: what it says is covered, or not covered, is not what its guarantee covers")
-        _check_budget(certificate["budget"], guarantee)
-        _check_notes(certificate["notes"], certificate["budget"])
-        _check_ledger(certificate["ledger"], guarantee, certificate["releases"])
-        _check_binding(certificate["model"], guarantee)
-        if "signature" in certificate:
-            self._check_signature(certificate["signature"])
+        _require(set(c) - {"signature"} == FIELDS, f"{_MALFORMED}: fields are missing, or there are others)")
+        _require(c["digest"] == self.digest, "its digest does not match, so it was changed after it was issued")
+        _require(_follows(c["guarantee"], guarantee), "its guarantee has values that do not follow from its cost")
+        released = sum((_recomputed(release) for release in c["releases"]), Cost())
+        _require(released.within(guarantee.cost), "its releases cost more than its guarantee admits")
+        secure = all(release["secure"] is True and bool(release["source"]) for release in c["releases"])
+        _require(secure or not guarantee.holds, "its noise came from an insecure source, but it claims to hold")
+        _require(str(guarantee) == c["sentence"], "its sentence is not the one that its guarantee gives")
+        covered = (c["covered"], c["not_covered"]) == (COVERED[guarantee.notion], list(NOT_COVERED))
+        _require(covered, "what it says is covered, or not covered, is not what its guarantee covers")
+        _check_budget(c["budget"], guarantee)
+        quoted = {note.removeprefix(_FIXED) for note in c["notes"] if note.startswith(_FIXED)}
+        proved = {_proved(c["budget"], continued) for continued in (False, True)}
+        _require(quoted <= proved, "its notes quote another budget than its own")
+        _check_ledger(c["ledger"], guarantee, c["releases"])
+        _check_binding(c["model"], guarantee)
+        if "signature" in c:
+            self._check_signature(c["signature"])
 
     def _check_signature(self, signature: Mapping[str, str]) -> None:
         """Raise unless it is one of the key that it names."""
@@ -259,27 +241,21 @@ class Statement:
             valid = signature == {"algorithm": "Ed25519", "public_key": public.hex(), "value": value.hex()}
         except (InvalidSignature, ValueError, TypeError, LookupError):
             valid = False
-        if not valid:
-            raise PrivacyError("certificate: its signature is not one of the key that it names for this certificate")
+        _require(valid, "its signature is not one of the key that it names for this certificate")
 
     def sign(self, private_key: Any) -> "Statement":
-        """The same statement with the issuer's signature.
-
-        Args:
-            private_key: an `Ed25519PrivateKey` of the package cryptography.
-        """
+        """The same statement with the issuer's signature, by an `Ed25519PrivateKey` of the package cryptography."""
         public = private_key.public_key().public_bytes_raw().hex()
         signature = {"algorithm": "Ed25519", "public_key": public, "value": private_key.sign(self._signed()).hex()}
         return Statement({**self.certificate, "signature": signature})
 
     def verify(self, public_key: Any) -> None:
         """Raise unless the statement carries a valid signature of this `Ed25519PublicKey`."""
-        signature = self.certificate.get("signature")
-        if signature is None:
-            raise PrivacyError("certificate: it is not signed")
+        _require("signature" in self.certificate, "it is not signed")
+        signature = self.certificate["signature"]
         self._check_signature(signature)
-        if signature["public_key"] != public_key.public_bytes_raw().hex():
-            raise PrivacyError("certificate: the signature is one of another key; do not trust it")
+        same = signature["public_key"] == public_key.public_bytes_raw().hex()
+        _require(same, "the signature is one of another key; do not trust it")
 
     def _signed(self) -> bytes:
         return f"discreet certificate {self.digest}".encode()
@@ -297,13 +273,22 @@ def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
+def _require(holds: bool, what_not: str) -> None:
+    if not holds:
+        raise PrivacyError(f"certificate: {what_not}")
+
+
+def _follows(stated: Mapping[str, Any], guarantee: Guarantee) -> bool:
+    """Whether the JSON of a guarantee has nothing but what follows from its cost; `from_json` has compared epsilon."""
+    computed = guarantee.to_json()
+    return canonical({**stated, "epsilon": computed["epsilon"]}) == canonical(computed)
+
+
 def _check_budget(budget: Mapping[str, Any] | None, guarantee: Guarantee) -> None:
     """Raise unless the budget covers what was spent."""
     if budget is not None:
-        if set(budget) != {"epsilon", "delta", "filter"}:
-            raise PrivacyError("certificate: its budget is not an epsilon, a delta and a filter")
-        if not _covers(budget, guarantee.cost):
-            raise PrivacyError("certificate: its budget is less than what was spent")
+        _require(set(budget) == {"epsilon", "delta", "filter"}, "its budget is not an epsilon, a delta and a filter")
+        _require(_covers(budget, guarantee.cost), "its budget is less than what was spent")
 
 
 def _covers(budget: Mapping[str, Any], cost: Cost) -> bool:
@@ -321,40 +306,29 @@ def _check_ledger(ledger: Mapping[str, Any] | None, guarantee: Guarantee, releas
     """Raise unless what a ledger has spent in all covers the releases that it has paid for, in the same terms."""
     if ledger is None:
         return
-    count = ledger["releases"]
-    if set(ledger) != {"spent", "budget", "releases"} or type(count) is not int or not 0 <= count <= len(releases):
-        raise PrivacyError("certificate: its ledger is not what was spent, a budget and a number of releases")
-    spent = Guarantee.from_json(ledger["spent"])
-    if canonical({**ledger["spent"], "epsilon": spent.to_json()["epsilon"]}) != canonical(spent.to_json()):
-        raise PrivacyError("certificate: its ledger has values that do not follow from its cost")
-    if (spent.unit, spent.adjacency) != (guarantee.unit, guarantee.adjacency):
-        raise PrivacyError("certificate: its ledger counts in another unit or adjacency than its guarantee")
+    count, spent = ledger["releases"], Guarantee.from_json(ledger["spent"])
+    sound = set(ledger) == {"spent", "budget", "releases"} and type(count) is int and 0 <= count <= len(releases)
+    _require(sound, "its ledger is not what was spent, a budget and a number of releases")
+    _require(_follows(ledger["spent"], spent), "its ledger has values that do not follow from its cost")
+    same = (spent.unit, spent.adjacency) == (guarantee.unit, guarantee.adjacency)
+    _require(same, "its ledger counts in another unit or adjacency than its guarantee")
     paid = sum((Cost.from_json(release["cost"]) for release in releases[len(releases) - count :]), Cost())
-    if not paid.within(spent.cost):
-        raise PrivacyError("certificate: its ledger has spent less than its releases cost")
+    _require(paid.within(spent.cost), "its ledger has spent less than its releases cost")
     _check_budget(ledger["budget"], spent)
-
-
-def _check_notes(notes: Sequence[str], budget: Mapping[str, Any] | None) -> None:
-    """Raise unless the budget that a note quotes is the certificate's."""
-    proved = [note.removeprefix(_FIXED) for note in notes if note.startswith(_FIXED)]
-    if set(proved) - {_proved(budget, continued) for continued in (False, True)}:
-        raise PrivacyError("certificate: its notes quote another budget than its own")
 
 
 def _check_binding(binding: Mapping[str, Any] | None, guarantee: Guarantee) -> None:
     """Raise unless it names a model whose parameters are of the same terms as a guarantee that holds."""
     if binding is None:
         return
-    named = {key: type(value) for key, value in binding.items()} == BINDING
-    if not named or not all(_SHA256.fullmatch(one) for one in binding["sha256"].values()):
-        raise PrivacyError("certificate: its model is not a class, parameters, and a SHA-256 for each part")
+    named = {key: type(value) for key, value in binding.items()} == {"class": str, "params": dict, "sha256": dict}
+    named = named and all(re.fullmatch(r"[0-9a-f]{64}", one) for one in binding["sha256"].values())
+    _require(named, "its model is not a class, parameters, and a SHA-256 for each part")
     for name in ("unit", "adjacency", "delta"):
         stated = getattr(guarantee, name)
-        if guarantee.holds and binding["params"].get(name, stated) != stated:
-            raise PrivacyError(
-                f"certificate: its model has {name} = {binding['params'][name]!r}, but its guarantee has {stated!r}"
-            )
+        given = binding["params"].get(name, stated)
+        same = given == stated or not guarantee.holds
+        _require(same, f"its model has {name} = {given!r}, but its guarantee has {stated!r}")
 
 
 def noise_from_json(data: Mapping[str, Any]) -> Noise:
@@ -369,14 +343,13 @@ def noise_from_json(data: Mapping[str, Any]) -> Noise:
 def _recomputed(release: Mapping[str, Any]) -> Cost:
     """What a release costs by its own noise and sensitivity; raises if it says otherwise."""
     stated = Cost.from_json(release["cost"])
-    if release["kind"] not in ("release", "charge") or not stated.sound:
-        raise PrivacyError(f"certificate: {release['label']!r} is neither a release nor a charge")
+    known = release["kind"] in ("release", "charge") and stated.sound
+    _require(known, f"{release['label']!r} is neither a release nor a charge")
     listed = release["kind"] == "release" or "noise" in release or "sensitivity" in release
     each = noise_from_json(release["noise"]).cost(release["sensitivity"]) if listed else stated
     exact = release["kind"] == "release" and not stated.samples
     right = each == stated if exact else stated.pays_for(each, release.get("count", 1))
-    if not right:
-        raise PrivacyError(f"certificate: {release['label']!r} does not cost what its noise and sensitivity give")
+    _require(right, f"{release['label']!r} does not cost what its noise and sensitivity give")
     return stated
 
 
@@ -395,11 +368,8 @@ def release_rows(releases: Sequence[Mapping[str, Any]], delta: float) -> list[di
     alone = {cost: round_up(cost.epsilon(delta)) for cost in set(costs)}  # of many releases, most cost the same
     table = []
     for release, cost in zip(releases, costs, strict=True):
-        part = None
-        if not total.events:
-            part = cost.gaussian / total.gaussian
-        elif math.isfinite(total.pure):
-            part = cost.pure / total.pure
+        pure = cost.pure / total.pure if math.isfinite(total.pure) else None
+        part = pure if total.events else cost.gaussian / total.gaussian
         table.append(
             {
                 "label": release["label"],
@@ -425,14 +395,8 @@ def _noise(release: Mapping[str, Any], cost: Cost) -> str:
     return ", ".join([*words, *([f"{release['count']} times"] if release.get("count", 1) > 1 else [])])
 
 
-_COLUMNS = {
-    "label": "release",
-    "shape": "shape",
-    "sensitivity": "sensitivity",
-    "noise": "noise",
-    "epsilon": "epsilon alone",
-    "share": "share of what was spent",
-}
+_COLUMNS = {"label": "release", "shape": "shape", "sensitivity": "sensitivity", "noise": "noise"}
+_COLUMNS |= {"epsilon": "epsilon alone", "share": "share of what was spent"}
 
 
 def _legend(certificate: Mapping[str, Any]) -> str:
@@ -520,12 +484,7 @@ def ledger_table(events: Sequence[Entry], delta: float) -> list[str]:
 
 
 def page(certificate: dict[str, Any], *, body: str = "") -> str:
-    """The certificate as a self-contained HTML page, with a bar for each release's share of the budget.
-
-    Args:
-        certificate: from `Statement.certificate`.
-        body: more HTML, put before the privacy statement (a report's tables and plots).
-    """
+    """A certificate as a self-contained HTML page; `body`, such as a report's tables and plots, stands before it."""
     title = html.escape(certificate["title"])
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'

@@ -1,9 +1,9 @@
 """What may be released about people: each kind of sum is a type that knows its own sensitivity.
 
 A model chooses a type and its public bounds, and computes contributions from one user's own rows and public numbers.
-The type does the rest: it says how far one person can move the sum, and its encoder clips a contribution to the bound,
-puts it on a grid of integers and adds it up exactly. A model cannot state a sensitivity. What makes a smaller one true,
-such as entries that are never negative, is enforced here, not promised by the model.
+The type does the rest: it says how far one person can move the sum, clips a contribution to the bound, puts it on a
+grid of integers and adds it up exactly. A model cannot state a sensitivity. What makes a smaller one true, such as
+entries that are never negative, is enforced here, not promised by the model.
 
 For every type, whatever the contributions are, f(D + u) - f(D) = f({u}) exactly, in integers, and no longer than the
 sensitivity (tests/privacy/test_statistics.py). Nothing here raises because of a value in the data: what is not finite
@@ -16,10 +16,10 @@ docs/proofs/dpals-published.md for `NormalEquations`; docs/proofs/evaluation.md 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,9 @@ from discreet.privacy.lattice import (
 from discreet.privacy.noise import Gaussian
 from discreet.typing import Array
 from discreet.validation import positive, whole
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 UNIT_BITS = 14  # a unit vector is at most 2^14 grid units long
 GRID_BITS = 29  # a noise standard deviation, or a bound, is at most 2^29 grid units long
@@ -105,41 +108,41 @@ def _only(batch: UserBatch, entries: Array, size: int) -> tuple[Array, Array]:
 # -- what a type of sum has to say
 
 
+@dataclass(frozen=True)
 class Statistic(ABC):
-    """A kind of sum over people; its `shape` is that of the sum."""
+    """A kind of sum over people. On the grids of an `encoder`, it encodes and adds up what they contribute."""
 
     symmetric: ClassVar[bool] = False  # whether it is made of symmetric matrices
+    grids: tuple[Grid, ...] = field(default=(), kw_only=True)  # of the factors of which contributions are products
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """Of the sum."""
 
     @abstractmethod
     def sensitivity(self, adjacency: str) -> float:
         """How far one person can move the sum, in the L2 norm; raises for an adjacency without a proof."""
-
-    @abstractmethod
-    def encoder(self, std: float) -> "Encoder":
-        """How contributions are encoded where the noise has this standard deviation: on grids that suit it."""
 
     def calibrated(self, adjacency: str, noise_for: Callable[[float], Gaussian]) -> tuple[float, Gaussian]:
         """The sensitivity, and the noise that goes with it."""
         sensitivity = self.sensitivity(adjacency)
         return sensitivity, noise_for(sensitivity)
 
+    def encoder(self, std: float) -> "Self":
+        """The same on grids that suit noise of this standard deviation."""
+        return replace(self, grids=self.grids_for(std))
 
-@dataclass(frozen=True, eq=False)
-class Encoder(ABC):
-    """How contributions to one statistic become integers, and these a sum."""
-
-    statistic: Any
-    grids: tuple[Grid, ...]  # of the factors of which contributions are products
+    @abstractmethod
+    def grids_for(self, std: float) -> tuple[Grid, ...]:
+        """The grids that suit noise of this standard deviation."""
 
     @property
     def grid(self) -> Grid:
         """Of the sum."""
+        if not self.grids:
+            raise PrivacyError("statistic: it is on no grid yet, see `encoder`")
         return Grid(sum(grid.exponent for grid in self.grids))
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the sum."""
-        return tuple(self.statistic.shape)
 
     @abstractmethod
     def encode(self, batch: Any, contribution: Any) -> Any:
@@ -211,29 +214,23 @@ class VectorSum(Statistic):
             return self.norm
         return _moved(self.norm, adjacency, nonnegative=self.cone is not None)
 
-    def encoder(self, std: float) -> "VectorEncoder":
-        return VectorEncoder(self, (fine_grid(std, self.norm),))
-
-
-class VectorEncoder(Encoder):
-    """Encodes for `VectorSum`."""
-
-    statistic: VectorSum
+    def grids_for(self, std: float) -> tuple[Grid, ...]:
+        return (fine_grid(std, self.norm),)
 
     def encode(self, batch: Any, contribution: Array) -> Array:
-        size, entries = self.statistic.size, np.asarray(contribution, np.float64)
-        if self.statistic.cone == "nonnegative":
+        size, entries = self.size, np.asarray(contribution, np.float64)
+        if self.cone == "nonnegative":
             entries = np.maximum(entries, 0.0)
         if entries.ndim == 1:
-            if self.statistic.cone == "second-order":
+            if self.cone == "second-order":
                 raise PrivacyError("cone: 'second-order' is for one row for each user")
             items, entries = _only(batch, entries, size)
-            units = truncate(entries, bound=self.statistic.norm, grid=self.grid, indptr=batch.indptr)
+            units = truncate(entries, bound=self.norm, grid=self.grid, indptr=batch.indptr)
             return scatter(items, units, size)
         if entries.ndim != 2 or entries.shape[1] != size:
             raise PrivacyError(f"contribution: rows of {size} numbers were declared")
-        units = truncate(entries, bound=self.statistic.norm, grid=self.grid)
-        if self.statistic.cone == "second-order":
+        units = truncate(entries, bound=self.norm, grid=self.grid)
+        if self.cone == "second-order":
             units = _in_cone(units)
         total: Array = units.sum(axis=0, dtype=np.int64)
         return total
@@ -280,21 +277,14 @@ class GramSum(Statistic):
         """`norm_squared` for add-remove, sqrt 2 times that for replace."""
         return _moved(self.norm_squared, adjacency, nonnegative=True)
 
-    def encoder(self, std: float) -> "GramEncoder":
-        length = root_below(self.norm_squared)
-        half = Grid(-((GRID_BITS - math.frexp(max(std, length * length))[1]) // 2))  # whose squares suit the noise
-        return GramEncoder(self, (half, half))
-
-
-class GramEncoder(Encoder):
-    """Encodes for `GramSum`: users' x, no longer than `length`, on the first of two equal grids."""
-
-    statistic: GramSum
+    def grids_for(self, std: float) -> tuple[Grid, ...]:
+        half = Grid(-((GRID_BITS - math.frexp(max(std, self.length * self.length))[1]) // 2))  # squares suit the noise
+        return half, half
 
     @property
     def length(self) -> float:
         """The bound on a user's x."""
-        return root_below(self.statistic.norm_squared)
+        return root_below(self.norm_squared)
 
     @property
     def most(self) -> int:
@@ -303,12 +293,12 @@ class GramEncoder(Encoder):
 
     def entries(self, batch: UserBatch, contribution: Array) -> tuple[Array, Array]:
         """Sparse contributions: items, and users' x in grid units."""
-        items, entries = _only(batch, contribution, self.statistic.size)
+        items, entries = _only(batch, contribution, self.size)
         return items, truncate(entries, bound=self.length, grid=self.grids[0], indptr=batch.indptr)
 
     def rows(self, batch: UserBatch, contribution: Array) -> Array:
         """Users' x in grid units, one in a row."""
-        size = self.statistic.size
+        size = self.size
         if np.ndim(contribution) == 2:
             if np.shape(contribution)[1] % size:
                 raise PrivacyError(f"contribution: rows of a multiple of {size} numbers were declared")
@@ -322,18 +312,18 @@ class GramEncoder(Encoder):
     def encode(self, batch: UserBatch, contribution: Array) -> Array:
         """A matrix if it is small; else the rows, so that there is one sum however many threads there are."""
         rows = self.rows(batch, contribution)
-        return exact_gram(rows, self.most) if self.statistic.size <= SMALL else rows
+        return exact_gram(rows, self.most) if self.size <= SMALL else rows
 
     def add(self, total: Array, encoded: Array, n_jobs: int | None) -> Array:
         """The total with some users' integers added, on and above the diagonal."""
-        if self.statistic.size <= SMALL:
+        if self.size <= SMALL:
             return super().add(total, encoded, n_jobs)
         return add_products(total, encoded, self.most, n_jobs)
 
     def finish(self, total: Array) -> Array:
         """With the lower triangle, and perhaps without the diagonal."""
         mirror(total)
-        if self.statistic.zero_diagonal:
+        if self.zero_diagonal:
             np.fill_diagonal(total, 0)
         return total
 
@@ -345,47 +335,46 @@ class GramEncoder(Encoder):
 class OuterSum(Statistic):
     """The sum over users of a matrix with a row x_j a^T for each of their items j, |x| at most `norm`, |a| at most 1.
 
-    The `shape` is (items, columns). Rows of different items are orthogonal, so a user's matrix is no longer than their
+    The `size` is (items, columns). Rows of different items are orthogonal, so a user's matrix is no longer than their
     x. A contribution is the x of all entries, and all vectors a, the same number of them for each user: entry p of a
     user goes with their vector p modulo that number.
     """
 
-    shape: tuple[int, int]
+    size: tuple[int, int]
     norm: float
 
     def __post_init__(self) -> None:
-        for name, size in zip(("items", "columns"), self.shape, strict=True):
+        for name, size in zip(("items", "columns"), self.size, strict=True):
             whole(name, size, 1)
         positive("norm", self.norm)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.size
 
     def sensitivity(self, adjacency: str) -> float:
         """`norm` for add-remove, twice that for replace."""
         return _moved(self.norm, adjacency, nonnegative=False)
 
-    def encoder(self, std: float) -> "OuterEncoder":
+    def grids_for(self, std: float) -> tuple[Grid, ...]:
+        """Of x and of a."""
         grid = fine_grid(std, self.norm)
         unit = Grid(-min(UNIT_BITS, int(math.log2(max(grid.units(self.norm), 4.0))) // 2))
-        return OuterEncoder(self, (Grid(grid.exponent - unit.exponent), unit))
-
-
-class OuterEncoder(Encoder):
-    """Encodes for `OuterSum`, on two grids: of x and of a."""
-
-    statistic: OuterSum
+        return Grid(grid.exponent - unit.exponent), unit
 
     def encode(self, batch: UserBatch, contribution: tuple[Array, Array]) -> Array:
         """Sums of integers: |x| |a| is below 2^30, so that those of 2^33 users are below 2^63."""
         entries, vectors = contribution
-        users, total = len(batch.indptr) - 1, np.zeros(self.statistic.shape, np.int64)
+        users, total = len(batch.indptr) - 1, np.zeros(self.shape, np.int64)
         if not users:
             return total
-        if not len(vectors) or len(vectors) % users or np.shape(vectors)[1:] != self.statistic.shape[1:]:
+        if not len(vectors) or len(vectors) % users or np.shape(vectors)[1:] != self.shape[1:]:
             raise PrivacyError(
                 "contribution: the same number of vectors of the declared length is needed for each user"
             )
-        items, entries = _only(batch, entries, self.statistic.shape[0])
+        items, entries = _only(batch, entries, self.shape[0])
         indptr, (x_grid, a_grid) = np.ascontiguousarray(batch.indptr, np.int64), self.grids
-        x = truncate(entries, bound=self.statistic.norm, grid=x_grid, indptr=indptr)
+        x = truncate(entries, bound=self.norm, grid=x_grid, indptr=indptr)
         exact.scatter_outer(items, x, truncate(vectors, bound=1.0, grid=a_grid), indptr, total)
         return total
 
@@ -423,13 +412,13 @@ class ProductSum(Statistic):
 
     def calibrated(self, adjacency: str, noise_for: Callable[[float], Gaussian]) -> tuple[float, Gaussian]:
         """For replace, the sensitivity grows with the units of the grid, which depend on the noise."""
-        apart = self.sensitivity(adjacency)
+        exact = self.sensitivity(adjacency)
         if Adjacency(adjacency) is Adjacency.ADD_REMOVE:
-            return apart, noise_for(apart)
+            return exact, noise_for(exact)
         # A grid unit is at most 2^-28 of the bound or of the noise, as long as this noise is less than twice that for
-        # `apart`; truncating two people's numbers parts them by a unit each.
-        std = noise_for(apart).std
-        sensitivity = apart + 2.0**-27 * max(std, self.norm_squared) * math.sqrt(self.vectors.size)
+        # `exact`; truncating two people's numbers parts them by a unit each.
+        std = noise_for(exact).std
+        sensitivity = exact + 2.0**-27 * max(std, self.norm_squared) * math.sqrt(self.vectors.size)
         noise = noise_for(sensitivity)
         if noise.std > 2 * std:
             raise PrivacyError(
@@ -437,17 +426,11 @@ class ProductSum(Statistic):
             )
         return sensitivity, noise
 
-    def encoder(self, std: float) -> "ProductEncoder":
-        return ProductEncoder(self, (fine_grid(std, self.norm_squared),))
-
-
-class ProductEncoder(Encoder):
-    """Encodes for `ProductSum`."""
-
-    statistic: ProductSum
+    def grids_for(self, std: float) -> tuple[Grid, ...]:
+        return (fine_grid(std, self.norm_squared),)
 
     def encode(self, batch: UserBatch, contribution: Array) -> Array:
-        bound, (size, r) = self.statistic.norm_squared, self.statistic.vectors.shape
+        bound, (size, r) = self.norm_squared, self.shape
         items, entries = _only(batch, contribution, size)
         owners, n = batch.owners, len(batch.indptr) - 1
         with np.errstate(over="ignore", invalid="ignore"):
@@ -456,7 +439,7 @@ class ProductEncoder(Encoder):
             x = entries * (length / np.maximum(norms, length))[owners]
             found = np.empty((len(x), r))
             for at in range(r):
-                column = BELOW_ONE * self.statistic.vectors[:, at]
+                column = BELOW_ONE * self.vectors[:, at]
                 found[:, at] = np.bincount(owners, x * column[items], minlength=n)[owners] * x
         ends = np.asarray(batch.indptr) * r
         units = truncate(found.ravel(), bound=bound, grid=self.grid, indptr=ends).reshape(-1, r)
@@ -464,6 +447,29 @@ class ProductEncoder(Encoder):
 
 
 # -- normal equations by item
+
+
+def normal_equations_sensitivity(ratio: float, adjacency: str) -> float:
+    """How far one item of a user moves `NormalEquations`, in units of the bound of its Gram matrix.
+
+    With a = 1 for the Gram matrix and b = ratio^2 for the right-hand side: sqrt(a + b) for add-remove. For replace, two
+    people with opposite targets and vectors at an angle are worst: sqrt(2a + 2b + b^2 / 2a), or sqrt(4b) if b > 2a.
+    """
+    b = ratio**2
+    if require_adjacency(adjacency, Adjacency.ADD_REMOVE, Adjacency.REPLACE) is Adjacency.ADD_REMOVE:
+        return math.sqrt(1 + b)
+    return math.sqrt(2 + 2 * b + b * b / 2 if b <= 2 else 4 * b)
+
+
+@dataclass(frozen=True)
+class EncodedEquations:
+    """Some users' vectors, and their items, targets times weights, and weights (None: all 1), in grid units."""
+
+    vectors: Array
+    indptr: Array
+    items: Array
+    targets: Array
+    weights: Array | None
 
 
 @dataclass(frozen=True)
@@ -499,98 +505,62 @@ class NormalEquations(Statistic):
         """sqrt(k) times that of a single item."""
         return math.sqrt(self.k) * normal_equations_sensitivity(self.ratio, adjacency) * self.user_norm**2 * UP
 
-    def encoder(self, std: float) -> "NormalEquationsEncoder":
-        """Weight x vector x vector is at most about 2^29 grid units, and so is the noise."""
+    def grids_for(self, std: float) -> tuple[Grid, ...]:
+        """Of two vectors and a weight, whose product is at most about 2^29 grid units, and so is the noise."""
         weight = Grid(-WEIGHT_BITS if self.weighted else 0)
         heaviest = math.sqrt(self.k) if self.weighted else 1.0
         most = max(std, heaviest * self.user_norm**2 * max(1.0, self.ratio))
         vector = Grid(-((GRID_BITS + weight.exponent - math.frexp(most)[1]) // 2))
-        return NormalEquationsEncoder(self, (vector, vector, weight))
+        return vector, vector, weight
 
     @property
     def target_unit(self) -> float:
         """What released right-hand sides are to be multiplied by."""
         return self.target_bound / (self.ratio / math.sqrt(2) * self.user_norm)
 
-
-def normal_equations_sensitivity(ratio: float, adjacency: str) -> float:
-    """How far one item of a user moves `NormalEquations`, in units of the bound of its Gram matrix.
-
-    With a = 1 for the Gram matrix and b = ratio^2 for the right-hand side: sqrt(a + b) for add-remove. For replace, two
-    people with opposite targets and vectors at an angle are worst: sqrt(2a + 2b + b^2 / 2a), or sqrt(4b) if b > 2a.
-    """
-    b = ratio**2
-    if require_adjacency(adjacency, Adjacency.ADD_REMOVE, Adjacency.REPLACE) is Adjacency.ADD_REMOVE:
-        return math.sqrt(1 + b)
-    return math.sqrt(2 + 2 * b + b * b / 2 if b <= 2 else 4 * b)
-
-
-@dataclass(frozen=True)
-class EncodedEquations:
-    """Some users' vectors, and their items, targets times weights, and weights (None: all 1), in grid units."""
-
-    vectors: Array
-    indptr: Array
-    items: Array
-    targets: Array
-    weights: Array | None
-
-
-class NormalEquationsEncoder(Encoder):
-    """Encodes for `NormalEquations`, on the grids of vectors, of vectors again, and of weights."""
-
-    statistic: NormalEquations
-
-    def vectors(self, vectors: Array) -> Array:
-        """Users' vectors, in grid units."""
-        if np.ndim(vectors) != 2 or np.shape(vectors)[1] != self.statistic.rank:
-            raise PrivacyError(f"contribution: vectors of {self.statistic.rank} numbers were declared")
-        return truncate(vectors, bound=self.statistic.user_norm, grid=self.grids[0])
-
     def encode(self, batch: UserBatch, contribution: tuple[Array, Array, Array | None]) -> EncodedEquations:
         """Some users' numbers, in grid units."""
         vectors, targets, weights = contribution
-        return self.encoded(batch, self.vectors(vectors), targets, weights)
-
-    def encoded(self, batch: UserBatch, vectors: Array, targets: Array, weights: Array | None) -> EncodedEquations:
-        """The same for vectors that are in grid units already."""
-        indptr, (items, counts) = np.asarray(batch.indptr), countable(batch, self.statistic.n_items)
+        if np.ndim(vectors) != 2 or np.shape(vectors)[1] != self.rank:
+            raise PrivacyError(f"contribution: vectors of {self.rank} numbers were declared")
+        units = truncate(vectors, bound=self.user_norm, grid=self.grids[0])
+        indptr, (items, counts) = np.asarray(batch.indptr), countable(batch, self.n_items)
         heavy, aims = self._weights(indptr, weights, counts), self._targets(np.asarray(targets, np.float64))
-        return EncodedEquations(vectors, indptr, items, aims if heavy is None else aims * heavy, heavy)
+        return EncodedEquations(units, indptr, items, aims if heavy is None else aims * heavy, heavy)
 
     @property
     def target_units(self) -> float:
         """What the largest target is: it weighs ratio / sqrt 2 as much as the longest vector."""
-        return self.statistic.ratio / math.sqrt(2) * self.grids[0].units(self.statistic.user_norm)
+        return self.ratio / math.sqrt(2) * self.grids[0].units(self.user_norm)
 
     def _targets(self, targets: Array) -> Array:
         most = self.target_units
         finite = np.nan_to_num(targets, posinf=0.0, neginf=0.0)
-        units: Array = np.trunc(np.clip(finite / self.statistic.target_bound, -1, 1) * most)
+        units: Array = np.trunc(np.clip(finite / self.target_bound, -1, 1) * most)
         return np.clip(units, -math.floor(most), math.floor(most))
 
     def _weights(self, indptr: Array, weights: Array | None, counts: Array | None) -> Array | None:
         """Weights in grid units, None if all are 1; the squares of a user's add up to at most k."""
-        if (weights is not None) != self.statistic.weighted:
+        if (weights is not None) != self.weighted:
             raise PrivacyError(f"contribution: {'no ' if weights is not None else ''}weights were declared")
         if weights is None:
             return self._first_k(indptr, counts)
         heavy = np.maximum(np.asarray(weights, np.float64), 0.0)
         if counts is not None:
             heavy = np.where(counts, heavy, 0.0)
-        bound = math.nextafter(math.sqrt(self.statistic.k), 0)
+        bound = math.nextafter(math.sqrt(self.k), 0)
         units: Array = truncate(heavy, bound=bound, grid=self.grids[2], indptr=indptr).astype(np.float64)
         return units
 
     def _first_k(self, indptr: Array, counts: Array | None) -> Array | None:
         """1 for each user's first k entries that may count, 0 for others; None if all are 1."""
         lengths = np.diff(indptr)
-        if counts is None and lengths.max(initial=0) <= self.statistic.k:
+        if counts is None and lengths.max(initial=0) <= self.k:
             return None
         allowed = np.ones(int(indptr[-1])) if counts is None else counts.astype(np.float64)
         before = np.concatenate([[0.0], np.cumsum(allowed)])  # entries that may count, of all users before
         place = before[:-1] - np.repeat(before[indptr[:-1]], lengths)
-        first: Array = allowed * (place < self.statistic.k)
+        first: Array = allowed * (place < self.k)
         return first
 
     def add(self, total: Array, encoded: EncodedEquations, n_jobs: int | None) -> Array:
@@ -601,7 +571,7 @@ class NormalEquationsEncoder(Encoder):
 
     def finish(self, total: Array) -> Array:
         """With the lower triangles, of which the last rows are the right-hand sides."""
-        for row in range(self.statistic.rank):
+        for row in range(self.rank):
             total[:, row + 1 :, row] = total[:, row, row + 1 :]
         return total
 
@@ -625,6 +595,8 @@ class MeanSum(Statistic):
         object.__setattr__(self, "adjacency", require_adjacency(self.adjacency, *Adjacency))
         if not self.groups or set(self.groups) != set(range(max(self.groups) + 1)):
             raise PrivacyError("groups: one number for each value is needed, 0, 1, ...")
+        if self.grids and not self.counts.all():
+            raise PrivacyError("epsilon: with so little of it the noise would drown any number of people; give more")
 
     @property
     def weights(self) -> tuple[float, ...]:
@@ -644,26 +616,17 @@ class MeanSum(Statistic):
         require_adjacency(adjacency, Adjacency(self.adjacency))
         return math.sqrt(len(self.groups) / 4 + math.fsum(weight**2 for weight in self.weights)) * ROOM
 
-    def encoder(self, std: float) -> "MeanEncoder":
-        encoder = MeanEncoder(self, (Grid.for_std(std),))
-        if not encoder.counts.all():
-            raise PrivacyError("epsilon: with so little of it the noise would drown any number of people; give more")
-        return encoder
-
-
-class MeanEncoder(Encoder):
-    """Encodes for `MeanSum`."""
-
-    statistic: MeanSum
+    def grids_for(self, std: float) -> tuple[Grid, ...]:
+        return (Grid.for_std(std),)
 
     @property
     def counts(self) -> Array:
         """What a user counts in each group, in grid units, rounded down."""
-        return np.floor([self.grid.units(weight) for weight in self.statistic.weights]).astype(np.int64)
+        return np.floor([self.grid.units(weight) for weight in self.weights]).astype(np.int64)
 
     def rows(self, values: Array) -> Array:
         """Each user's row, in grid units."""
-        groups = self.statistic.groups
+        groups = self.groups
         if np.ndim(values) != 2 or np.shape(values)[1] != len(groups):
             raise PrivacyError(f"contribution: rows of {len(groups)} values were declared")
         there = ~np.isnan(values)
@@ -671,11 +634,11 @@ class MeanEncoder(Encoder):
         # nothing gets beyond it. `truncate` finds whole units and rows within the bound, and leaves them as they are.
         about = np.where(there, np.clip(values, 0, 1) - 0.5, 0.0)
         about = np.rint(about / self.grid.step) * self.grid.step
-        counted = np.zeros((len(there), len(self.statistic.weights)))
+        counted = np.zeros((len(there), len(self.weights)))
         for column, group in enumerate(groups):
             counted[there[:, column], group] = 1
         rows = np.hstack([about, counted * (self.counts * self.grid.step)])
-        return truncate(rows, bound=self.statistic.sensitivity(self.statistic.adjacency), grid=self.grid)
+        return truncate(rows, bound=self.sensitivity(self.adjacency), grid=self.grid)
 
     def encode(self, batch: Any, contribution: Array) -> Array:
         total: Array = self.rows(contribution).sum(axis=0, dtype=np.int64)

@@ -3,7 +3,7 @@
 The log is append-only entries in a hash chain, checked before anything rests on them. What counts is the log alone.
 Whoever opens it walks it from its first entry to its last and adds it up; each later transaction reads what has been
 added since, and sees whether the first entry, which has the budget, and the last one are still what they were. A row
-apart has the length and the last digest: without it a log that is cut off would be a whole one.
+of another table has the length and the last digest: without it a log that was cut off would look complete.
 
 Every transaction first takes the database's one lock for ledgers, so that writers in other threads, processes and
 machines wait for each other, and is on disk when it ends. Who waits for long is told for whom, and not without end.
@@ -401,15 +401,10 @@ _BLOCK = 1 << 20  # bytes; a multiple of the keystream's words
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where the releases of one reservation are kept.
+    """Where the releases of one reservation are kept."""
 
-    Attributes:
-        folder: The folder, which exists.
-        reservation: The id of the reservation.
-    """
-
-    folder: Path
-    reservation: str
+    folder: Path  # which exists
+    reservation: str  # its id
 
     def write(self, array: npt.NDArray[Any]) -> dict[str, str]:
         """Write an array, encrypted, and sync it; returns what it takes to read it again, for the ledger."""

@@ -17,7 +17,7 @@ from discreet.models.als import preprocessing, sampling
 from discreet.models.spectral import pca
 from discreet.privacy import Releaser, VectorSum, statistics, truncate
 from discreet.privacy.guarantee import sensitivity_factor
-from discreet.privacy.statistics import NormalEquationsEncoder
+from discreet.privacy.statistics import NormalEquations
 
 AMPLE = 1e3  # times a bound: as good as none, in these data
 COMPONENTS = "DPPCA, add-remove"
@@ -118,7 +118,7 @@ def no_cap() -> Patch:
 
     return together(
         patch.multiple(sampling, uniform=everything, lowest=everything),
-        patch.object(NormalEquationsEncoder, "_weights", lambda *given: None),
+        patch.object(NormalEquations, "_weights", lambda *given: None),
     )
 
 
@@ -130,13 +130,13 @@ def no_range() -> Patch:
     def uncut(table: Any, mean: float, bound: float) -> Any:
         return sampling.Sample(table.indptr, table.indices, table.values - np.float32(mean), table.weights)
 
-    def targets(self: NormalEquationsEncoder, values: Any) -> Any:
-        return np.trunc(values / self.statistic.target_bound * self.target_units)
+    def targets(self: NormalEquations, values: Any) -> Any:
+        return np.trunc(values / self.target_bound * self.target_units)
 
     return together(
         patch.object(preprocessing.Preprocessing, "_bound", lambda self, *given: real(self, *given) / 2),
         patch.object(preprocessing, "_centred", uncut),
-        patch.object(NormalEquationsEncoder, "_targets", targets),
+        patch.object(NormalEquations, "_targets", targets),
     )
 
 
