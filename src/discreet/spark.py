@@ -18,9 +18,8 @@ from discreet.data.columns import GUESS, choose
 from discreet.data.sources import is_spark
 from discreet.data.spark_interactions import SparkInteractions
 from discreet.errors import DataError, MissingExtra, UnknownItem
-from discreet.models.codecs import items_from_bytes, items_to_bytes
-from discreet.models.model_folder import HEAD, PARTS
-from discreet.models.storage import ITEMS, described, load, plain, rich, unfitted
+from discreet.models.model_folder import HEAD, ITEMS, PARTS
+from discreet.models.storage import described, items_from_bytes, items_to_bytes, load, plain, rich, unfitted
 from discreet.validation import whole
 
 try:

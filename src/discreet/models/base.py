@@ -7,9 +7,11 @@ it computes from their own history, whenever it is asked, and forgets: no model 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+from inspect import signature
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -25,19 +27,19 @@ from discreet.data.spark_interactions import SparkInteractions
 from discreet.errors import DataError, NotFitted, PrivacyError
 from discreet.linalg.arrays import arrays_on
 from discreet.linalg.threads import n_threads, single_threaded_blas
-from discreet.models.binding import binding, require_certified
+from discreet.models import storage
 from discreet.models.fold_in import FoldIn
-from discreet.models.unfinished import saved_in
 from discreet.privacy.accounting import Cost
 from discreet.privacy.checkpoint import Checkpoint
 from discreet.privacy.guarantee import Guarantee
 from discreet.privacy.statement import Statement
+from discreet.privacy.store import canonical
 from discreet.recommend import serving
 from discreet.recommend.histories import OnUnknown, Reader
 from discreet.recommend.results import BatchRecommendations, Explanation, Recommendations
 from discreet.recommend.topn import Scorer, Variance
 from discreet.typing import Array
-from discreet.validation import whole
+from discreet.validation import positive, whole
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
     from discreet.recommend.vectors import AnnIndex
 
 
-DERIVED = ("_fold_in_now", "_scorer_now")  # made of what was learned, when it is first needed
+DERIVED = ("_fold_in_now", "_scorer_now")  # computed from what was learned, when it is first needed
 HERE = (*DERIVED, "_checkpoint")  # what stays with this very object, until it learns again
 NOT_PRIVATE = "it was trained without noise, so whoever holds it may learn what single people did"
 
@@ -112,7 +114,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     def _learn(
         self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None
     ) -> tuple[dict[str, Any], Statement]:
-        """Learn from checked data: all learned attributes by name, and the statement."""
+        """Learn from checked data: all attributes to set, by name, and the statement."""
         raise NotImplementedError
 
     def _not_resumable(self) -> str:
@@ -160,8 +162,6 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         with self._readied(ratings, reading) as table:
             learned, statement = self._learn(table, ledger, folder) if folder else self._learn(table, ledger)
             self._set(learned, table.catalogue, statement)
-        if folder is not None:
-            self._checkpoint = saved_in(folder)
         return self
 
     @contextmanager
@@ -190,12 +190,24 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 
     def _certify(self, statement: Statement) -> None:
         """Take on a statement, as that of this model and of no other."""
-        self._statement = statement.of_model(binding(self))
+        self._statement = statement.of_model(storage.binding(self))
         self.guarantee_ = statement.guarantee
 
     def _require_certified(self, statement: Statement) -> None:
         """Raise unless the statement is that of this very model."""
-        require_certified(self, statement)
+        stated, found = statement.certificate["model"], storage.binding(self)
+        if stated is None:
+            raise PrivacyError("its certificate names no model, so it could be that of any")
+        others = [
+            *(["class"] if stated["class"] != found["class"] else []),
+            *(["parameters"] if canonical(stated["params"]) != canonical(found["params"]) else []),
+            *(name for name in found["sha256"] if stated["sha256"].get(name) != found["sha256"][name]),
+        ]
+        if others or set(stated["sha256"]) != set(found["sha256"]):
+            raise PrivacyError(
+                f"its certificate is that of another model, with other {', '.join(others) or 'parts'}: do not use it "
+                "as what was certified"
+            )
 
     def __getattr__(self, name: str) -> Any:
         if name in (*self._ARRAYS, *self._VALUES, "catalogue_", "guarantee_", "_statement"):
@@ -289,34 +301,19 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         return batch._at(0) if single else batch
 
     def recommend_blocks(
-        self,
-        history: Any,
-        n: int = 10,
-        *,
-        exclude_seen: bool = True,
-        allow: Any = None,
-        deny: Any = None,
-        on_unknown: OnUnknown = "raise",
+        self, history: Any, n: int = 10, *, on_unknown: OnUnknown = "raise", **filters: Any
     ) -> Iterator[BatchRecommendations]:
-        """Like `recommend` for many, some thousand users at a time: for more users than fit in memory."""
+        """Like `recommend` for many, some thousand users at a time: for more users than fit in memory.
+
+        The `filters` are `exclude_seen`, `allow` and `deny`, as for `recommend`.
+        """
         histories, _ = self._reader(on_unknown).read(history)
-        options = serving.Options(n, exclude_seen, allow, deny, on_unknown)
+        options = serving.Options(n, on_unknown=on_unknown, **filters)
         return serving.blocks(self, histories, options, serving.library_of(history))
 
-    def recommend_to_parquet(
-        self,
-        path: str | PathLike[str],
-        history: Any,
-        n: int = 10,
-        *,
-        exclude_seen: bool = True,
-        allow: Any = None,
-        deny: Any = None,
-        on_unknown: OnUnknown = "raise",
-    ) -> None:
-        """Like `recommend` for many, written to a parquet file with the columns user, item, score, rank."""
-        given: dict[str, Any] = {"exclude_seen": exclude_seen, "allow": allow, "deny": deny, "on_unknown": on_unknown}
-        serving.to_parquet(path, self.recommend_blocks(history, n, **given))
+    def recommend_to_parquet(self, path: str | PathLike[str], history: Any, n: int = 10, **options: Any) -> None:
+        """Like `recommend` for many, with the same options, written to a parquet file (user, item, score, rank)."""
+        serving.to_parquet(path, self.recommend_blocks(history, n, **options))
 
     def predict(self, history: Any, targets: Any, *, on_unknown: OnUnknown = "raise") -> Array:
         """The value each target would get: a rating within the value range, or a score for implicit feedback.
@@ -413,9 +410,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write the model to a folder: model.json, factors.safetensors, items.parquet. `discreet.load` reads it."""
-        from discreet.models.storage import save
-
-        save(self, folder)
+        storage.save(self, folder)
 
     @classmethod
     def _restored(
@@ -502,9 +497,36 @@ class NotPrivateModel(Model):
         """Factors, bias and whatever else the model needs."""
         raise NotImplementedError
 
+    def _require_certified(self, statement: Statement) -> None:
+        if statement.guarantee.holds:  # a certificate can be whole and of another model
+            raise PrivacyError(f"its certificate promises privacy, which a {type(self).__name__} never has")
+        super()._require_certified(statement)
+
+
+def check_parameters(
+    model: Any,
+    *,
+    positives: Iterable[str] = (),
+    wholes: Iterable[str] = (),
+    choices: Mapping[str, tuple[Any, ...]] | None = None,
+) -> None:
+    """Raise unless `positives` are positive numbers, `wholes` whole numbers of at least 1, and others their `choices`.
+
+    None is allowed where the constructor has it as the default.
+    """
+    optional = {name for name, one in signature(type(model)).parameters.items() if one.default is None}
+    for names, check in ((positives, positive), (wholes, partial(whole, least=1))):
+        for name in names:
+            if getattr(model, name) is not None or name not in optional:
+                check(name, getattr(model, name))
+    for name, known in (choices or {}).items():
+        if getattr(model, name) not in known:
+            words = ", ".join(map(repr, known))
+            raise DataError(f"{name}: one of {words} is needed, not {getattr(model, name)!r}")
+
 
 def check_seed(name: str, value: Any) -> None:
-    """Raise unless a seed is one: None, or a whole number that is not negative."""
+    """Raise unless a seed is None or a whole number that is not negative."""
     if value is not None:
         whole(name, value, 0)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from functools import partial
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from discreet.data.progress import Bar
 from discreet.errors import DataError, PrivacyError
 from discreet.linalg.determinism import neighbour_dependent, require_sound_blas
 from discreet.models.base import Model
-from discreet.models.unfinished import described, resumable
+from discreet.models.unfinished import described, remove, resumable
 from discreet.privacy import Ledger, Plan, Releaser
 from discreet.privacy.checkpoint import Checkpoint
 from discreet.privacy.guarantee import Adjacency, Unit, account, require_adjacency
@@ -34,16 +34,16 @@ _STOPPED = (
     "Of the {planned} releases that were planned, {made} were made: whether to go on was decided by what had been "
     "released. The guarantee stated is that of the whole plan; what was not released went back to the ledger."
 )
-
-
-# A mechanism that publishes the whole history of each of n people with probability delta, and nothing else, is
-# (0, delta)-DP: delta n people are then to be expected in it. So delta must be well below 1 / n (Dwork and Roth 2014,
-# section 2.3). From a tenth of 1 / n on, an exposure like that of anybody at all is no longer unlikely.
-_EXPOSED = 0.1
+_EXPOSED = 0.1  # people whom a mechanism as below may expose on average, before a delta is called large
 
 
 def large_delta(delta: float, people: float) -> list[str]:
-    """A word of warning, if delta is large for about so many people: a number that is released, or declared."""
+    """A warning, if delta is large for about so many people: a number that is released, or declared.
+
+    A mechanism that publishes the whole history of each of n people with probability delta, and nothing else, is
+    (0, delta)-DP, and exposes delta n of them on average. So delta must be well below 1 / n (Dwork and Roth 2014,
+    section 2.3).
+    """
     if delta * people <= _EXPOSED:
         return []
     return [
@@ -91,10 +91,6 @@ def require_same_bits(device: str, n_columns: int, folds: int = 1) -> None:
             f"device: {device!r} gives one person other bits if other people are computed too, so that the proof of "
             "privacy does not hold there; use 'cpu'"
         )
-
-
-def _advance(bar: Bar, share: float, label: str) -> None:
-    bar.advance(100 * share, label)
 
 
 class PrivateModel(Model):
@@ -147,6 +143,12 @@ class PrivateModel(Model):
     def _own_ledger(self, url: str | None = None) -> Ledger:
         return Ledger(url, epsilon=self.epsilon, delta=self.delta, unit=self.unit, adjacency=self.adjacency)
 
+    def save(self, folder: str | PathLike[str]) -> None:
+        """Write the model to a folder, as every model does; the checkpoint that it was fitted with is then removed."""
+        super().save(folder)
+        if (checkpoint := vars(self).get("_checkpoint")) is not None:
+            remove(checkpoint.folder, checkpoint.reservation)
+
     def _not_resumable(self) -> str:
         return ""
 
@@ -159,7 +161,8 @@ class PrivateModel(Model):
         if checkpoint is None:
             return self._under(plan, ledger, ratings, self._learn_privately)
         with resumable(checkpoint, described(self, ratings, plan), ledger, self._own_ledger) as (paying, kept):
-            return self._under(plan, ledger, ratings, self._learn_privately, resumed=(paying, kept))
+            learned, statement = self._under(plan, ledger, ratings, self._learn_privately, resumed=(paying, kept))
+        return {**learned, "_checkpoint": kept}, statement
 
     def _require_sound(self, fold_in: FoldIn) -> None:
         require_same_bits_served(fold_in, self.catalogue_, self.value_range_)
@@ -199,7 +202,10 @@ class PrivateModel(Model):
             ledger.reserve(plan, checkpoint=checkpoint) as reservation,
             Bar(type(self).__name__, 100, "% of the budget") as bar,
         ):
-            progress = partial(_advance, bar)
+
+            def progress(share: float, label: str) -> None:
+                bar.advance(100 * share, label)
+
             learned = learn(Releaser(reservation, self.adjacency, self.n_jobs, progress), ratings)
         events = [event for event in ledger.events if event.body.get("reservation") == reservation.id]
         guarantee = ledger.guarantee(plan.cost, events, delta=self.delta)

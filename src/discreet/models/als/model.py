@@ -31,10 +31,10 @@ from discreet.models.als.settings import (
 )
 from discreet.models.als.training import Training
 from discreet.models.base import require_ratings
-from discreet.models.binding import learned_by
 from discreet.models.fold_in import FoldIn, RidgeFoldIn
 from discreet.models.private import PrivateModel, require_same_bits, require_sound
 from discreet.models.ridge import Penalty
+from discreet.models.storage import learned_by
 from discreet.privacy import Plan, Releaser
 from discreet.privacy.guarantee import Adjacency
 from discreet.recommend.topn import Variance

@@ -16,8 +16,8 @@ from discreet.engine.batches import DENSE_CELLS, parts
 from discreet.errors import DataError, NotFitted
 from discreet.linalg.determinism import require_sound_blas
 from discreet.linalg.threads import n_threads, single_threaded_blas
+from discreet.models.base import check_parameters
 from discreet.models.eigen import Products, block_iteration, check_budget, oja
-from discreet.models.parameters import check_parameters
 from discreet.models.private import require_sound
 from discreet.privacy import GramSum, Ledger, Noisy, Plan, Releaser
 from discreet.privacy.guarantee import Adjacency, Guarantee, account
