@@ -17,12 +17,8 @@ from discreet.errors import DataError, ModelError, PrivacyError
 from discreet.models.base import Model
 from discreet.models.fold_in import FoldIn
 from discreet.testing import InsecureSeededNoise
-from discreet.web.loss import made_up, measured
-from discreet.web.projection import projected
-from discreet.web.scoring import Scoring
-from discreet.web.site import Site, export
-from discreet.web.storage import Pack
-from discreet.web.tradeoff import checked
+from discreet.web.scoring import Pack, Scoring, loss, made_up
+from discreet.web.site import Site, checked_curve, export, on_a_map
 
 
 def site_of(model: Model, **options: Any) -> Site:
@@ -66,7 +62,7 @@ def test_the_loss_sees_a_change(films: Model) -> None:
     scoring, people = Scoring.of(films), made_up(films)
     tables = scoring.describe()[1]
     columns = np.roll(tables["columns"], 1, axis=0)
-    found = measured(scoring, scoring.with_tables({**tables, "columns": columns}), people)
+    found = loss(scoring, scoring.with_tables({**tables, "columns": columns}), people)
     assert found["rms"] > 0.1
     assert found["top_10_kept"] < 0.9
 
@@ -173,7 +169,7 @@ def test_the_worker_knows_every_file(films: Model) -> None:
 
 def test_the_map_is_within_its_bounds() -> None:
     rng = np.random.default_rng(0)
-    places = projected(rng.standard_cauchy((300, 5)), np.arange(300.0))
+    places = on_a_map(rng.standard_cauchy((300, 5)), np.arange(300.0))
     assert places.shape == (300, 2)
     assert np.abs(places).max() <= 1
     assert (places.std(axis=0) > 0.05).all()
@@ -187,7 +183,7 @@ def test_the_map_is_within_its_bounds() -> None:
         rng.standard_normal((60, 1)),
         np.ones((1, 2)),
     ):
-        places = projected(odd, np.arange(float(len(odd))))
+        places = on_a_map(odd, np.arange(float(len(odd))))
         assert places.shape == (len(odd), 2)
         assert np.abs(places).max() <= 1  # and so none is NaN
 
@@ -205,7 +201,7 @@ def test_the_map_is_within_its_bounds() -> None:
 )
 def test_a_trade_off_has_a_form(wrong: Any) -> None:
     with pytest.raises(DataError, match="tradeoff"):
-        checked(wrong, may_be_public=True)
+        checked_curve(wrong, may_be_public=True)
 
 
 CURVE = {"metric": "rmse", "points": [{"epsilon": 1, "value": 0.9}, {"epsilon": 2, "value": 0.8}]}
@@ -228,29 +224,27 @@ def test_private_evaluations_are_published_with_what_they_promise() -> None:
     def certificate(times: int, **settings: Any) -> dict[str, Any]:
         ledger = discreet.Ledger(epsilon=1, delta=1e-6, **settings)
         label = "evaluation: mae, rmse"
-        with ledger.reserve(evaluation) as door:
+        with ledger.reserve(evaluation) as reservation:
             for _ in range(times):
-                door.release([1], 1, evaluation.noise(label, sensitivity=1), label)
+                reservation.release([1], 1, evaluation.noise(label, sensitivity=1), label)
         return ledger.statement().certificate
 
     for given in (certificate(2), json.dumps(certificate(2))):
-        found = checked({**CURVE, "certificate": given}, may_be_public=False)
-        assert found is not None
+        found = checked_curve({**CURVE, "certificate": given}, may_be_public=False)
         assert "noise of their own. User-level" in found["covered"]
     seeded = certificate(2, noise_source=InsecureSeededNoise(0))
     for wrong in ({**CURVE, "certificate": certificate(1)}, {**CURVE, "certificate": seeded}):
         with pytest.raises(PrivacyError, match="tradeoff: its certificate must hold, and list"):
-            checked(wrong, may_be_public=True)
+            checked_curve(wrong, may_be_public=True)
     with pytest.raises(PrivacyError, match="certificate must hold"):
-        checked({**CURVE, "metric": "recall@5", "certificate": certificate(2)}, may_be_public=False)
+        checked_curve({**CURVE, "metric": "recall@5", "certificate": certificate(2)}, may_be_public=False)
     with pytest.raises(PrivacyError, match="not a certificate"):
-        checked({**CURVE, "certificate": "mine"}, may_be_public=True)
+        checked_curve({**CURVE, "certificate": "mine"}, may_be_public=True)
 
 
 def test_a_trade_off_is_sorted() -> None:
     curve = {"metric": "rmse", "points": [{"epsilon": 2, "value": 0.9}, {"epsilon": 1, "value": 0.95}]}
-    found = checked(curve, may_be_public=True)
-    assert found is not None
+    found = checked_curve(curve, may_be_public=True)
     assert [point["epsilon"] for point in found["points"]] == [1, 2]
 
 

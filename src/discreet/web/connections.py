@@ -19,8 +19,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import MissingExtra
-from discreet.web.limits import RETRY
-from discreet.web.server import BUSY, HEADERS, NOT_KEPT
+from discreet.web.server import BUSY, HEADERS, NOT_KEPT, RETRY
 
 try:
     import httptools
@@ -30,7 +29,7 @@ except ModuleNotFoundError:
     raise MissingExtra("The server", "serve") from None
 
 if TYPE_CHECKING:
-    from discreet.web.limits import Limits
+    from discreet.web.api import Limits
     from discreet.web.server import Guard
 
 BACKLOG = 4096  # connections that the system may hold until they are accepted, which takes about 0.1 ms for each
