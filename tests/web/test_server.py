@@ -27,7 +27,7 @@ import discreet
 from discreet.cli import app
 from discreet.models.base import Model
 from discreet.web.api import Api, Limits
-from discreet.web.server import LIGHT, LOCAL, TOGETHER, Batcher, Busy, Desk, application
+from discreet.web.server import LIGHT, LOCAL, TOGETHER, Batcher, Busy, Handlers, application
 from discreet.web.site import Site, export
 from tests.web.conftest import seeded
 
@@ -550,13 +550,13 @@ def test_large_and_small_requests_at_once_get_the_same_bits(ratings: discreet.In
     large = {"histories": histories, "n": 80}
 
     async def use() -> None:
-        desk = Desk(Api(model))
-        jobs = [desk.answers.parse(json.dumps(body).encode()) for body in [*small, large]]
-        alone = [desk.answers.compute([job])[0] for job in jobs]
+        handlers = Handlers(Api(model))
+        jobs = [handlers.api.parse(json.dumps(body).encode()) for body in [*small, large]]
+        alone = [handlers.api.compute([job])[0] for job in jobs]
         assert any(job.size > LIGHT for job in jobs)
         for _ in range(3):
-            assert await asyncio.gather(*(desk.done(job, job.size) for job in jobs)) == alone
-        desk.close()
+            assert await asyncio.gather(*(handlers.submit(job, job.size) for job in jobs)) == alone
+        handlers.close()
 
     asyncio.run(use())
 

@@ -1,7 +1,7 @@
 """The interface that every model shares.
 
-A model learns public things: a vector and a bias for each item, and how a user is folded in. What it knows of a user
-it computes from their own history, whenever it is asked, and forgets: no model stores anything about users.
+A model learns public things: a vector and a bias for each item, and how a user is folded in. What it knows about a user
+is computed from their own history on every call, and then dropped: no model stores anything about users.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from sklearn.base import BaseEstimator
 from discreet.data.catalogue import Catalogue
 from discreet.data.ids import Ids
 from discreet.data.interactions import Interactions
+from discreet.data.readers import read
 from discreet.data.sources import is_spark
 from discreet.data.spark_interactions import SparkInteractions
 from discreet.errors import DataError, NotFitted, PrivacyError
@@ -56,7 +57,7 @@ NOT_PRIVATE = "it was trained without noise, so whoever holds it may learn what 
 class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """What every model can do once it is fitted: it knows items, and folds any user in from their own history.
 
-    A history is a mapping {item: rating}, a list of liked items, or a table of many people's. The model keeps none.
+    A history is a mapping {item: rating}, a list of liked items, or a table of many histories. The model stores none.
 
     Example:
         >>> import discreet
@@ -79,7 +80,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     Attributes:
         guarantee_: What was promised to the people in the data.
         items_: The item ids.
-        catalogue_: The items with all that is publicly known about them.
+        catalogue_: The items, with the columns that are publicly known about them.
         item_factors_: One vector for each item, (items, rank).
         item_bias_: One number for each item, in the unit of the ratings.
         popularity_: What items are ranked by where there is no history and no bias to go by.
@@ -109,7 +110,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     _fold_in_now: FoldIn
     _scorer_now: tuple[FoldIn, float | None, Scorer]
 
-    # What a model must say
+    # What a model defines
 
     def _learn(
         self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None
@@ -146,7 +147,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             checkpoint: A folder for what a private fit releases, as it comes. If the process dies, the same call
                 finishes the fit that was paid for, at no further cost; until the model has been saved, it gives the
                 same model again. `save` removes the folder.
-            reading: What else `discreet.read` is to know (`items`, `value_range`, ...), if the table is not read yet.
+            reading: Other arguments of `discreet.read` (`items`, `value_range`, ...), if the table is not read yet.
 
         Returns:
             The model itself. If anything fails, it is what it was before.
@@ -166,13 +167,13 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 
     @contextmanager
     def _readied(self, ratings: Any, reading: dict[str, Any] | None = None) -> Iterator[Interactions]:
-        """Check all parameters, and then read whatever was given to learn from; what was read in Spark is let go of."""
+        """Check all parameters, then read the table if it is not read yet; what was read in Spark is released again."""
         self._check_parameters()
         n_threads(self.n_jobs)
         arrays_on(self.device)
         with readied(ratings, reading or {}, self._in_spark, type(self).__name__) as table:
             if not table.n_items:
-                raise DataError("ratings: the catalogue has no items")
+                raise DataError("ratings: the catalog has no items")
             if isinstance(table, SparkInteractions) and self.device != "cpu":
                 raise DataError("device: in Spark, users are folded in by their partitions' CPUs; leave device out")
             yield table
@@ -215,7 +216,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy takes with it, to another process perhaps: there, all that is derived is made and tried anew."""
+        """What a copy has, perhaps in another process: what is derived is computed and checked again there."""
         return {name: value for name, value in super().__getstate__().items() if name not in HERE}
 
     @property
@@ -388,7 +389,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         """An approximate index of the items (extra `ann`), to search with `query_vector`.
 
         Args:
-            connectivity: Neighbours of each item in the index: more are slower and find more.
+            connectivity: Neighbors of each item in the index: more are slower and find more.
             expansion: How many candidates are looked at while it is built: more are slower and find more.
         """
         from discreet.recommend.vectors import AnnIndex
@@ -445,30 +446,26 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 def readied(ratings: Any, reading: dict[str, Any], in_spark: bool, name: str) -> Iterator[Interactions]:
     """A table to learn from, read if it is not yet: in Spark, if it is there and the model can be fitted there.
 
-    What is in Spark has all that such a model asks of Interactions: what is public of them, and sums.
+    A table in Spark offers all that such a model needs of Interactions: what is public about them, and sums.
     """
-    read_there = isinstance(ratings, SparkInteractions)
-    there = read_there or is_spark(ratings) or reading.get("engine") == "spark"
+    there = isinstance(ratings, SparkInteractions) or is_spark(ratings) or reading.get("engine") == "spark"
     if there and not in_spark:
         raise DataError(
             f"ratings: {name} is fitted in the memory of one machine, not in Spark (DPALS, DPALS.as_published and "
             "DPFrankWolfe are); collect the table first: discreet.read(dataframe, items=..., value_range=...)"
         )
-    if read_there or isinstance(ratings, Interactions):
+    if isinstance(ratings, Interactions | SparkInteractions):
         if reading:
             raise DataError(f"{min(reading)}: the table has been read already; give this to discreet.read")
-        yield ratings
-        return
-    from discreet.data.readers import read
-
-    if not there:
+        yield ratings  # type: ignore[misc]
+    elif there:
+        table: Any = read(ratings, **{**reading, "engine": "spark"})
+        try:
+            yield table
+        finally:
+            table.unpersist()
+    else:
         yield read(ratings, **reading)
-        return
-    table: Any = read(ratings, **{**reading, "engine": "spark"})
-    try:
-        yield table
-    finally:
-        table.unpersist()
 
 
 class NotPrivateModel(Model):

@@ -1,4 +1,4 @@
-"""What all private models share: data as the proofs assume them, a plan, a ledger, and the way out."""
+"""What all private models share: checks that data are as the proofs assume, a plan, a ledger, and a statement."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ def large_delta(delta: float, people: float) -> list[str]:
 
 
 def require_sound(ratings: Ratings) -> None:
-    """Raise unless a table is what the proofs assume, and this machine computes as they do. Says nothing of the data.
+    """Raise unless a table is what the proofs assume, and this machine computes as they do. Tells nothing of the data.
 
-    Everything that `discreet.read` makes passes; an Interactions put together by hand may not. What is in Spark was
-    made by the partitions that keep it, which look at their own machines.
+    Everything that `discreet.read` returns passes; an Interactions put together by hand may not. A table in Spark was
+    made by its partitions, which check their own machines.
     """
     ratings.require_public()
     if not isinstance(ratings, Interactions):
@@ -117,11 +117,11 @@ class PrivateModel(Model):
         """Raise if these data are of the wrong kind, by what is public of them. Called before anything is reserved."""
 
     def _people(self, learned: Mapping[str, Any], plan: Plan) -> float:
-        """About how many people there are at least, as far as a release or a declared number says so; else 0."""
+        """About how many people there are at least, if a release or a declared number says so; else 0."""
         return 0.0
 
     def _public_inputs(self) -> dict[str, str]:
-        """What else was assumed to be public, in words for the statement."""
+        """What else is assumed to be public, in words for the statement."""
         return {}
 
     def _mu(self) -> float:
@@ -195,7 +195,7 @@ class PrivateModel(Model):
         after: Statement | None = None,
         resumed: tuple[Ledger, Checkpoint] | None = None,
     ) -> tuple[dict[str, Any], Statement]:
-        """Learn as planned, paid for by a ledger. The guarantee is that of all, with what was released before."""
+        """Learn as planned, paid for by a ledger. The guarantee includes what was released before, `after` which."""
         ledger, checkpoint = resumed or (self._own_ledger() if given is None else given, None)
         ledger.expect(unit=self.unit, adjacency=self.adjacency)
         with (

@@ -35,7 +35,7 @@ FIELDS = ("history", "histories", "n", "exclude_seen", "allow", "deny", "on_unkn
 class Limits:
     """What the server takes from one client, and from all of them together; each limit with its reason.
 
-    Whoever exceeds one is told which, in a sentence, as long as there is somebody who listens.
+    A client that exceeds one is told which, in a sentence, as long as it listens.
     """
 
     # of one request
@@ -53,9 +53,9 @@ class Limits:
     idle: float = 15.0  # between two requests
 
     # of all clients together
-    connections: int = 512  # beyond that, whoever has kept the server waiting longest is disconnected
-    waiting: int = 4096  # work that may wait (see `Asked.size`): less than a second of it
-    memory: int = 32 * 1024 * 1024  # bytes of bodies and answers at hand, small ones apart
+    connections: int = 512  # beyond that, the client that has kept the server waiting longest is disconnected
+    waiting: int = 4096  # work that may wait (see `Query.size`): less than a second of it
+    memory: int = 32 * 1024 * 1024  # bytes of bodies and answers in memory, apart from small ones
 
 
 DEFAULTS = Limits()
@@ -70,7 +70,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True)
-class Asked:
+class Query:
     """One request for recommendations; items are numbers."""
 
     histories: tuple[tuple[Array, Array], ...]
@@ -91,7 +91,7 @@ class Asked:
         return len(self.histories) * (1 + self.n // ROWS) + (0 if self.plain else FILTER_SIZE)
 
 
-Job = Asked | bytes | Mapping[str, str]  # a request for recommendations, a body, the parameters of a search
+Job = Query | bytes | Mapping[str, str]  # a request for recommendations, a body, the parameters of a search
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Api:
 
     # -- what is asked
 
-    def parse(self, body: bytes) -> Asked:
+    def parse(self, body: bytes) -> Query:
         """A request for recommendations."""
         try:
             content = json.loads(body, object_pairs_hook=distinct, parse_constant=_no_number)
@@ -146,7 +146,7 @@ class Api:
             raise Refused(422, f"n: {most}, and {len(given):,} histories with n = {n:,} ask for {n * len(given):,}")
         strict = on_unknown == "raise"
         allow, deny = (self._filter(name, content.get(name), strict) for name in ("allow", "deny"))
-        return Asked(tuple(self._history(one, strict) for one in given), n, many, exclude_seen, allow, deny)
+        return Query(tuple(self._history(one, strict) for one in given), n, many, exclude_seen, allow, deny)
 
     def _history(self, given: Any, strict: bool) -> tuple[Array, Array]:
         """Item numbers, increasing, and ratings."""
@@ -197,10 +197,10 @@ class Api:
 
         Large answers are JSON already. Small ones are left to the caller, who renders them while others are computed.
         """
-        found = iter(self.recommend([job for job in jobs if isinstance(job, Asked)]))
+        found = iter(self.recommend([job for job in jobs if isinstance(job, Query)]))
         results: list[Any] = []
         for job in jobs:
-            if isinstance(job, Asked):
+            if isinstance(job, Query):
                 answers = next(found)
                 answer = {"results": answers} if job.many else answers[0]
                 results.append(as_json(answer) if job.n * len(answers) > ROWS else answer)
@@ -211,25 +211,25 @@ class Api:
                 results.append(refused)
         return results
 
-    def recommend(self, requests: Sequence[Asked]) -> list[list[dict[str, Any]]]:
+    def recommend(self, requests: Sequence[Query]) -> list[list[dict[str, Any]]]:
         """For each request the answer to each of its histories; requests without filters are computed together.
 
         Those who ask for many items are apart from those who ask for few, who would be computed as many.
         """
         answers: dict[int, list[dict[str, Any]]] = {}
         together: dict[Any, list[int]] = {}
-        for at, asked in enumerate(requests):
-            together.setdefault((asked.exclude_seen, asked.n >= ROWS) if asked.plain else at, []).append(at)
+        for at, query in enumerate(requests):
+            together.setdefault((query.exclude_seen, query.n >= ROWS) if query.plain else at, []).append(at)
         for places in together.values():
             answers.update(zip(places, self._answers([requests[at] for at in places]), strict=True))
         return [answers[at] for at in range(len(requests))]
 
-    def _answers(self, requests: Sequence[Asked]) -> list[list[dict[str, Any]]]:
+    def _answers(self, requests: Sequence[Query]) -> list[list[dict[str, Any]]]:
         """Those of requests with the same filters."""
         first = requests[0]
         allow, deny = (None if part is None else self.model.items_.take(part) for part in (first.allow, first.deny))
-        n = max(asked.n for asked in requests)  # the best 10 are the first 10 of the best 20
-        table = table_of(self.model, [row for asked in requests for row in asked.histories])
+        n = max(query.n for query in requests)  # the best 10 are the first 10 of the best 20
+        table = table_of(self.model, [row for query in requests for row in query.histories])
         found = serving.recommend(self.model, table, serving.Options(n, first.exclude_seen, allow, deny))
         ids, titles = self._items
 
@@ -243,17 +243,17 @@ class Api:
             return {"recommendations": rows, "note": found.note if found.cold[row] else ""}
 
         rows = iter(range(table.n_users))
-        return [[listed(next(rows), asked.n) for _ in asked.histories] for asked in requests]
+        return [[listed(next(rows), query.n) for _ in query.histories] for query in requests]
 
-    def items(self, query: Mapping[str, str]) -> dict[str, Any]:
+    def items(self, asked: Mapping[str, str]) -> dict[str, Any]:
         """Some items of the catalog: those whose title, or id, has a text in it."""
-        if unknown := [name for name in query if name not in ("search", "offset", "limit")]:
+        if unknown := [name for name in asked if name not in ("search", "offset", "limit")]:
             raise Refused(422, f"{unknown[0][:40]!r} is no parameter; there are search, offset, limit")
-        search = query.get("search", "")
+        search = asked.get("search", "")
         if len(search) > SEARCH_LONGEST:
             raise Refused(422, f"search: at most {SEARCH_LONGEST} characters are taken")
-        offset = _whole("offset", _digits(query.get("offset", "0")), 0, 1 << 40)
-        limit = _whole("limit", _digits(query.get("limit", str(PAGE_DEFAULT))), 1, PAGE_MOST)
+        offset = _whole("offset", _digits(asked.get("offset", "0")), 0, 1 << 40)
+        limit = _whole("limit", _digits(asked.get("limit", str(PAGE_DEFAULT))), 1, PAGE_MOST)
         wanted, (ids, titles) = search.casefold(), self._items
         found = [at for at, text in enumerate(self._searched) if wanted in text]
         rows = [{"item": ids[at], "title": titles[at]} for at in found[offset : offset + limit]]

@@ -1,12 +1,12 @@
 """The small server behind `discreet serve`: the page, and a JSON API (starlette; extra `serve`).
 
-It keeps nothing. Files are served from memory, by their exact names, so that no path leads anywhere else. What a log
-line has of a request is its method, the route and the status: never a query, a body or a reason.
+It keeps nothing. Files are served from memory, by their exact names, so that no path leads anywhere else. A log line
+has the method, the route and the status of a request: never a query, a body or a reason.
 
-It answers only to the names that it is known by: a page whose own name someone made to point here (DNS rebinding) would
-else be a page of this server to a browser, and could ask it on behalf of whoever looks at it.
+It answers only to its own names. Otherwise a page whose owner points its name here (DNS rebinding) would look to a
+browser like a page of this server, and could send it requests on behalf of the person who opened it.
 
-The limits of one request, and of all that is at hand, are enforced here; those of connections in
+The limits of one request, and of all requests in memory, are enforced here; those of connections in
 `discreet.web.connections`.
 """
 
@@ -28,7 +28,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import MissingExtra, ModelError
-from discreet.web.api import DEFAULTS, READ, SEARCH_SIZE, Api, Asked, Job, Limits, Refused
+from discreet.web.api import DEFAULTS, READ, SEARCH_SIZE, Api, Job, Limits, Query, Refused
 from discreet.web.site import as_json
 
 try:
@@ -46,10 +46,10 @@ if TYPE_CHECKING:
 
 LOCAL = ("localhost", "127.0.0.1", "[::1]")  # the names that a machine has for itself
 SMALL = 4 * 1024  # bytes of a body or an answer that are not counted: there are no more of them than connections
-RETRY = 1  # seconds until those who came when too much was waiting may ask again
+RETRY = 1  # seconds until a client that was refused because too much was waiting may try again
 TOGETHER = 64  # work computed at once: as many requests of size 1, or fewer
-LIGHT = 16  # the size of what does not wait for what is larger
-PIECE = 64 * 1024  # bytes of an answer that are handed on at once
+LIGHT = 16  # the size of jobs that do not wait for larger ones
+CHUNK = 64 * 1024  # bytes of an answer that are sent at once
 NAME = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+?)\.?(?::[0-9]*)?", re.IGNORECASE)  # of a host, and perhaps a port
 TYPES = {
     "html": "text/html; charset=utf-8",
@@ -74,7 +74,7 @@ HEADERS = {
 }
 ENCODED = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
 BUSY = "discreet.busy"  # in the scope of a request that was refused because too much is waiting
-NOT_KEPT = {"Cache-Control": "no-store"}  # what is answered to one person
+NOT_KEPT = {"Cache-Control": "no-store"}  # of answers for one person
 
 log = logging.getLogger("discreet.serve")
 
@@ -90,26 +90,26 @@ def application(model: Model, site: Site, *, limits: Limits = DEFAULTS, allowed_
         limits: What it takes from clients.
         allowed_hosts: The names that it is reached by, which are all that it answers to; "*" is any.
     """
-    desk = Desk(Api(model, limits))
+    handlers = Handlers(Api(model, limits))
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         yield
-        desk.close()
+        handlers.close()
 
     files = {
         "v1/statement": File("statement.json", model.statement().json().encode()),
-        "openapi.json": File("openapi.json", as_json(desk.answers.openapi())),
+        "openapi.json": File("openapi.json", as_json(handlers.api.openapi())),
         **{name: File(name, content) for name, content in site.files.items()},
         "": File("index.html", site.files["index.html"]),
     }
     routes = [
-        Route("/v1/recommend", Endpoint(desk, desk.recommend), methods=["POST"]),
-        Route("/v1/items", Endpoint(desk, desk.items), methods=["GET"]),
+        Route("/v1/recommend", Endpoint(handlers, handlers.recommend), methods=["POST"]),
+        Route("/v1/items", Endpoint(handlers, handlers.items), methods=["GET"]),
         *(Route(f"/{name}", file, methods=["GET"]) for name, file in files.items()),
     ]
-    handlers = dict.fromkeys((Refused, Busy, HTTPException, Exception), _explained)
-    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
+    errors = dict.fromkeys((Refused, Busy, HTTPException, Exception), _explained)
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=errors)
     return Guard(app, limits, [allowed_host(name) for name in allowed_hosts])
 
 
@@ -138,23 +138,23 @@ class File:
         if asked.get("if-none-match") == self.etag:
             answer = Response(status_code=304, headers=headers)
         elif "gzip" in asked.get("accept-encoding", ""):
-            answer = Pieces(self.packed, headers={**headers, "Content-Encoding": "gzip"}, media_type=self.kind)
+            answer = ChunkedResponse(self.packed, headers={**headers, "Content-Encoding": "gzip"}, media_type=self.kind)
         else:
-            answer = Pieces(self.content, headers=headers, media_type=self.kind)
+            answer = ChunkedResponse(self.content, headers=headers, media_type=self.kind)
         await answer(scope, receive, send)
 
 
-class Pieces(Response):
-    """An answer that is handed on as the client reads it: what is not read yet is nowhere copied."""
+class ChunkedResponse(Response):
+    """An answer that is sent as the client reads it: the part that is not read yet is never copied."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Send it."""
-        if len(self.body) <= PIECE:
+        if len(self.body) <= CHUNK:
             await super().__call__(scope, receive, send)
             return
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        for end in range(PIECE, len(self.body) + PIECE, PIECE):
-            part = bytes(self.body[end - PIECE : end])
+        for end in range(CHUNK, len(self.body) + CHUNK, CHUNK):
+            part = bytes(self.body[end - CHUNK : end])
             await send({"type": "http.response.body", "body": part, "more_body": end < len(self.body)})
 
 
@@ -178,11 +178,11 @@ class Batcher:
 
     Requests that arrive while others are computed wait together, and are computed together. A score needs one pass over
     all item vectors, for one user as for many: under load a batch costs hardly more than a single request, and without
-    load nobody waits for anybody.
+    load no request waits for another.
 
-    Nobody waits long for those who ask for much, either: requests queue fairly, by when each would be done if all of
-    them were computed side by side (self-clocked fair queueing), and when too much is waiting, it is the last in this
-    order that are refused.
+    Small requests do not wait long for large ones either. Requests queue fairly, by when each would be done if all of
+    them were computed side by side (self-clocked fair queueing). When too much is waiting, the last in this order are
+    refused.
 
     Args:
         compute: Gives a result for each request, or an exception to be raised for it alone.
@@ -199,7 +199,7 @@ class Batcher:
         self._running: asyncio.Task[None] | None = None
 
     async def submit(self, request: Any, size: int = 1) -> Any:
-        """The result of one request; whoever no longer awaits it at its turn is left out.
+        """The result of one request; a request that is no longer awaited at its turn is left out.
 
         Raises `Busy` if too much is waiting that came before, or is smaller.
         """
@@ -239,7 +239,7 @@ class Batcher:
         except Exception as error:
             if len(requests) == 1:
                 return [error]
-        return [self._results([request])[0] for request in requests]  # nobody's failure is another's
+        return [self._results([request])[0] for request in requests]  # so that one that fails takes no others with it
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -261,21 +261,19 @@ class Batcher:
         self._thread.shutdown(wait=False)
 
 
-Hold = Callable[[int], None]  # so many bytes are at hand now
+Hold = Callable[[int], None]  # called with the bytes that a request holds now
 
 
-class Desk:
-    """What is being computed, and how much is at hand for it."""
+class Handlers:
+    """Answers requests, in two threads, and counts the bytes that they hold."""
 
-    def __init__(self, answers: Api) -> None:
-        self.answers = answers
-        self.limits = answers.limits
+    def __init__(self, api: Api) -> None:
+        self.api, self.limits = api, api.limits
         self.held = 0  # bytes of bodies and answers
-        self.light = Batcher(answers.compute, self.limits.waiting)
-        self.heavy = Batcher(answers.compute, self.limits.waiting)
+        self.light, self.heavy = (Batcher(api.compute, self.limits.waiting) for _ in range(2))
 
-    async def done(self, job: Job, size: int) -> Any:
-        """A job, done: small ones in a thread of their own, for they would wait for as long as a large one takes."""
+    async def submit(self, job: Job, size: int) -> Any:
+        """The result of a job. Small ones have a thread of their own, in which none has to wait for a large one."""
         return await (self.light if size <= LIGHT else self.heavy).submit(job, size)
 
     def close(self) -> None:
@@ -285,7 +283,7 @@ class Desk:
 
     @contextmanager
     def holding(self) -> Iterator[Hold]:
-        """Counts the bytes at hand for one request, which are given back when it is over.
+        """Counts the bytes that one request holds, until it is over.
 
         Raises `Busy` where there are too many for all requests together.
         """
@@ -308,32 +306,32 @@ class Desk:
         """`/v1/recommend`."""
         body = await _body(request, self.limits.body, hold)
         small = len(body) <= SMALL
-        asked: Asked = self.answers.parse(body) if small else await self.done(body, 1 + len(body) // READ)
-        answer = await self.done(asked, asked.size)
+        query: Query = self.api.parse(body) if small else await self.submit(body, 1 + len(body) // READ)
+        answer = await self.submit(query, query.size)
         answer = answer if isinstance(answer, bytes) else as_json(answer)
         hold(len(body) + len(answer))
-        return Pieces(answer, headers=NOT_KEPT, media_type="application/json")
+        return ChunkedResponse(answer, headers=NOT_KEPT, media_type="application/json")
 
     async def items(self, request: Request, hold: Hold) -> Response:
         """`/v1/items`."""
         given = request.query_params.multi_items()
         if len(dict(given)) < len(given):
             raise Refused(422, "a parameter is given twice")
-        answer = await self.done(dict(given), SEARCH_SIZE)
+        answer = await self.submit(dict(given), SEARCH_SIZE)
         hold(len(answer))
-        return Pieces(answer, media_type="application/json")
+        return ChunkedResponse(answer, media_type="application/json")
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Answers requests by a method of a desk, which holds what is at hand for each until its answer is sent."""
+    """Answers requests by a method of `Handlers`; what a request holds is counted until its answer is sent."""
 
-    desk: Desk
+    handlers: Handlers
     answer: Callable[[Request, Hold], Awaitable[Response]]
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """One request."""
-        with self.desk.holding() as hold:
+        with self.handlers.holding() as hold:
             response = await self.answer(Request(scope, receive), hold)
             await response(scope, receive, send)
 
@@ -421,7 +419,7 @@ class Guard:
             log.info("%s %s %s %.1f ms", scope["method"], route, status, 1000 * (time.perf_counter() - began))
 
     def _misdirected(self, scope: Any) -> Response | None:
-        """The refusal of a request that is for somebody else."""
+        """The refusal of a request that is for another server."""
         given = [value for name, value in scope["headers"] if name == b"host"]
         if not given and "*" in self.hosts and scope["http_version"] == "1.0":
             return None
