@@ -106,7 +106,7 @@ class PrivateModel(Model):
     adjacency: Adjacency
 
     def plan(self, n_items: int) -> Plan:
-        """What a fit would release, and what each release costs; needs no data, only the size of the catalogue."""
+        """What a fit would release, and what each release costs; needs no data, only the size of the catalog."""
         raise NotImplementedError
 
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
@@ -135,7 +135,7 @@ class PrivateModel(Model):
         """What a fit would cost, and whether it fits in a ledger; spends nothing. Print it.
 
         Args:
-            n_items: The size of the catalogue.
+            n_items: The size of the catalog.
             ledger: The ledger that would pay; by default one of the fit's own.
         """
         return (ledger or self._own_ledger()).preview(self.plan(n_items))

@@ -35,6 +35,7 @@ USUAL = ("genre", "genres", "category", "year", "author", "artist", "director", 
 VECTORS = 3  # made-up people whose scores a reader checks itself against
 EXACT = ("gram", "transitions")  # small matrices, which rounding would be felt in
 SAFE = 2**53  # whole numbers that JavaScript has exactly
+EVALUATION = "evaluation: "  # begins the label of a private evaluation; the metrics follow
 LEAST = 1e-300  # to divide by, where all is zero
 OWN_WORD = "These are exact numbers, published on the owner's word that they may be public: no guarantee covers them."
 CURVE = '{"metric": "rmse", "points": [{"epsilon": 1, "value": 0.92}], "references": {"not private": 0.86}}'
@@ -97,12 +98,12 @@ def export(
         model: Any model of the library, or the Recommender that chose one.
         precision: Of item vectors: "float32", "float16" or "int8". What that costs is measured.
         title: What the page calls itself.
-        columns: Columns of the catalogue to show beside titles; by default genres, years and the like, if there are.
+        columns: Columns of the catalog to show beside titles; by default genres, years and the like, if there are any.
         tradeoff: Accuracy at several epsilons, to be drawn on the page: {"metric": "rmse", "points": [{"epsilon": 1,
             "value": 0.92}, ...], "references": {"not private": 0.86}}. Where these are private evaluations, the
             statement of the ledger that paid for all of them is the "certificate".
-        not_private: Your word that a model without a guarantee may be published.
-        exact_metrics_may_be_public: Your word that the numbers of `tradeoff`, which nothing protects, may be published.
+        not_private: Confirm that a model without a guarantee may be published.
+        exact_metrics_may_be_public: Confirm that the numbers of `tradeoff`, which nothing protects, may be published.
 
     Returns:
         The files, in memory; `write` puts them into a folder.
@@ -110,7 +111,7 @@ def export(
     Raises:
         PrivacyError: The model has no guarantee, and `not_private` was not said; or the numbers of the curve have none,
             and `exact_metrics_may_be_public` was not.
-        ModelError: It is no model, or of a class of somebody else's that browsers cannot fold people into.
+        ModelError: It is not a model, or it is of a custom class that folds people in as browsers cannot.
         DataError: A column is not in the catalogue, or the curve has another form.
     """
     if precision not in PRECISIONS:
@@ -300,8 +301,9 @@ def checked_curve(tradeoff: Any, *, may_be_public: bool) -> dict[str, Any]:
 def _covered(certificate: Any, metric: str, count: int) -> str:
     """What a certificate promises of a curve; raises unless it lists so many private evaluations by this metric."""
     statement = Statement.parse(certificate if isinstance(certificate, str) else json.dumps(certificate))
-    labels = [release["label"].partition("evaluation: ") for release in statement.certificate["releases"]]
-    measured = [names for before, found, names in labels if found and not before and metric in names.split(", ")]
+    labels = [release["label"] for release in statement.certificate["releases"]]
+    evaluated = [label.removeprefix(EVALUATION).split(", ") for label in labels if label.startswith(EVALUATION)]
+    measured = [metrics for metrics in evaluated if metric in metrics]
     if not statement.guarantee.holds or len(measured) < count:
         raise PrivacyError(
             f"tradeoff: its certificate must hold, and list a private evaluation by {metric} for each of the curve's "
