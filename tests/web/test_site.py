@@ -17,7 +17,7 @@ from discreet.errors import DataError, ModelError, PrivacyError
 from discreet.models.base import Model
 from discreet.models.fold_in import FoldIn
 from discreet.testing import InsecureSeededNoise
-from discreet.web.site import Site, checked_curve, export, on_a_map
+from discreet.web.site import Site, checked_curve, export, map_positions
 
 
 def site_of(model: Model, **options: Any) -> Site:
@@ -126,7 +126,7 @@ def test_the_worker_knows_every_file(films: Model) -> None:
 
 def test_the_map_is_within_its_bounds() -> None:
     rng = np.random.default_rng(0)
-    places = on_a_map(rng.standard_cauchy((300, 5)), np.arange(300.0))
+    places = map_positions(rng.standard_cauchy((300, 5)), np.arange(300.0))
     assert places.shape == (300, 2)
     assert np.abs(places).max() <= 1
     assert (places.std(axis=0) > 0.05).all()
@@ -140,7 +140,7 @@ def test_the_map_is_within_its_bounds() -> None:
         rng.standard_normal((60, 1)),
         np.ones((1, 2)),
     ):
-        places = on_a_map(odd, np.arange(float(len(odd))))
+        places = map_positions(odd, np.arange(float(len(odd))))
         assert places.shape == (len(odd), 2)
         assert np.abs(places).max() <= 1  # and so none is NaN
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ import numpy as np
 from discreet.data.catalogue import Catalogue
 from discreet.errors import DataError, ModelError, PrivacyError
 from discreet.models.base import Model
+from discreet.models.model_folder import digest, refused
 from discreet.models.recommender import Recommender
 from discreet.privacy import render
 from discreet.privacy.statement import Statement
@@ -63,9 +63,9 @@ class Site:
         """Write all files to a folder, in the place of the site that it may hold; the model's description last."""
         home = Path(folder)
         if home.exists() and not home.is_dir():
-            raise ModelError(f"{str(home)!r}: it exists and is not a folder; give another")
+            raise refused(home, "it exists and is not a folder; give another")
         if home.is_dir() and any(home.iterdir()) and not (home / MODEL).is_file():
-            raise ModelError(f"{str(home)!r}: this folder is not empty and holds no site; give another, or empty it")
+            raise refused(home, "this folder is not empty and holds no site; give another, or empty it")
         for name in sorted(self.files, key=lambda name: name == MODEL):
             path = home / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -135,7 +135,7 @@ def export(
         pack.add(name, array, "float64" if name in EXACT else "float32")
     pack.add("popularity", model.popularity_)
     like = model._similar_columns()
-    pack.add("map", on_a_map(model.item_factors_[:, like], scoring.fold_in.base))
+    pack.add("map", map_positions(model.item_factors_[:, like], scoring.fold_in.base))
     parts = {
         ARRAYS: bytes(pack.content),
         ITEMS: as_json(_items(model.catalogue_, columns)),
@@ -156,7 +156,7 @@ def export(
         "precision": precision,
         "loss": loss(scoring, stored, people),
         "arrays": pack.entries,
-        "files": {name: {"sha256": _digest(content), "size": len(content)} for name, content in parts.items()},
+        "files": {name: {"sha256": digest(content), "size": len(content)} for name, content in parts.items()},
         "check": _check(stored, people),
         "privacy": _privacy(model),
         "tradeoff": curve,
@@ -169,10 +169,6 @@ def export(
 def as_json(content: Any) -> bytes:
     """JSON as pages and the server have it: compact, and without NaN."""
     return json.dumps(content, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
 
 
 # -- what is public of the model
@@ -241,7 +237,7 @@ def _check(scoring: Scoring, people: Any) -> list[dict[str, Any]]:
     ]
 
 
-def on_a_map(vectors: Array, second: Array) -> Array:
+def map_positions(vectors: Array, second: Array) -> Array:
     """Places (items, 2) in [-1, 1]: the first two principal components; `second` is the other axis of a single one.
 
     Distances from the middle are shortened to their logarithms, so that a few far items do not push all others into one
@@ -251,8 +247,8 @@ def on_a_map(vectors: Array, second: Array) -> Array:
     known = np.asarray(vectors.any(axis=1))
     centered = np.where(known[:, None], vectors - vectors[known].mean(axis=0) if known.any() else vectors, 0.0)
     size, directions = np.linalg.eigh(centered.T @ centered)
-    standing = size > 1e-12 * max(float(size.max(initial=0.0)), LEAST)
-    axes: Array = (centered @ directions[:, standing])[:, ::-1][:, :2]
+    nonzero = size > 1e-12 * max(float(size.max(initial=0.0)), LEAST)
+    axes: Array = (centered @ directions[:, nonzero])[:, ::-1][:, :2]
     if axes.shape[1] < 2:
         axes = np.column_stack([axes, second - second.mean(), np.zeros(len(axes))])[:, :2]
     # An eigenvector has no sign of its own: the larger side is to the right, or above.
@@ -338,6 +334,6 @@ def _static() -> dict[str, bytes]:
 def _worker(files: dict[str, bytes]) -> bytes:
     """The service worker, told which files there are; it is another when any of them is."""
     names = sorted(set(files) - {WORKER})
-    version = _digest(b"".join(name.encode() + files[name] for name in [*names, WORKER]))[:16]
+    version = digest(b"".join(name.encode() + files[name] for name in [*names, WORKER]))[:16]
     text = files[WORKER].decode().replace('"VERSION"', json.dumps(version)).replace('["FILES"]', json.dumps(names))
     return text.encode()
