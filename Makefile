@@ -67,7 +67,7 @@ EXTRAS := plot spark serve postgres ann tune excel
 comma  := ,
 TOOLS  := pytest pytest-xdist hypothesis mpmath prv-accountant pandas polars zstandard xlwt httpx2
 FLOOR_TESTS := tests/privacy tests/data tests/models/test_conformance.py \
-    tests/models/test_dpals.py tests/models/test_saving.py tests/cli/test_every_command.py tests/cli/test_train.py \
+    tests/models/test_dpals.py tests/models/test_storage.py tests/cli/test_every_command.py tests/cli/test_train.py \
     tests/cli/test_evaluate.py tests/recommend/test_vectors.py tests/evaluate/test_tradeoff.py tests/tune/test_defaults.py
 
 $(FLOORS)/.lowest: pyproject.toml

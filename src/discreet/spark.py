@@ -6,9 +6,9 @@ Models are fitted where a Spark table is by `fit` itself, or by `discreet.read(.
 from __future__ import annotations
 
 import copy
-import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +18,8 @@ from discreet.data.columns import GUESS, choose
 from discreet.data.sources import is_spark
 from discreet.data.spark_interactions import SparkInteractions
 from discreet.errors import DataError, MissingExtra, UnknownItem
-from discreet.models.codecs import items_from_bytes, items_to_bytes
-from discreet.models.model_folder import HEAD, PARTS
-from discreet.models.storage import ITEMS, described, load, plain, rich, unfitted
+from discreet.models.model_folder import HEAD, ITEMS, PARTS
+from discreet.models.storage import described, items_from_bytes, items_to_bytes, load, plain, rich, unfitted
 from discreet.validation import whole
 
 try:
@@ -82,7 +81,7 @@ def recommend(
     roles = ["user", "item", *(["rating"] if columns.value else []), *(["timestamp"] if columns.time else [])]
     table = histories.select([histories[f"`{name}`"].alias(role) for name, role in zip(names, roles, strict=True)])
     single = copy.copy(model)
-    single.n_jobs, single.device = 1, "cpu"  # a task has one core, and no card
+    single.n_jobs, single.device = 1, "cpu"  # a task has one core, and no GPU
     options = {"exclude_seen": exclude_seen, "allow": allow, "deny": deny, "on_unknown": on_unknown}
     broadcast = Broadcast.of((single, n, options), histories.sparkSession.sparkContext)
 
@@ -126,8 +125,8 @@ def _recommended(
         ) from None
 
 
-class _Columns(Params):
-    """What both stages are told about histories."""
+class _Stage(Params, MLWritable, MLReadable[Any]):
+    """What both stages are told about histories, and how they are saved: by `_save` and `_load`."""
 
     userCol: Param[str] = Param(Params._dummy(), "userCol", "the column of the user", TypeConverters.toString)  # noqa: N815
     itemCol: Param[str] = Param(Params._dummy(), "itemCol", "the column of the item", TypeConverters.toString)  # noqa: N815
@@ -151,8 +150,23 @@ class _Columns(Params):
         value = self.getOrDefault(self.ratingCol) or None
         return {"user": self.getOrDefault(self.userCol), "item": self.getOrDefault(self.itemCol), "value": value}
 
+    def _with(self, metadata: dict[str, Any]) -> Any:
+        """The same with the id and the parameters that were saved."""
+        self._resetUid(metadata["uid"])
+        DefaultParamsReader.getAndSetParams(self, metadata)
+        return self
 
-class Recommender(_Columns, Estimator[Any], MLWritable, MLReadable[Any]):
+    def write(self) -> MLWriter:
+        """How it is saved."""
+        return _Writer(self)
+
+    @classmethod
+    def read(cls) -> MLReader[Any]:
+        """How it is loaded."""
+        return _Reader(cls)
+
+
+class Recommender(_Stage, Estimator[Any]):
     """A stage of a Spark ML pipeline that fits a private model to the table that reaches it.
 
     It can be saved before it is fitted, with the model's parameters. A ledger cannot: set the attribute `ledger` again
@@ -178,55 +192,34 @@ class Recommender(_Columns, Estimator[Any], MLWritable, MLReadable[Any]):
         fitted = clone(self.model).fit(dataset, ledger=self.ledger, **{**self._roles(), **self.reading})
         return self._copyValues(RecommenderModel(fitted))
 
-    def write(self) -> MLWriter:
-        """How it is saved."""
-        return _PlanWriter(self)
-
-    @classmethod
-    def read(cls) -> MLReader[Any]:
-        """How it is loaded."""
-        return _PlanReader()
-
-
-class _PlanWriter(MLWriter):
-    def __init__(self, stage: Recommender) -> None:
-        super().__init__()
-        self.stage = stage
-
-    def saveImpl(self, path: str) -> None:  # noqa: N802
-        if self.stage.ledger is not None:
+    def _save(self, home: _Home) -> None:
+        if self.ledger is not None:
             raise DataError("ledger: it is not saved with a stage; set it to None, and again where the stage is loaded")
-        reading, catalogue = dict(self.stage.reading), None
+        reading, catalogue = dict(self.reading), None
         if isinstance(reading.get("items"), Catalogue):
             catalogue = reading.pop("items")
-        about = {"model": described(self.stage.model), "reading": plain("reading", reading)}
+        about = {"model": described(self.model), "reading": plain("reading", reading)}
         if catalogue is not None:
             about["origin"] = catalogue.origin
-        DefaultParamsWriter.saveMetadata(self.stage, path, self.sparkSession, extraMetadata={"discreet": about})
+        DefaultParamsWriter.saveMetadata(self, home.path, home.session, extraMetadata={"discreet": about})
         if catalogue is not None:
             with tempfile.TemporaryDirectory() as folder:
-                file = Path(folder, ITEMS)
-                file.write_bytes(items_to_bytes(catalogue))
-                _Home(self.sparkSession, path).put(str(file), ITEMS)
+                Path(folder, ITEMS).write_bytes(items_to_bytes(catalogue))
+                home.put(folder, [ITEMS])
 
-
-class _PlanReader(MLReader[Any]):
-    def load(self, path: str) -> Recommender:
-        metadata = DefaultParamsReader.loadMetadata(path, self.sparkSession)
+    @classmethod
+    def _load(cls, home: _Home) -> Recommender:
+        metadata = DefaultParamsReader.loadMetadata(home.path, home.session)
         about = metadata["discreet"]
         reading = rich(about["reading"])
         if "origin" in about:
-            with tempfile.TemporaryDirectory() as folder:
-                file = Path(folder, ITEMS)
-                _Home(self.sparkSession, path).get(ITEMS, str(file))
-                reading["items"] = items_from_bytes(file, file.read_bytes(), about["origin"])
-        stage = Recommender(unfitted(about["model"]), reading=reading)
-        stage._resetUid(metadata["uid"])
-        DefaultParamsReader.getAndSetParams(stage, metadata)
+            with home.local([ITEMS]) as folder:
+                reading["items"] = items_from_bytes(folder / ITEMS, (folder / ITEMS).read_bytes(), about["origin"])
+        stage: Recommender = cls(unfitted(about["model"]), reading=reading)._with(metadata)
         return stage
 
 
-class RecommenderModel(_Columns, SparkModel, MLWritable, MLReadable[Any]):
+class RecommenderModel(_Stage, SparkModel):
     """A fitted private model as a stage: it makes recommendations (user, item, score, rank) of histories.
 
     `save` writes what `model.save` writes, and beside it what Spark needs: `discreet.load` opens it, and `load` opens
@@ -242,48 +235,41 @@ class RecommenderModel(_Columns, SparkModel, MLWritable, MLReadable[Any]):
         self.model = model
 
     def _transform(self, dataset: Any) -> Any:
-        options: dict[str, Any] = {
-            "exclude_seen": self.getOrDefault(self.excludeSeen),
-            "on_unknown": self.getOrDefault(self.onUnknown),
-        }
-        return recommend(self.model, dataset, self.getOrDefault(self.n), **self._roles(), **options)
+        exclude_seen, on_unknown = self.getOrDefault(self.excludeSeen), self.getOrDefault(self.onUnknown)
+        filters: dict[str, Any] = {**self._roles(), "exclude_seen": exclude_seen, "on_unknown": on_unknown}
+        return recommend(self.model, dataset, self.getOrDefault(self.n), **filters)
 
-    def write(self) -> MLWriter:
-        """How it is saved."""
-        return _Writer(self)
+    def _save(self, home: _Home) -> None:
+        DefaultParamsWriter.saveMetadata(self, home.path, home.session)
+        with tempfile.TemporaryDirectory() as folder:
+            self.model.save(folder)
+            home.put(folder, FILES)
 
     @classmethod
-    def read(cls) -> MLReader[Any]:
-        """How it is loaded."""
-        return _Reader()
+    def _load(cls, home: _Home) -> RecommenderModel:
+        with home.local(FILES) as folder:
+            stage = cls(load(folder))
+        if home.has("metadata"):  # else it was saved without Spark
+            stage._with(DefaultParamsReader.loadMetadata(home.path, home.session))
+        return stage
 
 
 class _Writer(MLWriter):
-    def __init__(self, stage: RecommenderModel) -> None:
+    def __init__(self, stage: Any) -> None:
         super().__init__()
         self.stage = stage
 
     def saveImpl(self, path: str) -> None:  # noqa: N802
-        DefaultParamsWriter.saveMetadata(self.stage, path, self.sparkSession)
-        with tempfile.TemporaryDirectory() as folder:
-            self.stage.model.save(folder)
-            home = _Home(self.sparkSession, path)
-            for name in FILES:
-                home.put(os.path.join(folder, name), name)
+        self.stage._save(_Home(self.sparkSession, path))
 
 
 class _Reader(MLReader[Any]):
-    def load(self, path: str) -> RecommenderModel:
-        home = _Home(self.sparkSession, path)
-        with tempfile.TemporaryDirectory() as folder:
-            for name in FILES:
-                home.get(name, os.path.join(folder, name))
-            stage = RecommenderModel(load(folder))
-        if home.has("metadata"):  # else it was saved without Spark
-            metadata = DefaultParamsReader.loadMetadata(path, self.sparkSession)
-            stage._resetUid(metadata["uid"])
-            DefaultParamsReader.getAndSetParams(stage, metadata)
-        return stage
+    def __init__(self, kind: Any) -> None:
+        super().__init__()
+        self.kind = kind
+
+    def load(self, path: str) -> Any:
+        return self.kind._load(_Home(self.sparkSession, path))
 
 
 class _Home:
@@ -291,17 +277,24 @@ class _Home:
 
     def __init__(self, session: Any, path: str) -> None:
         context = session.sparkContext
+        self.session, self.path = session, path
         self._path = context._jvm.org.apache.hadoop.fs.Path
-        self._at, self._files = path, self._path(path).getFileSystem(context._jsc.hadoopConfiguration())
-
-    def _place(self, name: str) -> Any:
-        return self._path(self._at, name)
+        self._files = self._path(path).getFileSystem(context._jsc.hadoopConfiguration())
 
     def has(self, name: str) -> bool:
-        return bool(self._files.exists(self._place(name)))
+        return bool(self._files.exists(self._path(self.path, name)))
 
-    def put(self, source: str, name: str) -> None:
-        self._files.copyFromLocalFile(False, True, self._path(f"file://{source}"), self._place(name))
+    def put(self, folder: str, names: Iterable[str]) -> None:
+        """Copy files from a folder of this machine."""
+        for name in names:
+            source = self._path(f"file://{folder}/{name}")
+            self._files.copyFromLocalFile(False, True, source, self._path(self.path, name))
 
-    def get(self, name: str, target: str) -> None:
-        self._files.copyToLocalFile(False, self._place(name), self._path(f"file://{target}"), True)
+    @contextmanager
+    def local(self, names: Iterable[str]) -> Iterator[Path]:
+        """Copies of files, in a folder of this machine."""
+        with tempfile.TemporaryDirectory() as folder:
+            for name in names:
+                target = self._path(f"file://{folder}/{name}")
+                self._files.copyToLocalFile(False, self._path(self.path, name), target, True)
+            yield Path(folder)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import discreet
-from discreet.web.tradeoff import checked
+from discreet.web.site import checked_curve
 from tests.cli.conftest import example
 from tests.cli.test_account import run
 
@@ -40,10 +40,9 @@ def test_a_report_and_a_plot(work: Path) -> None:
     files = ("--report", "r.html", "--plot", "p.svg", "--results", "r.duckdb", "--curve", "c.json")
     text = tradeoff(*PUBLIC, *FEW, *metrics, *files)
     assert "Every run is in r.duckdb, the report in r.html, the plot in p.svg, the curve in c.json." in text
-    curve = checked(
+    curve = checked_curve(
         json.loads(Path("c.json").read_text(encoding="utf-8")), may_be_public=True
     )  # as `discreet export` does
-    assert curve is not None
     assert curve["metric"] == "recall@5"
     assert "<h2>recall@5</h2>" in Path("r.html").read_text(encoding="utf-8")
     assert "<svg" in Path("p.svg").read_text(encoding="utf-8")

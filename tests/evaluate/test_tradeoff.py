@@ -275,10 +275,9 @@ def test_the_forms(found: Tradeoff) -> None:
     mean = frame[(frame.model == "short") & (frame.epsilon == 1) & (frame.metric == "recall@5")].value.mean()
     assert mean == pytest.approx(found["short"][1.0]["recall@5"])
     assert "owner&#x27;s eyes" in found._repr_html_()
-    from discreet.web.tradeoff import checked
+    from discreet.web.site import checked_curve
 
-    curve = checked(found.curve("long"), may_be_public=True)
-    assert curve is not None
+    curve = checked_curve(found.curve("long"), may_be_public=True)
     assert curve["points"][1]["value"] == found["long"][20.0]["rmse"]
 
 

@@ -17,9 +17,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 import discreet
 from discreet import Catalogue, Statement
 from discreet.errors import ModelError, PrivacyError
-from discreet.models.binding import _catalogue, _numbers, _plain, _sha256, binding
-from discreet.models.codecs import items_from_bytes, items_to_bytes
 from discreet.models.one_bit import perturb
+from discreet.models.storage import (
+    _numbers,
+    _plain_or_type,
+    _sha256,
+    binding,
+    catalogue_sha256,
+    items_from_bytes,
+    items_to_bytes,
+)
 from discreet.validation import round_up
 from discreet.web import export
 from tests.models.models import edit, smuggle
@@ -200,7 +207,7 @@ def test_the_lines_in_the_guide_refuse_a_forged_model(
 
 
 def test_a_parameter_that_cannot_be_saved_does_not_stop_a_fit() -> None:
-    assert _plain("features", np.array(["genres"])) == "a ndarray"
+    assert _plain_or_type("features", np.array(["genres"])) == "a ndarray"
 
 
 # The hash of a catalogue is of its content
@@ -223,7 +230,7 @@ COLUMNS: dict[str, Any] = {
 
 
 def digest_of(ids: Any, column: Any, name: str = "x") -> str:
-    return _sha256(*_catalogue(Catalogue(ids, pa.table({name: column}))))
+    return catalogue_sha256(Catalogue(ids, pa.table({name: column})))
 
 
 @pytest.mark.parametrize("kind", COLUMNS)
@@ -235,7 +242,7 @@ def test_the_same_catalogue_has_the_same_hash_and_another_has_not(kind: str) -> 
     assert digest_of(ids, chunks) == digest_of(ids, padded) == expected
     catalogue = Catalogue(ids, pa.table({"x": column}))
     again = items_from_bytes(Path("items.parquet"), items_to_bytes(catalogue), catalogue.origin)
-    assert _sha256(*_catalogue(again)) == expected
+    assert catalogue_sha256(again) == expected
     others = [digest_of(ids, column, "y"), digest_of(["a", "b", "d", "c"], column)]
     if kind != "nothing":
         others += [digest_of(ids, column.take(pa.array(order))) for order in ([1, 0, 2, 3], [0, 0, 2, 3], [2, 1, 0, 3])]

@@ -21,7 +21,7 @@ import discreet
 from discreet import Ledger
 from discreet.data import Interactions
 from discreet.errors import BudgetExceeded, DataError, DiscreetError, ModelError, PrivacyError
-from discreet.models import unfinished
+from discreet.models import model_folder, unfinished
 from discreet.models.base import Model
 from discreet.privacy import Reservation
 from discreet.testing import InsecureSeededNoise
@@ -177,7 +177,7 @@ def test_nothing_is_left_where_nothing_was_reserved(tmp_path: Path, monkeypatch:
     small = Ledger(f"sqlite:///{tmp_path}/ledger.db", epsilon=0.5, delta=DELTA)
     with pytest.raises(BudgetExceeded):
         fit(tmp_path / "a" / "fit", ledger=small)
-    with pytest.raises(PrivacyError, match=r"checkpoint: a ledger that is kept in memory .* give the ledger a URL"):
+    with pytest.raises(PrivacyError, match=r"checkpoint: a ledger in memory .* give the ledger a URL"):
         fit(tmp_path / "a" / "fit", ledger=Ledger(epsilon=1, delta=DELTA))
     with pytest.raises(DataError, match="n_jobs"):
         fit(tmp_path / "a" / "fit", dpals(n_jobs=0))
@@ -320,7 +320,7 @@ def test_where_folders_cannot_be_locked(tmp_path: Path, monkeypatch: pytest.Monk
     def flock(handle: int, how: int) -> None:
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr(unfinished.fcntl, "flock", flock)
+    monkeypatch.setattr(model_folder.fcntl, "flock", flock)
     stop(tmp_path / "fit")
     fit(tmp_path / "fit")
 

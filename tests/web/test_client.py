@@ -12,8 +12,7 @@ import discreet
 from discreet.models.base import Model
 from discreet.recommend import Recommendations
 from discreet.web import export
-from discreet.web.loss import made_up
-from discreet.web.scoring import Scoring
+from discreet.web.scoring import Scoring, made_up
 from tests.web.conftest import seeded
 from tests.web.hosting import hosted
 

@@ -15,9 +15,8 @@ import pytest
 import uvicorn
 
 from discreet.models.base import Model
-from discreet.web.api import Api
+from discreet.web.api import Api, Limits
 from discreet.web.connections import FILES, listen, raise_file_limit, settings
-from discreet.web.limits import Limits
 from discreet.web.server import application
 from discreet.web.site import Site, export
 

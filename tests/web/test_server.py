@@ -26,10 +26,8 @@ from typer.testing import CliRunner
 import discreet
 from discreet.cli import app
 from discreet.models.base import Model
-from discreet.web.api import Api
-from discreet.web.batching import MOST, Batcher, Busy
-from discreet.web.limits import LOCAL, Limits
-from discreet.web.server import LIGHT, Desk, application
+from discreet.web.api import Api, Limits
+from discreet.web.server import LIGHT, LOCAL, TOGETHER, Batcher, Busy, Handlers, application
 from discreet.web.site import Site, export
 from tests.web.conftest import seeded
 
@@ -123,7 +121,7 @@ def test_an_answer_does_not_depend_on_who_asks_at_the_same_time(
         return api.recommend(batch)
 
     async def use() -> None:
-        batcher: Batcher[Any, Any] = Batcher(compute, 4096)
+        batcher = Batcher(compute, 4096)
         for several in (2, 5, 64, 70):
             chosen = [*range(70 - several, 70), 70]
             found = await asyncio.gather(*(batcher.submit(requests[at]) for at in chosen))
@@ -131,7 +129,7 @@ def test_an_answer_does_not_depend_on_who_asks_at_the_same_time(
         batcher.close()
 
     asyncio.run(use())
-    assert max(sizes) == MOST
+    assert max(sizes) == TOGETHER
 
 
 def test_a_batch_waits_for_nobody_and_has_limits() -> None:
@@ -144,7 +142,7 @@ def test_a_batch_waits_for_nobody_and_has_limits() -> None:
         return [part if isinstance(part, Exception) else part * 2 for part in batch]
 
     async def run() -> None:
-        batcher: Batcher[Any, Any] = Batcher(compute, 1000)
+        batcher = Batcher(compute, 1000)
         assert await batcher.submit(1) == 2
         found = await asyncio.gather(*(batcher.submit(number) for number in range(200)))
         assert list(found) == [2 * number for number in range(200)]
@@ -160,7 +158,7 @@ def test_a_batch_waits_for_nobody_and_has_limits() -> None:
         batcher.close()
 
     asyncio.run(run())
-    assert max(sizes) == MOST
+    assert max(sizes) == TOGETHER
 
 
 class Held:
@@ -180,7 +178,7 @@ def test_those_who_ask_for_little_do_not_wait_for_those_who_ask_for_much() -> No
     compute = Held()
 
     async def run() -> None:
-        batcher: Batcher[Any, Any] = Batcher(compute, 1000)
+        batcher = Batcher(compute, 1000)
         tasks = [asyncio.create_task(batcher.submit("first"))]
         await asyncio.sleep(0)
         tasks += [asyncio.create_task(batcher.submit(f"large {number}", size=300)) for number in range(4)]
@@ -202,7 +200,7 @@ def test_what_nobody_waits_for_is_not_computed() -> None:
     compute = Held()
 
     async def run() -> None:
-        batcher: Batcher[Any, Any] = Batcher(compute, 1000)
+        batcher = Batcher(compute, 1000)
         first = asyncio.create_task(batcher.submit("first"))
         await asyncio.sleep(0)
         left = [asyncio.create_task(batcher.submit("left", size=300)) for _ in range(3)]
@@ -552,13 +550,13 @@ def test_large_and_small_requests_at_once_get_the_same_bits(ratings: discreet.In
     large = {"histories": histories, "n": 80}
 
     async def use() -> None:
-        desk = Desk(Api(model))
-        jobs = [desk.answers.parse(json.dumps(body).encode()) for body in [*small, large]]
-        alone = [desk.answers.compute([job])[0] for job in jobs]
+        handlers = Handlers(Api(model))
+        jobs = [handlers.api.parse(json.dumps(body).encode()) for body in [*small, large]]
+        alone = [handlers.api.compute([job])[0] for job in jobs]
         assert any(job.size > LIGHT for job in jobs)
         for _ in range(3):
-            assert await asyncio.gather(*(desk.done(job, job.size) for job in jobs)) == alone
-        desk.close()
+            assert await asyncio.gather(*(handlers.submit(job, job.size) for job in jobs)) == alone
+        handlers.close()
 
     asyncio.run(use())
 

@@ -17,12 +17,7 @@ from discreet.errors import DataError, ModelError, PrivacyError
 from discreet.models.base import Model
 from discreet.models.fold_in import FoldIn
 from discreet.testing import InsecureSeededNoise
-from discreet.web.loss import made_up, measured
-from discreet.web.projection import projected
-from discreet.web.scoring import Scoring
-from discreet.web.site import Site, export
-from discreet.web.storage import Pack
-from discreet.web.tradeoff import checked
+from discreet.web.site import Site, checked_curve, export, map_positions
 
 
 def site_of(model: Model, **options: Any) -> Site:
@@ -50,48 +45,6 @@ def test_files_and_their_digests(films: Model) -> None:
 def test_nothing_about_users_is_written(films: Model) -> None:
     about = site_of(films).manifest
     assert all(entry["shape"][0] in (80, films.item_factors_.shape[1]) for entry in about["arrays"].values())
-
-
-def test_the_loss_is_measured_and_shrinks_with_precision(films: Model) -> None:
-    exact, half, byte = (site_of(films, precision=name) for name in ("float32", "float16", "int8"))
-    assert exact.loss["rms"] < 1e-6
-    assert 1e-6 < half.loss["rms"] < byte.loss["rms"] < 0.05
-    assert exact.loss["top_10_kept"] == 1
-    assert byte.loss["top_10_kept"] > 0.9
-    assert half.loss["largest"] >= half.loss["rms"]
-    assert len(byte.files["model/arrays.bin"]) < len(exact.files["model/arrays.bin"])
-
-
-def test_the_loss_sees_a_change(films: Model) -> None:
-    scoring, people = Scoring.of(films), made_up(films)
-    tables = scoring.describe()[1]
-    columns = np.roll(tables["columns"], 1, axis=0)
-    found = measured(scoring, scoring.with_tables({**tables, "columns": columns}), people)
-    assert found["rms"] > 0.1
-    assert found["top_10_kept"] < 0.9
-
-
-def test_a_table_comes_back() -> None:
-    rng = np.random.default_rng(0)
-    table = rng.standard_normal((50, 6)) * np.array([100, 1, 1e-3, 0, 1, 1]) * 10.0 ** rng.integers(-3, 3, (50, 1))
-    table[7] = 0
-    for precision, tolerance in (("float32", 1e-6), ("float16", 1e-3), ("int8", 0.02)):
-        restored = Pack().add_table("columns", table, precision)
-        largest = np.abs(table / np.maximum(np.sqrt((table**2).mean(axis=0)), 1e-30)).max(axis=1, keepdims=True)
-        size = np.maximum(np.abs(table), largest * np.sqrt((table**2).mean(axis=0)))
-        assert (np.abs(restored - table) <= tolerance * size + 1e-7).all()
-
-
-def test_arrays_begin_at_multiples_of_eight(films: Model) -> None:
-    entries = site_of(films, precision="int8").manifest["arrays"].values()
-    assert all(entry["offset"] % 8 == 0 for entry in entries)
-
-
-def test_numbers_that_cannot_be_stored_are_refused() -> None:
-    with pytest.raises(DataError, match="too large for float16"):
-        Pack().add_table("columns", np.array([[1e5]]), "float16")
-    with pytest.raises(DataError, match="not finite"):
-        Pack().add("base", np.array([np.nan]))
 
 
 def test_a_model_that_cannot_be_exported_says_so(ratings: discreet.Interactions) -> None:
@@ -173,7 +126,7 @@ def test_the_worker_knows_every_file(films: Model) -> None:
 
 def test_the_map_is_within_its_bounds() -> None:
     rng = np.random.default_rng(0)
-    places = projected(rng.standard_cauchy((300, 5)), np.arange(300.0))
+    places = map_positions(rng.standard_cauchy((300, 5)), np.arange(300.0))
     assert places.shape == (300, 2)
     assert np.abs(places).max() <= 1
     assert (places.std(axis=0) > 0.05).all()
@@ -187,7 +140,7 @@ def test_the_map_is_within_its_bounds() -> None:
         rng.standard_normal((60, 1)),
         np.ones((1, 2)),
     ):
-        places = projected(odd, np.arange(float(len(odd))))
+        places = map_positions(odd, np.arange(float(len(odd))))
         assert places.shape == (len(odd), 2)
         assert np.abs(places).max() <= 1  # and so none is NaN
 
@@ -205,7 +158,7 @@ def test_the_map_is_within_its_bounds() -> None:
 )
 def test_a_trade_off_has_a_form(wrong: Any) -> None:
     with pytest.raises(DataError, match="tradeoff"):
-        checked(wrong, may_be_public=True)
+        checked_curve(wrong, may_be_public=True)
 
 
 CURVE = {"metric": "rmse", "points": [{"epsilon": 1, "value": 0.9}, {"epsilon": 2, "value": 0.8}]}
@@ -228,29 +181,27 @@ def test_private_evaluations_are_published_with_what_they_promise() -> None:
     def certificate(times: int, **settings: Any) -> dict[str, Any]:
         ledger = discreet.Ledger(epsilon=1, delta=1e-6, **settings)
         label = "evaluation: mae, rmse"
-        with ledger.reserve(evaluation) as door:
+        with ledger.reserve(evaluation) as reservation:
             for _ in range(times):
-                door.release([1], 1, evaluation.noise(label, sensitivity=1), label)
+                reservation.release([1], 1, evaluation.noise(label, sensitivity=1), label)
         return ledger.statement().certificate
 
     for given in (certificate(2), json.dumps(certificate(2))):
-        found = checked({**CURVE, "certificate": given}, may_be_public=False)
-        assert found is not None
+        found = checked_curve({**CURVE, "certificate": given}, may_be_public=False)
         assert "noise of their own. User-level" in found["covered"]
     seeded = certificate(2, noise_source=InsecureSeededNoise(0))
     for wrong in ({**CURVE, "certificate": certificate(1)}, {**CURVE, "certificate": seeded}):
         with pytest.raises(PrivacyError, match="tradeoff: its certificate must hold, and list"):
-            checked(wrong, may_be_public=True)
+            checked_curve(wrong, may_be_public=True)
     with pytest.raises(PrivacyError, match="certificate must hold"):
-        checked({**CURVE, "metric": "recall@5", "certificate": certificate(2)}, may_be_public=False)
+        checked_curve({**CURVE, "metric": "recall@5", "certificate": certificate(2)}, may_be_public=False)
     with pytest.raises(PrivacyError, match="not a certificate"):
-        checked({**CURVE, "certificate": "mine"}, may_be_public=True)
+        checked_curve({**CURVE, "certificate": "mine"}, may_be_public=True)
 
 
 def test_a_trade_off_is_sorted() -> None:
     curve = {"metric": "rmse", "points": [{"epsilon": 2, "value": 0.9}, {"epsilon": 1, "value": 0.95}]}
-    found = checked(curve, may_be_public=True)
-    assert found is not None
+    found = checked_curve(curve, may_be_public=True)
     assert [point["epsilon"] for point in found["points"]] == [1, 2]
 
 

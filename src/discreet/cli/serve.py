@@ -51,9 +51,9 @@ def serve(
     except ModuleNotFoundError:
         raise MissingExtra("The server", "serve") from None
     from discreet.models.storage import load
+    from discreet.web.api import Limits
     from discreet.web.connections import listen, raise_file_limit, settings
-    from discreet.web.limits import LOCAL, Limits
-    from discreet.web.server import allowed_host, application
+    from discreet.web.server import LOCAL, allowed_host, application
 
     limits = Limits(body=max_body, histories=max_batch)
     named = [name.strip() for name in (allowed_hosts or "").split(",") if name.strip()]

@@ -1,14 +1,16 @@
 """The interface that every model shares.
 
-A model learns public things: a vector and a bias for each item, and how a user is folded in. What it knows of a user
-it computes from their own history, whenever it is asked, and forgets: no model stores anything about users.
+A model learns public things: a vector and a bias for each item, and how a user is folded in. What it knows about a user
+is computed from their own history on every call, and then dropped: no model stores anything about users.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
+from inspect import signature
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -19,22 +21,22 @@ from sklearn.base import BaseEstimator
 from discreet.data.catalogue import Catalogue
 from discreet.data.ids import Ids
 from discreet.data.interactions import Interactions
+from discreet.data.readers import read
 from discreet.data.sources import is_spark
 from discreet.data.spark_interactions import SparkInteractions
 from discreet.errors import DataError, NotFitted, PrivacyError
 from discreet.kernels.threads import n_threads, single_threaded_blas
-from discreet.models.binding import binding, require_certified
+from discreet.models import storage
 from discreet.models.fold_in import FoldIn
-from discreet.models.unfinished import saved_in
 from discreet.privacy.guarantee import Cost, Guarantee
 from discreet.privacy.statement import Statement
-from discreet.privacy.store import Checkpoint
+from discreet.privacy.store import Checkpoint, canonical
 from discreet.recommend import serving
 from discreet.recommend.histories import OnUnknown, Reader
 from discreet.recommend.results import BatchRecommendations, Explanation, Recommendations
 from discreet.recommend.topn import Scorer, Variance
 from discreet.typing import Array
-from discreet.validation import whole
+from discreet.validation import positive, whole
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
     from discreet.recommend.vectors import AnnIndex
 
 
-DERIVED = ("_fold_in_now", "_scorer_now")  # made of what was learned, when it is first needed
+DERIVED = ("_fold_in_now", "_scorer_now")  # computed from what was learned, when it is first needed
 HERE = (*DERIVED, "_checkpoint")  # what stays with this very object, until it learns again
 NOT_PRIVATE = "it was trained without noise, so whoever holds it may learn what single people did"
 
@@ -51,7 +53,7 @@ NOT_PRIVATE = "it was trained without noise, so whoever holds it may learn what 
 class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """What every model can do once it is fitted: it knows items, and folds any user in from their own history.
 
-    A history is a mapping {item: rating}, a list of liked items, or a table of many people's. The model keeps none.
+    A history is a mapping {item: rating}, a list of liked items, or a table of many histories. The model stores none.
 
     Example:
         >>> import discreet
@@ -74,7 +76,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     Attributes:
         guarantee_: What was promised to the people in the data.
         items_: The item ids.
-        catalogue_: The items with all that is publicly known about them.
+        catalogue_: The items, with the columns that are publicly known about them.
         item_factors_: One vector for each item, (items, rank).
         item_bias_: One number for each item, in the unit of the ratings.
         popularity_: What items are ranked by where there is no history and no bias to go by.
@@ -103,12 +105,12 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     _fold_in_now: FoldIn
     _scorer_now: tuple[FoldIn, float | None, Scorer]
 
-    # What a model must say
+    # What a model defines
 
     def _learn(
         self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None
     ) -> tuple[dict[str, Any], Statement]:
-        """Learn from checked data: all learned attributes by name, and the statement."""
+        """Learn from checked data: all attributes to set, by name, and the statement."""
         raise NotImplementedError
 
     def _not_resumable(self) -> str:
@@ -140,7 +142,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             checkpoint: A folder for what a private fit releases, as it comes. If the process dies, the same call
                 finishes the fit that was paid for, at no further cost; until the model has been saved, it gives the
                 same model again. `save` removes the folder.
-            reading: What else `discreet.read` is to know (`items`, `value_range`, ...), if the table is not read yet.
+            reading: Other arguments of `discreet.read` (`items`, `value_range`, ...), if the table is not read yet.
 
         Returns:
             The model itself. If anything fails, it is what it was before.
@@ -156,18 +158,16 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         with self._readied(ratings, reading) as table:
             learned, statement = self._learn(table, ledger, folder) if folder else self._learn(table, ledger)
             self._set(learned, table.catalogue, statement)
-        if folder is not None:
-            self._checkpoint = saved_in(folder)
         return self
 
     @contextmanager
     def _readied(self, ratings: Any, reading: dict[str, Any] | None = None) -> Iterator[Interactions]:
-        """Check all parameters, and then read whatever was given to learn from; what was read in Spark is let go of."""
+        """Check all parameters, then read the table if it is not read yet; what was read in Spark is released again."""
         self._check_parameters()
         n_threads(self.n_jobs)
         with readied(ratings, reading or {}, self._in_spark, type(self).__name__) as table:
             if not table.n_items:
-                raise DataError("ratings: the catalogue has no items")
+                raise DataError("ratings: the catalog has no items")
             yield table
 
     def _set(self, learned: dict[str, Any], catalogue: Catalogue, statement: Statement) -> None:
@@ -183,12 +183,24 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 
     def _certify(self, statement: Statement) -> None:
         """Take on a statement, as that of this model and of no other."""
-        self._statement = statement.of_model(binding(self))
+        self._statement = statement.of_model(storage.binding(self))
         self.guarantee_ = statement.guarantee
 
     def _require_certified(self, statement: Statement) -> None:
         """Raise unless the statement is that of this very model."""
-        require_certified(self, statement)
+        stated, found = statement.certificate["model"], storage.binding(self)
+        if stated is None:
+            raise PrivacyError("its certificate names no model, so it could be that of any")
+        others = [
+            *(["class"] if stated["class"] != found["class"] else []),
+            *(["parameters"] if canonical(stated["params"]) != canonical(found["params"]) else []),
+            *(name for name in found["sha256"] if stated["sha256"].get(name) != found["sha256"][name]),
+        ]
+        if others or set(stated["sha256"]) != set(found["sha256"]):
+            raise PrivacyError(
+                f"its certificate is that of another model, with other {', '.join(others) or 'parts'}: do not use it "
+                "as what was certified"
+            )
 
     def __getattr__(self, name: str) -> Any:
         if name in (*self._ARRAYS, *self._VALUES, "catalogue_", "guarantee_", "_statement"):
@@ -196,7 +208,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy takes with it, to another process perhaps: there, all that is derived is made and tried anew."""
+        """What a copy has, perhaps in another process: what is derived is computed and checked again there."""
         return {name: value for name, value in super().__getstate__().items() if name not in HERE}
 
     @property
@@ -281,34 +293,19 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         return batch._at(0) if single else batch
 
     def recommend_blocks(
-        self,
-        history: Any,
-        n: int = 10,
-        *,
-        exclude_seen: bool = True,
-        allow: Any = None,
-        deny: Any = None,
-        on_unknown: OnUnknown = "raise",
+        self, history: Any, n: int = 10, *, on_unknown: OnUnknown = "raise", **filters: Any
     ) -> Iterator[BatchRecommendations]:
-        """Like `recommend` for many, some thousand users at a time: for more users than fit in memory."""
+        """Like `recommend` for many, some thousand users at a time: for more users than fit in memory.
+
+        The `filters` are `exclude_seen`, `allow` and `deny`, as for `recommend`.
+        """
         histories, _ = self._reader(on_unknown).read(history)
-        options = serving.Options(n, exclude_seen, allow, deny, on_unknown)
+        options = serving.Options(n, on_unknown=on_unknown, **filters)
         return serving.blocks(self, histories, options, serving.library_of(history))
 
-    def recommend_to_parquet(
-        self,
-        path: str | PathLike[str],
-        history: Any,
-        n: int = 10,
-        *,
-        exclude_seen: bool = True,
-        allow: Any = None,
-        deny: Any = None,
-        on_unknown: OnUnknown = "raise",
-    ) -> None:
-        """Like `recommend` for many, written to a parquet file with the columns user, item, score, rank."""
-        given: dict[str, Any] = {"exclude_seen": exclude_seen, "allow": allow, "deny": deny, "on_unknown": on_unknown}
-        serving.to_parquet(path, self.recommend_blocks(history, n, **given))
+    def recommend_to_parquet(self, path: str | PathLike[str], history: Any, n: int = 10, **options: Any) -> None:
+        """Like `recommend` for many, with the same options, written to a parquet file (user, item, score, rank)."""
+        serving.to_parquet(path, self.recommend_blocks(history, n, **options))
 
     def predict(self, history: Any, targets: Any, *, on_unknown: OnUnknown = "raise") -> Array:
         """The value each target would get: a rating within the value range, or a score for implicit feedback.
@@ -383,7 +380,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         """An approximate index of the items (extra `ann`), to search with `query_vector`.
 
         Args:
-            connectivity: Neighbours of each item in the index: more are slower and find more.
+            connectivity: Neighbors of each item in the index: more are slower and find more.
             expansion: How many candidates are looked at while it is built: more are slower and find more.
         """
         from discreet.recommend.vectors import AnnIndex
@@ -405,9 +402,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write the model to a folder: model.json, factors.safetensors, items.parquet. `discreet.load` reads it."""
-        from discreet.models.storage import save
-
-        save(self, folder)
+        storage.save(self, folder)
 
     @classmethod
     def _restored(
@@ -442,30 +437,26 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 def readied(ratings: Any, reading: dict[str, Any], in_spark: bool, name: str) -> Iterator[Interactions]:
     """A table to learn from, read if it is not yet: in Spark, if it is there and the model can be fitted there.
 
-    What is in Spark has all that such a model asks of Interactions: what is public of them, and sums.
+    A table in Spark offers all that such a model needs of Interactions: what is public about them, and sums.
     """
-    read_there = isinstance(ratings, SparkInteractions)
-    there = read_there or is_spark(ratings) or reading.get("engine") == "spark"
+    there = isinstance(ratings, SparkInteractions) or is_spark(ratings) or reading.get("engine") == "spark"
     if there and not in_spark:
         raise DataError(
             f"ratings: {name} is fitted in the memory of one machine, not in Spark (DPALS, DPALS.as_published and "
             "DPFrankWolfe are); collect the table first: discreet.read(dataframe, items=..., value_range=...)"
         )
-    if read_there or isinstance(ratings, Interactions):
+    if isinstance(ratings, Interactions | SparkInteractions):
         if reading:
             raise DataError(f"{min(reading)}: the table has been read already; give this to discreet.read")
-        yield ratings
-        return
-    from discreet.data.readers import read
-
-    if not there:
+        yield ratings  # type: ignore[misc]
+    elif there:
+        table: Any = read(ratings, **{**reading, "engine": "spark"})
+        try:
+            yield table
+        finally:
+            table.unpersist()
+    else:
         yield read(ratings, **reading)
-        return
-    table: Any = read(ratings, **{**reading, "engine": "spark"})
-    try:
-        yield table
-    finally:
-        table.unpersist()
 
 
 class NotPrivateModel(Model):
@@ -494,9 +485,36 @@ class NotPrivateModel(Model):
         """Factors, bias and whatever else the model needs."""
         raise NotImplementedError
 
+    def _require_certified(self, statement: Statement) -> None:
+        if statement.guarantee.holds:  # a certificate can be whole and of another model
+            raise PrivacyError(f"its certificate promises privacy, which a {type(self).__name__} never has")
+        super()._require_certified(statement)
+
+
+def check_parameters(
+    model: Any,
+    *,
+    positives: Iterable[str] = (),
+    wholes: Iterable[str] = (),
+    choices: Mapping[str, tuple[Any, ...]] | None = None,
+) -> None:
+    """Raise unless `positives` are positive numbers, `wholes` whole numbers of at least 1, and others their `choices`.
+
+    None is allowed where the constructor has it as the default.
+    """
+    optional = {name for name, one in signature(type(model)).parameters.items() if one.default is None}
+    for names, check in ((positives, positive), (wholes, partial(whole, least=1))):
+        for name in names:
+            if getattr(model, name) is not None or name not in optional:
+                check(name, getattr(model, name))
+    for name, known in (choices or {}).items():
+        if getattr(model, name) not in known:
+            words = ", ".join(map(repr, known))
+            raise DataError(f"{name}: one of {words} is needed, not {getattr(model, name)!r}")
+
 
 def check_seed(name: str, value: Any) -> None:
-    """Raise unless a seed is one: None, or a whole number that is not negative."""
+    """Raise unless a seed is None or a whole number that is not negative."""
     if value is not None:
         whole(name, value, 0)
 

@@ -8,9 +8,8 @@ import numpy as np
 
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError
-from discreet.models.base import NotPrivateModel
+from discreet.models.base import NotPrivateModel, check_parameters
 from discreet.models.fold_in import FoldIn, RidgeFoldIn
-from discreet.models.parameters import check_parameters
 
 
 class Popularity(NotPrivateModel):

@@ -1,10 +1,10 @@
-"""What all private models share: data as the proofs assume them, a plan, a ledger, and the way out."""
+"""What all private models share: checks that data are as the proofs assume, a plan, a ledger, and a statement."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from functools import partial
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar
 from discreet.errors import DataError, PrivacyError
 from discreet.models.base import Model
-from discreet.models.unfinished import described, resumable
+from discreet.models.unfinished import described, remove, resumable
 from discreet.privacy import Ledger, Plan, Releaser
 from discreet.privacy.determinism import require_sound_arithmetic
 from discreet.privacy.guarantee import Adjacency, AdjacencyName, Unit, account, require_adjacency
@@ -32,16 +32,16 @@ _STOPPED = (
     "Of the {planned} releases that were planned, {made} were made: whether to go on was decided by what had been "
     "released. The guarantee stated is that of the whole plan; what was not released went back to the ledger."
 )
-
-
-# A mechanism that publishes the whole history of each of n people with probability delta, and nothing else, is
-# (0, delta)-DP: delta n people are then to be expected in it. So delta must be well below 1 / n (Dwork and Roth 2014,
-# section 2.3). From a tenth of 1 / n on, an exposure like that of anybody at all is no longer unlikely.
-_EXPOSED = 0.1
+_EXPOSED = 0.1  # people whom a mechanism as below may expose on average, before a delta is called large
 
 
 def large_delta(delta: float, people: float) -> list[str]:
-    """A word of warning, if delta is large for about so many people: a number that is released, or declared."""
+    """A warning, if delta is large for about so many people: a number that is released, or declared.
+
+    A mechanism that publishes the whole history of each of n people with probability delta, and nothing else, is
+    (0, delta)-DP, and exposes delta n of them on average. So delta must be well below 1 / n (Dwork and Roth 2014,
+    section 2.3).
+    """
     if delta * people <= _EXPOSED:
         return []
     return [
@@ -53,10 +53,10 @@ def large_delta(delta: float, people: float) -> list[str]:
 
 
 def require_sound(ratings: Ratings) -> None:
-    """Raise unless a table is what the proofs assume, and this machine computes as they do. Says nothing of the data.
+    """Raise unless a table is what the proofs assume, and this machine computes as they do. Tells nothing of the data.
 
-    Everything that `discreet.read` makes passes; an Interactions put together by hand may not. What is in Spark was
-    made by the partitions that keep it, which look at their own machines.
+    Everything that `discreet.read` returns passes; an Interactions put together by hand may not. A table in Spark was
+    made by its partitions, which check their own machines.
     """
     ratings.require_public()
     if not isinstance(ratings, Interactions):
@@ -82,10 +82,6 @@ def require_sound(ratings: Ratings) -> None:
     require_sound_arithmetic()
 
 
-def _advance(bar: Bar, share: float, label: str) -> None:
-    bar.advance(100 * share, label)
-
-
 class PrivateModel(Model):
     """A model with a guarantee: joint differential privacy, for users unless it says otherwise.
 
@@ -99,7 +95,7 @@ class PrivateModel(Model):
     adjacency: AdjacencyName
 
     def plan(self, n_items: int) -> Plan:
-        """What a fit would release, and what each release costs; needs no data, only the size of the catalogue."""
+        """What a fit would release, and what each release costs; needs no data, only the size of the catalog."""
         raise NotImplementedError
 
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
@@ -110,11 +106,11 @@ class PrivateModel(Model):
         """Raise if these data are of the wrong kind, by what is public of them. Called before anything is reserved."""
 
     def _people(self, learned: Mapping[str, Any], plan: Plan) -> float:
-        """About how many people there are at least, as far as a release or a declared number says so; else 0."""
+        """About how many people there are at least, if a release or a declared number says so; else 0."""
         return 0.0
 
     def _public_inputs(self) -> dict[str, str]:
-        """What else was assumed to be public, in words for the statement."""
+        """What else is assumed to be public, in words for the statement."""
         return {}
 
     def _mu(self) -> float:
@@ -128,13 +124,19 @@ class PrivateModel(Model):
         """What a fit would cost, and whether it fits in a ledger; spends nothing. Print it.
 
         Args:
-            n_items: The size of the catalogue.
+            n_items: The size of the catalog.
             ledger: The ledger that would pay; by default one of the fit's own.
         """
         return (ledger or self._own_ledger()).preview(self.plan(n_items))
 
     def _own_ledger(self, url: str | None = None) -> Ledger:
         return Ledger(url, epsilon=self.epsilon, delta=self.delta, unit=self.unit, adjacency=self.adjacency)
+
+    def save(self, folder: str | PathLike[str]) -> None:
+        """Write the model to a folder, as every model does; the checkpoint that it was fitted with is then removed."""
+        super().save(folder)
+        if (checkpoint := vars(self).get("_checkpoint")) is not None:
+            remove(checkpoint.folder, checkpoint.reservation)
 
     def _not_resumable(self) -> str:
         return ""
@@ -148,7 +150,8 @@ class PrivateModel(Model):
         if checkpoint is None:
             return self._under(plan, ledger, ratings, self._learn_privately)
         with resumable(checkpoint, described(self, ratings, plan), ledger, self._own_ledger) as (paying, kept):
-            return self._under(plan, ledger, ratings, self._learn_privately, resumed=(paying, kept))
+            learned, statement = self._under(plan, ledger, ratings, self._learn_privately, resumed=(paying, kept))
+        return {**learned, "_checkpoint": kept}, statement
 
     def _require_sound(self) -> None:
         require_sound_arithmetic()
@@ -181,14 +184,17 @@ class PrivateModel(Model):
         after: Statement | None = None,
         resumed: tuple[Ledger, Checkpoint] | None = None,
     ) -> tuple[dict[str, Any], Statement]:
-        """Learn as planned, paid for by a ledger. The guarantee is that of all, with what was released before."""
+        """Learn as planned, paid for by a ledger. The guarantee includes what was released before, `after` which."""
         ledger, checkpoint = resumed or (self._own_ledger() if given is None else given, None)
         ledger.expect(unit=self.unit, adjacency=self.adjacency)
         with (
             ledger.reserve(plan, checkpoint=checkpoint) as reservation,
             Bar(type(self).__name__, 100, "% of the budget") as bar,
         ):
-            progress = partial(_advance, bar)
+
+            def progress(share: float, label: str) -> None:
+                bar.advance(100 * share, label)
+
             learned = learn(Releaser(reservation, self.adjacency, self.n_jobs, progress), ratings)
         events = [event for event in ledger.events if event.body.get("reservation") == reservation.id]
         guarantee = ledger.guarantee(plan.cost, events, delta=self.delta)

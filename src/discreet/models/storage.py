@@ -1,60 +1,67 @@
 """Models in folders: model.json, factors.safetensors, items.parquet. Nothing in them is ever executed or unpickled.
 
-model.json says what the model is: its class (one of `discreet.models.MODELS`, never a name to import), parameters
-and learned values, the SHA-256 and size of the other two files, the certificate, and a digest of all that. The arrays
-are in factors.safetensors, the catalogue in items.parquet. Nothing else of a model is written: an attribute that its
-class does not list, such as anything about a user, cannot be.
+model.json holds the class of the model (one of `discreet.models.MODELS`, never a name to import), its parameters and
+learned values, the SHA-256 and size of the other two files, the certificate, and a digest of all that. The arrays are
+in factors.safetensors, the catalog is in items.parquet. Nothing else of a model is written: an attribute that its class
+does not list, such as anything about a user, cannot be. What is to be saved is decoded again and compared before the
+folder is touched: what `save` writes, `load` reads.
 
-What is saved is decoded again and compared before the folder is touched: what `save` has written, `load` reads. How the
-folder changes from one model to the next, whatever happens meanwhile, is in `discreet.models.model_folder`.
+How the folder changes from one model to the next, whatever happens meanwhile, is in `discreet.models.model_folder`.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import inspect
+import io
 import json
 import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from reprlib import repr as brief
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from discreet.data.catalogue import Catalogue
+from discreet.data.ids import Ids
 from discreet.errors import DiscreetError, ModelError, NotFitted, PrivacyError
 from discreet.models import model_folder, registry
-from discreet.models.codecs import arrays_from_bytes, arrays_to_bytes, items_from_bytes, items_to_bytes, refuse
-from discreet.models.model_folder import FORMAT, HEAD, PARTS, UNFINISHED, digest
+from discreet.models.model_folder import FACTORS, FORMAT, HEAD, ITEMS, MAX_HEAD, PARTS, UNFINISHED, digest, refused
 from discreet.privacy.statement import Statement, distinct
 from discreet.privacy.store import canonical
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from discreet.models.base import Model
 
 VERSION = 2
-FACTORS, ITEMS = PARTS
-TEXTS, OBJECTS = ("format", "class", "digest"), ("params", "values", "files", "certificate")
-FIELDS = {"version": int} | dict.fromkeys(TEXTS, str) | dict.fromkeys(OBJECTS, dict)  # and origin, which may be null
-ENTRY = {"sha256": str, "size": int}  # of a file
 MAX_DEPTH = 64  # of model.json
+TRIES = 100  # of a reader, while others save; each try that fails has met another save
+
+_TEXTS, _OBJECTS = ("format", "class", "digest"), ("params", "values", "files", "certificate")
+_FIELDS = {"version": int} | dict.fromkeys(_TEXTS, str) | dict.fromkeys(_OBJECTS, dict)  # and origin, a text or null
+_ENTRY = {"sha256": str, "size": int}  # of a file
 _TUPLE = "tuple"  # JSON has no tuples: {"tuple": [1, 5]} is one
+_DTYPES = ("float32", "float64", "int64")
 
 
 def save(model: Model, folder: str | os.PathLike[str]) -> None:
     """Write a fitted model to a folder, in the place of the model that it may hold.
 
-    Whatever happens, the folder holds the old model or the new one. A folder with anything but a model is refused. The
-    checkpoint that the model was fitted with, if there was one, is then removed.
+    Whatever happens, the folder holds the old model or the new one. A folder with anything but a model is refused.
 
     Args:
         model: A fitted model of this library.
         folder: Where to write; made if there is none.
     """
-    from discreet.models import unfinished
-
     home = Path(folder)
     head, parts = _encoded(model)
     try:
-        again = _decoded(home, head, parts)
+        again = _decoded(home, head, _parsed(home / HEAD, head), parts)
         if again.catalogue_ == model.catalogue_:  # else it has NaN, or is not the same
             again.catalogue_ = model.catalogue_  # for equal columns may still differ in the names inside nested types
         unchanged = _encoded(again) == (head, parts)
@@ -63,8 +70,6 @@ def save(model: Model, folder: str | os.PathLike[str]) -> None:
     if not unchanged:
         raise ModelError("model: it cannot be saved, because it would not come back the same")
     model_folder.replace(home, head, parts)
-    if (checkpoint := getattr(model, "_checkpoint", None)) is not None:
-        unfinished.remove(checkpoint.folder, checkpoint.reservation)
 
 
 def load(
@@ -84,23 +89,26 @@ def load(
         ModelError: The folder does not hold a whole and unchanged model; the message names the file and the reason.
         PrivacyError: Its certificate was changed, is that of another model, or claims what its releases do not give.
     """
-    home = Path(folder)
+    home, before = Path(folder), None
     if not os.path.isdir(home):
-        raise ModelError(f"{str(home)!r}: there is no such folder")
+        raise refused(home, "there is no such folder")
     if not os.path.lexists(home / HEAD) and os.path.isdir(home / UNFINISHED):
-        raise ModelError(
-            f"{str(home)!r}: it holds no model, only a fit that was not finished. What was paid for is kept: finish it "
-            f"with the same `discreet train` and --resume, or the same fit and checkpoint={str(home / UNFINISHED)!r}"
+        raise refused(
+            home,
+            "it holds no model, only a fit that was not finished. What was paid for is kept: finish it with the same "
+            f"`discreet train` and --resume, or the same fit and checkpoint={str(home / UNFINISHED)!r}",
         )
-    for head, again in model_folder.tries(home):
+    for attempt in range(TRIES):
+        head = model_folder.read_file(home / HEAD, MAX_HEAD)
         document = _parsed(home / HEAD, head)
         try:
             parts = {name: model_folder.read_part(home, name, **about) for name, about in document["files"].items()}
             break
         except ModelError:
-            if not again:
+            if head == before or attempt == TRIES - 1:  # no save is to blame
                 raise
-    model = _decoded(home, head, parts, expect_class)
+        before = head
+    model = _decoded(home, head, document, parts, expect_class)
     if certificate is not None and certificate.digest != model.statement().digest:
         raise PrivacyError(f"{str(home)!r}: it is not the model that was certified; its certificate is another one")
     return model
@@ -115,7 +123,7 @@ def _encoded(model: Model) -> tuple[bytes, dict[str, bytes]]:
     if any(not hasattr(model, name) for name in ("catalogue_", *cls._ARRAYS, *cls._VALUES)):
         raise NotFitted(f"model: this {cls.__name__} is not fitted yet; call fit before save")
     arrays = {name: getattr(model, name) for name in cls._ARRAYS}
-    parts = {FACTORS: arrays_to_bytes(arrays), ITEMS: items_to_bytes(model.catalogue_)}
+    parts = {FACTORS: _arrays_to_bytes(arrays), ITEMS: items_to_bytes(model.catalogue_)}
     document = {
         "format": FORMAT,
         "version": VERSION,
@@ -129,16 +137,12 @@ def _encoded(model: Model) -> tuple[bytes, dict[str, bytes]]:
 
 
 def described(model: Model) -> dict[str, Any]:
-    """A model's class and parameters, as JSON has them."""
+    """A model's class and parameters, as JSON has them; not its device: where it was trained, it need not be used."""
     cls = type(model)
     if _registered(cls.__name__) is not cls:
         raise ModelError(f"model: {cls.__name__} is not one of the models of this library, and only those can be saved")
-    params = {
-        name: plain(name, value)
-        for name, value in model.get_params(deep=False).items()
-        if name != "device"  # where it was trained says nothing of where it will be used
-    }
-    return {"class": cls.__name__, "params": params}
+    given = model.get_params(deep=False).items()
+    return {"class": cls.__name__, "params": {name: plain(name, value) for name, value in given if name != "device"}}
 
 
 def unfitted(about: dict[str, Any]) -> Model:
@@ -147,6 +151,11 @@ def unfitted(about: dict[str, Any]) -> Model:
     if cls is None:
         raise ModelError(f"model: {brief(about['class'])} is not one of the models of this discreet")
     return cls(**rich(about["params"]))
+
+
+def _registered(name: str) -> type[Model] | None:
+    """The class of this name among the models of the library. Nothing else is ever imported."""
+    return registry.find(name) if name in registry.MODELS else None
 
 
 def _digest(document: dict[str, Any]) -> str:
@@ -158,7 +167,7 @@ def _text(document: dict[str, Any]) -> bytes:
 
 
 def plain(name: str, value: Any) -> Any:
-    """A parameter or learned value as JSON has it, so that `_restored` gives back the same."""
+    """A parameter or learned value as JSON has it; `rich` gives the same value back."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not np.isfinite(value):
@@ -186,32 +195,37 @@ def rich(value: Any) -> Any:
 
 
 def _parsed(path: Path, head: bytes) -> dict[str, Any]:
-    """What model.json says, if it has the form that this version reads."""
+    """The content of model.json, if it has the form that this version reads."""
     try:
         document = json.loads(head.decode("utf-8"), object_pairs_hook=distinct, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
-        refuse(path, f"it is not proper JSON, so it was cut off or changed ({error})")
+        raise refused(path, f"it is not proper JSON, so it was cut off or changed ({error})") from error
     if _too_deep(document) or not isinstance(document, dict) or document.get("format") != FORMAT:
-        refuse(path, "it does not describe a model of discreet")
+        raise refused(path, "it does not describe a model of discreet")
     version = document.get("version")
     if type(version) is not int or version != VERSION:
-        refuse(
+        raise refused(
             path,
             f"its format version is {brief(version)}, and this discreet reads version {VERSION}; save it again with "
             "this version, or load it with the one that saved it",
         )
-    if {key: type(value) for key, value in document.items() if key != "origin"} != FIELDS:
-        refuse(path, "it does not have the fields of a model, so it was changed")
+    origin = document.get("origin", 0)
+    if _types({key: value for key, value in document.items() if key != "origin"}) != _FIELDS:
+        raise refused(path, "it does not have the fields of a model, so it was changed")
     files = document["files"]
-    if set(files) != set(PARTS) or not all(_is_entry(about) for about in files.values()):
-        refuse(path, f"its list of files is not that of a model, {' and '.join(PARTS)} with sizes and digests")
-    if not isinstance(document.get("origin", 0), str | None):
-        refuse(path, "its origin is neither a text nor null")
+    if set(files) != set(PARTS) or not all(_types(about) == _ENTRY for about in files.values()):
+        raise refused(path, f"its list of files is not that of a model, {' and '.join(PARTS)} with sizes and digests")
+    if not isinstance(origin, str | None):
+        raise refused(path, "its origin is neither a text nor null")
     return document
 
 
-def _no_number(token: str) -> NoReturn:
+def _no_number(token: str) -> float:
     raise ValueError(f"{token} is not a number")
+
+
+def _types(content: Any) -> dict[str, type] | None:
+    return {key: type(value) for key, value in content.items()} if isinstance(content, dict) else None
 
 
 def _too_deep(document: Any) -> bool:
@@ -223,34 +237,32 @@ def _too_deep(document: Any) -> bool:
     return bool(level)
 
 
-def _is_entry(about: Any) -> bool:
-    return isinstance(about, dict) and {key: type(value) for key, value in about.items()} == ENTRY
-
-
-def _decoded(home: Path, head: bytes, parts: dict[str, bytes], expect: type[Model] | None = None) -> Model:
+def _decoded(
+    home: Path, head: bytes, document: dict[str, Any], parts: dict[str, bytes], expect: type[Model] | None = None
+) -> Model:
     """The model, once all that can be checked has been."""
-    from discreet.models.base import NotPrivateModel
-
     path = home / HEAD
-    document = _parsed(path, head)
-    statement = _statement(path, document["certificate"])  # before the digest, since its reasons are the better ones
-    _require_unchanged(path, document, head)
+    try:  # before the digest, since its reasons are the better ones
+        statement = Statement.parse(json.dumps(document["certificate"], allow_nan=False))
+    except Exception as error:  # numbers that nobody has checked before go through two accountants
+        raise PrivacyError(f"{str(path)!r}: {error}") from error
+    try:
+        unchanged = document["digest"] == _digest(document) and _text(document) == head
+    except ValueError:  # a number that is too large to be one
+        unchanged = False
+    if not unchanged:
+        raise refused(path, "its digest does not match, so it was changed after it was saved")
     cls = _registered(document["class"])
     if cls is None:
-        refuse(path, f"its class {brief(document['class'])} is not one of the models of this discreet")
+        raise refused(path, f"its class {brief(document['class'])} is not one of the models of this discreet")
     if expect is not None and not issubclass(cls, expect):
-        refuse(path, f"it is a model of the class {cls.__name__}, not {expect.__name__}")
+        raise refused(path, f"it is a model of the class {cls.__name__}, not {expect.__name__}")
     if set(document["values"]) != set(cls._VALUES):
-        refuse(path, f"its values are not the {', '.join(cls._VALUES)} of {cls.__name__}")
-    unknown = set(document["params"]) - set(inspect.signature(cls).parameters)
-    if unknown:
-        refuse(path, f"{cls.__name__} has no parameter {brief(min(unknown))}")
-    arrays = arrays_from_bytes(home / FACTORS, parts[FACTORS], cls._ARRAYS)
+        raise refused(path, f"its values are not the {', '.join(cls._VALUES)} of {cls.__name__}")
+    if unknown := set(document["params"]) - set(inspect.signature(cls).parameters):
+        raise refused(path, f"{cls.__name__} has no parameter {brief(min(unknown))}")
+    arrays = _arrays_from_bytes(home / FACTORS, parts[FACTORS], cls._ARRAYS)
     catalogue = items_from_bytes(home / ITEMS, parts[ITEMS], document["origin"])
-    if statement.guarantee.holds and issubclass(
-        cls, NotPrivateModel
-    ):  # a certificate can be whole and of another model
-        raise PrivacyError(f"{str(path)!r}: its certificate promises privacy, which a {cls.__name__} never has")
     try:
         return cls._restored(rich(document["params"]), arrays, rich(document["values"]), catalogue, statement)
     except Exception as error:  # whatever a model says to values that nobody has checked before
@@ -258,23 +270,241 @@ def _decoded(home: Path, head: bytes, parts: dict[str, bytes], expect: type[Mode
         raise kind(f"{str(home)!r}: its files do not make a {cls.__name__} ({error})") from error
 
 
-def _require_unchanged(path: Path, document: dict[str, Any], head: bytes) -> None:
+# -- what ties a certificate to one model: hashes of content, not of files, so that they are the same on every machine,
+#    before a model is saved and after it is loaded, and whichever version of a library wrote its files
+
+
+def binding(model: Model) -> dict[str, Any]:
+    """The class, the parameters and the SHA-256 of each part of a fitted model, as its certificate has them."""
+    cls = type(model)
+    values = {name: _plain_or_type(name, getattr(model, name)) for name in cls._VALUES}
+    arrays = {name: _sha256(*_numbers(getattr(model, name))) for name in cls._ARRAYS}
+    parts = {"values": _sha256(canonical(values).encode()), "catalogue": catalogue_sha256(model.catalogue_)}
+    return {"class": cls.__name__, "params": learned_by(model), "sha256": {**arrays, **parts}}
+
+
+def learned_by(model: Model) -> dict[str, Any]:
+    """The parameters that a model learns by, as JSON has them; not those that only say how it serves."""
+    given = model.get_params(deep=False).items()
+    return {name: _plain_or_type(name, value) for name, value in given if name not in type(model)._NOT_LEARNED}
+
+
+def catalogue_sha256(catalogue: Catalogue) -> str:
+    """The SHA-256 of the content of a catalog."""
+    columns = (catalogue.ids.to_arrow(), *catalogue.columns.columns)
+    about = canonical([catalogue.origin, len(catalogue), *catalogue.names]).encode()
+    return _sha256(about, *(piece for column in columns for piece in _cells(column)))
+
+
+def _plain_or_type(name: str, value: Any) -> Any:
+    """As JSON has it. A model with any other value can be fitted but not saved: then its type has to do."""
     try:
-        unchanged = document["digest"] == _digest(document) and _text(document) == head
-    except ValueError:  # a number that is too large to be one
-        unchanged = False
-    if not unchanged:
-        refuse(path, "its digest does not match, so it was changed after it was saved")
+        return plain(name, value)
+    except ModelError:
+        return f"a {type(value).__name__}"
 
 
-def _registered(name: str) -> type[Model] | None:
-    """The class of this name among the models of the library. Nothing else is ever imported."""
-    return registry.find(name) if name in registry.MODELS else None
+def _sha256(*pieces: Any) -> str:
+    """Of several pieces of bytes, each after its length, so that no two lists of pieces give the same bytes."""
+    sha256 = hashlib.sha256()
+    for piece in pieces:
+        view = memoryview(piece).cast("B") if len(piece) else b""
+        sha256.update(len(view).to_bytes(8, "little"))
+        sha256.update(view)
+    return sha256.hexdigest()
 
 
-def _statement(path: Path, certificate: dict[str, Any]) -> Statement:
-    """The certificate, if it agrees with itself and its epsilon is what its releases give."""
+def _numbers(array: NDArray[Any]) -> tuple[bytes, Any]:
+    """Type and shape, and the numbers in one piece and little-endian."""
+    return canonical([array.dtype.name, *array.shape]).encode(), _little_endian(array).reshape(-1)
+
+
+def _little_endian(array: NDArray[Any]) -> NDArray[Any]:
+    return np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
+
+
+def _cells(column: Any) -> Iterator[Any]:
+    """The content of an Arrow column, whatever its chunks and whatever lies in memory where a value is missing."""
+    import pyarrow as pa
+    from pyarrow import compute, types
+
+    array: pa.Array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    kind = array.type
+    if isinstance(kind, pa.BaseExtensionType):
+        yield str(kind).encode()
+        yield from _cells(array.storage)
+        return
+    yield np.packbits(array.is_valid().to_numpy(zero_copy_only=False))
+    if types.is_struct(kind):
+        yield canonical([field.name for field in kind]).encode()
+        for part in array.flatten():
+            yield from _cells(part)
+    elif types.is_list(kind) or types.is_large_list(kind):
+        yield b"list"  # not str(kind): names inside it are not those that parquet has
+        yield np.asarray(compute.list_value_length(array.drop_null()), dtype="<i8")
+        yield from _cells(array.flatten())
+    elif types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind):
+        yield str(kind).encode()
+        present = array.drop_null().cast(pa.large_binary())
+        ends = np.frombuffer(present.buffers()[1] or bytes(8), "<i8")[present.offset :][: len(present) + 1]
+        yield np.diff(ends)
+        yield (present.buffers()[2] or pa.py_buffer(b""))[int(ends[0]) : int(ends[-1])]
+    elif types.is_primitive(kind) and not types.is_boolean(kind):
+        yield str(kind).encode()
+        present, width = array.drop_null(), kind.bit_width // 8
+        start, end = present.offset * width, (present.offset + len(present)) * width
+        yield (present.buffers()[1] or pa.py_buffer(b""))[start:end]
+    else:
+        yield str(kind).encode()
+        yield repr(array.to_pylist()).encode("utf-8", "backslashreplace")
+
+
+# -- arrays as safetensors and a catalog as parquet: bytes from anywhere are refused or mean what they say. Both files
+#    are plain and uncompressed, so that neither grows in memory to much more than its size on the disk, and the same
+#    content gives the same bytes
+
+
+def _arrays_to_bytes(arrays: Mapping[str, Any]) -> bytes:
+    import safetensors.numpy
+
+    for name, array in arrays.items():
+        kind = array.dtype.name if isinstance(array, np.ndarray) else type(array).__name__
+        if kind not in _DTYPES:
+            raise ModelError(f"{name}: must be an array of {', '.join(_DTYPES)} to be saved, not of {kind}")
+    content: bytes = safetensors.numpy.save({name: _little_endian(arrays[name]) for name in sorted(arrays)})
+    return content
+
+
+def _arrays_from_bytes(path: Path, content: bytes, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
+    """The arrays in a safetensors file: those of the class, and finite."""
+    import safetensors.numpy
+
     try:
-        return Statement.parse(json.dumps(certificate, allow_nan=False))
-    except Exception as error:  # numbers that nobody has checked before go through two accountants
-        raise PrivacyError(f"{str(path)!r}: {error}") from error
+        arrays: dict[str, NDArray[Any]] = safetensors.numpy.load(content)
+    except Exception as error:  # of a parser in another language, on bytes from anywhere
+        raise refused(path, f"it is not a sound safetensors file ({error})") from error
+    if set(arrays) != set(names):
+        raise refused(path, f"its arrays are {', '.join(sorted(arrays)) or 'none'}, not {', '.join(sorted(names))}")
+    for name, array in arrays.items():
+        if array.dtype.name not in _DTYPES:
+            raise refused(path, f"{name} is an array of {array.dtype}, not of {', '.join(_DTYPES)}")
+        if not np.isfinite(array).all():
+            raise refused(path, f"{name} has values that are NaN or infinite")
+    return arrays
+
+
+def items_to_bytes(catalogue: Catalogue) -> bytes:
+    """A parquet file: the ids as the first column, whatever its name, and what is known about the items beside them."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    name = "item"
+    while name in catalogue.names:
+        name += "_"
+    columns = [catalogue.ids.to_arrow(), *catalogue.columns.columns]
+    table = pa.table(columns, names=[name, *catalogue.names]).combine_chunks()  # pages end where chunks do
+    content = io.BytesIO()
+    # The names of nested fields stay as they are, so that the same catalog gives the same bytes again.
+    nested = {"use_compliant_nested_type": False}
+    try:
+        parquet.write_table(table, content, compression="none", use_dictionary=False, write_statistics=False, **nested)
+    except (pa.ArrowException, OverflowError) as error:
+        raise ModelError(f"catalogue: it has a column that parquet cannot hold; leave it out ({error})") from None
+    return content.getvalue()
+
+
+def items_from_bytes(path: Path, content: bytes, origin: str | None) -> Catalogue:
+    """The catalog in a parquet file."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        file = parquet.ParquetFile(pa.py_buffer(content))
+        _require_plain(content)
+        table = pa.Table.from_batches(_bounded(file, len(content)), file.schema_arrow)
+        wanted = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(file.metadata.metadata[b"ARROW:schema"])))
+        # Parquet knows no seconds, and dates in days only: such columns become others, and again what they were.
+        columns = [
+            column if column.type == kind else column.cast(kind)
+            for column, kind in zip(table.columns, wanted.types, strict=True)
+        ]
+        beside = pa.table(columns[1:], names=table.column_names[1:])
+        return Catalogue(Ids(columns[0], "items"), beside, origin=origin)
+    except Exception as error:  # of a parser in another language, on bytes from anywhere
+        raise refused(path, f"it does not hold a catalogue ({error})") from error
+
+
+def _bounded(file: Any, size: int) -> Iterator[pa.RecordBatch]:
+    """What is in the file, as long as that has to do with its size, whatever its pages say."""
+    if file.metadata.num_rows > 8 * size:
+        raise ValueError("it claims more rows than its size allows")
+    total = 0
+    for batch in file.iter_batches(batch_size=256, use_threads=False):
+        batch.validate(full=True)  # offsets within bounds, text that is text
+        total += batch.nbytes
+        if total > 256 * size:
+            raise ValueError("it holds more than its size allows")
+        yield batch
+
+
+def _require_plain(content: bytes) -> None:
+    """Only what does not grow in memory: a few bytes can stand for gigabytes otherwise.
+
+    Reads the file's metadata by itself, since pyarrow ends the process where it is asked about malformed columns.
+    """
+    length = int.from_bytes(content[-8:-4], "little")
+    metadata = _Thrift(content[-8 - length : -8]).struct()
+    for group in metadata[4]:
+        for chunk in group[1]:
+            about = chunk[3]
+            if about[4] != 0 or set(about[2]) - {0, 3} or 1 in chunk:  # codec, encodings PLAIN and RLE, another file
+                raise ValueError("it is compressed or encoded in a way that save does not use")
+
+
+class _Thrift:
+    """Reads Thrift's compact protocol: a struct becomes a dictionary by the numbers of its fields."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, 0
+
+    def _byte(self) -> int:
+        self._at += 1
+        return self._data[self._at - 1]
+
+    def _natural(self) -> int:
+        value = 0
+        for shift in range(0, 64, 7):
+            byte = self._byte()
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value
+        raise ValueError("its metadata has a number of more than 64 bits")
+
+    def _integer(self) -> int:
+        value = self._natural()
+        return value >> 1 ^ -(value & 1)
+
+    def struct(self) -> dict[int, Any]:
+        """The fields up to the end of this struct."""
+        fields: dict[int, Any] = {}
+        number = 0
+        while head := self._byte():
+            number = number + (head >> 4) if head >> 4 else self._integer()
+            fields[number] = head & 15 == 1 if head & 15 in (1, 2) else self._value(head & 15)
+        return fields
+
+    def _value(self, kind: int) -> Any:
+        if kind in (1, 2, 3):
+            return self._byte()
+        if kind in (4, 5, 6):
+            return self._integer()
+        if kind in (7, 8):
+            length = 8 if kind == 7 else self._natural()
+            self._at += length
+            return self._data[self._at - length : self._at]
+        if kind in (9, 10):
+            head = self._byte()
+            return [self._value(head & 15) for _ in range(self._natural() if head >> 4 == 15 else head >> 4)]
+        if kind == 12:
+            return self.struct()
+        raise ValueError("its metadata has values of an unknown kind")

@@ -1,8 +1,8 @@
 """A fit that can be finished after a crash: its releases as they come, and what it takes to go on with them.
 
-The folder of a checkpoint holds fit.json (which fit it is: class, parameters, plan, catalogue, ledger and reservation;
-all of it public), a file for each release, and, for a fit without a ledger of somebody's, its own ledger. What has been
-paid for, and what has been seen, only the ledger decides: docs/proofs/resuming.md.
+The folder of a checkpoint holds fit.json (which fit it is: class, parameters, plan, catalog, ledger and reservation;
+all of it public), a file for each release, and the fit's own ledger, unless it is paid for by another. Only the ledger
+decides what has been paid for, and what has been seen: docs/proofs/resuming.md.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -18,12 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import ModelError, PrivacyError
-from discreet.models.binding import catalogue_sha256, learned_by
+from discreet.models.model_folder import locked, refused
+from discreet.models.storage import catalogue_sha256, learned_by
 from discreet.privacy import Cost, Guarantee, Ledger
 from discreet.privacy.store import SUFFIX, Checkpoint, Entry, canonical, put, sync
-
-if sys.platform != "win32":
-    import fcntl
 
 if TYPE_CHECKING:
     from discreet.engine.batches import Ratings
@@ -42,14 +39,14 @@ def read(folder: Path) -> dict[str, Any] | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
-        raise ModelError(f"{str(folder / HEAD)!r}: it cannot be read ({error})") from None
+        raise refused(folder / HEAD, f"it cannot be read ({error})") from None
     if not isinstance(about, dict) or about.get("format") != FORMAT:
-        raise ModelError(f"{str(folder / HEAD)!r}: it is not of a fit that this version of discreet can finish")
+        raise refused(folder / HEAD, "it is not of a fit that this version of discreet can finish")
     return about
 
 
 def described(model: PrivateModel, ratings: Ratings, plan: Plan) -> dict[str, Any]:
-    """What must be the same for a fit to be gone on with: all that decides what it releases, but the data."""
+    """What must be the same to go on with a fit: all that decides what it releases, except the data."""
     about = {
         "class": type(model).__name__,
         "params": learned_by(model),
@@ -66,16 +63,10 @@ def described(model: PrivateModel, ratings: Ratings, plan: Plan) -> dict[str, An
 def resumable(
     folder: Path, about: dict[str, Any], ledger: Ledger | None, own: Callable[[str], Ledger]
 ) -> Iterator[tuple[Ledger, Checkpoint]]:
-    """Begin a fit in a folder, or go on with the one that is there; nobody else does meanwhile.
+    """Begin the fit that is `described` in a folder, or go on with it there; nobody else does meanwhile.
 
-    Args:
-        folder: Where; made if there is none.
-        about: Which fit, from `described`.
-        ledger: Who pays; None for a ledger of the fit's own.
-        own: Begins such a ledger, at a URL.
-
-    Yields:
-        The ledger that pays, and the checkpoint to reserve the plan with. If nothing is reserved, nothing is left.
+    Yields the ledger that pays (without one given, the fit's `own`, at a URL), and the checkpoint to reserve the plan
+    with. If nothing is reserved, nothing is left.
     """
     with _held(folder):
         found = read(folder)
@@ -97,13 +88,6 @@ def resumable(
             raise
 
 
-def saved_in(folder: Path) -> Checkpoint:
-    """The checkpoint of the fit in a folder."""
-    found = read(folder)
-    assert found is not None
-    return Checkpoint(folder, found["reservation"])
-
-
 def remove(folder: Path, reservation: str | None = None) -> None:
     """Remove a checkpoint, all of it or nothing; with a reservation, only if it is still that one's."""
     found = read(folder)
@@ -119,16 +103,14 @@ def remove(folder: Path, reservation: str | None = None) -> None:
 
 
 def give_up(folder: Path, ledger: Ledger | None) -> Guarantee:
-    """Return to its ledger what an unfinished fit has not released, and remove it; what it has stays spent: this.
+    """Return to the ledger that pays for it what an unfinished fit has not released, and remove the fit.
 
-    Args:
-        folder: The folder of the checkpoint.
-        ledger: Who has paid, as when the fit began.
+    Returns what stays spent.
     """
     with _held(folder):
         found = read(folder)
         if found is None:
-            raise ModelError(f"{str(folder)!r}: there is no unfinished fit")
+            raise refused(folder, "there is no unfinished fit")
         paying = _paying(folder, found, ledger)
         released = [entry for entry in _entries(paying, found) if entry.kind == "release"]
         if found["reservation"] in paying.open_reservations():
@@ -143,12 +125,12 @@ def give_up(folder: Path, ledger: Ledger | None) -> Guarantee:
 def _begun(
     folder: Path, about: dict[str, Any], ledger: Ledger | None, own: Callable[[str], Ledger]
 ) -> tuple[Ledger, dict[str, Any]]:
-    """Write fit.json, before anything is reserved: so that no plan is ever paid for that cannot be gone on with."""
+    """Write fit.json before anything is reserved, so that a fit that was paid for can always be finished."""
     paying = own(_url(folder)) if ledger is None else ledger
     origin = paying.origin
     if origin["url"] is None:
         raise PrivacyError(
-            "checkpoint: a ledger that is kept in memory is gone with its process, and with it what a fit was paid by; "
+            "checkpoint: a ledger in memory is gone with its process, and with it the record of what was paid for; "
             "give the ledger a URL, e.g. Ledger('sqlite:///ledger.db', ...)"
         )
     begun = {"format": FORMAT, **about, "ledger": origin, "own_ledger": ledger is None, "reservation": uuid.uuid4().hex}
@@ -200,16 +182,11 @@ def _held(folder: Path) -> Iterator[None]:
     made = [one for one in (folder, *folder.parents) if not one.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handle = None if sys.platform == "win32" else os.open(folder, os.O_RDONLY)
-        try:
-            if handle is not None:
-                _lock(folder, handle)
+        # Where no folder can be locked, the ledger lets only one of several save a release.
+        with locked(folder, busy="another process is at work on this fit; let it finish, or stop it"):
             if read(folder) is None:
                 _clear(folder)
             yield
-        finally:
-            if handle is not None:
-                os.close(handle)
     except BaseException:
         for one in made:
             with suppress(OSError):
@@ -217,23 +194,10 @@ def _held(folder: Path) -> Iterator[None]:
         raise
 
 
-def _lock(folder: Path, handle: int) -> None:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise ModelError(
-            f"{str(folder)!r}: another process is at work on this fit; let it finish, or stop it"
-        ) from None
-    except (
-        OSError
-    ):  # some network file systems lock no folders: then the ledger lets only one of several save a release
-        return
-
-
 def _clear(folder: Path) -> None:
     """Remove what is left of a fit that was removed, or had not begun."""
     names = os.listdir(folder)
-    if any(not _OURS.fullmatch(name) for name in names):
-        raise ModelError(f"{str(folder)!r}: this folder is not empty and holds no unfinished fit; give another")
+    if not all(map(_OURS.fullmatch, names)):
+        raise refused(folder, "this folder is not empty and holds no unfinished fit; give another")
     for name in names:
         (folder / name).unlink()

@@ -1,23 +1,21 @@
-"""What the server answers: requests checked field by field, and recommendations for many of them at once."""
+"""What the server answers: requests checked field by field, recommendations for many of them at once, and OpenAPI."""
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from discreet.data.ids import Ids, smallest_unsigned
-from discreet.data.interactions import Interactions
+from discreet.privacy.statement import distinct
 from discreet.recommend import serving
-from discreet.recommend.results import titles
 from discreet.typing import Array
-from discreet.web.limits import DEFAULTS, Limits
-from discreet.web.site import json_id
+from discreet.version import __version__
+from discreet.web.scoring import table_of
+from discreet.web.site import as_json, ids_and_titles
 
 if TYPE_CHECKING:
     from discreet.models.base import Model
@@ -33,17 +31,46 @@ READ = 1000  # bytes that cost as much to read
 FIELDS = ("history", "histories", "n", "exclude_seen", "allow", "deny", "on_unknown")
 
 
+@dataclass(frozen=True)
+class Limits:
+    """What the server takes from one client, and from all of them together; each limit with its reason.
+
+    A client that exceeds one is told which, in a sentence, as long as it listens.
+    """
+
+    # of one request
+    head: int = 16 * 1024  # bytes of the request line and headers; browsers send about one thousand
+    fields: int = 100  # headers: many tiny ones take far more memory than they have bytes
+    body: int = 256 * 1024  # bytes: some thousand ratings
+    histories: int = 100  # in one request
+    answer: int = 10_000  # recommendations in one answer, about a megabyte: a short question has no endless answer
+    pipelined: int = 16  # requests on a connection that may wait for the answer to an earlier one
+
+    # of the time that one client may keep the server waiting, in seconds
+    head_time: float = 10.0  # for a whole head, from its first byte, or from the connection
+    body_time: float = 10.0  # for a whole body, from the head on
+    unread: float = 10.0  # without reading on, when there is more of an answer than the connection holds
+    idle: float = 15.0  # between two requests
+
+    # of all clients together
+    connections: int = 512  # beyond that, the client that has kept the server waiting longest is disconnected
+    waiting: int = 4096  # work that may wait (see `Query.size`): less than a second of it
+    memory: int = 32 * 1024 * 1024  # bytes of bodies and answers in memory, apart from small ones
+
+
+DEFAULTS = Limits()
+
+
 class Refused(Exception):
     """A request that cannot be answered: the status, and the reason for the caller's eyes alone."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
-        self.status = status
-        self.reason = reason
+        self.status, self.reason = status, reason
 
 
 @dataclass(frozen=True)
-class Asked:
+class Query:
     """One request for recommendations; items are numbers."""
 
     histories: tuple[tuple[Array, Array], ...]
@@ -64,61 +91,50 @@ class Asked:
         return len(self.histories) * (1 + self.n // ROWS) + (0 if self.plain else FILTER_SIZE)
 
 
-Job = Asked | bytes | Mapping[str, str]  # a request for recommendations, a body, the parameters of a search
+Job = Query | bytes | Mapping[str, str]  # a request for recommendations, a body, the parameters of a search
 
 
 @dataclass(frozen=True)
 class Api:
-    """The answers of one model.
-
-    Attributes:
-        model: The model.
-        limits: How many histories one request may have, and how many recommendations one answer.
-    """
+    """The answers of one model, within `limits`."""
 
     model: Model
     limits: Limits = DEFAULTS
 
     @cached_property
-    def ids(self) -> list[Any]:
-        """Item ids as JSON has them."""
-        return [json_id(item) for item in self.model.items_]
+    def _items(self) -> tuple[list[Any], list[Any]]:
+        ids, titles = ids_and_titles(self.model.catalogue_)
+        return ids, titles or [None] * len(ids)
 
     @cached_property
-    def numbers(self) -> dict[str, int]:
+    def _numbers(self) -> dict[str, int]:
         """The number of each item, by the text of its id."""
-        return {str(item): number for number, item in enumerate(self.ids)}
+        return {str(item): number for number, item in enumerate(self._items[0])}
 
     @cached_property
-    def titles(self) -> list[Any]:
-        """What people call the items, or None for each."""
-        found = titles(self.model.catalogue_, np.arange(len(self.ids)))
-        return [None] * len(self.ids) if found is None else [None if name is None else str(name) for name in found]
-
-    @cached_property
-    def _folded(self) -> list[str]:
-        return [
-            str(name if name is not None else item).casefold() for item, name in zip(self.ids, self.titles, strict=True)
-        ]
+    def _searched(self) -> list[str]:
+        return [str(item if title is None else title).casefold() for item, title in zip(*self._items, strict=True)]
 
     # -- what is asked
 
-    def parse(self, body: bytes) -> Asked:
+    def parse(self, body: bytes) -> Query:
         """A request for recommendations."""
         try:
-            content = json.loads(body, object_pairs_hook=_distinct, parse_constant=_no_number)
+            content = json.loads(body, object_pairs_hook=distinct, parse_constant=_no_number)
         except (ValueError, RecursionError):
             raise Refused(400, "the body is not proper JSON") from None
         if not isinstance(content, dict):
             raise Refused(422, 'an object is needed, such as {"history": {"1": 5}}')
         if unknown := [name for name in content if name not in FIELDS]:
             raise Refused(422, f"{unknown[0][:40]!r} is no field; there are {', '.join(FIELDS)}")
-        if ("history" in content) == ("histories" in content):
+        many = "histories" in content
+        if ("history" in content) == many:
             raise Refused(422, "give one of history (of one person) and histories (a list of them)")
-        on_unknown = content.get("on_unknown", "raise")
+        on_unknown, exclude_seen = content.get("on_unknown", "raise"), content.get("exclude_seen", True)
         if on_unknown not in ("raise", "ignore"):
             raise Refused(422, "on_unknown: 'raise' or 'ignore' is needed")
-        many = "histories" in content
+        if not isinstance(exclude_seen, bool):
+            raise Refused(422, "exclude_seen: true or false is needed")
         given = content["histories"] if many else [content["history"]]
         if not isinstance(given, list) or not given:
             raise Refused(422, "histories: a list of at least one history is needed")
@@ -129,14 +145,8 @@ class Api:
             most = f"one answer has at most {self.limits.answer:,} recommendations"
             raise Refused(422, f"n: {most}, and {len(given):,} histories with n = {n:,} ask for {n * len(given):,}")
         strict = on_unknown == "raise"
-        return Asked(
-            tuple(self._history(one, strict) for one in given),
-            n,
-            many,
-            _flag("exclude_seen", content.get("exclude_seen", True)),
-            self._filter("allow", content.get("allow"), strict),
-            self._filter("deny", content.get("deny"), strict),
-        )
+        allow, deny = (self._filter(name, content.get(name), strict) for name in ("allow", "deny"))
+        return Query(tuple(self._history(one, strict) for one in given), n, many, exclude_seen, allow, deny)
 
     def _history(self, given: Any, strict: bool) -> tuple[Array, Array]:
         """Item numbers, increasing, and ratings."""
@@ -171,14 +181,13 @@ class Api:
         if not all(type(item) in (str, int) for item in items):  # a bool is no int here
             raise Refused(422, f"{name}: items are texts or whole numbers")
         try:
-            numbers = [self.numbers.get(str(item), -1) for item in items]
+            numbers = [self._numbers.get(str(item), -1) for item in items]
         except ValueError:  # a number of thousands of digits
             raise Refused(422, f"{name}: there is an item that is far too long") from None
         if strict and -1 in numbers:
-            item = str(items[numbers.index(-1)])[:60]
-            raise Refused(
-                422, f"{name}: the model does not know {item!r}; 'on_unknown': 'ignore' leaves such items out"
-            )
+            unknown = str(items[numbers.index(-1)])[:60]
+            hint = "'on_unknown': 'ignore' leaves such items out"
+            raise Refused(422, f"{name}: the model does not know {unknown!r}; {hint}")
         return numbers
 
     # -- what is answered
@@ -188,116 +197,192 @@ class Api:
 
         Large answers are JSON already. Small ones are left to the caller, who renders them while others are computed.
         """
-        found = iter(self.recommend([job for job in jobs if isinstance(job, Asked)]))
+        found = iter(self.recommend([job for job in jobs if isinstance(job, Query)]))
         results: list[Any] = []
         for job in jobs:
-            if isinstance(job, Asked):
+            if isinstance(job, Query):
                 answers = next(found)
                 answer = {"results": answers} if job.many else answers[0]
-                results.append(rendered(answer) if job.n * len(answers) > ROWS else answer)
+                results.append(as_json(answer) if job.n * len(answers) > ROWS else answer)
                 continue
             try:
-                results.append(self.parse(job) if isinstance(job, bytes) else rendered(self.items(job)))
+                results.append(self.parse(job) if isinstance(job, bytes) else as_json(self.items(job)))
             except Refused as refused:
                 results.append(refused)
         return results
 
-    def recommend(self, requests: Sequence[Asked]) -> list[list[dict[str, Any]]]:
+    def recommend(self, requests: Sequence[Query]) -> list[list[dict[str, Any]]]:
         """For each request the answer to each of its histories; requests without filters are computed together.
 
         Those who ask for many items are apart from those who ask for few, who would be computed as many.
         """
         answers: dict[int, list[dict[str, Any]]] = {}
         together: dict[Any, list[int]] = {}
-        for at, asked in enumerate(requests):
-            together.setdefault((asked.exclude_seen, asked.n >= ROWS) if asked.plain else at, []).append(at)
+        for at, query in enumerate(requests):
+            together.setdefault((query.exclude_seen, query.n >= ROWS) if query.plain else at, []).append(at)
         for places in together.values():
-            self._answer([requests[at] for at in places], places, answers)
+            answers.update(zip(places, self._answers([requests[at] for at in places]), strict=True))
         return [answers[at] for at in range(len(requests))]
 
-    def _answer(
-        self, requests: Sequence[Asked], places: Sequence[int], answers: dict[int, list[dict[str, Any]]]
-    ) -> None:
+    def _answers(self, requests: Sequence[Query]) -> list[list[dict[str, Any]]]:
+        """Those of requests with the same filters."""
         first = requests[0]
         allow, deny = (None if part is None else self.model.items_.take(part) for part in (first.allow, first.deny))
-        n = max(asked.n for asked in requests)  # the best 10 are the first 10 of the best 20
-        options = serving.Options(n, first.exclude_seen, allow, deny)
-        found = serving.recommend(self.model, self._table(requests), options)
-        row = 0
-        for place, asked in zip(places, requests, strict=True):
-            answers[place] = []
-            for _ in asked.histories:
-                part = slice(int(found.indptr[row]), min(int(found.indptr[row + 1]), int(found.indptr[row]) + asked.n))
-                note = found.note if found.cold[row] else ""
-                answers[place].append(self._listed(found.numbers[part], found.scores[part], note))
-                row += 1
+        n = max(query.n for query in requests)  # the best 10 are the first 10 of the best 20
+        table = table_of(self.model, [row for query in requests for row in query.histories])
+        found = serving.recommend(self.model, table, serving.Options(n, first.exclude_seen, allow, deny))
+        ids, titles = self._items
 
-    def _table(self, requests: Sequence[Asked]) -> Interactions:
-        rows = [row for asked in requests for row in asked.histories]
-        counts = [len(numbers) for numbers, _ in rows]
-        return Interactions(
-            users=Ids(range(len(rows))),
-            catalogue=self.model.catalogue_,
-            indptr=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-            indices=np.concatenate([numbers for numbers, _ in rows]).astype(smallest_unsigned(len(self.ids))),
-            values=np.concatenate([values for _, values in rows]),
-            value_range=self.model.value_range_,
-            implicit=self.model.implicit_,
-        )
+        def listed(row: int, most: int) -> dict[str, Any]:
+            own = slice(int(found.indptr[row]), min(int(found.indptr[row + 1]), int(found.indptr[row]) + most))
+            best = zip(found.numbers[own].tolist(), found.scores[own].tolist(), strict=True)
+            rows = [
+                {"rank": rank, "item": ids[number], "title": titles[number], "score": score}
+                for rank, (number, score) in enumerate(best, 1)
+            ]
+            return {"recommendations": rows, "note": found.note if found.cold[row] else ""}
 
-    def _listed(self, numbers: Array, scores: Array, note: str) -> dict[str, Any]:
-        rows = [
-            {"rank": rank, "item": self.ids[number], "title": self.titles[number], "score": score}
-            for rank, (number, score) in enumerate(zip(numbers.tolist(), scores.tolist(), strict=True), 1)
-        ]
-        return {"recommendations": rows, "note": note}
+        rows = iter(range(table.n_users))
+        return [[listed(next(rows), query.n) for _ in query.histories] for query in requests]
 
-    def items(self, query: Mapping[str, str]) -> dict[str, Any]:
-        """Some items of the catalogue: those whose title, or id, has a text in it."""
-        if unknown := [name for name in query if name not in ("search", "offset", "limit")]:
+    def items(self, asked: Mapping[str, str]) -> dict[str, Any]:
+        """Some items of the catalog: those whose title, or id, has a text in it."""
+        if unknown := [name for name in asked if name not in ("search", "offset", "limit")]:
             raise Refused(422, f"{unknown[0][:40]!r} is no parameter; there are search, offset, limit")
-        search = query.get("search", "")
+        search = asked.get("search", "")
         if len(search) > SEARCH_LONGEST:
             raise Refused(422, f"search: at most {SEARCH_LONGEST} characters are taken")
-        offset = _digits("offset", query.get("offset", "0"), 0, 1 << 40)
-        limit = _digits("limit", query.get("limit", str(PAGE_DEFAULT)), 1, PAGE_MOST)
-        wanted = search.casefold()
-        found = [at for at, text in enumerate(self._folded) if wanted in text]
-        rows = [{"item": self.ids[at], "title": self.titles[at]} for at in found[offset : offset + limit]]
+        offset = _whole("offset", _digits(asked.get("offset", "0")), 0, 1 << 40)
+        limit = _whole("limit", _digits(asked.get("limit", str(PAGE_DEFAULT))), 1, PAGE_MOST)
+        wanted, (ids, titles) = search.casefold(), self._items
+        found = [at for at, text in enumerate(self._searched) if wanted in text]
+        rows = [{"item": ids[at], "title": titles[at]} for at in found[offset : offset + limit]]
         return {"items": rows, "total": len(found)}
 
+    def openapi(self) -> dict[str, Any]:
+        """The OpenAPI description: what is taken for this very model, and every answer that may be given."""
+        about = (
+            f"Recommendations of a {type(self.model).__name__}. {self.model.guarantee_} The server keeps nothing of "
+            "what it is asked, and logs no ratings. Whoever would rather send none can compute the same in the "
+            "browser: the page at / does."
+        )
+        one = {"$ref": "#/components/schemas/Recommendations"}
+        many = _object(results={"type": "array", "items": one})
+        recommend = {
+            "operationId": "recommend",
+            "summary": "The best items for one history, or for each of several.",
+            "requestBody": {
+                "required": True,
+                "description": f"At most {self.limits.body:,} bytes.",
+                "content": {"application/json": self._requests()},
+            },
+            "responses": _responses({"oneOf": [one, many]}, 413, 415, 422),
+        }
+        certificate = {"type": "object", "required": ["sentence", "guarantee", "digest"]}
+        statement = {
+            "operationId": "statement",
+            "summary": "The privacy certificate of the model: what was promised to the people it learned from.",
+            "responses": _responses(certificate),
+        }
+        return {
+            "openapi": "3.1.0",
+            "info": {"title": "discreet", "version": __version__, "description": about},
+            "paths": {
+                "/v1/recommend": {"post": recommend},
+                "/v1/items": {"get": SEARCH},
+                "/v1/statement": {"get": statement},
+            },
+            "components": {"schemas": {"Error": ERROR, "Recommendations": RECOMMENDATIONS}},
+        }
 
-def rendered(content: Any) -> bytes:
-    """JSON."""
-    return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    def _requests(self) -> dict[str, Any]:
+        """The form of a body of /v1/recommend, and an example."""
+        low, high = self.model.value_range_
+        items = {"type": "array", "items": ITEM, "maxItems": HISTORY_MOST}
+        rating = {"type": "number", "minimum": low, "maximum": high}
+        ratings = {"type": "object", "additionalProperties": rating, "maxProperties": HISTORY_MOST}
+        history = {"anyOf": [ratings, items], "description": "Ratings by item, or a list of liked items."}
+        histories = {"type": "array", "items": history, "minItems": 1, "maxItems": self.limits.histories}
+        most = f"One answer has at most {self.limits.answer:,} recommendations: the number of histories times n."
+        options = {
+            "n": {**_integer(1, N_MOST, N_DEFAULT), "description": f"How many items. {most}"},
+            "exclude_seen": {"type": "boolean", "default": True, "description": "Leave out what is in the history."},
+            "allow": {**items, "description": "Recommend only these."},
+            "deny": {**items, "description": "Never recommend these."},
+            "on_unknown": {"enum": ["raise", "ignore"], "default": "raise", "description": "About items nobody knows."},
+        }
+        bodies = [
+            {**_object(**{name: schema}, **options), "required": [name]}
+            for name, schema in (("history", history), ("histories", histories))
+        ]
+        example = {"history": {str(item): high for item in self._items[0][:2]}, "n": 5}
+        return {"schema": {"oneOf": bodies}, "example": example}
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """What is read must not depend on which of two values a reader happens to take."""
-    if len({key for key, _ in pairs}) < len(pairs):
-        raise ValueError
-    return dict(pairs)
-
-
-def _no_number(_: str) -> float:
+def _no_number(_: str) -> NoReturn:
     raise ValueError
 
 
 def _whole(name: str, value: Any, least: int, most: int) -> int:
-    if isinstance(value, float) and value.is_integer() and math.isfinite(value):
+    if isinstance(value, float) and value.is_integer():
         value = int(value)  # JSON knows no difference between 10 and 10.0
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise Refused(422, f"{name}: a whole number from {least} to {most} is needed")
     return value
 
 
-def _digits(name: str, text: str, least: int, most: int) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most):
-        raise Refused(422, f"{name}: a whole number from {least} to {most} is needed")
-    return int(text)
+def _digits(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
 
 
-def _flag(name: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise Refused(422, f"{name}: true or false is needed")
-    return value
+# -- OpenAPI
+
+
+def _object(**properties: Any) -> dict[str, Any]:
+    """An object that has these properties, all of them and no others."""
+    return {"type": "object", "required": list(properties), "properties": properties, "additionalProperties": False}
+
+
+def _integer(least: int, most: int, default: int) -> dict[str, Any]:
+    return {"type": "integer", "minimum": least, "maximum": most, "default": default}
+
+
+def _responses(schema: dict[str, Any], *errors: int) -> dict[str, Any]:
+    wrong = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    good = {"description": "The answer.", "content": {"application/json": {"schema": schema}}}
+    possible = sorted({*ANYWHERE, *errors})
+    return {"200": good, **{str(status): {"description": REASONS[status], "content": wrong} for status in possible}}
+
+
+REASONS = {
+    400: "The body is not JSON, or the request is not proper HTTP.",
+    408: "The request took too long to arrive.",
+    413: "The body is too large.",
+    415: "The body is not declared to be JSON.",
+    422: "A field is wrong; the reason says which.",
+    421: "The Host is none of the names that this server answers to.",
+    431: "The headers are too large.",
+    503: "Too many requests are waiting; try again.",
+}
+ANYWHERE = (400, 408, 421, 431, 503)  # whatever is asked for
+ITEM = {"anyOf": [{"type": "string"}, {"type": "integer"}], "description": "The id of an item; its text will do."}
+TITLE = {"type": ["string", "null"]}
+ERROR = _object(error={"type": "string", "description": "One sentence: what was wrong."})
+ROW = _object(rank={"type": "integer", "minimum": 1}, item=ITEM, title=TITLE, score={"type": "number"})
+RECOMMENDATIONS = _object(recommendations={"type": "array", "items": ROW}, note={"type": "string"})
+FOUND = _object(
+    items={"type": "array", "items": _object(item=ITEM, title=TITLE)}, total={"type": "integer", "minimum": 0}
+)
+PARAMETERS = {
+    "search": {"type": "string", "maxLength": SEARCH_LONGEST},
+    "offset": _integer(0, 1 << 40, 0),
+    "limit": _integer(1, PAGE_MOST, PAGE_DEFAULT),
+}
+SEARCH = {
+    "operationId": "items",
+    "summary": "Items of the catalogue, by what their titles have in them.",
+    "parameters": [
+        {"name": name, "in": "query", "required": False, "schema": schema} for name, schema in PARAMETERS.items()
+    ],
+    "responses": _responses(FOUND, 422),
+}

@@ -1,10 +1,10 @@
 """Connections within limits: what uvicorn leaves to a proxy in front of it (extra `serve`).
 
 A client keeps the server waiting while it sends a head or a body, while it does not read its answer, and between two
-requests. Each of these has a time, and what is sent meanwhile does not prolong it. Whoever is told to try again in a
-second is not read before. When there are too many connections,
-the one that has kept the server waiting longest is closed: whoever has sent a whole request is never in the way, and
-whoever comes with one is let in, however many others say nothing.
+requests. Each of these has a time limit, which what is sent meanwhile does not extend. A client that is told to try
+again in a second is not read before then. When there are too many connections, the one that has kept the server waiting
+longest is closed. So a client that has sent a whole request is never closed for others, and a new one is let in,
+however many others send nothing.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import MissingExtra
-from discreet.web.limits import RETRY
-from discreet.web.server import BUSY, HEADERS, NOT_KEPT
+from discreet.web.server import BUSY, HEADERS, NOT_KEPT, RETRY
 
 try:
     import httptools
@@ -30,25 +29,24 @@ except ModuleNotFoundError:
     raise MissingExtra("The server", "serve") from None
 
 if TYPE_CHECKING:
-    from discreet.web.limits import Limits
+    from discreet.web.api import Limits
     from discreet.web.server import Guard
 
 BACKLOG = 4096  # connections that the system may hold until they are accepted, which takes about 0.1 ms for each
 ACCEPTED = 32  # connections at a turn: uvloop accepts one for each socket, and a busy turn takes milliseconds
 BUFFER = 128 * 1024  # bytes of a connection that the system may hold in each direction, or else it may hold megabytes
 FILES = 256  # that a process has open besides connections
-SWEEP = 0.25  # seconds between two looks at who is late
-DRAINED = 4  # bodies that a client who has been refused may go on to send, so that it gets to read why
+SWEEP = 0.25  # seconds between two checks of who is late
+DRAINED = 4  # bodies that a refused client may go on to send, so that it gets to read why
 
 log = logging.getLogger("discreet.serve")
 
 
 def settings(app: Guard, **options: Any) -> uvicorn.Config:
-    """Settings for `uvicorn.Server` under which the limits of an application hold; others of uvicorn's can be given."""
-    crowd = Crowd(app.limits)
-    protocol = type("LimitedConnection", (Connection,), {"crowd": crowd, "limits": app.limits})
+    """Settings for `uvicorn.Server` under which the limits of an application hold; `options` are uvicorn's own."""
+    own = {"waiting": Waiting(), "limits": app.limits}
     fixed = {
-        "http": protocol,
+        "http": type("LimitedConnection", (Connection,), own),
         "ws": "none",
         "timeout_keep_alive": math.ceil(app.limits.idle),
         "backlog": BACKLOG,
@@ -56,7 +54,7 @@ def settings(app: Guard, **options: Any) -> uvicorn.Config:
         "server_header": False,
         "access_log": False,  # ours says less
         "log_level": "error",
-        "log_config": None,  # whoever runs the server configures logging; uvicorn would close other handlers
+        "log_config": None,  # the caller configures logging; uvicorn would close other handlers
         "timeout_graceful_shutdown": 5,
     }
     return uvicorn.Config(app, **{**fixed, **options})
@@ -84,32 +82,31 @@ def raise_file_limit(limits: Limits) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
-class Crowd:
-    """Those who keep the server waiting, the longest first."""
+class Waiting:
+    """The connections that keep the server waiting, the longest first."""
 
-    def __init__(self, limits: Limits) -> None:
-        self.limits = limits
-        self.waited_for: dict[Connection, None] = {}
+    def __init__(self) -> None:
+        self.connections: dict[Connection, None] = {}
         self._sweeping = False
 
-    def wait(self, connection: Connection, seconds: float) -> None:
-        """From now on a connection keeps the server waiting, which it may do for so long."""
-        self.waited_for.pop(connection, None)
-        self.waited_for[connection] = None
+    def add(self, connection: Connection, seconds: float) -> None:
+        """A connection begins to keep the server waiting, which it may do for so long."""
+        self.connections.pop(connection, None)
+        self.connections[connection] = None
         connection.deadline = connection.loop.time() + seconds
         if not self._sweeping:
             self._sweeping = True
             connection.loop.call_later(SWEEP, self._sweep, connection.loop)
 
-    def release(self, connection: Connection) -> None:
-        """It does no longer."""
-        self.waited_for.pop(connection, None)
+    def remove(self, connection: Connection) -> None:
+        """It keeps the server waiting no longer."""
+        self.connections.pop(connection, None)
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
         now = loop.time()
-        for connection in [one for one in self.waited_for if one.deadline < now]:
+        for connection in [one for one in self.connections if one.deadline < now]:
             connection.late()
-        self._sweeping = bool(self.waited_for)
+        self._sweeping = bool(self.connections)
         if self._sweeping:
             loop.call_later(SWEEP, self._sweep, loop)
 
@@ -117,7 +114,7 @@ class Crowd:
 class Connection(HttpToolsProtocol):
     """One connection."""
 
-    crowd: Crowd
+    waiting: Waiting
     limits: Limits
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -126,7 +123,7 @@ class Connection(HttpToolsProtocol):
         self.task: asyncio.Task[Any] | None = None  # which answers a request
         self.deadline = math.inf
         self.began = False  # whether the head of a request is on its way
-        self.open = False  # whether a head has come and its body not wholly
+        self.open = False  # whether a head has arrived, and its body not wholly
         self.due: deque[Any] = deque()  # the answers that are not complete, of which the first is being made
         self.heads = 0  # that began in the bytes that are being read
         self.size = 0  # bytes of a request
@@ -138,9 +135,9 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """One more; one fewer if there are too many."""
         super().connection_made(transport)
-        self.crowd.wait(self, self.limits.head_time)
+        self.waiting.add(self, self.limits.head_time)
         if len(self.connections) > self.limits.connections:
-            longest = next(iter(self.crowd.waited_for))
+            longest = next(iter(self.waiting.connections))
             if longest is self:  # the others' requests are being answered, every one
                 self.refuse(503, "too many requests are being answered; try again in a moment")
             else:
@@ -148,7 +145,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is gone."""
-        self.crowd.release(self)
+        self.waiting.remove(self)
         for cycle in self.due:  # uvicorn thinks of the last one only
             cycle.disconnected = True
         super().connection_lost(exc)
@@ -157,7 +154,7 @@ class Connection(HttpToolsProtocol):
 
     def abort(self) -> None:
         """Close it, and forget what was not read."""
-        self.crowd.release(self)
+        self.waiting.remove(self)
         self.connections.discard(self)
         self.transport.abort()
 
@@ -183,7 +180,7 @@ class Connection(HttpToolsProtocol):
             STATUS_LINE[status] + lines.encode() + b"content-length: %d\r\n\r\n" % len(content) + content
         )
         self.transport.close()
-        self.crowd.wait(self, self.limits.unread)
+        self.waiting.add(self, self.limits.unread)
 
     def send_400_response(self, msg: str) -> None:
         """Called when what was received is not proper HTTP, or not within limits."""
@@ -264,9 +261,9 @@ class Connection(HttpToolsProtocol):
         super().on_message_complete()
         self.open = False
         if not self.due:  # it was answered before
-            self.crowd.wait(self, self.limits.idle)
+            self.waiting.add(self, self.limits.idle)
         elif not self.flow.write_paused:
-            self.crowd.release(self)
+            self.waiting.remove(self)
 
     # -- of what is written
 
@@ -290,9 +287,9 @@ class Connection(HttpToolsProtocol):
             self.flow.pause_reading()
             self.loop.call_later(RETRY, self._read_again)
         if not self.due:
-            self.crowd.wait(self, self.limits.body_time if self.open else self.limits.idle)
+            self.waiting.add(self, self.limits.body_time if self.open else self.limits.idle)
         elif self.open and len(self.due) == 1:
-            self.crowd.wait(self, self.limits.body_time)
+            self.waiting.add(self, self.limits.body_time)
 
     def _read_again(self) -> None:
         if not self.transport.is_closing():
@@ -301,10 +298,10 @@ class Connection(HttpToolsProtocol):
     def pause_writing(self) -> None:
         """The client does not read what it is sent."""
         super().pause_writing()
-        self.crowd.wait(self, self.limits.unread)
+        self.waiting.add(self, self.limits.unread)
 
     def resume_writing(self) -> None:
         """It does."""
         super().resume_writing()
         if len(self.due) > self.open:
-            self.crowd.release(self)
+            self.waiting.remove(self)

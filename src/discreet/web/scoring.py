@@ -1,4 +1,4 @@
-"""Scores as the page computes them: how a person is folded in, what a cautious model subtracts, and a cold start.
+"""Scores as the page computes them, the arrays that it computes them from, and what storing these costs.
 
     score_j = base_j + a + columns_j . z - caution * sqrt(variance_j0 + sum_k variance_jk z_k^2)
 
@@ -7,18 +7,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from discreet.data.ids import Ids, smallest_unsigned
 from discreet.data.interactions import Interactions
+from discreet.errors import DataError
+from discreet.kernels.reference import top_n
 from discreet.models.fold_in import Description, FoldIn
 from discreet.recommend.topn import deviations
 from discreet.typing import Array
 
 if TYPE_CHECKING:
     from discreet.models.base import Model
+
+
+PRECISIONS = ("float32", "float16", "int8")
+STEPS = 127  # of an int8, on either side of zero
+LARGEST = 60_000.0  # that a float16 can be
+PEOPLE, FEWEST, MOST = 64, 3, 30  # made-up people, and the items of each
+SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -54,7 +65,7 @@ class Scoring:
         return own, tables, {"cold": self.cold, **arrays}
 
     def with_tables(self, tables: dict[str, Array]) -> Scoring:
-        """The same with other tables: those that are left of these when they are stored with less precision."""
+        """The same with other tables: what is left of them when they are stored with less precision."""
         parts = {name: table for name, table in tables.items() if name != "variance"}
         return replace(self, fold_in=self.fold_in.with_tables(parts), variance=tables.get("variance"))
 
@@ -66,3 +77,95 @@ class Scoring:
         if self.variance is not None:
             scores -= self.caution * deviations(vectors, self.variance.astype(np.float64))
         return scores
+
+
+@dataclass
+class Pack:
+    """Arrays in one file that a browser reads: raw little-endian numbers, each array at a multiple of eight bytes.
+
+    Tables may be stored as float16, or as int8 with a factor for each row and for each column: x_jk = q_jk * row_j *
+    column_k. Columns of very different sizes, and items of very different lengths, then have about the same precision.
+
+    Attributes:
+        entries: Where each array is: dtype, shape, offset, and for int8 the names of its factors.
+        content: The bytes so far.
+    """
+
+    entries: dict[str, dict[str, Any]] = field(default_factory=dict)
+    content: bytearray = field(default_factory=bytearray)
+
+    def add(self, name: str, array: Array, dtype: str = "float32") -> Array:
+        """Store an array; gives it back as a reader will see it."""
+        with np.errstate(over="ignore"):  # what overflows is found below
+            stored = np.ascontiguousarray(array, np.dtype(dtype).newbyteorder("<"))
+        if not np.isfinite(stored).all():
+            raise DataError(f"model: its {name} has numbers that are not finite, or too large for {dtype}")
+        self.content.extend(bytes(-len(self.content) % 8))
+        self.entries[name] = {"dtype": dtype, "shape": list(stored.shape), "offset": len(self.content)}
+        self.content.extend(stored.tobytes())
+        return stored.astype(np.float64)
+
+    def add_table(self, name: str, table: Array, precision: str) -> Array:
+        """Store a table with less precision; gives it back as a reader will see it."""
+        if precision == "float16" and table.size and float(np.abs(table).max()) > LARGEST:
+            raise DataError(f"precision: the numbers of {name} are too large for float16; use float32 or int8")
+        if precision != "int8":
+            return self.add(name, table, precision)
+        columns = self.add(f"{name}_column", _nonzero(np.sqrt(np.mean(np.square(table, dtype=np.float64), axis=0))))
+        scaled = table / columns
+        rows = self.add(f"{name}_row", _nonzero(np.abs(scaled).max(axis=1, initial=0.0) / STEPS))
+        steps = self.add(name, np.clip(np.rint(scaled / rows[:, None]), -STEPS, STEPS), "int8")
+        self.entries[name]["factors"] = [f"{name}_row", f"{name}_column"]
+        restored: Array = steps * rows[:, None] * columns
+        return restored
+
+
+def _nonzero(sizes: Array) -> Array:
+    """Sizes to divide by: a row or a column of zeros is as good with any."""
+    return np.where(sizes > 1e-30, sizes, 1.0)
+
+
+def table_of(model: Model, rows: Sequence[tuple[Array, Array]]) -> Interactions:
+    """Histories as a table, from the item numbers, increasing, and the ratings of each."""
+    numbers, values = (np.concatenate(parts) for parts in zip(*rows, strict=True))
+    return Interactions(
+        users=Ids(range(len(rows))),
+        catalogue=model.catalogue_,
+        indptr=np.cumsum([0, *(len(own) for own, _ in rows)], dtype=np.int64),
+        indices=numbers.astype(smallest_unsigned(len(model.items_))),
+        values=values.astype(np.float32, copy=False),
+        value_range=model.value_range_,
+        implicit=model.implicit_,
+    )
+
+
+def made_up(model: Model, n_people: int = PEOPLE, seed: int = 0) -> Interactions:
+    """Histories that nobody has: items drawn by what the model publicly knows of their popularity, random ratings."""
+    rng = np.random.default_rng(seed)
+    m, (low, high) = len(model.items_), model.value_range_
+    chances = np.maximum(np.asarray(model.popularity_, np.float64), 0)
+    chances += max(float(chances.mean()), 1e-9) / 10
+    counts = np.minimum(rng.integers(FEWEST, MOST + 1, n_people), m)
+    items = [np.sort(rng.choice(m, count, replace=False, p=chances / chances.sum())) for count in counts]
+    total = counts.sum()
+    values = np.ones(total) if model.implicit_ else low + (high - low) * rng.integers(0, 5, total) / 4
+    return table_of(model, list(zip(items, np.split(values, np.cumsum(counts)[:-1]), strict=True)))
+
+
+def loss(before: Scoring, after: Scoring, people: Interactions) -> dict[str, float]:
+    """How far scores move when tables are stored with less precision, and how many of the best ten stay among them.
+
+    `rms` and `largest` are in the unit of scores; `relative` is `rms` over the standard deviation of a person's scores.
+    """
+    exact, stored = before.scores(people), after.scores(people)
+    moved = stored - exact
+    rms, spread = float(np.sqrt(np.mean(moved**2))), float(np.mean(exact.std(axis=1)))
+    k = min(SHOWN, exact.shape[1])
+    best, now = top_n(exact, k)[0], top_n(stored, k)[0]
+    same = np.mean([len(np.intersect1d(a, b)) / k for a, b in zip(best, now, strict=True)])
+    return {
+        "rms": rms,
+        "largest": float(np.abs(moved).max()),
+        "relative": rms / spread if spread > 0 else 0.0,
+        "top_10_kept": float(same),
+    }

@@ -1,12 +1,13 @@
 """The small server behind `discreet serve`: the page, and a JSON API (starlette; extra `serve`).
 
-It keeps nothing. Files are served from memory, by their exact names, so that no path leads anywhere else. What a log
-line has of a request is its method, the route and the status: never a query, a body or a reason.
+It keeps nothing. Files are served from memory, by their exact names, so that no path leads anywhere else. A log line
+has the method, the route and the status of a request: never a query, a body or a reason.
 
-It answers only to the names that it is known by: a page whose own name someone made to point here (DNS rebinding) would
-else be a page of this server to a browser, and could ask it on behalf of whoever looks at it.
+It answers only to its own names. Otherwise a page whose owner points its name here (DNS rebinding) would look to a
+browser like a page of this server, and could send it requests on behalf of the person who opened it.
 
-Limits of one request, and of all that is at hand, are kept here; those of connections in `discreet.web.connections`.
+The limits of one request, and of all requests in memory, are enforced here; those of connections in
+`discreet.web.connections`.
 """
 
 from __future__ import annotations
@@ -18,16 +19,17 @@ import logging
 import re
 import time
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from bisect import insort
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from discreet.errors import MissingExtra, ModelError
-from discreet.web.api import READ, SEARCH_SIZE, Api, Asked, Job, Refused, rendered
-from discreet.web.batching import Batcher, Busy
-from discreet.web.limits import DEFAULTS, LOCAL, RETRY, SMALL, Limits
-from discreet.web.openapi import described
+from discreet.web.api import DEFAULTS, READ, SEARCH_SIZE, Api, Job, Limits, Query, Refused
+from discreet.web.site import as_json
 
 try:
     from starlette.applications import Starlette
@@ -42,8 +44,12 @@ if TYPE_CHECKING:
     from discreet.models.base import Model
     from discreet.web.site import Site
 
-LIGHT = 16  # the size of what does not wait for what is larger
-PIECE = 64 * 1024  # bytes of an answer that are handed on at once
+LOCAL = ("localhost", "127.0.0.1", "[::1]")  # the names that a machine has for itself
+SMALL = 4 * 1024  # bytes of a body or an answer that are not counted: there are no more of them than connections
+RETRY = 1  # seconds until a client that was refused because too much was waiting may try again
+TOGETHER = 64  # work computed at once: as many requests of size 1, or fewer
+LIGHT = 16  # the size of jobs that do not wait for larger ones
+CHUNK = 64 * 1024  # bytes of an answer that are sent at once
 NAME = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+?)\.?(?::[0-9]*)?", re.IGNORECASE)  # of a host, and perhaps a port
 TYPES = {
     "html": "text/html; charset=utf-8",
@@ -68,48 +74,9 @@ HEADERS = {
 }
 ENCODED = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
 BUSY = "discreet.busy"  # in the scope of a request that was refused because too much is waiting
-NOT_KEPT = {"Cache-Control": "no-store"}  # what is answered to one person
+NOT_KEPT = {"Cache-Control": "no-store"}  # of answers for one person
 
 log = logging.getLogger("discreet.serve")
-
-
-@dataclass(frozen=True)
-class File:
-    """A file in memory."""
-
-    content: bytes
-    packed: bytes
-    kind: str
-    etag: str
-
-    @classmethod
-    def of(cls, name: str, content: bytes) -> File:
-        """By its name and content."""
-        kind = TYPES.get(name.rpartition(".")[2], "application/octet-stream")
-        return cls(content, gzip.compress(content, 6, mtime=0), kind, f'"{hashlib.sha256(content).hexdigest()[:32]}"')
-
-    def answer(self, request: Request) -> Response:
-        """The file, packed where the client can unpack it; nothing if the client has it."""
-        headers = {"ETag": self.etag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
-        if request.headers.get("if-none-match") == self.etag:
-            return Response(status_code=304, headers=headers)
-        if "gzip" in request.headers.get("accept-encoding", ""):
-            return Pieces(self.packed, headers={**headers, "Content-Encoding": "gzip"}, media_type=self.kind)
-        return Pieces(self.content, headers=headers, media_type=self.kind)
-
-
-class Pieces(Response):
-    """An answer that is handed on as the client reads it: what is not read yet is nowhere copied."""
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Send it."""
-        if len(self.body) <= PIECE:
-            await super().__call__(scope, receive, send)
-            return
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        for end in range(PIECE, len(self.body) + PIECE, PIECE):
-            part = bytes(self.body[end - PIECE : end])
-            await send({"type": "http.response.body", "body": part, "more_body": end < len(self.body)})
 
 
 def application(model: Model, site: Site, *, limits: Limits = DEFAULTS, allowed_hosts: Iterable[str] = LOCAL) -> Guard:
@@ -123,24 +90,26 @@ def application(model: Model, site: Site, *, limits: Limits = DEFAULTS, allowed_
         limits: What it takes from clients.
         allowed_hosts: The names that it is reached by, which are all that it answers to; "*" is any.
     """
-    answers = Api(model, limits)
-    desk = Desk(answers)
+    handlers = Handlers(Api(model, limits))
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         yield
-        desk.close()
+        handlers.close()
 
+    files = {
+        "v1/statement": File("statement.json", model.statement().json().encode()),
+        "openapi.json": File("openapi.json", as_json(handlers.api.openapi())),
+        **{name: File(name, content) for name, content in site.files.items()},
+        "": File("index.html", site.files["index.html"]),
+    }
     routes = [
-        Route("/v1/recommend", Recommend(desk), methods=["POST"]),
-        Route("/v1/items", Items(desk), methods=["GET"]),
-        Route("/v1/statement", _file(File.of("statement.json", model.statement().json().encode()))),
-        Route("/openapi.json", _file(File.of("openapi.json", rendered(described(answers))))),
-        *(Route(f"/{name}", _file(File.of(name, content))) for name, content in site.files.items()),
-        Route("/", _file(File.of("index.html", site.files["index.html"]))),
+        Route("/v1/recommend", Endpoint(handlers, handlers.recommend), methods=["POST"]),
+        Route("/v1/items", Endpoint(handlers, handlers.items), methods=["GET"]),
+        *(Route(f"/{name}", file, methods=["GET"]) for name, file in files.items()),
     ]
-    handlers = {Refused: _refused, Busy: _busy, HTTPException: _http, Exception: _failed}
-    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
+    errors = dict.fromkeys((Refused, Busy, HTTPException, Exception), _explained)
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=errors)
     return Guard(app, limits, [allowed_host(name) for name in allowed_hosts])
 
 
@@ -154,43 +123,157 @@ def allowed_host(name: str) -> str:
     return name if found is None else found[1].lower()
 
 
+class File:
+    """A file in memory, as an endpoint."""
+
+    def __init__(self, name: str, content: bytes) -> None:
+        self.kind = TYPES.get(name.rpartition(".")[2], "application/octet-stream")
+        self.content, self.packed = content, gzip.compress(content, 6, mtime=0)
+        self.etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """The file, packed where the client can unpack it; nothing if the client has it."""
+        asked = Request(scope).headers
+        headers = {"ETag": self.etag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
+        if asked.get("if-none-match") == self.etag:
+            answer = Response(status_code=304, headers=headers)
+        elif "gzip" in asked.get("accept-encoding", ""):
+            answer = ChunkedResponse(self.packed, headers={**headers, "Content-Encoding": "gzip"}, media_type=self.kind)
+        else:
+            answer = ChunkedResponse(self.content, headers=headers, media_type=self.kind)
+        await answer(scope, receive, send)
+
+
+class ChunkedResponse(Response):
+    """An answer that is sent as the client reads it: the part that is not read yet is never copied."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Send it."""
+        if len(self.body) <= CHUNK:
+            await super().__call__(scope, receive, send)
+            return
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        for end in range(CHUNK, len(self.body) + CHUNK, CHUNK):
+            part = bytes(self.body[end - CHUNK : end])
+            await send({"type": "http.response.body", "body": part, "more_body": end < len(self.body)})
+
+
 # -- what is computed
 
 
-class Held:
-    """Bytes that are at hand for one request; they are given back when it is over."""
-
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
-        self.size = 0
-
-    def __enter__(self) -> Held:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.desk.held -= self.size
-
-    def __call__(self, size: int) -> None:
-        """So many are at hand now; raises `Busy` where there are too many for all requests together."""
-        if size > SMALL:
-            self.desk.held += size - self.size
-            self.size = size
-            if self.desk.held > self.desk.limits.memory:
-                raise Busy
+class Busy(Exception):
+    """Too much is waiting."""
 
 
-class Desk:
-    """What is being computed."""
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    turn: int
+    size: int
+    request: Any
+    future: asyncio.Future[Any]
 
-    def __init__(self, answers: Api) -> None:
-        self.answers = answers
-        self.limits = answers.limits
+
+class Batcher:
+    """Runs `compute` on lists of requests, one list at a time, in a thread of its own.
+
+    Requests that arrive while others are computed wait together, and are computed together. A score needs one pass over
+    all item vectors, for one user as for many: under load a batch costs hardly more than a single request, and without
+    load no request waits for another.
+
+    Small requests do not wait long for large ones either. Requests queue fairly, by when each would be done if all of
+    them were computed side by side (self-clocked fair queueing). When too much is waiting, the last in this order are
+    refused.
+
+    Args:
+        compute: Gives a result for each request, or an exception to be raised for it alone.
+        most: The work that may wait.
+    """
+
+    def __init__(self, compute: Callable[[Sequence[Any]], Sequence[Any]], most: int) -> None:
+        self._compute = compute
+        self._most = most
+        self._waiting: list[_Waiting] = []  # by turn, and by arrival where that is the same
+        self._work = 0  # of those
+        self._clock = 0  # the turn of those computed last
+        self._thread = ThreadPoolExecutor(1, "discreet-batch")
+        self._running: asyncio.Task[None] | None = None
+
+    async def submit(self, request: Any, size: int = 1) -> Any:
+        """The result of one request; a request that is no longer awaited at its turn is left out.
+
+        Raises `Busy` if too much is waiting that came before, or is smaller.
+        """
+        size = min(size, self._most)
+        waiting = _Waiting(self._clock + size, size, request, asyncio.get_running_loop().create_future())
+        insort(self._waiting, waiting, key=attrgetter("turn"))
+        self._work += size
+        while self._work > self._most:
+            last = self._waiting.pop()
+            self._work -= last.size
+            if not last.future.done():
+                last.future.set_exception(Busy())
+        if self._running is None:
+            self._running = asyncio.create_task(self._run())
+        try:
+            return await waiting.future
+        except asyncio.CancelledError:
+            if waiting in self._waiting:
+                self._waiting.remove(waiting)
+                self._work -= size
+            raise
+
+    def _next(self) -> list[_Waiting]:
+        """Those whose turn it is: the last of them may be large."""
+        count = work = 0
+        while count < len(self._waiting) and work < TOGETHER:
+            work += self._waiting[count].size
+            count += 1
+        batch, self._waiting = self._waiting[:count], self._waiting[count:]
+        self._work -= work
+        self._clock = batch[-1].turn
+        return [waiting for waiting in batch if not waiting.future.done()]
+
+    def _results(self, requests: Sequence[Any]) -> Sequence[Any]:
+        try:
+            return self._compute(requests)
+        except Exception as error:
+            if len(requests) == 1:
+                return [error]
+        return [self._results([request])[0] for request in requests]  # so that one that fails takes no others with it
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._waiting:
+            batch = self._next()
+            requests = [waiting.request for waiting in batch]
+            results = await loop.run_in_executor(self._thread, self._results, requests)
+            for waiting, result in zip(batch, results, strict=True):
+                if waiting.future.done():  # its client has gone
+                    continue
+                if isinstance(result, Exception):
+                    waiting.future.set_exception(result)
+                else:
+                    waiting.future.set_result(result)
+        self._running = None
+
+    def close(self) -> None:
+        """Stop the thread."""
+        self._thread.shutdown(wait=False)
+
+
+Hold = Callable[[int], None]  # called with the bytes that a request holds now
+
+
+class Handlers:
+    """Answers requests, in two threads, and counts the bytes that they hold."""
+
+    def __init__(self, api: Api) -> None:
+        self.api, self.limits = api, api.limits
         self.held = 0  # bytes of bodies and answers
-        self.light: Batcher[Job, Any] = Batcher(answers.compute, self.limits.waiting)
-        self.heavy: Batcher[Job, Any] = Batcher(answers.compute, self.limits.waiting)
+        self.light, self.heavy = (Batcher(api.compute, self.limits.waiting) for _ in range(2))
 
-    async def done(self, job: Job, size: int) -> Any:
-        """A job, done: small ones in a thread of their own, for they would wait for as long as a large one takes."""
+    async def submit(self, job: Job, size: int) -> Any:
+        """The result of a job. Small ones have a thread of their own, in which none has to wait for a large one."""
         return await (self.light if size <= LIGHT else self.heavy).submit(job, size)
 
     def close(self) -> None:
@@ -198,58 +281,62 @@ class Desk:
         self.light.close()
         self.heavy.close()
 
+    @contextmanager
+    def holding(self) -> Iterator[Hold]:
+        """Counts the bytes that one request holds, until it is over.
 
-class Recommend:
-    """`/v1/recommend`."""
+        Raises `Busy` where there are too many for all requests together.
+        """
+        own = 0
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+        def hold(size: int) -> None:
+            nonlocal own
+            if size > SMALL:
+                self.held += size - own
+                own = size
+                if self.held > self.limits.memory:
+                    raise Busy
+
+        try:
+            yield hold
+        finally:
+            self.held -= own
+
+    async def recommend(self, request: Request, hold: Hold) -> Response:
+        """`/v1/recommend`."""
+        body = await _body(request, self.limits.body, hold)
+        small = len(body) <= SMALL
+        query: Query = self.api.parse(body) if small else await self.submit(body, 1 + len(body) // READ)
+        answer = await self.submit(query, query.size)
+        answer = answer if isinstance(answer, bytes) else as_json(answer)
+        hold(len(body) + len(answer))
+        return ChunkedResponse(answer, headers=NOT_KEPT, media_type="application/json")
+
+    async def items(self, request: Request, hold: Hold) -> Response:
+        """`/v1/items`."""
+        given = request.query_params.multi_items()
+        if len(dict(given)) < len(given):
+            raise Refused(422, "a parameter is given twice")
+        answer = await self.submit(dict(given), SEARCH_SIZE)
+        hold(len(answer))
+        return ChunkedResponse(answer, media_type="application/json")
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Answers requests by a method of `Handlers`; what a request holds is counted until its answer is sent."""
+
+    handlers: Handlers
+    answer: Callable[[Request, Hold], Awaitable[Response]]
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """One request."""
-        with Held(self.desk) as held:
-            body = await _body(Request(scope, receive), self.desk.limits.body, held)
-            asked: Asked = (
-                self.desk.answers.parse(body)
-                if len(body) <= SMALL
-                else await self.desk.done(body, 1 + len(body) // READ)
-            )
-            answer = await self.desk.done(asked, asked.size)
-            answer = answer if isinstance(answer, bytes) else rendered(answer)
-            held(len(body) + len(answer))
-            await Pieces(answer, headers=NOT_KEPT, media_type="application/json")(scope, receive, send)
+        with self.handlers.holding() as hold:
+            response = await self.answer(Request(scope, receive), hold)
+            await response(scope, receive, send)
 
 
-class Items:
-    """`/v1/items`."""
-
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """One request."""
-        with Held(self.desk) as held:
-            answer = await self.desk.done(_single(Request(scope)), SEARCH_SIZE)
-            held(len(answer))
-            await Pieces(answer, media_type="application/json")(scope, receive, send)
-
-
-def _file(file: File) -> Callable[[Request], Awaitable[Response]]:
-    async def answer(request: Request) -> Response:
-        return file.answer(request)
-
-    return answer
-
-
-def _single(request: Request) -> dict[str, str]:
-    """The parameters of a query, each of which may be given once."""
-    given = request.query_params.multi_items()
-    if len(dict(given)) < len(given):
-        raise Refused(422, "a parameter is given twice")
-    return dict(given)
-
-
-async def _body(request: Request, most: int, held: Held) -> bytes:
+async def _body(request: Request, most: int, hold: Hold) -> bytes:
     """The body of a request, which is JSON and not too large."""
     headers = dict(request.scope["headers"])
     if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != b"application/json":
@@ -264,38 +351,30 @@ async def _body(request: Request, most: int, held: Held) -> bytes:
             size += len(chunk)
             if size > most:
                 raise Refused(413, f"the body is larger than {most:,} bytes")
-            held(size)
+            hold(size)
     except ClientDisconnect:
         raise Refused(400, "the body did not arrive") from None
     return b"".join(chunks)
-
-
-# -- errors as JSON: one sentence
 
 
 def _error(status: int, reason: str, headers: Any = None) -> Response:
     return JSONResponse({"error": reason}, status, {**NOT_KEPT, **(headers or {})})
 
 
-async def _refused(_: Request, error: Any) -> Response:
-    return _error(error.status, error.reason)
-
-
-async def _busy(request: Request, _: Any) -> Response:
-    request.scope[BUSY] = True
-    return _error(503, "too many requests are waiting; try again in a moment", {"Retry-After": str(RETRY)})
-
-
-async def _http(_: Request, error: Any) -> Response:
-    allowed = (error.headers or {}).get("Allow", "another method")
-    reasons = {
-        404: "there is nothing here; /openapi.json says what there is",
-        405: f"here it is {allowed} that is answered",
-    }
-    return _error(error.status_code, reasons.get(error.status_code, "this cannot be answered"), error.headers)
-
-
-async def _failed(_: Request, __: Any) -> Response:
+async def _explained(request: Request, error: Any) -> Response:
+    """An error as JSON: one sentence."""
+    if isinstance(error, Refused):
+        return _error(error.status, error.reason)
+    if isinstance(error, Busy):
+        request.scope[BUSY] = True
+        return _error(503, "too many requests are waiting; try again in a moment", {"Retry-After": str(RETRY)})
+    if isinstance(error, HTTPException):
+        allowed = (error.headers or {}).get("Allow", "another method")
+        reasons = {
+            404: "there is nothing here; /openapi.json says what there is",
+            405: f"here it is {allowed} that is answered",
+        }
+        return _error(error.status_code, reasons.get(error.status_code, "this cannot be answered"), error.headers)
     return _error(500, "something went wrong here; it is not about your request")
 
 
@@ -340,7 +419,7 @@ class Guard:
             log.info("%s %s %s %.1f ms", scope["method"], route, status, 1000 * (time.perf_counter() - began))
 
     def _misdirected(self, scope: Any) -> Response | None:
-        """The refusal of a request that is for somebody else."""
+        """The refusal of a request that is for another server."""
         given = [value for name, value in scope["headers"] if name == b"host"]
         if not given and "*" in self.hosts and scope["http_version"] == "1.0":
             return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Sequence
@@ -14,17 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from discreet.data.catalogue import Catalogue
 from discreet.errors import DataError, ModelError, PrivacyError
 from discreet.models.base import Model
+from discreet.models.model_folder import digest, refused
 from discreet.models.recommender import Recommender
-from discreet.privacy.statement import release_rows
+from discreet.privacy.statement import Statement, release_rows
 from discreet.recommend.files import whole_file
 from discreet.recommend.results import titles
-from discreet.web.loss import made_up, measured
-from discreet.web.projection import projected
-from discreet.web.scoring import Scoring
-from discreet.web.storage import Pack, require_precision
-from discreet.web.tradeoff import checked
+from discreet.typing import Array
+from discreet.web.scoring import PRECISIONS, Pack, Scoring, loss, made_up
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -36,6 +34,10 @@ USUAL = ("genre", "genres", "category", "year", "author", "artist", "director", 
 VECTORS = 3  # made-up people whose scores a reader checks itself against
 EXACT = ("gram", "transitions")  # small matrices, which rounding would be felt in
 SAFE = 2**53  # whole numbers that JavaScript has exactly
+EVALUATION = "evaluation: "  # begins the label of a private evaluation; the metrics follow
+LEAST = 1e-300  # to divide by, where all is zero
+OWN_WORD = "These are exact numbers, published on the owner's word that they may be public: no guarantee covers them."
+CURVE = '{"metric": "rmse", "points": [{"epsilon": 1, "value": 0.92}], "references": {"not private": 0.86}}'
 
 
 @dataclass(frozen=True)
@@ -52,14 +54,17 @@ class Site:
 
     @property
     def loss(self) -> dict[str, float]:
-        """What the precision costs, as `discreet.web.loss.measured` has it."""
-        loss: dict[str, float] = self.manifest["loss"]
-        return loss
+        """What the precision costs: `rms` and `largest` change of scores, `relative` to their spread, `top_10_kept`."""
+        found: dict[str, float] = self.manifest["loss"]
+        return found
 
     def write(self, folder: str | PathLike[str]) -> None:
         """Write all files to a folder, in the place of the site that it may hold; the model's description last."""
         home = Path(folder)
-        _require_site(home)
+        if home.exists() and not home.is_dir():
+            raise refused(home, "it exists and is not a folder; give another")
+        if home.is_dir() and any(home.iterdir()) and not (home / MODEL).is_file():
+            raise refused(home, "this folder is not empty and holds no site; give another, or empty it")
         for name in sorted(self.files, key=lambda name: name == MODEL):
             path = home / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -92,12 +97,12 @@ def export(
         model: Any model of the library, or the Recommender that chose one.
         precision: Of item vectors: "float32", "float16" or "int8". What that costs is measured.
         title: What the page calls itself.
-        columns: Columns of the catalogue to show beside titles; by default genres, years and the like, if there are.
+        columns: Columns of the catalog to show beside titles; by default genres, years and the like, if there are any.
         tradeoff: Accuracy at several epsilons, to be drawn on the page: {"metric": "rmse", "points": [{"epsilon": 1,
             "value": 0.92}, ...], "references": {"not private": 0.86}}. Where these are private evaluations, the
             statement of the ledger that paid for all of them is the "certificate".
-        not_private: Your word that a model without a guarantee may be published.
-        exact_metrics_may_be_public: Your word that the numbers of `tradeoff`, which nothing protects, may be published.
+        not_private: Confirm that a model without a guarantee may be published.
+        exact_metrics_may_be_public: Confirm that the numbers of `tradeoff`, which nothing protects, may be published.
 
     Returns:
         The files, in memory; `write` puts them into a folder.
@@ -105,10 +110,11 @@ def export(
     Raises:
         PrivacyError: The model has no guarantee, and `not_private` was not said; or the numbers of the curve have none,
             and `exact_metrics_may_be_public` was not.
-        ModelError: It is no model, or of a class of somebody else's that browsers cannot fold people into.
+        ModelError: It is not a model, or it is of a custom class that folds people in as browsers cannot.
         DataError: A column is not in the catalogue, or the curve has another form.
     """
-    require_precision(precision)
+    if precision not in PRECISIONS:
+        raise DataError(f"precision: one of {', '.join(PRECISIONS)} is needed, not {precision!r}")
     model = model.model_ if isinstance(model, Recommender) else model
     if not isinstance(model, Model):
         kind = type(model).__name__
@@ -118,7 +124,7 @@ def export(
             f"model: {model.guarantee_} To publish it all the same, say so: not_private=True, or --not-private"
         )
     model._require_certified(model.statement())
-    curve = checked(tradeoff, may_be_public=exact_metrics_may_be_public)
+    curve = None if tradeoff is None else checked_curve(tradeoff, may_be_public=exact_metrics_may_be_public)
     scoring, people = Scoring.of(model), made_up(model)
     pack = Pack()
     tables = scoring.describe()[1]
@@ -128,10 +134,10 @@ def export(
         pack.add(name, array, "float64" if name in EXACT else "float32")
     pack.add("popularity", model.popularity_)
     like = model._similar_columns()
-    pack.add("map", projected(model.item_factors_[:, like], scoring.fold_in.base))
+    pack.add("map", map_positions(model.item_factors_[:, like], scoring.fold_in.base))
     parts = {
         ARRAYS: bytes(pack.content),
-        ITEMS: _json(_items(model, columns)),
+        ITEMS: as_json(_items(model.catalogue_, columns)),
         CERTIFICATE: model.statement().json().encode(),
     }
     low, high = model.value_range_
@@ -147,66 +153,53 @@ def export(
         "scoring": settings,
         "similar": [like.start, like.stop],
         "precision": precision,
-        "loss": measured(scoring, stored, people),
+        "loss": loss(scoring, stored, people),
         "arrays": pack.entries,
-        "files": {name: {"sha256": _digest(content), "size": len(content)} for name, content in parts.items()},
+        "files": {name: {"sha256": digest(content), "size": len(content)} for name, content in parts.items()},
         "check": _check(stored, people),
         "privacy": _privacy(model),
         "tradeoff": curve,
     }
-    files = {**_static(), **parts, MODEL: _json(manifest)}
+    files = {**_static(), **parts, MODEL: as_json(manifest)}
     files[WORKER] = _worker(files)
     return Site(files, manifest)
 
 
-def _json(content: Any) -> bytes:
+def as_json(content: Any) -> bytes:
+    """JSON as pages and the server have it: compact, and without NaN."""
     return json.dumps(content, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
-def _require_site(home: Path) -> None:
-    if home.exists() and not home.is_dir():
-        raise ModelError(f"{str(home)!r}: it exists and is not a folder; give another")
-    if home.is_dir() and any(home.iterdir()) and not (home / MODEL).is_file():
-        raise ModelError(f"{str(home)!r}: this folder is not empty and holds no site; give another, or empty it")
 
 
 # -- what is public of the model
 
 
-def _items(model: Model, wanted: Sequence[str] | None) -> dict[str, Any]:
-    """Ids as JSON has them, titles, and what else is shown."""
-    catalogue = model.catalogue_
-    ids = [json_id(item) for item in catalogue.ids]
-    if len({str(item) for item in ids}) < len(ids):
+def ids_and_titles(catalogue: Catalogue) -> tuple[list[Any], list[str | None] | None]:
+    """Item ids as JavaScript has them, whole numbers that it can hold or texts; and their titles, if there are any."""
+    ids = [
+        item if isinstance(item, int) and not isinstance(item, bool) and abs(item) < SAFE else str(item)
+        for item in catalogue.ids
+    ]
+    named = titles(catalogue, np.arange(len(ids)))
+    return ids, None if named is None else [None if name is None else str(name) for name in named]
+
+
+def _items(catalogue: Catalogue, wanted: Sequence[str] | None) -> dict[str, Any]:
+    """Ids, titles, and what else is shown."""
+    ids, named = ids_and_titles(catalogue)
+    if len(set(map(str, ids))) < len(ids):
         raise ModelError("model: two of its item ids are the same when written as text, and browsers know only text")
     if wanted is None:
         wanted = [name for name in catalogue.names if name.lower() in USUAL]
-    missing = [name for name in wanted if name not in catalogue.names]
-    if missing:
+    if missing := [name for name in wanted if name not in catalogue.names]:
         raise DataError(f"columns: the catalogue has no {missing[0]!r}; it has {', '.join(catalogue.names) or 'none'}")
-    named = titles(catalogue, np.arange(len(ids)))
-    return {
-        "ids": ids,
-        "titles": None if named is None else [None if name is None else str(name) for name in named],
-        "columns": {name: [_cell(cell) for cell in catalogue.column(name)] for name in wanted},
-    }
-
-
-def json_id(item: Any) -> Any:
-    """An item's id as JavaScript has it: a whole number that it can hold, or a text."""
-    return item if isinstance(item, int) and not isinstance(item, bool) and abs(item) < SAFE else str(item)
+    columns = {name: [_cell(cell) for cell in catalogue.column(name)] for name in wanted}
+    return {"ids": ids, "titles": named, "columns": columns}
 
 
 def _cell(cell: Any) -> Any:
-    return cell if cell is None or isinstance(cell, str | bool | int) else f"{cell:g}" if _number(cell) else str(cell)
-
-
-def _number(cell: Any) -> bool:
-    return isinstance(cell, float) and math.isfinite(cell)
+    if isinstance(cell, float) and math.isfinite(cell):
+        return f"{cell:g}"
+    return cell if cell is None or isinstance(cell, str | bool | int) else str(cell)
 
 
 def _privacy(model: Model) -> dict[str, Any]:
@@ -243,6 +236,84 @@ def _check(scoring: Scoring, people: Any) -> list[dict[str, Any]]:
     ]
 
 
+def map_positions(vectors: Array, second: Array) -> Array:
+    """Places (items, 2) in [-1, 1]: the first two principal components; `second` is the other axis of a single one.
+
+    Distances from the middle are shortened to their logarithms, so that a few far items do not push all others into one
+    spot; directions stay. Items without a vector are in the middle.
+    """
+    vectors, second = np.asarray(vectors, np.float64), np.asarray(second, np.float64)
+    known = np.asarray(vectors.any(axis=1))
+    centered = np.where(known[:, None], vectors - vectors[known].mean(axis=0) if known.any() else vectors, 0.0)
+    size, directions = np.linalg.eigh(centered.T @ centered)
+    nonzero = size > 1e-12 * max(float(size.max(initial=0.0)), LEAST)
+    axes: Array = (centered @ directions[:, nonzero])[:, ::-1][:, :2]
+    if axes.shape[1] < 2:
+        axes = np.column_stack([axes, second - second.mean(), np.zeros(len(axes))])[:, :2]
+    # An eigenvector has no sign of its own: the larger side is to the right, or above.
+    axes = axes * np.where(np.abs(axes.min(axis=0)) > axes.max(axis=0), -1.0, 1.0)
+    sizes = np.abs(axes[axes.any(axis=1)])
+    typical = np.maximum(np.median(sizes, axis=0), 1e-6 * sizes.max(axis=0)) if len(sizes) else np.ones(2)
+    scaled = axes / np.maximum(typical, LEAST)
+    distances = np.maximum(np.hypot(*scaled.T), LEAST)
+    shortened = scaled * (np.log1p(distances) / distances)[:, None]
+    places: Array = shortened / np.maximum(np.abs(shortened).max(axis=0), LEAST)
+    return places
+
+
+# -- accuracy against privacy
+
+
+def checked_curve(tradeoff: Any, *, may_be_public: bool) -> dict[str, Any]:
+    """A curve in its one form, points by epsilon, and what covers it.
+
+    It has a "certificate" if its numbers are private evaluations; `may_be_public` is the owner's word that exact
+    numbers may be published.
+    """
+    try:
+        points = [(_number(point["epsilon"]), _number(point["value"])) for point in tradeoff["points"]]
+        references = {str(name): _number(value) for name, value in dict(tradeoff.get("references") or {}).items()}
+        metric, fine = tradeoff["metric"], min(points)[0] > 0
+    except (AttributeError, KeyError, TypeError, ValueError):
+        fine = False
+    if not fine or not isinstance(metric, str):
+        raise DataError(f"tradeoff: a curve is needed that looks like {CURVE}")
+    if (certificate := tradeoff.get("certificate")) is not None:
+        covered = _covered(certificate, metric, len(points) + len(references))
+    elif may_be_public is True:
+        covered = OWN_WORD
+    else:
+        raise PrivacyError(
+            "tradeoff: metrics on private data are about people, and no guarantee covers them on a public page. "
+            'Release them with discreet.evaluate(private=True), and give the ledger\'s statement as "certificate". Or, '
+            "if the data are public or made up, say so: exact_metrics_may_be_public=True, or "
+            "--exact-metrics-may-be-public"
+        )
+    ordered = [{"epsilon": epsilon, "value": value} for epsilon, value in sorted(points)]
+    return {"metric": metric, "points": ordered, "references": references, "covered": covered}
+
+
+def _covered(certificate: Any, metric: str, count: int) -> str:
+    """What a certificate promises of a curve; raises unless it lists so many private evaluations by this metric."""
+    statement = Statement.parse(certificate if isinstance(certificate, str) else json.dumps(certificate))
+    labels = [release["label"] for release in statement.certificate["releases"]]
+    evaluated = [label.removeprefix(EVALUATION).split(", ") for label in labels if label.startswith(EVALUATION)]
+    measured = [metrics for metrics in evaluated if metric in metrics]
+    if not statement.guarantee.holds or len(measured) < count:
+        raise PrivacyError(
+            f"tradeoff: its certificate must hold, and list a private evaluation by {metric} for each of the curve's "
+            f"{count} numbers; it lists {len(measured)}, and says: {statement.guarantee}"
+        )
+    return f"These numbers have noise of their own. {statement.guarantee}"
+
+
+def _number(value: Any) -> float:
+    number = float(value)
+    if isinstance(value, bool) or not math.isfinite(number):
+        raise ValueError
+    return number
+
+
 # -- the page
 
 
@@ -262,6 +333,6 @@ def _static() -> dict[str, bytes]:
 def _worker(files: dict[str, bytes]) -> bytes:
     """The service worker, told which files there are; it is another when any of them is."""
     names = sorted(set(files) - {WORKER})
-    version = _digest(b"".join(name.encode() + files[name] for name in [*names, WORKER]))[:16]
+    version = digest(b"".join(name.encode() + files[name] for name in [*names, WORKER]))[:16]
     text = files[WORKER].decode().replace('"VERSION"', json.dumps(version)).replace('["FILES"]', json.dumps(names))
     return text.encode()

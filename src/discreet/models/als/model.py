@@ -19,10 +19,10 @@ from discreet.models.als.published import PublishedDPALS
 from discreet.models.als.settings import BIAS_SPREAD, GRAM, USER_BIAS, USER_VECTOR, USERS, Settings, settings
 from discreet.models.als.training import Training
 from discreet.models.base import require_ratings
-from discreet.models.binding import learned_by
 from discreet.models.fold_in import FoldIn, RidgeFoldIn
 from discreet.models.private import PrivateModel, require_sound
 from discreet.models.ridge import Penalty
+from discreet.models.storage import learned_by
 from discreet.privacy import Plan, Releaser
 from discreet.privacy.guarantee import AdjacencyName
 from discreet.recommend.topn import Variance

@@ -14,13 +14,12 @@ from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar
 from discreet.engine.batches import DENSE_CELLS, parts
 from discreet.kernels.threads import single_threaded_blas
-from discreet.models.base import NotPrivateModel, require_ratings
+from discreet.models.base import NotPrivateModel, check_parameters, require_ratings
 from discreet.models.centering import Prepared
 from discreet.models.eigen import second_moment
 from discreet.models.frank_wolfe.contributions import Local, LossName
 from discreet.models.frank_wolfe.estimate import Step, packed
 from discreet.models.frank_wolfe.model import CHOICES, FrankWolfeModel
-from discreet.models.parameters import check_parameters
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 

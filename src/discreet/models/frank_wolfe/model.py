@@ -10,7 +10,7 @@ import numpy as np
 
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError
-from discreet.models.base import Model, require_ratings
+from discreet.models.base import Model, check_parameters, require_ratings
 from discreet.models.centering import RATINGS_PER_USER, Centering, public_row_norm
 from discreet.models.eigen import check_budget
 from discreet.models.fold_in import FoldIn, ReplayFoldIn, RidgeFoldIn
@@ -25,7 +25,6 @@ from discreet.models.frank_wolfe.contributions import (
 )
 from discreet.models.frank_wolfe.estimate import COVARIANCE, ENERGY, LENGTH, PRODUCT, Correction, Schedule, Step
 from discreet.models.frank_wolfe.serving import FrankWolfeSteps, LogisticTargets
-from discreet.models.parameters import check_parameters
 from discreet.models.private import PrivateModel
 from discreet.privacy import Plan, Releaser
 from discreet.privacy.guarantee import AdjacencyName

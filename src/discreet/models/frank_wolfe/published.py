@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 from discreet.errors import PrivacyError
 from discreet.models.as_published import UP, PublishedModel, frank_wolfe_std, true_plan
+from discreet.models.base import check_parameters
 from discreet.models.eigen import Direction, check_budget
 from discreet.models.frank_wolfe.contributions import Eigensolver, LossName
 from discreet.models.frank_wolfe.estimate import COVARIANCE, ENERGY, PRODUCT, Schedule, Step
 from discreet.models.frank_wolfe.model import CHOICES, PrivateFrankWolfe, fill_of
-from discreet.models.parameters import check_parameters
 from discreet.privacy import Cost, Plan, Planned
 from discreet.privacy.guarantee import AdjacencyName
 from discreet.validation import probability, whole

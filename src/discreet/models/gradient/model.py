@@ -11,14 +11,13 @@ from discreet.data.interactions import Interactions
 from discreet.engine import LocalBlocks
 from discreet.engine.batches import DENSE_CELLS
 from discreet.errors import DataError
-from discreet.models.base import Model
+from discreet.models.base import Model, check_parameters
 from discreet.models.centering import Centering
 from discreet.models.directions import noise_edge
 from discreet.models.eigen import check_catalogue
 from discreet.models.fold_in import FoldIn, ReplayFoldIn
 from discreet.models.gradient.contributions import Descent, DescentSteps, prepared
 from discreet.models.gradient.estimate import Step, packed, project, unpacked
-from discreet.models.parameters import check_parameters
 from discreet.models.private import PrivateModel
 from discreet.privacy import GramSum, Plan, Releaser
 from discreet.privacy.guarantee import AdjacencyName

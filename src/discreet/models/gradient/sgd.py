@@ -12,9 +12,8 @@ from discreet.data.interactions import Interactions
 from discreet.engine import LocalBlocks
 from discreet.engine.batches import parts
 from discreet.errors import DataError, PrivacyError
-from discreet.models.base import require_ratings
+from discreet.models.base import check_parameters, require_ratings
 from discreet.models.fold_in import FoldIn, RidgeFoldIn
-from discreet.models.parameters import check_parameters
 from discreet.models.private import PrivateModel
 from discreet.models.ridge import Penalty, Ridge
 from discreet.privacy import OuterSum, Plan, Planned, Releaser

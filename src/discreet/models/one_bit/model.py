@@ -13,14 +13,13 @@ import numpy as np
 
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError, PrivacyError
-from discreet.models.base import NOT_PRIVATE
+from discreet.models.base import NOT_PRIVATE, check_parameters
 from discreet.models.one_bit import mechanisms
 from discreet.models.one_bit.contributions import FLIPPED, TrueBits, capped, flipped, flips, require_flipped, two_valued
 from discreet.models.one_bit.estimate import Completed, complete, default_radius
 from discreet.models.one_bit.likelihood import FlippedBits, LinkName, Loss, Observed
 from discreet.models.one_bit.mechanisms import Budget, bit_epsilon, require_flips
 from discreet.models.one_bit.serving import BitModel
-from discreet.models.parameters import check_parameters
 from discreet.models.private import require_sound
 from discreet.privacy import Cost, DeclaredNoise, Guarantee, Ledger, Plan, Releaser
 from discreet.privacy.guarantee import AdjacencyName, Unit

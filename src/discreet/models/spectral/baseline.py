@@ -8,11 +8,10 @@ import numpy as np
 
 from discreet.data.interactions import Interactions
 from discreet.engine.batches import DENSE_CELLS, parts
-from discreet.models.base import NotPrivateModel, require_ratings
+from discreet.models.base import NotPrivateModel, check_parameters, require_ratings
 from discreet.models.centering import Centering
 from discreet.models.eigen import check_catalogue, require_rank, second_moment
 from discreet.models.fold_in import FoldIn
-from discreet.models.parameters import check_parameters
 from discreet.models.spectral.contributions import RatingRows
 from discreet.models.spectral.estimate import rating_factors, rating_fold_in
 from discreet.privacy import Noisy

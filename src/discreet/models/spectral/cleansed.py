@@ -10,12 +10,11 @@ import numpy as np
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError
 from discreet.models.as_published import PublishedModel, true_plan
-from discreet.models.base import require_ratings
+from discreet.models.base import check_parameters, require_ratings
 from discreet.models.centering import SPREAD
 from discreet.models.directions import Directions
 from discreet.models.eigen import check_catalogue, require_rank
 from discreet.models.fold_in import FoldIn, LinearFoldIn
-from discreet.models.parameters import check_parameters
 from discreet.models.private import PrivateModel
 from discreet.models.spectral.cleansing import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing, factored, similarities
 from discreet.models.spectral.estimate import rating_fold_in

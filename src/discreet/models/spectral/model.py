@@ -10,10 +10,10 @@ import numpy as np
 from discreet.data.interactions import Interactions
 from discreet.engine.batches import DENSE_CELLS, equal_weights, user_batches
 from discreet.errors import DataError
+from discreet.models.base import check_parameters
 from discreet.models.centering import Centering
 from discreet.models.eigen import require_rank
 from discreet.models.fold_in import FoldIn, LinearFoldIn
-from discreet.models.parameters import check_parameters
 from discreet.models.private import PrivateModel
 from discreet.models.spectral.contributions import RatingRows, Residuals
 from discreet.models.spectral.estimate import (

@@ -15,8 +15,8 @@ from discreet.engine import LocalBlocks
 from discreet.engine.batches import DENSE_CELLS, parts
 from discreet.errors import DataError, NotFitted
 from discreet.kernels.threads import n_threads, single_threaded_blas
+from discreet.models.base import check_parameters
 from discreet.models.eigen import Products, block_iteration, check_budget, oja
-from discreet.models.parameters import check_parameters
 from discreet.models.private import require_sound
 from discreet.privacy import GramSum, Ledger, Noisy, Plan, Releaser
 from discreet.privacy.determinism import require_sound_arithmetic

@@ -10,10 +10,10 @@ from scipy.linalg import eigh
 from discreet.data.interactions import Interactions
 from discreet.engine.batches import DENSE_CELLS, user_batches
 from discreet.models.as_published import PublishedModel, frank_wolfe_std, true_plan
+from discreet.models.base import check_parameters
 from discreet.models.centering import RATINGS_PER_USER, SHRINKAGE, Centering
 from discreet.models.eigen import check_catalogue, require_rank
 from discreet.models.fold_in import FoldIn, LinearFoldIn
-from discreet.models.parameters import check_parameters
 from discreet.models.spectral.contributions import RatingRows
 from discreet.privacy import GramSum, Plan, Releaser
 from discreet.privacy.guarantee import AdjacencyName

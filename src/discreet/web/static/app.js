@@ -82,7 +82,7 @@ class Page {
     this.render();
   }
 
-  /** What the catalogue says of an item, in a few words. */
+  /** What the catalog says of an item, in a few words. */
   detail(item) {
     const number = this.model.number(item);
     const cells = Object.values(this.model.columns).map((column) => column[number]);

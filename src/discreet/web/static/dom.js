@@ -1,4 +1,4 @@
-// Small helpers to build the page. Text is always text: nothing from a catalogue is ever read as HTML.
+// Small helpers to build the page. Text is always text: nothing from a catalog is ever read as HTML.
 
 export const $ = (id) => document.getElementById(id);
 

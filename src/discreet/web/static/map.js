@@ -1,4 +1,4 @@
-// The catalogue on a canvas: every item a point, near what it is like. Drag or arrow keys move it, wheel and plus zoom.
+// The catalog on a canvas: every item a point, near what it is like. Drag or arrow keys move it, wheel and plus zoom.
 
 const SHADES = 24;
 const REACH = 16; // pixels from a point that still mean it
@@ -150,7 +150,7 @@ export class CatalogueMap {
     this.label.style.top = `${Math.max(py - 14, 26)}px`;
   }
 
-  #centre() {
+  #center() {
     const { width, height } = this.size;
     return this.#nearest(width / 2, height / 2, Infinity);
   }
@@ -224,12 +224,12 @@ export class CatalogueMap {
       "=": () => this.#zoom(1.4),
       "-": () => this.#zoom(1 / 1.4),
       0: () => this.#zoom(0),
-      Enter: () => this.onOpen(this.model.ids[this.#centre()]),
+      Enter: () => this.onOpen(this.model.ids[this.#center()]),
     };
     if (!(event.key in keys) || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
     keys[event.key]();
-    if (event.key !== "Enter") this.#tell(this.#centre());
+    if (event.key !== "Enter") this.#tell(this.#center());
   }
 }
 

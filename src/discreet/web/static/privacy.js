@@ -70,7 +70,7 @@ function you(many, count) {
     el(
       "p",
       {},
-      `Your ${many} are matched with the catalogue right here: the model came to you, so that you need not go to it.`,
+      `Your ${many} are matched with the catalog right here: the model came to you, so that you need not go to it.`,
     ),
     el("p", {}, "Kept in this browser, until you delete them: ", count, "."),
   ];

@@ -62,7 +62,7 @@ export class Model {
     this.ids = items.ids;
     /** What people call the items, or null. */
     this.titles = items.titles;
-    /** Other public columns of the catalogue, by name. */
+    /** Other public columns of the catalog, by name. */
     this.columns = items.columns;
     this.rank = description.rank;
     this.arrays = unpacked(buffer, description.arrays);

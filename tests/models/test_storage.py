@@ -377,10 +377,10 @@ def test_a_baseline_cannot_claim_to_be_private(real: Any, tmp_path: Path) -> Non
     """A certificate that agrees with itself, put in the place of the one that says that nothing is promised."""
     real.save(tmp_path / "m")
     edit(tmp_path / "m", lambda d: d.update(certificate=certificate(20.0).certificate))
-    refused(tmp_path / "m", "model.json", "promises privacy", PrivacyError)
+    refused(tmp_path / "m", None, "promises privacy", PrivacyError)
     nothing_spent = Ledger(epsilon=1, delta=1e-6).statement(title="x", public_inputs={})
     edit(tmp_path / "m", lambda d: d.update(certificate=nothing_spent.certificate))
-    refused(tmp_path / "m", "model.json", "promises privacy", PrivacyError)
+    refused(tmp_path / "m", None, "promises privacy", PrivacyError)
 
 
 def test_a_real_model_that_is_not_fitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

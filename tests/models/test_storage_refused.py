@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from discreet.errors import ModelError, PrivacyError
-from discreet.models import codecs, storage
+from discreet.models import storage
 from discreet.models.storage import load, save
 from discreet.privacy.statement import _digest
 from tests.models.models import (
@@ -349,7 +349,7 @@ def test_catalogues_that_grow_in_memory(saved: Path, monkeypatch: pytest.MonkeyP
     many = pa.table({"item": pa.array(["x" * 10_000] * 30_000)})
     content = parquet(many, use_dictionary=True)
     assert len(content) < 20_000
-    monkeypatch.setattr(codecs, "_require_plain", lambda *_: None)
+    monkeypatch.setattr(storage, "_require_plain", lambda *_: None)
     smuggle(saved, "items.parquet", content)
     refused(saved, "items.parquet", "holds more than its size allows", ModelError)
 

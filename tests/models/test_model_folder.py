@@ -20,11 +20,12 @@ import pytest
 from discreet.errors import ModelError
 from discreet.models import model_folder, storage
 from discreet.models.storage import load, save
+from discreet.privacy import checkpoint
 from tests import dying, powerloss
 from tests.conftest import missing
 from tests.models.models import NAMES, REGISTRY, Fake, fitted, same
 
-STEPS = (os.path.join("models", "model_folder.py"),)
+STEPS = (os.path.join("models", "model_folder.py"), os.path.join("privacy", "checkpoint.py"))
 OLD, NEW = fitted(1), fitted(2)
 TRIES = range(1, 1000)  # more than there are lines or calls
 
@@ -147,7 +148,8 @@ def failing(monkeypatch: pytest.MonkeyPatch, at: int, error: BaseException) -> C
 
     for name in CALLS:
         monkeypatch.setattr(model_folder.os, name, wrap(getattr(os, name)))
-    monkeypatch.setattr(model_folder, "open", wrap(open), raising=False)
+    for module in (model_folder, checkpoint):
+        monkeypatch.setattr(module, "open", wrap(open), raising=False)
     return lambda: calls
 
 
@@ -191,6 +193,7 @@ SAVES = """
 import os, pickle, sys
 from pathlib import Path
 from discreet.models import model_folder
+from discreet.privacy import checkpoint
 from tests.powerloss import ON_DISK, mark
 
 old, new, committed = pickle.loads(Path(sys.argv[2]).read_bytes())
@@ -218,9 +221,9 @@ for name, content in committed.items():
 saved(folder)
 folder = world("without names")
 model_folder.replace(folder, *old)
-model_folder.sync = lambda folder: None
+model_folder.sync = checkpoint.sync = lambda folder: None
 saved(folder)
-model_folder.sync = sync
+model_folder.sync = checkpoint.sync = sync
 folder = world("without contents")
 model_folder.replace(folder, *old)
 os.fsync = lambda handle: fsync(handle) if os.path.isdir(f"/proc/self/fd/{handle}") else None
