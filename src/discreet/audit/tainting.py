@@ -49,7 +49,7 @@ PRIVATE_SIDE = {
     "discreet.privacy.statistics:_in_cone",
     "discreet.privacy.statistics:_weights",
     "discreet.privacy.lattice:normal_equations",
-    "discreet.evaluate.collect:rows",
+    "discreet.evaluate.metrics:rows",
     "discreet.recommend.histories:_table",
     "discreet.recommend.serving:_predictions",
 }

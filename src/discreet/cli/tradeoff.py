@@ -160,7 +160,7 @@ def _require_writable(report: Path | None, plot: Path | None, curve: Path | None
 
 
 def _data(found: "Tradeoff") -> dict[str, Any]:
-    from discreet.evaluate.tradeoff_result import OWNER
+    from discreet.evaluate.curves import OWNER
 
     curves = {
         model: [
