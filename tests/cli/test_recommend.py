@@ -223,6 +223,6 @@ def test_a_private_model(work: Path, private_model: str) -> None:
 
 def test_a_model_that_needs_no_card(work: Path) -> None:
     discreet.Popularity().fit(discreet.datasets.movielens_like(20, 10, 60)).save("popular")
-    assert "--device: a Popularity is used on the processor alone" in run(
+    assert "--device: Popularity runs on the CPU only" in run(
         "recommend", "popular", "--history", "1", "--device", "cuda", code=2
     )

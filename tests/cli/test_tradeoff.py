@@ -90,6 +90,6 @@ def test_a_run_that_is_stopped_says_that_it_can_go_on(work: Path, monkeypatch: p
         raise KeyboardInterrupt
 
     monkeypatch.setattr(discreet.DPALS, "fit", stop)
-    assert "what is done is in 'tradeoff.duckdb', and the same command goes on" in tradeoff(
+    assert "finished runs are in 'tradeoff.duckdb', and the same command continues" in tradeoff(
         *PUBLIC, *FEW, "--model", "dpals", code=130
     )
