@@ -15,17 +15,17 @@ HEAD = """# The command, option by option
 
 <!-- Written by `python scripts/reference.py docs/guide/reference.md`; do not edit. -->
 
-`discreet COMMAND --help` says the same in a terminal. [The command](command.md) shows how they are used together.
-Every command takes `--json` and `--config FILE`; `discreet --debug COMMAND` shows where an error comes from, and
-`discreet --install-completion` teaches the shell to complete names ([how](command.md#completion)). Progress is shown on
-a terminal only. The examples work when pasted, from an empty folder on: `discreet datasets sample` makes up
-ratings.parquet and movies.csv, `discreet train` the model, and `discreet ledger create` the ledger.
+`discreet COMMAND --help` shows the same in a terminal. [The command](command.md) shows how to use them together.
+Every command takes `--json` and `--config FILE`. `discreet --debug COMMAND` shows the traceback of an error, and
+`discreet --install-completion` lets the shell complete names ([how](command.md#completion)). Progress is shown on a
+terminal only. You can paste the examples, beginning in an empty folder: `discreet datasets sample` makes up
+ratings.parquet and movies.csv, `discreet train` makes the model, and `discreet ledger create` makes the ledger.
 
 | exit code | meaning |
 |---|---|
 | 0 | it worked |
-| 1 | it failed, for the reason on standard error; of `discreet audit`: more was found than the guarantee allows |
-| 2 | an option is wrong, or they make no sense together |
+| 1 | it failed, for the reason on standard error; for `discreet audit`: more was found than the guarantee allows |
+| 2 | an option is wrong, or the options do not go together |
 """
 WORDS = {str: "TEXT", int: "INTEGER", float: "NUMBER", Path: "PATH"}
 SHARED = ("--json", "--config", "--help")

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from discreet.cli import doctor
-from tests.cli.test_account import run
+from tests.cli.conftest import run
 
 
 def test_all_is_well_here() -> None:

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import discreet
 from discreet.cli import app, recommend
-from tests.cli.test_account import run
+from tests.cli.conftest import run
 
 COMMANDS: dict[str, Any] = dict(_commands("discreet", get_command(app)))
 ELSEWHERE = {"discreet demo", "discreet datasets fetch", "discreet serve"}  # slow, fetching, endless

@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 
 import discreet
-from tests.cli.conftest import example
-from tests.cli.test_account import run
+from tests.cli.conftest import example, run
 
 
 def recommend(*arguments: str, code: int = 0) -> str:

@@ -14,7 +14,7 @@ import pytest
 import discreet
 from discreet.cli.common import TYPED, typed
 from discreet.privacy import Reservation
-from tests.cli.test_account import run
+from tests.cli.conftest import run
 
 OPTIONS = ["--model", "dpals", "--set", "n_steps=2", "--items", "movies.csv", "--range", "0.5", "5"]
 START = ["train", "ratings.csv", *OPTIONS, "--epsilon", "1", "--delta", "1e-6"]

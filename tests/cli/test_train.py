@@ -13,8 +13,7 @@ from typer.testing import CliRunner
 import discreet
 from discreet.cli import app, common, inputs
 from discreet.models import MODELS
-from tests.cli.conftest import example
-from tests.cli.test_account import run
+from tests.cli.conftest import example, run
 
 COMMAND = Path(sys.executable).with_name("discreet")
 NEEDED = {"OneBit": ("threshold=3",), "PublishedDPFrankWolfe": ("radius=100", "row_norm=5")}

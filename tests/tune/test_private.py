@@ -354,7 +354,7 @@ def test_it_is_silent_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pyt
                 "model": discreet.DPALS.as_published(epsilon=1, delta=DELTA, calibration="given"),
                 "space": {"gram_noise": [1.0, 2.0]},
             },
-            "does not cost the same as the other settings",
+            "does not cost the same as the others",
         ),
         ({"budget": (0, DELTA)}, "budget: epsilon must be"),
         ({"budget": (1.0, 0)}, "budget: delta must be"),

@@ -24,14 +24,12 @@ def account(
     epsilon: Annotated[float | None, Option(help="The epsilon that you want: gives the noise.")] = None,
     mu: Annotated[list[float] | None, Option(help="Gaussian-DP parameter of a release; may be repeated.")] = None,
     rho: Annotated[list[float] | None, Option(help="zCDP parameter of a Gaussian release; may be repeated.")] = None,
-    noise_multiplier: Annotated[
-        list[float] | None, Option(help="Noise std / sensitivity of a Gaussian release; may be repeated.")
-    ] = None,
+    noise_multiplier: Annotated[list[float] | None, Option(help="Noise std / sensitivity; may be repeated.")] = None,
     pure: Annotated[
         list[float] | None, Option(help="Epsilon of a release without a delta, such as Laplace; may be repeated.")
     ] = None,
     certificate: Annotated[
-        list[Path] | None, Option(help="The certificate, or the folder, of a fitted model; may be repeated.")
+        list[Path] | None, Option(help="The certificate or folder of a model; may be repeated.")
     ] = None,
     releases: Annotated[int, Option(help="How many times all of this is released.", min=1)] = 1,
     unit: Annotated[Literal["user", "entry"], Option(help="What neighboring data sets differ in.")] = "user",

@@ -17,16 +17,12 @@ def audit(
     model: Annotated[Path | None, Argument(help="The folder of a saved model.")] = None,
     name: Annotated[
         str | None,
-        Option(
-            "--model", "-m", autocompletion=inputs.complete_models, help="A private model by its name: dpals, dpsvd, …"
-        ),
+        Option("--model", "-m", autocompletion=inputs.complete_models, help="A private model: dpals, dpsvd, …"),
     ] = None,
     everything: Annotated[bool, Option("--all", help="Audit all private models.")] = False,
     zoo: Annotated[bool, Option("--zoo", help="Audit broken mechanisms: are they caught?")] = False,
     attack: Annotated[bool, Option("--attack", help="Run attacks, against private models and others.")] = False,
-    full: Annotated[
-        bool, Option("--full/--quick", help="Search for people who break a bound, and fit many times: takes minutes.")
-    ] = False,
+    full: Annotated[bool, Option("--full/--quick", help="Search for worst cases and fit many times.")] = False,
     report: Annotated[Path | None, Option(help="Where to write the result as a web page.")] = None,
 ) -> None:
     """Audit a model's guarantee: what can one person change in what it releases, says, learns and shows to others?

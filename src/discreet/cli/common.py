@@ -151,9 +151,7 @@ def typed(ctx: Any, *more: str, less: Sequence[str] = ()) -> str:
 def _toml(path: Path) -> dict[str, Any]:
     module = next((name for name in ("tomllib", "tomli") if find_spec(name)), None)
     if module is None:
-        raise Misuse(
-            "--config: Python 3.10 cannot read TOML by itself; pip install tomli, or give the options as flags"
-        )
+        raise Misuse("--config: Python 3.10 cannot read TOML by itself; pip install tomli, or give options as flags")
     toml = import_module(module)
     try:
         with path.open("rb") as file:
@@ -312,9 +310,7 @@ def show(data: Any, *tables: Any) -> None:
 
     console = Console()
     for table in tables:
-        words = isinstance(
-            table, str | Text
-        )  # not wrapped, to be copied, and without markup: a label may have brackets
+        words = isinstance(table, str | Text)  # not wrapped, to be copied; a label may have brackets
         console.print(table, highlight=False, soft_wrap=words, markup=not words)
 
 

@@ -41,18 +41,14 @@ def evaluate(
         Argument(metavar="[MODEL] TABLE", help="A saved model and test data; or, with --model, all the data."),
     ],
     *,
-    history: Annotated[
-        str | None, Option(help="What a saved model is shown of the test users: usually its training data.")
-    ] = None,
+    history: Annotated[str | None, Option(help="What a saved model knows of test users: its training data.")] = None,
     model: inputs.ModelName = None,
     split: Annotated[float, Option(help="With --model: the share of the table to test on.")] = 0.1,
     seed: Annotated[int, Option(help="With --model: the seed of that split.", min=0)] = 0,
     settings: inputs.Settings = None,
-    metrics: Annotated[str | None, Option(help="Metrics, such as rmse,recall@20,ndcg@100.")] = None,
+    metrics: Annotated[str | None, Option(help="Such as rmse,recall@20,ndcg@100.")] = None,
     relevant: Relevant = None,
-    buckets: Annotated[
-        int | None, Option(help="Also measure by popularity of the target, in this many buckets.")
-    ] = None,
+    buckets: Annotated[int | None, Option(help="Also measure in this many buckets of item popularity.")] = None,
     plot: Annotated[Path | None, Option(help="Where to draw the result: .png, .svg, .pdf.")] = None,
     table: inputs.TestedTable,
     budget: inputs.Budget,
@@ -111,9 +107,7 @@ def _require_form(
             raise Misuse("--set, --epsilon, --delta and --ledger are for training, but a saved model was given")
     elif len(sources) == 1:
         if history is not None:
-            raise Misuse(
-                "--history goes with a saved model and test data: discreet evaluate model test.csv --history …"
-            )
+            raise Misuse("--history is for a saved model and test data: discreet evaluate model test.csv --history …")
     else:
         raise Misuse("give a saved model, test data and --history; or one table and --model")
 
@@ -229,12 +223,9 @@ def tradeoff(
     repeats: Annotated[int, Option(help="How many draws of the noise at each.", min=1)] = 3,
     delta: inputs.Delta = None,
     settings: Annotated[
-        list[str] | None,
-        Option("--set", help="A parameter of the models that have it, such as n_steps=4; may be repeated."),
+        list[str] | None, Option("--set", help="A parameter, such as n_steps=4; may be repeated.")
     ] = None,
-    metrics: Annotated[
-        str | None, Option(help="Metrics, such as rmse,recall@20. The recommendation is by the first.")
-    ] = None,
+    metrics: Annotated[str | None, Option(help="Such as rmse,recall@20. The recommendation is by the first.")] = None,
     relevant: Relevant = None,
     split: Annotated[float, Option(help="The share of the table to test on.")] = 0.1,
     seed: Annotated[int, Option(help="The seed of that split.", min=0)] = 0,
@@ -279,9 +270,7 @@ def tradeoff(
             results=results,
         )
     except KeyboardInterrupt:
-        typer.echo(
-            f"discreet: stopped; finished runs are in {str(results)!r}, and the same command continues", err=True
-        )
+        typer.echo(f"discreet: stopped; finished runs are in {str(results)!r}; the same command continues", err=True)
         raise
     files = {"report": report, "plot": plot, "curve": curve}
     if report is not None:
@@ -316,9 +305,7 @@ def _numbers(text: str) -> list[float]:
     try:
         return [float(part) for part in by_commas(text) or ()]
     except ValueError:
-        raise Misuse(
-            f"--epsilons: numbers separated by commas are needed, for instance 0.5,1,2, not {text!r}"
-        ) from None
+        raise Misuse(f"--epsilons: numbers separated by commas are needed, such as 0.5,1,2, not {text!r}") from None
 
 
 def _show_tradeoff(found: "Tradeoff", results: Path, files: dict[str, str]) -> None:

@@ -33,12 +33,8 @@ class Page:
         str | None,
         Option(help="Columns of the catalog to show, such as genres,year; by default those with common names."),
     ] = None
-    tradeoff: Annotated[
-        Path | None, Option(help="A JSON file of accuracy at several epsilons, which the page draws.")
-    ] = None
-    not_private: Annotated[
-        bool, Option("--not-private", help="Declare that a model without a guarantee may be published.")
-    ] = False
+    tradeoff: Annotated[Path | None, Option(help="A JSON file from `discreet tradeoff --curve`, to draw.")] = None
+    not_private: Annotated[bool, Option("--not-private", help="Publish a model that has no guarantee.")] = False
     exact_metrics_may_be_public: Annotated[
         bool, Option("--exact-metrics-may-be-public", help="Declare that the numbers of --tradeoff may be published.")
     ] = False
@@ -96,14 +92,11 @@ def export(
 def serve(
     model: inputs.SavedModel,
     *,
-    host: Annotated[
-        str, Option(help="The address to listen on; 0.0.0.0 is all addresses of this machine.")
-    ] = "127.0.0.1",
+    host: Annotated[str, Option(help="The address to listen on; 0.0.0.0 is all addresses.")] = "127.0.0.1",
     port: Annotated[int, Option(help="The port; 0 is any free one.", min=0, max=65535)] = 8000,
     page: Page,
     allowed_hosts: Annotated[
-        str | None,
-        Option(help="Host names to answer to, besides localhost and --host: a.example.org,b. '*' is any name."),
+        str | None, Option(help="More host names to answer to, such as a.example.org,b; '*' is any name.")
     ] = None,
     max_body: Annotated[int, Option(help="The most bytes in a request.", min=1)] = 256 * 1024,
     max_batch: Annotated[int, Option(help="The most histories in a request.", min=1)] = 100,

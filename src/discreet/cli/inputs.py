@@ -29,6 +29,7 @@ PRIVATE = ("epsilon", "delta")
 TEXT = {".csv": ",", ".txt": ",", ".tsv": "\t", ".tab": "\t"}
 # The order in which the members of a union are tried: types that accept any text come last.
 ORDER: tuple[Any, ...] = (NoneType, bool, Literal, int, float, list, tuple, str)
+SPELLED: dict[Any, dict[str, Any]] = {bool: {"true": True, "false": False}, NoneType: {"none": None, "null": None}}
 WORDS = {int: "a whole number", float: "a number", bool: "true or false", NoneType: "none", str: "a text"}
 
 
@@ -43,9 +44,7 @@ complete_models = completing(_names)
 
 # -- tables
 
-Source = Annotated[
-    str, Argument(help="A file or glob (csv, tsv, parquet, json), a SELECT, or a name from `discreet datasets list`.")
-]
+Source = Annotated[str, Argument(help="A file or glob (csv, tsv, parquet, json), a SELECT, or the name of a data set.")]
 User = Annotated[str | None, Option(help="The column of users; by default guessed from its name.")]
 Item = Annotated[str | None, Option(help="The column of items; by default guessed from its name.")]
 Value = Annotated[str | None, Option(help="The column of ratings; by default guessed from its name.")]
@@ -79,12 +78,8 @@ class Table:
     on_invalid: Annotated[
         Literal["raise", "drop", "clip"], Option(help="What to do with ratings that are missing or out of range.")
     ] = "raise"
-    on_unknown: Annotated[
-        Literal["raise", "drop"], Option(help="What to do with rows about items outside the catalog.")
-    ] = "raise"
-    separator: Annotated[
-        str | None, Option(help="The separator of a CSV file; by default guessed from its header.")
-    ] = None
+    on_unknown: Annotated[Literal["raise", "drop"], Option(help="What to do with rows of unknown items.")] = "raise"
+    separator: Annotated[str | None, Option(help="The separator of a CSV file; guessed by default.")] = None
     time_format: Annotated[
         str | None, Option(help="How times are written, such as %d/%m/%Y; by default numbers or ISO 8601.")
     ] = None
@@ -128,7 +123,7 @@ class TestedTable(Table):
     """A table to test on, where --threshold has a meaning without --implicit too."""
 
     threshold: Annotated[
-        float | None, Option(help="With --implicit: leave out lower ratings. Otherwise the threshold of accuracy.")
+        float | None, Option(help="The threshold of accuracy; with --implicit, leave out lower ratings.")
     ] = None
 
     @property
@@ -164,11 +159,9 @@ ModelName = Annotated[
     ),
 ]
 Settings = Annotated[
-    list[str] | None, Option("--set", help="A parameter of the model, for instance rank=64; may be repeated.")
+    list[str] | None, Option("--set", help="A parameter of the model, such as rank=64; may be repeated.")
 ]
-Delta = Annotated[
-    float | None, Option(help="The delta of the guarantee: a constant well below 1 / the number of users.")
-]
+Delta = Annotated[float | None, Option(help="The delta of the guarantee: well below 1 / the number of users.")]
 SavedModel = Annotated[Path, Argument(help="The folder of a saved model.")]
 Device = Annotated[str, Option(help="Where a saved model computes: cpu, or cuda for a GPU.")]
 
@@ -179,9 +172,7 @@ class Budget:
 
     epsilon: Annotated[float | None, Option(help="What a private model may spend.")] = None
     delta: Delta = None
-    ledger: Annotated[
-        str | None, Option(help="The ledger that pays for a private model: a file, or sqlite:///… or …://…")
-    ] = None
+    ledger: Annotated[str | None, Option(help="The ledger that pays for a private model: a file or a URL.")] = None
     ledger_name: Annotated[str, Option(help="Which ledger of that database.")] = "default"
 
     def open(self, model: type["Model"]) -> "Ledger | None":
@@ -190,7 +181,7 @@ class Budget:
             return None
         if not is_private(model):
             raise Misuse(
-                f"{model.__name__} is not private: it spends nothing, so it takes no ledger; {_advice('--ledger')}"
+                f"{model.__name__} is not private: it spends nothing and takes no ledger; {_advice('--ledger')}"
             )
         return opened(self.ledger, self.ledger_name)
 
@@ -333,11 +324,8 @@ def _converted(kind: Any, text: str) -> Any:
     if origin in (list, tuple):
         inner = parts[0] if parts else str
         return origin(_converted(inner, part.strip()) for part in text.strip("[]()").split(",") if part.strip())
-    words: dict[str, Any] = {str(choice): choice for choice in parts} if origin is Literal else {}
-    words |= (
-        {"true": True, "false": False} if origin is bool else {"none": None, "null": None} if origin is NoneType else {}
-    )
-    if not words:
+    words = {str(choice): choice for choice in parts} if origin is Literal else SPELLED.get(origin)
+    if words is None:
         return origin(text)
     spelled = text if origin is Literal else text.lower()
     if spelled not in words:
@@ -394,9 +382,7 @@ def for_model(model: "Model", ratings: "Interactions", argument: str) -> "Intera
     from discreet.data import Catalogue
 
     if ratings.implicit and not model.implicit_ and model.value_range_ != (0.0, 1.0):
-        raise DataError(
-            f"{argument}: the table has no ratings, but the model needs them; name their column with --value"
-        )
+        raise DataError(f"{argument}: the table has no ratings, but the model needs them; name the column with --value")
     here, there = ratings.items.to_arrow(), model.items_.to_arrow().type
     if _is_text(here.type) == _is_text(there):
         return ratings

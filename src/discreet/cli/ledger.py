@@ -86,9 +86,7 @@ def verify(where: Where, name: Name = "default") -> None:
 @command(app)
 def close(
     where: Where,
-    reservation: Annotated[
-        str | None, Argument(help="Which one; without it, the open reservations are listed.")
-    ] = None,
+    reservation: Annotated[str | None, Argument(help="Which one; without it, open reservations are listed.")] = None,
     name: Name = "default",
 ) -> None:
     """Return the rest of a reservation whose process was killed; or list the open reservations.

@@ -20,22 +20,16 @@ IDS = "ids separated by commas, or a file of them."
 
 def recommend(
     model: inputs.SavedModel,
-    history: Annotated[
-        str | None, Option(help="What one person likes: item=rating,… or item,… or a file of item[,rating].")
-    ] = None,
+    history: Annotated[str | None, Option(help="What one person likes: item=rating,… or item,… or a file.")] = None,
     users: Annotated[str | None, Option(help="The ratings of many people: a table, as for train.")] = None,
     similar: Annotated[str | None, Option(help="List items similar to this one.")] = None,
     n: Annotated[int, Option("-n", "--n", help="How many.", min=1)] = 10,
     allow: Annotated[str | None, Option(help=f"Recommend only these: {IDS}")] = None,
     deny: Annotated[str | None, Option(help=f"Never recommend these: {IDS}")] = None,
     include_seen: Annotated[bool, Option("--include-seen", help="Also recommend items of the history.")] = False,
-    on_unknown: Annotated[
-        Literal["raise", "warn", "ignore"], Option(help="What to do with items that the model does not know.")
-    ] = "raise",
+    on_unknown: Annotated[Literal["raise", "warn", "ignore"], Option(help="What to do with unknown items.")] = "raise",
     explain: Annotated[bool, Option("--explain", help="Show which items of the history matter most.")] = False,
-    out: Annotated[
-        Path | None, Option("--out", "-o", help="With --users: where to write all of them, .parquet or .csv.")
-    ] = None,
+    out: Annotated[Path | None, Option("--out", "-o", help="With --users: a .parquet or .csv file for all.")] = None,
     user: inputs.User = None,
     item: inputs.Item = None,
     value: inputs.Value = None,

@@ -21,29 +21,17 @@ def _names() -> list[str]:
 
 def reproduce(
     name: Annotated[
-        str | None, Argument(help="A name that --list shows, such as dpals-fig4.", autocompletion=completing(_names))
+        str | None, Argument(help="Such as dpals-fig4; see --list.", autocompletion=completing(_names))
     ] = None,
-    list_all: Annotated[
-        bool, Option("--list", help="List all tables and figures, and whether their data is here.")
-    ] = False,
+    list_all: Annotated[bool, Option("--list", help="List all tables and figures, and if their data is here.")] = False,
     runs: Annotated[int | None, Option(help="Runs of each point; by default as in the paper.", min=1)] = None,
-    as_published: Annotated[
-        bool, Option("--as-published", help="Run private methods with the published noise only.")
-    ] = False,
-    exact: Annotated[
-        bool, Option("--exact", help="Run private methods with the noise that epsilon needs only.")
-    ] = False,
-    generated: Annotated[
-        bool, Option("--generated", help="Use made-up data of the same size; every row says so.")
-    ] = False,
+    as_published: Annotated[bool, Option("--as-published", help="Only with the noise that was published.")] = False,
+    exact: Annotated[bool, Option("--exact", help="Only with the noise that epsilon needs.")] = False,
+    generated: Annotated[bool, Option("--generated", help="Use made-up data of the same size; rows say so.")] = False,
     data: Annotated[str | None, Option(help="Use this data set instead of the paper's; every row says so.")] = None,
     source: Annotated[Path | None, Option(help="The file of the data set, if it is elsewhere.")] = None,
-    quick: Annotated[
-        bool, Option("--quick", help="Use little data, few points, one run: to see whether it works.")
-    ] = False,
-    out: Annotated[
-        Path | None, Option(help="A .json file for the rows as they come. Rows that it has are not run again.")
-    ] = None,
+    quick: Annotated[bool, Option("--quick", help="Use little data, few points, one run: does it work?")] = False,
+    out: Annotated[Path | None, Option(help="A .json file for the rows. Rows that it has are not run again.")] = None,
     plot: Annotated[Path | None, Option(help="Where to draw the figure: .svg, .png, .pdf.")] = None,
 ) -> None:
     """Measure a table or figure of the papers again, and show the published values beside ours.

@@ -40,15 +40,9 @@ def train(
     settings: inputs.Settings = None,
     table: inputs.TrainingTable,
     budget: inputs.Budget,
-    statement: Annotated[
-        list[Path] | None, Option(help="Where to write the privacy statement: .html, .md or .json.")
-    ] = None,
-    resume: Annotated[
-        bool, Option("--resume", help="Finish the interrupted private fit in --out, which is already paid for.")
-    ] = False,
-    discard: Annotated[
-        bool, Option("--discard", help="Discard that fit and begin again. What it has released stays spent.")
-    ] = False,
+    statement: Annotated[list[Path] | None, Option(help="Where to write the statement: .html, .md or .json.")] = None,
+    resume: Annotated[bool, Option("--resume", help="Finish the interrupted fit in --out, already paid for.")] = False,
+    discard: Annotated[bool, Option("--discard", help="Begin again. What that fit has released stays spent.")] = False,
 ) -> None:
     """Learn a model from a table of who liked what, and save it.
 

@@ -24,18 +24,13 @@ def tune(
     source: inputs.Source,
     *,
     space: Annotated[
-        list[str] | None,
-        Option("--try", help="Values of a parameter, for instance n_steps=2,4,8; all combinations count."),
+        list[str] | None, Option("--try", help="Values of a parameter, such as n_steps=2,4,8; all combinations count.")
     ] = None,
-    out: Annotated[
-        Path | None, Option("--out", "-o", help="The folder for the model; without it, only show a preview.")
-    ] = None,
+    out: Annotated[Path | None, Option("--out", "-o", help="The folder for the model; without it, a preview.")] = None,
     model: inputs.ModelName = None,
     settings: inputs.Settings = None,
-    trials: Annotated[float, Option(help="The average number of trials; their actual number stays secret.")] = 5.0,
-    law: Annotated[
-        str, Option(help="The distribution of their number: poisson, geometric or logarithmic.")
-    ] = "poisson",
+    trials: Annotated[float, Option(help="The average number of trials; the real one is secret.")] = 5.0,
+    law: Annotated[str, Option(help="The law of their number: poisson, geometric or logarithmic.")] = "poisson",
     metric: Annotated[str | None, Option(help="What trials are compared by: rmse, recall@20, …")] = None,
     table: inputs.TrainingTable,
     budget: SearchBudget,
@@ -49,9 +44,7 @@ def tune(
     cls = inputs.find(model)
     made = inputs.make(cls, merged(ctx, "settings", settings), budget.epsilon, budget.delta)
     if not inputs.is_private(cls):
-        raise Misuse(
-            f"{cls.__name__} is not private: there is nothing to pay for; compare its parameters with evaluate"
-        )
+        raise Misuse(f"{cls.__name__} is not private: there is nothing to pay for; try its parameters with evaluate")
     tried = merged(ctx, "space", space)
     if not tried:
         raise Misuse("--try: say what to choose from, for instance n_steps=2,4,8")

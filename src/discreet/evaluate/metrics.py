@@ -92,7 +92,7 @@ def novelty(lists: Lists, k: int) -> Floats:
 
 
 def coverage(shown: Bools) -> float:
-    """Share of the model's catalogue that is among the first k of anyone's list."""
+    """Share of the model's catalog that is among the first k of anyone's list."""
     return float(shown.mean())
 
 

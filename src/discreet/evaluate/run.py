@@ -203,7 +203,7 @@ def surprise(popularity: Interactions, items: Ids) -> Floats:
 def divided(per_item: Integers, n_buckets: int, by: str) -> Integers:
     """The bucket of each item, 0 for the most popular ones.
 
-    Items are sorted by count, ties in the order of the catalogue, and divided
+    Items are sorted by count, ties in the order of the catalog, and divided
 
     - by "items": into buckets of equal numbers of items (they differ by one at most, the first are the larger ones);
     - by "interactions": into buckets of equal numbers of interactions, as nearly as whole items allow: an item

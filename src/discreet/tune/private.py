@@ -129,7 +129,7 @@ def preview(
     Args:
         model: As for `search`.
         space: As for `search`.
-        n_items: The size of the catalogue.
+        n_items: The size of the catalog.
         budget: As for `search`.
         metric: As for `search`; by default rmse.
         trials: As for `search`.
@@ -325,7 +325,7 @@ def _fit_cost(model: Any, settings: Sequence[Setting], n_items: int, budget: tup
     for setting, cost in zip(settings, costs, strict=True):
         if cost.events != costs[0].events or cost.gaussian < most * (1 - SAME):
             raise PrivacyError(
-                f"space: {setting} does not cost the same as the other settings; leave out what changes the cost"
+                f"space: {setting} does not cost the same as the others; leave out what changes the cost"
             )
     return Cost(most, max(cost.releases for cost in costs), costs[0].events)
 
@@ -345,9 +345,7 @@ def settings_of(model: Any, space: Any) -> list[Setting]:
     if not found:
         raise DataError("space: there is nothing to choose from; give for instance {'n_steps': [2, 4, 8]}")
     if len(found) > MOST:
-        raise DataError(
-            f"space: {len(found):,} settings are too many (the most is {MOST:,}); a search tries only a few"
-        )
+        raise DataError(f"space: {len(found):,} settings are too many (at most {MOST:,}); a search tries only a few")
     known = model.get_params(deep=False)
     for name in dict.fromkeys(name for setting in found for name in setting):
         if name in PAID:
@@ -365,9 +363,7 @@ def _values(name: str, values: Any) -> list[Any]:
 
 
 def _refuse(given: Any) -> Any:
-    raise DataError(
-        f"space: a mapping from parameters to lists of values was expected, or a list of settings, not {given!r}"
-    )
+    raise DataError(f"space: a mapping from parameters to lists was expected, or a list of settings, not {given!r}")
 
 
 def _base(model: Any, space: Any, given: Any) -> tuple[PrivateModel, list[Setting], tuple[float, float]]:
