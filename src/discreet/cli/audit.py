@@ -65,4 +65,4 @@ def _tables(found: "Report", report: Path | None) -> list[Any]:
         shown += [grid(("attack", "against", "success", "by chance"), attacks), ""]
     if found.lost:
         shown += ["Private numbers lose their mark, and taint does not follow them further, in", *found.lost, ""]
-    return [*shown, found.chances(), *([f"The web page is {report}."] if report else [])]
+    return [*shown, found.chances(), *([f"The report is in {report}."] if report else [])]

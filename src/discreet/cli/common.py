@@ -125,11 +125,12 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[Callable[...
     return register
 
 
-def completing(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
-    """Shell completion from some names, which are loaded when it is asked for."""
+def completing(module: str, names: str) -> Callable[[str], list[str]]:
+    """Shell completion from the names in a module, which is imported only when the shell asks."""
 
     def complete(incomplete: str) -> list[str]:
-        return [name for name in names() if name.startswith(incomplete.lower())]
+        found = (name.lower() for name in getattr(import_module(module), names))
+        return [name for name in found if name.startswith(incomplete.lower())]
 
     return complete
 

@@ -11,13 +11,8 @@ from discreet.errors import DataError
 
 SEED = 0  # the same files for everybody
 
+complete_names = completing("discreet.data.datasets", "CATALOG")
 app = typer.Typer(help="List, fetch and describe the data sets of the papers; make one up.", no_args_is_help=True)
-
-
-def _names() -> list[str]:
-    from discreet.data.datasets import CATALOG
-
-    return list(CATALOG)
 
 
 @command(app, "list")
@@ -28,30 +23,23 @@ def list_() -> None:
     """
     from discreet.data.datasets import CATALOG
 
-    rows = [
-        {
-            "name": data.name,
-            "title": data.title,
-            "interactions": data.interactions,
-            "users": data.users,
-            "items": data.items,
-            "value_range": list(data.value_range),
-            "path": None if (path := data.where()) is None else str(path),
-            "downloads": [source.url for source in data.downloads],
-            "licence": data.licence,
-        }
-        for data in CATALOG.values()
-    ]
-    counts = ("interactions", "users", "items")
-    cells = [
-        (
-            row["name"],
-            *(f"{row[count]:,}" for count in counts),
-            row["path"] or ("can be fetched" if row["downloads"] else "bring your own file"),
+    rows, cells = [], []
+    for data in CATALOG.values():
+        path, counts = data.where(), {"interactions": data.interactions, "users": data.users, "items": data.items}
+        rows.append(
+            {
+                "name": data.name,
+                "title": data.title,
+                **counts,
+                "value_range": data.value_range,
+                "path": path,
+                "downloads": [source.url for source in data.downloads],
+                "licence": data.licence,
+            }
         )
-        for row in rows
-    ]
-    table = grid(("name", *counts, "where"), cells)
+        where = path or ("can be fetched" if data.downloads else "bring your own file")
+        cells.append((data.name, *(f"{count:,}" for count in counts.values()), where))
+    table = grid(("name", "interactions", "users", "items", "where"), cells)
     for column in table.columns[:-1]:
         column.no_wrap = True
         column.justify = "left" if column is table.columns[0] else "right"
@@ -61,7 +49,7 @@ def list_() -> None:
 
 @command(app)
 def fetch(
-    name: Annotated[str, Argument(help="A name from `discreet datasets list`.", autocompletion=completing(_names))],
+    name: Annotated[str, Argument(help="A name from `discreet datasets list`.", autocompletion=complete_names)],
 ) -> None:
     """Download a data set into DISCREET_DATA, or the platform's cache, unless it is already there.
 

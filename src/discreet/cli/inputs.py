@@ -33,13 +33,7 @@ SPELLED: dict[Any, dict[str, Any]] = {bool: {"true": True, "false": False}, None
 WORDS = {int: "a whole number", float: "a number", bool: "true or false", NoneType: "none", str: "a text"}
 
 
-def _names() -> list[str]:
-    from discreet.models import MODELS
-
-    return [name.lower() for name in MODELS]
-
-
-complete_models = completing(_names)
+complete_models = completing("discreet.models", "MODELS")
 
 
 # -- tables
@@ -67,7 +61,7 @@ class Table:
     time: Time = None
     connection: Connection = None
     observed_items_are_public: Annotated[
-        bool, Option("--observed-items-are-public", help="Declare that it is public which items the table has.")
+        bool, Option("--observed-items-are-public", help="Declare that the set of items in the table is public.")
     ] = False
     implicit: Annotated[bool, Option("--implicit", help="Ignore the ratings: every row counts 1.")] = False
     threshold: Annotated[float | None, Option(help="With --implicit: leave out lower ratings.")] = None
@@ -139,7 +133,7 @@ def _require_public(ratings: "Interactions") -> None:
         ratings.catalogue.require_public()
     except NotPublic:
         missing.append(
-            "--items FILE, the catalog (or --observed-items-are-public, if it is public which items the table has)"
+            "--items FILE, the catalog (or --observed-items-are-public, if the set of items in the table is public)"
         )
     if ratings.value_range is None:
         missing.append("--range LOW HIGH, the lowest and the highest possible rating")

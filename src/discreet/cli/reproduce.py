@@ -13,16 +13,11 @@ if TYPE_CHECKING:
     from discreet.papers.reproduction import Options, Reproduction
 
 
-def _names() -> list[str]:
-    from discreet.papers import NAMES
-
-    return list(NAMES)
+complete_names = completing("discreet.papers", "NAMES")
 
 
 def reproduce(
-    name: Annotated[
-        str | None, Argument(help="Such as dpals-fig4; see --list.", autocompletion=completing(_names))
-    ] = None,
+    name: Annotated[str | None, Argument(help="Such as dpals-fig4; see --list.", autocompletion=complete_names)] = None,
     list_all: Annotated[bool, Option("--list", help="List all tables and figures, and if their data is here.")] = False,
     runs: Annotated[int | None, Option(help="Runs of each point; by default as in the paper.", min=1)] = None,
     as_published: Annotated[bool, Option("--as-published", help="Only with the noise that was published.")] = False,

@@ -47,15 +47,7 @@ OWNER = (
     "if a model or an epsilon is chosen by them."
 )
 TOLERABLE = 0.05  # the largest loss, against the best model without privacy, of an epsilon that is recommended
-COLUMNS = {
-    "key": "VARCHAR",
-    "repeat": "INTEGER",
-    "model": "VARCHAR",
-    "epsilon": "DOUBLE",
-    "parameters": "VARCHAR",
-    "metrics": "VARCHAR",
-    "certificate": "VARCHAR",
-}
+COLUMNS = ("key", "repeat", "model", "epsilon", "parameters", "metrics", "certificate")
 COLORS = ("#2f6f6d", "#b3541e", "#5b4b8a", "#7a6a1c", "#8a2f55", "#33639b")
 STYLES = ("--", ":", "-.")
 CSS = """
@@ -309,7 +301,8 @@ class Store:
             raise DataError(f"results: {self.path!r} exists and is not a DuckDB file; give another name")
         try:
             self._rows = duckdb.connect(":memory:" if self.path is None else self.path)
-            columns = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+            kinds = {"repeat": "INTEGER", "epsilon": "DOUBLE"}
+            columns = ", ".join(f"{name} {kinds.get(name, 'VARCHAR')}" for name in COLUMNS)
             self._rows.execute(f"CREATE TABLE IF NOT EXISTS runs ({columns}, PRIMARY KEY (key, repeat))")
             found = [row[0] for row in self._rows.execute("DESCRIBE runs").fetchall()]
         except duckdb.Error as error:
@@ -318,7 +311,7 @@ class Store:
                 f"results: {self.path!r} cannot be opened as a DuckDB file ({reason}); if another run is using it, "
                 "wait until it has finished, or give another name"
             ) from None
-        if found != list(COLUMNS):
+        if tuple(found) != COLUMNS:
             self._rows.close()
             raise DataError(f"results: {self.path!r} has a table 'runs' that is not of a trade-off; give another name")
 

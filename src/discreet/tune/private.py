@@ -13,7 +13,7 @@ import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,13 +95,11 @@ class Found:
     @property
     def guarantee_(self) -> Guarantee:
         """What the whole search promises."""
-        found: Guarantee = self.model.guarantee_
-        return found
+        return cast(Guarantee, self.model.guarantee_)
 
     def statement(self) -> Statement:
         """The privacy statement of the whole search."""
-        found: Statement = self.model.statement()
-        return found
+        return cast(Statement, self.model.statement())
 
     def __str__(self) -> str:
         chosen = ", ".join(f"{name}={value!r}" for name, value in self.settings.items())
@@ -126,15 +124,7 @@ def preview(
 ) -> Trial:
     """What a trial of `search` would get, and how many trials there would be. Needs no data and spends nothing.
 
-    Args:
-        model: As for `search`.
-        space: As for `search`.
-        n_items: The size of the catalog.
-        budget: As for `search`.
-        metric: As for `search`; by default rmse.
-        trials: As for `search`.
-        law: As for `search`.
-        score_share: As for `search`.
+    The arguments are those of `search`, but for `n_items`, the size of the catalog. The default metric is rmse.
     """
     base, settings, epsilon_delta = _base(model, space, budget)
     named, n_items = str(parse(metric or "rmse")[0]), whole("n_items", n_items, 1)
