@@ -222,16 +222,12 @@ def tradeoff(
     epsilons: Annotated[str, Option(help="The budgets to try.")] = "0.5,1,2,5,10",
     repeats: Annotated[int, Option(help="How many draws of the noise at each.", min=1)] = 3,
     delta: inputs.Delta = None,
-    settings: Annotated[
-        list[str] | None, Option("--set", help="A parameter, such as n_steps=4; may be repeated.")
-    ] = None,
+    settings: inputs.Settings = None,
     metrics: Annotated[str | None, Option(help="Such as rmse,recall@20. The recommendation is by the first.")] = None,
     relevant: Relevant = None,
     split: Annotated[float, Option(help="The share of the table to test on.")] = 0.1,
     seed: Annotated[int, Option(help="The seed of that split.", min=0)] = 0,
-    results: Annotated[Path, Option(help="A DuckDB file for the runs. Runs that it has are not repeated.")] = Path(
-        "tradeoff.duckdb"
-    ),
+    results: Annotated[Path, Option(help="A DuckDB file that keeps finished runs.")] = Path("tradeoff.duckdb"),
     report: Annotated[Path | None, Option(help="Where to write the report, an HTML page.")] = None,
     plot: Annotated[Path | None, Option(help="Where to draw the first metric: .png, .svg, .pdf.")] = None,
     curve: Annotated[
