@@ -114,7 +114,7 @@ audit: $(VENV)/.audit  ## the slow statistical tests of the guarantee, and an au
 	$(BIN)/discreet audit --all --full --zoo --attack --report audit.html
 
 docs: $(VENV)/.dev  ## the site: site/index.html; every link and every snippet is checked
-	$(BIN)/python -m discreet.cli.reference docs/guide/reference.md
+	$(BIN)/python scripts/reference.py docs/guide/reference.md
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	$(BIN)/python -m pytest tests/docs
 

@@ -12,7 +12,7 @@ from discreet.audit.suite import catch
 from discreet.audit.zoo import MUTANTS, Caught
 from discreet.errors import DataError
 from discreet.testing import InsecureSeededNoise
-from tests.cli.test_account import run as command
+from tests.cli.conftest import run as command
 
 
 def test_a_report_says_what_was_tried_and_found() -> None:

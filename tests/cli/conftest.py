@@ -5,6 +5,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from typer.main import get_command
+from typer.testing import CliRunner
 
 import discreet
 from discreet.cli import app
@@ -48,3 +49,10 @@ def example(command: str) -> str:
     """The example in a command's help."""
     found: str = get_command(app).commands[command].example  # type: ignore[attr-defined]
     return found.removeprefix("discreet ")
+
+
+def run(*arguments: str, code: int = 0) -> str:
+    """What a command prints."""
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exit_code == code, result.output
+    return result.output

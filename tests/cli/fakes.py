@@ -27,6 +27,10 @@ class NoisyPopularity(Model):
         assert mu is not None
         return discreet.Plan.gaussian(mu, {"item popularity": 1.0})
 
+    def preview(self, n_items: int, ledger: discreet.Ledger | None = None) -> Any:
+        paying = ledger or discreet.Ledger(epsilon=self.epsilon, delta=self.delta)
+        return paying.preview(self.plan(n_items))
+
     def _learn(
         self, ratings: Interactions, ledger: discreet.Ledger | None
     ) -> tuple[dict[str, Any], discreet.Statement]:

@@ -3,16 +3,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import discreet
-from discreet.cli import app
-
-
-def run(*arguments: str, code: int = 0) -> str:
-    result = CliRunner().invoke(app, list(arguments))
-    assert result.exit_code == code, result.output
-    return result.output
+from tests.cli.conftest import run
 
 
 def test_json() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 import discreet
 from discreet.cli.common import Misuse, require_file, require_folder
-from tests.cli.test_account import run
+from tests.cli.conftest import run
 
 NOWHERE = "nowhere/x.html"
 PRIVATE = ["--items", "movies.csv", "--range", "0.5", "5", "--epsilon", "1", "--delta", "1e-6"]

@@ -43,7 +43,7 @@ def test_a_list_on_a_narrow_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyP
     text = run(app, ["datasets", "list"]).stdout
     assert max(map(len, text.splitlines())) <= 80
     assert "…" not in text
-    assert all(f" {name} " in text for name in CATALOG)
+    assert all(f"\n{name} " in text for name in CATALOG)
     assert str(home / "ml-1m.zip") in "".join(text.split())
 
 

@@ -1,7 +1,7 @@
 import json
 from pathlib import Path
 
-from tests.cli.test_account import run
+from tests.cli.conftest import run
 
 
 def test_demo_trains_recommends_and_writes_a_report(tmp_path: Path) -> None:

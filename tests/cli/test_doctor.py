@@ -3,7 +3,7 @@ import json
 import pytest
 
 from discreet.cli import doctor
-from tests.cli.test_account import run
+from tests.cli.conftest import run
 
 
 def test_all_is_well_here() -> None:
@@ -11,7 +11,7 @@ def test_all_is_well_here() -> None:
     assert data["ok"]
     assert set(data["checks"].values()) == {True}
     assert data["versions"]["numpy"]
-    assert "optional parts" in run("doctor")
+    assert "optional dependencies" in run("doctor")
 
 
 def test_a_failed_check_is_an_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:

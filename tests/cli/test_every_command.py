@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scripts.reference import _commands, reference
 from typer.main import get_command
 from typer.testing import CliRunner
 
 import discreet
 from discreet.cli import app, recommend
-from discreet.cli.reference import _commands, reference
-from tests.cli.test_account import run
+from tests.cli.conftest import run
 
 COMMANDS: dict[str, Any] = dict(_commands("discreet", get_command(app)))
 ELSEWHERE = {"discreet demo", "discreet datasets fetch", "discreet serve"}  # slow, fetching, endless
@@ -68,7 +68,7 @@ def test_examples_work_when_pasted(name: str, fresh: Path, monkeypatch: pytest.M
 
 def test_the_reference_is_that_of_the_commands_there_are() -> None:
     assert REFERENCE.read_text(encoding="utf-8") == reference(), (
-        "run: python -m discreet.cli.reference docs/guide/reference.md"
+        "run: python scripts/reference.py docs/guide/reference.md"
     )
 
 
@@ -102,7 +102,7 @@ def test_an_error_that_nobody_foresaw(work: Path, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(recommend, "_require_one", broken)
     told = run("recommend", "model", code=1)
-    assert told.startswith("discreet: this should not have happened (ZeroDivisionError: by nothing)")
+    assert told.startswith("discreet: unexpected error (ZeroDivisionError: by nothing)")
     assert "Traceback" not in told
     found = CliRunner().invoke(app, ["--debug", "recommend", "model"])
     assert isinstance(found.exception, ZeroDivisionError)

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import example
-from tests.cli.test_account import run
+from tests.cli.conftest import example, run
 
 
 def test_the_example_on_a_model_without_a_guarantee(work: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from discreet import Gaussian, Ledger, Plan, Statement
-from tests.cli.test_account import run
+from tests.cli.conftest import run
 
 
 @pytest.fixture

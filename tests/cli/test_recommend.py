@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 
 import discreet
-from tests.cli.conftest import example
-from tests.cli.test_account import run
+from tests.cli.conftest import example, run
 
 
 def recommend(*arguments: str, code: int = 0) -> str:
@@ -223,6 +222,6 @@ def test_a_private_model(work: Path, private_model: str) -> None:
 
 def test_a_model_that_needs_no_card(work: Path) -> None:
     discreet.Popularity().fit(discreet.datasets.movielens_like(20, 10, 60)).save("popular")
-    assert "--device: a Popularity is used on the processor alone" in run(
+    assert "--device: Popularity runs on the CPU only" in run(
         "recommend", "popular", "--history", "1", "--device", "cuda", code=2
     )

@@ -14,7 +14,7 @@ import pytest
 import discreet
 from discreet.cli.common import TYPED, typed
 from discreet.privacy import Reservation
-from tests.cli.test_account import run
+from tests.cli.conftest import run
 
 OPTIONS = ["--model", "dpals", "--set", "n_steps=2", "--items", "movies.csv", "--range", "0.5", "5"]
 START = ["train", "ratings.csv", *OPTIONS, "--epsilon", "1", "--delta", "1e-6"]
@@ -102,7 +102,7 @@ def test_nothing_is_paid_for_twice_by_mistake(work: Path) -> None:
     before = len(ledger.entries)
     told = run(*START, *FOLDER, "--ledger", "ledger.db", code=2)
     words = shlex.join(["discreet", *START, *FOLDER, "--ledger", "ledger.db"])
-    assert f"at no further cost: {words} --resume. To give it up and pay for another: {words} --discard" in told
+    assert f"at no further cost: {words} --resume. To discard it and pay for another: {words} --discard" in told
     assert "one of them" in run(*START, *FOLDER, "--resume", "--discard", code=2)
     assert "give that" in run(*START, *FOLDER, "--resume", code=1)
     assert "give that" in run(*START, *FOLDER, "--discard", code=1)
@@ -125,7 +125,7 @@ def test_giving_up_returns_the_rest_and_begins_anew(work: Path) -> None:
     ledger = discreet.Ledger("sqlite:///ledger.db", epsilon=1.5, delta=1e-6)
     stop("--ledger", "ledger.db")
     told = run(*START, *FOLDER, "--ledger", "ledger.db", "--discard")
-    assert "given up; what it had released stays spent: epsilon = 0." in told
+    assert "discarded; what it had released stays spent: epsilon = 0." in told
     assert 1 < ledger.spent.epsilon < 1.5
     assert not ledger.open_reservations()
     assert os.listdir("new").count("unfinished") == 0

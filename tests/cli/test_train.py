@@ -11,10 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 import discreet
-from discreet.cli import app, config, models
+from discreet.cli import app, common, inputs
 from discreet.models import MODELS
-from tests.cli.conftest import example
-from tests.cli.test_account import run
+from tests.cli.conftest import example, run
 
 COMMAND = Path(sys.executable).with_name("discreet")
 NEEDED = {"OneBit": ("threshold=3",), "PublishedDPFrankWolfe": ("radius=100", "row_norm=5")}
@@ -40,7 +39,7 @@ def test_without_privacy(work: Path) -> None:
 @pytest.mark.filterwarnings("ignore:.*is really epsilon")  # of what was published
 @pytest.mark.parametrize("name", [*MODELS, "als", "mean-rating", "POPULARITY"])
 def test_every_model_by_any_spelling(work: Path, name: str) -> None:
-    private = models.is_private(models.find(name))
+    private = inputs.is_private(inputs.find(name))
     options = ["--items", "movies.csv", *(["--implicit"] if name == "DPSVD" else ["--range", "0.5", "5"])]
     options += ["--epsilon", "1", "--delta", "1e-6"] if private else []
     options += [part for value in NEEDED.get(name, ()) for part in ("--set", value)]
@@ -179,7 +178,7 @@ def test_what_is_not_there(work: Path) -> None:
 
 def test_parameters_have_the_types_of_the_constructor() -> None:
     settings = ["rank=7", "regularization=3", "biases=false", "random_state=none", "dtype=float64", "n_jobs=2"]
-    made = models.make(discreet.ALS, settings, None, None).get_params()
+    made = inputs.make(discreet.ALS, settings, None, None).get_params()
     assert [made[name.partition("=")[0]] for name in settings] == [7, 3.0, False, None, "float64", 2]
     assert type(made["regularization"]) is float
 
@@ -194,11 +193,11 @@ class Odd(discreet.Popularity):
 
 
 def test_parameters_of_other_types() -> None:
-    made = models.make(Odd, ["pair=(1, 2.5)", "words=a, b", 'any_one={"a": 1}'], None, None)
+    made = inputs.make(Odd, ["pair=(1, 2.5)", "words=a, b", 'any_one={"a": 1}'], None, None)
     assert (made.pair, made.words, made.any_one) == ((1.0, 2.5), ["a", "b"], {"a": 1})  # type: ignore[attr-defined]
-    assert models.make(Odd, ["any_one=text"], None, None).any_one == "text"  # type: ignore[attr-defined]
-    with pytest.raises(models.Misuse, match="a list"):
-        models.make(Odd, ["pair=a,b"], None, None)
+    assert inputs.make(Odd, ["any_one=text"], None, None).any_one == "text"  # type: ignore[attr-defined]
+    with pytest.raises(inputs.Misuse, match="a list"):
+        inputs.make(Odd, ["pair=a,b"], None, None)
 
 
 # -- private models, of which there will be more
@@ -277,7 +276,7 @@ def test_a_config_file(work: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ('modle = "als"', "'modle', which is no option; there are source, out, model, set, items, range"),
+        ('modle = "als"', "'modle', which is no option; the options are source, out, model, set, items, range"),
         ("model =", "not TOML"),
         ("config = 'other.toml'", "no option"),
     ],
@@ -292,7 +291,7 @@ def test_a_config_file_that_cannot_be_read(work: Path, monkeypatch: pytest.Monke
     Path("train.toml").write_bytes(b"\xff\xfe")
     assert "not TOML" in train("--config", "train.toml", code=2)
     Path("train.toml").write_text("rang = 3")
-    monkeypatch.setattr(config, "find_spec", lambda name: None)
+    monkeypatch.setattr(common, "find_spec", lambda name: None)
     assert "pip install tomli" in train("--config", "train.toml", code=2)
 
 

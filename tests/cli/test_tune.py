@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 import discreet
-from tests.cli.conftest import example
-from tests.cli.test_account import run
+from tests.cli.conftest import example, run
 
 START = ("ratings.csv", "--items", "movies.csv", "--range", "0.5", "5", "--delta", "1e-6", "--epsilon", "4")
 TRY = ("--try", "n_steps=1,2")
@@ -58,6 +57,11 @@ def test_what_is_refused(work: Path, arguments: tuple[str, ...], code: int, mess
     assert message in told
     assert len(told.splitlines()) == 1
     assert not Path("found").exists()
+
+
+def test_a_config_file(work: Path) -> None:
+    Path("tune.toml").write_text('model = "dpals"\n[try]\nn_steps = "1,2"\ncaution = "0,1.5"\n')
+    assert json.loads(tune(*START, "--config", "tune.toml", "--json"))["settings"] == 4
 
 
 def test_a_model_without_a_budget(work: Path) -> None:

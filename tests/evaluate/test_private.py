@@ -15,8 +15,7 @@ from discreet import Interactions, Ledger
 from discreet.data.ids import Ids
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.evaluate import Evaluation, evaluate, plan, private
-from discreet.evaluate.collect import Task, collect
-from discreet.evaluate.metrics import parse
+from discreet.evaluate.metrics import Task, collect, parse
 from discreet.privacy import Cost, Gaussian, GridArray, MeanSum, Noisy
 from discreet.testing import InsecureSeededNoise
 

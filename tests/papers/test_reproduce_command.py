@@ -11,7 +11,7 @@ import pytest
 import discreet
 from discreet import papers
 from discreet.papers.reproduction import Point
-from tests.cli.test_account import run
+from tests.cli.conftest import run
 
 
 @pytest.fixture(autouse=True)

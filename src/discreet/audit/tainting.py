@@ -48,7 +48,7 @@ PRIVATE_SIDE = {
     "discreet.privacy.statistics:_weights",
     "discreet.privacy.statistics:_first_k",
     "discreet.privacy.lattice:normal_equations",
-    "discreet.evaluate.collect:rows",
+    "discreet.evaluate.metrics:rows",
     "discreet.recommend.histories:_table",
     "discreet.recommend.serving:_predictions",
 }

@@ -1,8 +1,9 @@
-"""The command `discreet`: one module per sub-command."""
+"""The command `discreet`."""
 
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from discreet.cli import (
     account,
@@ -15,12 +16,10 @@ from discreet.cli import (
     ledger,
     recommend,
     reproduce,
-    serve,
-    tradeoff,
     train,
     tune,
 )
-from discreet.cli.common import Command, Group
+from discreet.cli.common import Group, command
 from discreet.version import __version__
 
 app = typer.Typer(
@@ -28,25 +27,28 @@ app = typer.Typer(
     cls=Group,
     help=(
         "Recommenders with a provable privacy guarantee.\n\n"
-        "Each command's --help ends with an example to paste. `discreet datasets sample` makes up the tables that they "
-        "need; `discreet train --help` goes on from there."
+        "The help of each command ends with an example to paste. `discreet datasets sample` makes up the tables that "
+        "the examples need; continue with `discreet train --help`."
     ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("demo", cls=Command)(demo.demo)
-app.command("train", cls=Command)(train.train)
-app.command("recommend", cls=Command)(recommend.recommend)
-app.command("evaluate", cls=Command)(evaluate.evaluate)
-app.command("tradeoff", cls=Command)(tradeoff.tradeoff)
-app.command("tune", cls=Command)(tune.tune)
-app.command("export", cls=Command)(export.export)
-app.command("serve", cls=Command)(serve.serve)
-app.command("account", cls=Command)(account.account)
-app.command("audit", cls=Command)(audit.audit)
-app.command("reproduce", cls=Command)(reproduce.reproduce)
-app.command("doctor", cls=Command)(doctor.doctor)
+for function in (
+    demo.demo,
+    train.train,
+    recommend.recommend,
+    evaluate.evaluate,
+    evaluate.tradeoff,
+    tune.tune,
+    export.export,
+    export.serve,
+    account.account,
+    audit.audit,
+    reproduce.reproduce,
+    doctor.doctor,
+):
+    command(app)(function)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(datasets.app, name="datasets")
 
@@ -59,10 +61,8 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
-    ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show where an error comes from.")] = False,
+    version: Annotated[bool, Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
+    debug: Annotated[bool, Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     pass
 

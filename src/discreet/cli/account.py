@@ -1,76 +1,83 @@
-"""`discreet account`: what noise gives which guarantee; works without any data."""
+"""`discreet account`: which noise gives which guarantee. It works without any data."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
+from typer import Option
 
-from discreet.cli import config
-from discreet.cli.common import Json, Misuse, pairs, show
+from discreet.cli.common import Misuse, pairs, show
 from discreet.validation import positive, round_up
 
 if TYPE_CHECKING:
     from discreet.privacy import Cost, Guarantee
 
 Adjacency = Literal["add-remove", "replace", "flip"]
-# How many steps of one adjacency a change of another one takes; what is missing does not follow.
+# How many steps of one adjacency a change of another one takes; the other pairs do not follow from each other.
 STEPS = {("add-remove", "replace"): 2, ("add-remove", "flip"): 2, ("replace", "flip"): 1}
-_PLURAL = {"user": "users", "entry": "entries"}
 
 
 def account(
-    delta: Annotated[float, typer.Option(help="The delta at which epsilon is stated.")],
-    epsilon: Annotated[float | None, typer.Option(help="The epsilon wanted: gives the noise.")] = None,
-    mu: Annotated[list[float] | None, typer.Option(help="Gaussian-DP parameter of a release; may be repeated.")] = None,
-    rho: Annotated[
-        list[float] | None, typer.Option(help="zCDP parameter of a Gaussian release; may be repeated.")
-    ] = None,
-    noise_multiplier: Annotated[
-        list[float] | None, typer.Option(help="Noise std / sensitivity of a Gaussian release; may be repeated.")
-    ] = None,
+    delta: Annotated[float, Option(help="The delta at which epsilon is stated.")],
+    epsilon: Annotated[float | None, Option(help="The epsilon that you want: gives the noise.")] = None,
+    mu: Annotated[list[float] | None, Option(help="Gaussian-DP parameter of a release; may be repeated.")] = None,
+    rho: Annotated[list[float] | None, Option(help="zCDP parameter of a Gaussian release; may be repeated.")] = None,
+    noise_multiplier: Annotated[list[float] | None, Option(help="Noise std / sensitivity; may be repeated.")] = None,
     pure: Annotated[
-        list[float] | None, typer.Option(help="Epsilon of a release without a delta, such as Laplace; may be repeated.")
+        list[float] | None, Option(help="Epsilon of a release without a delta, such as Laplace; may be repeated.")
     ] = None,
     certificate: Annotated[
-        list[Path] | None, typer.Option(help="The certificate, or the folder, of a fitted model; may be repeated.")
+        list[Path] | None, Option(help="The certificate or folder of a model; may be repeated.")
     ] = None,
-    releases: Annotated[int, typer.Option(help="How often all of that is released.", min=1)] = 1,
-    unit: Annotated[Literal["user", "entry"], typer.Option(help="Whose data neighbours differ in.")] = "user",
-    adjacency: Annotated[Adjacency, typer.Option(help="How neighbouring data differ.")] = "add-remove",
-    to: Annotated[Adjacency | None, typer.Option(help="State it for this adjacency, where that follows.")] = None,
-    group: Annotated[int, typer.Option(help="Also for so many users, or entries, at once.", min=1)] = 1,
-    config_file: config.Config = None,
-    as_json: Json = False,
+    releases: Annotated[int, Option(help="How many times all of this is released.", min=1)] = 1,
+    unit: Annotated[Literal["user", "entry"], Option(help="What neighboring data sets differ in.")] = "user",
+    adjacency: Annotated[Adjacency, Option(help="How neighboring data sets differ.")] = "add-remove",
+    to: Annotated[Adjacency | None, Option(help="State it for this adjacency, if that follows.")] = None,
+    group: Annotated[int, Option(help="Also state it for this many users, or entries, at once.", min=1)] = 1,
 ) -> None:
-    """Say what noise costs, alone or with other releases; or which noise an epsilon asks for.
+    """Compute what releases with noise cost together, or how much noise an epsilon needs.
 
     Example: discreet account --epsilon 1 --delta 1e-5 --releases 4
 
     Give an epsilon, or releases by any of their parameters: mu, rho, noise multiplier, pure epsilon, certificates.
     """
-    releasing = _releases(mu or (), rho or (), noise_multiplier or (), pure or ())
-    if bool(releasing or certificate) == (epsilon is not None):
+    from discreet.privacy import Cost, Guarantee, PureEvent
+    from discreet.privacy.guarantee import UNIT
+    from discreet.privacy.guarantee import account as compute
+
+    costs = [
+        *(Cost.of_mu(value) for value in mu or ()),
+        *(Cost(math.ceil(2 * Fraction(positive("rho", value)) * UNIT), 1) for value in rho or ()),
+        *(Cost.of_gaussian(1.0, positive("noise_multiplier", value)) for value in noise_multiplier or ()),
+        *(Cost.of(PureEvent(value)) for value in pure or ()),
+    ]
+    if bool(costs or certificate) == (epsilon is not None):
         raise Misuse(
-            "give exactly one of --epsilon, for the noise that it asks for, and releases, for what they cost: --mu, "
-            "--rho, --noise-multiplier, --pure, --certificate"
+            "give exactly one of --epsilon, to learn how much noise it needs, and releases, to learn what they cost: "
+            "--mu, --rho, --noise-multiplier, --pure, --certificate"
         )
     if epsilon is None:
-        guarantee = _composed(releasing, certificate or (), releases, delta, unit, adjacency)
+        guarantee = Guarantee(sum(costs, Cost()), delta, unit, adjacency)
+        for path in certificate or ():  # raises if unit or adjacency are others
+            guarantee += replace(_certified(path), delta=delta)
+        guarantee = replace(guarantee, cost=guarantee.cost * releases)
     else:
-        from discreet.privacy.guarantee import account as compute
-
         guarantee = compute(epsilon=epsilon, delta=delta, releases=releases, unit=unit, adjacency=adjacency)
-    alike = epsilon is not None or (len(releasing) == 1 and not certificate)
+    alike = epsilon is not None or (len(costs) == 1 and not certificate)
     each = guarantee.mu / math.sqrt(releases) if alike and guarantee.mu else None
     guarantee = _converted(guarantee, to or guarantee.adjacency)
-    together = replace(guarantee, cost=_steps(guarantee.cost, group))
-    rows = _rows(guarantee, releases, each)
+    together = replace(guarantee, cost=_at_distance(guarantee.cost, group))
+    rows = {"epsilon": round_up(guarantee.epsilon, 7), "delta": round_up(guarantee.delta)}
+    if guarantee.mu is not None:
+        rows["mu (Gaussian DP)"] = round_up(guarantee.mu, 7)
+        rows["rho (zCDP)"] = round_up(guarantee.mu**2 / 2, 7)
+    if each:
+        rows["noise std / sensitivity"] = round_up(1 / each, 7) + f" in each of {releases} releases" * (releases > 1)
     if group > 1:
-        rows[f"epsilon for {group} {_PLURAL[guarantee.unit]} at once"] = round_up(together.epsilon, 7)
+        several = {"user": "users", "entry": "entries"}[guarantee.unit]
+        rows[f"epsilon for {group} {several} at once"] = round_up(together.epsilon, 7)
     data = {
         **guarantee.to_json(),
         "rho": None if guarantee.mu is None else guarantee.mu**2 / 2,
@@ -79,39 +86,7 @@ def account(
         "group": {"size": group, "epsilon": together.to_json()["epsilon"], "mu": together.mu},
         "sentence": str(guarantee),
     }
-    show(data, as_json, pairs(rows), "", str(guarantee))
-
-
-def _releases(
-    mu: Sequence[float], rho: Sequence[float], noise_multiplier: Sequence[float], pure: Sequence[float]
-) -> list["Cost"]:
-    """The cost of each release, rounded up."""
-    from discreet.privacy import Cost, PureEvent
-    from discreet.privacy.guarantee import UNIT
-
-    return [
-        *(Cost.of_mu(value) for value in mu),
-        *(Cost(math.ceil(2 * Fraction(positive("rho", value)) * UNIT), 1) for value in rho),
-        *(Cost.of_gaussian(1.0, positive("noise_multiplier", value)) for value in noise_multiplier),
-        *(Cost.of(PureEvent(value)) for value in pure),
-    ]
-
-
-def _composed(
-    costs: Sequence["Cost"],
-    certificates: Sequence[Path],
-    releases: int,
-    delta: float,
-    unit: Literal["user", "entry"],
-    adjacency: Adjacency,
-) -> "Guarantee":
-    """The guarantee of releases together, each of them so many times."""
-    from discreet.privacy import Cost, Guarantee
-
-    total = Guarantee(sum(costs, Cost()), delta, unit, adjacency)
-    for path in certificates:  # each says what unit and adjacency it is for, which must agree
-        total += replace(_certified(path), delta=delta)
-    return replace(total, cost=total.cost * releases)
+    show(data, pairs(rows), "", str(guarantee))
 
 
 def _certified(path: Path) -> "Guarantee":
@@ -126,36 +101,25 @@ def _certified(path: Path) -> "Guarantee":
 
 
 def _converted(guarantee: "Guarantee", adjacency: str) -> "Guarantee":
-    """What a guarantee says of another adjacency."""
+    """The guarantee that follows for another adjacency."""
     steps = 1 if adjacency == guarantee.adjacency else STEPS.get((guarantee.adjacency, adjacency))
     if steps is None:
         raise Misuse(
             f"--to: a guarantee for {guarantee.adjacency!r} says nothing for {adjacency!r}; find the sensitivity of "
             f"each release for {adjacency!r}, and give --adjacency {adjacency}"
         )
-    return replace(guarantee, cost=_steps(guarantee.cost, steps), adjacency=adjacency)
+    return replace(guarantee, cost=_at_distance(guarantee.cost, steps), adjacency=adjacency)
 
 
-def _steps(cost: "Cost", count: int) -> "Cost":
-    """What data so many steps apart cost (group privacy): each release's mu, or pure epsilon, times that number."""
+def _at_distance(cost: "Cost", steps: int) -> "Cost":
+    """The cost for data so many steps apart (group privacy): each release's mu, or pure epsilon, times that number."""
     from discreet.privacy import Cost, PureEvent
 
-    if count == 1:
+    if steps == 1:
         return cost
-    far = Cost(cost.gaussian * count**2, cost.releases)
+    far = Cost(cost.gaussian * steps**2, cost.releases)
     for event, number in cost.events:
         if not isinstance(event, PureEvent):
             raise Misuse("--to, --group: there is no conversion for releases that sample users or select among runs")
-        far += Cost.of(PureEvent(Cost.of(event, count).pure), number)
+        far += Cost.of(PureEvent(Cost.of(event, steps).pure), number)
     return far
-
-
-def _rows(guarantee: "Guarantee", releases: int, each: float | None) -> dict[str, str]:
-    """The same number by all its names, for people."""
-    rows = {"epsilon": round_up(guarantee.epsilon, 7), "delta": round_up(guarantee.delta)}
-    if guarantee.mu is not None:
-        rows["mu (Gaussian DP)"] = round_up(guarantee.mu, 7)
-        rows["rho (zCDP)"] = round_up(guarantee.mu**2 / 2, 7)
-    if each:
-        rows["noise std / sensitivity"] = round_up(1 / each, 7) + f" in each of {releases} releases" * (releases > 1)
-    return rows

@@ -1,37 +1,34 @@
-"""`discreet audit`: what was tried to break a model's guarantee, and what was found."""
+"""`discreet audit`: try to break a model's guarantee, and report what was found."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from discreet.cli import config, models
-from discreet.cli.common import Json, Misuse, grid, require_file, show
+from discreet.cli import inputs
+from discreet.cli.common import Misuse, grid, require_file, show
 
 if TYPE_CHECKING:
     from discreet.audit import Report
 
 
 def audit(
-    model: Annotated[Path | None, typer.Argument(help="The folder of a saved model.")] = None,
+    model: Annotated[Path | None, Argument(help="The folder of a saved model.")] = None,
     name: Annotated[
         str | None,
-        typer.Option("--model", "-m", autocompletion=models.names, help="A private model by its name: dpals, dpsvd, …"),
+        Option("--model", "-m", autocompletion=inputs.complete_models, help="A private model: dpals, dpsvd, …"),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All private models that there are.")] = False,
-    zoo: Annotated[bool, typer.Option("--zoo", help="Try broken mechanisms: does the audit catch them?")] = False,
-    attack: Annotated[bool, typer.Option("--attack", help="Run attacks, against private models and others.")] = False,
-    full: Annotated[
-        bool, typer.Option("--full/--quick", help="Search for people who break a bound, and fit many times: minutes.")
-    ] = False,
-    report: Annotated[Path | None, typer.Option(help="Where to write the same as a page.")] = None,
-    config_file: config.Config = None,
-    as_json: Json = False,
+    everything: Annotated[bool, Option("--all", help="Audit all private models.")] = False,
+    zoo: Annotated[bool, Option("--zoo", help="Audit broken mechanisms: are they caught?")] = False,
+    attack: Annotated[bool, Option("--attack", help="Run attacks, against private models and others.")] = False,
+    full: Annotated[bool, Option("--full/--quick", help="Search for worst cases and fit many times.")] = False,
+    report: Annotated[Path | None, Option(help="Where to write the result as a web page.")] = None,
 ) -> None:
     """Audit a model's guarantee: what can one person change in what it releases, says, learns and shows to others?
 
-    The model is fitted again and again on made-up data, with and without one person. Exit code 1 if more is found than
-    the guarantee allows.
+    The model is fitted many times on made-up data, with and without one person. The exit code is 1 if more is found
+    than the guarantee allows.
 
     Example: discreet audit --model dpsvd --report audit.html
     """
@@ -41,22 +38,21 @@ def audit(
     require_file("--report", report)
     import discreet.audit
 
-    effort: Literal["quick", "full"] = "full" if full else "quick"
-    subject: Any = None
-    if model is not None:
-        subject = discreet.load(model)
-    elif name is not None:
-        subject = models.find(name).__name__
-    found = discreet.audit.run(subject, effort=effort, zoo=zoo, attack=attack, everything=everything)
+    subject: Any = discreet.load(model) if model is not None else None
+    if name is not None:
+        subject = inputs.find(name).__name__
+    found = discreet.audit.run(
+        subject, effort="full" if full else "quick", zoo=zoo, attack=attack, everything=everything
+    )
     if report is not None:
         report.write_text(found.html(), encoding="utf-8")
-    show({**found.to_json(), **({"report": str(report)} if report else {})}, as_json, *_tables(found, report))
+    show({**found.to_json(), **({"report": str(report)} if report else {})}, *_tables(found, report))
     if not found.ok:
         raise typer.Exit(1)
 
 
 def _tables(found: "Report", report: Path | None) -> list[Any]:
-    """What people see: the verdict first."""
+    """The output for people: the verdict first."""
     shown: list[Any] = [found.verdict(), ""]
     for name, findings in found.findings.items():
         rows = [("ok" if one.ok else "BROKEN", one.check, one.words) for one in findings]
@@ -65,8 +61,8 @@ def _tables(found: "Report", report: Path | None) -> list[Any]:
         rows = [(one.mutant.name, one.mutant.source, ", ".join(one.by) or "NOT CAUGHT") for one in found.zoo]
         shown += [grid(("broken mechanism", "published, or happens", "caught by"), rows), ""]
     if found.attacks:
-        told = [(one.attack, one.model, f"{one.rate:.1%}", f"{one.chance:.1%}") for one in found.attacks]
-        shown += [grid(("attack", "against", "success", "by chance"), told), ""]
+        attacks = [(one.attack, one.model, f"{one.rate:.1%}", f"{one.chance:.1%}") for one in found.attacks]
+        shown += [grid(("attack", "against", "success", "by chance"), attacks), ""]
     if found.lost:
         shown += ["Private numbers lose their mark, and taint does not follow them further, in", *found.lost, ""]
-    return [*shown, found.chances(), *([f"The same as a page is in {report}."] if report else [])]
+    return [*shown, found.chances(), *([f"The report is in {report}."] if report else [])]

@@ -1,38 +1,46 @@
-"""What the sub-commands share: errors as one sentence, and output for people or for machines."""
+"""What all commands share: options, errors as one sentence, output for people or machines, files to write."""
 
+import inspect
 import json
 import os
 import re
 import secrets
 import shlex
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import fields, is_dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
+from typer import Option
 from typer.core import TyperCommand, TyperGroup
 
-from discreet.errors import DiscreetError, PrivacyError
+from discreet.errors import DiscreetError, MissingExtra
 from discreet.validation import round_up
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from discreet.privacy import Guarantee, Ledger
+    from discreet.privacy import Guarantee
 
 TYPED = "discreet.typed"
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+_json: ContextVar[bool] = ContextVar("json", default=False)  # whether the running command was given --json
 
 
 class Misuse(DiscreetError):
-    """The options do not go together, or are incomplete: exit code 2, where other errors are 1."""
+    """Options that are incomplete or do not go together: exit code 2, where other errors have 1."""
+
+
+# -- commands and their options
 
 
 class Command(TyperCommand):
-    """A sub-command. Its help ends with an example, in one line however narrow the terminal is: it can be pasted."""
+    """A command. Its help ends with an example on one line, however narrow the terminal, so that it can be pasted."""
 
     def __init__(self, *given: Any, help: str | None = None, **settings: Any) -> None:
         about, _, rest = (help or "").partition("Example: ")
@@ -40,13 +48,13 @@ class Command(TyperCommand):
         super().__init__(*given, help="\n\n".join(filter(None, (about.strip(), more.strip()))), **settings)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Show the help, and the example as it stands."""
+        """Show the help, and the example as it is."""
         super().format_help(ctx, formatter)
         typer.echo(f" Example: {self.example}")
 
 
 class Group(TyperGroup):
-    """The command itself: an error becomes one line on standard error and exit code 1, or with --debug a traceback."""
+    """All commands. An error becomes one line on standard error and an exit code, or with --debug a traceback."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Remember what was typed, for messages that say what to type next."""
@@ -54,24 +62,23 @@ class Group(TyperGroup):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a sub-command."""
+        """Run a command."""
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:  # `discreet ... | head` has seen enough; click ends quietly
+        except BrokenPipeError:  # `discreet ... | head` has read enough; click ends quietly
             raise
         except Exception as error:
             if ctx.params.get("debug") or type(error).__module__.partition(".")[0] in ("typer", "click"):
                 raise
             if isinstance(error, DiscreetError | OSError):
-                typer.echo(f"discreet: {error}{self._flags(ctx, str(error))}", err=True)
+                said = f"{error}{self._flags(ctx, str(error))}"
             else:
-                what = f"{type(error).__name__}: {error}"
-                told = f"discreet: this should not have happened ({what}); `discreet --debug ...` shows where it did"
-                typer.echo(told, err=True)
+                said = f"unexpected error ({type(error).__name__}: {error}); `discreet --debug ...` shows where"
+            typer.echo(f"discreet: {said}", err=True)
             raise typer.Exit(2 if isinstance(error, Misuse) else 1) from None
 
     def _flags(self, ctx: Any, message: str) -> str:
-        """What arguments of the library that a message speaks of are called here."""
+        """The options for the library's arguments that a message names."""
         command = self.get_command(ctx, ctx.invoked_subcommand or "")
         options = {param.name: max(param.opts, key=len) for param in getattr(command, "params", ())}
         named = [
@@ -82,44 +89,134 @@ class Group(TyperGroup):
         return f" (here: {', '.join(named)})" if named else ""
 
 
+def command(app: typer.Typer, name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Register a function as a command, with --config and --json.
+
+    A parameter whose type is a dataclass stands for its fields, each of which is an option.
+    """
+
+    def register(function: Callable[..., None]) -> Callable[..., None]:
+        groups: dict[str, Any] = {}
+        options: list[tuple[str, Any, Any]] = []
+        for given, kind in get_type_hints(function, include_extras=True).items():
+            if is_dataclass(kind):
+                groups[given] = kind
+                inner = get_type_hints(kind, include_extras=True)
+                options += [(field.name, field.default, inner[field.name]) for field in fields(kind)]
+            elif given != "return":
+                options.append((given, inspect.signature(function).parameters[given].default, kind))
+        options += [("config_file", None, Config), ("as_json", False, Json)]
+
+        def called(**values: Any) -> None:
+            del values["config_file"]
+            _json.set(values.pop("as_json"))
+            for group, kind in groups.items():
+                values[group] = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
+            function(**values)
+
+        called.__name__, called.__doc__ = function.__name__, function.__doc__
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        parameters = [inspect.Parameter(key, keyword, default=value, annotation=kind) for key, value, kind in options]
+        called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        called.__annotations__ = {}
+        app.command(name, cls=Command)(called)
+        return function
+
+    return register
+
+
+def completing(module: str, names: str) -> Callable[[str], list[str]]:
+    """Shell completion from the names in a module, which is imported only when the shell asks."""
+
+    def complete(incomplete: str) -> list[str]:
+        found = (name.lower() for name in getattr(import_module(module), names))
+        return [name for name in found if name.startswith(incomplete.lower())]
+
+    return complete
+
+
+def by_commas(text: str | None) -> list[str] | None:
+    """The parts between commas."""
+    return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
+
+
 def typed(ctx: Any, *more: str, less: Sequence[str] = ()) -> str:
-    """The command that was typed, with other flags: to be pasted, though a password must be put in again."""
+    """The command that was typed, with other flags, to be pasted. Passwords are left out."""
     words = ["discreet", *(word for word in ctx.meta.get(TYPED, ()) if word not in (*more, *less)), *more]
     return shlex.join(re.sub(r"(://[^:/@]*):[^/@]*@", r"\1:PASSWORD@", word) for word in words)
 
 
-def ledger_url(where: str) -> str:
-    """The URL of a ledger, which may be given as a file."""
-    return where if "://" in where else f"sqlite:///{where}"
+# -- --config: a TOML file whose keys are the names of options
 
 
-def opened(where: str, name: str) -> "Ledger":
-    """A ledger that exists: a wrong path is not a new budget."""
-    from discreet.privacy import Ledger
-
+def _toml(path: Path) -> dict[str, Any]:
+    module = next((name for name in ("tomllib", "tomli") if find_spec(name)), None)
+    if module is None:
+        raise Misuse("--config: Python 3.10 cannot read TOML by itself; pip install tomli, or give options as flags")
+    toml = import_module(module)
     try:
-        return Ledger(ledger_url(where), name=name, create=False)
-    except PrivacyError as error:
-        what, begin, _ = str(error).partition("; give epsilon and delta to begin")
-        hint = f"; to begin one: discreet ledger create {where} --epsilon 3 --delta 1e-6" if begin else ""
-        raise PrivacyError(what + hint) from None
+        with path.open("rb") as file:
+            content: dict[str, Any] = toml.load(file)
+    except (toml.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Misuse(f"--config: {str(path)!r} is not TOML: {error}") from None
+    return content
+
+
+def _value(param: Any, value: Any) -> Any:
+    """A TOML value as the command line would have given it."""
+    if param.nargs == -1 or getattr(param, "multiple", False):
+        if isinstance(value, dict):  # [set] rank = 8
+            return [f"{name}={part if isinstance(part, str) else json.dumps(part)}" for name, part in value.items()]
+        return [str(part) for part in (value if isinstance(value, list) else [value])]
+    if isinstance(value, list) and param.nargs == 1:
+        return ",".join(map(str, value))
+    return value if isinstance(value, bool | int | float | str | list) else str(value)
+
+
+def _defaults(ctx: typer.Context, path: Path | None) -> Path | None:
+    """Make the values in the file the defaults of the options. Runs before any other option is parsed."""
+    if path is None:
+        return None
+    known = {
+        max(param.opts, key=len).lstrip("-"): param for param in ctx.command.params if "--config" not in param.opts
+    }
+    found = {key.replace("_", "-"): value for key, value in _toml(path).items()}
+    for key in found:
+        if key not in known:
+            raise Misuse(f"--config: {str(path)!r} has {key!r}, which is no option; the options are {', '.join(known)}")
+    ctx.default_map = {str(known[key].name): _value(known[key], value) for key, value in found.items()}
+    return path
+
+
+Config = Annotated[
+    Path | None,
+    Option(
+        "--config",
+        help="A TOML file whose keys are names of options. Flags override it.",
+        is_eager=True,
+        callback=_defaults,
+    ),
+]
+Json = Annotated[bool, Option("--json", help="Print JSON.")]
+
+
+def merged(ctx: typer.Context, name: str, given: Sequence[str] | None) -> list[str]:
+    """The values of a repeatable option: first those of the file, then the flags, so that flags override."""
+    return list(dict.fromkeys([*(ctx.default_map or {}).get(name, ()), *(given or ())]))
+
+
+# -- files to write: tried before a budget is spent or hours of work are done
 
 
 def require_file(flag: str, file: Path | None, endings: Sequence[str] = ()) -> None:
-    """Raise unless a file of this name can be written: tried, before a budget is spent or hours of work are done.
-
-    Args:
-        flag: The option that names it.
-        file: Which; None if the option was not given.
-        endings: How its name may end, if not every name will do.
-    """
+    """Raise unless a file can be written whose name has one of these endings, if any are given."""
     if file is None:
         return
     if endings and file.suffix.lower() not in endings:
         raise Misuse(f"{flag}: a file that ends in {' or '.join(endings)} is needed, not {str(file)!r}")
     try:
         if file.exists():
-            file.open("r+b").close()  # which changes nothing
+            file.open("r+b").close()  # this changes nothing
         else:
             _try_to_write(file)
     except OSError as error:
@@ -127,7 +224,7 @@ def require_file(flag: str, file: Path | None, endings: Sequence[str] = ()) -> N
 
 
 def require_folder(flag: str, folder: Path) -> None:
-    """Raise unless files can be written in a folder, which is made if there is none: tried, and nothing is left."""
+    """Raise unless files can be written in a folder, which need not exist. Leaves nothing behind."""
     made = [one for one in (folder, *folder.parents) if not one.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -141,7 +238,6 @@ def require_folder(flag: str, folder: Path) -> None:
 
 
 def _try_to_write(file: Path) -> None:
-    """Write a file that is not there, and remove it."""
     with file.open("xb") as opened_file:
         try:
             opened_file.write(bytes(4096))
@@ -151,13 +247,27 @@ def _try_to_write(file: Path) -> None:
             file.unlink()
 
 
-@contextmanager
-def spending_told(ledger: Any) -> Iterator[None]:
-    """If Ctrl-C stops a command that spends and cannot be resumed, say what the ledger has spent: budget numbers only.
+def figure(flag: str = "--plot", **options: Any) -> Any:
+    """A new matplotlib figure."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtra(flag, "plot") from None
+    return Figure(layout="constrained", **options)
 
-    Args:
-        ledger: The ledger that was named; None if there is none, so that nothing is charged that lasts.
-    """
+
+def require_plot(file: Path | None) -> None:
+    """Raise unless --plot can be drawn and written."""
+    if file is not None:
+        require_file("--plot", file, [f".{kind}" for kind in figure().canvas.get_supported_filetypes()])
+
+
+# -- output
+
+
+@contextmanager
+def spending_reported(ledger: Any) -> Iterator[None]:
+    """If Ctrl-C stops a command that spends and cannot be resumed, say what the ledger has spent, and nothing else."""
     before = None if ledger is None else ledger.spent
     try:
         yield
@@ -176,27 +286,38 @@ def spending_told(ledger: Any) -> Iterator[None]:
 
 
 @contextmanager
-def warnings_told() -> Iterator[None]:
-    """Warnings of the library as lines on standard error."""
-    with warnings.catch_warnings(record=True) as told:
+def warnings_shown() -> Iterator[None]:
+    """Show warnings of the library as lines on standard error."""
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         yield
-    for line in dict.fromkeys(str(warning.message) for warning in told):
+    for line in dict.fromkeys(str(warning.message) for warning in caught):
         typer.echo(f"discreet: {line}", err=True)
 
 
-def show(data: Any, as_json: bool, *tables: Any) -> None:
-    """Print the data as JSON, or the rich tables and strings made of it."""
-    if as_json:
-        typer.echo(json.dumps(data, indent=2, allow_nan=False))
+def is_json() -> bool:
+    """Whether the command was given --json."""
+    return _json.get()
+
+
+def show(data: Any, *tables: Any) -> None:
+    """Print the data as JSON, or else the rich tables and strings made of it. Without data, --json prints nothing."""
+    if is_json():
+        if data is not None:
+            show_json(data)
         return
     from rich.console import Console
     from rich.text import Text
 
     console = Console()
-    for table in tables:  # sentences are wrapped by the terminal, so that they can be copied
-        words = isinstance(table, str | Text)  # shown as they are: a label may hold brackets
+    for table in tables:
+        words = isinstance(table, str | Text)  # not wrapped, to be copied; a label may have brackets
         console.print(table, highlight=False, soft_wrap=words, markup=not words)
+
+
+def show_json(data: Any) -> None:
+    """Print data as JSON; ids of types that JSON does not have become text."""
+    typer.echo(json.dumps(data, indent=2, allow_nan=False, default=str))
 
 
 def pairs(rows: Mapping[str, object]) -> Any:
@@ -209,8 +330,8 @@ def pairs(rows: Mapping[str, object]) -> Any:
     return table
 
 
-def grid(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> Any:
-    """A table of rows, whose cells are shown as they are: a title may hold brackets."""
+def grid(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> Any:
+    """A table of rows. Its cells have no markup: a title may have brackets."""
     from rich.table import Table
     from rich.text import Text
 
@@ -221,14 +342,7 @@ def grid(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> Any:
 
 
 def promise(guarantee: "Guarantee") -> "Text":
-    """The guarantee's sentence; that there is none is not to be overlooked."""
+    """The guarantee's sentence; red if there is no guarantee, so that nobody overlooks it."""
     from rich.text import Text
 
     return Text(str(guarantee), style="bold" if guarantee.holds else "bold red")
-
-
-def plain(value: Any) -> Any:
-    """An id or a parameter as JSON has it."""
-    if isinstance(value, list | tuple):
-        return [plain(part) for part in value]
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)

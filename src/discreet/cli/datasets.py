@@ -1,77 +1,57 @@
-"""`discreet datasets`: what there is, where it is, and what is in it; and one that is made up."""
+"""`discreet datasets`: list, fetch and describe data sets, and make one up."""
 
-from __future__ import annotations
-
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from discreet.cli import config
-from discreet.cli.common import Command, Json
+from discreet.cli.common import command, completing, grid, show
 from discreet.errors import DataError
 
-RATINGS, MOVIES = "ratings.parquet", "movies.csv"
 SEED = 0  # the same files for everybody
 
-app = typer.Typer(help="Data sets: list, fetch and describe those of the papers; make one up.", no_args_is_help=True)
+complete_names = completing("discreet.data.datasets", "CATALOG")
+app = typer.Typer(help="List, fetch and describe the data sets of the papers; make one up.", no_args_is_help=True)
 
 
-def names(incomplete: str) -> list[str]:
-    """Names of data sets, for the shell to complete."""
-    from discreet.data.datasets import CATALOG
-
-    return [name for name in CATALOG if name.startswith(incomplete)]
-
-
-Name = Annotated[str, typer.Argument(help="A name that `discreet datasets list` shows.", autocompletion=names)]
-
-
-@app.command("list", cls=Command)
-def list_(config_file: config.Config = None, as_json: Json = False) -> None:
-    """Show the data sets there are, and which of them are at hand.
+@command(app, "list")
+def list_() -> None:
+    """List the data sets, and say which of them are on this machine.
 
     Example: discreet datasets list
     """
     from discreet.data.datasets import CATALOG
 
-    rows = [
-        {
-            "name": data.name,
-            "title": data.title,
-            "interactions": data.interactions,
-            "users": data.users,
-            "items": data.items,
-            "value_range": list(data.value_range),
-            "path": None if (path := data.where()) is None else str(path),
-            "downloads": [source.url for source in data.downloads],
-            "licence": data.licence,
-        }
-        for data in CATALOG.values()
-    ]
-    if as_json:
-        typer.echo(json.dumps(rows, indent=2))
-        return
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None)
-    table.add_column("name", no_wrap=True)
-    for heading in ("interactions", "users", "items"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("where", overflow="fold")  # a path is never cut
-    for row in rows:
-        where = row["path"] or ("can be fetched" if row["downloads"] else "bring your own file")
-        counts = [f"{row[key]:,}" for key in ("interactions", "users", "items")]
-        table.add_row(str(row["name"]), *counts, Text(str(where)))
-    Console().print(table)
+    rows, cells = [], []
+    for data in CATALOG.values():
+        path, counts = data.where(), {"interactions": data.interactions, "users": data.users, "items": data.items}
+        rows.append(
+            {
+                "name": data.name,
+                "title": data.title,
+                **counts,
+                "value_range": data.value_range,
+                "path": path,
+                "downloads": [source.url for source in data.downloads],
+                "licence": data.licence,
+            }
+        )
+        where = path or ("can be fetched" if data.downloads else "bring your own file")
+        cells.append((data.name, *(f"{count:,}" for count in counts.values()), where))
+    table = grid(("name", "interactions", "users", "items", "where"), cells)
+    for column in table.columns[:-1]:
+        column.no_wrap = True
+        column.justify = "left" if column is table.columns[0] else "right"
+    table.columns[-1].overflow = "fold"  # a path is never cut
+    show(rows, table)
 
 
-@app.command(cls=Command)
-def fetch(name: Name, config_file: config.Config = None, as_json: Json = False) -> None:
-    """Download a data set into DISCREET_DATA, or the platform's cache, unless it is at hand.
+@command(app)
+def fetch(
+    name: Annotated[str, Argument(help="A name from `discreet datasets list`.", autocompletion=complete_names)],
+) -> None:
+    """Download a data set into DISCREET_DATA, or the platform's cache, unless it is already there.
 
     Example: discreet datasets fetch 1m
     """
@@ -83,23 +63,16 @@ def fetch(name: Name, config_file: config.Config = None, as_json: Json = False) 
     if found is None and not data.downloads:
         raise published.cannot_download(data)
     paths = [found] if found is not None else [archives.download(source) for source in data.downloads]
-    if as_json:
-        typer.echo(
-            json.dumps({"name": data.name, "paths": [str(path) for path in paths], "was_at_hand": found is not None})
-        )
-    else:
-        for path in paths:
-            typer.echo(f"{data.title} is in {path}")
+    result = {"name": data.name, "paths": [str(path) for path in paths], "was_at_hand": found is not None}
+    show(result, *(f"{data.title} is in {path}" for path in paths))
 
 
-@app.command(cls=Command)
+@command(app)
 def describe(
-    name: Annotated[str, typer.Argument(help="A name that `discreet datasets list` shows, or the path of a table.")],
-    source: Annotated[Path | None, typer.Option(help="The original archive or its folder, if you have it.")] = None,
-    config_file: config.Config = None,
-    as_json: Json = False,
+    name: Annotated[str, Argument(help="A name from `discreet datasets list`, or the path of a table.")],
+    source: Annotated[Path | None, Option(help="The original archive or its folder, if you have it.")] = None,
 ) -> None:
-    """Load a data set, or any table, and show what is in it: exact numbers, for its owner.
+    """Load a data set, or any table, and describe it: exact numbers, for its owner.
 
     Example: discreet datasets describe ratings.parquet
     """
@@ -107,20 +80,18 @@ def describe(
 
     is_table = source is None and not datasets.known(name) and (Path(name).suffix or "*" in name)
     ratings = read(name) if is_table else datasets.load(name, source)
-    described: dict[str, Any] = ratings.describe()
-    typer.echo(json.dumps(described, indent=2, default=str) if as_json else str(described))
+    described: Any = ratings.describe()
+    show(described, str(described))
 
 
-@app.command(cls=Command)
+@command(app)
 def sample(
-    folder: Annotated[Path, typer.Argument(help="Where to write; by default here.")] = Path(),
-    users: Annotated[int, typer.Option(help="How many people to make up.", min=1)] = 20_000,
-    items: Annotated[int, typer.Option(help="How many films.", min=10)] = 300,
-    ratings: Annotated[int, typer.Option(help="How many ratings.", min=1)] = 1_000_000,
-    config_file: config.Config = None,
-    as_json: Json = False,
+    folder: Annotated[Path, Argument(help="Where to write; by default the current folder.")] = Path(),
+    users: Annotated[int, Option(help="How many people to make up.", min=1)] = 20_000,
+    items: Annotated[int, Option(help="How many films.", min=10)] = 300,
+    ratings: Annotated[int, Option(help="How many ratings.", min=1)] = 1_000_000,
 ) -> None:
-    """Make up ratings.parquet and movies.csv, to try the other commands on. Files that are there are never replaced.
+    """Make up ratings.parquet and movies.csv, to try the other commands on. Existing files are never replaced.
 
     Example: discreet datasets sample
     """
@@ -128,13 +99,13 @@ def sample(
 
     from discreet.data.movielens_like import movielens_like
 
-    paths = [folder / RATINGS, folder / MOVIES]
+    paths = [folder / "ratings.parquet", folder / "movies.csv"]
     if there := [str(path) for path in paths if path.exists()]:
         raise DataError(f"{' and '.join(there)}: already there, and not replaced; name another folder")
     folder.mkdir(parents=True, exist_ok=True)
     made = movielens_like(users, items, ratings, random_state=SEED)
     table, films = made.to_arrow(), made.catalogue.to_arrow()
-    parquet.write_table(table.rename_columns(["userId", "movieId", "rating"]), paths[0])  # as MovieLens has them
+    parquet.write_table(table.rename_columns(["userId", "movieId", "rating"]), paths[0])  # MovieLens's names
     csv.write_csv(films.rename_columns(["movieId", *films.column_names[1:]]), paths[1])
-    said = f"{len(made):,} ratings, from 0.5 to 5, by people who are made up: {paths[0]}; {items:,} films: {paths[1]}."
-    typer.echo(json.dumps({"paths": [str(path) for path in paths]}) if as_json else said)
+    said = f"{len(made):,} ratings, from 0.5 to 5, by made-up people: {paths[0]}; {items:,} films: {paths[1]}."
+    show({"paths": [str(path) for path in paths]}, said)

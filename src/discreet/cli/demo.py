@@ -1,8 +1,4 @@
-"""`discreet demo`: the main job in one command, on data that it makes itself.
-
-Train privately, and without privacy; compare both, and what needs no training, on ratings held out; recommend; say what
-the model reveals.
-"""
+"""`discreet demo`: train a private recommender on made-up data, compare it with others, and report what it reveals."""
 
 from __future__ import annotations
 
@@ -10,33 +6,22 @@ import html
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
-from discreet.cli import config
-from discreet.cli.common import Json, promise, require_file, show
+from discreet.cli.common import grid, promise, require_file, show
 
 if TYPE_CHECKING:
-    from discreet.data import Interactions
     from discreet.models.als import DPALS
     from discreet.models.base import Model
     from discreet.recommend import Recommendations
 
 ITEMS, RATINGS_EACH = 500, 60
+HISTORY = {3: 5.0, 14: 4.5, 15: 1.0, 92: 2.0}
 LISTED = 10  # items of which little is known
 
 
-def _errors(models: dict[str, Model], train: Interactions, test: Interactions) -> dict[str, float]:
-    """The root mean squared error of each model on the ratings held out."""
-    import discreet
-
-    return {
-        name: discreet.evaluate(model, test, history=train, metrics="rmse", confidence=None)["rmse"]
-        for name, model in models.items()
-    }
-
-
 def _bars(errors: dict[str, float]) -> str:
-    """The errors as bars, from 0.5 on, where the differences are."""
+    """The errors as bars, which begin at 0.5, where the differences are."""
     scale = 310 / (max(errors.values()) - 0.5)
     rows = "".join(
         f'<text x="280" y="{26 * i + 17}" text-anchor="end">{html.escape(name)}</text>'
@@ -49,7 +34,7 @@ def _bars(errors: dict[str, float]) -> str:
 
 
 def _little_known(model: DPALS) -> str:
-    """Which items the model knows too little about: public, since it is computed from releases."""
+    """The items that the model knows too little about: public, since this is computed from releases."""
     import pyarrow.compute as pc
 
     knowledge = model.item_knowledge("pyarrow")
@@ -62,62 +47,55 @@ def _little_known(model: DPALS) -> str:
         for row in doubtful[:LISTED]
     )
     return (
-        f"<p>Of {len(doubtful):,} of {len(knowledge):,} items the model can say little more than that they are "
-        f"average; these it knows least.</p>"
+        f"<p>The model knows too little about {len(doubtful):,} of {len(knowledge):,} items to tell them from average. "
+        f"It knows least about these.</p>"
         f"<table><tr><th>item<th>popularity, noisy<th>average rating</tr>{rows}</table>"
     )
 
 
-def _body(errors: dict[str, float], history: dict[Any, float], found: Recommendations, little_known: str) -> str:
+def _body(errors: dict[str, float], liked: str, found: Recommendations, model: DPALS) -> str:
     """The report's own part: errors, recommendations for somebody, and items that the model knows little about."""
-    liked = ", ".join(f"item {item}: {rating:g}" for item, rating in history.items())
     best = "".join(f"<tr><td>{rank}<td>item {item}<td>{score:.2f}</tr>" for rank, (item, score) in enumerate(found, 1))
     return (
-        f"<h2>How good it is</h2><p>Root mean squared error on ratings held out; lower is better; bars begin at 0.5. "
+        f"<h2>How good it is</h2><p>Root mean squared error on held-out ratings; lower is better; bars begin at 0.5. "
         f"These are exact numbers about (made-up) people, for their owner's eyes.</p>"
         f"{_bars(errors)}<h2>Recommendations for someone who rated {html.escape(liked)}</h2>"
         f"<table><tr><th>rank<th>item<th>expected rating</tr>{best}</table>"
-        f"<h2>What the model knows too little about</h2>{little_known}"
+        f"<h2>What the model knows too little about</h2>{_little_known(model)}"
     )
 
 
 def demo(
-    epsilon: Annotated[float, typer.Option(help="The privacy budget.")] = 1.0,
-    delta: Annotated[float, typer.Option(help="The delta of the budget.")] = 1e-6,
-    users: Annotated[int, typer.Option(help="How many users to make up.", min=50)] = 20_000,
-    report: Annotated[Path, typer.Option(help="Where to write the report.")] = Path("report.html"),
-    config_file: config.Config = None,
-    as_json: Json = False,
+    epsilon: Annotated[float, Option(help="The privacy budget.")] = 1.0,
+    delta: Annotated[float, Option(help="The delta of the budget.")] = 1e-6,
+    users: Annotated[int, Option(help="How many users to make up.", min=50)] = 20_000,
+    report: Annotated[Path, Option(help="Where to write the report.")] = Path("report.html"),
 ) -> None:
-    """Make data, train a private recommender on them, compare it with others, and say what it reveals.
+    """Make up data, train a private recommender on it, compare it with others, and report what it reveals.
 
     Example: discreet demo --epsilon 0.5
     """
     require_file("--report", report)
-    from rich.table import Table
-
     import discreet
     from discreet.privacy import statement
 
     data = discreet.datasets.movielens_like(users, ITEMS, RATINGS_EACH * users, random_state=0)
     train, _, test = discreet.splits.holdout(data, test=0.1, random_state=0)
-    private = discreet.DPALS(epsilon=epsilon, delta=delta, n_users_hint=users).fit(train)  # who made them up, knows
+    private = discreet.DPALS(epsilon=epsilon, delta=delta, n_users_hint=users).fit(train)
     models: dict[str, Model] = {
         f"DPALS, private, epsilon {epsilon:g}": private,
         "ALS, its twin, not private": discreet.ALS().fit(train),
         "users' and items' means, not private": discreet.MeanRating("both").fit(train),
         "each user's own mean": discreet.MeanRating("user").fit(train),
     }
-    errors = _errors(models, train, test)
-    history = {3: 5.0, 14: 4.5, 15: 1.0, 92: 2.0}
-    found = private.recommend(history, n=5)
-    table = Table("model", "RMSE on ratings held out", box=None)
-    for name, error in errors.items():
-        table.add_row(name, f"{error:.4f}")
-    body = _body(errors, history, found, _little_known(private))
+    errors = {
+        name: discreet.evaluate(model, test, history=train, metrics="rmse", confidence=None)["rmse"]
+        for name, model in models.items()
+    }
+    found = private.recommend(HISTORY, n=5)
+    liked = ", ".join(f"item {item}: {rating:g}" for item, rating in HISTORY.items())
+    body = _body(errors, liked, found, private)
     report.write_text(statement.page(private.statement().certificate, body=body), encoding="utf-8")
-    people = f"{data.n_users:,} made-up people, {data.n_items:,} items, {len(data):,} ratings"
-    liked = ", ".join(f"item {item}: {rating:g}" for item, rating in history.items())
     result: dict[str, Any] = {
         "users": data.n_users,
         "items": data.n_items,
@@ -128,7 +106,17 @@ def demo(
         "recommendations": [{"item": item, "score": score} for item, score in found],
         "report": str(report),
     }
-    told = (f"Five recommendations for somebody who rated {liked}:", repr(found), "", promise(private.guarantee_), "")
-    where = f"The whole statement (every release, its noise, what is assumed and not covered) is in {report}."
-    further = "To go on: discreet datasets sample makes up tables to try the other commands on; discreet train --help."
-    show(result, as_json, people, "", table, "", *told, where, further)
+    show(
+        result,
+        f"{data.n_users:,} made-up people, {data.n_items:,} items, {len(data):,} ratings",
+        "",
+        grid(("model", "RMSE on held-out ratings"), ((name, f"{error:.4f}") for name, error in errors.items())),
+        "",
+        f"Five recommendations for somebody who rated {liked}:",
+        repr(found),
+        "",
+        promise(private.guarantee_),
+        "",
+        f"The whole statement (every release, its noise, what is assumed and what is not covered) is in {report}.",
+        "Next: discreet datasets sample makes up tables to try the other commands on; discreet train --help.",
+    )

@@ -1,4 +1,4 @@
-"""`discreet doctor`: is everything here that is needed, and does the noise work on this machine?"""
+"""`discreet doctor`: check the installation, and that noise and accounting work on this machine."""
 
 import os
 import platform
@@ -9,8 +9,7 @@ from typing import Any
 
 import typer
 
-from discreet.cli import config
-from discreet.cli.common import Json, pairs, show
+from discreet.cli.common import pairs, show
 
 EXTRAS = {
     "postgres": "psycopg",
@@ -24,32 +23,31 @@ EXTRAS = {
 
 
 def keystream_known_answer() -> bool:
-    """The counter-mode test vector of NIST SP 800-38A, section F.5.5, for the cipher behind all noise."""
+    """The counter-mode test vector of NIST SP 800-38A, section F.5.5, for the cipher that all noise comes from."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
     key = bytes.fromhex("603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914dff4")
     counter = bytes.fromhex("f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff")
     encryptor = Cipher(algorithms.AES(key), modes.CTR(counter)).encryptor()
-    return (
-        encryptor.update(bytes.fromhex("6bc1bee22e409f96e93d7e117393172a")).hex() == "601ec313775789a5b7a7f504bbf3d228"
-    )
+    found = encryptor.update(bytes.fromhex("6bc1bee22e409f96e93d7e117393172a"))
+    return found.hex() == "601ec313775789a5b7a7f504bbf3d228"
 
 
 def noise_has_its_law() -> bool:
-    """A million draws of each kind against their standard deviations; wrong once in 10^9 if all is well."""
+    """A million draws of each kind against their standard deviations; a false alarm happens once in 10^9 times."""
     import numpy as np
 
     from discreet.privacy import Gaussian, GridArray, Laplace, SystemNoise
 
-    zeros, n = GridArray(np.zeros(10**6, np.int64), Gaussian(1.0).grid()), 10**6
+    n = 10**6
+    zeros = GridArray(np.zeros(n, np.int64), Gaussian(1.0).grid())
     normal = Gaussian(1.0).add(zeros, SystemNoise())
     laplace = Laplace(1.0).add(zeros, SystemNoise())
-    checks = (
-        abs(normal.mean()) < 6.2 / n**0.5,
-        abs((normal**2).mean() - 1) < 6.2 * (2 / n) ** 0.5,
-        abs((laplace**2).mean() - 2) < 6.2 * (20 / n) ** 0.5,
+    return bool(
+        abs(normal.mean()) < 6.2 / n**0.5
+        and abs((normal**2).mean() - 1) < 6.2 * (2 / n) ** 0.5
+        and abs((laplace**2).mean() - 2) < 6.2 * (20 / n) ** 0.5
     )
-    return all(bool(check) for check in checks)
 
 
 def accountant_known_answer() -> bool:
@@ -66,19 +64,13 @@ CHECKS: dict[str, Callable[[], bool]] = {
 }
 
 
-def _blas() -> str:
-    import numpy as np
-
-    config: Any = np.show_config(mode="dicts")
-    blas = config.get("Build Dependencies", {}).get("blas", {})
-    return f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip()
-
-
-def doctor(config_file: config.Config = None, as_json: Json = False) -> None:
-    """Check versions, optional parts, and that noise and accounting work on this machine.
+def doctor() -> None:
+    """Check versions, optional dependencies, and that noise and accounting work on this machine.
 
     Example: discreet doctor
     """
+    import numpy as np
+
     from discreet.data.archives import folders
     from discreet.kernels.threads import n_threads
     from discreet.privacy.statement import PACKAGES, installed
@@ -86,12 +78,14 @@ def doctor(config_file: config.Config = None, as_json: Json = False) -> None:
     results = {name: check() for name, check in CHECKS.items()}
     versions = {name: installed(name) for name in (*PACKAGES, "duckdb", "pyarrow")}
     extras = {name: util.find_spec(module) is not None for name, module in EXTRAS.items()}
+    built: Any = np.show_config(mode="dicts")
+    blas = built.get("Build Dependencies", {}).get("blas", {})
     machine = {
         "python": platform.python_version(),
         "system": platform.platform(),
         "cores": os.cpu_count(),
         "threads": n_threads(-1),
-        "blas": _blas(),
+        "blas": f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip(),
         "gpu": shutil.which("nvidia-smi") is not None,
         "java": shutil.which("java") is not None,
         "data": ", ".join(map(str, folders())),
@@ -101,12 +95,11 @@ def doctor(config_file: config.Config = None, as_json: Json = False) -> None:
     said = {name: ("yes" if value else "no") if isinstance(value, bool) else value for name, value in machine.items()}
     show(
         {"ok": all(results.values()), "checks": results, "versions": versions, "extras": extras, "machine": machine},
-        as_json,
         pairs({name: words[good] for name, good in results.items()}),
         "",
         pairs({**versions, **said}),
         "",
-        "optional parts:",
+        "optional dependencies:",
         pairs(optional),
     )
     if not all(results.values()):

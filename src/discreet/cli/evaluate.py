@@ -1,216 +1,188 @@
-"""`discreet evaluate`: how good a saved model is; or a model on a table, against the baselines, in one go."""
+"""`discreet evaluate` and `discreet tradeoff`: how good a model is, at one epsilon or at several."""
 
+import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from discreet.cli import config, models, tables
-from discreet.cli.common import Json, Misuse, grid, require_file, show, spending_told
-from discreet.errors import DataError, MissingExtra
+from discreet.cli import inputs
+from discreet.cli.common import (
+    Misuse,
+    by_commas,
+    figure,
+    grid,
+    merged,
+    require_file,
+    require_plot,
+    show,
+    spending_reported,
+)
+from discreet.errors import DataError
 
 if TYPE_CHECKING:
     from discreet.data import Interactions
-    from discreet.evaluate import Evaluation
+    from discreet.evaluate import Evaluation, Tradeoff
     from discreet.models.base import Model
     from discreet.privacy import Ledger
 
-Read = Callable[[str], "Interactions"]
-Results = dict[str, "Evaluation"]
-
 BASELINES = ("MeanRating", "Popularity")
 EXPLICIT, IMPLICIT = ["rmse", "mae", "recall@20"], ["recall@20", "ndcg@100"]
+
+Relevant = Annotated[float | None, Option(help="Ranking metrics count only targets of at least this rating.")]
 
 
 def evaluate(
     ctx: typer.Context,
     sources: Annotated[
         list[str],
-        typer.Argument(metavar="[MODEL] TABLE", help="A saved model and test data; or, with --model, all the data."),
+        Argument(metavar="[MODEL] TABLE", help="A saved model and test data; or, with --model, all the data."),
     ],
-    history: Annotated[
-        str | None, typer.Option(help="What a saved model is shown of the test users: usually what it learned from.")
-    ] = None,
-    model: models.Name = None,
-    split: Annotated[float, typer.Option(help="With --model: the share of the table to test on.")] = 0.1,
-    seed: Annotated[int, typer.Option(help="With --model: the seed of that division.", min=0)] = 0,
-    settings: models.Settings = None,
-    metrics: Annotated[str | None, typer.Option(help="Such as rmse,recall@20,ndcg@100.")] = None,
-    relevant: Annotated[float | None, typer.Option(help="Lists are to find targets of at least this rating.")] = None,
-    buckets: Annotated[int | None, typer.Option(help="Also by popularity of the target, in so many buckets.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Where to draw the result: .png, .svg, .pdf.")] = None,
-    items: tables.Items = None,
-    value_range: tables.Range = None,
-    user: tables.User = None,
-    item: tables.Item = None,
-    value: tables.Value = None,
-    time: tables.Time = None,
-    connection: tables.Connection = None,
-    observed_items_are_public: tables.Observed = False,
-    implicit: tables.Implicit = False,
-    threshold: Annotated[
-        float | None, typer.Option(help="With --implicit: leave out lower ratings. Else what accuracy tells apart.")
-    ] = None,
-    on_invalid: tables.OnInvalid = "raise",
-    on_unknown: tables.OnUnknownRows = "raise",
-    separator: tables.Separator = None,
-    time_format: tables.TimeFormat = None,
-    epsilon: models.Epsilon = None,
-    delta: models.Delta = None,
-    ledger: models.LedgerUrl = None,
-    ledger_name: models.LedgerName = "default",
-    device: models.Device = "cpu",
-    config_file: config.Config = None,
-    as_json: Json = False,
+    *,
+    history: Annotated[str | None, Option(help="What a saved model knows of test users: its training data.")] = None,
+    model: inputs.ModelName = None,
+    split: Annotated[float, Option(help="With --model: the share of the table to test on.")] = 0.1,
+    seed: Annotated[int, Option(help="With --model: the seed of that split.", min=0)] = 0,
+    settings: inputs.Settings = None,
+    metrics: Annotated[str | None, Option(help="Such as rmse,recall@20,ndcg@100.")] = None,
+    relevant: Relevant = None,
+    buckets: Annotated[int | None, Option(help="Also measure in this many buckets of item popularity.")] = None,
+    plot: Annotated[Path | None, Option(help="Where to draw the result: .png, .svg, .pdf.")] = None,
+    table: inputs.TestedTable,
+    budget: inputs.Budget,
+    device: inputs.Device = "cpu",
 ) -> None:
-    """Measure a saved model; or, with --model, try one on a table against the baselines.
+    """Measure a saved model; or, with --model, train one on a part of a table and compare it with baselines.
 
     Example: discreet evaluate ratings.parquet --model dpals --epsilon 1 --delta 1e-6 --items movies.csv --range 0.5 5
 
     The numbers are exact, about private people, and for the owner's eyes only.
     """
-    _require_form(sources, history, model, settings, epsilon, delta, ledger)
+    from discreet.evaluate import evaluate as compute
+
+    _require_form(sources, history, model, bool(settings), budget)
     if history is None and device != "cpu":
-        raise Misuse("--device is for a saved model; for one that is trained here, give --set device=cuda")
-    _require_drawable(plot)
-    options = {
-        "metrics": None if metrics is None else [name.strip() for name in metrics.split(",") if name.strip()],
-        "relevant": relevant,
-        "threshold": None if implicit else threshold,
-    }
-    reading = tables.Reading(
-        user, item, value, time, connection, items, value_range, observed_items_are_public,
-        on_invalid=on_invalid, on_unknown=on_unknown, separator=separator, time_format=time_format,
-    )  # fmt: skip
-
-    def read(source: str) -> "Interactions":
-        return tables.forgotten(reading.read(source), implicit, threshold)
-
+        raise Misuse("--device is for a saved model; for a model that is trained here, give --set device=cuda")
+    require_plot(plot)
+    options: dict[str, Any] = {"relevant": relevant, "threshold": table.for_accuracy}
+    asked = by_commas(metrics)
+    about: dict[str, Any] = {}
     if history is not None:
-        saved = models.saved(Path(sources[0]), device)
-        results = _saved(saved, read, (sources[1], history), options, buckets)
-        about: dict[str, Any] = {}
+        saved = inputs.saved(Path(sources[0]), device)
+        test, past = (
+            inputs.for_model(saved, table.read(source), name)
+            for source, name in ((sources[1], "test"), (history, "history"))
+        )
+        if asked is None and saved.implicit_:  # also if the test data has ratings
+            asked = IMPLICIT
+        options |= {"metrics": _fitting(saved, test, asked), "buckets": buckets}
+        results = {type(saved).__name__: compute(saved, test, history=past, **options)}
     else:
-        cls = models.find(model)
-        made = models.make(cls, config.merged(ctx, "settings", settings), epsilon, delta)
-        spending = models.ledger(cls, ledger, ledger_name)
-        ratings = read(sources[0])
-        if models.is_private(cls):
-            tables.require_public(ratings)
-        with spending_told(spending):
-            results = _tried(made, spending, ratings, (split, seed), options, buckets)
+        cls = inputs.find(model)
+        made = inputs.make(cls, merged(ctx, "settings", settings), budget.epsilon, budget.delta)
+        ledger = budget.open(cls)
+        ratings = table.read(sources[0], private=inputs.is_private(cls))
+        with spending_reported(ledger):
+            results = _compared(made, ledger, ratings, (split, seed), asked, {**options, "buckets": buckets})
         about = {"split": split, "seed": seed, "guarantee": str(made.guarantee_)}
     if plot is not None:
-        _draw(results, plot)
+        drawing = figure()
+        name, result = next(iter(results.items()))
+        result.plot(drawing.subplots(), buckets=bool(result.buckets)).set_ylabel(name)
+        drawing.savefig(plot)
         about["plot"] = str(plot)
-    show({**about, **_data(results)}, as_json, *_words(results, about))
+    _show_results(results, about)
 
 
 def _require_form(
-    sources: list[str], history: str | None, model: str | None, settings: list[str] | None, *private: float | str | None
+    sources: list[str], history: str | None, model: str | None, settings: bool, budget: inputs.Budget
 ) -> None:
-    """A saved model with test data and history; or one table and the name of a model."""
+    """Raise unless it is a saved model with test data and history, or one table and the name of a model."""
     if len(sources) == 2 and model is None:
         if history is None:
-            raise Misuse("--history: give what the model is shown of the test users, usually what it learned from")
-        if settings or any(given is not None for given in private):
+            raise Misuse("--history: give what the model is shown of the test users, usually its training data")
+        if settings or any(given is not None for given in (budget.epsilon, budget.delta, budget.ledger)):
             raise Misuse("--set, --epsilon, --delta and --ledger are for training, but a saved model was given")
     elif len(sources) == 1:
         if history is not None:
-            raise Misuse(
-                "--history goes with a saved model and test data: discreet evaluate model test.csv --history …"
-            )
+            raise Misuse("--history is for a saved model and test data: discreet evaluate model test.csv --history …")
     else:
         raise Misuse("give a saved model, test data and --history; or one table and --model")
 
 
-def _require_drawable(plot: Path | None) -> None:
-    """Find out before training, not after."""
-    if plot is None:
-        return
-    require_file("--plot", plot, [f".{kind}" for kind in _figure().canvas.get_supported_filetypes()])
-
-
-def _figure() -> Any:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtra("--plot", "plot") from None
-    return Figure(layout="constrained")
-
-
-# -- the two forms
-
-
-def _saved(model: "Model", read: Read, paths: tuple[str, str], options: dict[str, Any], buckets: int | None) -> Results:
-    """A saved model on test data."""
-    from discreet.evaluate import evaluate as compute
-
-    test, history = (
-        tables.for_model(model, read(path), name) for path, name in zip(paths, ("test", "history"), strict=True)
-    )
-    if options["metrics"] is None and model.implicit_:  # also where the test has ratings
-        options = {**options, "metrics": IMPLICIT}
-    asked = _fitting(model, test, options["metrics"])
-    if asked == [] and options["metrics"]:
-        raise _no_ratings(model)
-    return {
-        type(model).__name__: compute(model, test, history=history, buckets=buckets, **{**options, "metrics": asked})
-    }
-
-
-def _tried(
+def _compared(
     model: "Model",
     ledger: "Ledger | None",
     ratings: "Interactions",
     division: tuple[float, int],
+    metrics: list[str] | None,
     options: dict[str, Any],
-    buckets: int | None,
-) -> Results:
+) -> dict[str, "Evaluation"]:
     """A model fitted to a part of a table and tested on the rest, and the baselines beside it."""
     from discreet.data import splits
     from discreet.evaluate import evaluate as compute
 
     train, _, test = splits.holdout(ratings, test=division[0], random_state=division[1])
-    if options["metrics"] is None and not ratings.implicit:
-        options = {**options, "metrics": EXPLICIT}
-    results: dict[str, Evaluation] = {}
-    for contender in [model, *_baselines(model, ratings)]:
-        chosen = contender is model
-        contender.fit(train, ledger=ledger if chosen else None)
-        asked = _fitting(contender, ratings, options["metrics"])
-        if asked == [] and options["metrics"] and chosen:
-            raise _no_ratings(model)
-        if asked != [] or chosen:
-            given = {**options, "metrics": asked, "buckets": buckets if chosen else None}
-            results[type(contender).__name__] = compute(contender, test, history=train, **given)
+    if metrics is None and not ratings.implicit:
+        metrics = EXPLICIT
+    name = type(model).__name__
+    model.fit(train, ledger=ledger)
+    options = {**options, "history": train, "metrics": _fitting(model, ratings, metrics)}
+    results = {name: compute(model, test, **options)}
+    for other in BASELINES:
+        if other != name and not (ratings.implicit and other == "MeanRating"):
+            baseline = inputs.find(other)().fit(train)
+            asked = _fitting(baseline, ratings, metrics, required=False)
+            if asked != []:
+                results[other] = compute(baseline, test, **{**options, "metrics": asked, "buckets": None})
     return results
 
 
-def _no_ratings(model: "Model") -> DataError:
-    return DataError(f"metrics: {type(model).__name__} predicts no ratings here; ask for lists, recall@20 for instance")
-
-
-def _baselines(model: "Model", ratings: "Interactions") -> list["Model"]:
-    """What every model must beat; where there are no ratings, their averages say nothing."""
-    names = [
-        name for name in BASELINES if name != type(model).__name__ and not (ratings.implicit and name == "MeanRating")
-    ]
-    return [models.find(name)() for name in names]
-
-
-def _fitting(model: "Model", ratings: "Interactions", metrics: list[str] | None) -> list[str] | None:
-    """The metrics that mean something for a model: scores that are no ratings have no rmse."""
+def _fitting(
+    model: "Model", ratings: "Interactions", metrics: list[str] | None, *, required: bool = True
+) -> list[str] | None:
+    """The metrics that mean something for a model: without ratings there is no rmse."""
     from discreet.evaluate import Metric
 
-    if metrics is None or ratings.implicit or not model.implicit_:
+    if not metrics or ratings.implicit or not model.implicit_:
         return metrics
-    return [name for name in metrics if Metric.parse(name).is_ranking]
+    found = [name for name in metrics if Metric.parse(name).is_ranking]
+    if required and not found:
+        name = type(model).__name__
+        raise DataError(f"metrics: {name} predicts no ratings here; ask for a ranking metric, such as recall@20")
+    return found
 
 
-# -- what comes out
+def _show_results(results: dict[str, "Evaluation"], about: dict[str, Any]) -> None:
+    """One table: of one model with intervals, or of several side by side."""
+    from discreet.evaluate.result import OWNER, aligned
+
+    tested = {
+        name: {
+            "metrics": _scores(result.scores),
+            "buckets": [
+                {"bucket": b.number, "items": b.items, "share": _number(b.share), "metrics": _scores(b.scores)}
+                for b in result.buckets
+            ],
+        }
+        for name, result in results.items()
+    }
+    name, first = next(iter(results.items()))
+    lines: list[Any] = [name, "", str(first)]
+    if "split" in about:
+        names = dict.fromkeys(metric for result in results.values() for metric in result)
+        rows = ([name, *(_cell(result, name) for result in results.values())] for name in names)
+        tested_on = f"Tested on {about['split']:.0%} of the table, at random; in brackets 95% intervals."
+        lines = [OWNER, f"{tested_on} {about['guarantee']}", "", grid(["metric", *results], rows)]
+        if others := " and ".join(list(results)[1:]):
+            lines += ["", f"Baselines, which are not private: {others}."]
+        if first.buckets:
+            lines += ["", first._bucket_title(), *aligned(first._bucket_rows())]
+    if "plot" in about:
+        lines.append(f"The plot is in {about['plot']}.")
+    show({**about, "note": OWNER, "models": tested}, *lines)
 
 
 def _number(value: float) -> float | None:
@@ -224,46 +196,6 @@ def _scores(scores: Any) -> dict[str, Any]:
     }
 
 
-def _data(results: Results) -> dict[str, Any]:
-    from discreet.evaluate.result import OWNER
-
-    tested = {
-        name: {
-            "metrics": _scores(result.scores),
-            "buckets": [
-                {"bucket": b.number, "items": b.items, "share": _number(b.share), "metrics": _scores(b.scores)}
-                for b in result.buckets
-            ],
-        }
-        for name, result in results.items()
-    }
-    return {"note": OWNER, "models": tested}
-
-
-def _words(results: Results, about: dict[str, Any]) -> list[Any]:
-    """One table: of one model with intervals, or of several side by side."""
-    from discreet.evaluate.result import OWNER
-
-    first = next(iter(results.values()))
-    after = [f"The plot is in {about['plot']}."] if "plot" in about else []
-    if "split" not in about:
-        return [f"{next(iter(results))}", "", str(first), *after]
-    names = dict.fromkeys(metric for result in results.values() for metric in result)
-    rows = [[name, *(_cell(result, name) for result in results.values())] for name in names]
-    table = grid(["metric", *results], rows)
-    others = list(results)[1:]
-    beside = f"{' and '.join(others)}, which need no noise, are there to compare with: not private."
-    return [
-        OWNER,
-        f"Tested on {about['split']:.0%} of the table, at random; in brackets 95% intervals. {about['guarantee']}",
-        "",
-        table,
-        *(["", beside] if others else []),
-        *(["", str(first).partition("\n\n")[2].partition("\n\n")[2]] if first.buckets else []),
-        *after,
-    ]
-
-
 def _cell(result: "Evaluation", name: str) -> str:
     if name not in result:
         return "-"
@@ -271,9 +203,132 @@ def _cell(result: "Evaluation", name: str) -> str:
     return f"{result[name]:.4f}" + (f" ({low:.3f}–{high:.3f})" if math.isfinite(low) else "")
 
 
-def _draw(results: Results, plot: Path) -> None:
-    figure = _figure()
-    name, result = next(iter(results.items()))
-    axes = result.plot(figure.subplots(), buckets=bool(result.buckets))
-    axes.set_ylabel(name)
-    figure.savefig(plot)
+# -- tradeoff
+
+
+def tradeoff(
+    ctx: typer.Context,
+    source: inputs.Source,
+    *,
+    model: Annotated[
+        list[str] | None,
+        Option(
+            "--model",
+            "-m",
+            help="A model to try: dpals, dpsvd, …; may be repeated. By default the private one for this kind of data.",
+            autocompletion=inputs.complete_models,
+        ),
+    ] = None,
+    epsilons: Annotated[str, Option(help="The budgets to try.")] = "0.5,1,2,5,10",
+    repeats: Annotated[int, Option(help="How many draws of the noise at each.", min=1)] = 3,
+    delta: inputs.Delta = None,
+    settings: inputs.Settings = None,
+    metrics: Annotated[str | None, Option(help="Such as rmse,recall@20. The recommendation is by the first.")] = None,
+    relevant: Relevant = None,
+    split: Annotated[float, Option(help="The share of the table to test on.")] = 0.1,
+    seed: Annotated[int, Option(help="The seed of that split.", min=0)] = 0,
+    results: Annotated[Path, Option(help="A DuckDB file that keeps finished runs.")] = Path("tradeoff.duckdb"),
+    report: Annotated[Path | None, Option(help="Where to write the report, an HTML page.")] = None,
+    plot: Annotated[Path | None, Option(help="Where to draw the first metric: .png, .svg, .pdf.")] = None,
+    curve: Annotated[
+        Path | None,
+        Option(help="Where to write the first model's curve for `discreet export --tradeoff`, if it may be public."),
+    ] = None,
+    table: inputs.TestedTable,
+) -> None:
+    """Fit private models at several epsilons, plot error against epsilon, and recommend an epsilon.
+
+    Example: discreet tradeoff ratings.parquet --epsilons 1,4 --delta 1e-6 --items movies.csv --range 0.5 5
+
+    If it is interrupted, the same command continues. The numbers are exact, and for the owner's eyes only.
+    """
+    if report is not None or plot is not None:
+        figure("--plot and --report")
+    require_file("--report", report, (".html", ".htm"))
+    require_plot(plot)
+    require_file("--curve", curve)
+    require_file("--results", results)
+    models = _models(model or [], merged(ctx, "settings", settings), delta)
+    ratings = table.read(source, private=any(inputs.is_private(type(made)) for made in models))
+    from discreet.evaluate import tradeoff as compute
+
+    try:
+        found = compute(
+            {type(made).__name__: made for made in (inputs.chosen(made, ratings) for made in models)},
+            ratings,
+            _numbers(epsilons),
+            repeats,
+            metrics=by_commas(metrics),
+            relevant=relevant,
+            threshold=table.for_accuracy,
+            test=split,
+            random_state=seed,
+            results=results,
+        )
+    except KeyboardInterrupt:
+        typer.echo(f"discreet: stopped; finished runs are in {str(results)!r}; the same command continues", err=True)
+        raise
+    files = {"report": report, "plot": plot, "curve": curve}
+    if report is not None:
+        report.write_text(found.html(), encoding="utf-8")
+    if plot is not None:
+        drawing = figure(figsize=(7, 4))
+        found.plot(drawing.subplots())
+        drawing.savefig(plot)
+    if curve is not None:
+        curve.write_text(json.dumps(found.curve(next(iter(found)))), encoding="utf-8")
+    _show_tradeoff(found, results, {name: str(file) for name, file in files.items() if file is not None})
+
+
+def _models(names: list[str], settings: list[str], delta: float | None) -> list["Model"]:
+    """The models, each with those of the settings that it takes."""
+    classes = [inputs.find(name) for name in names or [inputs.BEST]]
+    if len(set(classes)) < len(classes):
+        raise Misuse("--model: one is given twice; in Python you can compare several settings of one model")
+    given = {text: text.partition("=")[0].strip() for text in settings}
+    for text, name in given.items():
+        if not any(inputs.takes(cls, name) for cls in classes):
+            inputs.make(classes[0], [text], None, None)  # raises an error that lists the parameters
+    made = []
+    for cls in classes:
+        mine = [text for text, name in given.items() if inputs.takes(cls, name)]
+        private = inputs.is_private(cls)
+        made.append(inputs.make(cls, mine, 1.0 if private else None, delta if private else None))
+    return made
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(part) for part in by_commas(text) or ()]
+    except ValueError:
+        raise Misuse(f"--epsilons: numbers separated by commas are needed, such as 0.5,1,2, not {text!r}") from None
+
+
+def _show_tradeoff(found: "Tradeoff", results: Path, files: dict[str, str]) -> None:
+    curves = {
+        model: [
+            {
+                "epsilon": epsilon,
+                "metrics": {metric: found.spread(model, epsilon, metric)._asdict() for metric in values},
+            }
+            for epsilon, values in sorted(curve.items())
+        ]
+        for model, curve in found.items()
+    }
+    notes = found._notes()
+    data = {
+        "note": notes[0],
+        "repeats": found.repeats,
+        "models": curves,
+        "lines": found.lines,
+        "recommendation": found.sentence(),
+        "worth": found.worth(),
+        "results": str(results),
+        **files,
+    }
+    lines: list[Any] = [*notes, ""]
+    for metric in found.metrics:
+        head, *rows = found.table(metric)
+        lines += [grid(head, rows), ""]
+    written = "".join(f", the {name} in {file}" for name, file in files.items())
+    show(data, *lines, found.sentence(), *found.worth(), "", f"Every run is in {results}{written}.")

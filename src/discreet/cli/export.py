@@ -1,118 +1,140 @@
-"""`discreet export`: a model as static files, for any web server."""
+"""`discreet export` and `discreet serve`: a model as static files, and on a local port."""
 
 import json
+import logging
+import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from typer import Argument, Option
 
-from discreet.cli import config
-from discreet.cli.common import Json, pairs, show
-from discreet.errors import DataError
+from discreet.cli import inputs
+from discreet.cli.common import by_commas, pairs, promise, show
+from discreet.errors import DataError, MissingExtra, ModelError
 
 if TYPE_CHECKING:
     from discreet.models.base import Model
     from discreet.web import Site
 
-Precision = Annotated[
-    Literal["float32", "float16", "int8"],
-    typer.Option(help="How item vectors are stored; what that costs is measured and said."),
-]
-Title = Annotated[str, typer.Option(help="What the page calls itself.")]
-Columns = Annotated[
-    str | None, typer.Option(help="Columns of the catalogue to show: genres,year. By default those of usual names.")
-]
-Tradeoff = Annotated[Path | None, typer.Option(help="A JSON file of accuracy at several epsilons, to be drawn.")]
-NotPrivate = Annotated[
-    bool, typer.Option("--not-private", help="Your word that a model without a guarantee may be published.")
-]
+SWITCH = 0.001  # seconds that a thread computes while the one that talks to clients waits; Python's default is 0.005
 
-ExactMetrics = Annotated[
-    bool,
-    typer.Option("--exact-metrics-may-be-public", help="Your word that the numbers of --tradeoff may be published."),
-]
+
+@dataclass(frozen=True)
+class Page:
+    """Options of the page, for both commands."""
+
+    precision: Annotated[
+        Literal["float32", "float16", "int8"],
+        Option(help="How item vectors are stored. The command measures and reports what that costs."),
+    ] = "float16"
+    title: Annotated[str, Option(help="The title of the page.")] = "Recommendations"
+    columns: Annotated[
+        str | None,
+        Option(help="Columns of the catalog to show, such as genres,year; by default those with common names."),
+    ] = None
+    tradeoff: Annotated[Path | None, Option(help="A JSON file from `discreet tradeoff --curve`, to draw.")] = None
+    not_private: Annotated[bool, Option("--not-private", help="Publish a model that has no guarantee.")] = False
+    exact_metrics_may_be_public: Annotated[
+        bool, Option("--exact-metrics-may-be-public", help="Declare that the numbers of --tradeoff may be published.")
+    ] = False
+
+    def make(self, model: "Model") -> "Site":
+        """The site of a model."""
+        from discreet.web import export as make
+
+        try:
+            curve = None if self.tradeoff is None else json.loads(self.tradeoff.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise DataError(f"tradeoff: {str(self.tradeoff)!r} is not JSON: {error}") from None
+        given = {**vars(self), "columns": by_commas(self.columns), "tradeoff": curve}
+        return make(model, **given)
 
 
 def export(
-    model: Annotated[Path, typer.Argument(help="The folder of a model.")],
-    site: Annotated[Path, typer.Argument(help="The folder for the site; a site that is there is replaced.")],
-    precision: Precision = "float16",
-    title: Title = "Recommendations",
-    columns: Columns = None,
-    tradeoff: Tradeoff = None,
-    not_private: NotPrivate = False,
-    exact_metrics_may_be_public: ExactMetrics = False,
-    config_file: config.Config = None,
-    as_json: Json = False,
+    model: inputs.SavedModel,
+    site: Annotated[Path, Argument(help="The folder for the site. An existing site is replaced.")],
+    page: Page,
 ) -> None:
-    """Write a model as a web page that recommends in the browser, where what people like stays.
+    """Write a model as a web page that recommends in the browser, so that what people like never leaves it.
 
     Example: discreet export model site
     """
     from discreet.models.storage import load
 
-    made = made_site(load(model), precision, title, columns, tradeoff, not_private, exact_metrics_may_be_public)
+    loaded = load(model)
+    made = page.make(loaded)
     made.write(site)
-    about = made.manifest
-    size = sum(map(len, made.files.values()))
+    about, loss, size = made.manifest, made.loss, sum(map(len, made.files.values()))
     result = {
         "out": str(site),
         "files": len(made.files),
         "bytes": size,
         "items": about["items"],
-        "precision": precision,
-        "loss": made.loss,
+        "precision": page.precision,
+        "loss": loss,
         "private": about["privacy"]["holds"],
         "sentence": about["privacy"]["sentence"],
     }
-    show(result, as_json, *_told(made, site, size))
-
-
-def made_site(
-    model: "Model",
-    precision: str,
-    title: str,
-    columns: str | None,
-    tradeoff: Path | None,
-    not_private: bool,
-    exact_metrics_may_be_public: bool,
-) -> "Site":
-    """The site of a model."""
-    from discreet.web import export as make
-
-    named = None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]
-    return make(
-        model,
-        precision=precision,
-        title=title,
-        columns=named,
-        tradeoff=None if tradeoff is None else _curve(tradeoff),
-        not_private=not_private,
-        exact_metrics_may_be_public=exact_metrics_may_be_public,
-    )
-
-
-def _curve(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise DataError(f"tradeoff: {str(path)!r} is not JSON: {error}") from None
-
-
-def _told(made: "Site", site: Path, size: int) -> list[Any]:
-    from rich.text import Text
-
-    loss, about = made.loss, made.manifest
     rows = {
         "items": f"{about['items']:,}",
         "size": f"{size / 1e6:.2f} MB in {len(made.files)} files",
         "precision": about["precision"],
-        "it moves scores by": f"{loss['rms']:.2g} on average, {loss['largest']:.2g} at most",
+        "change of scores": f"{loss['rms']:.2g} on average, {loss['largest']:.2g} at most",
         "of the ten best stay": f"{loss['top_10_kept']:.1%}",
     }
-    sentence = about["privacy"]["sentence"]
-    style = "bold" if about["privacy"]["holds"] else "bold red"
     where = (
         f"The site is in {site}. Any web server can host it; on this machine: python3 -m http.server --directory {site}"
     )
-    return [pairs(rows), "", Text(sentence, style=style), "", where]
+    show(result, pairs(rows), "", promise(loaded.guarantee_), "", where)
+
+
+def serve(
+    model: inputs.SavedModel,
+    *,
+    host: Annotated[str, Option(help="The address to listen on; 0.0.0.0 is all addresses.")] = "127.0.0.1",
+    port: Annotated[int, Option(help="The port; 0 is any free one.", min=0, max=65535)] = 8000,
+    page: Page,
+    allowed_hosts: Annotated[
+        str | None, Option(help="More host names to answer to, such as a.example.org,b; '*' is any name.")
+    ] = None,
+    max_body: Annotated[int, Option(help="The most bytes in a request.", min=1)] = 256 * 1024,
+    max_batch: Annotated[int, Option(help="The most histories in a request.", min=1)] = 100,
+    verbose: Annotated[bool, Option("--verbose", help="Log a line for each request, without its content.")] = False,
+) -> None:
+    """Serve a model until Ctrl-C: the page at /, and /v1/recommend, /v1/items, /v1/statement, /openapi.json.
+
+    Example: discreet serve model
+    """
+    try:
+        import uvicorn
+    except ModuleNotFoundError:
+        raise MissingExtra("The server", "serve") from None
+    from discreet.models.storage import load
+    from discreet.web.api import Limits
+    from discreet.web.connections import listen, raise_file_limit, settings
+    from discreet.web.server import LOCAL, allowed_host, application
+
+    limits = Limits(body=max_body, histories=max_batch)
+    hosts = list(dict.fromkeys(map(allowed_host, (*LOCAL, host, *(by_commas(allowed_hosts) or ())))))
+    loaded = load(model)
+    site = page.make(loaded)
+    loaded.n_jobs = 1  # requests are computed together; threads for each would cost more than they give
+    app = application(loaded, site, limits=limits, allowed_hosts=hosts)
+    raise_file_limit(limits)
+    try:
+        listening = listen(host, port)  # before the address is shown, so that clients can connect at once
+    except OSError as error:
+        hint = "try another --port, or --port 0 for any free one"
+        raise ModelError(f"cannot listen on {host}:{port} ({error.strerror}); {hint}") from None
+    logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.INFO if verbose else logging.ERROR)
+    address = f"http://{f'[{host}]' if ':' in host else host}:{listening[0].getsockname()[1]}"
+    told: list[Any] = [promise(loaded.guarantee_), ""]
+    told += [f"The page is at {address}/ and computes in the browser; {address}/openapi.json describes the API."]
+    told += ["Press Ctrl-C to stop."]
+    if host not in ("localhost", "127.0.0.1", "::1") and "*" not in hosts:
+        told += [f"It answers to {', '.join(hosts)} only; add other host names with --allowed-hosts."]
+    show({"url": f"{address}/", "openapi": f"{address}/openapi.json", "allowed_hosts": hosts}, *told)
+    sys.stdout.flush()
+    sys.setswitchinterval(SWITCH)
+    uvicorn.Server(settings(app, host=host, port=port)).run(listening)

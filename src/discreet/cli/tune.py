@@ -1,120 +1,66 @@
-"""`discreet tune`: choose a model's parameters privately, and save the best."""
+"""`discreet tune`: choose a model's parameters privately, and save the best model."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from typer import Option
 
-from discreet.cli import config, models, tables
-from discreet.cli.common import Json, Misuse, plain, promise, show, spending_told
+from discreet.cli import inputs
+from discreet.cli.common import Misuse, by_commas, merged, promise, show, spending_reported
 from discreet.cli.train import require_writable
 
-if TYPE_CHECKING:
-    from discreet.models.base import Model
-    from discreet.tune import Found, Trial
+
+@dataclass(frozen=True)
+class SearchBudget(inputs.Budget):
+    """The budget of the whole search."""
+
+    epsilon: Annotated[float | None, Option(help="What the whole search may spend.")] = None
 
 
 def tune(
     ctx: typer.Context,
-    source: Annotated[str, typer.Argument(help=tables.SOURCE)],
+    source: inputs.Source,
+    *,
     space: Annotated[
-        list[str] | None,
-        typer.Option("--try", help="Values of a parameter, n_steps=2,4,8 for instance; all combinations count."),
+        list[str] | None, Option("--try", help="Values of a parameter, such as n_steps=2,4,8; all combinations count.")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The folder for the model; without it, only say what would be.")
-    ] = None,
-    model: models.Name = None,
-    settings: models.Settings = None,
-    trials: Annotated[float, typer.Option(help="How many trials on average; how many there are is secret.")] = 5.0,
-    law: Annotated[str, typer.Option(help="Of their number: poisson, geometric or logarithmic.")] = "poisson",
-    metric: Annotated[str | None, typer.Option(help="What trials are compared by: rmse, recall@20, …")] = None,
-    items: tables.Items = None,
-    value_range: tables.Range = None,
-    user: tables.User = None,
-    item: tables.Item = None,
-    value: tables.Value = None,
-    time: tables.Time = None,
-    connection: tables.Connection = None,
-    observed_items_are_public: tables.Observed = False,
-    implicit: tables.Implicit = False,
-    threshold: Annotated[float | None, typer.Option(help="With --implicit: leave out lower ratings.")] = None,
-    on_duplicate: tables.OnDuplicate = "last",
-    on_invalid: tables.OnInvalid = "raise",
-    on_unknown: tables.OnUnknownRows = "raise",
-    separator: tables.Separator = None,
-    time_format: tables.TimeFormat = None,
-    epsilon: Annotated[float | None, typer.Option("--epsilon", help="What the whole search may spend.")] = None,
-    delta: models.Delta = None,
-    ledger: models.LedgerUrl = None,
-    ledger_name: models.LedgerName = "default",
-    config_file: config.Config = None,
-    as_json: Json = False,
+    out: Annotated[Path | None, Option("--out", "-o", help="The folder for the model; without it, a preview.")] = None,
+    model: inputs.ModelName = None,
+    settings: inputs.Settings = None,
+    trials: Annotated[float, Option(help="The average number of trials; the real one is secret.")] = 5.0,
+    law: Annotated[str, Option(help="The law of their number: poisson, geometric or logarithmic.")] = "poisson",
+    metric: Annotated[str | None, Option(help="What trials are compared by: rmse, recall@20, …")] = None,
+    table: inputs.TrainingTable,
+    budget: SearchBudget,
 ) -> None:
-    """Choose parameters by a private search, all of it paid for; or, without --out, say what a trial would get.
+    """Choose parameters by a private search, all of it paid for; or, without --out, show what a trial would get.
 
     Example: discreet tune ratings.parquet --try n_steps=2,4 --epsilon 4 --delta 1e-6 --items movies.csv --range 0.5 5
 
-    The parameters that a model has by itself cost nothing: try these first.
+    The default parameters of a model cost nothing: try them first.
     """
-    cls = models.find(model)
-    made = models.make(cls, config.merged(ctx, "settings", settings), epsilon, delta)
-    if not models.is_private(cls):
+    cls = inputs.find(model)
+    made = inputs.make(cls, merged(ctx, "settings", settings), budget.epsilon, budget.delta)
+    if not inputs.is_private(cls):
         raise Misuse(f"{cls.__name__} is not private: there is nothing to pay for; try its parameters with evaluate")
-    tried = config.merged(ctx, "space", space)
+    tried = merged(ctx, "space", space)
     if not tried:
-        raise Misuse("--try: say what to choose from, n_steps=2,4,8 for instance")
-    spending = models.ledger(cls, ledger, ledger_name)
-    if threshold is not None and not implicit:
-        raise Misuse("--threshold: it says which ratings count for implicit feedback; give --implicit too")
+        raise Misuse("--try: say what to choose from, for instance n_steps=2,4,8")
+    ledger = budget.open(cls)
     if out is not None:
         require_writable(out, [])
-    reading = tables.Reading(
-        user, item, value, time, connection, items, value_range, observed_items_are_public,
-        on_duplicate, on_invalid, on_unknown, separator, time_format,
-    )  # fmt: skip
-    ratings = tables.forgotten(reading.read(source), implicit, threshold)
+    ratings = table.read(source, private=True)
     from discreet.tune import preview, search
 
-    tables.require_public(ratings)
-    made = models.chosen(made, ratings)
-    values = _space(made, tried)
-    budget = (made.get_params()["epsilon"], made.get_params()["delta"])
+    made = inputs.chosen(made, ratings)
+    values = _space(cls=type(made), tried=tried)
+    spend = (made.get_params()["epsilon"], made.get_params()["delta"])
     asked: dict[str, Any] = {"metric": metric or ("recall@20" if ratings.implicit else "rmse")}
     asked |= {"trials": trials, "law": law}
-    trial = preview(made, values, ratings.n_items, budget, **asked)
-    if out is None:
-        show(
-            _planned(trial),
-            as_json,
-            str(trial),
-            "",
-            "Nothing was spent. --out FOLDER searches, and saves the best model.",
-        )
-        return
-    show(None, False, *([] if as_json else [str(trial), ""]))
-    with spending_told(spending):
-        found = search(made, values, ratings, budget, spending, **asked)
-        found.model.save(out)
-    show({**_planned(trial), **_result(found), "out": str(out)}, as_json, *_words(found, out))
-
-
-def _space(model: "Model", tried: list[str]) -> dict[str, list[Any]]:
-    """Parameters and their values, from name=value,value texts."""
-    found: dict[str, list[Any]] = {}
-    for text in tried:
-        name, sign, values = text.partition("=")
-        if not sign or not values.strip():
-            raise Misuse(f"--try: name=value,value is needed, n_steps=2,4,8 for instance, not {text!r}")
-        if name.strip() in found:
-            raise Misuse(f"--try: {name.strip()} is given twice; put all its values behind one =")
-        parts = [part.strip() for part in values.split(",") if part.strip()]
-        found[name.strip()] = [models.parameter(type(model), name.strip(), part) for part in parts]
-    return found
-
-
-def _planned(trial: "Trial") -> dict[str, Any]:
-    return {
+    trial = preview(made, values, ratings.n_items, spend, **asked)
+    planned = {
         "trials": trial.trials.mean,
         "settings": trial.settings,
         "trial": {"epsilon": trial.fit, "score epsilon": trial.score},
@@ -122,23 +68,34 @@ def _planned(trial: "Trial") -> dict[str, Any]:
         "delta": trial.delta,
         "metric": trial.metric,
     }
-
-
-def _result(found: "Found") -> dict[str, Any]:
-    return {
+    if out is None:
+        show(planned, str(trial), "", "Nothing was spent. --out FOLDER searches, and saves the best model.")
+        return
+    show(None, str(trial), "")
+    with spending_reported(ledger):
+        found = search(made, values, ratings, spend, ledger, **asked)
+        found.model.save(out)
+    result = {
         "model": type(found.model).__name__,
-        "chosen": {name: plain(value) for name, value in found.settings.items()},
+        "chosen": found.settings,
         "score": found.score,
         "sentence": str(found.guarantee_),
         "guarantee": found.guarantee_.to_json(),
+        "out": str(out),
     }
-
-
-def _words(found: "Found", out: Path) -> list[Any]:
     chosen = ", ".join(f"{name}={value}" for name, value in found.settings.items())
-    return [
-        f"Chosen: {chosen}, with {found.metric} about {found.score:.4g} (noisy, and the best of several).",
-        promise(found.guarantee_),
-        "",
-        f"The model is in {out}.",
-    ]
+    said = f"Chosen: {chosen}, with {found.metric} about {found.score:.4g} (noisy, and the best of several)."
+    show({**planned, **result}, said, promise(found.guarantee_), "", f"The model is in {out}.")
+
+
+def _space(cls: Any, tried: list[str]) -> dict[str, list[Any]]:
+    """Parameters and their values, from name=value,value texts."""
+    found: dict[str, list[Any]] = {}
+    for text in tried:
+        name, sign, values = (part.strip() for part in text.partition("="))
+        if not sign or not values:
+            raise Misuse(f"--try: name=value,value is needed, for instance n_steps=2,4,8, not {text!r}")
+        if name in found:
+            raise Misuse(f"--try: {name} is given twice; put all its values after one =")
+        found[name] = [inputs.parameter(cls, name, part) for part in by_commas(values) or ()]
+    return found

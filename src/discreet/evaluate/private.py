@@ -11,14 +11,14 @@ import math
 from collections.abc import Iterable, Sequence
 from functools import partial
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 
 from discreet.data.progress import quiet
 from discreet.engine import LocalBlocks
 from discreet.errors import DataError, PrivacyError
-from discreet.evaluate.collect import Collected, Model, Task, collect
-from discreet.evaluate.metrics import Metric, parse
+from discreet.evaluate.metrics import Collected, Metric, Task, collect, parse
 from discreet.evaluate.result import Evaluation, Score
 from discreet.privacy import Guarantee, Ledger, MeanSum, Noisy, Plan, Releaser
 from discreet.privacy.guarantee import account
@@ -27,7 +27,7 @@ from discreet.validation import positive
 
 _MEANS = ("rmse", "mae", "accuracy", "recall", "precision", "ndcg", "map", "mrr")  # over users, of their own values
 _REFUSED = {
-    "coverage": "it is not a mean over users: which items anybody was shown can hang on a single person",
+    "coverage": "it is not a mean over users: whether anybody was shown an item can depend on a single person",
     "novelty": "popularity is counted over everybody, so one person moves the value of all others",
 }
 
@@ -42,17 +42,17 @@ def mean_sum(metrics: Sequence[Metric], relevant: float | None, adjacency: str) 
 
 
 def label(metrics: Sequence[Metric]) -> str:
-    """How the release is called in the ledger."""
+    """The name of the release in the ledger."""
     return f"evaluation: {', '.join(map(str, metrics))}"
 
 
 def plan(metrics: str | Iterable[str], *, epsilon: float, delta: float) -> Plan:
-    """The plan of a private evaluation, for `ledger.preview`; needs no data.
+    """The plan of a private evaluation, for `ledger.preview`. It needs no data.
 
     Args:
         metrics: Their names.
-        epsilon: What the evaluation may cost.
-        delta: At which delta.
+        epsilon: How much the evaluation may spend.
+        delta: The delta of that.
     """
     asked = parse(metrics)
     for metric in asked:
@@ -65,21 +65,13 @@ def plan(metrics: str | Iterable[str], *, epsilon: float, delta: float) -> Plan:
 
 
 def release(task: Task, *, ledger: Ledger, epsilon: float, delta: float, confidence: float | None) -> Evaluation:
-    """Compute, bound, add up, and pass through the door.
-
-    Args:
-        task: With `private` set and all public arguments checked.
-        ledger: Whose budget is spent.
-        epsilon: What this may cost.
-        delta: At which delta.
-        confidence: The level of the noise intervals, or None.
-    """
+    """Compute, bound, add up and release; `task` is private and its public arguments have been checked."""
     metrics, statistic = task.metrics, mean_sum(task.metrics, task.relevant, ledger.adjacency)
     planned = plan(map(str, metrics), epsilon=epsilon, delta=delta)
     std = planned.noise(label(metrics), sensitivity=statistic.sensitivity(ledger.adjacency)).std
     statistic.encoder(std)  # raises if there is too little to spend
     with ledger.reserve(planned) as reservation:
-        with quiet():  # there would be a bar for each user, and how many there are is private
+        with quiet():  # a bar would show how many users there are, which is private
             collected = collect(task)
         releaser = Releaser(reservation, ledger.adjacency, None)
         public = releaser.release(
@@ -122,8 +114,8 @@ def ratio(
     """The mean total / users, within [-1/2, 1/2], and its noise interval (Fieller 1954).
 
     `total` has noise of `std`, `users` of `std / weight`. For the true mean c, total - c users is Gaussian with mean 0
-    and std sqrt(1 + (c / weight)^2) times `std`: the interval is the set of c for which it is not unlikely. Exact, not
-    an approximation. Where there are too few users to tell, it is the whole range, and the mean may be NaN.
+    and std sqrt(1 + (c / weight)^2) times `std`: the interval is the set of c for which it is not unlikely. This is
+    exact, not an approximation. With too few users it is the whole range, and the mean may be NaN.
     """
     mean = min(max(total / users, -0.5), 0.5) if users > 0 else math.nan
     if confidence is None:
@@ -138,10 +130,10 @@ def ratio(
     return mean, low, high
 
 
-def require_private_model(model: Model, ledger: Ledger, public_model: bool) -> None:
-    """Raise unless what the model has learned is public or protected in the terms of the ledger.
+def require_private_model(model: Any, ledger: Ledger, public_model: bool) -> None:
+    """Raise unless what the model has learned is public, or protected in the terms of the ledger.
 
-    If it is not, one person moves the model and with it all users' errors, and no bound on their own part helps.
+    Otherwise one person changes the model and so all users' errors, and a bound on their own part does not help.
     """
     if ledger.unit != "user":
         raise PrivacyError(
@@ -153,17 +145,17 @@ def require_private_model(model: Model, ledger: Ledger, public_model: bool) -> N
     guarantee = getattr(model, "guarantee_", None)
     if not isinstance(guarantee, Guarantee) or not guarantee.holds:
         raise PrivacyError(
-            "model: it is not private, so one person moves it, and with it everybody's errors, and noise on their sums "
-            "does not hide them. Evaluate a private model; or, if this one was learned from public data alone, say so "
+            "model: it is not private, so one person can change it, and so everybody's errors; noise on their sums "
+            "does not hide that. Evaluate a private model; or, if this one was learned from public data alone, say so "
             "with public_model=True"
         )
     ledger.expect(unit=guarantee.unit, adjacency=guarantee.adjacency)
 
 
 def require_range(task: Task) -> None:
-    """Raise unless what histories may be, as declared, is what the model takes.
+    """Raise unless the model accepts every value in the declared range of the history.
 
-    Else it would refuse some people's when it comes to them, and that it did would tell of them.
+    Otherwise it would refuse some person's history, and the refusal itself would reveal something about them.
     """
     known, history = getattr(task.model, "value_range_", None), task.history
     if known is None or history.implicit or getattr(task.model, "implicit_", False):
@@ -173,8 +165,8 @@ def require_range(task: Task) -> None:
     (low, high), (least, most) = history.value_range, known
     if low < least or high > most:
         raise DataError(
-            f"history: its values may be from {low:g} to {high:g}, and this model takes those from {least:g} to "
-            f"{most:g}; rescale the history, or declare its value_range as it is"
+            f"history: its values may be from {low:g} to {high:g}, but this model takes values from {least:g} to "
+            f"{most:g}; rescale the history, or declare its real value_range"
         )
 
 

@@ -1,24 +1,27 @@
-"""What an evaluation gives back: a dict of numbers that prints as a table, and becomes a frame or a plot."""
+"""What an evaluation returns: a dict of numbers that prints as a table, and can become a data frame or a plot."""
 
 from __future__ import annotations
 
 import html
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+import numpy as np
+
 from discreet.data.frames import to_library
-from discreet.errors import DataError
+from discreet.errors import DataError, MissingExtra
 
 if TYPE_CHECKING:
     from discreet.privacy.guarantee import Guarantee
+    from discreet.typing import Floats
 
 OWNER = (
     "Exact numbers about private users, for the owner's eyes only: no guarantee covers them if they are published, or "
     "if a model is chosen by them. discreet.evaluate(..., private=True) gives noisy ones."
 )
-_DIVIDED = {"items": "equal numbers of items", "interactions": "equal numbers of interactions"}
+ON_PLOTS = "exact numbers about private users: for the owner's eyes only"  # a plot travels without its notes
 
 
 class Score(NamedTuple):
@@ -32,19 +35,12 @@ class Score(NamedTuple):
 
 @dataclass(frozen=True)
 class Bucket:
-    """Items of similar popularity, and how well the model does on targets among them.
+    """Items of similar popularity, and how well the model does on targets among them."""
 
-    Attributes:
-        number: 1 for the most popular items.
-        items: How many items.
-        share: Their share of all interactions where popularity was counted.
-        scores: Metric -> score.
-    """
-
-    number: int
-    items: int
-    share: float
-    scores: Mapping[str, Score] = field(default_factory=dict)
+    number: int  # 1 for the most popular items
+    items: int  # how many
+    share: float  # of all interactions of the table that popularity is counted in
+    scores: Mapping[str, Score]
 
 
 class Evaluation(dict[str, float]):
@@ -90,9 +86,8 @@ class Evaluation(dict[str, float]):
         For exact numbers it is the user bootstrap's: how far the value might be for other users of the same kind. For
         private ones it is the noise's: how far the noise may have moved the value, nothing else.
         """
-        self[name]  # an error that lists what there is
-        score = self.scores[name]
-        return score.low, score.high
+        self[name]  # raises an error that lists the metrics
+        return self.scores[name].low, self.scores[name].high
 
     # -- words
 
@@ -100,26 +95,21 @@ class Evaluation(dict[str, float]):
         """What a reader must know, in front of the table."""
         if self.guarantee_ is None:
             return [OWNER]
-        notes = [
-            f"Noisy numbers through a ledger. {self.guarantee_}",
-            "Every user counts the same, whatever the number of their targets; errors are cut to a public bound.",
-        ]
+        bounded = "Every user counts the same, whatever the number of their targets; errors are cut to a public bound."
         if self.confidence is not None:
-            notes[1] += (
+            bounded += (
                 " The intervals hold what the values would be without noise, each with probability "
                 f"{self.confidence:.0%}: they are about the noise, not about other users."
             )
-        return notes
-
-    def _head(self) -> list[str]:
-        named = f"{self.confidence:.0%} interval" if self.confidence is not None else "interval"
-        return ["metric", "value", named, "users" if not self.private else "users (noisy)"]
+        return [f"Noisy numbers through a ledger. {self.guarantee_}", bounded]
 
     def _rows(self) -> list[list[str]]:
-        return [[name, number(s.value), _interval(s), f"{s.users:,}"] for name, s in self.scores.items()]
+        named = f"{self.confidence:.0%} interval" if self.confidence is not None else "interval"
+        head = ["metric", "value", named, "users" if not self.private else "users (noisy)"]
+        return [head, *([name, number(s.value), _interval(s), f"{s.users:,}"] for name, s in self.scores.items())]
 
     def _bucket_title(self) -> str:
-        return f"By popularity of the target, in buckets of {_DIVIDED[self.bucket_by]}, the most popular first"
+        return f"By popularity of the target, in buckets of equal numbers of {self.bucket_by}, the most popular first"
 
     def _bucket_rows(self) -> list[list[str]]:
         names = list(self.buckets[0].scores)
@@ -130,7 +120,7 @@ class Evaluation(dict[str, float]):
         return rows
 
     def __str__(self) -> str:
-        lines = [*self._notes(), "", *aligned([self._head(), *self._rows()])]
+        lines = [*self._notes(), "", *aligned(self._rows())]
         if self.buckets:
             lines += ["", self._bucket_title(), *aligned(self._bucket_rows())]
         return "\n".join(lines)
@@ -138,11 +128,10 @@ class Evaluation(dict[str, float]):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self._notes())
-        tables = html_table([self._head(), *self._rows()])
+        shown = paragraphs(self._notes()) + html_table(self._rows())
         if self.buckets:
-            tables += f"<p>{html.escape(self._bucket_title())}</p>{html_table(self._bucket_rows())}"
-        return notes + tables
+            shown += paragraphs([self._bucket_title()]) + html_table(self._bucket_rows())
+        return shown
 
     # -- other forms
 
@@ -159,7 +148,8 @@ class Evaluation(dict[str, float]):
             return to_library(pa.table(_columns(list(self.scores.items()))), library)
         self._require_buckets()
         inside = [(bucket, item) for bucket in self.buckets for item in bucket.scores.items()]
-        front = {name: [getattr(bucket, at) for bucket, _ in inside] for name, at in _FRONT.items()}
+        front: dict[str, list[Any]] = {"bucket": [b.number for b, _ in inside], "items": [b.items for b, _ in inside]}
+        front["share"] = [b.share for b, _ in inside]
         return to_library(pa.table({**front, **_columns([item for _, item in inside])}), library)
 
     def plot(self, ax: Any = None, *, metrics: Sequence[str] | None = None, buckets: bool = False) -> Any:
@@ -176,20 +166,61 @@ class Evaluation(dict[str, float]):
         Raises:
             MissingExtra: If matplotlib is not installed: pip install 'discreet[plot]'.
         """
-        from discreet.evaluate.plots import draw
-
         if buckets:
             self._require_buckets()
         for name in metrics or ():
-            self[name]
-        return draw(self, ax, metrics, buckets)
+            self[name]  # raises an error that lists the metrics
+        ax = new_axes() if ax is None else ax
+        (self._draw_curves if buckets else self._draw_bars)(ax, metrics)
+        title = ON_PLOTS
+        if self.guarantee_ is not None:
+            promised = f"{self.guarantee_.epsilon:.3g}, delta {self.guarantee_.delta:.3g}"
+            title = f"with noise: {self.guarantee_.unit} level, epsilon {promised}"
+            title = title if self.guarantee_.holds else f"NOT PRIVATE: {self.guarantee_.why_not}"
+        ax.set_title(title, fontsize="small", loc="left")
+        ax.spines[["top", "right"]].set_visible(False)
+        return ax
+
+    def _draw_bars(self, ax: Any, metrics: Sequence[str] | None) -> None:
+        names = list(metrics or self)
+        scores = [self.scores[name] for name in names]
+        heights, at = np.nan_to_num([score.value for score in scores]), np.arange(len(names))
+        bars = ax.bar(at, heights, yerr=_error_bars(scores), capsize=3, color="#2f6f6d", ecolor="#1c2430")
+        ax.bar_label(bars, [f"{score.value:.3g}" for score in scores], padding=3, fontsize="small")
+        ax.set_xticks(at, names)
+        ax.margins(y=0.12)
+
+    def _draw_curves(self, ax: Any, metrics: Sequence[str] | None) -> None:
+        known, at = list(self.buckets[0].scores), [bucket.number for bucket in self.buckets]
+        for name in metrics or known:
+            if name not in known:
+                raise DataError(f"metrics: {name!r} has no buckets; {', '.join(known)} have")
+            scores = [bucket.scores[name] for bucket in self.buckets]
+            values = np.array([score.value for score in scores])  # NaN leaves a gap: no user has a target there
+            ax.errorbar(at, values, yerr=_error_bars(scores), marker="o", capsize=3, label=name)
+        ax.set_xticks(at)
+        ax.set_xlabel("popularity of the target: 1 is the most popular bucket")
+        ax.legend()
 
     def _require_buckets(self) -> None:
         if not self.buckets:
             raise DataError("buckets: this evaluation has none; call evaluate with buckets=5")
 
 
-_FRONT = {"bucket": "number", "items": "items", "share": "share"}
+def new_axes() -> Any:
+    """Axes of a new figure."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise MissingExtra("a plot", "plot") from None
+    return plt.subplots(layout="constrained")[1]
+
+
+def _error_bars(scores: Sequence[Score]) -> Floats:
+    """Lengths below and above the value; 0 where there is no interval."""
+    value, low, high = np.array([score[:3] for score in scores], dtype=np.float64).reshape(-1, 3).T
+    lengths: Floats = np.nan_to_num(np.maximum([value - low, high - value], 0.0))
+    return lengths
 
 
 def _columns(scores: Sequence[tuple[str, Score]]) -> dict[str, Any]:
@@ -198,7 +229,7 @@ def _columns(scores: Sequence[tuple[str, Score]]) -> dict[str, Any]:
 
 
 def number(value: float) -> str:
-    """A metric for people."""
+    """A metric, formatted."""
     if math.isnan(value):
         return "-"
     return f"{value:.4f}" if abs(value) < 100 else f"{value:,.1f}"
@@ -208,6 +239,11 @@ def _interval(score: Score) -> str:
     return "-" if math.isnan(score.low) else f"{number(score.low)} to {number(score.high)}"
 
 
+def paragraphs(sentences: Sequence[str]) -> str:
+    """Sentences as HTML."""
+    return "".join(f"<p>{html.escape(sentence)}</p>" for sentence in sentences)
+
+
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """A table as lines of text."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -215,7 +251,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def html_table(rows: Sequence[Sequence[str]]) -> str:
-    """A table as a page has it; the first row is its head."""
+    """A table as HTML; the first row is its head."""
     head, *body = rows
     cells = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in body)
     heads = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)

@@ -1,4 +1,4 @@
-"""The call: `discreet.evaluate(model, test, history=train, metrics=[...])`."""
+"""The call: `discreet.evaluate(model, test, history=train, metrics=[...])`, with intervals by resampling users."""
 
 from __future__ import annotations
 
@@ -6,40 +6,33 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from discreet.data import Interactions
+from discreet.data.ids import Ids
 from discreet.errors import DataError, PrivacyError
-from discreet.evaluate import popularity as popular
-from discreet.evaluate.collect import Model, Task, collect
-from discreet.evaluate.metrics import parse
-from discreet.evaluate.popularity import BucketBy
-from discreet.evaluate.result import Evaluation
-from discreet.evaluate.scores import score
+from discreet.evaluate import private as released
+from discreet.evaluate.metrics import Collected, Key, Task, collect, coverage, parse
+from discreet.evaluate.result import Bucket, Evaluation, Score
+from discreet.privacy import Ledger
+from discreet.typing import Floats, Integers
 
-if TYPE_CHECKING:
-    from discreet.privacy import Ledger
-
-_EXPLICIT, _IMPLICIT = ("rmse", "mae"), ("recall@20", "ndcg@100")
-_ONE_BIT = {(0.0, 1.0): 0.5, (-1.0, 1.0): 0.0}
-_N_BOOT = 1000
-_EXACT_ONLY = {
-    "buckets": "not available with private=True: items are sorted by exact counts, so one person can move them for "
-    "everybody",
-    "n_boot": "not available with private=True: resampling needs every user's exact value, and the interval of a "
-    "private number is that of its noise",
-    "popularity": "not available with private=True: only novelty and buckets use it, and neither is available",
+EXPLICIT, IMPLICIT = ("rmse", "mae"), ("recall@20", "ndcg@100")
+THRESHOLDS = {(0.0, 1.0): 0.5, (-1.0, 1.0): 0.0}  # of values that are one bit
+N_BOOT = 1000
+DRAWS = 4_000_000  # users drawn at once, over all resamples of a block
+EXACT_ONLY = {
+    "buckets": "items are sorted by exact counts, so one person can move them for everybody",
+    "n_boot": "resampling needs every user's exact value, and the interval of a private number is that of its noise",
+    "popularity": "only novelty and buckets use it, and neither is available",
 }
-_PRIVATE_ONLY = dict.fromkeys(
-    ("ledger", "epsilon", "delta", "max_error", "public_model"),
-    "without private=True the numbers are exact, and it does nothing",
-)
 
 
 def evaluate(
-    model: Model,
+    model: Any,
     test: Interactions,
     *,
     history: Interactions,
@@ -49,7 +42,7 @@ def evaluate(
     exclude_seen: bool = True,
     popularity: Interactions | None = None,
     buckets: int | None = None,
-    bucket_by: BucketBy = "items",
+    bucket_by: Literal["items", "interactions"] = "items",
     confidence: float | None = 0.95,
     n_boot: int | None = None,
     random_state: int | None = 0,
@@ -60,9 +53,9 @@ def evaluate(
     max_error: float | None = None,
     public_model: bool = False,
 ) -> Evaluation:
-    """How well a model foretells the test interactions from users' histories.
+    """Measure how well a model predicts the test interactions from users' histories.
 
-    rmse, mae and accuracy are means over interactions, the ranking metrics means over users; the formulas are in
+    rmse, mae and accuracy are means over interactions; the ranking metrics are means over users. The formulas are in
     `discreet.evaluate.METRICS`. Only users with at least one target count. Items that the model does not know are
     missed targets in a ranking, and get the user's own mean as a prediction.
 
@@ -85,66 +78,68 @@ def evaluate(
     Args:
         model: A fitted model.
         test: The targets: interactions that the model has not seen.
-        history: What the model is shown of the same users; has all users who have targets.
-        metrics: For instance ["rmse", "recall@20", "ndcg@100"]; by default rmse and mae, or recall@20 and ndcg@100
+        history: What the model is shown of the same users. It must have all users who have targets.
+        metrics: For instance ["rmse", "recall@20", "ndcg@100"]. The default is rmse and mae, or recall@20 and ndcg@100
             where the test has no values.
-        relevant: Ranking metrics count targets of at least this value; by default all of them.
-        threshold: What values are told apart by accuracy; needed unless they are 0 and 1, or -1 and 1.
-        exclude_seen: Whether lists leave out what is in the history. A target in it is then missed.
-        popularity: Where the popularity of items is counted, for novelty and buckets; by default `history`.
-        buckets: Into how many buckets of items, by popularity, to divide rmse, mae, accuracy and recall.
+        relevant: Ranking metrics count only targets of at least this value; by default they count all.
+        threshold: Accuracy compares values with this. Needed unless the values are 0 and 1, or -1 and 1.
+        exclude_seen: Whether lists leave out the items of the history. A target in the history is then missed.
+        popularity: Where the popularity of items is counted, for novelty and buckets; by default in `history`.
+        buckets: The number of buckets of items, by popularity, in which to measure rmse, mae, accuracy and recall too.
         bucket_by: Whether buckets have equal numbers of "items" or of "interactions".
         confidence: The level of the intervals; None for no intervals.
-        n_boot: How many resamples of users intervals are made of; 1000 by default.
-        random_state: Seed of the resamples.
+        n_boot: The number of resamples of users for the intervals; 1000 by default.
+        random_state: The seed of the resamples.
         private: Whether to release noisy numbers instead of exact ones.
-        ledger: Whose budget that spends. It needs unit "user".
-        epsilon: What the evaluation may spend of it; no default.
-        delta: The delta at which it does; no default.
-        max_error: Errors are cut to this public bound, by default the width of the declared value range. Less of it is
-            less noise: it enters rmse with its square.
-        public_model: Your word that the model was learned from public data alone, where it has no guarantee.
+        ledger: The ledger whose budget that spends. Its unit must be "user".
+        epsilon: How much the evaluation may spend; no default.
+        delta: The delta of that; no default.
+        max_error: A public bound to which errors are cut; by default the width of the declared value range. A lower
+            bound means less noise, for rmse by its square.
+        public_model: Set this if the model has no guarantee, but was learned from public data alone.
 
     Returns:
         Metric -> value: a dict that prints as a table.
     """
     _check_tables(model, test, history, popularity)
-    asked = parse((_IMPLICIT if test.implicit else _EXPLICIT) if metrics is None else metrics)
+    asked = parse((IMPLICIT if test.implicit else EXPLICIT) if metrics is None else metrics)
     level = None if confidence is None else _level(confidence)
     least = None if relevant is None else _finite("relevant", relevant)
     task = Task(model, test, history, asked, relevant=least, exclude_seen=bool(exclude_seen), private=bool(private))
     if any(metric.name == "accuracy" for metric in asked):
         task = replace(task, threshold=threshold_of(test, threshold, private))
     if private:
-        _refuse(_EXACT_ONLY, {"buckets": buckets, "n_boot": n_boot, "popularity": popularity})
-        return _privately(
-            task,
-            ledger=ledger,
-            epsilon=epsilon,
-            delta=delta,
-            max_error=max_error,
-            public_model=public_model,
-            confidence=level,
-        )
-    given = (ledger, epsilon, delta, max_error, public_model or None)
-    _refuse(_PRIVATE_ONLY, dict(zip(_PRIVATE_ONLY, given, strict=True)))
+        exact: dict[str, Any] = {"buckets": buckets, "n_boot": n_boot, "popularity": popularity}
+        for name in (name for name, value in exact.items() if value is not None):
+            raise PrivacyError(f"{name}: not available with private=True: {EXACT_ONLY[name]}; leave it out")
+        if not isinstance(ledger, Ledger) or epsilon is None or delta is None:
+            raise PrivacyError(
+                "ledger, epsilon, delta: private=True needs all three: a discreet.Ledger, and how much of its budget "
+                "to spend, for instance ledger=ledger, epsilon=0.1, delta=1e-6"
+            )
+        released.require_private_model(model, ledger, public_model)
+        released.require_range(task)
+        task = replace(task, max_error=released.error_bound(task, max_error))
+        return released.release(task, ledger=ledger, epsilon=epsilon, delta=delta, confidence=level)
+    unused: dict[str, Any] = {"ledger": ledger, "epsilon": epsilon, "delta": delta, "max_error": max_error}
+    unused["public_model"] = public_model or None
+    for name in (name for name, value in unused.items() if value is not None):
+        raise PrivacyError(f"{name}: without private=True the numbers are exact, and it does nothing; leave it out")
     source = history if popularity is None else popularity
     if any(metric.name == "novelty" for metric in asked):
-        task = replace(task, bits=popular.surprise(source, model.items_))
+        task = replace(task, bits=surprise(source, model.items_))
     if buckets is not None:
-        task = popular.with_buckets(task, source, _count("buckets", buckets), bucket_by)
-    resamples = _count("n_boot", _N_BOOT if n_boot is None else n_boot)
-    scores = score(task, collect(task), level, resamples, random_state)
+        if not any(metric.has_buckets for metric in asked):
+            raise DataError("buckets: none of the metrics can be divided by item; rmse, mae, accuracy and recall@k can")
+        n_buckets = _count("buckets", buckets)
+        bucket_of = divided(counts(source, test.items), n_buckets, bucket_by)
+        task = replace(task, bucket_of=bucket_of, n_buckets=n_buckets)
+    scores = score(task, collect(task), level, _count("n_boot", N_BOOT if n_boot is None else n_boot), random_state)
     overall = {str(metric): scores[metric, None] for metric in asked}
-    return Evaluation(
-        overall, confidence=level, buckets=popular.bucket_table(task, source, scores), bucket_by=bucket_by
-    )
+    return Evaluation(overall, confidence=level, buckets=_bucket_table(task, source, scores), bucket_by=bucket_by)
 
 
-def _refuse(reasons: dict[str, str], given: dict[str, Any]) -> None:
-    for name, value in given.items():
-        if value is not None:
-            raise PrivacyError(f"{name}: {reasons[name]}; leave it out")
+# -- what was given
 
 
 def _check_tables(model: Any, test: Any, history: Any, popularity: Any) -> None:
@@ -175,40 +170,134 @@ def _count(name: str, value: Any) -> int:
 
 
 def threshold_of(test: Interactions, threshold: float | None, private: bool) -> float:
-    """What accuracy tells values apart by: given, or known from what the values are."""
+    """The threshold of accuracy: the one given, or the one that follows from what the values are."""
     if threshold is not None:
         return _finite("threshold", threshold)
-    if test.value_range in _ONE_BIT:
-        return _ONE_BIT[test.value_range]
+    if test.value_range in THRESHOLDS:
+        return THRESHOLDS[test.value_range]
     present = () if private else tuple(np.unique(test.values).tolist())  # private values decide nothing
-    if len(present) == 2 and present in _ONE_BIT:
-        return _ONE_BIT[present]
+    if len(present) == 2 and present in THRESHOLDS:
+        return THRESHOLDS[present]
     raise DataError(
         "threshold: accuracy needs one, unless value_range is (0, 1) or (-1, 1): values of at least the threshold are "
         "one side, those below it the other"
     )
 
 
-def _privately(
-    task: Task,
-    *,
-    ledger: Ledger | None,
-    epsilon: float | None,
-    delta: float | None,
-    max_error: float | None,
-    public_model: bool,
-    confidence: float | None,
-) -> Evaluation:
-    """Check everything public, before anything private is touched; then release."""
-    from discreet.evaluate import private as door
-    from discreet.privacy import Ledger
+# -- the popularity of items
 
-    if not isinstance(ledger, Ledger) or epsilon is None or delta is None:
-        raise PrivacyError(
-            "ledger, epsilon, delta: private=True needs all three: a discreet.Ledger, and how much of its budget to "
-            "spend, for instance ledger=ledger, epsilon=0.1, delta=1e-6"
-        )
-    door.require_private_model(task.model, ledger, public_model)
-    door.require_range(task)
-    task = replace(task, max_error=door.error_bound(task, max_error))
-    return door.release(task, ledger=ledger, epsilon=epsilon, delta=delta, confidence=confidence)
+
+def counts(popularity: Interactions, items: Ids) -> Integers:
+    """How many interactions each of some items has in a table; 0 for an item that the table does not know."""
+    known = np.bincount(popularity.indices, minlength=popularity.n_items)
+    at = popularity.items.numbers(items.to_arrow(), "items")
+    return np.where(at >= 0, known[at], 0).astype(np.int64) if len(known) else np.zeros(len(items), np.int64)
+
+
+def surprise(popularity: Interactions, items: Ids) -> Floats:
+    """-log2 of the share of users who have each item; an item that nobody has counts as one that a single user has."""
+    bits: Floats = np.log2(max(popularity.n_users, 1)) - np.log2(np.maximum(counts(popularity, items), 1))
+    return bits
+
+
+def divided(per_item: Integers, n_buckets: int, by: str) -> Integers:
+    """The bucket of each item, 0 for the most popular ones.
+
+    Items are sorted by count, ties in the order of the catalog, and divided
+
+    - by "items": into buckets of equal numbers of items (they differ by one at most, the first are the larger ones);
+    - by "interactions": into buckets of equal numbers of interactions, as nearly as whole items allow: an item
+      belongs to the bucket that the middle of its stretch of the cumulative count falls into. An item with more
+      than its share of all interactions can leave a bucket empty.
+    """
+    if by not in ("items", "interactions"):
+        raise DataError(f"bucket_by: must be 'items' or 'interactions', not {by!r}")
+    if n_buckets > max(len(per_item), 1):
+        raise DataError(f"buckets: {n_buckets} buckets cannot be made of {len(per_item)} items; ask for fewer")
+    order = np.argsort(-per_item, kind="stable")
+    bucket = np.empty(len(per_item), dtype=np.int64)
+    if by == "items":
+        sizes = [len(part) for part in np.array_split(order, n_buckets)]
+        bucket[order] = np.repeat(np.arange(n_buckets), sizes)
+    else:
+        ends = np.cumsum(per_item[order])
+        middle = (ends - per_item[order] / 2) / max(int(per_item.sum()), 1)
+        bucket[order] = np.minimum(middle * n_buckets, n_buckets - 1).astype(np.int64)
+    return bucket
+
+
+def _bucket_table(task: Task, source: Interactions, scores: dict[Key, Score]) -> list[Bucket]:
+    """What is in each bucket, and how well the model does there; empty without buckets."""
+    if task.bucket_of is None:
+        return []
+    per_item = counts(source, task.test.items)
+    items = np.bincount(task.bucket_of, minlength=task.n_buckets)
+    share = np.bincount(task.bucket_of, per_item, minlength=task.n_buckets) / max(int(per_item.sum()), 1)
+    divided = [metric for metric in task.metrics if metric.has_buckets]
+    return [
+        Bucket(b + 1, int(items[b]), float(share[b]), {str(metric): scores[metric, b] for metric in divided})
+        for b in range(task.n_buckets)
+    ]
+
+
+# -- values and intervals
+
+
+def score(
+    task: Task, collected: Collected, confidence: float | None, n_boot: int, random_state: Any
+) -> dict[Key, Score]:
+    """Values and intervals of every metric, over all items and in each bucket."""
+    counted = [below for (_, bucket), (_, below) in collected.sums.items() if bucket is None]
+    if not all(map(np.any, counted)) or not all(users for _, users in collected.shown.values()):
+        raise DataError("test: no user has a target to evaluate on (with relevant=, one that is at least that)")
+    scores: dict[Key, Score] = {}
+    for metric, (shown, users) in collected.shown.items():  # no interval: fewer users see fewer items
+        scores[metric, None] = Score(coverage(shown), np.nan, np.nan, users)
+    keys = list(collected.sums)
+    if not keys:
+        return scores
+    above = np.column_stack([collected.sums[key][0] for key in keys])
+    below = np.column_stack([collected.sums[key][1] for key in keys])
+    n_users = (below > 0).sum(axis=0)
+    total = below.sum(axis=0)
+    means = np.divide(above.sum(axis=0), total, out=np.full(len(keys), np.nan), where=total > 0)
+    ends = np.full((len(keys), 2), np.nan)
+    if confidence is not None:
+        resampled = resampled_ratios(above, below, n_boot, random_state)
+        for at in np.flatnonzero(n_users > 1):  # one user has only one resample
+            ends[at] = percentile_interval(resampled[:, at], confidence)
+    for column, key in enumerate(keys):
+        value, low, high = key[0].finish(np.array([means[column], *ends[column]])).tolist()
+        scores[key] = Score(value, low, high, int(n_users[column]))
+    return scores
+
+
+def resampled_ratios(numerators: Floats, denominators: Floats, n_boot: int, random_state: Any) -> Floats:
+    """Ratios of sums over resampled users: a row for each resample, a column for each metric; NaN for no denominator.
+
+    A resample draws as many users as there are, with replacement. All its sums are linear in how often each user was
+    drawn, so a block of resamples is one matrix product, and every metric sees the same resamples.
+    """
+    n_users, n_metrics = numerators.shape
+    generator = np.random.default_rng(random_state)
+    both = np.concatenate([numerators, denominators], axis=1)
+    ratios = np.empty((n_boot, n_metrics))
+    size = max(1, DRAWS // max(n_users, 1))
+    for start in range(0, n_boot, size):
+        block = min(size, n_boot - start)
+        drawn: NDArray[np.int64] = generator.integers(0, n_users, (block, n_users))
+        drawn += np.arange(block)[:, None] * n_users
+        times = np.bincount(drawn.ravel(), minlength=block * n_users).reshape(block, n_users)
+        sums = times.astype(np.float64) @ both
+        above, below = sums[:, :n_metrics], sums[:, n_metrics:]
+        ratios[start : start + block] = np.divide(above, below, out=np.full_like(above, np.nan), where=below > 0)
+    return ratios
+
+
+def percentile_interval(ratios: Floats, confidence: float) -> tuple[float, float]:
+    """The percentile interval of one metric's resampled values, those that exist."""
+    finite = ratios[np.isfinite(ratios)]
+    if not len(finite):
+        return np.nan, np.nan
+    low, high = np.quantile(finite, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return float(low), float(high)

@@ -1,13 +1,11 @@
-"""Hyper-parameters: by a rule that costs nothing, by a private search that is paid for, or by an owner's own search.
+"""Hyper-parameters: by a rule that costs nothing, by a private search that is paid for, or by the owner's own search.
 
-`public_defaults` says what `DPALS` does unless told otherwise, from public inputs alone. `search` chooses privately;
-`preview` says beforehand what that leaves a trial. `owner_search` looks at exact numbers, with Optuna, and its model
-says that this is not covered. docs/guide/tuning.md.
+`public_defaults` shows the defaults of `DPALS`, which follow from public inputs alone. `search` chooses privately, and
+`preview` says beforehand what each of its trials may spend. `owner_search` looks at exact numbers, with Optuna, and its
+model says that no guarantee covers the choice. docs/guide/tuning.md.
 """
 
-from discreet.tune.calibration import Trial
-from discreet.tune.defaults import Defaults, public_defaults
-from discreet.tune.owner import owner_search
-from discreet.tune.private import Found, preview, search
+from discreet.tune.no_budget import Defaults, owner_search, public_defaults
+from discreet.tune.private import Found, Trial, preview, search
 
 __all__ = ["Defaults", "Found", "Trial", "owner_search", "preview", "public_defaults", "search"]

@@ -1,57 +1,90 @@
 """The private search: the best of a random number of trials, charged as one event before the first of them.
 
-A trial is one mechanism: draw a setting, fit, score with noise. What a search releases is that of the best trial, its
-model, its setting and its score, and nothing of the others: not how many there were. docs/proofs/tuning.md.
+A trial is one mechanism: draw a setting, fit, score with noise. A search releases the model, the setting and the score
+of its best trial. It releases nothing about the others, not even how many there were. docs/proofs/tuning.md.
 """
 
 from __future__ import annotations
 
 import html
 import inspect
+import itertools
 import math
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 from sklearn.base import clone
 
 from discreet.data import Interactions
 from discreet.data.progress import quiet
 from discreet.errors import DataError, PrivacyError
 from discreet.evaluate import private as scoring
-from discreet.evaluate.collect import Task
-from discreet.evaluate.metrics import parse
+from discreet.evaluate.metrics import Metric, Task, parse
 from discreet.evaluate.run import threshold_of
-from discreet.evaluate.tradeoff_result import LOWER_IS_BETTER
 from discreet.hashing import ODD, mixed
 from discreet.models.private import PrivateModel, large_delta, require_sound
-from discreet.privacy import Guarantee, Ledger
-from discreet.privacy.guarantee import Adjacency, require_adjacency
+from discreet.privacy import Cost, Guarantee, Ledger, NoiseSource, Selection
+from discreet.privacy.guarantee import Adjacency, account, require_adjacency
 from discreet.privacy.selection import Trials, choose
 from discreet.privacy.statement import Statement
-from discreet.tune.calibration import Trial, budget_of, calibrated
-from discreet.tune.space import Setting, settings_of
-from discreet.validation import positive, round_up, whole
-
-if TYPE_CHECKING:
-    from discreet.privacy import NoiseSource
+from discreet.validation import positive, probability, round_up, whole
 
 LABEL = "private search: the best of a random number of trials"
+MOST = 1000  # settings
+PAID = ("epsilon", "delta", "adjacency", "unit")  # what a trial costs, and what that cost means
+SAME = 1e-9  # the largest relative difference between costs that are the same: plans round in the last bits
+SHRINK = 0.98  # of mu, where a model costs more than Gaussian releases of its epsilon
+
+Setting = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What each trial gets, whichever setting it tries. Print it."""
+
+    fit: float  # the epsilon of its fit
+    score: float  # the epsilon of its private score
+    delta: float  # of both, and of the whole search
+    run: Cost  # of a trial: fit and score
+    trials: Trials  # the distribution of their number
+    settings: int  # how many there are to choose from
+    metric: str  # what trials are compared by
+    budget: float  # the largest epsilon that the whole search may cost
+
+    @property
+    def cost(self) -> Cost:
+        """The cost of the whole search: one event, by Papernot and Steinke."""
+        return Cost.of(Selection(self.run, self.trials.mean, self.trials.shape))
+
+    @property
+    def epsilon(self) -> float:
+        """The epsilon of the whole search."""
+        return self.cost.epsilon(self.delta)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.trials}, each of one of {self.settings:,} settings, drawn at random.",
+            f"A trial fits with epsilon = {round_up(self.fit)} and is scored, by {self.metric}, with epsilon = "
+            f"{round_up(self.score)}.",
+            f"The search as a whole costs epsilon = {round_up(self.epsilon)}; all at delta = {round_up(self.delta)}.",
+        ]
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True)
 class Found:
-    """The best trial of a search, and all that anybody may know of it.
+    """The best trial of a search, and everything that anybody may know about the search.
 
     Attributes:
-        model: The model, fitted; its guarantee is that of the whole search.
+        model: The fitted model. Its guarantee is that of the whole search.
         settings: The parameters that were chosen.
-        score: What it scored, with noise. The best of several is a flattering number: measure again to publish one.
-        metric: What that is.
+        score: Its score, with noise. The best of several scores is too good: measure again before you publish one.
+        metric: What the score is.
     """
 
     model: Any
@@ -62,13 +95,11 @@ class Found:
     @property
     def guarantee_(self) -> Guarantee:
         """What the whole search promises."""
-        found: Guarantee = self.model.guarantee_
-        return found
+        return cast(Guarantee, self.model.guarantee_)
 
     def statement(self) -> Statement:
         """The privacy statement of the whole search."""
-        found: Statement = self.model.statement()
-        return found
+        return cast(Statement, self.model.statement())
 
     def __str__(self) -> str:
         chosen = ", ".join(f"{name}={value!r}" for name, value in self.settings.items())
@@ -91,22 +122,13 @@ def preview(
     law: str | float = "poisson",
     score_share: float = 0.1,
 ) -> Trial:
-    """What a trial of `search` would get, and how many there would be; needs no data and spends nothing. Print it.
+    """What a trial of `search` would get, and how many trials there would be. Needs no data and spends nothing.
 
-    Args:
-        model: As for `search`.
-        space: As for `search`.
-        n_items: The size of the catalogue.
-        budget: As for `search`.
-        metric: As for `search`; by default rmse.
-        trials: As for `search`.
-        law: As for `search`.
-        score_share: As for `search`.
+    The arguments are those of `search`, but for `n_items`, the size of the catalog. The default metric is rmse.
     """
-    epsilon_delta = budget_of(budget)
-    base = _base(model, epsilon_delta)
-    settings, named = settings_of(base, space), str(parse(metric or "rmse")[0])
-    law_of_trials, n_items = Trials.of(trials, law), whole("n_items", n_items, 1)
+    base, settings, epsilon_delta = _base(model, space, budget)
+    named, n_items = str(parse(metric or "rmse")[0]), whole("n_items", n_items, 1)
+    law_of_trials = Trials.of(trials, law)
     return calibrated(base, settings, n_items, epsilon_delta, trials=law_of_trials, metric=named, share=score_share)
 
 
@@ -127,44 +149,40 @@ def search(
     relevant: float | None = None,
     threshold: float | None = None,
 ) -> Found:
-    """Choose hyper-parameters privately: the best of a random number of trials, all of it paid for.
+    """Choose hyper-parameters privately: the best of a random number of trials, all of them paid for.
 
     Each trial draws a setting, fits the model to a part of every user's interactions, and scores it on the rest, with
-    noise. The whole is charged to the ledger as one event, by Papernot and Steinke (2022), before the first trial; a
-    search that fails, or is stopped, has cost as much. `preview` says what a trial gets: it is a good deal less than a
-    fit without a search would, and `discreet.tune.public_defaults` costs nothing. Try that first.
+    noise. The whole search is charged to the ledger as one event, by Papernot and Steinke (2022), before the first
+    trial; a search that fails or is stopped costs the same. `preview` says what a trial gets: much less than a fit
+    without a search. `discreet.tune.public_defaults` costs nothing. Try that first.
 
-    How long a search takes tells roughly how many trials there were, and no guarantee covers time.
+    The duration of a search tells roughly how many trials there were, and no guarantee covers time.
 
     Args:
-        model: A private model, instance or class; its epsilon and delta are replaced by those of a trial.
+        model: A private model, instance or class. Its epsilon and delta are replaced by those of a trial.
         space: Parameter -> values, of which all combinations count; or a list of settings. All must cost the same.
-        data: Interactions, of which each user keeps a part for the score, chosen from their own row alone; or a pair
-            (train, valid) that was divided user by user (`splits.leave_k_out(by="time")`; not `splits.holdout`, by
-            which one person's coming changes what part of other people's rows is held out).
+        data: Interactions, of which a part of each user's is held out for the score, chosen from their own row alone;
+            or a pair (train, valid) that was split user by user (`splits.leave_k_out(by="time")`; not
+            `splits.holdout`, where one person can change which part of other people's rows is held out).
         budget: What the whole search may cost: (epsilon, delta), or a Guarantee.
-        ledger: Who pays; by default a ledger of the search's own. One with filter="gaussian" takes a search only as
-            its first and only charge, one with filter="renyi" beside others.
+        ledger: The ledger that pays; by default the search's own. A ledger with filter="gaussian" takes a search only
+            as its first and only charge, one with filter="renyi" also beside others.
         metric: What trials are compared by; by default rmse, or recall@20 without values.
-        trials: How many on average.
-        law: Of their number: "poisson" (never 0), "geometric", "logarithmic", or a negative binomial's shape. From
-            about 10 trials on, the last two leave each trial more, but often make few of them.
-        score_share: The share of a trial's budget (in mu^2) that its score gets.
-        valid: The share of a user's interactions that is kept for the score.
-        random_state: The seed by which they are chosen, public.
+        trials: The average number of trials.
+        law: The distribution of that number: "poisson" (never 0), "geometric", "logarithmic", or the shape of a
+            negative binomial. From about 10 trials on, the last two leave each trial more, but often make few trials.
+        score_share: The share of a trial's budget (in mu^2) for its score.
+        valid: The share of a user's interactions that is held out for the score.
+        random_state: The seed by which they are chosen, which is public.
         max_error: As for `discreet.evaluate` with private=True.
         relevant: As for `discreet.evaluate`.
         threshold: As for `discreet.evaluate`.
     """
-    epsilon_delta = budget_of(budget)
-    base = _base(model, epsilon_delta)
-    settings = settings_of(base, space)
+    base, settings, epsilon_delta = _base(model, space, budget)
     train, held_out = _divided(data, valid, random_state)
     asked = parse(metric or ("recall@20" if train.implicit else "rmse"))[0]
-    law_of_trials = Trials.of(trials, law)
-    trial = calibrated(
-        base, settings, train.n_items, epsilon_delta, trials=law_of_trials, metric=str(asked), share=score_share
-    )
+    asking: dict[str, Any] = {"trials": Trials.of(trials, law), "metric": str(asked), "share": score_share}
+    trial = calibrated(base, settings, train.n_items, epsilon_delta, **asking)
     models = [clone(base).set_params(**setting, epsilon=trial.fit, delta=trial.delta) for setting in settings]
     require_sound(train)
     for one in models:
@@ -186,15 +204,15 @@ def search(
 def _charged(
     ledger: Ledger, base: PrivateModel, trial: Trial, train: Interactions, settings: list[Setting], *, own: bool
 ) -> Statement:
-    """Charge the whole search, durably, and write its statement: before the first trial, so that it knows of none."""
+    """Charge the whole search, durably, and write its statement: before the first trial, so that it shows no trial."""
     ledger.expect(unit=base.unit, adjacency=base.adjacency)
     event = ledger.charge(trial.cost, LABEL, source=ledger.noise_source)
     guarantee = ledger.guarantee(trial.cost, [event], delta=trial.delta)
     note = (
         f"The charge is for a private search: {trial.trials}, each of one of {len(settings)} settings drawn at random, "
         f"fitted with epsilon = {round_up(trial.fit)} and scored by {trial.metric} with epsilon = "
-        f"{round_up(trial.score)}. The best is what this statement is about; of the others, and of how many there "
-        f"were, nothing is released. Noise from {ledger.noise_source.name}."
+        f"{round_up(trial.score)}. This statement is about the best of them; nothing is released about the others, or "
+        f"about how many there were. Noise from {ledger.noise_source.name}."
     )
     names = dict.fromkeys(name for setting in settings for name in setting)
     public = {**train.public_inputs, **base._public_inputs(), "search": f"the values tried of {', '.join(names)}"}
@@ -208,51 +226,142 @@ def _best(models: list[Any], task: Task, trial: Trial, source: NoiseSource) -> t
     """Run a secret number of trials, and forget all but the best; the first of equals."""
     best: tuple[int, Any, float] | None = None
     try:
-        with _silence():
+        with quiet(), warnings.catch_warnings():  # progress and warnings would reveal something about trials
+            warnings.simplefilter("ignore")
             for _ in range(trial.trials.draw(source)):
                 which = choose(len(models), source)
                 fitted, score = _tried(models[which], task, trial, source)
                 if best is None or _worth(trial, score) > _worth(trial, best[2]):
                     best = which, fitted, score
-    except Exception:  # whatever it was may be about the data, or about a trial that nobody may know of
+    except Exception:  # the reason may be about the data, or about a trial that nobody may know of
         raise PrivacyError(
             "search: a trial failed, and with it the search. What was charged for it stays charged. To see why, fit "
-            "the model with the same settings to data that are public"
+            "the model with the same settings to public data"
         ) from None
     assert best is not None
     return best
 
 
 def _tried(model: Any, task: Task, trial: Trial, source: NoiseSource) -> tuple[Any, float]:
-    """One trial: a fit and its score, through a ledger of their own that only puts noise on them."""
-    door = Ledger(delta=trial.delta, unit=model.unit, adjacency=model.adjacency, noise_source=source)
-    fitted = clone(model).fit(task.history, ledger=door)
+    """One trial: a fit and its score. Their own ledger only adds the noise: the search is already charged."""
+    own = Ledger(delta=trial.delta, unit=model.unit, adjacency=model.adjacency, noise_source=source)
+    fitted = clone(model).fit(task.history, ledger=own)
     measured = scoring.release(
-        replace(task, model=fitted), ledger=door, epsilon=trial.score, delta=trial.delta, confidence=None
+        replace(task, model=fitted), ledger=own, epsilon=trial.score, delta=trial.delta, confidence=None
     )
     return fitted, measured[trial.metric]
 
 
 def _worth(trial: Trial, score: float) -> float:
-    """More is better; a score that the noise has drowned is the worst."""
+    """More is better; a score that is NaN because of the noise is the worst."""
     if math.isnan(score):
         return -math.inf
-    return -score if trial.metric in LOWER_IS_BETTER else score
+    return -score if Metric.parse(trial.metric).lower_is_better else score
 
 
-@contextmanager
-def _silence() -> Iterator[None]:
-    """No progress and no warnings: both would tell of trials."""
-    with quiet(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+# -- what a trial may spend
+
+
+def calibrated(
+    model: Any,
+    settings: Sequence[Setting],
+    n_items: int,
+    budget: tuple[float, float],
+    *,
+    trials: Trials,
+    metric: str,
+    share: float,
+) -> Trial:
+    """The most that a trial may spend, so that the whole search stays within its budget, for any of these settings."""
+    if not positive("score_share", share) < 1:
+        raise PrivacyError(f"score_share: must be between 0 and 1, not {share:g}")
+    epsilon, delta = budget
+    mu = _largest_mu(epsilon, delta, trials)
+    while mu:
+        fit = account(mu=mu * math.sqrt(1 - share), delta=delta).epsilon
+        score = account(mu=mu * math.sqrt(share), delta=delta).epsilon
+        planned = scoring.plan([metric], epsilon=score, delta=delta)
+        run = _fit_cost(model, settings, n_items, (fit, delta)) + planned.cost
+        trial = Trial(fit, score, delta, run, trials, len(settings), metric, epsilon)
+        if trial.epsilon <= epsilon:
+            return trial
+        # Too much by rounding alone, at first; for models that are not Gaussian, by their cost in Renyi's terms.
+        mu *= 1 - SAME if trial.epsilon <= epsilon * (1 + 100 * SAME) else SHRINK
+        mu = mu if mu > 1e-6 else 0.0
+    raise PrivacyError(
+        f"budget: epsilon = {epsilon:g} at delta = {delta:g} is too little for {trials}; give more, or make fewer"
+    )
+
+
+def _largest_mu(epsilon: float, delta: float, trials: Trials) -> float:
+    """The largest mu of a Gaussian trial for which a search stays within the budget; 0 if there is none."""
+
+    def excess(log_mu: float) -> float:
+        cost = Cost.of(Selection(Cost.of_mu(math.exp(log_mu)), trials.mean, trials.shape))
+        return math.log(max(cost.epsilon(delta), 1e-12) / epsilon)
+
+    high = math.log(account(epsilon=epsilon, delta=delta).mu or 1e-300)
+    low = high - 9.0
+    if high < -600 or excess(low) > 0:
+        return 0.0
+    return math.exp(brentq(excess, low, high, xtol=1e-10) - 1e-10) if excess(high) > 0 else math.exp(high)
+
+
+def _fit_cost(model: Any, settings: Sequence[Setting], n_items: int, budget: tuple[float, float]) -> Cost:
+    """What a fit costs, the same for all settings."""
+    models = [clone(model).set_params(**setting, epsilon=budget[0], delta=budget[1]) for setting in settings]
+    costs = [tried.plan(n_items).cost for tried in models]
+    most = max(cost.gaussian for cost in costs)
+    for setting, cost in zip(settings, costs, strict=True):
+        if cost.events != costs[0].events or cost.gaussian < most * (1 - SAME):
+            raise PrivacyError(
+                f"space: {setting} does not cost the same as the others; leave out what changes the cost"
+            )
+    return Cost(most, max(cost.releases for cost in costs), costs[0].events)
 
 
 # -- what was given
 
 
-def _base(model: Any, budget: tuple[float, float]) -> PrivateModel:
-    """An instance, with the budget in the place of its own."""
+def settings_of(model: Any, space: Any) -> list[Setting]:
+    """All settings of a space, checked against the parameters of a model."""
+    if isinstance(space, Mapping):
+        lists = [_values(name, values) for name, values in space.items()]
+        found = [dict(zip(space, values, strict=True)) for values in itertools.product(*lists)] if space else []
+    elif isinstance(space, Iterable) and not isinstance(space, str):
+        found = [dict(setting) if isinstance(setting, Mapping) else _refuse(setting) for setting in space]
+    else:
+        _refuse(space)
+    if not found:
+        raise DataError("space: there is nothing to choose from; give for instance {'n_steps': [2, 4, 8]}")
+    if len(found) > MOST:
+        raise DataError(f"space: {len(found):,} settings are too many (at most {MOST:,}); a search tries only a few")
+    known = model.get_params(deep=False)
+    for name in dict.fromkeys(name for setting in found for name in setting):
+        if name in PAID:
+            raise PrivacyError(f"space: {name} decides what a trial costs, or what that means; leave it out")
+        if name not in known:
+            free = ", ".join(parameter for parameter in known if parameter not in PAID)
+            raise DataError(f"space: {type(model).__name__} has no parameter {name!r}; it has {free}")
+    return found
+
+
+def _values(name: str, values: Any) -> list[Any]:
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise DataError(f"space: a list of values was expected for {name!r}, not {values!r}")
+    return list(values)
+
+
+def _refuse(given: Any) -> Any:
+    raise DataError(f"space: a mapping from parameters to lists was expected, or a list of settings, not {given!r}")
+
+
+def _base(model: Any, space: Any, given: Any) -> tuple[PrivateModel, list[Setting], tuple[float, float]]:
+    """An instance of the model, all settings of the space, and epsilon and delta of the budget."""
+    budget = (given.epsilon, given.delta) if isinstance(given, Guarantee) else given
+    if not isinstance(budget, tuple | list) or len(budget) != 2:
+        raise PrivacyError(f"budget: a pair (epsilon, delta) was expected, not {budget!r}")
+    budget = positive("budget: epsilon", budget[0]), probability("budget: delta", budget[1])
     if inspect.isclass(model) and issubclass(model, PrivateModel):
         model = model(epsilon=budget[0], delta=budget[1])
     if not isinstance(model, PrivateModel):
@@ -261,13 +370,13 @@ def _base(model: Any, budget: tuple[float, float]) -> PrivateModel:
     if model.unit != "user":
         raise PrivacyError(f"model: a private score is proved for users, but the unit of this model is {model.unit!r}")
     require_adjacency(model.adjacency, *Adjacency)
-    return model
+    return model, settings_of(model, space), budget
 
 
 def _divided(data: Any, share: float, seed: int) -> tuple[Interactions, Interactions]:
     if isinstance(data, Interactions):
         if not 0 < positive("valid", share) < 1:
-            raise DataError(f"valid: a share between 0 and 1 is needed, not {share:g}")
+            raise DataError(f"valid: must be between 0 and 1, not {share:g}")
         held_out = own_share(data, share, whole("random_state", seed, 0))
         return data.where(~held_out), data.where(held_out)
     if isinstance(data, tuple | list) and len(data) == 2 and all(isinstance(part, Interactions) for part in data):
@@ -276,10 +385,10 @@ def _divided(data: Any, share: float, seed: int) -> tuple[Interactions, Interact
 
 
 def own_share(data: Interactions, share: float, seed: int) -> NDArray[np.bool_]:
-    """Which interactions are held out: about this share of each user's, as if at random, by their own row alone.
+    """Which interactions to hold out: about this share of each user's, pseudo-randomly, by their own row alone.
 
-    A pseudo-random function of the seed, the item and all items of the user. Nobody's coming or going changes what is
-    held out of anybody else's row, as a random division of the whole table would.
+    The choice depends on the seed, the item and all items of the user. No person can change what is held out of another
+    person's row, as they could in a random split of the whole table.
     """
     items = mixed(data.indices.astype(np.uint64) + np.uint64(seed % 2**32) * ODD)
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(items, dtype=np.uint64)])

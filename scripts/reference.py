@@ -1,29 +1,31 @@
-"""The command's own manual, from its help: `python -m discreet.cli.reference docs/guide/reference.md` writes it."""
+"""Write the page of all commands and options from their help: `python scripts/reference.py docs/guide/reference.md`."""
 
 import inspect
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import NoneType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin
 
 from typer.main import get_command
 
+from discreet.cli import app
+
 HEAD = """# The command, option by option
 
-<!-- Written by `python -m discreet.cli.reference docs/guide/reference.md`; do not edit. -->
+<!-- Written by `python scripts/reference.py docs/guide/reference.md`; do not edit. -->
 
-`discreet COMMAND --help` says the same in a terminal. [The command](command.md) shows how they are used together.
-Every command takes `--json` and `--config FILE`; `discreet --debug COMMAND` shows where an error comes from, and
-`discreet --install-completion` teaches the shell to complete names ([how](command.md#completion)). Progress is shown on
-a terminal only. The examples work when pasted, from an empty folder on: `discreet datasets sample` makes up
-ratings.parquet and movies.csv, `discreet train` the model, and `discreet ledger create` the ledger.
+`discreet COMMAND --help` shows the same in a terminal. [The command](command.md) shows how to use them together.
+Every command takes `--json` and `--config FILE`. `discreet --debug COMMAND` shows the traceback of an error, and
+`discreet --install-completion` lets the shell complete names ([how](command.md#completion)). Progress is shown on a
+terminal only. You can paste the examples, beginning in an empty folder: `discreet datasets sample` makes up
+ratings.parquet and movies.csv, `discreet train` makes the model, and `discreet ledger create` makes the ledger.
 
 | exit code | meaning |
 |---|---|
 | 0 | it worked |
-| 1 | it failed, for the reason on standard error; of `discreet audit`: more was found than the guarantee allows |
-| 2 | an option is wrong, or they make no sense together |
+| 1 | it failed, for the reason on standard error; for `discreet audit`: more was found than the guarantee allows |
+| 2 | an option is wrong, or the options do not go together |
 """
 WORDS = {str: "TEXT", int: "INTEGER", float: "NUMBER", Path: "PATH"}
 SHARED = ("--json", "--config", "--help")
@@ -31,8 +33,6 @@ SHARED = ("--json", "--config", "--help")
 
 def reference() -> str:
     """The manual, as markdown."""
-    from discreet.cli import app
-
     sections = [_section(name, command) for name, command in _commands("discreet", get_command(app))]
     return "\n".join([HEAD, *sections])
 
@@ -51,7 +51,7 @@ def _section(name: str, command: Any) -> str:
     arguments = [param for param in command.params if param.param_type_name == "argument"]
     options = [param for param in command.params if param.param_type_name == "option" and not _shared(param)]
     places = "".join(f" {_word(param)}" if param.required else f" [{_word(param)}]" for param in arguments)
-    kinds = {name: _kind(given) for name, given in get_type_hints(inspect.unwrap(command.callback)).items()}
+    kinds = {name: _kind(given.annotation) for name, given in inspect.signature(command.callback).parameters.items()}
     required = "".join(f" {_flags(param)[0]} {kinds[param.name]}" for param in options if param.required)
     lines = [f"## {name}", "", " ".join(command.help.split()), "", "```console", f"$ {command.example}", "```", ""]
     lines += [f"`{name}{places}{required}{' [OPTIONS]' * bool(options)}`", ""]

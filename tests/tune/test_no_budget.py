@@ -10,7 +10,7 @@ import discreet
 from discreet import tune
 from discreet.errors import DataError, PrivacyError
 from discreet.testing import InsecureSeededNoise
-from discreet.tune.owner import STAMP
+from discreet.tune.no_budget import STAMP
 
 DELTA = 1e-6
 DATA = discreet.datasets.movielens_like(150, 30, 3_000, random_state=0)

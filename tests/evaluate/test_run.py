@@ -13,12 +13,10 @@ import discreet
 import discreet.evaluate
 from discreet.data.ids import Ids
 from discreet.errors import DataError, PrivacyError
-from discreet.evaluate import collect as collecting
-from discreet.evaluate import evaluate
-from discreet.evaluate.collect import Task, collect
-from discreet.evaluate.metrics import parse
-from discreet.evaluate.popularity import buckets, counts
-from discreet.evaluate.scores import percentile_interval, resampled_ratios
+from discreet.evaluate import evaluate, run
+from discreet.evaluate import metrics as collecting
+from discreet.evaluate.metrics import Task, collect, parse
+from discreet.evaluate.run import counts, divided, percentile_interval, resampled_ratios
 
 from .fakes import Scorer, random_case, table
 
@@ -74,7 +72,7 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     options: dict[str, Any] = {"history": history, "metrics": ALL, "buckets": 3}
     before = evaluate(model, test, **options)
     model.asked.clear()
-    monkeypatch.setattr(collecting, "_ENTRIES", 12 * 5)
+    monkeypatch.setattr(collecting, "ENTRIES", 12 * 5)
     after = evaluate(model, test, **options)
     assert model.asked == [5, 5, 5, 5, 3]
     assert after == before
@@ -108,12 +106,12 @@ def test_what_is_seen_can_be_found_if_wanted() -> None:
 
 def test_buckets_by_hand() -> None:
     per_item = np.array([1, 9, 4, 4, 0, 2])
-    assert buckets(per_item, 3, "items").tolist() == [2, 0, 0, 1, 2, 1]
-    assert buckets(per_item, 4, "items").tolist() == [2, 0, 0, 1, 3, 1]
+    assert divided(per_item, 3, "items").tolist() == [2, 0, 0, 1, 2, 1]
+    assert divided(per_item, 4, "items").tolist() == [2, 0, 0, 1, 3, 1]
     # in order 9 4 4 2 1 0 of 20: the middles are 4.5, 11, 15, 18, 19.5, 20
-    assert buckets(per_item, 2, "interactions").tolist() == [1, 0, 1, 1, 1, 1]
-    assert buckets(per_item, 4, "interactions").tolist() == [3, 0, 2, 3, 3, 3]
-    assert buckets(np.zeros(3, np.int64), 3, "interactions").tolist() == [0, 0, 0]
+    assert divided(per_item, 2, "interactions").tolist() == [1, 0, 1, 1, 1, 1]
+    assert divided(per_item, 4, "interactions").tolist() == [3, 0, 2, 3, 3, 3]
+    assert divided(np.zeros(3, np.int64), 3, "interactions").tolist() == [0, 0, 0]
 
 
 @settings(max_examples=80)
@@ -125,7 +123,7 @@ def test_buckets_by_hand() -> None:
 def test_buckets_are_ordered_and_even(per_item: list[int], n: int, by: Any) -> None:
     n = min(n, len(per_item))
     popular = np.array(per_item)
-    bucket = buckets(popular, n, by)
+    bucket = divided(popular, n, by)
     assert ((bucket >= 0) & (bucket < n)).all()
     order = np.argsort(-popular, kind="stable")
     assert (np.diff(bucket[order]) >= 0).all()
@@ -158,7 +156,7 @@ def test_buckets_add_up(by: Any) -> None:
     model, test, history = random_case(30, 20, 4)
     result = evaluate(model, test, history=history, metrics=["rmse", "mae"], buckets=4, bucket_by=by)
     per_item = counts(history, test.items)
-    bucket = buckets(per_item, 4, by)
+    bucket = divided(per_item, 4, by)
     sizes = np.bincount(bucket[test.indices], minlength=4)
     errors = [part.scores["mae"].value for part in result.buckets]
     assert np.nansum(sizes * np.array(errors)) / sizes.sum() == pytest.approx(result["mae"])
@@ -186,11 +184,10 @@ def test_intervals_are_those_of_plain_resampling() -> None:
 
 
 def test_resamples_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    from discreet.evaluate import scores
 
     above = np.random.default_rng(0).random((40, 1))
     whole = resampled_ratios(above, np.ones((40, 1)), 30, 5)
-    monkeypatch.setattr(scores, "_DRAWS", 40 * 7)
+    monkeypatch.setattr(run, "DRAWS", 40 * 7)
     assert np.array_equal(resampled_ratios(above, np.ones((40, 1)), 30, 5), whole)
 
 

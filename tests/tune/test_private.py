@@ -23,7 +23,7 @@ from discreet.privacy import Cost, Selection
 from discreet.privacy.statistics import MeanSum
 from discreet.testing import InsecureSeededNoise
 from discreet.tune import private
-from discreet.tune.space import settings_of
+from discreet.tune.private import settings_of
 
 DELTA = 1e-6
 BUDGET = (8.0, DELTA)
@@ -354,7 +354,7 @@ def test_it_is_silent_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pyt
                 "model": discreet.DPALS.as_published(epsilon=1, delta=DELTA, calibration="given"),
                 "space": {"gram_noise": [1.0, 2.0]},
             },
-            "does not cost what the other settings do",
+            "does not cost the same as the others",
         ),
         ({"budget": (0, DELTA)}, "budget: epsilon must be"),
         ({"budget": (1.0, 0)}, "budget: delta must be"),

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,7 @@ import pytest
 import discreet
 from discreet.errors import DataError, PrivacyError
 from discreet.evaluate import Tradeoff, tradeoff
-from discreet.evaluate.tradeoff_call import OWN_MEAN, POPULAR, TWIN
-from discreet.evaluate.tradeoff_result import OWNER, Spread
-from discreet.evaluate.tradeoff_runs import Run, Store
+from discreet.evaluate.curves import OWN_MEAN, OWNER, POPULAR, TWIN, Run, Spread, Store
 
 DELTA = 1e-6
 DATA = discreet.datasets.movielens_like(400, 40, 9_000, random_state=0)
@@ -169,20 +168,20 @@ def test_a_changed_question_never_gets_an_old_answer(tmp_path: Path, changed: di
     curves(**few)
     curves(**{**few, **changed})
     curves(**few)
-    with Store(few["results"]) as store:
+    with closing(Store(few["results"])) as store:
         assert len(store._rows.execute("SELECT * FROM runs").fetchall()) == 2
 
 
 KILLED = """
 import discreet, sys, time
-from discreet.evaluate import tradeoff_call
-usual = tradeoff_call.evaluate
+from discreet.evaluate import curves
+usual = curves.evaluate
 def slow(*given, **options):
     found = usual(*given, **options)
     print("run", flush=True)
     time.sleep(0.3)  # before it is written: this one is lost, the earlier ones are not
     return found
-tradeoff_call.evaluate = slow
+curves.evaluate = slow
 data = discreet.datasets.movielens_like(400, 40, 9_000, random_state=0)
 model = discreet.DPALS(epsilon=1.0, delta=1e-6, n_steps=2)
 discreet.evaluate.tradeoff(model, data, [1, 20], 2, results=sys.argv[1], insecure_seed=1)
@@ -246,8 +245,8 @@ def test_little_data_is_said_plainly() -> None:
     none = made({1: [1.4, 1.3], 8: [1.1, 1.21]}, lines)  # one run of two is not enough
     assert none.beats_free("M") is None
     assert none.worth() == [
-        "M does not beat each user's own mean (rmse 1.2000) at any epsilon up to 8: for a private model these are too "
-        "few data, and nothing is lost by doing without one."
+        "M does not beat each user's own mean (rmse 1.2000) at any epsilon up to 8: there is too little data "
+        "for a private model, and you lose nothing by doing without one."
     ]
     some = made({1: [1.1], 2: [1.3], 4: [1.1], 8: [1.0]}, lines)  # luck at 1 does not count
     assert some.beats_free("M") == 4
@@ -261,7 +260,7 @@ def test_little_data_is_said_plainly() -> None:
 def test_really_little_data() -> None:
     tiny = discreet.datasets.movielens_like(60, 30, 900, random_state=0)
     result = curves(data=tiny, epsilons=[0.1], repeats=1)
-    assert "too few data" in str(result)
+    assert "too little data" in str(result)
 
 
 def test_the_forms(found: Tradeoff) -> None:
@@ -284,8 +283,8 @@ def test_the_forms(found: Tradeoff) -> None:
 def test_an_epsilon_of_entries_is_not_taken_for_one_of_users(found: Tradeoff) -> None:
     few: dict[str, Any] = {"epsilons": [2], "repeats": 1, "baselines": {}, "metrics": ["accuracy"], "threshold": 4.0}
     mixed = curves([model(), discreet.OneBit(epsilon=1.0, threshold=4.0, tau=20.0)], **few)
-    assert "OneBit: epsilon is of single entries" in str(mixed)
-    assert "of single entries" not in str(found)
+    assert "OneBit: epsilon protects single entries" in str(mixed)
+    assert "single entries" not in str(found)
 
 
 def test_the_plot_and_the_report(found: Tradeoff) -> None:

@@ -1,0 +1,461 @@
+"""Tables, models and ids on the command line: options that several commands share, and what they stand for."""
+
+import csv
+import inspect
+import json
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import NoneType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+from typer import Argument, Option
+
+from discreet.cli.common import Misuse, completing
+from discreet.errors import DataError, NotPublic, PrivacyError, UnknownItem
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from discreet.data import Interactions
+    from discreet.data.ids import Ids
+    from discreet.models.base import Model
+    from discreet.privacy import Ledger
+
+BEST = "Recommender"  # chooses a model for the data, so it is the default
+PRIVATE = ("epsilon", "delta")
+TEXT = {".csv": ",", ".txt": ",", ".tsv": "\t", ".tab": "\t"}
+# The order in which the members of a union are tried: types that accept any text come last.
+ORDER: tuple[Any, ...] = (NoneType, bool, Literal, int, float, list, tuple, str)
+SPELLED: dict[Any, dict[str, Any]] = {bool: {"true": True, "false": False}, NoneType: {"none": None, "null": None}}
+WORDS = {int: "a whole number", float: "a number", bool: "true or false", NoneType: "none", str: "a text"}
+
+
+complete_models = completing("discreet.models", "MODELS")
+
+
+# -- tables
+
+Source = Annotated[str, Argument(help="A file or glob (csv, tsv, parquet, json), a SELECT, or the name of a data set.")]
+User = Annotated[str | None, Option(help="The column of users; by default guessed from its name.")]
+Item = Annotated[str | None, Option(help="The column of items; by default guessed from its name.")]
+Value = Annotated[str | None, Option(help="The column of ratings; by default guessed from its name.")]
+Time = Annotated[str | None, Option(help="The column of times; by default guessed from its name.")]
+Connection = Annotated[str | None, Option(help="The URL of the database for a SELECT.")]
+
+
+@dataclass(frozen=True)
+class Table:
+    """How a table is read: arguments of `discreet.read`."""
+
+    items: Annotated[str | None, Option(help="The catalog, which is public: a file or a SELECT.")] = None
+    value_range: Annotated[
+        tuple[float, float] | None,
+        Option("--range", help="The lowest and the highest possible rating, which are public."),
+    ] = None
+    user: User = None
+    item: Item = None
+    value: Value = None
+    time: Time = None
+    connection: Connection = None
+    observed_items_are_public: Annotated[
+        bool, Option("--observed-items-are-public", help="Declare that the set of items in the table is public.")
+    ] = False
+    implicit: Annotated[bool, Option("--implicit", help="Ignore the ratings: every row counts 1.")] = False
+    threshold: Annotated[float | None, Option(help="With --implicit: leave out lower ratings.")] = None
+    on_duplicate: Annotated[
+        Literal["last", "first", "mean", "sum", "raise"],
+        Option(help="What to do if a user has several rows for an item."),
+    ] = "last"
+    on_invalid: Annotated[
+        Literal["raise", "drop", "clip"], Option(help="What to do with ratings that are missing or out of range.")
+    ] = "raise"
+    on_unknown: Annotated[Literal["raise", "drop"], Option(help="What to do with rows of unknown items.")] = "raise"
+    separator: Annotated[str | None, Option(help="The separator of a CSV file; guessed by default.")] = None
+    time_format: Annotated[
+        str | None, Option(help="How times are written, such as %d/%m/%Y; by default numbers or ISO 8601.")
+    ] = None
+
+    def read(self, source: str, *, private: bool = False) -> "Interactions":
+        """The table, or the data set of this name if there is no such file; checked for a private model."""
+        from discreet.data import datasets, observed_items_are_public, read
+
+        if self.observed_items_are_public and self.items is not None:
+            raise Misuse("--items and --observed-items-are-public: give one of them")
+        own = ("observed_items_are_public", "implicit", "threshold")
+        given = {name: value for name, value in vars(self).items() if name not in own and value not in (None, "")}
+        if datasets.known(source) and not Path(source).exists():
+            for name in (name for name in given if not name.startswith("on_")):
+                flag = name.removeprefix("value_").replace("_", "-")
+                raise Misuse(f"{source} is a data set, whose columns, items and range are known; leave out --{flag}")
+            ratings = datasets.load(source)
+        else:
+            given |= {"items": observed_items_are_public} if self.observed_items_are_public else {}
+            ratings = read(source, **given)
+        if self.implicit:
+            if self.threshold is not None and ratings.implicit:
+                raise DataError("threshold: the table has no ratings to compare with it; leave out --threshold")
+            ratings = ratings.to_implicit(self.threshold)
+        if private:
+            _require_public(ratings)
+        return ratings
+
+
+@dataclass(frozen=True)
+class TrainingTable(Table):
+    """A table to learn from, where --threshold means nothing without --implicit."""
+
+    def __post_init__(self) -> None:
+        if self.threshold is not None and not self.implicit:
+            raise Misuse("--threshold: it says which ratings count as implicit feedback; give --implicit too")
+
+
+@dataclass(frozen=True)
+class TestedTable(Table):
+    """A table to test on, where --threshold has a meaning without --implicit too."""
+
+    threshold: Annotated[
+        float | None, Option(help="The threshold of accuracy; with --implicit, leave out lower ratings.")
+    ] = None
+
+    @property
+    def for_accuracy(self) -> float | None:
+        """The threshold of accuracy."""
+        return None if self.implicit else self.threshold
+
+
+def _require_public(ratings: "Interactions") -> None:
+    """Raise unless everything is declared that a private model takes to be public; name all missing options at once."""
+    missing = []
+    try:
+        ratings.catalogue.require_public()
+    except NotPublic:
+        missing.append(
+            "--items FILE, the catalog (or --observed-items-are-public, if the set of items in the table is public)"
+        )
+    if ratings.value_range is None:
+        missing.append("--range LOW HIGH, the lowest and the highest possible rating")
+    if missing:
+        raise NotPublic(f"a private model must not learn public inputs from the table: give {'; and '.join(missing)}")
+
+
+# -- models and their budget
+
+ModelName = Annotated[
+    str | None,
+    Option(
+        "--model",
+        "-m",
+        help="Which model: dpals, dpsvd, als, …; by default the private one for this kind of data.",
+        autocompletion=complete_models,
+    ),
+]
+Settings = Annotated[
+    list[str] | None, Option("--set", help="A parameter of the model, such as rank=64; may be repeated.")
+]
+Delta = Annotated[float | None, Option(help="The delta of the guarantee: well below 1 / the number of users.")]
+SavedModel = Annotated[Path, Argument(help="The folder of a saved model.")]
+Device = Annotated[str, Option(help="Where a saved model computes: cpu, or cuda for a GPU.")]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a private model may spend, and from which ledger."""
+
+    epsilon: Annotated[float | None, Option(help="What a private model may spend.")] = None
+    delta: Delta = None
+    ledger: Annotated[str | None, Option(help="The ledger that pays for a private model: a file or a URL.")] = None
+    ledger_name: Annotated[str, Option(help="Which ledger of that database.")] = "default"
+
+    def open(self, model: type["Model"]) -> "Ledger | None":
+        """The ledger that pays for a model."""
+        if self.ledger is None:
+            return None
+        if not is_private(model):
+            raise Misuse(
+                f"{model.__name__} is not private: it spends nothing and takes no ledger; {_advice('--ledger')}"
+            )
+        return opened(self.ledger, self.ledger_name)
+
+
+def ledger_url(where: str) -> str:
+    """The URL of a ledger, which may be given as a file."""
+    return where if "://" in where else f"sqlite:///{where}"
+
+
+def opened(where: str, name: str) -> "Ledger":
+    """A ledger that exists: a wrong path is not a new budget."""
+    from discreet.privacy import Ledger
+
+    try:
+        return Ledger(ledger_url(where), name=name, create=False)
+    except PrivacyError as error:
+        what, begin, _ = str(error).partition("; give epsilon and delta to begin")
+        hint = f"; to begin one: discreet ledger create {where} --epsilon 3 --delta 1e-6" if begin else ""
+        raise PrivacyError(what + hint) from None
+
+
+def saved(folder: Path, device: str) -> "Model":
+    """A saved model, for use on a device."""
+    from discreet.models.storage import load
+
+    model = load(folder)
+    if device != "cpu":
+        if "device" not in model.get_params():
+            raise Misuse(f"--device: {type(model).__name__} runs on the CPU only; leave the option out")
+        model.set_params(device=device)
+    return model
+
+
+def find(name: str | None) -> type["Model"]:
+    """The class of a model, by its name in any spelling: als, ALS, mean-rating."""
+    from discreet.models import registry
+
+    asked = re.sub(r"[^a-z0-9]", "", (BEST if name is None else name).lower())
+    if asked == BEST.lower():
+        from discreet.models.recommender import Recommender
+
+        return Recommender
+    known = {name.lower(): name for name in registry.MODELS}
+    if asked not in known:
+        names = ", ".join(registry.MODELS)
+        raise Misuse(f"--model: there is no {name!r}; there are {names}, and {BEST}, which chooses one")
+    return registry.find(known[asked])
+
+
+def takes(model: type["Model"], name: str) -> bool:
+    """Whether a model has a parameter."""
+    return name in inspect.signature(model).parameters
+
+
+def is_private(model: type["Model"]) -> bool:
+    """Whether a model spends a budget."""
+    return takes(model, "epsilon")
+
+
+def make(model: type["Model"], settings: Sequence[str], epsilon: float | None, delta: float | None) -> "Model":
+    """A model with these parameters, checked before any data is read."""
+    values = {}
+    for text in settings:
+        name, sign, value = text.partition("=")
+        if not sign or not name.strip():
+            raise Misuse(f"--set: name=value is needed, for instance rank=64, not {text!r}")
+        values[name.strip()] = parameter(model, name.strip(), value.strip())
+    for name, number in zip(PRIVATE, (epsilon, delta), strict=True):
+        if number is not None:
+            _require(model, name)
+            values[name] = number
+    parameters = inspect.signature(model).parameters.items()
+    missing = [name for name, param in parameters if param.default is param.empty and name not in values]
+    if missing:
+        flags = (f"--{name}" if name in PRIVATE else f"--set {name}=…" for name in missing)
+        raise Misuse(f"{model.__name__} has no default for {' and '.join(missing)}; give {' and '.join(flags)}")
+    made = model(**values)
+    made._check_parameters()
+    return made
+
+
+def _require(model: type["Model"], name: str) -> None:
+    """Raise unless a model has epsilon, or delta."""
+    if takes(model, name):
+        return
+    if not is_private(model):
+        raise Misuse(f"{model.__name__} is not private: it has no {name}; {_advice(f'--{name}')}")
+    raise Misuse(f"{model.__name__} has no {name}; leave out --{name}")
+
+
+def _advice(flag: str) -> str:
+    from discreet.models import MODELS
+
+    private = ", ".join(name for name in MODELS if is_private(find(name)))
+    return f"leave out {flag}, or train a private model: {private}"
+
+
+def chosen(model: "Model", ratings: "Interactions") -> "Model":
+    """The model itself, or the one that it chooses for these data."""
+    from discreet.models.recommender import Recommender
+
+    return model.choose(ratings) if isinstance(model, Recommender) else model
+
+
+def parameter(model: type["Model"], name: str, text: str) -> Any:
+    """A parameter of a model, from text, in the type that its constructor asks for."""
+    parameters = inspect.signature(model).parameters
+    if name not in parameters:
+        if name in PRIVATE:
+            _require(model, name)
+        raise Misuse(f"--set: {model.__name__} has no parameter {name!r}; it has {', '.join(parameters)}")
+    default = parameters[name].default
+    try:
+        hint = get_type_hints(model.__init__).get(name, Any)
+    except NameError:  # a type that is imported for type checkers only
+        hint = Any if default in (None, inspect.Parameter.empty) else type(default)
+    kinds = sorted(_members(hint), key=lambda kind: ORDER.index(get_origin(kind) or kind))
+    for kind in kinds:
+        with suppress(ValueError):
+            return _converted(kind, text)
+    if not kinds:  # nothing is known about it
+        with suppress(ValueError):
+            return json.loads(text)
+        return text
+    words = (
+        " or ".join(map(str, get_args(k))) if get_origin(k) is Literal else WORDS.get(k, "a list a,b,…") for k in kinds
+    )
+    raise Misuse(f"--set: {name} needs {' or '.join(words)}, not {text!r}")
+
+
+def _members(hint: Any) -> list[Any]:
+    """The types that a parameter may have and that can be written on a command line."""
+    known = (get_origin(hint) or hint) in ORDER
+    return [hint] if known else [kind for part in get_args(hint) for kind in _members(part)]
+
+
+def _converted(kind: Any, text: str) -> Any:
+    """The text as a value of one type; ValueError if that is impossible."""
+    origin, parts = get_origin(kind) or kind, get_args(kind)
+    if origin in (list, tuple):
+        inner = parts[0] if parts else str
+        return origin(_converted(inner, part.strip()) for part in text.strip("[]()").split(",") if part.strip())
+    words = {str(choice): choice for choice in parts} if origin is Literal else SPELLED.get(origin)
+    if words is None:
+        return origin(text)
+    spelled = text if origin is Literal else text.lower()
+    if spelled not in words:
+        raise ValueError(text)
+    return words[spelled]
+
+
+# -- ids that arrive as text, or in another type than the model's
+
+
+def _is_text(kind: "pa.DataType") -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _typed_ids(ids: "Ids", texts: "pa.Array", argument: str) -> "pa.Array":
+    """Ids written as text, in the type of a model's own."""
+    import pyarrow as pa
+
+    kind = ids.to_arrow().type
+    if _is_text(kind):
+        return texts
+    if isinstance(kind, pa.BaseExtensionType) or pa.types.is_large_binary(kind):  # Arrow cannot parse them
+        known = {str(item): item for item in ids}
+        unknown = next((text for text in texts.to_pylist() if text not in known), None)
+        if unknown is not None:
+            raise UnknownItem(f"{argument}: the model does not know {unknown!r}; its items are such as {str(ids[0])!r}")
+        return pa.array([known[text] for text in texts.to_pylist()], kind)
+    try:
+        return texts.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        for at in range(len(texts) if len(texts) > 1 else 0):
+            _typed_ids(ids, texts.slice(at, 1), argument)  # raises for the first one that is wrong
+        raise DataError(
+            f"{argument}: {texts[0].as_py()!r} cannot be an item of this model, whose ids are of type {kind}, such as "
+            f"{ids[0]}"
+        ) from None
+
+
+def as_ids(model: "Model", texts: Iterable[str], argument: str) -> list[Any]:
+    """Ids from a command line or a text file, in the type of the model's items."""
+    import pyarrow as pa
+
+    array = pa.array([text.strip() for text in texts], pa.large_string())
+    ids: list[Any] = _typed_ids(model.items_, array, argument).to_pylist()
+    return ids
+
+
+def for_model(model: "Model", ratings: "Interactions", argument: str) -> "Interactions":
+    """A table whose items have the type of the model's, where one of them is text: text files have no types."""
+    import pyarrow as pa
+
+    from discreet.data import Catalogue
+
+    if ratings.implicit and not model.implicit_ and model.value_range_ != (0.0, 1.0):
+        raise DataError(f"{argument}: the table has no ratings, but the model needs them; name the column with --value")
+    here, there = ratings.items.to_arrow(), model.items_.to_arrow().type
+    if _is_text(here.type) == _is_text(there):
+        return ratings
+    ids = _typed_ids(model.items_, here, argument) if _is_text(here.type) else here.cast(pa.large_string())
+    about = ratings.catalogue
+    return replace(ratings, catalogue=Catalogue(ids, about.columns, origin=about.origin))
+
+
+# -- short lists: a history, items to allow or to deny
+
+
+def listed(given: str, argument: str) -> tuple[list[str], list[str] | None]:
+    """Items, and ratings if there are any: of a file, or of a text such as a=5,b=4 or a,b."""
+    from discreet.data.sources import SUFFIXES
+
+    ending = Path(given.removesuffix(".gz").removesuffix(".zst")).suffix.lower()
+    if Path(given).is_file() or ("=" not in given and ending in SUFFIXES):
+        return _in_file(given, argument)
+    # Quotes protect a comma inside an id.
+    parts = [part.strip() for part in next(csv.reader([given], skipinitialspace=True), []) if part.strip()]
+    rated = ["=" in part for part in parts]
+    if argument != "history" or not any(rated):
+        return parts, None
+    if not all(rated):
+        raise DataError(f"history: {parts[rated.index(False)]!r} has no rating; give one to each item, or to none")
+    cells = [part.rpartition("=") for part in parts]
+    return [cell[0] for cell in cells], [cell[2] for cell in cells]
+
+
+def _in_file(path: str, argument: str) -> tuple[list[str], list[str] | None]:
+    """Items and ratings of a file; a text file may have no header."""
+    from discreet.data.columns import guess
+
+    separator = TEXT.get(Path(path).suffix.lower())
+    if separator is not None:
+        rows = _text_rows(path, separator, argument)
+        names = [name.strip() for name in rows[0]] if rows else []
+        if guess("item", names) is None and "id" not in names:  # no header
+            return _cells(rows, 0, 1 if rows and len(rows[0]) > 1 else None, f"{argument}: {path!r}")
+        rows = rows[1:]
+    else:
+        names, rows = _typed_rows(path)
+    if guess("user", names) is not None:
+        raise DataError(f"{argument}: {path!r} has a column of users; give a table of many people with --users")
+    item, value = guess("item", names) or ("id" if "id" in names else None), guess("value", names)
+    if item is None:
+        raise DataError(f"{argument}: none of the columns {names} of {path!r} looks like the item; call one 'item'")
+    return _cells(rows, names.index(item), None if value is None else names.index(value), f"{argument}: {path!r}")
+
+
+def _text_rows(path: str, separator: str, argument: str) -> list[list[str]]:
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            return [row for row in csv.reader(file, delimiter=separator) if any(map(str.strip, row))]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{argument}: {path!r} is not a text file of rows: {error}") from None
+
+
+def _typed_rows(path: str) -> tuple[list[str], list[list[str]]]:
+    """The columns and the rows of a file that is not CSV."""
+    import pyarrow as pa
+
+    from discreet.data.catalogue import text_table
+    from discreet.data.columns import Wanted
+    from discreet.data.sources import found_files, open_table
+
+    paths, kind = found_files([path])
+    if kind == "json":
+        found, _ = text_table(paths, kind, lambda names: names[0])
+    else:
+        table = open_table(path)
+        try:
+            found = pa.Table.from_batches(list(table.stream(Wanted(list(table.names or ()), ()))))
+        finally:
+            table.close()
+    return found.column_names, [[str(cell) for cell in row.values()] for row in found.to_pylist()]
+
+
+def _cells(rows: list[list[str]], item: int, value: int | None, where: str) -> tuple[list[str], list[str] | None]:
+    if any(len(row) <= max(item, value or 0) for row in rows):
+        raise DataError(f"{where} has rows with too few cells; each needs an item" + ", rating" * bool(value))
+    return [row[item] for row in rows], None if value is None else [row[value] for row in rows]

@@ -1,0 +1,610 @@
+"""Privacy against accuracy: models over epsilons and draws of the noise, `discreet.evaluate.tradeoff(...)`.
+
+Each run is one row of a DuckDB file, committed before the next one begins. A row is identified by a digest of all that
+its result depends on (class and parameters of the model, training and test data, metrics, version). So a call that was
+killed continues where it stopped, and a question that has changed never gets an old answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import inspect
+import io
+import json
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+from sklearn.base import clone
+
+from discreet.data import Interactions, splits
+from discreet.data.frames import to_library
+from discreet.data.progress import Bar, quiet
+from discreet.errors import DataError, MissingExtra, PrivacyError
+from discreet.evaluate.metrics import Metric, parse
+from discreet.evaluate.result import ON_PLOTS, aligned, html_table, new_axes, number, paragraphs
+from discreet.evaluate.run import evaluate
+from discreet.models.als import ALS
+from discreet.models.baselines import MeanRating, Popularity
+from discreet.privacy import Ledger
+from discreet.privacy.noise import InsecureSeededNoise
+from discreet.privacy.statement import CSS as STATEMENT_CSS
+from discreet.privacy.statement import Statement, article
+from discreet.privacy.store import canonical
+from discreet.validation import positive, probability, whole
+from discreet.version import __version__
+
+EPSILONS = (0.5, 1.0, 2.0, 5.0, 10.0)
+TWIN, OWN_MEAN, POPULAR = "ALS, not private", "each user's own mean", "popularity, not private"
+EXPLICIT, IMPLICIT = ("rmse",), ("recall@20", "ndcg@100")
+OWNER = (
+    "Exact numbers about private users, for the owner's eyes only: no guarantee covers them if they are published, or "
+    "if a model or an epsilon is chosen by them."
+)
+TOLERABLE = 0.05  # the largest loss, against the best model without privacy, of an epsilon that is recommended
+COLUMNS = ("key", "repeat", "model", "epsilon", "parameters", "metrics", "certificate")
+COLORS = ("#2f6f6d", "#b3541e", "#5b4b8a", "#7a6a1c", "#8a2f55", "#33639b")
+STYLES = ("--", ":", "-.")
+CSS = """
+.plot svg{max-width:100%;height:auto}
+.plot{margin:1rem 0;background:#fff;color:#1c2430;border-radius:4px}
+figcaption{font-size:.8rem;padding:0 .6rem .6rem}
+details{border-bottom:1px solid #d5dae1;padding:.4rem 0}
+summary{cursor:pointer;font-weight:600}
+"""
+
+
+def tradeoff(
+    models: Any,
+    data: Interactions | tuple[Interactions, Interactions],
+    epsilons: Iterable[float] = EPSILONS,
+    repeats: int = 3,
+    *,
+    delta: float | None = None,
+    metrics: str | Iterable[str] | None = None,
+    baselines: Mapping[str, Any] | None = None,
+    relevant: float | None = None,
+    threshold: float | None = None,
+    test: float = 0.1,
+    random_state: int = 0,
+    results: str | PathLike[str] | None = None,
+    insecure_seed: int | None = None,
+) -> Tradeoff:
+    """Measure models at several epsilons, over several draws of the noise, beside baselines without privacy.
+
+    Every (model, epsilon, repeat) is fitted with its own noise and measured on the same test data. The numbers are
+    exact, about private users, and for the owner's eyes only: the fits are not charged to any ledger, since nothing of
+    them is meant to be published, and a model or an epsilon that is chosen by them is chosen by private data.
+
+    Args:
+        models: Private models, whose epsilon is replaced: one, a list, or a mapping from names to them. Each is an
+            instance, or a class (which needs `delta`). A model without an epsilon is fitted once, and drawn as a line.
+        data: Interactions, of which a part is held out at random; or a pair (train, test).
+        epsilons: The budgets.
+        repeats: How many draws of the noise at each.
+        delta: The delta of all private models; by default each one's own.
+        metrics: For instance ["rmse", "recall@20"]; by default rmse, or recall@20 and ndcg@100 without values. The
+            recommendation is by the first one.
+        baselines: Names and models that are not private, drawn as lines; by default `ALS` and a baseline that needs no
+            training: each user's own mean (for lists: the most popular items).
+        relevant: As for `discreet.evaluate`.
+        threshold: As for `discreet.evaluate`.
+        test: The share of the interactions to hold out, unless `data` is a pair.
+        random_state: The seed of that split, which is public.
+        results: A DuckDB file for the runs. Runs that it already has are not repeated, so a killed call continues where
+            it stopped. By default results are kept in memory.
+        insecure_seed: For tests: noise that can be repeated, of models that then say NOT PRIVATE.
+
+    Returns:
+        Model -> epsilon -> metric -> mean over the repeats: a mapping that prints as a table, with `plot`, `to_frame`,
+        `sentence` and `html`.
+    """
+    train, held_out = _divided(data, test, random_state)
+    asked = parse((IMPLICIT if train.implicit else EXPLICIT) if metrics is None else metrics)
+    budgets = _budgets(epsilons)
+    repeats = whole("repeats", repeats, 1)
+    contenders = _named(models, train, delta)
+    lines = _usual(asked) if baselines is None else dict(baselines)
+    if twice := set(lines) & set(contenders):
+        raise DataError(f"baselines: {', '.join(sorted(twice))} is among the models too; give it another name")
+    options: dict[str, Any] = {"relevant": relevant, "threshold": threshold}
+    context = context_of(train, held_out, {**options, "insecure_seed": insecure_seed})
+    questions = []
+    for name, model in {**contenders, **lines}.items():
+        varied = name in contenders and _is_private(model)
+        for epsilon in budgets if varied else [None]:
+            wanted = _checked(model, epsilon, train.n_items)
+            measured = tuple(str(m) for m in asked if m.is_ranking or not isinstance(model, Popularity))
+            times = range(repeats if varied else 1)
+            questions += [Question(name, wanted, epsilon, repeat, measured, context) for repeat in times]
+    runs = []
+    with closing(Store(results)) as store, Bar("trade-off", len(questions), f"of {len(questions)} runs") as bar:
+        for question in questions:
+            run = store.find(question)
+            if run is None:
+                model = clone(question.model)
+                with quiet():  # one bar at a time
+                    model.fit(train, ledger=_ledger(question, insecure_seed))
+                    given = {**options, "metrics": question.metrics, "confidence": None}
+                    scores = evaluate(model, held_out, history=train, **given)
+                run = store.add(question, dict(scores), model.statement().certificate)
+            runs.append(run)
+            bar.advance(1, question.name if question.epsilon is None else f"{question.name}, {question.epsilon:g}")
+    free = POPULAR if asked[0].is_ranking else OWN_MEAN
+    return Tradeoff(runs, metrics=[str(m) for m in asked], repeats=repeats, free=free if free in lines else None)
+
+
+def _checked(model: Any, epsilon: float | None, n_items: int) -> Any:
+    """A model with this epsilon, checked as far as possible before the first run."""
+    found = clone(model) if epsilon is None else clone(model).set_params(epsilon=epsilon)
+    found._check_parameters()
+    if epsilon is not None and hasattr(found, "plan"):
+        found.plan(n_items)
+    return found
+
+
+def _ledger(question: Question, seed: int | None) -> Ledger | None:
+    """None, for the fit's own ledger with the system's noise; with a seed, one whose noise can be repeated."""
+    if seed is None or question.epsilon is None:
+        return None
+    model = question.model
+    source = InsecureSeededNoise(int(question.key, 16) ^ question.repeat)
+    return Ledger(delta=model.delta, unit=model.unit, adjacency=model.adjacency, noise_source=source)
+
+
+def _divided(data: Any, test: float, random_state: int) -> tuple[Interactions, Interactions]:
+    if isinstance(data, Interactions):
+        parts = splits.holdout(data, test=test, random_state=whole("random_state", random_state, 0))
+        return parts.train, parts.test
+    if isinstance(data, tuple | list) and len(data) == 2 and all(isinstance(part, Interactions) for part in data):
+        return data[0], data[1]
+    raise DataError("data: Interactions (see discreet.read) or a pair (train, test) of them was expected")
+
+
+def _budgets(epsilons: Iterable[float]) -> list[float]:
+    if isinstance(epsilons, str) or not isinstance(epsilons, Iterable):
+        epsilons = [epsilons]  # one number will do
+    found = sorted({positive("epsilons", epsilon) for epsilon in epsilons})
+    if not found:
+        raise PrivacyError("epsilons: at least one is needed, for instance [0.5, 1, 2, 5]")
+    return found
+
+
+def _named(models: Any, train: Interactions, delta: float | None) -> dict[str, Any]:
+    if isinstance(models, Mapping):
+        found = {str(name): _made(model, train, delta) for name, model in models.items()}
+    else:
+        several = models if isinstance(models, Sequence) and not isinstance(models, str) else [models]
+        made = [_made(model, train, delta) for model in several]
+        found = {type(model).__name__: model for model in made}
+        if len(found) < len(made):
+            raise DataError("models: several are of one class; give them names, as {'short': model, 'long': model}")
+    if not any(_is_private(model) for model in found.values()):
+        raise DataError("models: at least one private model is needed: one with an epsilon to vary")
+    return found
+
+
+def _made(model: Any, train: Interactions, delta: float | None) -> Any:
+    """A model to clone: an instance of a class, with this delta; of a model that chooses among others, its choice."""
+    if inspect.isclass(model):
+        takes = inspect.signature(model).parameters
+        if "epsilon" in takes and delta is None:
+            raise PrivacyError(f"delta: {model.__name__} has no default; give one, well below 1 / the number of users")
+        private = {"epsilon": 1.0, "delta": delta}
+        model = model(**{name: value for name, value in private.items() if name in takes})
+    if not hasattr(model, "get_params") or not hasattr(model, "fit"):
+        raise DataError(f"models: models of discreet were expected, not {type(model).__name__}")
+    if delta is not None and "delta" in model.get_params(deep=False):
+        model = clone(model).set_params(delta=probability("delta", delta))
+    return model.choose(train) if hasattr(type(model), "choose") else model
+
+
+def _is_private(model: Any) -> bool:
+    return "epsilon" in model.get_params(deep=False)
+
+
+def _usual(metrics: Sequence[Metric]) -> dict[str, Any]:
+    """The default baselines."""
+    lines: dict[str, Any] = {TWIN: ALS()}
+    if any(not metric.is_ranking for metric in metrics):
+        lines[OWN_MEAN] = MeanRating("user")
+    if any(metric.is_ranking for metric in metrics):
+        lines[POPULAR] = Popularity()
+    return lines
+
+
+# -- the runs
+
+
+@dataclass(frozen=True)
+class Run:
+    """One fit and its exact scores on the test data."""
+
+    model: str  # the name that the caller gave it
+    epsilon: float | None  # None for a model that is not private
+    repeat: int  # the number of the noise draw, from 0
+    metrics: dict[str, float]
+    certificate: dict[str, Any]
+
+    @property
+    def statement(self) -> Statement:
+        """The privacy statement of this fit, checked."""
+        return Statement.parse(json.dumps(self.certificate))
+
+
+@dataclass(frozen=True)
+class Question:
+    """A run to be made: a model, not yet fitted, and the number of the noise draw."""
+
+    name: str
+    model: Any
+    epsilon: float | None
+    repeat: int
+    metrics: tuple[str, ...]
+    context: str
+
+    @property
+    def parameters(self) -> str:
+        """The parameters that the result depends on, as JSON: not the number of threads."""
+        given = self.model.get_params(deep=False)
+        return json.dumps({k: v for k, v in given.items() if k != "n_jobs"}, sort_keys=True, default=repr)
+
+    @property
+    def key(self) -> str:
+        """A digest of everything that the result depends on, except the noise."""
+        about = [__version__, type(self.model).__qualname__, self.parameters, list(self.metrics), self.context]
+        return hashlib.sha256(canonical({"about": about}).encode()).hexdigest()
+
+
+def context_of(train: Interactions, test: Interactions, options: dict[str, Any]) -> str:
+    """A digest of the data and the options. It is as private as the data, and stays in the owner's file."""
+    import pyarrow as pa
+
+    digest = hashlib.sha256(canonical({"options": options}).encode())
+    for part in (train, test):
+        digest.update(canonical({"range": part.value_range, "implicit": part.implicit}).encode())
+        for array in (part.indptr, part.indices, part.values):
+            digest.update(f"{array.dtype}{array.shape}".encode())
+            digest.update(array.tobytes())
+        # Users of the test data are matched with their histories by their ids.
+        for table in (part.catalogue.to_arrow(), pa.table({"user": part.users.to_arrow()})):
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, table.schema) as writer:
+                writer.write_table(table)
+            digest.update(sink.getvalue())
+    return digest.hexdigest()
+
+
+def _is_database(path: Path) -> bool:
+    """Whether DuckDB would open a file as its own, or make one. It also opens tables in other formats, to read them."""
+    if not path.exists() or (path.is_file() and not path.stat().st_size):
+        return True
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(12)[8:] == b"DUCK"
+
+
+class Store:
+    """The rows: in a DuckDB file, which one process at a time can open, or in memory."""
+
+    def __init__(self, path: str | PathLike[str] | None) -> None:
+        import duckdb
+
+        self.path = None if path is None else fspath(path)
+        if self.path is not None and not _is_database(Path(self.path)):
+            raise DataError(f"results: {self.path!r} exists and is not a DuckDB file; give another name")
+        try:
+            self._rows = duckdb.connect(":memory:" if self.path is None else self.path)
+            kinds = {"repeat": "INTEGER", "epsilon": "DOUBLE"}
+            columns = ", ".join(f"{name} {kinds.get(name, 'VARCHAR')}" for name in COLUMNS)
+            self._rows.execute(f"CREATE TABLE IF NOT EXISTS runs ({columns}, PRIMARY KEY (key, repeat))")
+            found = [row[0] for row in self._rows.execute("DESCRIBE runs").fetchall()]
+        except duckdb.Error as error:
+            reason = str(error).splitlines()[0]
+            raise DataError(
+                f"results: {self.path!r} cannot be opened as a DuckDB file ({reason}); if another run is using it, "
+                "wait until it has finished, or give another name"
+            ) from None
+        if tuple(found) != COLUMNS:
+            self._rows.close()
+            raise DataError(f"results: {self.path!r} has a table 'runs' that is not of a trade-off; give another name")
+
+    def close(self) -> None:
+        """Close the file."""
+        self._rows.close()
+
+    def find(self, question: Question) -> Run | None:
+        """The run, if it was made before; under the name that the model has now."""
+        found = self._rows.execute(
+            "SELECT metrics, certificate FROM runs WHERE key = ? AND repeat = ?", [question.key, question.repeat]
+        ).fetchone()
+        if found is None:
+            return None
+        return Run(question.name, question.epsilon, question.repeat, json.loads(found[0]), json.loads(found[1]))
+
+    def add(self, question: Question, metrics: dict[str, float], certificate: dict[str, Any]) -> Run:
+        """Keep a run. It is on disk when this returns."""
+        q = question
+        row = [q.key, q.repeat, q.name, q.epsilon, q.parameters, json.dumps(metrics), json.dumps(certificate)]
+        self._rows.execute(f"INSERT INTO runs VALUES ({', '.join('?' * len(COLUMNS))})", row)
+        return Run(q.name, q.epsilon, q.repeat, metrics, certificate)
+
+
+# -- the result
+
+
+class Spread(NamedTuple):
+    """The values of one metric over draws of the noise: mean, standard deviation (0 of one), lowest, highest."""
+
+    mean: float
+    sd: float
+    low: float
+    high: float
+    runs: int
+
+    def __str__(self) -> str:
+        return number(self.mean) + (f" ± {self.sd:.4f}" if self.runs > 1 else "")
+
+
+class Tradeoff(dict[str, dict[float, dict[str, float]]]):
+    """Model -> epsilon -> metric -> mean over the noise: `result["DPALS"][1.0]["rmse"]`.
+
+    Attributes:
+        lines: For each model that was fitted without an epsilon to vary: metric -> value.
+        runs: Every single run, with its privacy statement.
+        metrics: The metrics. The recommendation is by the first one.
+        repeats: How many draws of the noise there are at each epsilon.
+        free: The baseline that needs nobody else's data, so every private model must beat it; None if it is missing.
+    """
+
+    def __init__(self, runs: Sequence[Run], *, metrics: Sequence[str], repeats: int, free: str | None) -> None:
+        self.runs = tuple(runs)
+        self.metrics, self.repeats, self.free = tuple(metrics), repeats, free
+        self.lines = {run.model: dict(run.metrics) for run in runs if run.epsilon is None}
+        self._values: dict[tuple[str, float, str], list[float]] = {}
+        for run in runs:
+            if run.epsilon is not None:
+                for metric, value in run.metrics.items():
+                    self._values.setdefault((run.model, run.epsilon, metric), []).append(value)
+        means: dict[str, dict[float, dict[str, float]]] = {}
+        for (model, epsilon, metric), values in self._values.items():
+            means.setdefault(model, {}).setdefault(epsilon, {})[metric] = statistics.fmean(values)
+        super().__init__(means)
+
+    def __missing__(self, name: str) -> NoReturn:
+        raise KeyError(f"{name!r} was not tried; there are {', '.join(self)}")
+
+    def spread(self, model: str, epsilon: float, metric: str | None = None) -> Spread:
+        """How a metric (by default the first) varies over draws of the noise."""
+        metric = self._metric(metric)
+        found = self._values.get((model, float(epsilon), metric))
+        if found is None:
+            known = "; ".join(f"{name} at {', '.join(f'{e:g}' for e in points)}" for name, points in self.items())
+            raise KeyError(f"{metric} of {model!r} at epsilon {epsilon:g} is not there; there are {known}")
+        sd = statistics.stdev(found) if len(found) > 1 else 0.0
+        return Spread(statistics.fmean(found), sd, min(found), max(found), len(found))
+
+    def _metric(self, metric: str | None) -> str:
+        if metric is not None and metric not in self.metrics:
+            raise DataError(f"metric: {metric!r} was not measured; there are {', '.join(self.metrics)}")
+        return metric or self.metrics[0]
+
+    # -- what follows
+
+    def _loss(self, metric: str, value: float, against: float) -> float:
+        """By what fraction a value is worse than another; negative if it is better."""
+        worse = value - against if Metric.parse(metric).lower_is_better else against - value
+        return worse / abs(against) if against else math.copysign(math.inf, worse) if worse else 0.0
+
+    def _full(self, metric: str) -> tuple[str, float] | None:
+        """The best model without privacy."""
+        known = {name: values[metric] for name, values in self.lines.items() if name != self.free and metric in values}
+        if not known:
+            return None
+        return min(known.items(), key=lambda pair: self._loss(metric, pair[1], 1.0))
+
+    def sentence(self, metric: str | None = None) -> str:
+        """The recommendation: the smallest epsilon that loses at most 5% to the best model without privacy.
+
+        Where every epsilon loses more, it is the largest one.
+        """
+        metric = self._metric(metric)
+        full = self._full(metric)
+        if full is None:
+            return "There is no model without privacy to compare with."
+        name, against = full
+        points = [
+            (epsilon, self._loss(metric, values[metric], against), model)
+            for model, curve in self.items()
+            for epsilon, values in curve.items()
+            if metric in values
+        ]
+        good = [point for point in points if point[1] <= TOLERABLE]
+        at = min(good)[0] if good else max(points)[0]
+        _, loss, model = min((point for point in points if point[0] == at), key=lambda point: point[1])
+        numbers = f"{self.spread(model, at, metric)} against {number(against)}"
+        found = f"you lose {loss:.1%} {metric}" if loss > 0 else f"you lose nothing in {metric}"
+        return f"At epsilon {at:g} {found} with {model} against {name} ({numbers})."
+
+    def beats_free(self, model: str, metric: str | None = None) -> float | None:
+        """The smallest epsilon from which on every run of a model beats the baseline `free`; None if there is none."""
+        metric = self._metric(metric)
+        if self.free is None or metric not in self.lines[self.free]:
+            raise DataError("baselines: the one that needs nobody's data is missing; leave `baselines` out to have it")
+        bar, smallest = self.lines[self.free][metric], None
+        for epsilon in sorted(self[model], reverse=True):
+            values = self._values[model, epsilon, metric]
+            if not all(self._loss(metric, value, bar) < 0 for value in values):
+                break
+            smallest = epsilon
+        return smallest
+
+    def worth(self, metric: str | None = None) -> list[str]:
+        """A sentence for each model: from which epsilon on it is worth having at all."""
+        metric = self._metric(metric)
+        if self.free is None or metric not in self.lines[self.free]:
+            return []
+        bar = f"{self.free} ({metric} {number(self.lines[self.free][metric])})"
+        told = []
+        for model, curve in self.items():
+            smallest = self.beats_free(model, metric)
+            if smallest is None:
+                told.append(
+                    f"{model} does not beat {bar} at any epsilon up to {max(curve):g}: there is too little data for a "
+                    "private model, and you lose nothing by doing without one."
+                )
+            elif smallest == min(curve):
+                told.append(f"{model} beats {bar} at every epsilon tried, from {smallest:g} on.")
+            else:
+                told.append(
+                    f"The smallest epsilon at which {model} beats {bar} is {smallest:g}: below it there is too little "
+                    "data for a private model."
+                )
+        return told
+
+    # -- words
+
+    def table(self, metric: str | None = None) -> list[list[str]]:
+        """One metric: a heading, each model with its mean and spread at every epsilon, and each line."""
+        metric = self._metric(metric)
+        budgets = sorted({epsilon for curve in self.values() for epsilon in curve})
+        rows = [[metric, *(f"epsilon {epsilon:g}" for epsilon in budgets)]]
+        for model, curve in self.items():
+            cells = [str(self.spread(model, e, metric)) if metric in curve.get(e, {}) else "-" for e in budgets]
+            rows.append([model, *cells])
+        for name, values in self.lines.items():
+            if metric in values:
+                rows.append([name, number(values[metric]), *[""] * (len(budgets) - 1)])
+        return rows
+
+    def _notes(self) -> list[str]:
+        noise = "one draw of the noise" if self.repeats == 1 else f"mean ± standard deviation of {self.repeats} draws"
+        notes = [OWNER, f"On test data, {noise}; models without an epsilon are fitted once."]
+        private = {run.model: run.certificate.get("guarantee", {}).get("unit") for run in self.runs if run.epsilon}
+        if names := ", ".join(name for name, unit in private.items() if unit == "entry"):
+            notes.append(f"{names}: epsilon protects single entries, far less than the same epsilon for users.")
+        return notes
+
+    def __str__(self) -> str:
+        lines = [*self._notes(), ""]
+        for metric in self.metrics:
+            lines += [*aligned(self.table(metric)), ""]
+        return "\n".join([*lines, self.sentence(), *self.worth()])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        said = paragraphs([*self._notes(), self.sentence(), *self.worth()])
+        return said + "".join(html_table(self.table(metric)) for metric in self.metrics)
+
+    # -- other forms
+
+    def to_frame(self, library: str | None = None) -> Any:
+        """Every run: a data frame with the columns model, epsilon (null for lines), repeat, metric, value.
+
+        Args:
+            library: "pandas", "polars" or "pyarrow" (the default).
+        """
+        import pyarrow as pa
+
+        rows = [(r.model, r.epsilon, r.repeat, metric, value) for r in self.runs for metric, value in r.metrics.items()]
+        text, real = pa.large_string(), pa.float64()
+        kinds = {"model": text, "epsilon": real, "repeat": pa.int64(), "metric": text, "value": real}
+        columns = zip(*rows, strict=True) if rows else ([] for _ in kinds)
+        arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds.values(), strict=True)]
+        return to_library(pa.table(arrays, names=list(kinds)), library)
+
+    def curve(self, model: str, metric: str | None = None) -> dict[str, Any]:
+        """One model's curve, for `discreet export --tradeoff`. The numbers are exact: publish them only if you may."""
+        metric = self._metric(metric)
+        points = [{"epsilon": epsilon, "value": values[metric]} for epsilon, values in sorted(self[model].items())]
+        return {
+            "metric": metric,
+            "points": points,
+            "references": {name: values[metric] for name, values in self.lines.items() if metric in values},
+        }
+
+    def plot(self, ax: Any = None, *, metric: str | None = None) -> Any:
+        """Draw a metric against epsilon, with its range over the runs, and the baselines as lines.
+
+        Args:
+            ax: The matplotlib axes to draw on; new ones by default.
+            metric: Which metric; by default the first.
+
+        Returns:
+            The axes.
+
+        Raises:
+            MissingExtra: If matplotlib is not installed: pip install 'discreet[plot]'.
+        """
+        metric = self._metric(metric)
+        ax = new_axes() if ax is None else ax
+        for at, (model, curve) in enumerate(self.items()):
+            epsilons = [epsilon for epsilon in sorted(curve) if metric in curve[epsilon]]
+            spreads = [self.spread(model, epsilon, metric) for epsilon in epsilons]
+            reach = [s.mean - s.low for s in spreads], [s.high - s.mean for s in spreads]
+            look = {"marker": "o", "markersize": 4, "capsize": 3, "color": COLORS[at % len(COLORS)]}
+            ax.errorbar(epsilons, [s.mean for s in spreads], yerr=reach, label=model, **look)
+        for at, (name, values) in enumerate(self.lines.items()):
+            if metric in values:
+                look = {"color": "#69727d", "linestyle": STYLES[at % len(STYLES)], "linewidth": 1.2}
+                ax.axhline(values[metric], label=name, **look)
+        budgets = sorted({epsilon for curve in self.values() for epsilon in curve})
+        ax.set_xscale("log")
+        ax.set_xticks(budgets, [f"{epsilon:g}" for epsilon in budgets])
+        ax.minorticks_off()
+        ax.set_xlabel("epsilon: less is more private")
+        ax.set_ylabel(metric)
+        ax.set_title(ON_PLOTS, fontsize="small", loc="left")
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.legend(frameon=False, fontsize="small")
+        return ax
+
+    def html(self) -> str:
+        """A report as one self-contained page: recommendation, plots, tables, statements of the models."""
+        text = html.escape
+        owner, *notes = self._notes()
+        plots = "".join(
+            f'<h2>{text(metric)}</h2><figure class="plot">{self._svg(metric)}<figcaption>Bars reach from the lowest to '
+            f'the highest of {self.repeats} runs.</figcaption></figure><div class="wide">'
+            f"{html_table(self.table(metric))}</div>"
+            for metric in self.metrics
+        )
+        statements = "".join(
+            f"<details><summary>{text(_titled(run))}</summary>{article(run.certificate)}</details>"
+            for run in self.runs
+            if run.repeat == 0
+        )
+        return (
+            f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+            f"<title>Privacy against accuracy</title><style>{STATEMENT_CSS}{CSS}</style><main><h1>Privacy against accuracy"
+            f'</h1><p class="holds"><strong>{text(self.sentence())}</strong></p>{paragraphs(self.worth())}'
+            f'<p class="void">{text(owner)}</p>{paragraphs(notes)}{plots}'
+            f"<h2>What each model promises</h2><p>The statement of the first run at each epsilon. It is about that run "
+            f"alone, and none of these models is meant to be published.</p>{statements}</main></html>"
+        )
+
+    def _svg(self, metric: str) -> str:
+        """The plot as an SVG element, without the header of a file."""
+        try:
+            import matplotlib as mpl
+            from matplotlib.figure import Figure
+        except ImportError:
+            raise MissingExtra("the plot of a report", "plot") from None
+        figure = Figure(figsize=(7, 4), layout="constrained")
+        self.plot(figure.subplots(), metric=metric)
+        text = io.StringIO()
+        with mpl.rc_context({"svg.hashsalt": metric, "svg.fonttype": "none"}):
+            figure.savefig(text, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+        return text.getvalue()[text.getvalue().index("<svg") :]
+
+
+def _titled(run: Run) -> str:
+    return run.model if run.epsilon is None else f"{run.model}, epsilon {run.epsilon:g}"
