@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from discreet import Gaussian, L2Laplace, Laplace, RandomizedResponse
-from discreet.audit.findings import EACH, FALSE_ALARM, Alarms, Exhausted
+from discreet.audit.report import EACH, FALSE_ALARM, Alarms, Exhausted
 from discreet.audit.samplers import law, streams
 from discreet.privacy import SystemNoise
 from discreet.testing import InsecureSeededNoise
