@@ -13,8 +13,8 @@ import pytest
 import discreet
 from discreet import papers
 from discreet.errors import DataError
-from discreet.papers.dpals import tasks
-from discreet.papers.report import Results, compared, read, table
+from discreet.papers import dpals
+from discreet.papers.report import Results, compared, draw, read, table
 from discreet.papers.reproduction import (
     Options,
     Paper,
@@ -151,8 +151,6 @@ def test_files_that_hold_something_else(text: str, message: str, tmp_path: Path)
 
 def test_the_plot_has_every_method_and_what_was_published(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    from discreet.papers.plots import draw
-
     one = entry(plot=Plot(log="xy"))
     draw(one, list(one.rows(Options())), tmp_path / "plot.svg")
     drawn = (tmp_path / "plot.svg").read_text(encoding="utf-8")
@@ -172,9 +170,9 @@ def test_published_values_are_found_in_rows_that_have_them() -> None:
     one = papers.find("dpals-table5")
     rows = [
         {"data": "x", "method": method, "epsilon": epsilon, "column": column, "value": mean, "sd": None}
-        for column, means in tasks.TABLE_5.items()
+        for column, means in dpals.TABLE_5.items()
         for epsilon, mean in means.items()
-        for method in (tasks.PRINTED, tasks.EXACT)
+        for method in (dpals.PRINTED, dpals.EXACT)
     ]
     assert [line["ratio"] for line in one.comparison(rows)] == [1.0] * 24
 

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from discreet.privacy.render import CSS
+
 if TYPE_CHECKING:
     from discreet.audit.attacks import Success
     from discreet.audit.zoo import Caught
@@ -198,8 +200,8 @@ class Report:
         ]
         return (
             '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-            f"<title>Privacy audit</title><style>{_CSS}</style><main><h1>Privacy audit</h1>"
-            f"{''.join(parts)}</main></html>"
+            f"<title>Privacy audit</title><style>{CSS}td{{vertical-align:top}}strong{{color:#b3261e}}</style>"
+            f"<main><h1>Privacy audit</h1>{''.join(parts)}</main></html>"
         )
 
 
@@ -235,21 +237,3 @@ def _curve(name: str, attacks: Sequence[Success]) -> str:
 
 def _text(x: float, y: float, words: str) -> str:
     return f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="middle">{html.escape(words)}</text>'
-
-
-_CSS = """
-body{font:16px/1.5 system-ui,sans-serif;color:#1c2430;background:#fff;margin:0}
-main{max-width:64rem;margin:2rem auto;padding:0 1rem}
-table{border-collapse:collapse;width:100%}
-td,th{text-align:left;vertical-align:top;padding:.25rem .6rem;border-bottom:1px solid #d5dae1}
-.holds,.void{padding:1rem;border-left:4px solid #2f6f6d;background:#eef5f4}
-.void{border-color:#b3261e;background:#fbeceb}
-strong{color:#b3261e}
-dt{font-weight:600}
-@media(prefers-color-scheme:dark){
-body{color:#e6e9ee;background:#14181d}
-td,th{border-color:#39414b}
-.holds{background:#1b2b2b}
-.void{background:#331b1a}
-}
-"""
