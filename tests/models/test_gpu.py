@@ -30,7 +30,8 @@ from discreet.privacy import GramSum, NormalEquations, OuterSum, VectorSum
 from discreet.privacy.releaser import Encoded
 from discreet.privacy.statistics import UserBatch
 from discreet.recommend import trial
-from discreet.testing import InsecureSeededNoise, company
+from discreet.testing import InsecureSeededNoise
+from discreet.testing.conformance import assert_served_alike
 from tests.conftest import missing
 from tests.models.equations import encoder_on, exact_equations, some_of
 
@@ -234,11 +235,7 @@ def test_recommendations_and_figures_are_the_same(gpu: TorchArrays, caution: flo
 @pytest.mark.parametrize("ratings", [RATINGS, LIKED], ids=["ratings", "likes"])
 def test_a_person_is_served_the_same_in_any_company(gpu: TorchArrays, rank: int, ratings: Any) -> None:
     model = discreet.ALS(rank, n_steps=2, biases=False).fit(ratings).set_params(device="cuda")
-    alone = [company.shown(model, company.table_of(ratings, [row]), [0])[0] for row in company.subjects(ratings)]
-    for table, places in company.companies(ratings):
-        found = company.shown(model, table, list(places))
-        for person, one in zip(places.values(), found, strict=True):
-            assert not company.differing(alone[person], one)
+    assert_served_alike(model, ratings)
 
 
 def test_a_gpu_whose_products_depend_on_others_is_not_used(gpu: TorchArrays, monkeypatch: pytest.MonkeyPatch) -> None:
