@@ -84,9 +84,9 @@ def test_at_ten_million_draws_half_a_percent_is_noticed(off: float, monkeypatch:
 
 
 def test_keys_are_never_the_same() -> None:
-    assert streams().ok
+    assert streams(SystemNoise().fresh_key).ok
     remembered = InsecureSeededNoise(0)
-    found = streams(remembered)
+    found = streams(remembered.fresh_key)
     assert not found.ok
     assert "100 twice" in found.words  # three children begin where their parent is: two of them repeat the first
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field, fields, is_dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any
 from unittest.mock import patch
@@ -292,7 +292,7 @@ class Replay:
         """
         return float(np.sqrt(sum(distance**2 for distance in self._distances())))
 
-    @property
+    @cached_property
     def share(self) -> float | None:
         """How far apart these neighbors are, over all releases, as a fraction of what the guarantee allows.
 

@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from scipy import stats
 from discreet.audit.distinguishing import Evidence, could, detectable, detectable_epsilon, distinguish
 from discreet.audit.replaying import Recording, Release
 from discreet.audit.report import Alarms, Finding
-from discreet.privacy import Gaussian, GridArray, L2Laplace, Laplace, RandomizedResponse, SystemNoise
+from discreet.privacy import Gaussian, GridArray, L2Laplace, Laplace, RandomizedResponse
 from discreet.privacy.keystream import NoiseSource
 from discreet.privacy.noise import Noise
 from discreet.typing import Array
@@ -205,13 +206,13 @@ def mechanisms(recording: Recording, *, draws: int, source: NoiseSource, alarms:
     return [drawn_in(recording, alarms), *laws, *apart]
 
 
-def streams(source: NoiseSource | None = None) -> Finding:
-    """Whether threads and forked processes that ask the same source for keys ever get the same key."""
-    source = SystemNoise() if source is None else source
-    source.fresh_key()  # a careless source has a state from now on
+@cache
+def streams(fresh_key: Callable[[], bytes]) -> Finding:
+    """Whether threads and forked processes that ask one source for keys ever get the same key; tried once for each."""
+    fresh_key()  # a careless source has a state from now on
 
     def keys(_: int) -> list[bytes]:
-        return [source.fresh_key() for _ in range(KEYS)]
+        return [fresh_key() for _ in range(KEYS)]
 
     with ThreadPoolExecutor(THREADS) as pool:
         found = [key for some in pool.map(keys, range(THREADS)) for key in some]

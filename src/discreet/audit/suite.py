@@ -25,13 +25,14 @@ from discreet.data.progress import Bar
 from discreet.errors import DataError
 from discreet.models.private import PrivateModel
 from discreet.models.spectral import DPSVD
-from discreet.privacy.keystream import InsecureSeededNoise
+from discreet.privacy.keystream import InsecureSeededNoise, SystemNoise
 
 Effort = Literal["quick", "full"]
 
 TIGHT, WHOLE, SEARCH = "worst case", "whole claim", "search"
 REACHED = 0.95  # of its declared sensitivity: how far a designed person must move each release
 APART = 0.9  # of the claim: how far apart designed people must be, all releases together
+SYSTEM = SystemNoise()
 DRAWS, SEED = 100_000, 11  # of each kind of noise
 TRIES = 40  # people that a full audit searches through
 FEW_RUNS = 24  # fits with and without a person who is not the worst case of all releases at once
@@ -102,7 +103,7 @@ def audit(subject: Subject, effort: Effort = "quick", alarms: Alarms | None = No
     first = next((one.first for one in replays if one.first.model is not None), None)
     if first is not None:
         findings += mechanisms(first, draws=DRAWS, source=InsecureSeededNoise(SEED), alarms=alarms)
-    findings += [streams(), *taint(subject, subject.world(subject.pairs[0][0]))]
+    findings += [streams(SYSTEM.fresh_key), *taint(subject, subject.world(subject.pairs[0][0]))]
     if effort == "quick" or failed(findings):
         return findings
     findings += search(subject, tries=TRIES)
