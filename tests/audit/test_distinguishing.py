@@ -156,7 +156,7 @@ def test_one_run_without_delta(right: int, guesses: int) -> None:
 
 
 def test_one_run_is_right_about_coins() -> None:
-    """Randomised response is the worst case: at a level of 5%, its epsilon is overstated in at most 5% of audits."""
+    """Randomized response is the worst case: at a level of 5%, its epsilon is overstated in at most 5% of audits."""
     rng, epsilon, m = np.random.default_rng(0), 1.0, 200
     right = rng.binomial(m, 1 / (1 + np.exp(-epsilon)), 2000)
     proved = {int(k): OneRun(m, m, int(k)).epsilon(0.0, level=0.05) for k in np.unique(right)}

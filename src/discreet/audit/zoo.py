@@ -604,7 +604,7 @@ MUTANTS += [
     Mutant("probit without its Jacobian", "The density of the optimum contains the ratio of second derivatives.",
            "one-bit completion 2021, ObjP", OBJECTIVE, _unsaid, params={"link": "probit", "calibration": "published"}),
     Mutant("probit without its Jacobian, at a certified optimum",
-           "With all else mended, a bit costs more than its linear perturbation, by the ratio of second derivatives.",
+           "With all else right, a bit costs more than its linear perturbation, by the ratio of second derivatives.",
            "one-bit completion 2021, ObjP", "OneBit, probit objective, flip",
            lambda: patch.object(PerturbedObjective, "extra", 0.0)),
 ]  # fmt: skip

@@ -72,7 +72,7 @@ class ModelConformance:
     Attributes:
         personal: Whether recommendations depend on the history; those of a popularity list do not.
         n_users: In the small data sets; private models need more to learn anything.
-        n_items_large: In the catalogue of the memory test.
+        n_items_large: In the catalog of the memory test.
         implicit: Whether the model learns from implicit feedback.
         explicit: Whether the model learns from ratings.
     """
