@@ -108,8 +108,8 @@ def _both(
     ]
 
 
-def _private(kind: Any, **params: Any) -> Any:
-    return kind(**{"epsilon": EPSILON, "delta": DELTA, "n_jobs": 1, **params})
+def _private(kind: Any, **params: Any) -> Callable[..., Any]:
+    return partial(kind, **{"epsilon": EPSILON, "delta": DELTA, "n_jobs": 1, **params})
 
 
 def _spectral() -> list[Subject]:
@@ -121,22 +121,22 @@ def _spectral() -> list[Subject]:
         [(DIVIDED, None), (FAN, None), (SINGLE, None)],
         [(FAN, CRITIC), (DIVIDED, ELSEWHERE), (FAN, DIVIDED)],
     )
-    svd = partial(_private, discreet.DPSVD)
-    printed = partial(_private, discreet.PublishedDPCleansedSVD, max_items=20, clamp=1.0, epsilon=30.0)
+    svd = _private(discreet.DPSVD)
+    printed = _private(discreet.PublishedDPCleansedSVD, max_items=20, clamp=1.0, epsilon=30.0)
     return [
         *_both("DPSVD", svd, liked, added, [({7: 1.0}, {8: 1.0})], runs=600),
         *_both("DPSVD of ratings", svd, ratings, *one),
-        *_both("PublishedDPSVD", partial(_private, discreet.PublishedDPSVD), ratings, *one),
-        *_both("DPCleansedSVD", partial(_private, discreet.DPCleansedSVD), cleansed, *several),
+        *_both("PublishedDPSVD", _private(discreet.PublishedDPSVD), ratings, *one),
+        *_both("DPCleansedSVD", _private(discreet.DPCleansedSVD), cleansed, *several),
         *_both("PublishedDPCleansedSVD", printed, cleansed, *several),
     ]
 
 
 def _gradient() -> list[Subject]:
     ratings = partial(neighbors.crowd, 40, False)
-    exact = partial(_private, discreet.DPGradientDescent, n_steps=3)
-    printed = partial(_private, discreet.PublishedDPGradientDescent, n_steps=3)
-    sampled = partial(_private, discreet.DPSGD, n_steps=4, sample_rate=0.25, epsilon=5.0)
+    exact = _private(discreet.DPGradientDescent, n_steps=3)
+    printed = _private(discreet.PublishedDPGradientDescent, n_steps=3)
+    sampled = _private(discreet.DPSGD, n_steps=4, sample_rate=0.25, epsilon=5.0)
     return [
         *_both("DPGradientDescent", exact, ratings, [(DIVIDED, None)], [(DIVIDED, ELSEWHERE)]),
         *_both("PublishedDPGradientDescent", printed, ratings, [(DIVIDED, None)], [(DIVIDED, ELSEWHERE)]),
@@ -153,7 +153,7 @@ def _als() -> list[Subject]:
     Both hold for people whose other items follow a common taste: once it is found it explains these, and what they
     disagree about is left.
     """
-    make = partial(_private, discreet.DPALS, n_users_hint=100_000, n_steps=2)
+    make = _private(discreet.DPALS, n_users_hint=100_000, n_steps=2)
     added, replaced = zip(*map(_giants, (420, 200)), strict=True)
     of_many, of_few = [_disagreeing(420, 20), *replaced[0]], [_disagreeing(200, 16, taste=2.25), *replaced[1]]
     far = {settings.GRAM: "two people with orthogonal vectors, by public biases: tests/models/test_dpals.py"}
@@ -198,7 +198,7 @@ def _published_als() -> list[Subject]:
     """
     fan, critic = dict.fromkeys(range(120), 1.0), dict.fromkeys(range(120), -1.0)
     penalties = {"regularization": 0.5, "item_exponent": 0.0, "user_exponent": 0.0}
-    make = partial(_private, discreet.PublishedDPALS, rank=2, item_fraction=1.0, user_clip=1e-3, **penalties)
+    make = _private(discreet.PublishedDPALS, rank=2, item_fraction=1.0, user_clip=1e-3, **penalties)
     alone: dict[str, Any] = {"preprocess": False, "entry_clip": 1.0, "global_penalty": 0.1, "start": "svd"}
     world, few = partial(neighbors.polar, 240), dict.fromkeys(range(20), 1.0)
     added: Pairs = [(fan, None), (critic, None), (few, None)]
@@ -226,13 +226,13 @@ def _frank_wolfe() -> list[Subject]:
     are so long that they first lead this person as far as possible at a right angle to their only rating, to an item
     rated 0, and then to the opposite of it.
     """
-    make = partial(_private, discreet.DPFrankWolfe, n_steps=2, centre=False, row_norm=5.0)
+    make = _private(discreet.DPFrankWolfe, n_steps=2, centre=False, row_norm=5.0)
     crowd = tuple((f"v{i:04}", ((7, 5.0),)) for i in range(2000))
     world = partial(neighbors.crowd, 20, False, more=crowd)
     aside, other = {8: 5.0}, {9: 5.0}
     pairs: tuple[Pairs, Pairs] = [(aside, None), (SINGLE, None)], [(aside, other), (SINGLE, {7: 0.0})]
     by_oja = partial(make, eigensolver="oja", n_steps=1, oja_steps=8)
-    long = partial(_private, discreet.PublishedDPFrankWolfe, radius=16e3, row_norm=1.0, n_steps=4)
+    long = _private(discreet.PublishedDPFrankWolfe, radius=16e3, row_norm=1.0, n_steps=4)
     printed = partial(long, radius=100.0, row_norm=5.0, n_steps=2, eigensolver="oja", oja_steps=8)
     led = {0: 1.0, 1: 0.0}
     return [
@@ -321,7 +321,7 @@ def _components() -> list[Subject]:
     odd = np.where(np.arange(12) == 4, np.nan, 1e200)
     added: Pairs = [(7 * e[4], None), (np.ones(12), None), (odd, None), (np.append(np.nan, np.full(11, 9.0)), None)]
     replaced: Pairs = [(e[4], e[5]), (e[4], -e[4]), ((e[4] + e[9]) / 2**0.5, (e[4] - e[9]) / 2**0.5)]
-    make = partial(_private, discreet.DPPCA, n_components=1, row_norm=1.0, n_steps=8)
+    make = _private(discreet.DPPCA, n_components=1, row_norm=1.0, n_steps=8)
     two = partial(make, method="block", n_components=2)
     return [
         *_both("DPPCA", partial(make, method="dense"), neighbors.rows, added, replaced),

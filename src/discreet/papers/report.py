@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from discreet import papers
-from discreet.errors import DataError, MissingExtra
+from discreet.errors import DataError
 from discreet.papers.reproduction import AS_PUBLISHED, Plot, Reproduction, Row, number
 from discreet.version import __version__
 
@@ -119,12 +119,10 @@ def table(reproduction: Reproduction, rows: Sequence[Row]) -> tuple[list[str], l
 
 
 def draw(reproduction: Reproduction, rows: Sequence[Row], path: Path) -> None:
-    """Write a figure to a file, by the ending of its name (extra `plot`)."""
-    try:
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtra("a figure", "plot") from None
+    """Write a figure to a file, by the ending of its name (extra `plot`); of a table there is none."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
     if reproduction.plot is None:
         return
     plot = _by_data(reproduction.plot, rows)
@@ -235,7 +233,7 @@ def write(path: Path) -> None:
     """Draw all plots, and write the page."""
     for one in papers.every():
         document = _document(one, path.parent)
-        if document is not None and one.plot is not None:
+        if document is not None:
             draw(one, document["rows"], path.parent / f"{one.name}.svg")
     path.write_text(page(path), encoding="utf-8")
 
