@@ -203,7 +203,7 @@ def as_published(options: argparse.Namespace) -> Figures:
 
 def noise(options: argparse.Namespace) -> Figures:
     """The share of releases in a fit."""
-    from discreet.papers.dpals.tasks import TABLE_4
+    from discreet.papers.dpals import TABLE_4
 
     data = table()
     models = {

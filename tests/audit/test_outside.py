@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 import discreet
-from discreet.audit.canaries import OneRun
-from discreet.audit.distinguishing import Evidence
+from discreet.audit.distinguishing import Evidence, OneRun
 
 
 @pytest.fixture(scope="module")

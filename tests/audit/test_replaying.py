@@ -12,11 +12,11 @@ import pytest
 import discreet
 from discreet import Laplace, account
 from discreet.audit import Subject, record, replay
-from discreet.audit.findings import failed
 from discreet.audit.neighbors import ordinary
 from discreet.audit.replaying import ACCOUNT, EVENTS, OUTPUT, SCORE, SENSITIVITY, _search, same
-from discreet.audit.searching import designed
+from discreet.audit.report import failed
 from discreet.audit.subjects import DELTA, of, shipped
+from discreet.audit.suite import designed
 from discreet.models import MODELS
 from discreet.models.private import PrivateModel
 from discreet.privacy import Cost, PureEvent, Selection
@@ -55,7 +55,7 @@ def test_a_model_on_the_same_base_passes(monkeypatch: pytest.MonkeyPatch) -> Non
     assert not audited(monkeypatch, lambda learned, ratings: None)
     subject = of(Mine(epsilon=5.0, delta=DELTA))
     assert isinstance(subject, Subject)
-    assert not failed(designed(replace(subject, pairs=subject.pairs[:3])).findings)
+    assert not failed(designed(replace(subject, pairs=subject.pairs[:3]))[1])
 
 
 def test_an_exact_number_in_the_model(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,18 +1,12 @@
-"""`discreet.audit.run`, its report, attacks, and the command."""
+"""The report of an audit, and attacks."""
 
 import json
-from pathlib import Path
 
-import pytest
-
-import discreet
 from discreet.audit import Finding, Report, attacks, run
 from discreet.audit.report import CHECKS
 from discreet.audit.suite import catch
 from discreet.audit.zoo import MUTANTS, Caught
-from discreet.errors import DataError
 from discreet.testing import InsecureSeededNoise
-from tests.cli.conftest import run as command
 
 
 def test_a_report_says_what_was_tried_and_found() -> None:
@@ -40,13 +34,6 @@ def test_a_report_about_something_broken() -> None:
     assert not Report(zoo=[Caught(MUTANTS[0], [])]).ok
 
 
-def test_models_that_cannot_be_audited() -> None:
-    with pytest.raises(DataError, match="not private"):
-        run(discreet.ALS())
-    with pytest.raises(DataError, match="there is no private model 'als'; there are DPSVD"):
-        run("als")
-
-
 def test_attacks_fall_to_chance_as_epsilon_falls() -> None:
     members = attacks.membership(epsilons=(0.1, 100.0), source=InsecureSeededNoise(1))
     hidden, strong, none = (one.rate for one in members)
@@ -58,24 +45,3 @@ def test_attacks_fall_to_chance_as_epsilon_falls() -> None:
     page = Report(attacks=[*members, *items]).html()
     assert page.count("<svg") == 2
     assert "not private" in str(items[1])
-
-
-def test_the_command(tmp_path: Path) -> None:
-    data = discreet.datasets.movielens_like(200, 30, 3000, random_state=0).to_implicit()
-    discreet.DPSVD(epsilon=2.0, delta=1e-6).fit(data).save(tmp_path / "model")
-    page = tmp_path / "audit.html"
-    found = json.loads(command("audit", str(tmp_path / "model"), "--json", "--report", str(page)))
-    assert found["ok"]
-    assert {"DPSVD", "DPSVD, add-remove"} <= set(found["models"])
-    assert "Privacy audit" in page.read_text()
-    assert "--zoo" in command("audit", code=2)
-
-
-def test_the_zoo_on_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    from discreet.audit import suite
-
-    monkeypatch.setattr(suite, "MUTANTS", MUTANTS[:2])
-    found = json.loads(command("audit", "--zoo", "--json"))
-    assert (found["caught"], found["total"]) == (2, 2)
-    assert found["zoo"][0]["by"] == ["noise"]
-    assert "float noise" in command("audit", "--zoo")

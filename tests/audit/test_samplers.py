@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from discreet import Gaussian, L2Laplace, Laplace, RandomizedResponse
-from discreet.audit.findings import EACH, FALSE_ALARM, Alarms, Exhausted
+from discreet.audit.report import EACH, FALSE_ALARM, Alarms, Exhausted
 from discreet.audit.samplers import law, streams
 from discreet.privacy import SystemNoise
 from discreet.testing import InsecureSeededNoise
@@ -84,9 +84,9 @@ def test_at_ten_million_draws_half_a_percent_is_noticed(off: float, monkeypatch:
 
 
 def test_keys_are_never_the_same() -> None:
-    assert streams().ok
+    assert streams(SystemNoise().fresh_key).ok
     remembered = InsecureSeededNoise(0)
-    found = streams(remembered)
+    found = streams(remembered.fresh_key)
     assert not found.ok
     assert "100 twice" in found.words  # three children begin where their parent is: two of them repeat the first
 

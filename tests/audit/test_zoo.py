@@ -2,8 +2,8 @@
 
 import pytest
 
-from discreet.audit.findings import failed
 from discreet.audit.replaying import ACCOUNT, EVENTS, FIT, JOINT, OUTPUT, SENSITIVITY
+from discreet.audit.report import failed
 from discreet.audit.samplers import BLACK_BOX, NOISE, STREAMS
 from discreet.audit.subjects import shipped
 from discreet.audit.suite import audit, catch
@@ -33,7 +33,7 @@ CAUGHT_BY = {  # among other checks; all mutants that are not here break a bound
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_broken_mechanism_is_caught(mutant: Mutant) -> None:
-    caught = catch(mutant, SUBJECTS)
+    caught = catch(mutant)
     expected = next((check for check, names in CAUGHT_BY.items() if mutant.name in names), SENSITIVITY)
     assert expected in caught.by, [finding.words for finding in caught.findings]
     if mutant.name not in RAISING:

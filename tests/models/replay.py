@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import discreet
-from discreet.audit import recording, replaying
-from discreet.audit.recording import Recording
+from discreet.audit import replaying
+from discreet.audit.replaying import Recording
 from discreet.data import Interactions
 from discreet.typing import Array
 
@@ -17,7 +17,7 @@ def record(
     monkeypatch: Any, fit: Callable[[discreet.Ledger], object], answers: list[Array] | None, **ledger: Any
 ) -> Recording:
     """Fit once; with `answers`, the release step returns these again."""
-    seen = recording.record(fit, answers=answers, **ledger)
+    seen = replaying.record(fit, answers=answers or (), **ledger)
     for warning in seen.warned:
         warnings.warn(warning.message, warning.category, stacklevel=2)
     if seen.error is not None:

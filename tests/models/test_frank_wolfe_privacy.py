@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import discreet
-from discreet.audit import fixtures
+from discreet.audit import neighbors
 from discreet.engine import batches as users_rows
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.models.centering import Centering
@@ -63,10 +63,10 @@ def test_residuals_of_the_published_algorithm_grow_from_the_row_norm_to_twice_th
             epsilon=15, delta=DELTA, radius=16e3, row_norm=1.0, n_steps=n_steps, adjacency=adjacency
         )
 
-    one, other = fixtures.swaying({0: 1.0, 1: 0.0}), {"add-remove": None, "replace": {2: 1.0, 3: 0.0}}[adjacency]
+    one, other = neighbors.swaying({0: 1.0, 1: 0.0}), {"add-remove": None, "replace": {2: 1.0, 3: 0.0}}[adjacency]
     first = record(monkeypatch, lambda paid: make().fit(one, ledger=paid), None, adjacency=adjacency)
     second = record(
-        monkeypatch, lambda paid: make().fit(fixtures.swaying(other), ledger=paid), first.answers, adjacency=adjacency
+        monkeypatch, lambda paid: make().fit(neighbors.swaying(other), ledger=paid), first.answers, adjacency=adjacency
     )
     apart = 1 if adjacency == "add-remove" else np.sqrt(2)
     assert first.labels == [f"{COVARIANCE}{which}" for which in (", first", ", second", "")[: n_steps - 1]]

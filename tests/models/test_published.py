@@ -18,7 +18,7 @@ from discreet.models.als.published_training import a_item, a_user, clip, normali
 from discreet.models.als.sampling import Sample, lowest, priorities, uniform, weights
 from discreet.models.base import Model
 from discreet.models.ridge import Penalty
-from discreet.papers.dpals.tasks import TABLE_4
+from discreet.papers.dpals import TABLE_4
 from discreet.privacy import Cost, NormalEquations
 from discreet.privacy.statistics import normal_equations_sensitivity
 from discreet.testing import InsecureSeededNoise, ModelConformance

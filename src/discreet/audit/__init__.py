@@ -5,10 +5,8 @@ data; `zoo` breaks the library in every way that is known to have happened, and 
 shows what a guarantee is for. docs/guide/audit.md explains the report.
 """
 
-from discreet.audit.findings import Finding
-from discreet.audit.recording import Recording, record
-from discreet.audit.replaying import Replay, replay
-from discreet.audit.report import Report
+from discreet.audit.replaying import Recording, Replay, record, replay
+from discreet.audit.report import Finding, Report
 from discreet.audit.subjects import Subject
 from discreet.audit.suite import run
 

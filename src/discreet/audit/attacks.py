@@ -12,7 +12,7 @@ success of every attack falls to chance as epsilon falls, and without privacy it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,60 +30,47 @@ MEMBERSHIP, RECONSTRUCTION = "membership", "reconstruction"
 DELTA = 1e-6
 EPSILONS = (0.1, 1.0, 10.0, 100.0)
 
-FitTo = Callable[[Interactions], Any]
-
 
 @dataclass(frozen=True)
 class Success:
-    """How well an attack did.
+    """How well an attack did."""
 
-    Attributes:
-        attack: Its name.
-        model: The model that it was tried on.
-        epsilon: Of the model; None if it is not private.
-        rate: Success, between 0 and 1.
-        chance: What guessing would give.
-        trials: How many people were attacked.
-    """
-
-    attack: str
-    model: str
-    epsilon: float | None
-    rate: float
-    chance: float
-    trials: int
+    attack: str  # its name
+    model: str  # that it was tried on
+    epsilon: float | None  # of the model; None if it is not private
+    rate: float  # of success, between 0 and 1
+    chance: float  # what guessing would give
+    trials: int  # how many people were attacked
 
     @property
     def short(self) -> str:
         """The model in a word, for a plot."""
-        return _privacy(self.epsilon)
+        return self.model.partition(", ")[2]
 
     def __str__(self) -> str:
         return (
             f"{self.attack} against {self.model}: {self.rate:.1%} ({self.chance:.1%} by chance, {self.trials} people)"
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
-
-
-def _privacy(epsilon: float | None) -> str:
-    return "not private" if epsilon is None else f"epsilon {epsilon:g}"
-
 
 def _targets(
-    private: Callable[[float], Any], other: Any, epsilons: Sequence[float], source: NoiseSource | None
-) -> Iterator[tuple[str, float | None, FitTo]]:
+    private: Callable[..., Any], other: Any, epsilons: Sequence[float], source: NoiseSource | None
+) -> Iterator[tuple[str, float | None, Callable[[Interactions], Any]]]:
     """Models to attack: their names, their epsilon, and how they are fitted."""
     for epsilon in sorted(epsilons):
-        model = private(epsilon)
+        model = private(epsilon=epsilon, delta=DELTA)
 
         def fit(data: Interactions, model: Any = model) -> Any:
             return model.fit(data, ledger=Ledger(delta=DELTA, noise_source=source))
 
-        yield f"{type(model).__name__}, {_privacy(epsilon)}", epsilon, fit
-    yield f"{type(other).__name__}, {_privacy(None)}", None, other.fit
+        yield f"{type(model).__name__}, epsilon {epsilon:g}", epsilon, fit
+    yield f"{type(other).__name__}, not private", None, other.fit
+
+
+def _pairs(table: Interactions) -> list[tuple[Any, Any]]:
+    """The users and items of all ratings."""
+    frame = table.to_arrow()
+    return list(zip(frame["user"].to_pylist(), frame["item"].to_pylist(), strict=True))
 
 
 def membership(
@@ -100,14 +87,12 @@ def membership(
     data = movielens_like(n_users, 120, 25 * n_users, random_state=seed)
     members = np.random.default_rng(seed).permutation(n_users) < n_users // 2
     train = data.of_users(np.flatnonzero(members))
-    owners, pairs = data.user_numbers(), data.to_arrow().select(["user", "item"])
-    targets = list(zip(*(pairs.column(name).to_pylist() for name in ("user", "item")), strict=True))
+    owners = data.user_numbers()
     counts = np.bincount(owners)
     spread = np.bincount(owners, (data.values - (np.bincount(owners, data.values) / counts)[owners]) ** 2) / counts
     found = []
-    other = ALS(rank=24, regularization=1.0)
-    for name, epsilon, fit in _targets(lambda e: DPALS(epsilon=e, delta=DELTA), other, epsilons, source):
-        squares = (fit(train).predict(data, targets) - data.values) ** 2
+    for name, epsilon, fit in _targets(DPALS, ALS(rank=24, regularization=1.0), epsilons, source):
+        squares = (fit(train).predict(data, _pairs(data)) - data.values) ** 2
         errors = np.bincount(owners, squares) / counts / np.maximum(spread, 1e-9)
         area = float(np.mean(errors[members][:, None] < errors[~members]))
         found.append(Success(MEMBERSHIP, name, epsilon, area, 0.5, n_users))
@@ -131,12 +116,12 @@ def reconstruction(
     hidden = [int(rng.choice(np.setdiff1d(np.arange(before.n_items), _row(before, user)))) for user in people]
     chance = float(np.mean([1 / (before.n_items - len(_row(before, user))) for user in people]))
     found = []
-    other = ALS(rank=4, n_steps=2)
-    for name, epsilon, fit in _targets(lambda e: DPSVD(epsilon=e, delta=DELTA), other, epsilons, source):
+    for name, epsilon, fit in _targets(DPSVD, ALS(rank=4, n_steps=2), epsilons, source):
         old, right = fit(before).popularity_, 0
         for user, item in zip(people, hidden, strict=True):
-            new = fit(_and(before, user, item)).popularity_
-            grown = (new - old).astype(np.float64)
+            added = (before.users[user], before.items[item])
+            after = read([*_pairs(before), added], items=before.catalogue)
+            grown = (fit(after).popularity_ - old).astype(np.float64)
             grown[_row(before, user)] = -np.inf  # known from before
             right += int(np.argmax(grown)) == item
         found.append(Success(RECONSTRUCTION, name, epsilon, right / victims, chance, victims))
@@ -145,10 +130,3 @@ def reconstruction(
 
 def _row(table: Interactions, user: int) -> Array:
     return np.asarray(table.indices[table.indptr[user] : table.indptr[user + 1]])
-
-
-def _and(table: Interactions, user: int, item: int) -> Interactions:
-    """The table with one item more for a user."""
-    frame = table.to_arrow()
-    rows = list(zip(*(frame.column(name).to_pylist() for name in ("user", "item")), strict=True))
-    return read([*rows, (table.users[user], table.items[item])], items=table.catalogue)

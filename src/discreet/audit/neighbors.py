@@ -1,14 +1,17 @@
-"""Synthetic users: ordinary ones for a crowd, and extreme ones, for whom every bound must hold too."""
+"""Synthetic data: crowds of ordinary users, and one person who may be extreme, or absent. Every bound must hold."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from discreet.data.interactions import Interactions
 from discreet.data.readers import read
+from discreet.data.synthetic import one_bit
 
 Row = Mapping[int, float] | tuple[tuple[int, float], ...]  # item -> rating; or pairs, which may repeat an item
 CANARY = "x"  # sorted last, so that no other user gets another number when the canary comes or goes
@@ -19,14 +22,19 @@ def entries(row: Row) -> Iterable[tuple[int, float]]:
     return row.items() if isinstance(row, Mapping) else row
 
 
+def _ratings(n_users: int, each: int, items: Iterable[int], value: Callable[..., float]) -> list[tuple[Any, ...]]:
+    """Rows of users with `each` random items and the values of these, by a generator, the user and the item."""
+    rng, choices = np.random.default_rng(0), np.array(items)
+    return [
+        (f"user {user:04}", int(item), value(rng, user, item))
+        for user in range(n_users)
+        for item in rng.choice(choices, each, replace=False)
+    ]
+
+
 def ordinary(n_items: int, *people: tuple[str, Row], implicit: bool = False, n_users: int = 100) -> Interactions:
     """Ordinary users with twelve ratings each, from 0 to 5, and the given people."""
-    rng = np.random.default_rng(0)
-    rows: list[tuple[Any, ...]] = [
-        (f"user {i:04}", int(j), float(rng.integers(0, 6)))
-        for i in range(n_users)
-        for j in rng.choice(n_items, 12, replace=False)
-    ]
+    rows = _ratings(n_users, 12, range(n_items), lambda rng, *_: float(rng.integers(0, 6)))
     rows += [(name, item, value) for name, row in people for item, value in entries(row)]
     items = list(range(n_items))
     if implicit:
@@ -55,3 +63,81 @@ def extremes(crowd: Interactions) -> dict[str, Row]:
             0: float("nan"), 1: float("inf"), 2: -float("inf"), 3: 1e300, 4: low - 7.0, 5: high,
         },
     }  # fmt: skip
+
+
+# Data for the subjects of `subjects.py`: the first arguments are settings, the last is the person, or None
+
+_ordinary = cache(ordinary)
+
+
+def crowd(n_items: int, implicit: bool, person: Row | None, *, n_users: int = 100, more: Any = ()) -> Interactions:
+    """Ordinary users, some more, and one person."""
+    people = more if person is None else (*more, (CANARY, tuple(entries(person))))
+    return _ordinary(n_items, *people, implicit=implicit, n_users=n_users)
+
+
+def _with(person: Row | None, rows: Iterable[tuple[Any, ...]], n_items: int, low: int, high: int) -> Interactions:
+    """The rows of a crowd, and those of one person."""
+    rows = [*rows, *((CANARY, item, value) for item, value in entries(person or {}))]
+    return read(rows, items=list(range(n_items)), value_range=(low, high), on_invalid="drop")
+
+
+def common(person: Row | None) -> Interactions:
+    """Users who have rated some of 120 common items, and none of 24 rare ones."""
+    rows = _ratings(700, 12, range(24, 144), lambda rng, *_: float(rng.choice([-1.0, 1.0])))
+    return _with(person, rows, 144, -1, 1)
+
+
+def two_tastes(person: Row | None) -> Interactions:
+    """Users who like two items, or two others: these get long vectors, and all other items next to none."""
+    rows = [(f"user {user:04}", item, 1.0) for user in range(6000) for item in ((0, 1) if user % 2 else (2, 3))]
+    return _with(person, rows, 64, -1, 1)
+
+
+def tastes(n_items: int, neutral: int, person: Row | None) -> Interactions:
+    """Users who like every other item and dislike the rest, or the reverse; the first items are average for all."""
+
+    def value(_: Any, user: int, item: int) -> float:
+        return 2.5 if item < neutral else 5.0 * float((user + item) % 2)
+
+    return _with(person, _ratings(300, 60, range(n_items), value), n_items, 0, 5)
+
+
+def polar(n_items: int, person: Row | None) -> Interactions:
+    """Twenty-five users with ratings from -1 to 1."""
+    return _with(person, _ratings(25, 20, range(n_items), lambda rng, *_: float(rng.uniform(-1, 1))), n_items, -1, 1)
+
+
+def swaying(person: Row | None) -> Interactions:
+    """Two groups whose rows have a length of about 1, and a leading direction that sways if steps are long.
+
+    At first it is (0.03, 1), nearly that of the 2,000 users. Steps as long as rows then leave the 1,000 with more than
+    they had, along (0.7, 0.72).
+    """
+    half = 0.5**0.5  # of a row's length: the same on items 0 and 1 as on 2 and 3
+    first = [(f"v{user:04}", item, half * (0.1, 0.995)[item % 2]) for user in range(2000) for item in range(4)]
+    second = [(f"w{user:04}", item, half * (-0.74, 0.2)[item % 2]) for user in range(1000) for item in range(4)]
+    return _with(person, [*first, *second], 20, -1, 1)
+
+
+@cache
+def board(flipped: tuple[int, ...]) -> Interactions:
+    """A matrix of bits, some of them flipped."""
+    made: Interactions = one_bit(20, 15, alpha=3.0, observed=1.0, random_state=0)
+    values = np.array(made.values)
+    values[list(flipped)] *= -1
+    return dataclasses.replace(made, values=values, value_range=(-1.0, 1.0))
+
+
+@cache
+def unanimous(flipped: tuple[int, ...]) -> Interactions:
+    """A 20 x 20 matrix of bits that are all 1, except for some."""
+    rows = [(at // 20, at % 20, -1.0 if at in flipped else 1.0) for at in range(400)]
+    return read(rows, items=list(range(20)), value_range=(-1, 1))
+
+
+def rows(person: Any, kinds: int = 1) -> Any:
+    """Rows of one or several orthogonal kinds, and one more row."""
+    crowd = np.zeros((3000, 12))
+    crowd[np.arange(3000), 4 + np.arange(3000) % kinds] = 1.0
+    return crowd if person is None else np.vstack([crowd, person])

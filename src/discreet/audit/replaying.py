@@ -1,28 +1,41 @@
 """Replay: fit on neighboring data with the same noise and the same released values, and compare everything.
 
-With the released values frozen, two fits may differ in the statistics before noise, each by at most its declared
-sensitivity, and in nothing else. Releases come in the same order, with the same shapes and noise; the words are the
-same; and the models are equal bit for bit, since everything after a release is post-processing. What all other users
-are shown is also the same: that is the joint view of the guarantee.
+`record` watches one fit: every statistic before its noise, what was released, and all that is visible from outside.
+`replay` records two. In the second, every release returns the value of the first. The fits may then differ in the
+statistics before noise, each by at most its declared sensitivity, and in nothing else. Releases come in the same order,
+with the same shapes and noise; the words are the same; and the models are equal bit for bit, since everything after a
+release is post-processing. What all other users are shown is also the same: that is the joint view of the guarantee.
 """
 
 from __future__ import annotations
 
+import io
+import logging
+import math
 import re
+import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field, fields, is_dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
-from discreet.audit.findings import Finding
-from discreet.audit.recording import SEED, Recording, Release, record
+from discreet.audit.report import Finding
 from discreet.data.interactions import Interactions
+from discreet.data.progress import Bar, _quiet
 from discreet.models.base import DERIVED
-from discreet.privacy import Cost, Gaussian, Ledger, SampledGaussian
+from discreet.privacy import Cost, Gaussian, GridArray, L2Laplace, Laplace, Ledger, RandomizedResponse, SampledGaussian
 from discreet.privacy.guarantee import Selection
+from discreet.privacy.ledger import require_ready
+from discreet.privacy.noise import InsecureSeededNoise, Noise, Stream
 from discreet.privacy.statement import Statement
+from discreet.privacy.store import Entry
 from discreet.typing import Array
 
 FIT, EVENTS, SENSITIVITY, ACCOUNT = "fit", "events", "sensitivity", "account"
@@ -30,14 +43,221 @@ OUTPUT, JOINT = "post-processing", "joint view"
 ROUNDING = 1e-9  # relative, for costs and densities in float64; statistics are compared exactly
 SCORE = "evaluation"  # how the label of a noisy score begins
 SHOWN = 10  # recommendations to each user
+# Secret random choices that are charged for but add no noise: who is in a sample, how many trials a search makes.
+COINS = ("discreet.privacy.selection:poisson_sample", "discreet.privacy.selection:uniform_bits")
 PASSING = ("issued", "digest", "signature")  # of a certificate: different every time
 _ID = re.compile(r"[0-9a-f]{12,}|(?<=\()[0-9a-f]{8}(?=\))")  # random ids
+_epsilon = lru_cache(4096)(Cost.epsilon)  # slow, and asked for the same releases again and again
 
 # Fits a model, paid for by a ledger, and returns what has the guarantee.
 Fit = Callable[[Any, Any, Ledger], Any]
 # For releases that stay secret: the answers with which a neighbor's fit gives the same result, and for each of their
 # labels the logarithm of the ratio of densities of these and the first fit's answers, as a share of what is declared.
-Couple = Callable[[Recording, Any, Any], tuple[list[Array], dict[str, float]]]
+Couple = Callable[["Recording", Any, Any], tuple[list[Array], dict[str, float]]]
+
+
+# One fit, watched
+
+
+@dataclass(frozen=True)
+class Release:
+    """One release of a statistic."""
+
+    label: str
+    units: Array  # the statistic before noise: integers, in units of its grid
+    sensitivity: float
+    noise: Noise
+    step: float  # of its grid
+    answer: Array
+
+    @property
+    def statistic(self) -> Array:
+        """The statistic before noise, as numbers."""
+        values: Array = self.units * self.step
+        return values
+
+    @property
+    def scale(self) -> float:
+        """The scale of the noise: a standard deviation, Laplace's scale, or 1 for randomized response."""
+        if isinstance(self.noise, Gaussian):
+            return self.noise.std
+        return self.noise.scale if isinstance(self.noise, Laplace | L2Laplace) else 1.0
+
+    def _squared_distance(self, other: Release) -> int:
+        """In grid units, exactly, and in the norm that the noise is calibrated to."""
+        if isinstance(self.noise, RandomizedResponse):
+            return int(np.count_nonzero((self.units > 0) != (other.units > 0))) ** 2
+        apart = (self.units - other.units).ravel()
+        units = apart[apart != 0].tolist()
+        return sum(map(abs, units)) ** 2 if isinstance(self.noise, Laplace) else sum(unit * unit for unit in units)
+
+    def distance(self, other: Release) -> float:
+        """How far the statistic is from another, in the norm that the noise is calibrated to."""
+        return math.sqrt(self._squared_distance(other)) * self.step
+
+    def within_sensitivity(self, other: Release) -> bool:
+        """Whether the two statistics differ by at most the declared sensitivity, compared without rounding."""
+        return self._squared_distance(other) * Fraction(self.step) ** 2 <= Fraction(self.sensitivity) ** 2
+
+
+@dataclass
+class Recording:
+    """What happened in one fit: the releases in order, and all that is visible from outside."""
+
+    releases: list[Release] = field(default_factory=list)
+    coins: int = 0  # how many secret random choices other than noise were made
+    elsewhere: list[str] = field(default_factory=list)  # where noise was drawn outside a release: "module:function"
+    words: list[str] = field(default_factory=list)  # warnings, log lines, progress and printed text
+    warned: list[warnings.WarningMessage] = field(default_factory=list)
+    keys: list[bytes] = field(default_factory=list)  # of all noise
+    model: Any = None  # what the fit returned
+    error: Exception | None = None  # what it raised
+    events: list[Entry] = field(default_factory=list)  # what the ledger has recorded
+
+    labels = property(lambda self: [release.label for release in self.releases])
+    statistics = property(lambda self: [release.statistic for release in self.releases])
+    sensitivities = property(lambda self: [release.sensitivity for release in self.releases])
+    stds = property(lambda self: [release.scale for release in self.releases])
+    answers = property(lambda self: [release.answer for release in self.releases])
+
+    @property
+    def charged(self) -> Cost:
+        """What the ledger has charged."""
+        return sum((event.cost for event in self.events), Cost())
+
+
+class _Keys(InsecureSeededNoise):
+    """Seeded noise that notes its keys."""
+
+    def __init__(self, seed: int, keys: list[bytes]) -> None:
+        super().__init__(seed)
+        self._keys = keys
+
+    def fresh_key(self) -> bytes:
+        self._keys.append(super().fresh_key())
+        return self._keys[-1]
+
+
+class _Lines(logging.Handler):
+    def __init__(self, words: list[str]) -> None:
+        super().__init__(logging.DEBUG)
+        self._words = words
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._words.append(f"log: {record.getMessage()}")
+
+
+def _caller() -> str:
+    """The innermost running function of the library's models, or of `COINS`, as "module:function"."""
+    frame = sys._getframe()
+    while frame.f_back is not None:
+        frame = frame.f_back
+        name = frame.f_globals.get("__name__", "")
+        place = f"{name}:{frame.f_code.co_name}"
+        if place in COINS or (name.startswith("discreet.") and not name.startswith(("discreet.privacy", __name__))):
+            return place
+    return "elsewhere"
+
+
+@contextmanager
+def _releases(recording: Recording, answers: Sequence[Array]) -> Iterator[None]:
+    """Note every release, and noise that is drawn outside one; return `answers` for the first releases."""
+    release, stream, inside = Ledger._release, Stream.__init__, [False]
+
+    def noted(self: Ledger, *given: Any, **options: Any) -> Array:
+        statistic, sensitivity, noise, label = given[:4]
+        on_grid = GridArray.of(statistic)
+        units = np.array(on_grid.values)  # a copy: the noise may be added in place
+        inside[0] = True
+        try:
+            answer = release(self, *given, **options)
+        finally:
+            inside[0] = False
+        at = len(recording.releases)
+        if at < len(answers) and answers[at].shape == answer.shape:
+            answer = np.array(answers[at])
+        mechanism = noise if isinstance(noise, Noise) else Gaussian(noise)
+        recording.releases.append(Release(label, units, sensitivity, mechanism, on_grid.grid.step, np.array(answer)))
+        return answer
+
+    def begun(self: Stream, key: bytes, number: int = 0) -> None:
+        if not inside[0]:
+            caller = _caller()
+            recording.coins += caller in COINS
+            recording.elsewhere += [] if caller in COINS else [caller]
+        stream(self, key, number)
+
+    with (
+        patch.object(Ledger, "_release", noted),
+        patch.object(Stream, "__init__", begun),
+        patch.object(Cost, "epsilon", _epsilon),
+    ):
+        yield
+
+
+@contextmanager
+def _words(recording: Recording) -> Iterator[None]:
+    """Note everything that a fit prints, logs, warns of or shows as progress."""
+    words, advance, printed = recording.words, Bar.advance, io.StringIO()
+
+    def advanced(self: Bar, amount: float, doing: str = "") -> None:
+        if not _quiet.get():
+            words.append(f"progress: {amount!r} {doing}")
+        advance(self, amount, doing)
+
+    logger, handler = logging.getLogger("discreet"), _Lines(words)
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    try:
+        with (
+            redirect_stdout(printed),
+            warnings.catch_warnings(record=True) as recording.warned,
+            patch.object(Bar, "advance", advanced),
+        ):
+            warnings.simplefilter("always")
+            yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        words += [f"warning: {warning.message}" for warning in recording.warned]
+        words += [f"printed: {printed.getvalue()}"] if printed.getvalue() else []
+
+
+def record(fit: Callable[[Ledger], Any], *, answers: Sequence[Array] = (), seed: int = 7, **ledger: Any) -> Recording:
+    """Fit once, with seeded noise.
+
+    Args:
+        fit: Fits a model with the ledger that it is given, and returns the model.
+        answers: Of an earlier recording: the release step returns these again.
+        seed: Of the noise.
+        ledger: Settings of the ledger.
+    """
+    require_ready()  # which draws noise once in each process, and is no part of a fit
+    recording = Recording()
+    book = Ledger(noise_source=_Keys(seed, recording.keys), **ledger)
+    with _releases(recording, answers), _words(recording):
+        try:
+            recording.model = fit(book)
+        except Exception as error:  # any error: that it happened is visible from outside
+            recording.error = error
+    recording.events = book.events
+    return recording
+
+
+def fit_once(model: Any, data: Any, ledger: Ledger) -> Any:
+    """One call of `fit`."""
+    return model.fit(data, ledger=ledger)
+
+
+def fitted(make: Callable[[], Any], data: Any, fit: Fit = fit_once, **given: Any) -> Recording:
+    """Make a model and record its fit, with the ledger that it asks for; `given` is for `record`."""
+    model = make()
+    ledger = {"unit": getattr(model, "unit", "user"), "adjacency": model.adjacency, "delta": model.delta}
+    return record(lambda book: fit(model, data, book), **given, **ledger)
+
+
+# Two fits, compared
 
 
 @dataclass(frozen=True)
@@ -71,7 +291,7 @@ class Replay:
         """
         return float(np.sqrt(sum(distance**2 for distance in self._distances())))
 
-    @property
+    @cached_property
     def share(self) -> float | None:
         """How far apart these neighbors are, over all releases, as a fraction of what the guarantee allows.
 
@@ -80,21 +300,18 @@ class Replay:
         """
         if self.first.model is None or len(self.first.releases) != len(self.second.releases):
             return None
-        guarantee = self.first.model.guarantee_
+        guarantee, charged = self.first.model.guarantee_, self.first.charged.events
         if guarantee.mu:
             return self.mu / float(guarantee.mu)
-        charged = sum((event.cost for event in self.first.events), Cost())
-        if [type(event) for event, _ in charged.events] == [SampledGaussian]:
-            return self._sampled(*charged.events[0]) / float(guarantee.epsilon)
+        each, count = charged[0] if len(charged) == 1 else (None, 0)
+        if isinstance(each, SampledGaussian):
+            # Of the releases that a sampled person moves, all are taken to be moved as little as the least.
+            shares = [one.distance(other) / one.sensitivity for one, other in _pairs(self.first, self.second)]
+            least = min((share for share in shares if share), default=0.0)
+            cost = Cost.of(SampledGaussian(each.mu * least, each.probability), count) if least else Cost()
+            return cost.epsilon(guarantee.delta) / float(guarantee.epsilon)
         pure = not any(isinstance(release.noise, Gaussian) for release in self.first.releases)
         return sum(self._distances()) / float(guarantee.epsilon) if pure and not guarantee.delta else None
-
-    def _sampled(self, each: Any, count: int) -> float:
-        """The epsilon of releases that a sampled person moves as far as the least of those that did move."""
-        moved = [one.distance(other) / one.sensitivity for one, other in _pairs(self.first, self.second)]
-        least = min((share for share in moved if share), default=0.0)
-        cost = Cost.of(SampledGaussian(each.mu * least, each.probability), count) if least else Cost()
-        return cost.epsilon(self.first.model.guarantee_.delta)
 
     def _distances(self) -> Iterator[float]:
         """For each release the distance, in units of its noise."""
@@ -103,22 +320,12 @@ class Replay:
             yield (one.distance(other) if secret is None else secret * one.sensitivity) / one.scale
 
 
-def fit_once(model: Any, data: Any, ledger: Ledger) -> Any:
-    """One call of `fit`."""
-    return model.fit(data, ledger=ledger)
-
-
-def settings(model: Any) -> dict[str, Any]:
-    """The ledger that a model asks for."""
-    return {"unit": getattr(model, "unit", "user"), "adjacency": model.adjacency, "delta": model.delta}
-
-
 def replay(
     make: Callable[[], Any],
     data: Any,
-    neighbour: Any,
+    neighbor: Any,
     *,
-    seed: int = SEED,
+    seed: int = 7,
     fit: Fit = fit_once,
     couple: Couple | None = None,
     told: Sequence[Array] = (),
@@ -128,24 +335,26 @@ def replay(
     Args:
         make: Makes the model, unfitted; called twice.
         data: What to fit on: Interactions, or what the model takes.
-        neighbour: The same with one person more, less or changed, according to the model's guarantee.
+        neighbor: The same with one person more, less or changed, according to the model's guarantee.
         seed: Of the noise.
         fit: How the model is fitted, if that is more than one call of `fit`.
         couple: For models with releases that stay secret.
         told: The values of the first releases, if they are not left to chance.
     """
-    book = settings(make())
-    first = record(lambda ledger: fit(make(), data, ledger), answers=told, seed=seed, **book)
-    answers, secret = (first.answers, {}) if couple is None or first.error else couple(first, data, neighbour)
-    second = record(lambda ledger: fit(make(), neighbour, ledger), answers=answers, seed=seed, **book)
+    first = fitted(make, data, fit, answers=told, seed=seed)
+    answers, secret = (first.answers, {}) if couple is None or first.error else couple(first, data, neighbor)
+    second = fitted(make, neighbor, fit, answers=answers, seed=seed)
     findings = [_events(first, second)]
     furthest = {**moved(first, second), **secret}
     if len(first.releases) == len(second.releases):
         too_far = {one.label for one, other in _pairs(first, second) if not one.within_sensitivity(other)} - {*secret}
         too_far |= {label for label, share in secret.items() if share > 1 + ROUNDING}
-        findings += [_sensitivity(label, share, label not in too_far) for label, share in furthest.items()]
+        for label, share in furthest.items():
+            words = f"one person moves {label!r} by {share:.1%} of its declared sensitivity"
+            figures = {"release": label, "share": share}
+            findings.append(Finding(SENSITIVITY, label not in too_far, words, figures))
     if first.model is not None and second.model is not None:
-        findings += [_account(first), _output(first.model, second.model), *_joint(first.model, data, neighbour)]
+        findings += [_account(first), _output(first.model, second.model), *_joint(first.model, data, neighbor)]
     return Replay(first, second, furthest, findings, secret)
 
 
@@ -183,21 +392,15 @@ def _events(first: Recording, second: Recording) -> Finding:
     return Finding(EVENTS, True, f"{len(first.releases)} releases: the same with and without one person")
 
 
-def _sensitivity(label: str, share: float, ok: bool) -> Finding:
-    words = f"one person moves {label!r} by {share:.1%} of its declared sensitivity"
-    return Finding(SENSITIVITY, ok, words, {"release": label, "share": share})
-
-
 def _account(seen: Recording) -> Finding:
     """Every draw of noise belongs to a release that the ledger has, and the guarantee covers all of them."""
     if seen.elsewhere:
         return Finding(ACCOUNT, False, f"noise is drawn without a ledger, in {', '.join(sorted(set(seen.elsewhere)))}")
-    charged = sum((event.cost for event in seen.events), Cost())
-    searches = [event for event, _ in charged.events if isinstance(event, Selection)]
+    searches = [event for event, _ in seen.charged.events if isinstance(event, Selection)]
+    sampled = [event for event, _ in seen.charged.events if isinstance(event, SampledGaussian)]
     if len(searches) == 1:
         return _search(seen, searches[0])
     costs = [release.noise.cost(release.sensitivity) for release in seen.releases]
-    sampled = [event for event, _ in charged.events if isinstance(event, SampledGaussian)]
     if len(sampled) == 1:  # releases over secret samples: each must be one that was charged for
         if seen.coins != len(seen.releases):
             return Finding(ACCOUNT, False, "secret samples are charged for, but not drawn for every release")
@@ -262,23 +465,22 @@ def _joint(model: Any, data: Any, neighbor: Any) -> list[Finding]:
     """What all other users are shown, with and without one person served beside them."""
     if not isinstance(data, Interactions) or not hasattr(model, "embed"):
         return []
-    tables = data, neighbor
-    rows = [_rows(table) for table in tables]
-    alike = {user for user, row in rows[0].items() if row == rows[1].get(user)}
-    places = [np.array([at for at, user in enumerate(users) if user in alike], np.int64) for users in rows]
-    ok = same(*(_shown(model, table, at) for table, at in zip(tables, places, strict=True)))
+    histories = [
+        {
+            user: (table.indices[a:b].tobytes(), table.values[a:b].tobytes())
+            for user, (a, b) in zip(table.users.to_list(), pairwise(table.indptr.tolist()), strict=True)
+        }
+        for table in (data, neighbor)
+    ]
+    others = {user for user, history in histories[0].items() if history == histories[1].get(user)}
+
+    def shown(table: Interactions) -> list[Array]:
+        """Vectors, recommended items and scores of the others, served together with all users of the table."""
+        at = np.array([at for at, user in enumerate(table.users.to_list()) if user in others], np.int64)
+        found = model.recommend(table, n=SHOWN)
+        lists = [slice(found.indptr[i], found.indptr[i + 1]) for i in at]
+        return [model.embed(table)[at], *(part[one] for part in (found.numbers, found.scores) for one in lists)]
+
+    ok = same(shown(data), shown(neighbor))
     words = "what the others are shown is the same, with and without one person beside them"
     return [Finding(JOINT, ok, words if ok else "what others are shown depends on who is served beside them")]
-
-
-def _rows(table: Interactions) -> dict[Any, tuple[bytes, bytes]]:
-    """Each user's items and ratings."""
-    rows = zip(table.users.to_list(), pairwise(table.indptr.tolist()), strict=True)
-    return {user: (table.indices[a:b].tobytes(), table.values[a:b].tobytes()) for user, (a, b) in rows}
-
-
-def _shown(model: Any, table: Interactions, at: Array) -> list[Array]:
-    """Vectors, recommended items and scores of some of the users who are served together."""
-    found = model.recommend(table, n=SHOWN)
-    lists = [slice(found.indptr[i], found.indptr[i + 1]) for i in at]
-    return [model.embed(table)[at], *(found.numbers[one] for one in lists), *(found.scores[one] for one in lists)]

@@ -1,17 +1,26 @@
-"""What an audit tried and found: in plain words, as JSON, and as an HTML page."""
+"""What the checks of an audit found, and how likely a false alarm is: in plain words, as JSON, and as an HTML page."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from discreet.audit.attacks import Success
-from discreet.audit.findings import EACH, FALSE_ALARM, Finding, failed
-from discreet.audit.zoo import Caught
+from discreet.privacy.statement import CSS
 
-BROKEN = "BROKEN"
+if TYPE_CHECKING:
+    from discreet.audit.attacks import Success
+    from discreet.audit.zoo import Caught
+
+# One false alarm in a million runs. Every statistical test has the level EACH, fixed beforehand, and a run makes at
+# most MOST_TESTS of them; all other checks compare exactly, and cannot be wrong by chance.
+FALSE_ALARM = 1e-6
+MOST_TESTS = 10_000
+EACH = FALSE_ALARM / MOST_TESTS
+
+BROKEN, MISSED = "BROKEN", "NOT CAUGHT"
 # What each check does, for readers of the report.
 CHECKS = {
     "fit": "The model can be fitted at all.",
@@ -34,6 +43,61 @@ CHECKS = {
     "canary": "Whole fits with and without a designed person cannot be told apart better than is claimed.",
     "one run": "In one fit, who of many canaries is in it cannot be guessed better than is claimed.",
 }
+
+
+class Exhausted(RuntimeError):
+    """A run has made all the statistical tests that its rate of false alarms allows."""
+
+
+@dataclass
+class Alarms:
+    """The budget of a run for false alarms: every statistical test takes its level from here before it is made."""
+
+    total: float = FALSE_ALARM  # the largest probability of any false alarm in the run
+    most: int = MOST_TESTS  # how many tests share it, all at the same level, independent of earlier results
+    made: int = 0
+
+    def take(self, tests: int = 1) -> float:
+        """The level of each of the next tests; raises if the budget does not allow so many."""
+        if self.made + tests > self.most:
+            raise Exhausted(
+                f"audit: {self.made:,} statistical tests of {self.most:,} were made, and {tests:,} more would exceed a "
+                f"false-alarm rate of {self.total:g} for the run; audit fewer models at once"
+            )
+        self.made += tests
+        return self.total / self.most
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of one check.
+
+    Attributes:
+        check: Which check.
+        ok: Whether the guarantee holds, as far as this check sees.
+        words: What was found, in plain words.
+        figures: The numbers behind it.
+        tests: How many statistical tests it took.
+    """
+
+    check: str
+    ok: bool
+    words: str
+    figures: dict[str, Any] = field(default_factory=dict)
+    tests: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; infinity, which JSON does not have, is None."""
+        figures = {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in self.figures.items()
+        }
+        return {"check": self.check, "ok": self.ok, "words": self.words, "figures": figures}
+
+
+def failed(findings: Iterable[Finding]) -> list[Finding]:
+    """Those that are not ok."""
+    return [finding for finding in findings if not finding.ok]
 
 
 @dataclass(frozen=True)
@@ -88,6 +152,22 @@ class Report:
             "never right."
         )
 
+    def tables(self) -> list[tuple[str, Sequence[str], list[tuple[str, ...]]]]:
+        """All that was found, as tables: the title, the headings and the rows of each."""
+        models = [
+            (name, ("", "check", "found"), [("ok" if one.ok else BROKEN, one.check, one.words) for one in found])
+            for name, found in self.findings.items()
+        ]
+        zoo = [(one.mutant.name, one.mutant.error, one.mutant.source, ", ".join(one.by) or MISSED) for one in self.zoo]
+        attacks = [(one.attack, one.model, f"{one.rate:.1%}", f"{one.chance:.1%}") for one in self.attacks]
+        tables: list[tuple[str, Sequence[str], list[Any]]] = [
+            *models,
+            ("The zoo", ("broken mechanism", "what is wrong", "published, or happens", "caught by"), zoo),
+            ("What an attacker achieves", ("attack", "model", "success", "by chance"), attacks),
+            ("Where private numbers lose their mark", ("in",), [(place,) for place in self.lost]),
+        ]
+        return [table for table in tables if table[2]]
+
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         data: dict[str, Any] = {"ok": self.ok, "verdict": self.verdict(), "tests": self.tests}
@@ -98,57 +178,41 @@ class Report:
         if self.lost:
             data["lost"] = self.lost
         if self.attacks:
-            data["attacks"] = [one.to_json() for one in self.attacks]
+            data["attacks"] = [asdict(one) for one in self.attacks]
         return data
 
     def __str__(self) -> str:
         lines = [self.verdict(), ""]
-        for name, found in self.findings.items():
-            lines += [name, *(f"  {'ok    ' if one.ok else BROKEN}  {one.check}: {one.words}" for one in found), ""]
-        for caught in self.zoo:
-            by = ", ".join(caught.by) or "NOT CAUGHT"
-            lines.append(f"{caught.mutant.name} ({caught.mutant.source}): {by}")
-        lines += [str(one) for one in self.attacks]
-        lost = [f"Private numbers lose their mark in {place}." for place in self.lost]
-        return "\n".join([*lines, *lost, self.chances()]).strip()
+        for title, _, rows in self.tables():
+            lines += [f"{title}:", *(f"  {'  '.join(row)}" for row in rows), ""]
+        return "\n".join([*lines, self.chances()]).strip()
 
     def html(self) -> str:
         """A self-contained HTML page."""
         used = {one.check for found in self.findings.values() for one in found}
         checks = "".join(f"<dt>{name}<dd>{html.escape(what)}" for name, what in CHECKS.items() if name in used)
-        attacks = [(one.attack, one.model, f"{one.rate:.1%}", f"{one.chance:.1%}") for one in self.attacks]
-        zoo = [(one.mutant.name, one.mutant.error, one.mutant.source, ", ".join(one.by)) for one in self.zoo]
         parts = [
             f'<p class="{"holds" if self.ok else "void"}">{html.escape(self.verdict())}</p>',
             f"<p>{html.escape(self.chances())}</p>",
-            _table("What an attacker achieves", ("attack", "model", "success", "by chance"), attacks),
             *(_curve(name, self.attacks) for name in dict.fromkeys(one.attack for one in self.attacks)),
-            *(
-                _table(name, (), [("ok" if one.ok else BROKEN, one.check, one.words) for one in found])
-                for name, found in self.findings.items()
-            ),
-            _table("The zoo", ("broken mechanism", "what is wrong", "published, or happens", "caught by"), zoo),
-            _table("Where private numbers lose their mark", ("in",), [(place,) for place in self.lost]),
+            *(_table(*table) for table in self.tables()),
             f"<h2>What the checks do</h2><dl>{checks}</dl>" if checks else "",
         ]
         return (
             '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-            f"<title>Privacy audit</title><style>{_CSS}</style><main><h1>Privacy audit</h1>"
-            f"{''.join(parts)}</main></html>"
+            f"<title>Privacy audit</title><style>{CSS}td{{vertical-align:top}}strong{{color:#b3261e}}</style>"
+            f"<main><h1>Privacy audit</h1>{''.join(parts)}</main></html>"
         )
 
 
 def _table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table with a title, or nothing without rows. An empty cell means that something is missing."""
-    if not rows:
-        return ""
-    lines = ["".join(f"<th>{html.escape(cell)}" for cell in head)] if head else []
+    lines = ["".join(f"<th>{html.escape(cell)}" for cell in head)]
     lines += ["".join(f"<td>{_cell(cell)}" for cell in row) for row in rows]
     return f"<h2>{html.escape(title)}</h2><table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
 
 def _cell(text: str) -> str:
-    return f"<strong>{text or 'NOTHING'}</strong>" if text in (BROKEN, "") else html.escape(text)
+    return f"<strong>{text}</strong>" if text in (BROKEN, MISSED) else html.escape(text)
 
 
 def _curve(name: str, attacks: Sequence[Success]) -> str:
@@ -173,21 +237,3 @@ def _curve(name: str, attacks: Sequence[Success]) -> str:
 
 def _text(x: float, y: float, words: str) -> str:
     return f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="middle">{html.escape(words)}</text>'
-
-
-_CSS = """
-body{font:16px/1.5 system-ui,sans-serif;color:#1c2430;background:#fff;margin:0}
-main{max-width:64rem;margin:2rem auto;padding:0 1rem}
-table{border-collapse:collapse;width:100%}
-td,th{text-align:left;vertical-align:top;padding:.25rem .6rem;border-bottom:1px solid #d5dae1}
-.holds,.void{padding:1rem;border-left:4px solid #2f6f6d;background:#eef5f4}
-.void{border-color:#b3261e;background:#fbeceb}
-strong{color:#b3261e}
-dt{font-weight:600}
-@media(prefers-color-scheme:dark){
-body{color:#e6e9ee;background:#14181d}
-td,th{border-color:#39414b}
-.holds{background:#1b2b2b}
-.void{background:#331b1a}
-}
-"""

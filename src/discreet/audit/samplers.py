@@ -8,14 +8,16 @@ import sys
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from discreet.audit.distinguishing import Evidence, could, detectable, detectable_epsilon, distinguish
-from discreet.audit.findings import Alarms, Finding
-from discreet.audit.recording import Recording, Release
-from discreet.privacy import Gaussian, Grid, GridArray, L2Laplace, Laplace, RandomizedResponse, SystemNoise
+from discreet.audit.replaying import Recording, Release
+from discreet.audit.report import Alarms, Finding
+from discreet.privacy import Gaussian, GridArray, L2Laplace, Laplace, RandomizedResponse
 from discreet.privacy.noise import Noise, NoiseSource
 from discreet.typing import Array
 
@@ -62,8 +64,6 @@ def _name(noise: Noise) -> str:
 
 def _tests_of(noise: Gaussian | Laplace | L2Laplace, drawn: Array) -> Tests:
     """Tests of arrays of noise; the first index counts them."""
-    from scipy import stats
-
     if isinstance(noise, Laplace):
         return _tests(drawn.ravel() / noise.scale, laplace=True)
     if isinstance(noise, L2Laplace):  # lengths have a gamma distribution; directions are nearly normal
@@ -75,9 +75,9 @@ def _tests_of(noise: Gaussian | Laplace | L2Laplace, drawn: Array) -> Tests:
         return _tests(drawn.ravel() / noise.std)
     i, j = np.triu_indices(SIDE, 1)
     diagonal = drawn[..., range(SIDE), range(SIDE)] * math.sqrt(0.5)
-    parts = {"on the diagonal ": diagonal, "above it ": drawn[..., i, j], "below it ": drawn[..., j, i]}
+    parts = {"on the diagonal": diagonal, "above it": drawn[..., i, j], "below it": drawn[..., j, i]}
     return [
-        (f"{what}{test}", chance)
+        (f"{what} {test}", chance)
         for what, part in parts.items()
         for test, chance in _tests(part.ravel() / (noise.std * math.sqrt(0.5)))
     ]
@@ -85,8 +85,6 @@ def _tests_of(noise: Gaussian | Laplace | L2Laplace, drawn: Array) -> Tests:
 
 def _tests(z: Array, *, laplace: bool = False) -> Tests:
     """Tests of standardized draws."""
-    from scipy import stats
-
     law = stats.laplace if laplace else stats.norm
     n, variance = len(z), 2.0 if laplace else 1.0
     counts = np.bincount(np.searchsorted(law.ppf(np.arange(1, BINS) / BINS), z), minlength=BINS)
@@ -118,19 +116,13 @@ def _correlations(z: Array) -> tuple[Array, Array]:
 
 def _coins(noise: RandomizedResponse, draws: int, source: NoiseSource, alarms: Alarms) -> Finding:
     """How often bits of each value are flipped."""
-    from scipy.stats import binomtest
-
     level = alarms.take(2)
     for bit, flip in zip((1, 0), noise._flips(20), strict=True):
-        flipped = int(np.count_nonzero(_answers(noise, bit, draws, source) != bit))
-        if binomtest(flipped, draws, float(flip)).pvalue < level:
+        flipped = int(np.count_nonzero(_draws(noise, bit, draws, source) != bit))
+        if stats.binomtest(flipped, draws, float(flip)).pvalue < level:
             words = f"{_name(noise)}: of {draws:,} bits of {bit}, {flipped:,} were flipped, not {float(flip):.1%}"
             return Finding(NOISE, False, words, tests=2)
     return Finding(NOISE, True, f"{_name(noise)}: {2 * draws:,} bits were flipped as often as is paid for", tests=2)
-
-
-def _answers(noise: RandomizedResponse, bit: int, draws: int, source: NoiseSource) -> Array:
-    return noise.add(GridArray(np.full(draws, bit, np.int64), Grid()), source)
 
 
 def told_apart(release: Release, *, draws: int, source: NoiseSource, alarms: Alarms) -> Finding:
@@ -154,7 +146,7 @@ def told_apart(release: Release, *, draws: int, source: NoiseSource, alarms: Ala
             scores = [(np.abs(seen) - np.abs(seen - far)) / noise.scale for seen in drawn]
         else:
             claimed = noise.bit_epsilon
-            scores = [_answers(noise, bit, draws, source).astype(np.float64) for bit in (1, 0)]
+            scores = [_draws(noise, bit, draws, source).astype(np.float64) for bit in (1, 0)]
         one, other = scores
         found = [distinguish(*pair, level=level, by=Evidence.epsilon) for pair in ((one, other), (-other, -one))]
         proved = max(evidence.epsilon() for evidence in found) / apart
@@ -167,7 +159,7 @@ def told_apart(release: Release, *, draws: int, source: NoiseSource, alarms: Ala
     return Finding(BLACK_BOX, CLAIM * claimed <= proved <= claimed, words, figures, tests=tests)
 
 
-def _draws(noise: Gaussian | Laplace, truth: float, draws: int, source: NoiseSource) -> Array:
+def _draws(noise: Gaussian | Laplace | RandomizedResponse, truth: float, draws: int, source: NoiseSource) -> Array:
     """The same number, released many times."""
     grid = noise.grid()
     return noise.add(GridArray(np.full(draws, math.floor(grid.units(truth)), np.int64), grid), source)
@@ -175,8 +167,6 @@ def _draws(noise: Gaussian | Laplace, truth: float, draws: int, source: NoiseSou
 
 def drawn_in(recording: Recording, alarms: Alarms) -> Finding:
     """Whether the noise that one fit added is what it declares: on the grid, everywhere, of the right size."""
-    from scipy.stats import norm
-
     squares, n = 0.0, 0
     for release in recording.releases:
         if isinstance(release.noise, RandomizedResponse):
@@ -199,7 +189,7 @@ def drawn_in(recording: Recording, alarms: Alarms) -> Finding:
         return Finding(NOISE, True, "nothing but bits was released")
     # Entries of a symmetric matrix count twice, and Laplace noise has a kurtosis of 6: 10 times the usual variance.
     z = (squares / n - 1) * math.sqrt(n / 10)
-    ok = 2 * float(norm.sf(abs(z))) >= alarms.take()
+    ok = 2 * float(stats.norm.sf(abs(z))) >= alarms.take()
     words = f"{n:,} released numbers have noise of {math.sqrt(squares / n):.3f} times the size that is paid for"
     return Finding(NOISE, ok, words, tests=1)
 
@@ -215,13 +205,13 @@ def mechanisms(recording: Recording, *, draws: int, source: NoiseSource, alarms:
     return [drawn_in(recording, alarms), *laws, *apart]
 
 
-def streams(source: NoiseSource | None = None) -> Finding:
-    """Whether threads and forked processes that ask the same source for keys ever get the same key."""
-    source = SystemNoise() if source is None else source
-    source.fresh_key()  # a careless source has a state from now on
+@cache
+def streams(fresh_key: Callable[[], bytes]) -> Finding:
+    """Whether threads and forked processes that ask one source for keys ever get the same key; tried once for each."""
+    fresh_key()  # a careless source has a state from now on
 
     def keys(_: int) -> list[bytes]:
-        return [source.fresh_key() for _ in range(KEYS)]
+        return [fresh_key() for _ in range(KEYS)]
 
     with ThreadPoolExecutor(THREADS) as pool:
         found = [key for some in pool.map(keys, range(THREADS)) for key in some]

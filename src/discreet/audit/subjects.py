@@ -6,27 +6,39 @@ makes one with people who are extreme for any model.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 import discreet
-from discreet.audit import fixtures
-from discreet.audit.adapters import Evaluated, Searched, cornered, secret_perturbation
-from discreet.audit.neighbors import extremes
-from discreet.audit.replaying import Couple, Fit, Replay, fit_once, replay
+from discreet.audit import neighbors
+from discreet.audit.replaying import Couple, Fit, Recording, Replay, fit_once, replay
+from discreet.data.interactions import Interactions
+from discreet.data.readers import read
 from discreet.errors import DataError
+from discreet.evaluate import evaluate
 from discreet.models.als import settings
+from discreet.models.one_bit.contributions import TrueBits, two_valued
+from discreet.models.one_bit.likelihood import Link
+from discreet.models.one_bit.mechanisms import LINEAR_TERM, OUTPUT, perturbed_objective
+from discreet.privacy import Ledger
+from discreet.privacy.guarantee import AdjacencyName
+from discreet.tune import search
+from discreet.typing import Array
 
 EPSILON, DELTA = 15.0, 1e-6  # at which a few hundred fits show how well people can be told apart
-WORST = 0.95  # of its declared sensitivity: what a designed person must reach
+NUDGE = 1e-3  # the change of the perturbation by which the derivative of an optimum is found
 
 World = Callable[[Any], Any]
 Pairs = Sequence[tuple[Any, Any]]
+
+DIVIDED, ELSEWHERE = ({item: 5.0 * (item % 2) for item in items} for items in (range(20), range(20, 40)))
+FAN, CRITIC = dict.fromkeys(range(20), 5.0), dict.fromkeys(range(20), 0.0)
+SINGLE = {7: 5.0}
 
 
 @dataclass(frozen=True)
@@ -51,7 +63,7 @@ class Subject:
     make: Callable[..., Any]
     world: World
     pairs: Pairs
-    elsewhere: dict[str, str] = dataclasses.field(default_factory=dict)
+    elsewhere: dict[str, str] = field(default_factory=dict)
     designed: bool = True
     open: bool = True
     runs: int = 100
@@ -70,10 +82,8 @@ def of(model: Any) -> Subject:
 
     An unfitted model is audited on ratings, a fitted one on what it was fitted on: ratings or implicit feedback.
     """
-    from sklearn.base import clone
-
-    world = partial(fixtures.crowd, 40, getattr(model, "implicit_", False))
-    people = list(extremes(world(None)).values())
+    world = partial(neighbors.crowd, 40, getattr(model, "implicit_", False))
+    people = list(neighbors.extremes(world(None)).values())
     others: dict[str, list[Any]] = {"add-remove": [None] * len(people), "replace": [*people[1:], people[0]]}
     if model.adjacency not in others:
         raise DataError(f"model: a subject for adjacency {model.adjacency!r} must be given as discreet.audit.Subject")
@@ -81,15 +91,10 @@ def of(model: Any) -> Subject:
     return Subject(type(model).__name__, lambda: clone(model), world, pairs, designed=False)
 
 
-DIVIDED = {item: 5.0 * (item % 2) for item in range(20)}
-ELSEWHERE = {item: 5.0 * (item % 2) for item in range(20, 40)}
-FAN, CRITIC = dict.fromkeys(range(20), 5.0), dict.fromkeys(range(20), 0.0)
-SINGLE = {7: 5.0}
-
-
+@cache
 def shipped() -> dict[str, Subject]:
     """The subjects of the library's own models, by name."""
-    families = _spectral, _descent, _als, _published_als, _frank_wolfe, _bits, _components, _evaluations
+    families = _spectral, _gradient, _als, _published_als, _frank_wolfe, _one_bit, _components, _evaluations
     return {subject.name: subject for family in families for subject in family()}
 
 
@@ -97,39 +102,41 @@ def _both(
     name: str, make: Callable[..., Any], world: World, added: Pairs, replaced: Pairs, **more: Any
 ) -> list[Subject]:
     """One subject for each adjacency."""
-    pairs = {"add-remove": added, "replace": replaced}
     return [
-        Subject(f"{name}, {adjacency}", partial(make, adjacency=adjacency), world, pairs[adjacency], **more)
-        for adjacency in pairs
+        Subject(f"{name}, {adjacency}", partial(make, adjacency=adjacency), world, pairs, **more)
+        for adjacency, pairs in (("add-remove", added), ("replace", replaced))
     ]
 
 
-def _private(kind: Any, **params: Any) -> Any:
-    return kind(**{"epsilon": EPSILON, "delta": DELTA, "n_jobs": 1, **params})
+def _private(kind: Any, **params: Any) -> Callable[..., Any]:
+    return partial(kind, **{"epsilon": EPSILON, "delta": DELTA, "n_jobs": 1, **params})
 
 
 def _spectral() -> list[Subject]:
-    ratings, liked = partial(fixtures.crowd, 40, False), partial(fixtures.crowd, 50, True, n_users=200)
-    cleansed = partial(fixtures.crowd, 60, False)
-    one, two, three = {7: 1.0}, {3: 1.0, 30: 1.0}, {8: 1.0}
-    replaced: Pairs = [(DIVIDED, ELSEWHERE)]
-    both = [(FAN, CRITIC), (DIVIDED, ELSEWHERE), (FAN, DIVIDED)]
-    alone: Pairs = [(DIVIDED, None), (FAN, None), (SINGLE, None)]
-    printed = partial(_private, discreet.PublishedDPCleansedSVD, max_items=20, clamp=1.0, epsilon=30.0)
+    ratings, liked = partial(neighbors.crowd, 40, False), partial(neighbors.crowd, 50, True, n_users=200)
+    cleansed = partial(neighbors.crowd, 60, False)
+    added: Pairs = [({3: 1.0, 30: 1.0}, None), ({7: 1.0}, None)]
+    one: tuple[Pairs, Pairs] = [(DIVIDED, None)], [(DIVIDED, ELSEWHERE)]
+    several: tuple[Pairs, Pairs] = (
+        [(DIVIDED, None), (FAN, None), (SINGLE, None)],
+        [(FAN, CRITIC), (DIVIDED, ELSEWHERE), (FAN, DIVIDED)],
+    )
+    svd = _private(discreet.DPSVD)
+    printed = _private(discreet.PublishedDPCleansedSVD, max_items=20, clamp=1.0, epsilon=30.0)
     return [
-        *_both("DPSVD", partial(_private, discreet.DPSVD), liked, [(two, None), (one, None)], [(one, three)], runs=600),
-        *_both("DPSVD of ratings", partial(_private, discreet.DPSVD), ratings, [(DIVIDED, None)], replaced),
-        *_both("PublishedDPSVD", partial(_private, discreet.PublishedDPSVD), ratings, [(DIVIDED, None)], replaced),
-        *_both("DPCleansedSVD", partial(_private, discreet.DPCleansedSVD), cleansed, alone, both),
-        *_both("PublishedDPCleansedSVD", printed, cleansed, alone, both),
+        *_both("DPSVD", svd, liked, added, [({7: 1.0}, {8: 1.0})], runs=600),
+        *_both("DPSVD of ratings", svd, ratings, *one),
+        *_both("PublishedDPSVD", _private(discreet.PublishedDPSVD), ratings, *one),
+        *_both("DPCleansedSVD", _private(discreet.DPCleansedSVD), cleansed, *several),
+        *_both("PublishedDPCleansedSVD", printed, cleansed, *several),
     ]
 
 
-def _descent() -> list[Subject]:
-    ratings = partial(fixtures.crowd, 40, False)
-    exact = partial(_private, discreet.DPGradientDescent, n_steps=3)
-    printed = partial(_private, discreet.PublishedDPGradientDescent, n_steps=3)
-    sampled = partial(_private, discreet.DPSGD, n_steps=4, sample_rate=0.25, epsilon=5.0)
+def _gradient() -> list[Subject]:
+    ratings = partial(neighbors.crowd, 40, False)
+    exact = _private(discreet.DPGradientDescent, n_steps=3)
+    printed = _private(discreet.PublishedDPGradientDescent, n_steps=3)
+    sampled = _private(discreet.DPSGD, n_steps=4, sample_rate=0.25, epsilon=5.0)
     return [
         *_both("DPGradientDescent", exact, ratings, [(DIVIDED, None)], [(DIVIDED, ELSEWHERE)]),
         *_both("PublishedDPGradientDescent", printed, ratings, [(DIVIDED, None)], [(DIVIDED, ELSEWHERE)]),
@@ -146,12 +153,12 @@ def _als() -> list[Subject]:
     Both hold for people whose other items follow a common taste: once it is found it explains these, and what they
     disagree about is left.
     """
-    make = partial(_private, discreet.DPALS, n_users_hint=100_000, n_steps=2)
-    added, replaced = zip(*(_giants(n) for n in (MANY, FEW)), strict=True)
-    of_many, of_few = [_disagreeing(MANY, 20), *replaced[0]], [_disagreeing(FEW, 16, taste=2.25), *replaced[1]]
+    make = _private(discreet.DPALS, n_users_hint=100_000, n_steps=2)
+    added, replaced = zip(*map(_giants, (420, 200)), strict=True)
+    of_many, of_few = [_disagreeing(420, 20), *replaced[0]], [_disagreeing(200, 16, taste=2.25), *replaced[1]]
     far = {settings.GRAM: "two people with orthogonal vectors, by public biases: tests/models/test_dpals.py"}
-    many, few = (partial(fixtures.crowd, n, False, n_users=40) for n in (MANY, FEW))
-    divided = partial(fixtures.tastes, FEW, 16)
+    many, few = (partial(neighbors.crowd, n, False, n_users=40) for n in (420, 200))
+    divided = partial(neighbors.tastes, 200, 16)
     return [
         Subject("DPALS, add-remove", partial(make, adjacency="add-remove"), many, added[0]),
         Subject("DPALS, replace", partial(make, adjacency="replace"), many, of_many, far),
@@ -159,9 +166,6 @@ def _als() -> list[Subject]:
         Subject("DPALS of few items, replace", partial(make, adjacency="replace"), divided, of_few, far),
         *_both("DPALS, continued", make, many, added[0], of_many, elsewhere=far, fit=_continued),
     ]
-
-
-MANY, FEW = 420, 200
 
 
 def _disagreeing(n: int, shared: int, taste: float = 0.0) -> tuple[dict[int, float], dict[int, float]]:
@@ -175,6 +179,7 @@ def _disagreeing(n: int, shared: int, taste: float = 0.0) -> tuple[dict[int, flo
 
 
 def _giants(n: int) -> tuple[Pairs, Pairs]:
+    """People who rate everything, or half of it."""
     giant = {item: 5.0 * (item % 2) for item in range(n)}
     mirror = {item: 5.0 - rating for item, rating in giant.items()}
     fan, critic = dict.fromkeys(range(n // 2), 5.0), dict.fromkeys(range(n // 2, n), 0.0)
@@ -191,37 +196,27 @@ def _published_als() -> list[Subject]:
 
     Vectors follow from what else they have rated, or from the few items that have large vectors themselves.
     """
-    n, k = 240, 120
-    world = partial(fixtures.polar, n)
-    fan, critic = dict.fromkeys(range(k), 1.0), dict.fromkeys(range(k), -1.0)
-    common: dict[str, Any] = {"rank": 2, "item_fraction": 1.0, "user_clip": 1e-3}
-    common |= {"regularization": 0.5, "item_exponent": 0.0, "user_exponent": 0.0}
-    alone = {"preprocess": False, "entry_clip": 1.0, "global_penalty": 0.1, "start": "svd"}
-    added: Pairs = [(fan, None), (critic, None), (dict.fromkeys(range(20), 1.0), None)]
-    make = partial(_private, discreet.PublishedDPALS, **common)
+    fan, critic = dict.fromkeys(range(120), 1.0), dict.fromkeys(range(120), -1.0)
+    penalties = {"regularization": 0.5, "item_exponent": 0.0, "user_exponent": 0.0}
+    make = _private(discreet.PublishedDPALS, rank=2, item_fraction=1.0, user_clip=1e-3, **penalties)
+    alone: dict[str, Any] = {"preprocess": False, "entry_clip": 1.0, "global_penalty": 0.1, "start": "svd"}
+    world, few = partial(neighbors.polar, 240), dict.fromkeys(range(20), 1.0)
+    added: Pairs = [(fan, None), (critic, None), (few, None)]
     apart = partial(make, adjacency="replace")
-    opposed = partial(apart, max_items=12, user_items="all")
-    one_taste = partial(apart, max_items=30, **alone)
+    # Two rate all common items alike, and 12 rare ones oppositely; two have no item in common.
+    alike = dict.fromkeys(range(24, 144), 1.0)
+    rare, others = dict.fromkeys(range(12), 1.0), dict.fromkeys(range(12, 24), -1.0)
+    opposed: Pairs = [({**alike, **rare}, {**alike, **dict.fromkeys(rare, -1.0)}), (rare, others)]
+    # Two of one taste have opposite opinions on all else; two of different tastes have no item in common.
+    one, other = ({0: 1.0, 1: 1.0, **dict.fromkeys(range(4, 32), sign)} for sign in (1.0, -1.0))
+    one_taste: Pairs = [(one, other), (one, {2: 1.0, 3: 1.0, **dict.fromkeys(range(32, 60), 1.0)})]
+    first, second = partial(apart, max_items=12, user_items="all"), partial(apart, max_items=30, **alone)
     return [
-        Subject("PublishedDPALS, add-remove", partial(make, max_items=k), world, added),
-        Subject("PublishedDPALS, Algorithm 1, add-remove", partial(make, max_items=k, **alone), world, added),
-        Subject("PublishedDPALS, replace", opposed, fixtures.common, _opposed()),
-        Subject("PublishedDPALS, Algorithm 1, replace", one_taste, fixtures.two_tastes, _one_taste()),
+        Subject("PublishedDPALS, add-remove", partial(make, max_items=120), world, added),
+        Subject("PublishedDPALS, Algorithm 1, add-remove", partial(make, max_items=120, **alone), world, added),
+        Subject("PublishedDPALS, replace", first, neighbors.common, opposed),
+        Subject("PublishedDPALS, Algorithm 1, replace", second, neighbors.two_tastes, one_taste),
     ]
-
-
-def _opposed(k: int = 12) -> Pairs:
-    """Two who rate all common items alike, and k rare ones oppositely; and two without a common item."""
-    alike = dict.fromkeys(range(2 * k, 2 * k + 120), 1.0)
-    one, other = ({**alike, **dict.fromkeys(range(k), sign)} for sign in (1.0, -1.0))
-    return [(one, other), (dict.fromkeys(range(k), 1.0), dict.fromkeys(range(k, 2 * k), -1.0))]
-
-
-def _one_taste(k: int = 30) -> Pairs:
-    """Two of one taste, with opposite opinions on all else; and two of different tastes, without a common item."""
-    rest, more = range(4, k + 2), range(k + 2, 2 * k)
-    one, other = ({0: 1.0, 1: 1.0, **dict.fromkeys(rest, sign)} for sign in (1.0, -1.0))
-    return [(one, other), (one, {2: 1.0, 3: 1.0, **dict.fromkeys(more, 1.0)})]
 
 
 def _frank_wolfe() -> list[Subject]:
@@ -231,29 +226,25 @@ def _frank_wolfe() -> list[Subject]:
     are so long that they first lead this person as far as possible at a right angle to their only rating, to an item
     rated 0, and then to the opposite of it.
     """
-    make = partial(_private, discreet.DPFrankWolfe, n_steps=2, centre=False, row_norm=5.0)
+    make = _private(discreet.DPFrankWolfe, n_steps=2, centre=False, row_norm=5.0)
     crowd = tuple((f"v{i:04}", ((7, 5.0),)) for i in range(2000))
-    world = partial(fixtures.crowd, 20, False, more=crowd)
+    world = partial(neighbors.crowd, 20, False, more=crowd)
     aside, other = {8: 5.0}, {9: 5.0}
     pairs: tuple[Pairs, Pairs] = [(aside, None), (SINGLE, None)], [(aside, other), (SINGLE, {7: 0.0})]
     by_oja = partial(make, eigensolver="oja", n_steps=1, oja_steps=8)
-    long = partial(_private, discreet.PublishedDPFrankWolfe, radius=16e3, row_norm=1.0, n_steps=4)
+    long = _private(discreet.PublishedDPFrankWolfe, radius=16e3, row_norm=1.0, n_steps=4)
     printed = partial(long, radius=100.0, row_norm=5.0, n_steps=2, eigensolver="oja", oja_steps=8)
     led = {0: 1.0, 1: 0.0}
     return [
         *_both("DPFrankWolfe", partial(make, eigensolver="dense"), world, *pairs),
         *_both("DPFrankWolfe by Oja's method", by_oja, world, *pairs),
         *_both("PublishedDPFrankWolfe by Oja's method", printed, world, *pairs),
-        *_both("PublishedDPFrankWolfe", long, fixtures.swaying, [(led, None)], [(led, {2: 1.0, 3: 0.0})]),
+        *_both("PublishedDPFrankWolfe", long, neighbors.swaying, [(led, None)], [(led, {2: 1.0, 3: 0.0})]),
     ]
 
 
-def _bits() -> list[Subject]:
+def _one_bit() -> list[Subject]:
     """One bit flipped; or for users, all bits of one."""
-    from discreet.models.one_bit import OneBit
-    from discreet.models.one_bit.likelihood import Link
-    from discreet.models.one_bit.mechanisms import OUTPUT
-
     output: dict[str, Any] = {"mechanism": "output", "epsilon": 8.0, "ridge": 20.0, "tau": 1e3}
     mechanisms: dict[str, dict[str, Any]] = {
         "input": {"mechanism": "input", "epsilon": 1.0},
@@ -262,20 +253,67 @@ def _bits() -> list[Subject]:
         "output": {**output, "noise": "gaussian", "delta": 1e-5},
         "output without a delta": output,
     }
-    pairs: Pairs = [((17,), ()), ((0,), ())]
+    make = partial(discreet.OneBit, n_jobs=1)
+    of_users = partial(make, "objective", epsilon=8.0, unit="user", max_entries=6)
     tau, perturbation = cornered(Link("probit"), ridge=0.5)
-    probit = partial(OneBit, "objective", "probit", epsilon=4.0, tau=tau, ridge=0.5, n_jobs=1)
+    probit = partial(make, "objective", "probit", epsilon=4.0, tau=tau, ridge=0.5)
     near = {OUTPUT: "how far from the optimum the solver may stop, farther than it does"}
     coupled: dict[str, Any] = {"open": False, "couple": secret_perturbation, "told": [perturbation]}
-    of_users = partial(OneBit, "objective", epsilon=8.0, unit="user", max_entries=6, n_jobs=1)
     return [
         *(
-            Subject(f"OneBit, {name}, flip", partial(OneBit, n_jobs=1, **params), fixtures.board, pairs)
+            Subject(f"OneBit, {name}, flip", partial(make, **params), neighbors.board, [((17,), ()), ((0,), ())])
             for name, params in mechanisms.items()
         ),
-        Subject("OneBit, objective, flip of a user", of_users, fixtures.board, [(tuple(range(15)), ())]),
-        Subject("OneBit, probit objective, flip", probit, fixtures.unanimous, [((), (0,))], near, **coupled),
+        Subject("OneBit, objective, flip of a user", of_users, neighbors.board, [(tuple(range(15)), ())]),
+        Subject("OneBit, probit objective, flip", probit, neighbors.unanimous, [((), (0,))], near, **coupled),
     ]
+
+
+def secret_perturbation(
+    first: Recording, data: Interactions, neighbor: Interactions
+) -> tuple[list[Array], dict[str, float]]:
+    """The linear perturbation with which a neighbor, with one bit flipped, has the same optimum, and its likelihood.
+
+    What is released is the optimum X, a function of the bits B and of a secret linear perturbation H. At the optimum,
+    H = -(l'(X; B) + ridge X + what constraints add), so that for other bits B' it is H' = H + l'(X; B) - l'(X; B'). The
+    density of X is that of H times the determinant of A = -dH/dX. One entry of its diagonal differs by e, that of the
+    bit: the ratio of the determinants is 1 + e / A, by that entry of the inverse of A, -dX/dH.
+    """
+    secret, matrix = first.releases[0], first.releases[1].statistic
+    true, other = (TrueBits.of(table, two_valued(table, None)) for table in (data, neighbor))
+    ((at,),) = np.nonzero(true.bits != other.bits)
+    mechanism = perturbed_objective(first.model._budget(), first.model.tau)
+    link, place = mechanism.fit.link, (true.observed.rows[at], true.observed.columns[at])
+    nudge = np.where(np.arange(len(secret.answer)) == at, NUDGE, 0.0)
+    ends = [
+        mechanism.fit.solve(true, secret.answer + way * nudge, mechanism.gap(len(nudge)))[place] for way in (-1.0, 1.0)
+    ]
+    signs = np.where(np.array([true.bits[at], other.bits[at]]) > 0, 1.0, -1.0)
+    slopes, bends = -signs * link.log_slope(signs * matrix[place]), link.bend(signs * matrix[place])
+    answer = np.array(secret.answer)
+    answer[at] += np.rint((slopes[0] - slopes[1]) / secret.step) * secret.step
+    likelier = float(np.abs(secret.answer).sum() - np.abs(answer).sum()) / secret.scale
+    likelier += float(np.log1p((bends[1] - bends[0]) * (ends[0] - ends[1]) / (2 * NUDGE)))
+    return [answer, *first.answers[1:]], {LINEAR_TERM: abs(likelier) * secret.scale / secret.sensitivity}
+
+
+def cornered(link: Link, ridge: float) -> tuple[float, Array]:
+    """tau, and the linear perturbation of bits that are all 1 that makes the first of them matter most.
+
+    For one entry, the density of the perturbation and the determinant of second derivatives change in opposite
+    directions where no constraint is active. Here the ball holds the entry up, against its own perturbation: the matrix
+    has a large singular value, in which there is little of the entry, and a small negative one; its nuclear norm would
+    be larger were the entry smaller. All other values are positive, so that the ball hardly keeps it from moving.
+    """
+    size, large, share, value, others, multiplier = 20, 15.0, 0.08, 0.98, 0.2, 3.0
+    small = (share * large - value) / (1 - share)
+    first = np.where(np.arange(size) == 0, share**0.5, ((1 - share) / (size - 1)) ** 0.5)
+    second = np.where(np.arange(size) == 0, (1 - share) ** 0.5, -((share / (size - 1)) ** 0.5))
+    rest = np.eye(size) - np.outer(first, first) - np.outer(second, second)
+    matrix = large * np.outer(first, first) - small * np.outer(second, second) + others * rest
+    normal = np.outer(first, first) - np.outer(second, second) + rest
+    slope = link.log_slope(matrix) - ridge * matrix - multiplier * normal
+    return large + small + (size - 2) * others, np.rint(slope.ravel() * 2**20) / 2**20  # on any finer grid
 
 
 def _components() -> list[Subject]:
@@ -283,20 +321,66 @@ def _components() -> list[Subject]:
     odd = np.where(np.arange(12) == 4, np.nan, 1e200)
     added: Pairs = [(7 * e[4], None), (np.ones(12), None), (odd, None), (np.append(np.nan, np.full(11, 9.0)), None)]
     replaced: Pairs = [(e[4], e[5]), (e[4], -e[4]), ((e[4] + e[9]) / 2**0.5, (e[4] - e[9]) / 2**0.5)]
-    make = partial(_private, discreet.DPPCA, n_components=1, row_norm=1.0, n_steps=8)
+    make = _private(discreet.DPPCA, n_components=1, row_norm=1.0, n_steps=8)
     two = partial(make, method="block", n_components=2)
     return [
-        *_both("DPPCA", partial(make, method="dense"), fixtures.rows, added, replaced),
-        *_both("DPPCA by Oja's method", partial(make, method="oja"), fixtures.rows, added, replaced),
-        *_both("DPPCA, two at once", two, partial(fixtures.rows, kinds=2), added, replaced),
+        *_both("DPPCA", partial(make, method="dense"), neighbors.rows, added, replaced),
+        *_both("DPPCA by Oja's method", partial(make, method="oja"), neighbors.rows, added, replaced),
+        *_both("DPPCA, two at once", two, partial(neighbors.rows, kinds=2), added, replaced),
     ]
 
 
 def _evaluations() -> list[Subject]:
     """A public model whose predictions for one person are all wrong and whose lists are all right; or the reverse."""
     wrong, right = dict.fromkeys(range(10), 5.0), dict.fromkeys(range(10, 20), 2.5)
-    world = partial(fixtures.crowd, 20, False)
+    world = partial(neighbors.crowd, 20, False)
+    rows = [(user, item, 2.5) for user in range(3) for item in range(20)]  # what it predicts for everyone
+    public = discreet.MeanRating("global").fit(read(rows, items=list(range(20)), value_range=(0, 5)))
     return [
-        *_both("private evaluation", Evaluated, world, [(wrong, None)], [(wrong, right)], runs=40),
+        *_both("private evaluation", partial(Evaluated, public), world, [(wrong, None)], [(wrong, right)], runs=40),
         *_both("private search", Searched, world, [(DIVIDED, None)], [(DIVIDED, wrong)], designed=False, open=False),
     ]
+
+
+@dataclass
+class Searched:
+    """A private search for one parameter of DPSVD, with the interface of a model."""
+
+    adjacency: AdjacencyName
+    epsilon: float = 15.0
+    delta: float = 1e-6
+
+    def fit(self, data: Interactions, ledger: Ledger) -> Any:
+        """The model that is found, with everything that the search reports of it."""
+        base = discreet.DPSVD(epsilon=self.epsilon, delta=self.delta, adjacency=self.adjacency, n_jobs=1)
+        found = search(base, {"rank": [2, 4]}, data, (self.epsilon, self.delta), ledger, trials=2.0)
+        found.model.searched_ = (dict(found.settings), found.score, found.metric)
+        return found.model
+
+
+@dataclass
+class Evaluated:
+    """A private evaluation of a public model, with the interface of a model: half of all ratings are targets."""
+
+    model: discreet.MeanRating
+    adjacency: AdjacencyName
+    epsilon: float = 5.0
+    delta: float = 1e-6
+
+    def fit(self, data: Interactions, ledger: Ledger) -> Evaluated:
+        """Evaluate, and keep everything that is released."""
+        target = data.indices % 2 == 0
+        found = evaluate(
+            self.model,
+            data.where(target),
+            history=data.where(~target),
+            metrics=["rmse", "recall@5"],
+            private=True,
+            public_model=True,
+            max_error=1.0,
+            ledger=ledger,
+            epsilon=self.epsilon,
+            delta=self.delta,
+        )
+        self.values_, self.guarantee_ = dict(found), found.guarantee_
+        return self

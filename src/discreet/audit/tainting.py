@@ -18,9 +18,8 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.audit.findings import Finding
-from discreet.audit.recording import record
-from discreet.audit.replaying import FIT, settings
+from discreet.audit.replaying import FIT, fitted
+from discreet.audit.report import Finding
 from discreet.audit.subjects import Subject
 from discreet.data.interactions import Interactions
 from discreet.privacy import GridArray, Ledger
@@ -127,17 +126,11 @@ for _name in (*SINKS, "item", "tolist"):
 
 @dataclass
 class Watch:
-    """What was seen.
+    """What was seen."""
 
-    Attributes:
-        allowed: Functions of the private side.
-        read: Lines outside it that looked at private numbers.
-        lost: Functions in which a mark was lost, and how.
-    """
-
-    allowed: set[str]
-    read: list[str] = field(default_factory=list)
-    lost: list[str] = field(default_factory=list)
+    allowed: set[str]  # functions of the private side
+    read: list[str] = field(default_factory=list)  # lines outside it that looked at private numbers
+    lost: list[str] = field(default_factory=list)  # functions in which a mark was lost, and how
 
 
 _watches: list[Watch] = []
@@ -267,21 +260,17 @@ def tainted(table: Interactions, *, values_only: bool = False) -> Interactions:
 def taint(subject: Subject, data: Any, *, allow: set[str] | None = None) -> list[Finding]:
     """Fit on private arrays, and report every line outside the private side that looks at one.
 
-    Args:
-        subject: What to audit.
-        data: Interactions.
-        allow: More functions of the private side, as "module:function".
+    `allow` has more functions of the private side, as "module:function".
     """
     if not isinstance(data, Interactions):
         return []
-    book = settings(subject.make())
-    table = tainted(data, values_only=book["adjacency"] == "flip")
+    table = tainted(data, values_only=subject.make().adjacency == "flip")
     with watching(allow or set()) as seen:
-        fitted = record(lambda ledger: subject.fit(subject.make(), table, ledger), **book)
-    if fitted.error is not None:
-        return [Finding(FIT, False, f"the fit fails on private arrays: {fitted.error!r}")]
+        fit = fitted(subject.make, table, subject.fit)
+    if fit.error is not None:
+        return [Finding(FIT, False, f"the fit fails on private arrays: {fit.error!r}")]
     words = [f"private numbers are read by {line}" for line in dict.fromkeys(seen.read)]
-    words += [f"{name} is private" for name, value in vars(fitted.model).items() if isinstance(value, Private)]
+    words += [f"{name} is private" for name, value in vars(fit.model).items() if isinstance(value, Private)]
     passed = "no line outside the private side looks at a private number"
     figures = {"lost": list(dict.fromkeys(seen.lost))}
     return [Finding(TAINT, not words, one, figures) for one in words or [passed]]

@@ -1,16 +1,13 @@
 """`discreet audit`: try to break a model's guarantee, and report what was found."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
 
 from discreet.cli import inputs
 from discreet.cli.common import Misuse, grid, require_file, show
-
-if TYPE_CHECKING:
-    from discreet.audit import Report
 
 
 def audit(
@@ -46,23 +43,10 @@ def audit(
     )
     if report is not None:
         report.write_text(found.html(), encoding="utf-8")
-    show({**found.to_json(), **({"report": str(report)} if report else {})}, *_tables(found, report))
+    shown: list[Any] = [found.verdict(), ""]
+    for title, headings, rows in found.tables():
+        shown += [f"{title}:", grid(headings, rows), ""]
+    shown += [found.chances(), *([f"The report is in {report}."] if report else [])]
+    show({**found.to_json(), **({"report": str(report)} if report else {})}, *shown)
     if not found.ok:
         raise typer.Exit(1)
-
-
-def _tables(found: "Report", report: Path | None) -> list[Any]:
-    """The output for people: the verdict first."""
-    shown: list[Any] = [found.verdict(), ""]
-    for name, findings in found.findings.items():
-        rows = [("ok" if one.ok else "BROKEN", one.check, one.words) for one in findings]
-        shown += [f"{name}:", grid(("", "check", "found"), rows), ""]
-    if found.zoo:
-        rows = [(one.mutant.name, one.mutant.source, ", ".join(one.by) or "NOT CAUGHT") for one in found.zoo]
-        shown += [grid(("broken mechanism", "published, or happens", "caught by"), rows), ""]
-    if found.attacks:
-        attacks = [(one.attack, one.model, f"{one.rate:.1%}", f"{one.chance:.1%}") for one in found.attacks]
-        shown += [grid(("attack", "against", "success", "by chance"), attacks), ""]
-    if found.lost:
-        shown += ["Private numbers lose their mark, and taint does not follow them further, in", *found.lost, ""]
-    return [*shown, found.chances(), *([f"The report is in {report}."] if report else [])]

@@ -57,7 +57,7 @@ def reproduce(
     where = None if source is None else str(source)
     results = _measured(one, Options(runs, quick, generated, data, where, calibration), out)
     if plot is not None:
-        from discreet.papers.plots import draw
+        from discreet.papers.report import draw
 
         draw(one, results.rows, plot)
     show(results.document(), *_tables(results, plot))

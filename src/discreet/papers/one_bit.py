@@ -77,11 +77,11 @@ def remembered(known: dict[Any, Any]) -> Iterator[None]:
     """Within it, a fit to the same true bits is found once: output perturbation would repeat it for every noise."""
     solve = StronglyConvex.solve
 
-    def solve_once(self: StronglyConvex, true: TrueBits, tilt: Any, gap: float) -> Array:
-        if not isinstance(tilt, float):
-            return solve(self, true, tilt, gap)
+    def solve_once(self: StronglyConvex, true: TrueBits, perturbation: Any, gap: float) -> Array:
+        if not isinstance(perturbation, float):
+            return solve(self, true, perturbation, gap)
         key = (self, true.bits.tobytes())
-        known[key] = known[key] if key in known else solve(self, true, tilt, gap)
+        known[key] = known[key] if key in known else solve(self, true, perturbation, gap)
         return np.array(known[key])
 
     def minimize_once(problem: Problem) -> Solution:

@@ -1,4 +1,4 @@
-"""The rows of a table or figure on disk and as text, published values beside ours, and the page of all results.
+"""The rows of a table or figure: on disk, as text beside what was published, as a plot, and on the page of all results.
 
 `python -m discreet.papers.report docs/results/README.md` writes the page from the files beside it, and their plots.
 """
@@ -8,16 +8,20 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from discreet import papers
 from discreet.errors import DataError
-from discreet.papers.plots import draw
-from discreet.papers.reproduction import Reproduction, Row, number
+from discreet.papers.reproduction import AS_PUBLISHED, Plot, Reproduction, Row, number
 from discreet.version import __version__
 
 HEADINGS = ("", "published", "ours", "ours / published", "where it is printed")
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6a3d9a", "#8c6d31", "#555555")
+STYLES = {AS_PUBLISHED: "--", ", exact noise": "-.", "": "-"}  # by how the name of a method ends
+MARKERS = "osD^v"
+BELOW = "<!-- What follows is written by `python -m discreet.papers.report docs/results/README.md`; do not edit it. -->"
 
 
 class Results:
@@ -111,31 +115,110 @@ def table(reproduction: Reproduction, rows: Sequence[Row]) -> tuple[list[str], l
     return [*keys, reproduction.measure, *more], cells
 
 
+# The plot: a panel for each value of one key, a curve for each method
+
+
+def draw(reproduction: Reproduction, rows: Sequence[Row], path: Path) -> None:
+    """Write a figure to a file, by the ending of its name (extra `plot`); of a table there is none."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    if reproduction.plot is None:
+        return
+    plot = _by_data(reproduction.plot, rows)
+    found: set[Any] = {row.get(plot.panels) for row in rows} if plot.panels else set()
+    panels = sorted(found - {None}) or [None]
+    figure = Figure(figsize=(3.4 * len(panels) + 3, 3.8), layout="constrained")
+    bases = dict.fromkeys(_base(row["method"])[0] for row in rows)
+    colors = {base: COLORS[at % len(COLORS)] for at, base in enumerate(bases)}
+    same = plot.panels not in ("data", "column")
+    for place, panel in enumerate(panels):
+        axes = figure.add_subplot(1, len(panels), place + 1, sharey=figure.axes[0] if place and same else None)
+        mine = [row for row in rows if plot.panels is None or row.get(plot.panels) in (panel, None)]
+        _curves(axes, reproduction.measure, plot, mine, colors)
+        _stars(axes, reproduction, plot, panel)
+        _axes(axes, plot, mine)
+        title = "" if panel is None else panel if isinstance(panel, str) else f"{plot.panels} {number(panel)}"
+        axes.set_title(title, fontsize=7, wrap=True)
+        axes.set_ylabel("" if place else reproduction.measure)
+    legends = [axes.get_legend_handles_labels() for axes in figure.axes]
+    handles = {label: handle for both in legends for handle, label in zip(*both, strict=True)}
+    figure.legend(list(handles.values()), list(handles), loc="outside right center", fontsize=7, frameon=False)
+    data = "" if plot.panels == "data" else "\n" + "; ".join(dict.fromkeys(row["data"] for row in rows))
+    figure.suptitle(f"{reproduction.title}{data}", fontsize=8, x=0.01, ha="left")
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "discreet"}):  # small, and the same for the same rows
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+
+
+def _by_data(plot: Plot, rows: Sequence[Row]) -> Plot:
+    """Rows of several data sets are in panels of their own, or if there are panels already in curves of their own."""
+    if len({row["data"] for row in rows}) == 1:
+        return plot
+    return replace(plot, lines=("data", *plot.lines)) if plot.panels else replace(plot, panels="data")
+
+
+def _base(method: str) -> tuple[str, str]:
+    """A method's name, and what is said of its noise."""
+    end = next(end for end in STYLES if method.endswith(end))
+    return method.removesuffix(end), end
+
+
+def _curves(axes: Any, measure: str, plot: Plot, rows: Sequence[Row], colors: dict[str, str]) -> None:
+    """The curves; what has no place on the axis, as it has no epsilon, is a horizontal line."""
+    keys = [key for key in plot.lines if len({row.get(key) for row in rows}) > 1]
+    curves: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        curves.setdefault((row["method"], *(row.get(key) for key in keys)), []).append(row)
+    kinds = list(dict.fromkeys(name[1:] for name in curves))
+    for name, mine in curves.items():
+        base, end = _base(name[0])
+        told = [f"{key} {number(value)}" for key, value in zip(keys, name[1:], strict=True) if value is not None]
+        look = {"color": colors[base], "linewidth": 1.2, "label": ", ".join([name[0], *told])}
+        placed = sorted((row for row in mine if row.get(plot.x) is not None), key=lambda row: float(row[plot.x]))
+        if placed:
+            xs, ys, spread = ([row[key] for row in placed] for key in (plot.x, measure, "sd"))
+            look |= {"linestyle": STYLES[end], "marker": MARKERS[kinds.index(name[1:]) % len(MARKERS)]}
+            axes.errorbar(xs, ys, yerr=[one or 0.0 for one in spread], markersize=3, capsize=2, **look)
+        else:
+            axes.axhline(mine[0][measure], linestyle=":", **look)
+
+
+def _stars(axes: Any, reproduction: Reproduction, plot: Plot, panel: Any) -> None:
+    """What was published, where a point of the figure was."""
+    found = {
+        (one.at[plot.x], one.value)
+        for one in reproduction.published
+        if one.at is not None
+        and plot.x in one.at
+        and plot.panels in (None, "data", *one.at)
+        and one.at.get(plot.panels or "", panel) == panel
+    }
+    if found:
+        xs, ys = zip(*sorted(found), strict=True)
+        axes.plot(xs, ys, linestyle="", marker="*", markersize=8, color="k", label="published")
+
+
+def _axes(axes: Any, plot: Plot, rows: Sequence[Row]) -> None:
+    ticks = sorted({row[plot.x] for row in rows if row.get(plot.x) is not None})
+    if "x" in plot.log:
+        axes.set_xscale("log")
+    if ticks:
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    if "y" in plot.log:
+        axes.set_yscale("log")
+    axes.minorticks_off()
+    axes.set_xlabel(plot.label)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
 # The page
 
-HEAD = """# The papers' tables and figures, measured again
 
-<!-- Written by `python -m discreet.papers.report docs/results/README.md` from the files beside it; do not edit. -->
-
-`discreet reproduce NAME` measures one of them and shows what was published beside it; `discreet reproduce --list` says
-which data each needs and whether you have them. Every number below comes from the file of that name in this folder,
-which has the version, the commands and all rows, with the epsilon that holds in truth.
-
-- *as published*: the noise that the paper prints, or that its rule asks for. *exact noise*: the same algorithm with the
-  noise that epsilon takes. Other names are this library's own models, with defaults.
-- The papers print few numbers beside their plots, and the plots are not at hand. So what can be compared is what tables
-  and text say; "above", "below", "about" are theirs. The ratio is ours over published: for errors smaller is better.
-- MovieLens 10M and 20M, Netflix and Yahoo! Music are not at hand either. GENERATED is data of that size made from
-  nothing, and IN THE PLACE OF is a smaller data set under the same protocol: such numbers show that the code runs, and
-  how methods rank there. They are **not** reproductions; with the file in place the same command makes one.
-- Errors and accuracies are exact, about test ratings, and not covered by any epsilon.
-"""
-
-
-def page(folder: Path) -> str:
-    """The whole page, as markdown."""
+def page(path: Path) -> str:
+    """The whole page, as markdown: what it says at first, and all that is in the files beside it."""
+    folder, head = path.parent, path.read_text(encoding="utf-8").partition(BELOW)[0]
     entries = [(one, _document(one, folder)) for one in papers.every()]
-    lines = [HEAD, "| | what | data | published | ours | ratio | plot |", "|---|---|---|---|---|---|---|"]
+    lines = [f"{head}{BELOW}\n", "| | what | data | published | ours | ratio | plot |", "|---|---|---|---|---|---|---|"]
     lines += [_overview(one, document, folder) for one, document in entries]
     paper = None
     for one, document in entries:
@@ -150,9 +233,9 @@ def write(path: Path) -> None:
     """Draw all plots, and write the page."""
     for one in papers.every():
         document = _document(one, path.parent)
-        if document is not None and one.plot is not None:
+        if document is not None:
             draw(one, document["rows"], path.parent / f"{one.name}.svg")
-    path.write_text(page(path.parent), encoding="utf-8")
+    path.write_text(page(path), encoding="utf-8")
 
 
 def _document(one: Reproduction, folder: Path) -> dict[str, Any] | None:

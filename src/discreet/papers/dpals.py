@@ -1,27 +1,301 @@
-"""Private Alternating Least Squares (Chien and others 2021): its tables and figures. `tasks` has what they share."""
+"""Private Alternating Least Squares (Chien and others 2021): its tables and figures.
+
+"DPALS 2021, as published" has the noise that Table 4 prints, "DPALS 2021, exact noise" the same model with its noise
+scaled to what epsilon takes; "DPALS" is this library's, with defaults. Gram matrices are projected before penalties are
+added, as in code that the authors published later; the other order, as printed, is far worse. Table 4 leaves out the
+start and the users' Z: here they are the library's. Where the paper tuned hyper-parameters again for a figure, here
+they stay those of Table 4. Choosing them was not charged, by the paper or here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 import discreet
-from discreet.models.als.calibration import published_epsilon, published_rho_squared
+from discreet.data.interactions import Interactions
+from discreet.models.als.calibration import published_epsilon, published_rho_squared, published_rho_squared_for
+from discreet.models.als.sampling import lowest, uniform
 from discreet.papers import frank_wolfe
-from discreet.papers.data import Labeled, at_hand, load, most_rated, most_rated_items
-from discreet.papers.dpals import tasks
-from discreet.papers.dpals.tasks import ALS, EPSILONS, EXACT, OURS, OURS_IMPLICIT, PRINTED, TABLE_4, TABLE_5
-from discreet.papers.reproduction import Options, Paper, Plot, Point, Published, best_of, printed, ratio_of, value_of
+from discreet.papers.data import Labeled, at_hand, divided, load, most_rated, most_rated_items
+from discreet.papers.reproduction import (
+    Options,
+    Paper,
+    Plot,
+    Point,
+    Published,
+    best_of,
+    printed,
+    ratio_of,
+    scored,
+    value_of,
+)
+from discreet.privacy.statistics import UserBatch
+from discreet.typing import Array
 
 PAPER = Paper("dpals", "DPALS (Chien and others 2021)", runs=1)
+PRINTED, EXACT = "DPALS 2021, as published", "DPALS 2021, exact noise"
+OURS, OURS_IMPLICIT = "DPALS", "Recommender (DPSVD)"
+ALS = "ALS, not private"
 FW_PRINTED, FW_EXACT = frank_wolfe.PUBLISHED, frank_wolfe.EXACT
+TOP_400 = (69_692, 400, 4_490_000)  # Table 2: users, items, ratings
+ML_10M = (69_878, 10_677, 10_000_000)
+ML_20M = (138_493, 26_744, 20_000_000)
+HELD_OUT = 10_000  # users of ML-20M for validation, and as many for the test
+SAMPLE = 50  # ratings of each user, in Figures 2 and 5
 
-rmse_of = partial(value_of, "rmse")
+# Table 4: the data set and epsilon -> the hyper-parameters and noises of DPALS
 
+DELTA = {"ml-10m-top400": 1e-5, "ml-10m": 1e-5, "ml-20m": 1 / 136_677}
+
+_FIELDS = (
+    "rank", "regularization", "global_penalty", "n_steps", "max_items",
+    "gram_noise", "rhs_noise", "item_fraction", "preprocessing_noise",
+)  # fmt: skip
+_COLUMNS = {
+    ("ml-10m-top400", 0.8): (50, 90, 0, 2, 40, 126.9, 63.4, 1, 200),
+    ("ml-10m-top400", 4): (50, 90, 0, 2, 50, 29.0, 14.5, 1, 200),
+    ("ml-10m-top400", 8): (50, 80, 0, 2, 50, 11.3, 11.3, 1, 20),
+    ("ml-10m-top400", 16): (50, 80, 0, 2, 50, 5.86, 5.86, 1, 20),
+    ("ml-10m", 1): (32, 120, 0, 2, 50, 125.9, 63.0, 0.05, 100),
+    ("ml-10m", 5): (128, 80, 0, 2, 50, 27.8, 13.9, 0.4, 20),
+    ("ml-10m", 10): (128, 70, 0, 2, 50, 15.5, 7.7, 0.5, 10),
+    ("ml-10m", 20): (128, 60, 0, 2, 50, 7.5, 3.8, 0.6, 10),
+    ("ml-20m", 1): (32, 0.5, 2, 1, 60, 64.0, 64.0, 0.05, 100),
+    ("ml-20m", 5): (32, 0.5, 0.6, 3, 60, 20.2, 20.2, 0.1, 100),
+    ("ml-20m", 10): (32, 0.1, 0.4, 3, 100, 14.0, 14.0, 0.05, 100),
+    ("ml-20m", 20): (128, 50, 0.4, 1, 60, 3.5, 3.5, 0.05, 100),
+}
+_RATINGS = {"item_exponent": 0.5, "user_exponent": 1.0, "entry_clip": 5.0, "center": True}
+_IMPLICIT = {"item_exponent": 0.0, "user_exponent": 0.0, "entry_clip": 1.0, "center": False}
+# Table 4: (data set, epsilon) -> the arguments of DPALS.as_published. By default its noise is scaled, in the paper's
+# proportions, to what epsilon really takes; with calibration="given" it is the noise that was printed.
+TABLE_4: dict[tuple[str, float], dict[str, Any]] = {
+    (column, epsilon): {
+        **{"epsilon": epsilon, "delta": DELTA[column], "user_clip": 1.0},
+        **dict(zip(_FIELDS, values, strict=True)),
+        **(_IMPLICIT if column == "ml-20m" else _RATINGS),
+    }
+    for (column, epsilon), values in _COLUMNS.items()
+}
+EPSILONS = {column: [epsilon for name, epsilon in TABLE_4 if name == column] for column in DELTA}
+
+# epsilon -> length of the first item vectors for MovieLens 20M, which Table 4 does not print, so that users' vectors
+# are about as long as their clip: tried on generated data.
+START = {1: 0.1, 5: 0.1, 10: 0.1, 20: 4.0}
+
+# Table 5: mean over 20 runs
+TABLE_5: dict[str, dict[float, float]] = {
+    "ml-10m-top400": {0.8: 0.8855, 4: 0.8321, 8: 0.8201, 16: 0.8147},
+    "ml-10m": {1: 0.9398, 5: 0.8725, 10: 0.8530, 20: 0.8373},
+    "ml-20m": {1: 0.3120, 5: 0.3330, 10: 0.3368, 20: 0.3444},
+}
+
+
+@dataclass(frozen=True)
+class Task:
+    """Data to learn from, and how good a model is."""
+
+    column: str  # of Table 4
+    label: str  # what the data are
+    measure: str  # the name of what `score` gives
+    train: Interactions
+    score: Callable[[Any], float]  # of a fitted model
+    options: Options
+
+    def point(
+        self, method: str, make: Callable[[], Any], epsilon: float | None = None, runs: int | None = None, **keys: Any
+    ) -> Point:
+        """A point: the model that `make` makes."""
+        found = {"data": self.label, "method": method, "epsilon": epsilon, **keys}
+        return Point(found, lambda seed: scored(make(), self.train, self.measure, self.score), runs)
+
+    def private(self, epsilon: float | None, methods: Mapping[str, Callable[[], Any]], **keys: Any) -> Iterator[Point]:
+        """Points of those private methods that the caller wants."""
+        for method, make in methods.items():
+            if self.options.wants(method):
+                yield self.point(method, make, epsilon, **keys)
+
+    def dpals_2021(
+        self, epsilon: float, keys: Mapping[str, Any] | None = None, name: str = "DPALS 2021", **other: Any
+    ) -> Iterator[Point]:
+        """The model of 2021 at an epsilon of Table 4, with both kinds of noise."""
+        make = partial(self.table_4, epsilon, **other)
+        kinds = {"as published": partial(make, calibration="given"), "exact noise": partial(make, calibration="exact")}
+        return self.private(epsilon, {f"{name}, {kind}": made for kind, made in kinds.items()}, **(keys or {}))
+
+    def table_4(self, epsilon: float, **other: Any) -> Any:
+        """DPALS as published, with Table 4's hyper-parameters."""
+        params = {**TABLE_4[self.column, epsilon], "project_first": True, **other}
+        if self.column == "ml-20m":
+            params["start_scale"] = START[int(epsilon)]
+        if self.options.quick:
+            params |= {"rank": 4, "item_fraction": max(params["item_fraction"], 0.2)}
+        return discreet.DPALS.as_published(**params)
+
+    def ours(self, epsilon: float, **keys: Any) -> Iterator[Point]:
+        """DPALS with defaults, or for implicit feedback what `Recommender` chooses."""
+        method, model = (OURS_IMPLICIT, discreet.Recommender) if self.train.implicit else (OURS, discreet.DPALS)
+        return self.private(epsilon, {method: partial(model, epsilon=epsilon, delta=DELTA[self.column])}, **keys)
+
+    def frank_wolfe(self, epsilon: float, n_items: int, make: Callable[..., Any] = frank_wolfe.as_published) -> Any:
+        """Private Frank-Wolfe of 2018; k and L as in its Figure 2, which the paper does not print for these data."""
+        return make(epsilon, 1.5 * (self.train.n_users * n_items) ** 0.5, 8.0, 6, delta=DELTA[self.column], centre=True)
+
+
+def ratings_task(column: str, data: Labeled, test: float, options: Options) -> Task:
+    """Ratings to be predicted, with equal parts for the test and for validation."""
+    parts = divided(data, test, test)
+    return Task(column, parts.label, "rmse", parts.train, parts.rmse, options)
+
+
+def top_400(options: Options) -> Task:
+    """ML-10M-top400: the 400 most rated films, 98/1/1."""
+    return ratings_task("ml-10m-top400", most_rated(load("ml-10m", options, TOP_400)), 0.01, options)
+
+
+def ml_10m(options: Options) -> Task:
+    """ML-10M: 80/10/10."""
+    return ratings_task("ml-10m", load("ml-10m", options, ML_10M), 0.1, options)
+
+
+def ml_20m(options: Options) -> Task:
+    """ML-20M as Liang and others (2018) use it.
+
+    Ratings of at least 4, users with at least 5 of them; 10,000 users for validation and 10,000 to test on are held out
+    whole (at most a tenth, of smaller data), and a fifth of a test user's films is to be found among the best 20 that
+    they are not known to have seen.
+    """
+    ratings, label = load("ml-20m", options, ML_20M)
+    liked = ratings.to_implicit(4)
+    held_out = min(HELD_OUT, liked.n_users // 10)
+    train, _, test = discreet.splits.held_out_users(liked, valid=held_out, test=held_out, random_state=98765)
+
+    def recall(model: Any) -> float:
+        found = discreet.evaluate(model, test.target, history=test.query, metrics=["recall@20"], confidence=None)
+        return float(found["recall@20"])
+
+    return Task("ml-20m", f"{label}, ratings of at least 4", "recall@20", train, recall, options)
+
+
+TASKS = {"ml-10m-top400": top_400, "ml-10m": ml_10m, "ml-20m": ml_20m}
+
+
+def uniform_sample(ratings: Interactions) -> Array:
+    """Which 50 ratings of each user count, at random."""
+    return uniform(UserBatch(ratings.indptr, ratings.indices, ratings.values), SAMPLE, 0)
+
+
+def adaptive_sample(ratings: Interactions, counted: Any = slice(None)) -> Array:
+    """The 50 of each user whose films are rated least, among all ratings or those counted."""
+    counts = np.bincount(ratings.indices[counted], minlength=ratings.n_items).astype(np.float64)
+    return lowest(UserBatch(ratings.indptr, ratings.indices, ratings.values), SAMPLE, counts)
+
+
+def held(ratings: Interactions) -> tuple[Array, Array]:
+    """Fractions of the items, the most rated first, and what fraction of the ratings they have."""
+    counts = np.sort(np.bincount(ratings.indices, minlength=ratings.n_items))[::-1]
+    return np.arange(len(counts) + 1) / len(counts), np.concatenate([[0], np.cumsum(counts)]) / counts.sum()
+
+
+class ItemSubset:
+    """A model of some items; a user's own mean for the others."""
+
+    def __init__(self, make: Callable[[], Any], kept: Array, sample: Callable[[Interactions], Array] | None = None):
+        self.model, self.kept, self.sample = make(), kept, sample
+
+    def fit(self, train: Interactions) -> ItemSubset:
+        """Fit the model to these items, or to the sampled of their ratings."""
+        some = train.of_items(self.kept)
+        self.mean = discreet.MeanRating("user").fit(train)
+        self.model.fit(some if self.sample is None else some.where(self.sample(some)))
+        return self
+
+    @property
+    def guarantee_(self) -> Any:
+        """The model's: which items there are is not charged."""
+        return self.model.guarantee_
+
+    def predict(self, history: Interactions, test: Interactions) -> Any:
+        """Predictions of test ratings."""
+        found = np.array(self.mean.predict(history, test), np.float64)
+        inside = np.isin(test.indices, self.kept)
+        if inside.any():
+            some = test.where(inside).of_items(self.kept)
+            found[inside] = self.model.predict(history.of_items(self.kept), some)
+        return found
+
+
+# Synthetic data, of Figures 4 and 7
+
+DELTA_SYNTHETIC = 1e-5
+K = 150  # ratings of each user, at most
+
+# (n, epsilon) -> entry_clip, penalty of items, of a user with 150 ratings, n_steps, sigma_G / sigma_g, start's share
+SETTINGS = {
+    (5_000, 1): (1.0, 10_000.0, 0.01, 3, 2.0, 0.1), (5_000, 5): (1.0, 1000.0, 0.01, 1, 2.0, 0.25),
+    (5_000, 10): (1.5, 1000.0, 0.03, 1, 2.0, 0.25), (5_000, 20): (2.0, 100.0, 0.3, 1, 2.0, 0.25),
+    (10_000, 1): (0.7, 3000.0, 0.003, 1, 1.0, 0.55), (10_000, 5): (1.5, 1000.0, 0.01, 1, 2.0, 0.1),
+    (10_000, 10): (1.5, 1000.0, 0.1, 1, 2.0, 0.1), (10_000, 20): (3.0, 300.0, 0.003, 1, 2.0, 0.1),
+    (20_000, 1): (1.0, 3000.0, 0.003, 1, 2.0, 0.25), (20_000, 5): (3.0, 1000.0, 0.1, 1, 2.0, 0.4),
+    (20_000, 10): (3.0, 1000.0, 0.1, 1, 2.0, 0.1), (20_000, 20): (3.0, 10.0, 0.003, 1, 1.0, 0.1),
+    (50_000, 1): (1.5, 3000.0, 0.1, 1, 2.0, 0.4), (50_000, 5): (3.0, 1000.0, 0.1, 1, 1.0, 0.4),
+    (50_000, 10): (3.0, 1000.0, 0.1, 1, 1.0, 0.4), (50_000, 20): (3.0, 300.0, 0.003, 1, 1.0, 0.4),
+}  # fmt: skip
+
+
+def low_rank(n_users: int, options: Options) -> Task:
+    """The matrix, divided; test users are folded in from what is for training alone."""
+    n_items = 200 if options.quick else 1000
+    made = discreet.datasets.synthetic_low_rank(n_users, n_items, 5, random_state=0)
+    parts = divided(Labeled(made, f"synthetic, rank 5, {n_items} items"), 0.1, 0.1)
+    return Task("ml-10m", parts.label, "rmse", parts.train, parts._replace(history=parts.train).rmse, options)
+
+
+def ball(n_users: int) -> tuple[float, float]:
+    """What Frank-Wolfe is told: the nuclear norm of the matrix, and a length that most rows have."""
+    return float(np.sqrt(5 * n_users * 1000)), float(np.sqrt(20 * np.log(n_users)))
+
+
+def algorithm_1(n_users: int, searched: int, **other: Any) -> Any:
+    """Algorithm 1 alone, with the clip and the penalties of `SETTINGS` for an epsilon."""
+    entry_clip, penalty, user_penalty = SETTINGS[n_users, searched][:3]
+    model = {"rank": 5, "regularization": penalty, "item_exponent": 0.0, "typical_count": penalty * K / user_penalty}
+    sample = {"entry_clip": entry_clip, "max_items": K, "item_fraction": 1.0, "preprocess": False}
+    return discreet.DPALS.as_published(delta=DELTA_SYNTHETIC, **model, **sample, **other)
+
+
+def from_noisy_svd(n_users: int, epsilon: int, *, exact: bool) -> Any:
+    """Algorithm 1 from a noisy SVD."""
+    n_steps, ratio, share = SETTINGS[n_users, epsilon][3:]
+    # The start gets `share` of the budget: (k / start_noise)^2 = share / (1 - share) times what all steps cost.
+    start = K * np.sqrt((1 - share) / share / (n_steps * K * (1 + 1 / ratio**2)))
+    charged = published_rho_squared(K, n_steps, ratio, 1.0, np.inf) + 0.5 * (K / start) ** 2
+    scale = 1.0 if exact else np.sqrt(charged / published_rho_squared_for(epsilon, DELTA_SYNTHETIC))
+    noise = {"gram_noise": ratio * scale, "rhs_noise": scale, "start": "svd", "start_noise": start * scale}
+    calibration = "exact" if exact else "given"
+    return algorithm_1(n_users, epsilon, epsilon=epsilon, n_steps=n_steps, **noise, calibration=calibration)
+
+
+def same_noise(n_users: int, sigma: float, steps: int) -> Any:
+    """Frank-Wolfe with constant steps that spends what Algorithm 1 does."""
+    epsilon = float(fixed_noise(sigma, steps).preview(100).cost.epsilon)
+    radius, row_norm = ball(n_users)
+    told: dict[str, Any] = {"n_steps": steps, "step": "constant", "radius": radius, "row_norm": row_norm}
+    return discreet.DPFrankWolfe(epsilon=epsilon, delta=DELTA_SYNTHETIC, **told, centre=False)
+
+
+def fixed_noise(sigma: float, steps: int) -> Any:
+    """Algorithm 1, with given noise."""
+    noise = {"gram_noise": sigma, "rhs_noise": sigma, "calibration": "given"}
+    return algorithm_1(20_000, 10, epsilon=1.0, n_steps=steps, **noise)
+
+
+# The tables and figures
 
 ALL, CORRELATION = "all ratings", "correlation of users' and films' counts"
 
@@ -41,22 +315,23 @@ def fig2(options: Options) -> Iterator[Point]:
     The text says that the top 20% of the films have more than 85% of the ratings, and (Appendix C) that the counts of
     users and of films, over ratings, have correlation -.243.
     """
-    ratings, label = load("ml-10m", options, tasks.ML_10M)
+    ratings, label = load("ml-10m", options, ML_10M)
 
     def point(method: str, top: float | None, share: float) -> Point:
         return Point({"data": label, "method": method, "epsilon": None, "top": top}, lambda seed: {"share": share}, 1)
 
-    some = tasks.uniform_sample(ratings)
+    some = uniform_sample(ratings)
     samples = {
         ALL: ratings,
-        f"uniform sample, {tasks.SAMPLE} of each user": ratings.where(some),
-        f"adaptive sample, {tasks.SAMPLE} of each user": ratings.where(tasks.adaptive_sample(ratings, some)),
+        f"uniform sample, {SAMPLE} of each user": ratings.where(some),
+        f"adaptive sample, {SAMPLE} of each user": ratings.where(adaptive_sample(ratings, some)),
     }
     for method, sample in samples.items():
-        shares = tasks.held(sample)
+        shares = held(sample)
         for top in (0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0):
             yield point(method, top, float(np.interp(top, *shares)))
-    yield point(CORRELATION, None, tasks.correlation(ratings))
+    items = np.bincount(ratings.indices, minlength=ratings.n_items)[ratings.indices]
+    yield point(CORRELATION, None, float(np.corrcoef(np.diff(ratings.indptr)[ratings.user_numbers()], items)[0, 1]))
 
 
 MEAN = "mean of all ratings"
@@ -90,7 +365,7 @@ def fig3a(options: Options) -> Iterator[Point]:
     the smallest and 11.6% at the largest epsilon. Private SVD is said to be worse than predicting the mean of all
     ratings.
     """
-    task = tasks.top_400(options)
+    task = top_400(options)
     yield task.point(MEAN, lambda: discreet.MeanRating("global"), runs=1)
     yield task.point(ALS, discreet.ALS, runs=1)
     for epsilon in options.few(EPSILONS[task.column]):
@@ -99,7 +374,7 @@ def fig3a(options: Options) -> Iterator[Point]:
         baselines = {
             FW_PRINTED: partial(task.frank_wolfe, epsilon, task.train.n_items),
             FW_EXACT: partial(task.frank_wolfe, epsilon, task.train.n_items, frank_wolfe.exact_noise),
-            SVD: partial(discreet.DPSVD.as_published, epsilon=epsilon, delta=task.delta),
+            SVD: partial(discreet.DPSVD.as_published, epsilon=epsilon, delta=DELTA[task.column]),
         }
         yield from task.private(epsilon, baselines)
 
@@ -108,7 +383,7 @@ def fig3a(options: Options) -> Iterator[Point]:
     "Figure 3b: MovieLens 10M, test RMSE against epsilon",
     "rmse",
     *printed(TABLE_5["ml-10m"], "rmse", (PRINTED, EXACT, OURS), "Table 5"),
-    Published(ALS, 0.785, rmse_of(method=ALS), "Section 6.3"),
+    Published(ALS, 0.785, value_of("rmse", method=ALS), "Section 6.3"),
     needs=("ml-10m",),
     runs=20,
 )
@@ -119,7 +394,7 @@ def fig3b(options: Options) -> Iterator[Point]:
     films, others get the user's own mean; how many films the paper took is not said, nor any of its values. Beside the
     paper: the weights of 2023 in the place of sampling, also with settings searched on generated data.
     """
-    task = tasks.ml_10m(options)
+    task = ml_10m(options)
     top = most_rated_items(task.train, 400)
     yield task.point("each user's own mean", lambda: discreet.MeanRating("user"), runs=1)
     yield task.point(ALS, discreet.ALS, runs=1)
@@ -132,7 +407,7 @@ def fig3b(options: Options) -> Iterator[Point]:
             "regularization": penalty, "typical_count": penalty * 150 / user_penalty,
         }  # fmt: skip
         weights = partial(task.table_4, epsilon, sampling="weights")
-        films = partial(tasks.ItemSubset, partial(task.frank_wolfe, epsilon, len(top)), top)
+        films = partial(ItemSubset, partial(task.frank_wolfe, epsilon, len(top)), top)
         others = {WEIGHTS: weights, "the same, searched, exact noise": partial(weights, **searched), FW_PRINTED: films}
         yield from task.private(epsilon, others)
 
@@ -151,7 +426,7 @@ def fig3c(options: Options) -> Iterator[Point]:
     DPALS's values are those of Table 5; 36.0% is what Liang and others have for ALS without privacy. Ours is what
     `Recommender` chooses for implicit feedback: DPSVD. Beside the paper: the weights of 2023 in the place of sampling.
     """
-    task = tasks.ml_20m(options)
+    task = ml_20m(options)
     yield task.point("the most rated films", discreet.Popularity, runs=1)
     yield task.point(ALS, discreet.ALS, runs=1)
     for epsilon in options.few(EPSILONS["ml-20m"]):
@@ -170,7 +445,7 @@ def _fig4_claims() -> Iterator[Published]:
             what = f"{other} / {als}, 50,000 users, epsilon {epsilon}"
             yield Published(what, 7.0, ours, "Section 6.2", "at least")
     for users in USERS:
-        trivial = rmse_of(method=FW_PRINTED, users=users, epsilon=1)
+        trivial = value_of("rmse", method=FW_PRINTED, users=users, epsilon=1)
         yield Published(f"{FW_PRINTED}, {users:,} users, epsilon 1", 1.0, trivial, "Section 6.2", "at least")
 
 
@@ -195,18 +470,18 @@ def fig4(options: Options) -> Iterator[Point]:
     1 it is no better than predicting 0, which has 1.
     """
     for n_users in options.few(USERS):
-        task = tasks.low_rank(500 if options.quick else n_users, options)
+        task = low_rank(500 if options.quick else n_users, options)
         keys = {"users": task.train.n_users}
         yield task.point("predicting 0", partial(discreet.ALS, 1, regularization=1e9, biases=False), runs=1, **keys)
         yield task.point(ALS, partial(discreet.ALS, 5, regularization=0.1, biases=False), runs=1, **keys)
         for epsilon in options.few((1, 5, 10, 20)):
-            told = (epsilon, *tasks.ball(task.train.n_users), 10)
+            told = (epsilon, *ball(task.train.n_users), 10)
             methods: dict[str, Callable[[], Any]] = {
-                PRINTED: partial(tasks.from_noisy_svd, n_users, epsilon, exact=False),
-                EXACT: partial(tasks.from_noisy_svd, n_users, epsilon, exact=True),
-                OURS: partial(discreet.DPALS, epsilon=epsilon, delta=tasks.DELTA_SYNTHETIC),
-                FW_PRINTED: partial(frank_wolfe.as_published, *told, delta=tasks.DELTA_SYNTHETIC, centre=False),
-                FW_EXACT: partial(frank_wolfe.exact_noise, *told, delta=tasks.DELTA_SYNTHETIC, centre=False),
+                PRINTED: partial(from_noisy_svd, n_users, epsilon, exact=False),
+                EXACT: partial(from_noisy_svd, n_users, epsilon, exact=True),
+                OURS: partial(discreet.DPALS, epsilon=epsilon, delta=DELTA_SYNTHETIC),
+                FW_PRINTED: partial(frank_wolfe.as_published, *told, delta=DELTA_SYNTHETIC, centre=False),
+                FW_EXACT: partial(frank_wolfe.exact_noise, *told, delta=DELTA_SYNTHETIC, centre=False),
             }
             yield from task.private(epsilon, methods, **keys)
 
@@ -223,7 +498,7 @@ def least(method: str) -> Any:
 @PAPER.shows(
     "Figure 5: MovieLens 10M, epsilon 10, test RMSE against the fraction of films",
     "rmse",
-    Published("ALS, all films", 0.785, rmse_of(method=ALS, fraction=1.0), "Section 6.3"),
+    Published("ALS, all films", 0.785, value_of("rmse", method=ALS, fraction=1.0), "Section 6.3"),
     *(
         Published(f"ALS, {name} sample, best", 0.812, least(f"{ALS}, {name} sample"), "Section 6.3")
         for name in ("uniform", "adaptive")
@@ -245,16 +520,16 @@ def fig5(options: Options) -> Iterator[Point]:
     projection to positive semidefinite matrices DPALS is said to be "terrible"; this library has no such model. ALS
     here has biases, and the paper's has none; other films get the user's own mean.
     """  # noqa: E501
-    task = tasks.ml_10m(options)
+    task = ml_10m(options)
     als = partial(discreet.ALS, 4 if options.quick else 128)
-    samples = {"": None, ", uniform sample": tasks.uniform_sample, ", adaptive sample": tasks.adaptive_sample}
+    samples = {"": None, ", uniform sample": uniform_sample, ", adaptive sample": adaptive_sample}
     for fraction in options.few(FRACTIONS, 2):
         keys = {"fraction": fraction}
         kept = most_rated_items(task.train, max(1, round(fraction * task.train.n_items)))
         for name, sample in samples.items():
-            yield task.point(f"{ALS}{name}", partial(tasks.ItemSubset, als, kept, sample), runs=1, **keys)
+            yield task.point(f"{ALS}{name}", partial(ItemSubset, als, kept, sample), runs=1, **keys)
         for name in ("uniform", "adaptive"):
-            other = {"item_fraction": fraction, "sampling": name, "max_items": tasks.SAMPLE}
+            other = {"item_fraction": fraction, "sampling": name, "max_items": SAMPLE}
             yield from task.dpals_2021(10, keys, f"DPALS 2021, {name} sample", **other)
 
 
@@ -291,18 +566,18 @@ def fig7(options: Options) -> Iterator[Point]:
     Frank-Wolfe after 40, with noise and without, and that where noise stops DPALS the error is an order of magnitude
     below that of Frank-Wolfe.
     """
-    task = tasks.low_rank(500 if options.quick else 20_000, options)
+    task = low_rank(500 if options.quick else 20_000, options)
     n_users = task.train.n_users
     for steps in (1, 2) if options.quick else (1, 2, 3, 5, 10, 20, 40):
         keys: dict[str, Any] = {"steps": steps, "sigma": None}
         if steps <= MOST:
             als = partial(discreet.ALS, 5, regularization=0.1, biases=False, n_steps=steps)
             yield task.point(ALS, als, runs=1, **keys)
-        plain = partial(discreet.FrankWolfe, n_steps=steps, radius=tasks.ball(n_users)[0], centre=False)
+        plain = partial(discreet.FrankWolfe, n_steps=steps, radius=ball(n_users)[0], centre=False)
         yield task.point(frank_wolfe.PLAIN, plain, runs=1, **keys)
         for sigma in options.few(NOISES):
-            noisy = {NOISY_ALS: partial(tasks.fixed_noise, sigma, steps)} if steps <= MOST else {}
-            noisy[NOISY_FW] = partial(tasks.same_noise, n_users, sigma, steps)
+            noisy = {NOISY_ALS: partial(fixed_noise, sigma, steps)} if steps <= MOST else {}
+            noisy[NOISY_FW] = partial(same_noise, n_users, sigma, steps)
             yield from task.private(None, noisy, steps=steps, sigma=sigma)
 
 
@@ -319,12 +594,12 @@ def fig8(options: Options) -> Iterator[Point]:
     Users are picked at random. The text says that with 16,000 of 69,692 users (23%) DPALS is better than Frank-Wolfe
     with all of them, whose values follow from the text on Figure 3a.
     """
-    ratings, label = most_rated(load("ml-10m", options, tasks.TOP_400))
+    ratings, label = most_rated(load("ml-10m", options, TOP_400))
     shuffled = np.random.default_rng(0).permutation(ratings.n_users)
     for wanted in options.few((4_000, 8_000, 16_000, 32_000, 69_692), 2):
         users = max(50, round(ratings.n_users * wanted / 69_692))  # the same fractions of other data
         some = ratings.of_users(np.sort(shuffled[:users]))
-        task = tasks.ratings_task("ml-10m-top400", Labeled(some, label), 0.01, 0.01, options)
+        task = ratings_task("ml-10m-top400", Labeled(some, label), 0.01, options)
         for epsilon in options.few(EPSILONS[task.column]):
             yield from task.dpals_2021(epsilon, {"users": users})
             yield from task.ours(epsilon, users=users)
@@ -355,7 +630,7 @@ def fig9(options: Options) -> Iterator[Point]:
     RMSE, for MovieLens 20M Recall@20.
     """
     for column in at_hand(("ml-10m", "ml-20m"), options):
-        task = replace(tasks.TASKS[column](options), measure="value")
+        task = replace(TASKS[column](options), measure="value")
         for epsilon in options.few(EPSILONS[column]):
             for rank in (2, 4) if options.quick else (8, 32, 128):
                 yield from task.dpals_2021(epsilon, {"column": column, "rank": rank}, rank=rank)
@@ -380,8 +655,8 @@ def fig10(options: Options) -> Iterator[Point]:
 
     The text says that at epsilon 1 the best fraction is 5%, which still has more than half of the ratings.
     """  # noqa: E501
-    task = tasks.ml_10m(options)
-    shares = tasks.held(task.train)
+    task = ml_10m(options)
+    shares = held(task.train)
     for fraction in options.few(FRACTIONS, 2):
         keys = {"fraction": fraction, "share": round(float(np.interp(fraction, *shares)), 4)}
         for epsilon in options.few(EPSILONS["ml-10m"]):
@@ -405,7 +680,7 @@ def fig11(options: Options) -> Iterator[Point]:
 
     The text says that the best fraction is between 5% and 10%, depending on the rank.
     """
-    task = tasks.ml_20m(options)
+    task = ml_20m(options)
     for fraction in options.few((0.02, 0.05, 0.1, 0.2, 0.4), 2):
         for rank in (2, 4) if options.quick else (32, 128):
             yield from task.dpals_2021(5, {"fraction": fraction, "rank": rank}, item_fraction=fraction, rank=rank)
@@ -428,7 +703,7 @@ def fig12(options: Options) -> Iterator[Point]:
     Penalties grow as count^nu for users and as count^mu for films. The text has no numbers; by Table 4 the best
     exponents are nu = 1 and mu = .5. Other hyper-parameters are those of Table 4, where the paper tuned them again.
     """  # noqa: E501
-    task = tasks.ml_10m(options)
+    task = ml_10m(options)
     for fraction in options.few(FRACTIONS, 2):
         for nu, mu in options.few(((0.0, 0.0), (0.5, 0.5), (1.0, 0.0), (1.0, 0.5), (1.0, 1.0)), 2):
             other = {"item_fraction": fraction, "user_exponent": nu, "item_exponent": mu}
@@ -501,7 +776,7 @@ def table5(options: Options) -> Iterator[Point]:
     "value" is the test RMSE, for MovieLens 20M Recall@20.
     """  # noqa: E501
     there = at_hand(("ml-10m", "ml-20m"), options)
-    for column, make in tasks.TASKS.items():
+    for column, make in TASKS.items():
         if column.removesuffix("-top400") in there:
             task = replace(make(options), measure="value")
             for epsilon in options.few(EPSILONS[column]):

@@ -14,7 +14,7 @@ KEPT = [name for name in papers.NAMES if (FOLDER / f"{name}.json").exists()]
 
 
 def test_the_page_is_that_of_the_files() -> None:
-    assert (FOLDER / "README.md").read_text(encoding="utf-8") == page(FOLDER), (
+    assert (FOLDER / "README.md").read_text(encoding="utf-8") == page(FOLDER / "README.md"), (
         "run: python -m discreet.papers.report docs/results/README.md"
     )
 
