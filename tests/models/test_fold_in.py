@@ -9,10 +9,9 @@ import pytest
 import discreet
 from discreet.models.centering import Centering
 from discreet.models.fold_in import FoldIn, LinearFoldIn, ReplayFoldIn, RidgeFoldIn
-from discreet.models.frank_wolfe.contributions import Corrective, Local, Loss
+from discreet.models.frank_wolfe.contributions import Corrective, Local, LogisticTargets, Loss
 from discreet.models.frank_wolfe.estimate import Step
-from discreet.models.frank_wolfe.serving import FrankWolfeSteps, LogisticTargets
-from discreet.models.gradient.contributions import Descent, DescentSteps
+from discreet.models.gradient.contributions import Descent
 from discreet.models.gradient.estimate import Step as Projection
 from discreet.models.one_bit.likelihood import Link
 from discreet.models.one_bit.serving import BitTargets
@@ -48,14 +47,12 @@ FOLD_INS: dict[str, FoldIn] = {
     "replay, Frank-Wolfe": ReplayFoldIn(
         columns=DIRECTIONS[:, :K],
         base=CENTER,
-        steps=FrankWolfeSteps(Local(CENTERING, Loss(4.0)), [Step(v, 0.3, 0.9) for v in DIRECTIONS.T[:K]]),
+        steps=Local(CENTERING, Loss(4.0), [Step(v, 0.3, 0.9) for v in DIRECTIONS.T[:K]]),
     ),
     "replay, descent": ReplayFoldIn(
         columns=DIRECTIONS[:, K:],
         base=CENTER,
-        steps=DescentSteps(
-            Descent(1.2, M), CENTERING, [Projection(V, np.full(K, 0.8)) for V in np.hsplit(DIRECTIONS, 2)]
-        ),
+        steps=Descent(1.2, M, CENTERING, [Projection(V, np.full(K, 0.8)) for V in np.hsplit(DIRECTIONS, 2)]),
     ),
 }
 

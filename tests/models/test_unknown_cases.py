@@ -11,7 +11,6 @@ from discreet.errors import DataError, PrivacyError
 from discreet.models.als.calibration import Schedule, Sigmas
 from discreet.models.als.regressions import private_regressions
 from discreet.models.as_published import true_plan
-from discreet.models.frank_wolfe.contributions import loss_of
 from discreet.models.one_bit.likelihood import Link
 from discreet.models.one_bit.mechanisms import Budget
 from discreet.privacy import Ledger, Plan, ProductSum, Releaser, VectorSum
@@ -76,8 +75,8 @@ def test_mechanisms_of_one_bit() -> None:
 
 
 def test_losses() -> None:
-    with pytest.raises(DataError, match="loss: one of squared, logistic is needed, not 'hinge'"):
-        loss_of("hinge", 4.0)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="loss: one of 'squared', 'logistic' is needed, not 'hinge'"):
+        discreet.DPFrankWolfe(epsilon=1, delta=1e-6, loss="hinge").plan(10)  # type: ignore[arg-type]
 
 
 def test_arrays_are_refused_where_bits_depend_on_addresses(monkeypatch: pytest.MonkeyPatch) -> None:

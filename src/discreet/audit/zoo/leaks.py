@@ -23,7 +23,7 @@ from discreet.models.als.published import PublishedDPALS
 from discreet.models.base import Model
 from discreet.models.centering import Centering
 from discreet.models.gradient.model import DPGradientDescent
-from discreet.models.spectral.cleansing import Cleansing
+from discreet.models.spectral.contributions import Cleansing
 from discreet.models.spectral.model import DPSVD
 from discreet.privacy import Ledger, Releaser, releaser
 from discreet.privacy.ledger import Reservation

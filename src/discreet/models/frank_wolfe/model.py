@@ -1,45 +1,60 @@
-"""DPFrankWolfe: private matrix completion by the Frank-Wolfe method (Jain, Thakkar, Thakurta 2018)."""
+"""Matrix completion by the Frank-Wolfe method (Jain, Thakkar, Thakurta 2018), private and not."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
+from scipy.linalg import eigh
+from scipy.optimize import brentq
+from scipy.sparse import csr_array
+from scipy.sparse.linalg import LinearOperator, eigsh
 
 from discreet.data.interactions import Interactions
+from discreet.data.progress import Bar
+from discreet.engine.batches import DENSE_CELLS, parts
 from discreet.errors import DataError
-from discreet.models.base import Model, require_ratings
-from discreet.models.centering import RATINGS_PER_USER, Centering, public_row_norm
-from discreet.models.eigen import check_budget
+from discreet.linalg.threads import single_threaded_blas
+from discreet.models.base import Model, NotPrivateModel, require_ratings
+from discreet.models.centering import RATINGS_PER_USER, Centering, Prepared, public_row_norm
+from discreet.models.eigen import Direction, Products, check_budget, leading, oja, second_moment
 from discreet.models.fold_in import FoldIn, ReplayFoldIn, RidgeFoldIn
 from discreet.models.frank_wolfe.contributions import (
     Corrective,
-    Eigensolver,
     Local,
-    LossName,
-    Solver,
-    loss_of,
+    LogisticTargets,
+    Loss,
+    Replayed,
+    Users,
+    residuals_of,
     users_of_ratings,
 )
-from discreet.models.frank_wolfe.estimate import COVARIANCE, ENERGY, LENGTH, PRODUCT, Correction, Schedule, Step
-from discreet.models.frank_wolfe.serving import FrankWolfeSteps, LogisticTargets
+from discreet.models.frank_wolfe.estimate import COVARIANCE, ENERGY, LENGTH, PRODUCT, Correction, Schedule, Step, packed
 from discreet.models.parameters import check_parameters
 from discreet.models.private import PrivateModel
-from discreet.privacy import Plan, Releaser
+from discreet.privacy import GramSum, Plan, Releaser
 from discreet.privacy.guarantee import Adjacency
+from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 from discreet.validation import positive, probability, whole
 
 if TYPE_CHECKING:
     from discreet.models.frank_wolfe.published import PublishedDPFrankWolfe
 
+LossName: TypeAlias = Literal["squared", "logistic"]
+Eigensolver: TypeAlias = Literal["dense", "oja"]
+
 CHOICES: dict[str, tuple[Any, ...]] = {"loss": ("squared", "logistic"), "centre": (True, False)}
 ENERGY_SHARE, LENGTH_SHARE = 0.05, 0.01  # of the budget: single numbers, of which the noise matters little
 MOST_STEPS = 20
 MOST_DENSE = 4000  # items whose covariance is released whole, unless it is asked for
 LARGEST_DENSE = 1 << 14  # items whose covariance can be released whole: 2 GiB
+NO_BOUND = 1e100  # longer than any row
+SMALL = 1000  # items whose exact covariance is formed: it is quicker then
+RADIUS = 2.0  # times the largest singular value of the ratings, scaled up to the whole matrix
 
 
 class FrankWolfeModel(Model):
@@ -73,7 +88,7 @@ class FrankWolfeModel(Model):
         centering = Centering.of(value_range, row_norm, centre=self.centre)
         if self.loss == "logistic":
             centering = Centering((low + high) / 2, None, row_norm)
-        return Local(centering, loss_of(self.loss, high - low))
+        return Local(centering, Loss(high - low if self.loss == "logistic" else None))
 
     def _refitting(self, value_range: tuple[float, float]) -> Corrective:
         """The local component of corrective steps."""
@@ -105,7 +120,7 @@ class FrankWolfeModel(Model):
             )
         vectors = self.item_factors_.astype(np.float64)
         steps = [Step(vectors[:, t], *map(float, numbers)) for t, numbers in enumerate(self.steps_)]
-        return ReplayFoldIn(columns=self.item_factors_, base=base, steps=FrankWolfeSteps(local, steps))
+        return ReplayFoldIn(columns=self.item_factors_, base=base, steps=replace(local, steps=steps))
 
     def _check_learned(self) -> None:
         super()._check_learned()
@@ -157,6 +172,26 @@ class PrivateFrankWolfe(FrankWolfeModel, PrivateModel):
         """The step of Oja's method, times the noise's standard deviation; None: the default of `oja`."""
         return None
 
+    def _products(self, releaser: Releaser, users: Users | Replayed, clip: float) -> Products:
+        """Releases of products with A and of sums of squares, A_i being shortened to `clip`: sensitivity clip^2."""
+        return Products(releaser, users.batches, residuals_of, users.ratings.n_items, clip * clip)
+
+    def _direction(
+        self, releaser: Releaser, users: Users | Replayed, clip: float, which: str
+    ) -> tuple[Direction, Array | None]:
+        """The leading direction, from one release or `oja_steps` and one more; and the covariance's diagonal, if any.
+
+        The dense release is the sum over users of A_i^T A_i: sensitivity clip^2, or sqrt(2) times that. `which` ends
+        the labels of releases that are charged differently from those of other steps.
+        """
+        n = users.ratings.n_items
+        if self._solver(n) == "oja":
+            labels, products = (PRODUCT + which, ENERGY + which), self._products(releaser, users, clip)
+            return oja(products, labels, self.oja_steps, rate=self._oja_rate(n)), None
+        batches = users.batches(max(DENSE_CELLS // n, 1))
+        release = releaser.release(COVARIANCE + which, GramSum(n, clip * clip), batches, residuals_of)
+        return leading(release), np.diag(release.values)
+
     def _check_data(self, ratings: Interactions) -> None:
         self._bounds(require_ratings(type(self).__name__, ratings), ratings.n_items)
         self._solver(ratings.n_items)
@@ -167,12 +202,11 @@ class PrivateFrankWolfe(FrankWolfeModel, PrivateModel):
         row_norm, clip = self._bounds(value_range, n)
         component = self._refitting(value_range) if self._corrective else self._local(value_range, row_norm)
         users = users_of_ratings(ratings, component, self.n_jobs)
-        rule, solver = self._rule(n, clip), Solver(self._solver(n), self.oja_steps, self._oja_rate(n))
-        popularity, last = np.zeros(n), self._n_releases() - 1
+        rule, popularity, last = self._rule(n, clip), np.zeros(n), self._n_releases() - 1
         for t in range(last + 1):
-            if not rule.before(solver.products(releaser, users, rule.clip)):
+            if not rule.before(self._products(releaser, users, rule.clip)):
                 break  # decided by releases: the rest of the plan is not spent
-            direction, diagonal = solver.find(releaser, users, rule.clip, rule.which)
+            direction, diagonal = self._direction(releaser, users, rule.clip, rule.which)
             step = rule.step(direction)
             if t == 0 and diagonal is not None:
                 popularity = diagonal  # items that are rated often, and not all alike
@@ -189,6 +223,7 @@ class PrivateFrankWolfe(FrankWolfeModel, PrivateModel):
         }
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DPFrankWolfe(PrivateFrankWolfe):
     """Private matrix completion by Frank-Wolfe steps, one direction at a time. User-level joint differential privacy.
 
@@ -239,40 +274,21 @@ class DPFrankWolfe(PrivateFrankWolfe):
         n_jobs: Threads, in scikit-learn's meaning. The result is the same for any number.
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float,
-        delta: float,
-        n_steps: int | None = None,
-        radius: float | None = None,
-        row_norm: float | None = None,
-        residual_clip: float | None = None,
-        ratings_per_user: int | None = None,
-        eigensolver: Eigensolver | None = None,
-        oja_steps: int = 8,
-        noise: Literal["gaussian"] = "gaussian",
-        loss: LossName = "squared",
-        step: Literal["corrective", "constant"] = "corrective",
-        centre: bool = True,
-        adjacency: Adjacency = "add-remove",
-        n_jobs: int | None = -1,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.n_steps = n_steps
-        self.radius = radius
-        self.row_norm = row_norm
-        self.residual_clip = residual_clip
-        self.ratings_per_user = ratings_per_user
-        self.eigensolver = eigensolver
-        self.oja_steps = oja_steps
-        self.noise = noise
-        self.loss = loss
-        self.step = step
-        self.centre = centre
-        self.adjacency = adjacency
-        self.n_jobs = n_jobs
+    epsilon: float
+    delta: float
+    n_steps: int | None = None
+    radius: float | None = None
+    row_norm: float | None = None
+    residual_clip: float | None = None
+    ratings_per_user: int | None = None
+    eigensolver: Eigensolver | None = None
+    oja_steps: int = 8
+    noise: Literal["gaussian"] = "gaussian"
+    loss: LossName = "squared"
+    step: Literal["corrective", "constant"] = "corrective"
+    centre: bool = True
+    adjacency: Adjacency = "add-remove"
+    n_jobs: int | None = -1
 
     @classmethod
     def as_published(cls, **parameters: Any) -> PublishedDPFrankWolfe:
@@ -330,3 +346,101 @@ class DPFrankWolfe(PrivateFrankWolfe):
         given = ("n_steps", "radius", "row_norm", "residual_clip", "ratings_per_user")
         words = [f"{name} = {getattr(self, name)}" for name in given if getattr(self, name) is not None]
         return {"bounds": ", ".join(words) + ", given"} if words else {}
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class FrankWolfe(FrankWolfeModel, NotPrivateModel):
+    """Matrix completion in a nuclear-norm ball by Frank-Wolfe steps, not private: the twin of `DPFrankWolfe`.
+
+    Minimizes the sum of losses of fitted ratings over matrices of nuclear norm at most k. Each step goes from Y
+    towards -k u v^T, u and v being the leading singular vectors of the gradient on what is rated.
+
+    Example:
+        >>> import discreet
+        >>> ratings = discreet.datasets.movielens_like(300, 50, 6_000, random_state=0)
+        >>> len(discreet.FrankWolfe().fit(ratings).recommend({3: 5.0, 14: 1.5}, n=5))
+        5
+
+    Args:
+        n_steps: T.
+        radius: k; by default twice the largest singular value of the ratings, scaled up to the whole matrix.
+        step: "line-search": as far as the loss falls, at most the whole way. "classic": eta = 2 / (t + 2).
+        loss: "squared" or "logistic".
+        centre: Whether rows are taken about users' own means.
+        n_jobs: Threads, in scikit-learn's meaning.
+    """
+
+    n_steps: int = 20
+    radius: float | None = None
+    step: Literal["line-search", "classic"] = "line-search"
+    loss: LossName = "squared"
+    centre: bool = True
+    n_jobs: int | None = -1
+
+    def _check_parameters(self) -> None:
+        steps = {"step": ("line-search", "classic")}
+        check_parameters(self, positives=("radius",), wholes=("n_steps",), choices={**CHOICES, **steps})
+
+    def _learn_exactly(self, ratings: Interactions) -> dict[str, Any]:
+        low, high = require_ratings("FrankWolfe", ratings)
+        fill = len(ratings) / (ratings.n_users * ratings.n_items)
+        local = self._local((low, high), NO_BOUND)
+        row = local.centering.prepare(UserBatch(ratings.indptr, ratings.indices.astype(np.int64), ratings.values))
+        fitted, radius = np.zeros(len(row.values)), self.radius
+        steps: list[Step] = []
+        with Bar("FrankWolfe", self.n_steps, "steps") as bar:
+            for t in range(self.n_steps):
+                residuals = local.residuals(row, fitted)[0]
+                vector, largest = _exactly_leading(ratings, residuals, self.n_jobs)
+                radius = radius or RADIUS * largest / fill
+                gain = radius / largest if largest else 0.0
+                atom = local.update(row, fitted, residuals, Step(vector, 1.0, gain))[0]
+                size = 2 / (t + 2) if self.step == "classic" else _line_search(local, row, fitted, atom)
+                fitted += size * (atom - fitted)
+                steps.append(Step(vector, size, size * gain))
+                bar.advance(1)
+        popularity = np.bincount(ratings.indices, minlength=ratings.n_items)
+        return {
+            **self._learned(*packed(steps), popularity),
+            "value_range_": (low, high),
+            "row_norm_": NO_BOUND,
+            "radius_": float(radius or 0.0),
+        }
+
+
+def _exactly_leading(ratings: Interactions, residuals: Array, n_jobs: int | None) -> tuple[Array, float]:
+    """The leading right singular vector of a sparse matrix of residuals, and its singular value."""
+    n = ratings.n_items
+    if not residuals.any():
+        return np.zeros(n), 0.0
+    if n <= SMALL:
+        blocks = parts(ratings, residuals, most_users=max(DENSE_CELLS // n, 1))
+        square = second_moment(blocks, lambda part: _dense(part, n), n, n_jobs)
+        with single_threaded_blas():
+            values, vectors = eigh(square, subset_by_index=[n - 1, n - 1])
+    else:
+        table = csr_array((residuals, ratings.indices, ratings.indptr), shape=(ratings.n_users, n))
+        operator = LinearOperator((n, n), matvec=lambda v: table.T @ (table @ v), dtype=np.float64)
+        begin = np.random.default_rng(0).standard_normal(n)
+        with single_threaded_blas():
+            values, vectors = eigsh(operator, k=1, v0=begin, tol=1e-4)
+    vector = vectors[:, 0].astype(np.float32).astype(np.float64)
+    return vector, float(np.sqrt(max(values[0], 0.0)))
+
+
+def _dense(part: UserBatch, size: int) -> Array:
+    rows = np.zeros((len(part.counts), size), part.values.dtype)
+    rows[part.owners, part.indices] = part.values
+    return rows
+
+
+def _line_search(local: Local, row: Prepared, fitted: Array, atom: Array) -> float:
+    """How far on the way to the atom the loss is least, between 0 and 1: its derivative rises."""
+    change = atom - fitted
+
+    def derivative(size: float) -> float:
+        return float((local.residuals(row, fitted + size * change)[0] * change).sum())
+
+    if derivative(0.0) >= 0:
+        return 0.0
+    return 1.0 if derivative(1.0) <= 0 else float(brentq(derivative, 0.0, 1.0, xtol=1e-9))

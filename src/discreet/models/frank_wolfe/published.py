@@ -9,18 +9,17 @@ from dataclasses import dataclass, field
 from discreet.errors import PrivacyError
 from discreet.models.as_published import UP, PublishedModel, frank_wolfe_std, true_plan
 from discreet.models.eigen import Direction, check_budget
-from discreet.models.frank_wolfe.contributions import Eigensolver, LossName
 from discreet.models.frank_wolfe.estimate import COVARIANCE, ENERGY, PRODUCT, Schedule, Step
-from discreet.models.frank_wolfe.model import CHOICES, PrivateFrankWolfe, fill_of
+from discreet.models.frank_wolfe.model import CHOICES, Eigensolver, LossName, PrivateFrankWolfe, fill_of
 from discreet.models.parameters import check_parameters
 from discreet.privacy import Cost, Plan, Planned
 from discreet.privacy.guarantee import Adjacency
 from discreet.validation import probability, whole
 
 
-def oja_std(bound: float, steps: int, epsilon: float, delta: float) -> float:
-    """The noise of Algorithm 2 as printed: sigma = L^2 sqrt(256 Gamma log(2 / delta)) / epsilon; `bound` is L^2."""
-    return bound * math.sqrt(256 * steps * math.log(2 / delta)) / epsilon
+def oja_std(row_norm: float, steps: int, epsilon: float, delta: float) -> float:
+    """The noise of Algorithm 2 as printed: sigma = L^2 sqrt(256 Gamma log(2 / delta)) / epsilon."""
+    return row_norm**2 * math.sqrt(256 * steps * math.log(2 / delta)) / epsilon
 
 
 def residual_lengths(count: int, loss: LossName) -> list[float]:
@@ -37,13 +36,10 @@ class PublishedSchedule(Schedule):
     """Steps of Algorithm 1: lambda' = lambda + sqrt(sigma log(n / beta)) n^(1/4), the last of which is the slack.
 
     C is how long the residuals of a release can be: it shortens none, but the guarantee does not rely on that.
-
-    Attributes:
-        later: C, and how labels end, of the releases after the next one.
     """
 
     slack: float = 0.0
-    later: list[tuple[float, str]] = field(default_factory=list)
+    later: list[tuple[float, str]] = field(default_factory=list)  # C, and how labels end, after the next release
 
     def step(self, direction: Direction) -> Step:
         """The step for a direction; then C and the labels of the next release."""
@@ -57,6 +53,7 @@ class PublishedSchedule(Schedule):
         return math.sqrt(max(direction.value, 0.0)) + self.slack
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PublishedDPFrankWolfe(PrivateFrankWolfe, PublishedModel):
     """Private Frank-Wolfe as published: Algorithm 1, and Algorithm 2 with eigensolver="oja". User-level joint DP.
 
@@ -90,37 +87,20 @@ class PublishedDPFrankWolfe(PrivateFrankWolfe, PublishedModel):
         n_jobs: Threads, in scikit-learn's meaning.
     """
 
-    radius: float
     _error = "the printed noise does not pay for residuals as long as 2 L, nor for more than one call of Oja's method"
 
-    def __init__(
-        self,
-        *,
-        epsilon: float,
-        delta: float,
-        radius: float,
-        row_norm: float,
-        n_steps: int = 10,
-        failure_probability: float = 0.01,
-        eigensolver: Eigensolver = "dense",
-        oja_steps: int = 10,
-        loss: LossName = "squared",
-        centre: bool = False,
-        adjacency: Adjacency = "add-remove",
-        n_jobs: int | None = -1,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.radius = radius
-        self.row_norm = row_norm
-        self.n_steps = n_steps
-        self.failure_probability = failure_probability
-        self.eigensolver = eigensolver
-        self.oja_steps = oja_steps
-        self.loss = loss
-        self.centre = centre
-        self.adjacency = adjacency
-        self.n_jobs = n_jobs
+    epsilon: float
+    delta: float
+    radius: float
+    row_norm: float
+    n_steps: int = 10
+    failure_probability: float = 0.01
+    eigensolver: Eigensolver = "dense"
+    oja_steps: int = 10
+    loss: LossName = "squared"
+    centre: bool = False
+    adjacency: Adjacency = "add-remove"
+    n_jobs: int | None = -1
 
     def _check_parameters(self) -> None:
         solvers = {"eigensolver": ("dense", "oja"), "adjacency": ("add-remove", "replace")}
@@ -134,10 +114,9 @@ class PublishedDPFrankWolfe(PrivateFrankWolfe, PublishedModel):
 
     def _std(self) -> float:
         """Sigma."""
-        bound = float(self.row_norm) ** 2
         if self.eigensolver == "oja":
-            return oja_std(bound, self.oja_steps, self.epsilon, self.delta)
-        return frank_wolfe_std(bound, self.n_steps, self.epsilon, self.delta)
+            return oja_std(float(self.row_norm), self.oja_steps, self.epsilon, self.delta)
+        return frank_wolfe_std(float(self.row_norm), self.n_steps, self.epsilon, self.delta)
 
     def plan(self, n_items: int) -> Plan:
         """What a fit would release, and what each release truly costs; needs only the size of the catalogue."""
