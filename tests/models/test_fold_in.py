@@ -14,7 +14,7 @@ from discreet.models.frank_wolfe.estimate import Step
 from discreet.models.gradient.contributions import Descent
 from discreet.models.gradient.estimate import Step as Projection
 from discreet.models.one_bit.likelihood import Link
-from discreet.models.one_bit.serving import BitTargets
+from discreet.models.one_bit.model import BitTargets
 from discreet.models.ridge import Penalty
 
 M, K = 30, 4

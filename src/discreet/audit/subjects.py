@@ -251,8 +251,8 @@ def _frank_wolfe() -> list[Subject]:
 def _bits() -> list[Subject]:
     """One bit flipped; or for users, all bits of one."""
     from discreet.models.one_bit import OneBit
+    from discreet.models.one_bit.contributions import OUTPUT
     from discreet.models.one_bit.likelihood import Link
-    from discreet.models.one_bit.mechanisms import OUTPUT
 
     output: dict[str, Any] = {"mechanism": "output", "epsilon": 8.0, "ridge": 20.0, "tau": 1e3}
     mechanisms: dict[str, dict[str, Any]] = {

@@ -13,8 +13,8 @@ from discreet.data.readers import read
 from discreet.models import eigen
 from discreet.models.als import calibration
 from discreet.models.frank_wolfe.estimate import COVARIANCE
-from discreet.models.one_bit import mechanisms
-from discreet.models.one_bit.mechanisms import PerturbedObjective
+from discreet.models.one_bit.contributions import PerturbedObjective
+from discreet.models.one_bit.published import PublishedObjective, PublishedOutput
 from discreet.models.spectral.model import SECOND_MOMENT
 from discreet.privacy import ProductSum, Releaser, releaser, statistics, truncate
 from discreet.privacy.entries import TwoValued
@@ -99,7 +99,8 @@ def half_of_a_gradient(real: Any, *given: Any) -> float:
 
 def _unsaid() -> Patch:
     """What was published without a valid guarantee claims to have it."""
-    return together(patch.object(mechanisms, "broken", lambda budget: ""), patch.object(releaser, "AsPrinted", ()))
+    unsaid = (patch.object(kind, "why_not", "") for kind in (PublishedObjective, PublishedOutput))
+    return together(*unsaid, patch.object(releaser, "AsPrinted", ()))
 
 
 @cache
