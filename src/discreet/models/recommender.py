@@ -60,8 +60,7 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
         **reading: Any,
     ) -> Self:
         """Choose a model and fit it. Arguments as for every model's `fit`."""
-        positive("epsilon", self.epsilon)
-        probability("delta", self.delta)
+        self._check_parameters()
         with readied(ratings, reading, True, type(self).__name__) as table:
             self.model_ = self.choose(table).fit(table, ledger=ledger, checkpoint=checkpoint)
         return self
@@ -69,6 +68,10 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
     def choose(self, ratings: Interactions) -> DPALS | DPSVD:
         """The model for these data, not yet fitted."""
         return (DPSVD if ratings.implicit else DPALS)(**self.get_params())
+
+    def _check_parameters(self) -> None:
+        positive("epsilon", self.epsilon)
+        probability("delta", self.delta)
 
     def __getattr__(self, name: str) -> Any:
         if name == "model_":
