@@ -48,6 +48,9 @@ class Schedule:
     radius: float | None  # k, the largest nuclear norm; None: to be derived from the first release
     clip: float  # C
     which: str = ""  # how the labels of the next releases end
+    later: list[tuple[float, str]] = field(default_factory=list)  # C and `which` after that, if they are others
+    slack: float | None = None  # as published, lambda' is lambda plus this
+    oja_rate: float | None = None  # as published, the step of Oja's method, times the noise's standard deviation
     made: list[Step] = field(default_factory=list)
 
     def before(self, residuals: Products) -> bool:
@@ -55,16 +58,15 @@ class Schedule:
         return True
 
     def step(self, direction: Direction) -> Step:
-        """The step for a direction."""
-        largest = self.largest(direction)
+        """The step for a direction; then C and the labels of the next release."""
+        value = max(direction.value, 0.0)
+        largest = math.sqrt(value + direction.slack) if self.slack is None else math.sqrt(value) + self.slack
         self.radius = self.radius or RADIUS * largest / self.fill
         vector = direction.vector.astype(np.float32).astype(np.float64)
         self.made.append(Step(vector, 1 / self.n_steps, self.radius / (self.n_steps * largest)))
+        if self.later:
+            self.clip, self.which = self.later.pop(0)
         return self.made[-1]
-
-    def largest(self, direction: Direction) -> float:
-        """lambda': the root of the eigenvalue and of what the noise may hide of it."""
-        return math.sqrt(max(direction.value, 0.0) + direction.slack)
 
     def kept(self) -> Kept:
         """What a model keeps of all steps."""
@@ -123,6 +125,7 @@ class Correction:
     """
 
     which: ClassVar[str] = ""  # all releases are charged alike
+    oja_rate: ClassVar[None] = None  # the default of `oja`
 
     basis: Basis  # the directions so far
     clip: float  # C

@@ -82,18 +82,15 @@ class FrankWolfeModel(Model):
         """Whether users fit all directions again with each new one."""
         return False
 
-    def _local(self, value_range: tuple[float, float], row_norm: float) -> Local:
-        """The local component of Algorithm 1. Ratings of a logistic loss are taken about the middle of the range."""
+    def _component(self, value_range: tuple[float, float], row_norm: float) -> Local | Corrective:
+        """What users do. Ratings of a logistic loss are taken about the middle of the range."""
         low, high = value_range
-        centering = Centering.of(value_range, row_norm, centre=self.centre)
+        centering, loss = Centering.of(value_range, row_norm, centre=self.centre), Loss()
         if self.loss == "logistic":
-            centering = Centering((low + high) / 2, None, row_norm)
-        return Local(centering, Loss(high - low if self.loss == "logistic" else None))
-
-    def _refitting(self, value_range: tuple[float, float]) -> Corrective:
-        """The local component of corrective steps."""
-        local = self._local(value_range, 1.0)
-        return Corrective(local.loss, local.centering.centre, local.centering.shrinkage is not None)
+            centering, loss = Centering((low + high) / 2, None, row_norm), Loss(high - low)
+        if self._corrective:
+            return Corrective(loss, centering.centre, centering.shrinkage is not None)
+        return Local(centering, loss)
 
     def _learned(self, vectors: Array, steps: Sequence[Sequence[float]], popularity: Array) -> dict[str, Any]:
         """Learned attributes, from public steps."""
@@ -105,22 +102,15 @@ class FrankWolfeModel(Model):
         }
 
     def _make_fold_in(self) -> FoldIn:
-        local = self._local(self.value_range_, self.row_norm_)
-        base = self.item_bias_ + np.float32(local.centering.centre)
-        if self._corrective:
-            component = self._refitting(self.value_range_)
-            ridge = component.ridge(self.item_factors_)
-            return RidgeFoldIn(
-                columns=self.item_factors_,
-                base=base,
-                penalty=ridge.penalty,
-                offset_penalty=ridge.offset_penalty,
-                targets=LogisticTargets(component, self.steps_[:, 0].tolist()) if self.loss == "logistic" else None,
-                double=True,
-            )
-        vectors = self.item_factors_.astype(np.float64)
+        columns, component = self.item_factors_, self._component(self.value_range_, self.row_norm_)
+        if isinstance(component, Corrective):
+            base, ridge = self.item_bias_ + np.float32(component.centre), component.ridge(columns)
+            targets = LogisticTargets(component, self.steps_[:, 0].tolist()) if self.loss == "logistic" else None
+            regression: dict[str, Any] = {"penalty": ridge.penalty, "offset_penalty": ridge.offset_penalty}
+            return RidgeFoldIn(columns=columns, base=base, targets=targets, double=True, **regression)
+        base, vectors = self.item_bias_ + np.float32(component.centering.centre), columns.astype(np.float64)
         steps = [Step(vectors[:, t], *map(float, numbers)) for t, numbers in enumerate(self.steps_)]
-        return ReplayFoldIn(columns=self.item_factors_, base=base, steps=replace(local, steps=steps))
+        return ReplayFoldIn(columns=columns, base=base, steps=replace(component, steps=steps))
 
     def _check_learned(self) -> None:
         super()._check_learned()
@@ -132,17 +122,14 @@ class FrankWolfeModel(Model):
             raise DataError("steps_: what a step leaves must be positive")
 
 
-def fill_of(ratings_per_user: int | None, n_items: int) -> float:
-    """About what share of the items a user has rated, from public numbers."""
-    return min(ratings_per_user or RATINGS_PER_USER, whole("n_items", n_items, 1)) / n_items
-
-
 class PrivateFrankWolfe(FrankWolfeModel, PrivateModel):
     """Private models that alternate global and local components (Algorithm 1): T releases of residuals at most."""
 
     _in_spark: ClassVar[bool] = True
 
     radius: float | None
+    row_norm: float | None
+    ratings_per_user: int | None = None
     eigensolver: Eigensolver | None
     oja_steps: int
 
@@ -156,11 +143,18 @@ class PrivateFrankWolfe(FrankWolfeModel, PrivateModel):
             )
         return self.eigensolver
 
-    def _bounds(self, value_range: tuple[float, float], n_items: int) -> tuple[float, float]:
-        """L and C, from public inputs; raises if something does not follow from them."""
-        raise NotImplementedError
+    def _row_norm(self, value_range: tuple[float, float], n_items: int) -> float:
+        """L, from public inputs; raises if it does not follow from them."""
+        width = value_range[1] - value_range[0]
+        ends, centre = ((-width, width), False) if self.loss == "logistic" else (value_range, self.centre)
+        typical = self.ratings_per_user
+        return float(self.row_norm or public_row_norm(ends, n_items, ratings_per_user=typical, centre=centre))
 
-    def _rule(self, n_items: int, clip: float) -> Schedule | Correction:
+    def _fill(self, n_items: int) -> float:
+        """About what share of the items a user has rated, from public numbers."""
+        return min(self.ratings_per_user or RATINGS_PER_USER, n_items) / n_items
+
+    def _rule(self, n_items: int, row_norm: float) -> Schedule | Correction:
         """How steps are made."""
         raise NotImplementedError
 
@@ -168,45 +162,39 @@ class PrivateFrankWolfe(FrankWolfeModel, PrivateModel):
         """How many directions are found."""
         raise NotImplementedError
 
-    def _oja_rate(self, n_items: int) -> float | None:
-        """The step of Oja's method, times the noise's standard deviation; None: the default of `oja`."""
-        return None
-
     def _products(self, releaser: Releaser, users: Users | Replayed, clip: float) -> Products:
         """Releases of products with A and of sums of squares, A_i being shortened to `clip`: sensitivity clip^2."""
         return Products(releaser, users.batches, residuals_of, users.ratings.n_items, clip * clip)
 
     def _direction(
-        self, releaser: Releaser, users: Users | Replayed, clip: float, which: str
+        self, releaser: Releaser, users: Users | Replayed, rule: Schedule | Correction
     ) -> tuple[Direction, Array | None]:
         """The leading direction, from one release or `oja_steps` and one more; and the covariance's diagonal, if any.
 
-        The dense release is the sum over users of A_i^T A_i: sensitivity clip^2, or sqrt(2) times that. `which` ends
+        The dense release is the sum over users of A_i^T A_i: sensitivity C^2, or sqrt(2) times that. `rule.which` ends
         the labels of releases that are charged differently from those of other steps.
         """
-        n = users.ratings.n_items
+        n, which = users.ratings.n_items, rule.which
         if self._solver(n) == "oja":
-            labels, products = (PRODUCT + which, ENERGY + which), self._products(releaser, users, clip)
-            return oja(products, labels, self.oja_steps, rate=self._oja_rate(n)), None
+            labels, products = (PRODUCT + which, ENERGY + which), self._products(releaser, users, rule.clip)
+            return oja(products, labels, self.oja_steps, rate=rule.oja_rate), None
         batches = users.batches(max(DENSE_CELLS // n, 1))
-        release = releaser.release(COVARIANCE + which, GramSum(n, clip * clip), batches, residuals_of)
+        release = releaser.release(COVARIANCE + which, GramSum(n, rule.clip * rule.clip), batches, residuals_of)
         return leading(release), np.diag(release.values)
 
     def _check_data(self, ratings: Interactions) -> None:
-        self._bounds(require_ratings(type(self).__name__, ratings), ratings.n_items)
+        self._row_norm(require_ratings(type(self).__name__, ratings), ratings.n_items)
         self._solver(ratings.n_items)
 
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
-        value_range = require_ratings(type(self).__name__, ratings)
-        n = ratings.n_items
-        row_norm, clip = self._bounds(value_range, n)
-        component = self._refitting(value_range) if self._corrective else self._local(value_range, row_norm)
-        users = users_of_ratings(ratings, component, self.n_jobs)
-        rule, popularity, last = self._rule(n, clip), np.zeros(n), self._n_releases() - 1
+        value_range, n = require_ratings(type(self).__name__, ratings), ratings.n_items
+        row_norm = self._row_norm(value_range, n)
+        users = users_of_ratings(ratings, self._component(value_range, row_norm), self.n_jobs)
+        rule, popularity, last = self._rule(n, row_norm), np.zeros(n), self._n_releases() - 1
         for t in range(last + 1):
             if not rule.before(self._products(releaser, users, rule.clip)):
                 break  # decided by releases: the rest of the plan is not spent
-            direction, diagonal = self._direction(releaser, users, rule.clip, rule.which)
+            direction, diagonal = self._direction(releaser, users, rule)
             step = rule.step(direction)
             if t == 0 and diagonal is not None:
                 popularity = diagonal  # items that are rated often, and not all alike
@@ -328,16 +316,8 @@ class DPFrankWolfe(PrivateFrankWolfe):
     def _n_releases(self) -> int:
         return self.n_steps or min(max(round(10 * math.sqrt(self._mu())), 1), MOST_STEPS)
 
-    def _bounds(self, value_range: tuple[float, float], n_items: int) -> tuple[float, float]:
-        width = value_range[1] - value_range[0]
-        ends, centre = ((-width, width), False) if self.loss == "logistic" else (value_range, self.centre)
-        row_norm = float(
-            self.row_norm or public_row_norm(ends, n_items, ratings_per_user=self.ratings_per_user, centre=centre)
-        )
-        return row_norm, float(self.residual_clip or row_norm)
-
-    def _rule(self, n_items: int, clip: float) -> Schedule | Correction:
-        fill = fill_of(self.ratings_per_user, n_items)
+    def _rule(self, n_items: int, row_norm: float) -> Schedule | Correction:
+        fill, clip = self._fill(n_items), float(self.residual_clip or row_norm)
         if self._corrective:
             return Correction.of(n_items, fill, clip)
         return Schedule(self._n_releases(), fill, self.radius, clip)
@@ -384,7 +364,8 @@ class FrankWolfe(FrankWolfeModel, NotPrivateModel):
     def _learn_exactly(self, ratings: Interactions) -> dict[str, Any]:
         low, high = require_ratings("FrankWolfe", ratings)
         fill = len(ratings) / (ratings.n_users * ratings.n_items)
-        local = self._local((low, high), NO_BOUND)
+        local = self._component((low, high), NO_BOUND)
+        assert isinstance(local, Local)
         row = local.centering.prepare(UserBatch(ratings.indptr, ratings.indices.astype(np.int64), ratings.values))
         fitted, radius = np.zeros(len(row.values)), self.radius
         steps: list[Step] = []

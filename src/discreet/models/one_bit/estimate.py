@@ -176,11 +176,6 @@ def nuclear_ball(
     return trimmed(left[:, :most], simplex(values[:most], radius)[0], transposed[:most].T)
 
 
-def gram(array: Array) -> Array:
-    """A A^T, or A^T A if that is smaller."""
-    return np.asarray(array @ array.T if array.shape[0] <= array.shape[1] else array.T @ array)
-
-
 def in_ball(array: Array, radius: float) -> Array:
     """The nearest matrix whose singular values add up to at most `radius`, with all its entries.
 
@@ -188,7 +183,8 @@ def in_ball(array: Array, radius: float) -> Array:
     the threshold, which suffer most from squaring, are not needed. If the threshold is so low that others suffer, it
     uses singular vectors.
     """
-    squares, vectors = np.linalg.eigh(gram(array))
+    wide = array.shape[0] <= array.shape[1]
+    squares, vectors = np.linalg.eigh(array @ array.T if wide else array.T @ array)
     values = np.sqrt(np.maximum(squares[::-1], 0.0))
     kept, threshold = simplex(values, radius)
     if threshold <= FAR * values[0]:
@@ -196,7 +192,6 @@ def in_ball(array: Array, radius: float) -> Array:
         return np.asarray((left * simplex(values, radius)[0]) @ right)
     first = int(np.count_nonzero(kept))
     vectors, shares = vectors[:, ::-1][:, :first], kept[:first] / values[:first]
-    wide = array.shape[0] <= array.shape[1]
     return np.asarray((vectors * shares) @ (vectors.T @ array) if wide else (array @ vectors * shares) @ vectors.T)
 
 
@@ -365,14 +360,10 @@ class Solution:
 def minimize(
     problem: Problem, *, start: Factored | None = None, tolerance: float = 1e-3, max_steps: int = 200, gap: float = 1e-3
 ) -> Solution:
-    """The matrix with the least loss.
+    """The matrix with the least loss, from `start` on. With `max_rank`, time is bounded, but the problem is not convex.
 
-    Args:
-        problem: The loss and its constraints. With `max_rank`, time and memory are bounded, but it is not convex.
-        start: Where to begin; by default at zero.
-        tolerance: Change of X in a step, relative to its length, at which to stop.
-        max_steps: Steps, at most; with a bound on entries, in each round.
-        gap: With a bound on entries, the certified gap, for each observed entry, at which to stop.
+    It stops where a step changes X by no more than `tolerance`, relative to its length. With a bound on entries it does
+    so in each round, and ends where the certified gap is at most `gap` for each observed entry.
     """
     now, steps = problem.at(start or Factored.zeros(problem.observed.shape)), 0
     for _ in range(1 if problem.alpha is None else MULTIPLIER_ROUNDS):
@@ -428,7 +419,11 @@ def factorize(problem: Problem, bound: float, rank: int, start: Factored, n_jobs
     have its largest curvature. Rows that come out too long are shortened.
     """
     observed, loss, length = problem.observed, problem.loss, math.sqrt(bound)
-    left, right = _begin(start, rank, length)
+    rng, roots = np.random.default_rng(SEED), np.sqrt(start.values[:rank])
+    factors = []
+    for vectors in (start.left, start.right):  # filled up with random columns
+        random = rng.standard_normal((len(vectors), rank - len(roots))) * (FACTOR_START * length / math.sqrt(rank))
+        factors.append(np.hstack([vectors[:, :rank] * roots, random]).astype(np.float32))
     by_column = np.lexsort((observed.rows, observed.columns))
     sides = (
         (np.arange(len(observed)), observed.rows, observed.columns, observed.shape[0]),
@@ -436,7 +431,7 @@ def factorize(problem: Problem, bound: float, rank: int, start: Factored, n_jobs
     )
     for turn in range(2 * FACTOR_SWEEPS):
         order, owners, others, size = sides[turn % 2]
-        mine, theirs = (left, right) if turn % 2 == 0 else (right, left)
+        mine, theirs = factors[turn % 2], factors[1 - turn % 2]
         x = np.zeros(len(owners))
         for k in range(rank):  # column by column: no array of entries x rank
             x += mine[owners, k] * theirs[others, k]
@@ -445,20 +440,8 @@ def factorize(problem: Problem, bound: float, rank: int, start: Factored, n_jobs
         ridge = Ridge(theirs, np.zeros(len(theirs), np.float32), Penalty(FACTOR_RIDGE))
         found = ridge.solve(indptr, others[order], (x - slopes / loss.curvature)[order], n_jobs=n_jobs)[1]
         lengths = np.linalg.norm(found, axis=1, keepdims=True)
-        found = found * np.minimum(1, length / np.maximum(lengths, 1e-30)).astype(found.dtype)
-        left, right = (found, right) if turn % 2 == 0 else (left, found)
-    return Factored.product(left.astype(np.float64), right.astype(np.float64))
-
-
-def _begin(start: Factored, rank: int, length: float) -> tuple[Array, Array]:
-    """The factors of a matrix, filled up with random ones."""
-    rng, roots = np.random.default_rng(SEED), np.sqrt(start.values[:rank])
-    fill = rank - len(roots)
-    sides = []
-    for vectors in (start.left, start.right):
-        random = rng.standard_normal((len(vectors), fill)) * (FACTOR_START * length / math.sqrt(rank))
-        sides.append(np.hstack([vectors[:, :rank] * roots, random]).astype(np.float32))
-    return sides[0], sides[1]
+        factors[turn % 2] = found * np.minimum(1, length / np.maximum(lengths, 1e-30)).astype(found.dtype)
+    return Factored.product(factors[0].astype(np.float64), factors[1].astype(np.float64))
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator
 
 from discreet.data.interactions import Interactions
@@ -178,7 +179,8 @@ class DPPCA(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         table = Table.of(X)
         if table.n_columns != components.shape[1]:
             raise DataError(f"X: {components.shape[1]} columns are needed, not {table.n_columns}")
-        return np.asarray(table.to_scipy() @ components.T)
+        shape = len(table.indptr) - 1, table.n_columns
+        return np.asarray(csr_array((table.values, table.indices, table.indptr), shape=shape) @ components.T)
 
     def inverse_transform(self, coordinates: Any) -> Array:
         """Rows from their coordinates."""
@@ -213,8 +215,6 @@ class Table:
     @classmethod
     def of(cls, X: Any) -> Table:
         """Read an array, a SciPy sparse matrix or Interactions."""
-        from scipy.sparse import csr_array, issparse
-
         if isinstance(X, Interactions):
             return cls(X.indptr, X.indices, X.values, X.n_items)
         if issparse(X):
@@ -232,12 +232,6 @@ class Table:
         n_rows, n = array.shape
         columns = np.broadcast_to(np.arange(n), (n_rows, n)).ravel()
         return cls(np.arange(n_rows + 1) * n, columns, array.ravel(), n)
-
-    def to_scipy(self) -> Any:
-        """The same as a SciPy matrix."""
-        from scipy.sparse import csr_array
-
-        return csr_array((self.values, self.indices, self.indptr), shape=(len(self.indptr) - 1, self.n_columns))
 
     def blocks(self, most_users: int | None = None) -> Iterator[UserBatch]:
         """Some rows at a time. Numbers that are not finite count as zero."""
