@@ -56,7 +56,7 @@ class PublishedModel(PrivateModel):
     rank: int | None = None
 
     def _own_ledger(self, url: str | None = None) -> Ledger:
-        # The cost does not depend on the size of the catalogue, as long as it has as many items as directions.
+        # The cost does not depend on the size of the catalog, as long as it has as many items as directions.
         return true_ledger(self, self.plan(self.rank or 1), "epsilon", url)
 
     def _learn(

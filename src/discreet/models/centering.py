@@ -19,7 +19,7 @@ from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
 SHRINKAGE = 1.0  # ratings at the center that are added to a user's own mean
-RATINGS_PER_USER = 80  # a typical number, where the catalogue has as many items
+RATINGS_PER_USER = 80  # a typical number, where the catalog has as many items
 SPREAD = 0.2  # of a rating about its user's mean, relative to the value range
 SIZE = 0.5  # of a rating that is not centered, relative to the largest possible one
 

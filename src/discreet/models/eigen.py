@@ -36,12 +36,12 @@ def require_rank(rank: int | None, n_items: int) -> None:
         raise DataError(f"rank: {rank} directions are too many for {n_items} items; ask for at most {n_items}")
 
 
-def check_catalogue(n_items: int, rank: int | None = None) -> None:
+def check_catalog(n_items: int, rank: int | None = None) -> None:
     """Raise if a dense covariance of all items would not fit, or if there are fewer items than directions."""
     require_rank(rank, n_items)
     if n_items > MOST_ITEMS:
         raise DataError(
-            f"ratings: a covariance of {n_items:,} items is too large; take a catalogue of at most {MOST_ITEMS:,}, or "
+            f"ratings: a covariance of {n_items:,} items is too large; take a catalog of at most {MOST_ITEMS:,}, or "
             "use discreet.DPALS"
         )
 

@@ -302,7 +302,7 @@ class DPFrankWolfe(PrivateFrankWolfe):
         return self.step == "corrective"
 
     def plan(self, n_items: int) -> Plan:
-        """What a fit would release, and what each release costs; needs no data, only the size of the catalogue."""
+        """What a fit would release, and what each release costs; needs no data, only the size of the catalog."""
         self._check_parameters()
         count = self._n_releases()
         length = LENGTH_SHARE if self._corrective else 0.0

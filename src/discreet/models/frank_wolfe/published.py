@@ -83,7 +83,7 @@ class PublishedDPFrankWolfe(PrivateFrankWolfe, PublishedModel):
         return frank_wolfe_std(float(self.row_norm), self.n_steps, self.epsilon, self.delta)
 
     def plan(self, n_items: int) -> Plan:
-        """What a fit would release, and what each release truly costs; needs only the size of the catalogue."""
+        """What a fit would release, and what each release truly costs; needs only the size of the catalog."""
         self._check_parameters()
         solver, std = self._solver(whole("n_items", n_items, 1)), self._std()
         lines: list[Planned] = []

@@ -14,7 +14,7 @@ from discreet.engine.batches import DENSE_CELLS
 from discreet.errors import DataError, PrivacyError
 from discreet.models.base import Model, NotPrivateModel, require_ratings
 from discreet.models.centering import Centering
-from discreet.models.eigen import check_catalogue, noise_edge, second_moment
+from discreet.models.eigen import check_catalog, noise_edge, second_moment
 from discreet.models.fold_in import FoldIn, ReplayFoldIn, RidgeFoldIn
 from discreet.models.gradient.contributions import (
     OFFSET_PENALTY,
@@ -156,9 +156,9 @@ class DPGradientDescent(DescentModel, PrivateModel):
         check_parameters(self, positives=("epsilon", "row_norm", "clip"))
 
     def plan(self, n_items: int) -> Plan:
-        """What a fit would release, and what each release costs; needs no data, only the size of the catalogue."""
+        """What a fit would release, and what each release costs; needs no data, only the size of the catalog."""
         self._check_parameters()
-        check_catalogue(whole("n_items", n_items, 1))
+        check_catalog(whole("n_items", n_items, 1))
         return Plan.gaussian(self._mu(), {MOMENT: (1.0, self.n_steps)})
 
     def _check_data(self, ratings: Interactions) -> None:
@@ -212,7 +212,7 @@ class GradientDescent(DescentModel, NotPrivateModel):
 
     def _learn_exactly(self, ratings: Interactions) -> dict[str, Any]:
         value_range, n = require_ratings("GradientDescent", ratings), ratings.n_items
-        check_catalogue(n)
+        check_catalog(n)
         descent = Descent(float(self.step_size), n, Centering.unbounded(value_range, n, centre=self.centre))
         for _ in range(self.n_steps):
             moment = second_moment(descent.blocks(ratings, DENSE_CELLS), descent.rows, n, self.n_jobs)
@@ -292,7 +292,7 @@ class DPSGD(PrivateModel):
         return largest_mu(float(self.epsilon), float(self.delta), self._rate, self.n_steps)
 
     def plan(self, n_items: int) -> Plan:
-        """What a fit would release, and what each release costs; needs no data, only the size of the catalogue."""
+        """What a fit would release, and what each release costs; needs no data, only the size of the catalog."""
         self._check_parameters()
         whole("n_items", n_items, 1)
         return Plan((Planned(GRADIENT, sampled_cost(self._noise_mu(), self._rate, 1), self.n_steps),))

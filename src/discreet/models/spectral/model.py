@@ -13,7 +13,7 @@ from discreet.engine.batches import DENSE_CELLS, equal_weights, parts, user_batc
 from discreet.errors import DataError
 from discreet.models.base import NotPrivateModel, require_ratings
 from discreet.models.centering import SPREAD, Centering
-from discreet.models.eigen import check_catalogue, rating_directions, require_rank, second_moment
+from discreet.models.eigen import check_catalog, rating_directions, require_rank, second_moment
 from discreet.models.fold_in import FoldIn, LinearFoldIn
 from discreet.models.parameters import check_parameters
 from discreet.models.private import PrivateModel
@@ -142,7 +142,7 @@ class DPSVD(PrivateModel):
             raise DataError(f"explore: a share from 0 to below 1 is needed, not {self.explore!r}")
 
     def plan(self, n_items: int) -> Plan:
-        """What a fit would release, and what each release costs; needs no data, only the size of the catalogue."""
+        """What a fit would release, and what each release costs; needs no data, only the size of the catalog."""
         self._check_parameters()
         whole("n_items", n_items, 1)
         mu = self._mu()
@@ -275,7 +275,7 @@ class SVD(NotPrivateModel):
 
     def _learn_exactly(self, ratings: Interactions) -> dict[str, Any]:
         value_range, n = require_ratings("SVD", ratings), ratings.n_items
-        check_catalogue(n, self.rank)
+        check_catalog(n, self.rank)
         items, centering = np.arange(n), Centering.unbounded(value_range, n, centre=self.centre)
         blocks = parts(ratings, ratings.values, most_users=max(DENSE_CELLS // n, 1))
         moment = second_moment(blocks, RatingRows(items, n, centering), n, self.n_jobs)
@@ -359,9 +359,9 @@ class DPCleansedSVD(PrivateModel):
             positive("spread", self.spread)
 
     def plan(self, n_items: int) -> Plan:
-        """What a fit would release, and what each release costs; needs no data, only the size of the catalogue."""
+        """What a fit would release, and what each release costs; needs no data, only the size of the catalog."""
         self._check_parameters()
-        check_catalogue(whole("n_items", n_items, 1), self.rank)
+        check_catalog(whole("n_items", n_items, 1), self.rank)
         return Plan.gaussian(self._mu(), SHARES)
 
     def _cleansing(self, low: float, high: float) -> Cleansing:

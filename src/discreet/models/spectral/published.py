@@ -13,7 +13,7 @@ from discreet.data.interactions import Interactions
 from discreet.engine.batches import DENSE_CELLS, user_batches
 from discreet.models.as_published import PublishedModel, frank_wolfe_std, true_plan
 from discreet.models.centering import RATINGS_PER_USER, SHRINKAGE, Centering
-from discreet.models.eigen import check_catalogue
+from discreet.models.eigen import check_catalog
 from discreet.models.fold_in import FoldIn, LinearFoldIn
 from discreet.models.parameters import check_parameters
 from discreet.models.spectral.contributions import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing, RatingRows
@@ -70,9 +70,9 @@ class PublishedDPSVD(PublishedModel):
         check_parameters(self, positives=("epsilon", "row_norm", "scale"), wholes=("rank",))
 
     def plan(self, n_items: int) -> Plan:
-        """What a fit would release, and what it truly costs; needs only the size of the catalogue."""
+        """What a fit would release, and what it truly costs; needs only the size of the catalog."""
         self._check_parameters()
-        check_catalogue(whole("n_items", n_items, 1), self.rank)
+        check_catalog(whole("n_items", n_items, 1), self.rank)
         self._mu()  # checks the adjacency
         std = frank_wolfe_std(1.0, 1, self.epsilon, self.delta)
         return true_plan({SECOND_MOMENT: (1.0, True, std, 1)}, self.adjacency)
@@ -144,9 +144,9 @@ class PublishedDPCleansedSVD(PublishedModel, DPCleansedSVD):
         whole("max_items", self.max_items, 1)
 
     def plan(self, n_items: int) -> Plan:
-        """What a fit would release, and what each release truly costs; needs only the size of the catalogue."""
+        """What a fit would release, and what each release truly costs; needs only the size of the catalog."""
         self._check_parameters()
-        check_catalogue(whole("n_items", n_items, 1), self.rank)
+        check_catalog(whole("n_items", n_items, 1), self.rank)
         self._mu()  # checks the adjacency
         root = self.max_items**0.5
         # One rating moves a release by so much; what a user can do is sqrt(k), with nonnegative inner products or not.
