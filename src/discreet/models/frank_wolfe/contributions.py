@@ -154,12 +154,14 @@ class Corrective:
     """The local component of corrective steps: regressions on all directions so far, and on a constant if centered.
 
     The residual of a squared loss is what the regression leaves. For another loss, with a derivative that rises no
-    faster, each step minimizes the quadratic function above it that touches it where the last step arrived.
+    faster, each step minimizes the quadratic function above it that touches it where the last step arrived: there, a
+    user who is folded in needs the regressions of all steps, of which each gives the targets of the next one.
     """
 
     loss: Loss
     centre: float  # what a rating is expected to be, publicly
     offsets: bool  # whether users have offsets of their own
+    noises: Sequence[float] = ()  # for fold-in, of each step; a step's columns are those of the last one, scaled
 
     @property
     def forgets(self) -> bool:
@@ -196,22 +198,16 @@ class Corrective:
     def _residuals(self, about: Array, fitted: Array) -> Array:
         return self.loss.slope(fitted) * fitted - about
 
-
-@dataclass(frozen=True)
-class LogisticTargets:
-    """Targets of a user who is folded in, for the logistic loss: the regression of each step gives the next ones."""
-
-    component: Corrective
-    noises: Sequence[float]  # of each step; a step's columns are those of the last one, scaled
+    # What `RidgeFoldIn` asks of targets, for the logistic loss.
 
     def __call__(self, ridge: Ridge, indptr: Array, indices: Array, values: Array, n_jobs: int | None) -> Array:
         """The targets of the last regression."""
-        about = values.astype(np.float64) - self.component.centre
-        targets, left = self.component.targets(about, np.zeros(len(about))), np.zeros(len(about))
+        about = values.astype(np.float64) - self.centre
+        targets, left = self.targets(about, np.zeros(len(about))), np.zeros(len(about))
         for t, factor in self._rounds()[:-1]:
-            step = self.component.ridge(ridge.columns[:, :t] * factor)
+            step = self.ridge(ridge.columns[:, :t] * factor)
             step.solve(indptr, indices, targets, residuals=left, n_jobs=n_jobs)
-            targets = self.component.targets(about, targets - left)
+            targets = self.targets(about, targets - left)
         return targets + ridge.base[indices]
 
     def _rounds(self) -> list[tuple[int, float]]:
@@ -220,7 +216,7 @@ class LogisticTargets:
 
     def describe(self, rank: int) -> dict[str, Any]:
         """The loss and the steps."""
-        loss = {"name": "logistic", "width": self.component.loss.width, "centre": self.component.centre}
+        loss = {"name": "logistic", "width": self.loss.width, "centre": self.centre}
         return {"loss": loss, "rounds": [list(one) for one in self._rounds()]}
 
 

@@ -25,7 +25,6 @@ from discreet.models.fold_in import FoldIn, ReplayFoldIn, RidgeFoldIn
 from discreet.models.frank_wolfe.contributions import (
     Corrective,
     Local,
-    LogisticTargets,
     Loss,
     Replayed,
     Users,
@@ -105,7 +104,7 @@ class FrankWolfeModel(Model):
         columns, component = self.item_factors_, self._component(self.value_range_, self.row_norm_)
         if isinstance(component, Corrective):
             base, ridge = self.item_bias_ + np.float32(component.centre), component.ridge(columns)
-            targets = LogisticTargets(component, self.steps_[:, 0].tolist()) if self.loss == "logistic" else None
+            targets = replace(component, noises=self.steps_[:, 0].tolist()) if self.loss == "logistic" else None
             regression: dict[str, Any] = {"penalty": ridge.penalty, "offset_penalty": ridge.offset_penalty}
             return RidgeFoldIn(columns=columns, base=base, targets=targets, double=True, **regression)
         base, vectors = self.item_bias_ + np.float32(component.centering.centre), columns.astype(np.float64)
