@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 import discreet
 from discreet.kernels.threads import single_threaded_blas
 from discreet.models.eigen import simplex
-from discreet.models.one_bit import estimate, model, serving
+from discreet.models.one_bit import estimate, model
 from discreet.models.one_bit.contributions import TrueBits
 from discreet.models.one_bit.estimate import DECREASE, LONGEST, MEMORY, SHORTEST, Problem, default_radius, minimize
 from discreet.models.one_bit.likelihood import FlippedBits, Link, Loss, Observed
@@ -171,7 +171,7 @@ def constants(draws: int = 3) -> Figures:
     changes |= {f"clarity^{power}": [patch.object(model, "default_radius", _tau(0.5, power))] for power in (1, 3)}
     for value in (0.5, 1.0, 4.0):
         changes[f"penalty of effects {value:g}"] = [
-            patch.object(module, "EFFECT_PENALTY", value) for module in (estimate, serving)
+            patch.object(module, "EFFECT_PENALTY", value) for module in (estimate, model)
         ]
     cases = [("input", name, patches, {}) for name, patches in changes.items()]
     cases += [("gradient", f"{steps} steps", [], {"n_steps": steps}) for steps in (1, 2, 4)]

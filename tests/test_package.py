@@ -76,4 +76,4 @@ def test_sensitivities_and_secret_randomness_are_made_in_the_trust_base_alone() 
         imported = {a.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for a in node.names}
         assert not imported & TRUSTED, f"{place} imports {imported & TRUSTED}"
         called = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-        assert not called & {"fresh_key", "release_sampled"} or place == "models/gradient/sgd.py", place
+        assert not called & {"fresh_key", "release_sampled"} or place == "models/gradient/model.py", place

@@ -14,20 +14,11 @@ from discreet.engine import batches as users_rows
 from discreet.engine.batches import parts
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.models.base import Model
-from discreet.models.directions import Directions, standing_out
-from discreet.models.eigen import MOST_ITEMS
+from discreet.models.eigen import MOST_ITEMS, rating_directions, standing_out
 from discreet.models.fold_in import LinearFoldIn
-from discreet.models.spectral import cleansing
-from discreet.models.spectral.cleansing import (
-    COUNTS,
-    COVARIANCE,
-    MOST_COLUMNS,
-    SUMS,
-    WEIGHTS,
-    Cleansing,
-    factored,
-    similarities,
-)
+from discreet.models.spectral import contributions
+from discreet.models.spectral.contributions import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing
+from discreet.models.spectral.estimate import MOST_COLUMNS, factored, similarities
 from discreet.privacy.statistics import UserBatch
 from discreet.testing import InsecureSeededNoise, ModelConformance
 from tests.models.replay import record, replay
@@ -169,23 +160,23 @@ def test_sums_are_the_same_however_they_are_cut(monkeypatch: Any) -> None:
     data = world()
     whole = record(monkeypatch, lambda paid: model().fit(data, ledger=paid), None)
     monkeypatch.setattr(users_rows, "PART", 100)
-    monkeypatch.setattr(cleansing, "DENSE_CELLS", ITEMS * 3)
+    monkeypatch.setattr(contributions, "DENSE_CELLS", ITEMS * 3)
     cut = record(monkeypatch, lambda paid: model(n_jobs=3).fit(data, ledger=paid), None)
     assert all(np.array_equal(one, other) for one, other in zip(whole.statistics, cut.statistics, strict=True))
 
 
-@pytest.mark.parametrize("entry_level", [False, True])
-def test_a_contribution_is_ones_own(entry_level: bool) -> None:
+@pytest.mark.parametrize("cap", [None, 10])
+def test_a_contribution_is_ones_own(cap: int | None) -> None:
     """To the last bit, for any other users beside them: otherwise others' contributions would move, too."""
     data = discreet.datasets.movielens_like(200, 80, 8000, random_state=0).rescale(0, 5)
-    prepared = Cleansing(2.5, 2.5, 2.0, 1.0, 5.0, 10 if entry_level else None, entry_level)
+    prepared = Cleansing(2.5, 2.5, 2.0, 1.0, 5.0, cap)
     averages = np.random.default_rng(0).uniform(1, 4, 80)
     (whole,) = prepared._users(data).each(1)
     together = prepared._residuals(averages, whole)
     for user in range(0, data.n_users, 7):
         (alone,) = prepared._users(data.of_users(np.array([user]))).each(1)
         assert np.array_equal(prepared._residuals(averages, alone), together[whole.owners == user])
-    assert not entry_level or max(whole.counts) == 10
+    assert cap is None or max(whole.counts) == cap
 
 
 # What is spent
@@ -291,11 +282,12 @@ def test_directions_are_those_of_the_signal() -> None:
     assert standing_out(noise, edge, 50)[2].shape == (n, 0)
     q = np.linalg.qr(rng.standard_normal((n, 2)))[0]
     signal = 20.0 * n * q @ np.diag([2.0, 1.0]) @ q.T + 10.0 * np.eye(n)
-    found = Directions.of(signal + noise, edge, 2)
-    assert np.abs(np.diag(found.vectors.T @ q)).min() > 0.99
-    assert np.allclose(found.variances, [4 * n, 2 * n], rtol=0.1)
-    assert Directions.of(np.zeros((3, 3)), 0.0, None).columns.shape == (3, 0)
-    assert Directions.of(np.ones((1, 1)), 0.0, None).columns.shape == (1, 0)
+    found = rating_directions(signal + noise, edge, 2)
+    deviations = np.linalg.norm(found, axis=0)
+    assert np.abs(np.diag((found / deviations).T @ q)).min() > 0.99
+    assert np.allclose(deviations**2, [4 * n, 2 * n], rtol=0.1)
+    assert rating_directions(np.zeros((3, 3)), 0.0, None).shape == (3, 0)
+    assert rating_directions(np.ones((1, 1)), 0.0, None).shape == (1, 0)
 
 
 def test_neighbours_are_the_most_similar() -> None:
@@ -331,7 +323,7 @@ def test_memory_of_folding_in_is_bounded() -> None:
 
 def test_parts_are_cut_to_the_cap() -> None:
     data = world(("x", dict.fromkeys(range(ITEMS), 1.0)))
-    capped = Cleansing(2.5, 2.5, 2.0, 2.0, 5.0, 7, entry_level=True)
+    capped = Cleansing(2.5, 2.5, 2.0, 2.0, 5.0, 7)
     (part,), (before,) = capped._users(data).each(1), parts(data, data.values)
     assert isinstance(part, UserBatch)
     assert np.array_equal(part.counts, np.minimum(before.counts, 7))

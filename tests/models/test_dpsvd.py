@@ -13,10 +13,10 @@ from discreet.engine import batches as users_rows
 from discreet.engine.batches import parts
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.models.base import Model
-from discreet.models.directions import noise_edge
+from discreet.models.eigen import noise_edge
 from discreet.models.spectral import model as spectral
 from discreet.models.spectral.contributions import Residuals
-from discreet.models.spectral.estimate import FEWEST_ITEMS, Chosen, Exploration, Spectrum
+from discreet.models.spectral.estimate import FEWEST_ITEMS, Chosen, Spectrum, exploration
 from discreet.models.spectral.model import POPULARITY, SECOND_MOMENT
 from discreet.privacy import Noisy, statistics
 from discreet.privacy import lattice as sums
@@ -310,4 +310,4 @@ def test_exploring_changes_nothing_among_the_items_that_are_known() -> None:
     assert plain.similar_items(known[0]).items == exploring.similar_items(known[0]).items
     assert "no vector" in exploring.similar_items(int(np.flatnonzero(plain.history_weights_ == 0)[0])).note
     assert exploring.exploration_.shape[1] > 0
-    assert Exploration.of(Chosen.by(Noisy(np.ones(5), 1.0), 1.0, 9), None, 0.5).vectors.shape == (5, 0)  # type: ignore[arg-type]
+    assert exploration(Chosen.by(Noisy(np.ones(5), 1.0), 1.0, 9), None, 0.5)[0].shape == (5, 0)  # type: ignore[arg-type]

@@ -11,11 +11,10 @@ from discreet.models.centering import Centering
 from discreet.models.fold_in import FoldIn, LinearFoldIn, ReplayFoldIn, RidgeFoldIn
 from discreet.models.frank_wolfe.contributions import Corrective, Local, Loss
 from discreet.models.frank_wolfe.estimate import Step
-from discreet.models.frank_wolfe.serving import FrankWolfeSteps, LogisticTargets
-from discreet.models.gradient.contributions import Descent, DescentSteps
+from discreet.models.gradient.contributions import Descent
 from discreet.models.gradient.estimate import Step as Projection
 from discreet.models.one_bit.likelihood import Link
-from discreet.models.one_bit.serving import BitTargets
+from discreet.models.one_bit.model import BitTargets
 from discreet.models.ridge import Penalty
 
 M, K = 30, 4
@@ -36,9 +35,7 @@ FOLD_INS: dict[str, FoldIn] = {
     "ridge, frequent items": RidgeFoldIn(**{**RIDGE, "columns": OTHERS[:, :-1]}, frequent=FREQUENT),
     "ridge, own mean": RidgeFoldIn(**{**RIDGE, "columns": OTHERS}, frequent=FREQUENT, own_mean=True),
     "ridge, logistic": RidgeFoldIn(
-        **{**RIDGE, "base": CENTER},
-        targets=LogisticTargets(Corrective(Loss(4.0), 3.0, False), [8.0, 4.0, 2.0, 1.0]),
-        double=True,
+        **{**RIDGE, "base": CENTER}, targets=Corrective(Loss(4.0), 3.0, False, [8.0, 4.0, 2.0, 1.0]), double=True
     ),
     "ridge, bits": RidgeFoldIn(**RIDGE, offset_penalty=2.0, targets=BitTargets(Link(), 3.0, 1.0)),
     "linear, weights": LinearFoldIn(columns=COLUMNS, base=BASE, loadings=LOADINGS, weights=FREQUENT),
@@ -48,14 +45,12 @@ FOLD_INS: dict[str, FoldIn] = {
     "replay, Frank-Wolfe": ReplayFoldIn(
         columns=DIRECTIONS[:, :K],
         base=CENTER,
-        steps=FrankWolfeSteps(Local(CENTERING, Loss(4.0)), [Step(v, 0.3, 0.9) for v in DIRECTIONS.T[:K]]),
+        steps=Local(CENTERING, Loss(4.0), [Step(v, 0.3, 0.9) for v in DIRECTIONS.T[:K]]),
     ),
     "replay, descent": ReplayFoldIn(
         columns=DIRECTIONS[:, K:],
         base=CENTER,
-        steps=DescentSteps(
-            Descent(1.2, M), CENTERING, [Projection(V, np.full(K, 0.8)) for V in np.hsplit(DIRECTIONS, 2)]
-        ),
+        steps=Descent(1.2, M, CENTERING, [Projection(V, np.full(K, 0.8)) for V in np.hsplit(DIRECTIONS, 2)]),
     ),
 }
 

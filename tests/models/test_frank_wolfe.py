@@ -324,7 +324,7 @@ def test_the_twin_makes_its_loss_small(rule: Any) -> None:
 
 
 def test_the_twin_finds_the_same_direction_in_many_items(monkeypatch: Any) -> None:
-    from discreet.models.frank_wolfe import baseline as plain
+    from discreet.models.frank_wolfe import model as plain
 
     data = world()
     small = discreet.FrankWolfe(n_steps=2).fit(data)

@@ -85,7 +85,7 @@ def test_the_release_step_enforces_the_published_bounds(monkeypatch: Any, eigens
         made = discreet.DPFrankWolfe.as_published(
             epsilon=5, delta=DELTA, radius=1e-3, row_norm=1.0, n_steps=5, eigensolver=eigensolver, adjacency=adjacency
         )
-        monkeypatch.setattr(made, "_bounds", lambda value_range, n: (4.0, 1.0))
+        monkeypatch.setattr(made, "_row_norm", lambda value_range, n: 4.0)
         return made
 
     crowd = [(f"y{i}", {7: 2.0}) for i in range(3000)]

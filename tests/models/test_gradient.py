@@ -17,8 +17,8 @@ from discreet.models.centering import Centering
 from discreet.models.eigen import simplex
 from discreet.models.fold_in import ReplayFoldIn
 from discreet.models.gradient import model as private
-from discreet.models.gradient.contributions import Descent, DescentSteps, prepared
-from discreet.models.gradient.estimate import Step, own_edge, packed, project, unpacked
+from discreet.models.gradient.contributions import Descent
+from discreet.models.gradient.estimate import Step, own_edge, project
 from discreet.models.gradient.model import MOMENT
 from discreet.privacy.statistics import UserBatch
 from discreet.testing import InsecureSeededNoise, ModelConformance
@@ -124,7 +124,7 @@ def test_the_second_moments_are_what_the_definition_says(monkeypatch: Any) -> No
         own = own - 2.5 - (own - 2.5).sum() / (len(own) + 1)
         X[user, data.indices[row]], P[user, data.indices[row]] = own * min(1, 4 / np.linalg.norm(own)), 1
     Y, eta = np.zeros_like(X), np.full(data.n_users, 1.2)
-    for statistic, step in zip(seen.statistics, unpacked(fitted.steps_, fitted.gains_, fitted.ranks_), strict=True):
+    for statistic, step in zip(seen.statistics, fitted._fold_in.steps.steps, strict=True):
         Z = Y - eta[:, None] * P * (Y - X)
         short = Z * np.minimum(1, 5 / np.linalg.norm(Z, axis=1))[:, None]
         assert np.allclose(statistic, short.T @ short, atol=0.3)  # each entry of 101 rows is cut off
@@ -149,12 +149,12 @@ def test_a_contribution_is_ones_own() -> None:
     data = discreet.datasets.movielens_like(200, 80, 8000, random_state=0).rescale(0, 5)
     rng = np.random.default_rng(0)
     steps = [Step(np.linalg.qr(rng.standard_normal((80, k)))[0], rng.uniform(0.5, 1, k)) for k in (1, 7, 30)]
-    centering, descent = Centering.of((0, 5), 6.0, centre=True), Descent(1.5, 80)
-    (whole,) = prepared(data, centering, 1 << 20)
-    together = descent.rows(whole, steps)
+    descent = Descent(1.5, 80, Centering.of((0, 5), 6.0, centre=True), steps)
+    (whole,) = descent.blocks(data, 1 << 20)
+    together = descent.rows(whole)
     for user in range(0, data.n_users, 7):
-        (alone,) = prepared(data.of_users(np.array([user])), centering, 1 << 20)
-        assert np.array_equal(descent.rows(alone, steps)[0], together[user])
+        (alone,) = descent.blocks(data.of_users(np.array([user])), 1 << 20)
+        assert np.array_equal(descent.rows(alone)[0], together[user])
 
 
 def test_memory_of_folding_in_is_bounded() -> None:
@@ -169,7 +169,7 @@ def test_memory_of_folding_in_is_bounded() -> None:
     )
     data = discreet.read(table, items=list(range(n_items)), value_range=(0, 5))
     vectors = np.linalg.qr(rng.standard_normal((n_items, 6)))[0]
-    steps = DescentSteps(Descent(1.5, n_items), Centering.of((0, 5), 9.0, centre=True), [Step(vectors, np.ones(6))] * 3)
+    steps = Descent(1.5, n_items, Centering.of((0, 5), 9.0, centre=True), [Step(vectors, np.ones(6))] * 3)
     fold_in = ReplayFoldIn(columns=vectors.astype(np.float32), base=np.zeros(n_items, np.float32), steps=steps)
     tracemalloc.start()
     fold_in.fold_in(data, 2)
@@ -185,9 +185,8 @@ def test_steps_do_not_overshoot() -> None:
     for n_rated in (3, 10, 30, 50):
         items = np.sort(rng.choice(50, n_rated, replace=False))
         part = UserBatch(np.array([0, n_rated]), items, step.vectors[items] @ np.array([3.0, -2.0, 1.0]))
-        left = [
-            np.linalg.norm(Descent(1.5, 50).replay(part, [step] * n)[1][0, items] - part.values) for n in (1, 3, 9, 90)
-        ]
+        walks = [Descent(1.5, 50, Centering(0.0, None, 1e9), [step] * n) for n in (1, 3, 9, 90)]
+        left = [np.linalg.norm(walk.replay(part)[1][0, items] - part.values) for walk in walks]
         assert left == sorted(left, reverse=True)
         assert left[-1] < 0.01 * np.linalg.norm(part.values) or n_rated == 3
 
@@ -208,8 +207,6 @@ def test_projecting_keeps_what_the_ball_allows() -> None:
     assert simplex(np.array([3.0, 1.0, 0.0]), 2.0)[1] == 1.0
     assert simplex(np.array([3.0, 1.0]), 4.0)[1] == 0.0
     assert project(np.zeros((3, 3)), 0.0, None).vectors.shape == (3, 0)
-    again = unpacked(*packed([step, whole]).values())
-    assert all(np.array_equal(one.vectors, other.vectors) for one, other in zip([step, whole], again, strict=True))
 
 
 def test_directions_are_of_what_entries_have_in_common() -> None:

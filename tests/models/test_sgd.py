@@ -12,8 +12,10 @@ from discreet.engine import batches as users_rows
 from discreet.engine.batches import parts
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.models.base import Model
-from discreet.models.gradient import sgd
-from discreet.models.gradient.sgd import GRADIENT, Adam, Mean, own_gradient, user_ridge
+from discreet.models.gradient import model as gradient
+from discreet.models.gradient.contributions import own_gradient, user_ridge
+from discreet.models.gradient.estimate import Adam
+from discreet.models.gradient.model import GRADIENT
 from discreet.privacy.selection import largest_mu
 from discreet.testing import InsecureSeededNoise, ModelConformance
 from tests.models.replay import record, replay
@@ -141,7 +143,7 @@ def test_a_failure_leaves_the_charge(monkeypatch: Any) -> None:
     def fail(*_: Any) -> None:
         raise RuntimeError("power cut")
 
-    monkeypatch.setattr(sgd, "own_gradient", fail)
+    monkeypatch.setattr(gradient, "own_gradient", fail)
     with pytest.raises(RuntimeError):
         model().fit(world(), ledger=ledger)
     assert ledger.spent.epsilon > 4.9
@@ -238,7 +240,3 @@ def test_steps_are_in_units_of_the_gradients_own_size() -> None:
         one, other = adam.step(gradient), big.step(1000 * gradient)
     assert np.allclose(one, other)
     assert one[0, 0] == 0
-    mean = Mean()
-    for value in (1.0, 2.0, 6.0):
-        mean.add(np.array([value]))
-    assert np.allclose(mean.value, [3.0])

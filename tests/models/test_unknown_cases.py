@@ -1,5 +1,6 @@
 """What no sensitivity was derived for never gets the noise of something else."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,9 +12,6 @@ from discreet.errors import DataError, PrivacyError
 from discreet.models.als.calibration import Schedule, Sigmas
 from discreet.models.als.regressions import private_regressions
 from discreet.models.as_published import true_plan
-from discreet.models.frank_wolfe.contributions import loss_of
-from discreet.models.one_bit.likelihood import Link
-from discreet.models.one_bit.mechanisms import Budget
 from discreet.privacy import Ledger, Plan, ProductSum, Releaser, VectorSum
 from discreet.privacy.statistics import normal_equations_sensitivity
 
@@ -59,25 +57,27 @@ def test_models(kind: Any) -> None:
         kind(epsilon=1, delta=1e-6, adjacency="flip").fit(ratings)
 
 
-def budget(mechanism: str, link: Any = "logistic") -> Budget:
-    numbers = {"epsilon": 1.0, "delta": 0.0, "entries": 1, "alpha": 1.0, "clamp": 0.5, "steps": 1}
-    off = {"gaussian": False, "published": False, "flips": None, "ridge": None}
-    return Budget(mechanism, Link(link), **numbers, **off)  # type: ignore[arg-type]
-
-
 def test_mechanisms_of_one_bit() -> None:
-    for unknown in ("", "outputs", None):
-        with pytest.raises(PrivacyError, match="mechanism: there is a proof for 'input'"):
-            budget(unknown)  # type: ignore[arg-type]
-    assert budget("gradient", "probit").additive().cost(1.0)
-    for mechanism, link in (("output", "logistic"), ("input", "logistic"), ("objective", "probit")):
-        with pytest.raises(PrivacyError, match="has no noise on numbers"):
-            budget(mechanism, link).additive()
+    for unknown in ("", "outputs"):
+        with pytest.raises(DataError, match="mechanism: one of 'input', 'objective', 'gradient', 'output', None"):
+            discreet.OneBit(unknown, epsilon=1.0).plan(1)  # type: ignore[arg-type]
+    with pytest.raises(PrivacyError, match="mechanism: without one there is no privacy"):
+        discreet.OneBit(None, epsilon=1.0).plan(1)
+    for mechanism in ("input", "objective", "gradient", "output"):
+        with pytest.raises(DataError, match="link: one of logistic, probit"):
+            discreet.OneBit(mechanism, "cauchy", epsilon=1.0).plan(1)  # type: ignore[arg-type]
+        for link, published in itertools.product(("logistic", "probit"), ("exact", "published")):
+            made = discreet.OneBit(mechanism, link, epsilon=5.0, calibration=published)  # type: ignore[arg-type]
+            unproved = published == "published" and (mechanism, link) in UNPROVED
+            assert bool(made._mechanism().why_not) == unproved
+
+
+UNPROVED = {("objective", "probit"), ("output", "logistic"), ("output", "probit")}
 
 
 def test_losses() -> None:
-    with pytest.raises(DataError, match="loss: one of squared, logistic is needed, not 'hinge'"):
-        loss_of("hinge", 4.0)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="loss: one of 'squared', 'logistic' is needed, not 'hinge'"):
+        discreet.DPFrankWolfe(epsilon=1, delta=1e-6, loss="hinge").plan(10)  # type: ignore[arg-type]
 
 
 def test_arrays_are_refused_where_bits_depend_on_addresses(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,9 +22,8 @@ from discreet.data.readers import read
 from discreet.errors import DataError
 from discreet.evaluate import evaluate
 from discreet.models.als import settings
-from discreet.models.one_bit.contributions import TrueBits, two_valued
+from discreet.models.one_bit.contributions import LINEAR_TERM, OUTPUT, TrueBits, two_valued
 from discreet.models.one_bit.likelihood import Link
-from discreet.models.one_bit.mechanisms import LINEAR_TERM, OUTPUT, perturbed_objective
 from discreet.privacy import Ledger
 from discreet.privacy.guarantee import AdjacencyName
 from discreet.tune import search
@@ -282,12 +281,11 @@ def secret_perturbation(
     secret, matrix = first.releases[0], first.releases[1].statistic
     true, other = (TrueBits.of(table, two_valued(table, None)) for table in (data, neighbor))
     ((at,),) = np.nonzero(true.bits != other.bits)
-    mechanism = perturbed_objective(first.model._budget(), first.model.tau)
-    link, place = mechanism.fit.link, (true.observed.rows[at], true.observed.columns[at])
+    mechanism = first.model._mechanism()
+    fit, link = mechanism.fit(first.model.tau), mechanism.link
+    place = true.observed.rows[at], true.observed.columns[at]
     nudge = np.where(np.arange(len(secret.answer)) == at, NUDGE, 0.0)
-    ends = [
-        mechanism.fit.solve(true, secret.answer + way * nudge, mechanism.gap(len(nudge)))[place] for way in (-1.0, 1.0)
-    ]
+    ends = [fit.solve(true, secret.answer + way * nudge, mechanism.gap(len(nudge)))[place] for way in (-1.0, 1.0)]
     signs = np.where(np.array([true.bits[at], other.bits[at]]) > 0, 1.0, -1.0)
     slopes, bends = -signs * link.log_slope(signs * matrix[place]), link.bend(signs * matrix[place])
     answer = np.array(secret.answer)

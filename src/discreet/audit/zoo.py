@@ -36,10 +36,10 @@ from discreet.models.base import Model
 from discreet.models.centering import Centering
 from discreet.models.frank_wolfe.estimate import COVARIANCE
 from discreet.models.gradient.model import DPGradientDescent
-from discreet.models.one_bit import mechanisms
-from discreet.models.one_bit.mechanisms import PerturbedObjective
+from discreet.models.one_bit.contributions import PerturbedObjective
+from discreet.models.one_bit.published import PublishedObjective, PublishedOutput
 from discreet.models.spectral import pca
-from discreet.models.spectral.cleansing import Cleansing
+from discreet.models.spectral.contributions import Cleansing
 from discreet.models.spectral.model import DPSVD, SECOND_MOMENT
 from discreet.privacy import (
     Gaussian,
@@ -585,7 +585,8 @@ def half_of_a_gradient(real: Any, *given: Any) -> float:
 
 def _unsaid() -> Patch:
     """What was published without a valid guarantee claims to have it."""
-    return together(patch.object(mechanisms, "broken", lambda budget: ""), patch.object(releaser, "AsPrinted", ()))
+    unsaid = (patch.object(kind, "why_not", "") for kind in (PublishedObjective, PublishedOutput))
+    return together(*unsaid, patch.object(releaser, "AsPrinted", ()))
 
 
 @cache

@@ -585,7 +585,8 @@ class Tradeoff(dict[str, dict[float, dict[str, float]]]):
         return (
             f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
             f"<title>Privacy against accuracy</title><style>{STATEMENT_CSS}{CSS}</style><main>"
-            f'<h1>Privacy against accuracy</h1><p class="holds"><strong>{text(self.sentence())}</strong></p>{paragraphs(self.worth())}'
+            f"<h1>Privacy against accuracy</h1>"
+            f'<p class="holds"><strong>{text(self.sentence())}</strong></p>{paragraphs(self.worth())}'
             f'<p class="void">{text(owner)}</p>{paragraphs(notes)}{plots}'
             f"<h2>What each model promises</h2><p>The statement of the first run at each epsilon. It is about that run "
             f"alone, and none of these models is meant to be published.</p>{statements}</main></html>"

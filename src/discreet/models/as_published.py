@@ -22,12 +22,9 @@ from discreet.validation import round_up
 UP = 1 + 2.0**-40  # makes up for the rounding of a sensitivity's own arithmetic
 
 
-def frank_wolfe_std(bound: float, releases: int, epsilon: float, delta: float) -> float:
-    """The noise that Jain, Thakkar and Thakurta (2018) print: sigma = L^2 sqrt(64 T log(1 / delta)) / epsilon.
-
-    `bound` is L^2, the squared length of a row, and `releases` is T.
-    """
-    return bound * math.sqrt(64 * releases * math.log(1 / delta)) / epsilon
+def frank_wolfe_std(row_norm: float, releases: int, epsilon: float, delta: float) -> float:
+    """What Jain, Thakkar and Thakurta (2018) print for T releases: L^2 sqrt(64 T log(1 / delta)) / epsilon."""
+    return row_norm**2 * math.sqrt(64 * releases * math.log(1 / delta)) / epsilon
 
 
 def true_plan(releases: Mapping[str, tuple[float, bool, float, int]], adjacency: AdjacencyName) -> Plan:
@@ -55,13 +52,11 @@ class PublishedModel(PrivateModel):
 
     _error = ""  # of the paper
 
-    def _own_ledger(self, url: str | None = None) -> Ledger:
-        # The cost does not depend on the size of the catalogue.
-        return true_ledger(self, self.plan(self._least_items()), "epsilon", url)
+    rank: int | None = None
 
-    def _least_items(self) -> int:
-        """A number of items for which there is a plan."""
-        return 1
+    def _own_ledger(self, url: str | None = None) -> Ledger:
+        # The cost does not depend on the size of the catalog, as long as it has as many items as directions.
+        return true_ledger(self, self.plan(self.rank or 1), "epsilon", url)
 
     def _learn(
         self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -12,6 +13,7 @@ from discreet.models.base import NotPrivateModel, check_parameters
 from discreet.models.fold_in import FoldIn, RidgeFoldIn
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Popularity(NotPrivateModel):
     """Recommends to all users what most users have interacted with. Not private.
 
@@ -27,8 +29,7 @@ class Popularity(NotPrivateModel):
         n_jobs: Threads for recommending, in scikit-learn's meaning.
     """
 
-    def __init__(self, *, n_jobs: int | None = -1) -> None:
-        self.n_jobs = n_jobs
+    n_jobs: int | None = -1
 
     def _learn_exactly(self, ratings: Interactions) -> dict[str, Any]:
         counts = np.bincount(ratings.indices, minlength=ratings.n_items)
@@ -42,6 +43,7 @@ class Popularity(NotPrivateModel):
         return RidgeFoldIn(columns=self.item_factors_, base=self.item_bias_)
 
 
+@dataclass(eq=False, repr=False)
 class MeanRating(NotPrivateModel):
     """Predicts averages: of all ratings, of the user's own, of the item's, or of both together. Not private.
 
@@ -66,18 +68,11 @@ class MeanRating(NotPrivateModel):
         n_jobs: Threads for serving, in scikit-learn's meaning.
     """
 
-    def __init__(
-        self,
-        by: Literal["global", "user", "item", "both"] = "both",
-        *,
-        shrinkage: float = 5.0,
-        n_steps: int = 10,
-        n_jobs: int | None = -1,
-    ) -> None:
-        self.by = by
-        self.shrinkage = shrinkage
-        self.n_steps = n_steps
-        self.n_jobs = n_jobs
+    by: Literal["global", "user", "item", "both"] = "both"
+    _: KW_ONLY
+    shrinkage: float = 5.0
+    n_steps: int = 10
+    n_jobs: int | None = -1
 
     def _check_parameters(self) -> None:
         check_parameters(self, wholes=("n_steps",), choices={"by": ("global", "user", "item", "both")})

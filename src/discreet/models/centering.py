@@ -19,22 +19,17 @@ from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
 SHRINKAGE = 1.0  # ratings at the center that are added to a user's own mean
-RATINGS_PER_USER = 80  # a typical number, where the catalogue has as many items
+RATINGS_PER_USER = 80  # a typical number, where the catalog has as many items
 SPREAD = 0.2  # of a rating about its user's mean, relative to the value range
 SIZE = 0.5  # of a rating that is not centered, relative to the largest possible one
 
 
 @dataclass(frozen=True)
 class Prepared(UserBatch):
-    """Some users' rows, centered and scaled.
+    """Some users' rows, centered and scaled."""
 
-    Attributes:
-        offsets: What was subtracted from each user's ratings.
-        scales: The factor of each user's centered row: 1, or less where it was too long.
-    """
-
-    offsets: Array
-    scales: Array
+    offsets: Array  # what was subtracted from each user's ratings
+    scales: Array  # the factor of each user's centered row: 1, or less where it was too long
 
 
 @dataclass(frozen=True)
@@ -42,12 +37,7 @@ class Centering:
     """How users prepare their rows: x_ij = scale_i (y_ij - offset_i), |x_i| at most `row_norm`.
 
     With `shrinkage` s and c = `centre`, offset_i = c + sum_j (y_ij - c) / (n_i + s), the user's own mean with s more
-    ratings of c. Without (None) it is c for all users.
-
-    Attributes:
-        centre: What a rating is expected to be, publicly.
-        shrinkage: How strongly a user's mean is pulled to it; None: rows are not centered by users' own means.
-        row_norm: L, the largest length of a row.
+    ratings of c, what a rating is publicly expected to be. Without (None) it is c for all users.
     """
 
     centre: float
@@ -67,6 +57,11 @@ class Centering:
         low, high = value_range
         return cls((low + high) / 2, SHRINKAGE, row_norm) if centre else cls(0.0, None, row_norm)
 
+    @classmethod
+    def unbounded(cls, value_range: tuple[float, float], n_items: int, *, centre: bool) -> Centering:
+        """That of a model without privacy: no row is so long that it would be scaled."""
+        return cls.of(value_range, 2 * max(map(abs, value_range)) * n_items**0.5, centre=centre)
+
     def prepare(self, part: UserBatch) -> Prepared:
         """Some users' rows. Sums are over one user's ratings, in their order: no row depends on another."""
         about = part.values.astype(np.float64) - self.centre
@@ -76,10 +71,6 @@ class Centering:
             about -= offsets[part.owners]
         scales = self.row_norm / np.maximum(np.sqrt(part.row_sums(about**2)), self.row_norm)
         return Prepared(part.indptr, part.indices, about * scales[part.owners], self.centre + offsets, scales)
-
-    def prepare_all(self, histories: Interactions) -> Prepared:
-        """The rows of all users of a table, at once."""
-        return self.prepare(UserBatch(histories.indptr, histories.indices.astype(np.int64), histories.values))
 
     def offset_shares(self, values: Array) -> Array:
         """What each of one user's ratings adds to their offset: these and `centre` add up to it."""
@@ -93,14 +84,9 @@ def public_row_norm(
 ) -> float:
     """L, the length of a typical row, from public inputs alone: longer rows are scaled down.
 
-    It is spread * sqrt(ratings per user). The spread of ratings about their user's mean is taken to be a fifth of their
-    range; that of ratings that are not centered, half of the largest possible one. On Jester, 0 to 5: 8.9.
-
-    Args:
-        value_range: The lowest and the highest rating.
-        n_items: The size of the catalogue.
-        ratings_per_user: A typical number of ratings; by default 80, or what the catalogue has if that is fewer.
-        centre: Whether rows are centered.
+    It is spread * sqrt(ratings per user), 80 by default, or all items if they are fewer. The spread of ratings about
+    their user's mean is taken to be a fifth of their range; that of ratings that are not centered, half of the largest
+    possible one. On Jester, 0 to 5: 8.9.
     """
     low, high = value_range or (math.nan, math.nan)
     spread = SPREAD * (high - low) if centre else SIZE * max(abs(low), abs(high))

@@ -1,8 +1,7 @@
-"""Second moments, sums of x x^T over users, and their leading eigenvectors: exact, or from releases.
+"""Second moments, sums of x x^T over users, and their leading eigenvectors: exact, or from noisy releases.
 
 A release is the noisy n x n matrix itself, or products A^T A v, one for each step of Oja's method (Jain, Thakkar,
-Thakurta 2018, Algorithm 2). With products, nothing larger than O(n + |Omega|) is ever held. A user's x is sparse:
-`entries` gives it on their own items. Proofs: docs/proofs/oja.md.
+Thakurta 2018, Algorithm 2). With products, nothing larger than O(n + |Omega|) is ever held. Proofs: docs/proofs/oja.md.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from scipy.linalg import eigh
 
 from discreet.errors import DataError, PrivacyError
 from discreet.kernels.threads import over_blocks, single_threaded_blas
-from discreet.models.directions import noise_edge, without_noise
 from discreet.privacy import Noisy, Plan, ProductSum, Releaser, VectorSum
 from discreet.privacy.releaser import Users
 from discreet.privacy.statistics import BELOW_ONE, UserBatch
@@ -27,21 +25,25 @@ MEMORY = 0.8  # of earlier products, in Oja's method
 LEAST_MU = 2.0**-14  # of one release
 MOST_NUMBERS = 1 << 24  # in one release of products
 MOST_ITEMS = 8000  # of which two dense covariances fit in memory, and have eigenvectors within minutes
-
-
-def check_catalogue(n_items: int) -> None:
-    """Raise if a dense covariance of all items would not fit."""
-    if n_items > MOST_ITEMS:
-        raise DataError(
-            f"ratings: a covariance of {n_items:,} items is too large; take a catalogue of at most {MOST_ITEMS:,}, or "
-            "use discreet.DPALS"
-        )
+MOST_DIRECTIONS = 64  # however many stand out
+LEAST_BULK = 0.05  # of the mean eigenvalue: the least variance of single ratings
+PENALTY = 2.0  # of a user's coefficients, in units of that variance: the prior variances are a little optimistic
 
 
 def require_rank(rank: int | None, n_items: int) -> None:
     """Raise if there are fewer items than directions to look for."""
     if rank is not None and rank > n_items:
         raise DataError(f"rank: {rank} directions are too many for {n_items} items; ask for at most {n_items}")
+
+
+def check_catalog(n_items: int, rank: int | None = None) -> None:
+    """Raise if a dense covariance of all items would not fit, or if there are fewer items than directions."""
+    require_rank(rank, n_items)
+    if n_items > MOST_ITEMS:
+        raise DataError(
+            f"ratings: a covariance of {n_items:,} items is too large; take a catalog of at most {MOST_ITEMS:,}, or "
+            "use discreet.DPALS"
+        )
 
 
 def second_moment(blocks: Iterable[Any], rows: Callable[[Any], Array], n: int, n_jobs: int | None) -> Array:
@@ -57,23 +59,60 @@ def second_moment(blocks: Iterable[Any], rows: Callable[[Any], Array], n: int, n
     return total
 
 
+# -- directions that stand out of a noisy matrix
+
+
+def noise_edge(std: float, n_items: Any) -> Any:
+    """The largest eigenvalue of a symmetric noise matrix of standard deviation `std` (off the diagonal: / sqrt 2)."""
+    return std * np.sqrt(2.0 * n_items)
+
+
+def without_noise(values: Any, edge: float) -> Any:
+    """Eigenvalues above the edge as they were before noise of that edge: it turns t into t + edge^2 / 4t."""
+    return (values + np.sqrt(values**2 - edge**2)) / 2
+
+
+def standing_out(matrix: Array, edge: float, most: int) -> tuple[Array, Array, Array]:
+    """Eigenvalues, squared cosines and eigenvectors that stand out of noise whose largest eigenvalue is `edge`.
+
+    Noise raises an eigenvalue t, which is undone here, and turns its vector by an angle with squared cosine
+    1 - edge^2 / 4t^2, the share of a direction to believe. Eigenvalues are in falling order.
+    """
+    n = len(matrix)
+    values, vectors = eigh(matrix, subset_by_index=[max(n - most, 0), n - 1])
+    # The largest eigenvalue of noise alone is above this once in a hundred times (by the law of Tracy and Widom).
+    kept = np.flatnonzero(values > edge * (1 + n ** (-2 / 3)))[::-1]
+    true = without_noise(values[kept], edge)
+    return true, 1 - (edge / (2 * true)) ** 2, vectors[:, kept]
+
+
+def rating_directions(matrix: Array, edge: float, rank: int | None) -> Array:
+    """A column for each direction that stands out: for users' ridge regressions with the penalty `PENALTY`.
+
+    The matrix is a second moment D + v I with noise of this edge: a user's coefficients vary by D, each rating by v. A
+    column is a unit vector times the standard deviation of its coefficient relative to that of a single rating. By
+    default at most half of the directions are used, so that the others determine v.
+    """
+    n = len(matrix)
+    most = min(MOST_DIRECTIONS, n // 2) if rank is None else min(rank, n)
+    if not most:
+        return np.zeros((n, 0))
+    values, cosines, vectors = standing_out(matrix, edge, most)
+    mean = float(np.trace(matrix)) / n
+    bulk = (float(np.trace(matrix)) - float(values.sum())) / max(n - len(values), 1)
+    bulk = max(bulk, LEAST_BULK * mean, LEAST_BULK * float(values.max(initial=0)) / n)
+    return np.asarray(vectors * np.sqrt(np.maximum(values / bulk - 1, 0) * cosines**2))
+
+
 @dataclass(frozen=True)
 class Direction:
-    """What a noisy release says about the leading eigenvector.
+    """What a noisy release says about the leading eigenvector."""
 
-    Attributes:
-        vector: Of length 1.
-        value: The eigenvalue as it was found; it may be negative.
-        signal: The eigenvalue without what the noise added to it; 0 if it does not stand out of the noise.
-        trust: About the squared cosine of the angle to the true eigenvector.
-        slack: How much more the true |A v|^2 may be than `value`.
-    """
-
-    vector: Array
-    value: float
-    signal: float
-    trust: float
-    slack: float
+    vector: Array  # of length 1
+    value: float  # the eigenvalue as it was found; it may be negative
+    signal: float  # the eigenvalue without what the noise added to it; 0 if it does not stand out of the noise
+    trust: float  # about the squared cosine of the angle to the true eigenvector
+    slack: float  # how much more the true |A v|^2 may be than `value`
 
 
 def leading(release: Noisy) -> Direction:
@@ -88,23 +127,18 @@ def leading(release: Noisy) -> Direction:
     return Direction(vectors[:, 0], value, signal, 1 - (edge / (2 * signal)) ** 2, edge)
 
 
+# -- directions from products
+
+
 @dataclass(frozen=True)
 class Products:
-    """Releases of A^T A V, |A v|^2 and |A|^2 for public V. A has one row x for each user, |x|^2 at most `bound`.
-
-    Attributes:
-        releaser: Makes the releases.
-        users: Gives all users, as often as it is called.
-        entries: x of each user, on their own items.
-        size: n, the number of items.
-        bound: Of |x|^2.
-    """
+    """Releases of A^T A V, |A v|^2 and |A|^2 for public V. A has one sparse row x for each user."""
 
     releaser: Releaser
-    users: Callable[[], Users]
-    entries: Callable[[Any], Array]
-    size: int
-    bound: float
+    users: Callable[[], Users]  # all of them, as often as it is called
+    entries: Callable[[Any], Array]  # x of each user, on their own items
+    size: int  # n, the number of items
+    bound: float  # of |x|^2
 
     def release(self, label: str, vectors: Array) -> Noisy:
         """A^T A V with noise, (n, r); V has r orthonormal columns."""
@@ -124,15 +158,11 @@ class Products:
         entries, bound = self.entries, self.bound  # so that the function takes no more along to Spark
 
         def contribution(part: UserBatch) -> Array:
-            return squares(part, bounded(part, entries, bound))[:, None]
+            x, length = entries(part), math.sqrt(bound)
+            x = np.asarray(x * (length / np.maximum(np.sqrt(part.row_sums(x**2)), length))[part.owners])
+            return squares(part, x)[:, None]
 
         return self.releaser.release(label, VectorSum(1, bound, cone="nonnegative"), self.users(), contribution)
-
-
-def bounded(part: UserBatch, entries: Callable[[Any], Array], bound: float) -> Array:
-    """Each user's x, no longer than the root of the bound."""
-    x, length = entries(part), math.sqrt(bound)
-    return np.asarray(x * (length / np.maximum(np.sqrt(part.row_sums(x**2)), length))[part.owners])
 
 
 def check_budget(plan: Plan, size: int) -> Plan:
@@ -183,18 +213,6 @@ def oja(
     error = size * product.std**2 * (1 - MEMORY) / (1 + MEMORY)  # of the mean product, squared
     trust = 1 / (1 + error / value**2) if value > 0 else 0.0
     return Direction(vector[:, 0], value, max(value, 0.0), trust, 3 * energy.std)
-
-
-def block_iteration(products: Products, label: str, n_steps: int, rank: int) -> tuple[Array, Array]:
-    """The leading eigenvectors (n, rank) and eigenvalues, largest first, from `n_steps` products with all at once."""
-    vectors = start(products.size, rank)
-    for _ in range(n_steps):
-        product = products.release(label, vectors).values
-        with single_threaded_blas():
-            small = vectors.T @ product
-            values, turned = np.linalg.eigh((small + small.T) / 2)
-        values, vectors = values[::-1], orthonormal(product @ turned[:, ::-1])
-    return vectors, values
 
 
 def simplex(values: Array, radius: float) -> tuple[Array, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from discreet.privacy.ledger import Ledger
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """`DPALS` for ratings, `DPSVD` for implicit feedback.
 
@@ -43,15 +45,11 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
         n_jobs: Threads, in scikit-learn's meaning.
     """
 
-    model_: DPALS | DPSVD
-
-    def __init__(
-        self, *, epsilon: float, delta: float, adjacency: AdjacencyName = "add-remove", n_jobs: int | None = -1
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.adjacency = adjacency
-        self.n_jobs = n_jobs
+    epsilon: float
+    delta: float
+    adjacency: AdjacencyName = "add-remove"
+    n_jobs: int | None = -1
+    model_: DPALS | DPSVD = field(init=False)
 
     def fit(
         self,

@@ -17,7 +17,7 @@ import numpy as np
 
 import discreet
 from discreet.data.interactions import Interactions
-from discreet.models.one_bit import mechanisms
+from discreet.models.one_bit import published
 from discreet.models.one_bit.contributions import StronglyConvex, TrueBits
 from discreet.models.one_bit.estimate import Completed, Problem, Solution, minimize
 from discreet.models.one_bit.likelihood import Observed
@@ -89,7 +89,7 @@ def remembered(known: dict[Any, Any]) -> Iterator[None]:
         known[key] = known[key] if key in known else minimize(problem)
         return cast(Solution, known[key])
 
-    with patch.object(StronglyConvex, "solve", solve_once), patch.object(mechanisms, "minimize", minimize_once):
+    with patch.object(StronglyConvex, "solve", solve_once), patch.object(published, "minimize", minimize_once):
         yield
 
 

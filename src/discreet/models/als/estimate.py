@@ -27,7 +27,7 @@ from discreet.models.als.settings import (
     SLOPE_POPULARITY,
     USER_PRIOR,
 )
-from discreet.models.directions import noise_edge, without_noise
+from discreet.models.eigen import noise_edge, without_noise
 from discreet.privacy.releaser import Noisy
 from discreet.typing import Array
 

@@ -1,4 +1,4 @@
-"""The private side of Frank-Wolfe: what users compute from their own ratings and public steps, and what is released.
+"""The private side of Frank-Wolfe: what users compute from their own ratings and public steps.
 
 Training and serving run the same code. Each user's numbers depend on that user and on public numbers alone, to the last
 bit.
@@ -6,32 +6,28 @@ bit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
 from discreet.data.interactions import Interactions
 from discreet.engine import Blocks, LocalBlocks
-from discreet.engine.batches import DENSE_CELLS, parts, user_batches
-from discreet.errors import DataError
+from discreet.engine.batches import parts, user_batches
 from discreet.kernels.threads import over_blocks
 from discreet.models.centering import SHRINKAGE, Centering, Prepared
-from discreet.models.eigen import Direction, Products, leading, oja
-from discreet.models.frank_wolfe.estimate import COVARIANCE, ENERGY, PRODUCT, Basis, Step
+from discreet.models.frank_wolfe.estimate import Basis, Step
 from discreet.models.ridge import Penalty, Ridge
-from discreet.privacy import GramSum, Releaser
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
 if TYPE_CHECKING:
     from discreet.data.spark_interactions import SparkInteractions
     from discreet.engine.batches import Ratings
-
-LossName = Literal["squared", "logistic"]
-Eigensolver = Literal["dense", "oja"]
+    from discreet.models.fold_in import Description
 
 
 @dataclass(frozen=True)
@@ -56,56 +52,27 @@ class Loss:
         return np.where(small, 1.0, np.tanh(scaled) / np.where(small, 1.0, scaled))
 
 
-def loss_of(name: LossName, width: float) -> Loss:
-    """The loss of this name, for ratings in a range of this width."""
-    if name not in get_args(LossName):
-        raise DataError(f"loss: one of {', '.join(get_args(LossName))} is needed, not {name!r}")
-    return Loss(width if name == "logistic" else None)
-
-
 @dataclass(frozen=True)
 class Fitted(UserBatch):
-    """Some users' rows in training, on their own items.
+    """Some users' rows in training, on their own items; both arrays may be views, which `Users.advance` writes to."""
 
-    Attributes:
-        fitted: Y_i, what is fitted to them so far: a view, which `Users.advance` writes to.
-        residuals: A_i, what is left of them: also a view.
-    """
-
-    fitted: Array
-    residuals: Array
-
-
-class Component(Protocol):
-    """A local component: what a user computes from their own ratings and public steps."""
-
-    @property
-    def forgets(self) -> bool:
-        """Whether a step does not depend on the steps before it."""
-        ...
-
-    def begin(self, part: UserBatch) -> tuple[Array, Array]:
-        """Y_i and A_i of some users before the first step."""
-        ...
-
-    def move(self, part: Fitted, step: Any) -> tuple[Array, Array]:
-        """The same after one more step."""
-        ...
+    fitted: Array  # Y_i, what is fitted to them so far
+    residuals: Array  # A_i, what is left of them
 
 
 @dataclass(frozen=True)
 class Local:
     """The local component of Algorithm 1. A user's prediction is sum_t z_t v_t, with coefficients z of their own.
 
-    Attributes:
-        centering: How a user prepares their row, and L.
-        loss: What a residual is.
+    A user who is folded in replays all `steps`, one for each column.
     """
 
     forgets: ClassVar[bool] = False  # a step continues where the last one arrived
+    most_users: ClassVar[None] = None  # of a replay at a time: nothing large is computed for a user
 
-    centering: Centering
+    centering: Centering  # how a user prepares their row, and L
     loss: Loss
+    steps: Sequence[Step] = ()
 
     def residuals(self, row: Prepared, fitted: Array) -> tuple[Array, Array]:
         """A_i on the user's own items, and the slopes of the loss."""
@@ -136,23 +103,65 @@ class Local:
         moved = self.update(row, fitted, self.residuals(row, fitted)[0], step)[0]
         return moved, self.residuals(row, moved)[0]
 
+    def coefficients(self, row: Prepared) -> Array:
+        """Some users' coefficients (users, steps)."""
+        fitted = np.zeros(len(row.values))
+        vectors = np.zeros((len(row.counts), len(self.steps)))
+        for t, step in enumerate(self.steps):
+            residuals = self.residuals(row, fitted)[0]
+            fitted, weights, shrunk = self.update(row, fitted, residuals, step)
+            vectors[:, :t] *= ((1 - step.size) * shrunk)[:, None]
+            vectors[:, t] = weights * shrunk
+        return vectors
+
+    def contributions(self, part: UserBatch, aim: Array) -> Array:
+        """What each rating of one user adds to the offset and to coefficients . aim.
+
+        Scales, projections and the slopes of the loss are taken as they turned out for the whole history. Given these,
+        every coefficient is a sum over the centered ratings, and so is the score: the replay runs forward, and the
+        score's derivatives run back through it.
+        """
+        row, values = self.centering.prepare(part), part.values
+        fitted, seen = np.zeros(len(values)), []
+        for step in self.steps:
+            residuals, slopes = self.residuals(row, fitted)
+            fitted, _, shrunk = self.update(row, fitted, residuals, step)
+            seen.append((step, step.vector[row.indices], slopes, shrunk[0]))
+        by_fitted, by_rating, kept = np.zeros(len(values)), np.zeros(len(values)), 1.0
+        for t in reversed(range(len(seen))):
+            step, own, slopes, shrunk_by = seen[t]
+            kept *= shrunk_by
+            by_weight = kept * float(aim[t]) + shrunk_by * float((own * by_fitted).sum())
+            kept *= 1 - step.size
+            by_residual = -step.gain * by_weight * own
+            by_fitted = shrunk_by * (1 - step.size) * by_fitted + slopes * by_residual
+            by_rating -= by_residual
+        return np.asarray(self.centering.offset_shares(values) + by_rating * row.values / row.scales[0])
+
+    def describe(self) -> Description:
+        """Sizes and gains; the vectors are the columns."""
+        numbers = [[step.size, step.gain] for step in self.steps]
+        return {"rule": "frank-wolfe", "width": self.loss.width, "numbers": numbers}, {}, {}
+
+    def with_tables(self, tables: dict[str, Array]) -> Local:
+        """The same with other columns."""
+        vectors = tables["columns"].astype(np.float64)
+        return replace(self, steps=[replace(step, vector=vectors[:, t]) for t, step in enumerate(self.steps)])
+
 
 @dataclass(frozen=True)
 class Corrective:
     """The local component of corrective steps: regressions on all directions so far, and on a constant if centered.
 
     The residual of a squared loss is what the regression leaves. For another loss, with a derivative that rises no
-    faster, each step minimizes the quadratic function above it that touches it where the last step arrived.
-
-    Attributes:
-        loss: What a residual is.
-        centre: What a rating is expected to be, publicly.
-        offsets: Whether users have offsets of their own.
+    faster, each step minimizes the quadratic function above it that touches it where the last step arrived: there, a
+    user who is folded in needs the regressions of all steps, of which each gives the targets of the next one.
     """
 
     loss: Loss
-    centre: float
-    offsets: bool
+    centre: float  # what a rating is expected to be, publicly
+    offsets: bool  # whether users have offsets of their own
+    noises: Sequence[float] = ()  # for fold-in, of each step; a step's columns are those of the last one, scaled
 
     @property
     def forgets(self) -> bool:
@@ -188,6 +197,30 @@ class Corrective:
 
     def _residuals(self, about: Array, fitted: Array) -> Array:
         return self.loss.slope(fitted) * fitted - about
+
+    # What `RidgeFoldIn` asks of targets, for the logistic loss.
+
+    def __call__(self, ridge: Ridge, indptr: Array, indices: Array, values: Array, n_jobs: int | None) -> Array:
+        """The targets of the last regression."""
+        about = values.astype(np.float64) - self.centre
+        targets, left = self.targets(about, np.zeros(len(about))), np.zeros(len(about))
+        for t, factor in self._rounds()[:-1]:
+            step = self.ridge(ridge.columns[:, :t] * factor)
+            step.solve(indptr, indices, targets, residuals=left, n_jobs=n_jobs)
+            targets = self.targets(about, targets - left)
+        return targets + ridge.base[indices]
+
+    def _rounds(self) -> list[tuple[int, float]]:
+        """The number of columns of each step, and their factor."""
+        return [(t, math.sqrt(self.noises[-1] / noise)) for t, noise in enumerate(self.noises, 1)]
+
+    def describe(self, rank: int) -> dict[str, Any]:
+        """The loss and the steps."""
+        loss = {"name": "logistic", "width": self.loss.width, "centre": self.centre}
+        return {"loss": loss, "rounds": [list(one) for one in self._rounds()]}
+
+
+Component: TypeAlias = Local | Corrective
 
 
 @dataclass(frozen=True)
@@ -232,17 +265,11 @@ class Users:
 
 @dataclass
 class Replayed:
-    """All users in Spark, where Y_i and A_i are not kept: each pass replays the public steps.
-
-    Attributes:
-        ratings: Where users' rows are.
-        component: The local component.
-        steps: The public steps so far; of a component that forgets, the last one.
-    """
+    """All users in Spark, where Y_i and A_i are not kept: each pass replays the public steps."""
 
     ratings: SparkInteractions
     component: Component
-    steps: tuple[Any, ...] = ()
+    steps: tuple[Any, ...] = ()  # so far; of a component that forgets, the last one
 
     def advance(self, step: Any) -> None:
         """The local update of all users, from the next pass on."""
@@ -275,38 +302,3 @@ def users_of_ratings(ratings: Ratings, component: Component, n_jobs: int | None)
 def residuals_of(part: Fitted) -> Array:
     """A_i of some users, on their own items."""
     return part.residuals.astype(np.float64)
-
-
-@dataclass(frozen=True)
-class Solver:
-    """How the leading direction of residuals is found and released, A_i being shortened to `clip`.
-
-    Attributes:
-        kind: From the dense covariance, or by Oja's method.
-        oja_steps: Gamma.
-        oja_rate: The step of Oja's method, times the noise's standard deviation; None: the default of `oja`.
-    """
-
-    kind: Eigensolver
-    oja_steps: int
-    oja_rate: float | None
-
-    def products(self, releaser: Releaser, users: Users | Replayed, clip: float) -> Products:
-        """Releases of products with A and of sums of squares: sensitivity clip^2."""
-        return Products(releaser, users.batches, residuals_of, users.ratings.n_items, clip * clip)
-
-    def find(
-        self, releaser: Releaser, users: Users | Replayed, clip: float, which: str = ""
-    ) -> tuple[Direction, Array | None]:
-        """The leading direction, from one release or `oja_steps` and one more; and the covariance's diagonal, if any.
-
-        The dense release is the sum over users of A_i^T A_i: sensitivity clip^2, or sqrt(2) times that. `which` ends
-        the labels of releases that are charged differently from those of other steps.
-        """
-        if self.kind == "oja":
-            labels = PRODUCT + which, ENERGY + which
-            return oja(self.products(releaser, users, clip), labels, self.oja_steps, rate=self.oja_rate), None
-        n = users.ratings.n_items
-        batches = users.batches(max(DENSE_CELLS // n, 1))
-        release = releaser.release(COVARIANCE + which, GramSum(n, clip * clip), batches, residuals_of)
-        return leading(release), np.diag(release.values)

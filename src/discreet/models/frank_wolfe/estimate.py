@@ -9,8 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from discreet.models.directions import PENALTY
-from discreet.models.eigen import Direction, Products
+from discreet.models.eigen import PENALTY, Direction, Products
 from discreet.privacy.releaser import Noisy
 from discreet.typing import Array
 
@@ -28,17 +27,11 @@ ROUNDING = 2.0**-20  # of residuals at first, and of L: what is shorter is littl
 
 @dataclass(frozen=True)
 class Step:
-    """One step, as all users get it.
+    """One step, as all users get it."""
 
-    Attributes:
-        vector: v, of length 1, or zeros.
-        size: eta, how far to go to the new atom: the previous iterate is multiplied by 1 - eta.
-        gain: eta k / lambda', by which a user's residual along v is multiplied.
-    """
-
-    vector: Array
-    size: float
-    gain: float
+    vector: Array  # v, of length 1, or zeros
+    size: float  # eta, how far to go to the new atom: the previous iterate is multiplied by 1 - eta
+    gain: float  # eta k / lambda', by which a user's residual along v is multiplied
 
 
 def packed(steps: Sequence[Step]) -> tuple[Array, list[tuple[float, ...]]]:
@@ -48,22 +41,16 @@ def packed(steps: Sequence[Step]) -> tuple[Array, list[tuple[float, ...]]]:
 
 @dataclass
 class Schedule:
-    """Steps of one size, as in the paper: eta = 1 / T, lambda'^2 = lambda^2 + a bound on what noise hides of it.
+    """Steps of one size, as in the paper: eta = 1 / T, lambda'^2 = lambda^2 + a bound on what noise hides of it."""
 
-    Attributes:
-        n_steps: T.
-        fill: About what share of the items a user has rated.
-        radius: k, the largest nuclear norm; None: to be derived from the first release.
-        clip: C.
-        which: How the labels of the next releases end.
-        made: The steps so far.
-    """
-
-    n_steps: int
-    fill: float
-    radius: float | None
-    clip: float
-    which: str = ""
+    n_steps: int  # T
+    fill: float  # about what share of the items a user has rated
+    radius: float | None  # k, the largest nuclear norm; None: to be derived from the first release
+    clip: float  # C
+    which: str = ""  # how the labels of the next releases end
+    later: list[tuple[float, str]] = field(default_factory=list)  # C and `which` after that, if they are others
+    slack: float | None = None  # as published, lambda' is lambda plus this
+    oja_rate: float | None = None  # as published, the step of Oja's method, times the noise's standard deviation
     made: list[Step] = field(default_factory=list)
 
     def before(self, residuals: Products) -> bool:
@@ -71,16 +58,15 @@ class Schedule:
         return True
 
     def step(self, direction: Direction) -> Step:
-        """The step for a direction."""
-        largest = self.largest(direction)
+        """The step for a direction; then C and the labels of the next release."""
+        value = max(direction.value, 0.0)
+        largest = math.sqrt(value + direction.slack) if self.slack is None else math.sqrt(value) + self.slack
         self.radius = self.radius or RADIUS * largest / self.fill
         vector = direction.vector.astype(np.float32).astype(np.float64)
         self.made.append(Step(vector, 1 / self.n_steps, self.radius / (self.n_steps * largest)))
+        if self.later:
+            self.clip, self.which = self.later.pop(0)
         return self.made[-1]
-
-    def largest(self, direction: Direction) -> float:
-        """lambda': the root of the eigenvalue and of what the noise may hide of it."""
-        return math.sqrt(max(direction.value, 0.0) + direction.slack)
 
     def kept(self) -> Kept:
         """What a model keeps of all steps."""
@@ -89,19 +75,12 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Basis:
-    """Orthonormal directions, and what is known about how ratings vary along them.
+    """Orthonormal directions, and what is known about how ratings vary along them."""
 
-    Attributes:
-        vectors: Orthonormal columns, or zeros where a direction did not stand out of the noise.
-        signals: The sum over users of |A_i . v|^2 when v was found, as far as it is believed.
-        noises: After each step, the sum over users of |A_i|^2 that no direction explains.
-        fill: About what share of the items a user has rated.
-    """
-
-    vectors: Array
-    signals: tuple[float, ...]
-    noises: tuple[float, ...]
-    fill: float
+    vectors: Array  # orthonormal columns, or zeros where a direction did not stand out of the noise
+    signals: tuple[float, ...]  # the sum over users of |A_i . v|^2 when v was found, as far as it is believed
+    noises: tuple[float, ...]  # after each step, the sum over users of |A_i|^2 that no direction explains
+    fill: float  # about what share of the items a user has rated
 
     @classmethod
     def nothing(cls, n_items: int, fill: float) -> Basis:
@@ -143,22 +122,16 @@ class Correction:
 
     C follows the residuals: it shrinks as the root of the sum of |A_i|^2 does, which is released first, with the last
     step's C. So the noise shrinks with what is left to be found. Where only rounding errors are left, steps end.
-
-    Attributes:
-        basis: The directions so far.
-        clip: C.
-        least_clip: The least that C becomes.
-        length: The sum of |A_i|^2 as it was last released, and no less than its noise makes clear.
-        least_length: How much of it is rounding errors: a part of the first one.
     """
 
     which: ClassVar[str] = ""  # all releases are charged alike
+    oja_rate: ClassVar[None] = None  # the default of `oja`
 
-    basis: Basis
-    clip: float
-    least_clip: float
-    length: float = 0.0
-    least_length: float = 0.0
+    basis: Basis  # the directions so far
+    clip: float  # C
+    least_clip: float  # the least that C becomes
+    length: float = 0.0  # the sum of |A_i|^2 as it was last released, and no less than its noise makes clear
+    least_length: float = 0.0  # how much of it is rounding errors: a part of the first one
 
     @classmethod
     def of(cls, n_items: int, fill: float, clip: float) -> Correction:

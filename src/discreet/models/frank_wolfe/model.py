@@ -1,44 +1,58 @@
-"""DPFrankWolfe: private matrix completion by the Frank-Wolfe method (Jain, Thakkar, Thakurta 2018)."""
+"""Matrix completion by the Frank-Wolfe method (Jain, Thakkar, Thakurta 2018), private and not."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
+from scipy.linalg import eigh
+from scipy.optimize import brentq
+from scipy.sparse import csr_array
+from scipy.sparse.linalg import LinearOperator, eigsh
 
 from discreet.data.interactions import Interactions
+from discreet.data.progress import Bar
+from discreet.engine.batches import DENSE_CELLS, parts
 from discreet.errors import DataError
-from discreet.models.base import Model, check_parameters, require_ratings
-from discreet.models.centering import RATINGS_PER_USER, Centering, public_row_norm
-from discreet.models.eigen import check_budget
+from discreet.kernels.threads import single_threaded_blas
+from discreet.models.base import Model, NotPrivateModel, check_parameters, require_ratings
+from discreet.models.centering import RATINGS_PER_USER, Centering, Prepared, public_row_norm
+from discreet.models.eigen import Direction, Products, check_budget, leading, oja, second_moment
 from discreet.models.fold_in import FoldIn, ReplayFoldIn, RidgeFoldIn
 from discreet.models.frank_wolfe.contributions import (
     Corrective,
-    Eigensolver,
     Local,
-    LossName,
-    Solver,
-    loss_of,
+    Loss,
+    Replayed,
+    Users,
+    residuals_of,
     users_of_ratings,
 )
-from discreet.models.frank_wolfe.estimate import COVARIANCE, ENERGY, LENGTH, PRODUCT, Correction, Schedule, Step
-from discreet.models.frank_wolfe.serving import FrankWolfeSteps, LogisticTargets
+from discreet.models.frank_wolfe.estimate import COVARIANCE, ENERGY, LENGTH, PRODUCT, Correction, Schedule, Step, packed
 from discreet.models.private import PrivateModel
-from discreet.privacy import Plan, Releaser
+from discreet.privacy import GramSum, Plan, Releaser
 from discreet.privacy.guarantee import AdjacencyName
+from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 from discreet.validation import positive, probability, whole
 
 if TYPE_CHECKING:
     from discreet.models.frank_wolfe.published import PublishedDPFrankWolfe
 
+LossName: TypeAlias = Literal["squared", "logistic"]
+Eigensolver: TypeAlias = Literal["dense", "oja"]
+
 CHOICES: dict[str, tuple[Any, ...]] = {"loss": ("squared", "logistic"), "centre": (True, False)}
 ENERGY_SHARE, LENGTH_SHARE = 0.05, 0.01  # of the budget: single numbers, of which the noise matters little
 MOST_STEPS = 20
 MOST_DENSE = 4000  # items whose covariance is released whole, unless it is asked for
 LARGEST_DENSE = 1 << 14  # items whose covariance can be released whole: 2 GiB
+NO_BOUND = 1e100  # longer than any row
+SMALL = 1000  # items whose exact covariance is formed: it is quicker then
+RADIUS = 2.0  # times the largest singular value of the ratings, scaled up to the whole matrix
 
 
 class FrankWolfeModel(Model):
@@ -66,18 +80,15 @@ class FrankWolfeModel(Model):
         """Whether users fit all directions again with each new one."""
         return False
 
-    def _local(self, value_range: tuple[float, float], row_norm: float) -> Local:
-        """The local component of Algorithm 1. Ratings of a logistic loss are taken about the middle of the range."""
+    def _component(self, value_range: tuple[float, float], row_norm: float) -> Local | Corrective:
+        """What users do. Ratings of a logistic loss are taken about the middle of the range."""
         low, high = value_range
-        centering = Centering.of(value_range, row_norm, centre=self.centre)
+        centering, loss = Centering.of(value_range, row_norm, centre=self.centre), Loss()
         if self.loss == "logistic":
-            centering = Centering((low + high) / 2, None, row_norm)
-        return Local(centering, loss_of(self.loss, high - low))
-
-    def _refitting(self, value_range: tuple[float, float]) -> Corrective:
-        """The local component of corrective steps."""
-        local = self._local(value_range, 1.0)
-        return Corrective(local.loss, local.centering.centre, local.centering.shrinkage is not None)
+            centering, loss = Centering((low + high) / 2, None, row_norm), Loss(high - low)
+        if self._corrective:
+            return Corrective(loss, centering.centre, centering.shrinkage is not None)
+        return Local(centering, loss)
 
     def _learned(self, vectors: Array, steps: Sequence[Sequence[float]], popularity: Array) -> dict[str, Any]:
         """Learned attributes, from public steps."""
@@ -89,22 +100,15 @@ class FrankWolfeModel(Model):
         }
 
     def _make_fold_in(self) -> FoldIn:
-        local = self._local(self.value_range_, self.row_norm_)
-        base = self.item_bias_ + np.float32(local.centering.centre)
-        if self._corrective:
-            component = self._refitting(self.value_range_)
-            ridge = component.ridge(self.item_factors_)
-            return RidgeFoldIn(
-                columns=self.item_factors_,
-                base=base,
-                penalty=ridge.penalty,
-                offset_penalty=ridge.offset_penalty,
-                targets=LogisticTargets(component, self.steps_[:, 0].tolist()) if self.loss == "logistic" else None,
-                double=True,
-            )
-        vectors = self.item_factors_.astype(np.float64)
+        columns, component = self.item_factors_, self._component(self.value_range_, self.row_norm_)
+        if isinstance(component, Corrective):
+            base, ridge = self.item_bias_ + np.float32(component.centre), component.ridge(columns)
+            targets = replace(component, noises=self.steps_[:, 0].tolist()) if self.loss == "logistic" else None
+            regression: dict[str, Any] = {"penalty": ridge.penalty, "offset_penalty": ridge.offset_penalty}
+            return RidgeFoldIn(columns=columns, base=base, targets=targets, double=True, **regression)
+        base, vectors = self.item_bias_ + np.float32(component.centering.centre), columns.astype(np.float64)
         steps = [Step(vectors[:, t], *map(float, numbers)) for t, numbers in enumerate(self.steps_)]
-        return ReplayFoldIn(columns=self.item_factors_, base=base, steps=FrankWolfeSteps(local, steps))
+        return ReplayFoldIn(columns=columns, base=base, steps=replace(component, steps=steps))
 
     def _check_learned(self) -> None:
         super()._check_learned()
@@ -116,17 +120,14 @@ class FrankWolfeModel(Model):
             raise DataError("steps_: what a step leaves must be positive")
 
 
-def fill_of(ratings_per_user: int | None, n_items: int) -> float:
-    """About what share of the items a user has rated, from public numbers."""
-    return min(ratings_per_user or RATINGS_PER_USER, whole("n_items", n_items, 1)) / n_items
-
-
 class PrivateFrankWolfe(FrankWolfeModel, PrivateModel):
     """Private models that alternate global and local components (Algorithm 1): T releases of residuals at most."""
 
     _in_spark: ClassVar[bool] = True
 
     radius: float | None
+    row_norm: float | None
+    ratings_per_user: int | None = None
     eigensolver: Eigensolver | None
     oja_steps: int
 
@@ -140,11 +141,18 @@ class PrivateFrankWolfe(FrankWolfeModel, PrivateModel):
             )
         return self.eigensolver
 
-    def _bounds(self, value_range: tuple[float, float], n_items: int) -> tuple[float, float]:
-        """L and C, from public inputs; raises if something does not follow from them."""
-        raise NotImplementedError
+    def _row_norm(self, value_range: tuple[float, float], n_items: int) -> float:
+        """L, from public inputs; raises if it does not follow from them."""
+        width = value_range[1] - value_range[0]
+        ends, centre = ((-width, width), False) if self.loss == "logistic" else (value_range, self.centre)
+        typical = self.ratings_per_user
+        return float(self.row_norm or public_row_norm(ends, n_items, ratings_per_user=typical, centre=centre))
 
-    def _rule(self, n_items: int, clip: float) -> Schedule | Correction:
+    def _fill(self, n_items: int) -> float:
+        """About what share of the items a user has rated, from public numbers."""
+        return min(self.ratings_per_user or RATINGS_PER_USER, n_items) / n_items
+
+    def _rule(self, n_items: int, row_norm: float) -> Schedule | Correction:
         """How steps are made."""
         raise NotImplementedError
 
@@ -152,26 +160,39 @@ class PrivateFrankWolfe(FrankWolfeModel, PrivateModel):
         """How many directions are found."""
         raise NotImplementedError
 
-    def _oja_rate(self, n_items: int) -> float | None:
-        """The step of Oja's method, times the noise's standard deviation; None: the default of `oja`."""
-        return None
+    def _products(self, releaser: Releaser, users: Users | Replayed, clip: float) -> Products:
+        """Releases of products with A and of sums of squares, A_i being shortened to `clip`: sensitivity clip^2."""
+        return Products(releaser, users.batches, residuals_of, users.ratings.n_items, clip * clip)
+
+    def _direction(
+        self, releaser: Releaser, users: Users | Replayed, rule: Schedule | Correction
+    ) -> tuple[Direction, Array | None]:
+        """The leading direction, from one release or `oja_steps` and one more; and the covariance's diagonal, if any.
+
+        The dense release is the sum over users of A_i^T A_i: sensitivity C^2, or sqrt(2) times that. `rule.which` ends
+        the labels of releases that are charged differently from those of other steps.
+        """
+        n, which = users.ratings.n_items, rule.which
+        if self._solver(n) == "oja":
+            labels, products = (PRODUCT + which, ENERGY + which), self._products(releaser, users, rule.clip)
+            return oja(products, labels, self.oja_steps, rate=rule.oja_rate), None
+        batches = users.batches(max(DENSE_CELLS // n, 1))
+        release = releaser.release(COVARIANCE + which, GramSum(n, rule.clip * rule.clip), batches, residuals_of)
+        return leading(release), np.diag(release.values)
 
     def _check_data(self, ratings: Interactions) -> None:
-        self._bounds(require_ratings(type(self).__name__, ratings), ratings.n_items)
+        self._row_norm(require_ratings(type(self).__name__, ratings), ratings.n_items)
         self._solver(ratings.n_items)
 
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
-        value_range = require_ratings(type(self).__name__, ratings)
-        n = ratings.n_items
-        row_norm, clip = self._bounds(value_range, n)
-        component = self._refitting(value_range) if self._corrective else self._local(value_range, row_norm)
-        users = users_of_ratings(ratings, component, self.n_jobs)
-        rule, solver = self._rule(n, clip), Solver(self._solver(n), self.oja_steps, self._oja_rate(n))
-        popularity, last = np.zeros(n), self._n_releases() - 1
+        value_range, n = require_ratings(type(self).__name__, ratings), ratings.n_items
+        row_norm = self._row_norm(value_range, n)
+        users = users_of_ratings(ratings, self._component(value_range, row_norm), self.n_jobs)
+        rule, popularity, last = self._rule(n, row_norm), np.zeros(n), self._n_releases() - 1
         for t in range(last + 1):
-            if not rule.before(solver.products(releaser, users, rule.clip)):
+            if not rule.before(self._products(releaser, users, rule.clip)):
                 break  # decided by releases: the rest of the plan is not spent
-            direction, diagonal = solver.find(releaser, users, rule.clip, rule.which)
+            direction, diagonal = self._direction(releaser, users, rule)
             step = rule.step(direction)
             if t == 0 and diagonal is not None:
                 popularity = diagonal  # items that are rated often, and not all alike
@@ -188,6 +209,7 @@ class PrivateFrankWolfe(FrankWolfeModel, PrivateModel):
         }
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DPFrankWolfe(PrivateFrankWolfe):
     """Private matrix completion by Frank-Wolfe steps, one direction at a time. User-level joint differential privacy.
 
@@ -238,40 +260,21 @@ class DPFrankWolfe(PrivateFrankWolfe):
         n_jobs: Threads, in scikit-learn's meaning. The result is the same for any number.
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float,
-        delta: float,
-        n_steps: int | None = None,
-        radius: float | None = None,
-        row_norm: float | None = None,
-        residual_clip: float | None = None,
-        ratings_per_user: int | None = None,
-        eigensolver: Eigensolver | None = None,
-        oja_steps: int = 8,
-        noise: Literal["gaussian"] = "gaussian",
-        loss: LossName = "squared",
-        step: Literal["corrective", "constant"] = "corrective",
-        centre: bool = True,
-        adjacency: AdjacencyName = "add-remove",
-        n_jobs: int | None = -1,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.n_steps = n_steps
-        self.radius = radius
-        self.row_norm = row_norm
-        self.residual_clip = residual_clip
-        self.ratings_per_user = ratings_per_user
-        self.eigensolver = eigensolver
-        self.oja_steps = oja_steps
-        self.noise = noise
-        self.loss = loss
-        self.step = step
-        self.centre = centre
-        self.adjacency = adjacency
-        self.n_jobs = n_jobs
+    epsilon: float
+    delta: float
+    n_steps: int | None = None
+    radius: float | None = None
+    row_norm: float | None = None
+    residual_clip: float | None = None
+    ratings_per_user: int | None = None
+    eigensolver: Eigensolver | None = None
+    oja_steps: int = 8
+    noise: Literal["gaussian"] = "gaussian"
+    loss: LossName = "squared"
+    step: Literal["corrective", "constant"] = "corrective"
+    centre: bool = True
+    adjacency: AdjacencyName = "add-remove"
+    n_jobs: int | None = -1
 
     @classmethod
     def as_published(cls, **parameters: Any) -> PublishedDPFrankWolfe:
@@ -297,7 +300,7 @@ class DPFrankWolfe(PrivateFrankWolfe):
         return self.step == "corrective"
 
     def plan(self, n_items: int) -> Plan:
-        """What a fit would release, and what each release costs; needs no data, only the size of the catalogue."""
+        """What a fit would release, and what each release costs; needs no data, only the size of the catalog."""
         self._check_parameters()
         count = self._n_releases()
         length = LENGTH_SHARE if self._corrective else 0.0
@@ -311,16 +314,8 @@ class DPFrankWolfe(PrivateFrankWolfe):
     def _n_releases(self) -> int:
         return self.n_steps or min(max(round(10 * math.sqrt(self._mu())), 1), MOST_STEPS)
 
-    def _bounds(self, value_range: tuple[float, float], n_items: int) -> tuple[float, float]:
-        width = value_range[1] - value_range[0]
-        ends, centre = ((-width, width), False) if self.loss == "logistic" else (value_range, self.centre)
-        row_norm = float(
-            self.row_norm or public_row_norm(ends, n_items, ratings_per_user=self.ratings_per_user, centre=centre)
-        )
-        return row_norm, float(self.residual_clip or row_norm)
-
-    def _rule(self, n_items: int, clip: float) -> Schedule | Correction:
-        fill = fill_of(self.ratings_per_user, n_items)
+    def _rule(self, n_items: int, row_norm: float) -> Schedule | Correction:
+        fill, clip = self._fill(n_items), float(self.residual_clip or row_norm)
         if self._corrective:
             return Correction.of(n_items, fill, clip)
         return Schedule(self._n_releases(), fill, self.radius, clip)
@@ -329,3 +324,102 @@ class DPFrankWolfe(PrivateFrankWolfe):
         given = ("n_steps", "radius", "row_norm", "residual_clip", "ratings_per_user")
         words = [f"{name} = {getattr(self, name)}" for name in given if getattr(self, name) is not None]
         return {"bounds": ", ".join(words) + ", given"} if words else {}
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class FrankWolfe(FrankWolfeModel, NotPrivateModel):
+    """Matrix completion in a nuclear-norm ball by Frank-Wolfe steps, not private: the twin of `DPFrankWolfe`.
+
+    Minimizes the sum of losses of fitted ratings over matrices of nuclear norm at most k. Each step goes from Y
+    towards -k u v^T, u and v being the leading singular vectors of the gradient on what is rated.
+
+    Example:
+        >>> import discreet
+        >>> ratings = discreet.datasets.movielens_like(300, 50, 6_000, random_state=0)
+        >>> len(discreet.FrankWolfe().fit(ratings).recommend({3: 5.0, 14: 1.5}, n=5))
+        5
+
+    Args:
+        n_steps: T.
+        radius: k; by default twice the largest singular value of the ratings, scaled up to the whole matrix.
+        step: "line-search": as far as the loss falls, at most the whole way. "classic": eta = 2 / (t + 2).
+        loss: "squared" or "logistic".
+        centre: Whether rows are taken about users' own means.
+        n_jobs: Threads, in scikit-learn's meaning.
+    """
+
+    n_steps: int = 20
+    radius: float | None = None
+    step: Literal["line-search", "classic"] = "line-search"
+    loss: LossName = "squared"
+    centre: bool = True
+    n_jobs: int | None = -1
+
+    def _check_parameters(self) -> None:
+        steps = {"step": ("line-search", "classic")}
+        check_parameters(self, positives=("radius",), wholes=("n_steps",), choices={**CHOICES, **steps})
+
+    def _learn_exactly(self, ratings: Interactions) -> dict[str, Any]:
+        low, high = require_ratings("FrankWolfe", ratings)
+        fill = len(ratings) / (ratings.n_users * ratings.n_items)
+        local = self._component((low, high), NO_BOUND)
+        assert isinstance(local, Local)
+        row = local.centering.prepare(UserBatch(ratings.indptr, ratings.indices.astype(np.int64), ratings.values))
+        fitted, radius = np.zeros(len(row.values)), self.radius
+        steps: list[Step] = []
+        with Bar("FrankWolfe", self.n_steps, "steps") as bar:
+            for t in range(self.n_steps):
+                residuals = local.residuals(row, fitted)[0]
+                vector, largest = _exactly_leading(ratings, residuals, self.n_jobs)
+                radius = radius or RADIUS * largest / fill
+                gain = radius / largest if largest else 0.0
+                atom = local.update(row, fitted, residuals, Step(vector, 1.0, gain))[0]
+                size = 2 / (t + 2) if self.step == "classic" else _line_search(local, row, fitted, atom)
+                fitted += size * (atom - fitted)
+                steps.append(Step(vector, size, size * gain))
+                bar.advance(1)
+        popularity = np.bincount(ratings.indices, minlength=ratings.n_items)
+        return {
+            **self._learned(*packed(steps), popularity),
+            "value_range_": (low, high),
+            "row_norm_": NO_BOUND,
+            "radius_": float(radius or 0.0),
+        }
+
+
+def _exactly_leading(ratings: Interactions, residuals: Array, n_jobs: int | None) -> tuple[Array, float]:
+    """The leading right singular vector of a sparse matrix of residuals, and its singular value."""
+    n = ratings.n_items
+    if not residuals.any():
+        return np.zeros(n), 0.0
+    if n <= SMALL:
+        blocks = parts(ratings, residuals, most_users=max(DENSE_CELLS // n, 1))
+        square = second_moment(blocks, lambda part: _dense(part, n), n, n_jobs)
+        with single_threaded_blas():
+            values, vectors = eigh(square, subset_by_index=[n - 1, n - 1])
+    else:
+        table = csr_array((residuals, ratings.indices, ratings.indptr), shape=(ratings.n_users, n))
+        operator = LinearOperator((n, n), matvec=lambda v: table.T @ (table @ v), dtype=np.float64)
+        begin = np.random.default_rng(0).standard_normal(n)
+        with single_threaded_blas():
+            values, vectors = eigsh(operator, k=1, v0=begin, tol=1e-4)
+    vector = vectors[:, 0].astype(np.float32).astype(np.float64)
+    return vector, float(np.sqrt(max(values[0], 0.0)))
+
+
+def _dense(part: UserBatch, size: int) -> Array:
+    rows = np.zeros((len(part.counts), size), part.values.dtype)
+    rows[part.owners, part.indices] = part.values
+    return rows
+
+
+def _line_search(local: Local, row: Prepared, fitted: Array, atom: Array) -> float:
+    """How far on the way to the atom the loss is least, between 0 and 1: its derivative rises."""
+    change = atom - fitted
+
+    def derivative(size: float) -> float:
+        return float((local.residuals(row, fitted + size * change)[0] * change).sum())
+
+    if derivative(0.0) >= 0:
+        return 0.0
+    return 1.0 if derivative(1.0) <= 0 else float(brentq(derivative, 0.0, 1.0, xtol=1e-9))

@@ -4,59 +4,20 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from discreet.errors import PrivacyError
 from discreet.models.as_published import UP, PublishedModel, frank_wolfe_std, true_plan
 from discreet.models.base import check_parameters
-from discreet.models.eigen import Direction, check_budget
-from discreet.models.frank_wolfe.contributions import Eigensolver, LossName
-from discreet.models.frank_wolfe.estimate import COVARIANCE, ENERGY, PRODUCT, Schedule, Step
-from discreet.models.frank_wolfe.model import CHOICES, PrivateFrankWolfe, fill_of
+from discreet.models.eigen import check_budget
+from discreet.models.frank_wolfe.estimate import COVARIANCE, ENERGY, PRODUCT, Schedule
+from discreet.models.frank_wolfe.model import CHOICES, Eigensolver, LossName, PrivateFrankWolfe
 from discreet.privacy import Cost, Plan, Planned
 from discreet.privacy.guarantee import AdjacencyName
 from discreet.validation import probability, whole
 
 
-def oja_std(bound: float, steps: int, epsilon: float, delta: float) -> float:
-    """The noise of Algorithm 2 as printed: sigma = L^2 sqrt(256 Gamma log(2 / delta)) / epsilon; `bound` is L^2."""
-    return bound * math.sqrt(256 * steps * math.log(2 / delta)) / epsilon
-
-
-def residual_lengths(count: int, loss: LossName) -> list[float]:
-    """How long residuals can be at each of `count` releases, in units of L: 1, sqrt(2), 2, 2, ...
-
-    At the first one nothing is fitted, and A_i = -x_i. The first step does not lead away from a user's ratings:
-    Y_i . x_i >= 0 (with the squared loss). Later ones may.
-    """
-    return [1.0, math.sqrt(2) if loss == "squared" else 2.0, *[2.0] * count][:count]
-
-
-@dataclass
-class PublishedSchedule(Schedule):
-    """Steps of Algorithm 1: lambda' = lambda + sqrt(sigma log(n / beta)) n^(1/4), the last of which is the slack.
-
-    C is how long the residuals of a release can be: it shortens none, but the guarantee does not rely on that.
-
-    Attributes:
-        later: C, and how labels end, of the releases after the next one.
-    """
-
-    slack: float = 0.0
-    later: list[tuple[float, str]] = field(default_factory=list)
-
-    def step(self, direction: Direction) -> Step:
-        """The step for a direction; then C and the labels of the next release."""
-        made = super().step(direction)
-        if self.later:
-            self.clip, self.which = self.later.pop(0)
-        return made
-
-    def largest(self, direction: Direction) -> float:
-        """Lambda'."""
-        return math.sqrt(max(direction.value, 0.0)) + self.slack
-
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class PublishedDPFrankWolfe(PrivateFrankWolfe, PublishedModel):
     """Private Frank-Wolfe as published: Algorithm 1, and Algorithm 2 with eigensolver="oja". User-level joint DP.
 
@@ -90,37 +51,20 @@ class PublishedDPFrankWolfe(PrivateFrankWolfe, PublishedModel):
         n_jobs: Threads, in scikit-learn's meaning.
     """
 
-    radius: float
     _error = "the printed noise does not pay for residuals as long as 2 L, nor for more than one call of Oja's method"
 
-    def __init__(
-        self,
-        *,
-        epsilon: float,
-        delta: float,
-        radius: float,
-        row_norm: float,
-        n_steps: int = 10,
-        failure_probability: float = 0.01,
-        eigensolver: Eigensolver = "dense",
-        oja_steps: int = 10,
-        loss: LossName = "squared",
-        centre: bool = False,
-        adjacency: AdjacencyName = "add-remove",
-        n_jobs: int | None = -1,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.radius = radius
-        self.row_norm = row_norm
-        self.n_steps = n_steps
-        self.failure_probability = failure_probability
-        self.eigensolver = eigensolver
-        self.oja_steps = oja_steps
-        self.loss = loss
-        self.centre = centre
-        self.adjacency = adjacency
-        self.n_jobs = n_jobs
+    epsilon: float
+    delta: float
+    radius: float
+    row_norm: float
+    n_steps: int = 10
+    failure_probability: float = 0.01
+    eigensolver: Eigensolver = "dense"
+    oja_steps: int = 10
+    loss: LossName = "squared"
+    centre: bool = False
+    adjacency: AdjacencyName = "add-remove"
+    n_jobs: int | None = -1
 
     def _check_parameters(self) -> None:
         solvers = {"eigensolver": ("dense", "oja"), "adjacency": ("add-remove", "replace")}
@@ -133,14 +77,13 @@ class PublishedDPFrankWolfe(PrivateFrankWolfe, PublishedModel):
             raise PrivacyError(f"epsilon: the paper's noise is for at most 2 log(1 / delta), not {self.epsilon:g}")
 
     def _std(self) -> float:
-        """Sigma."""
-        bound = float(self.row_norm) ** 2
+        """Sigma: that of Algorithm 2, L^2 sqrt(256 Gamma log(2 / delta)) / epsilon, or of Algorithm 1."""
         if self.eigensolver == "oja":
-            return oja_std(bound, self.oja_steps, self.epsilon, self.delta)
-        return frank_wolfe_std(bound, self.n_steps, self.epsilon, self.delta)
+            return float(self.row_norm) ** 2 * math.sqrt(256 * self.oja_steps * math.log(2 / self.delta)) / self.epsilon
+        return frank_wolfe_std(float(self.row_norm), self.n_steps, self.epsilon, self.delta)
 
     def plan(self, n_items: int) -> Plan:
-        """What a fit would release, and what each release truly costs; needs only the size of the catalogue."""
+        """What a fit would release, and what each release truly costs; needs only the size of the catalog."""
         self._check_parameters()
         solver, std = self._solver(whole("n_items", n_items, 1)), self._std()
         lines: list[Planned] = []
@@ -153,26 +96,26 @@ class PublishedDPFrankWolfe(PrivateFrankWolfe, PublishedModel):
         return check_budget(Plan(tuple(lines)), n_items)
 
     def _lengths(self) -> list[tuple[float, str]]:
-        """Of residuals, at each release; and how the release's label ends."""
-        names = [", first", ", second", *[""] * self._n_releases()]
-        lengths = residual_lengths(self._n_releases(), self.loss)
-        return [(float(self.row_norm) * length, which) for length, which in zip(lengths, names, strict=False)]
+        """How long residuals can be at each release: L, sqrt(2) L, 2 L, 2 L, ...; and how the release's label ends.
+
+        At the first one nothing is fitted, and A_i = -x_i. The first step does not lead away from a user's ratings:
+        Y_i . x_i >= 0 (with the squared loss). Later ones may. As C, these lengths shorten nothing, but the guarantee
+        does not rely on that.
+        """
+        count, second = self._n_releases(), math.sqrt(2) if self.loss == "squared" else 2.0
+        units = [(1.0, ", first"), (second, ", second"), *[(2.0, "")] * count][:count]
+        return [(float(self.row_norm) * length, which) for length, which in units]
 
     def _n_releases(self) -> int:
         return self.n_steps - 1
 
-    def _bounds(self, value_range: tuple[float, float], n_items: int) -> tuple[float, float]:
-        return float(self.row_norm), self._lengths()[0][0]
-
-    def _rule(self, n_items: int, clip: float) -> PublishedSchedule:
+    def _rule(self, n_items: int, row_norm: float) -> Schedule:
+        # lambda' = lambda + sqrt(sigma log(n / beta)) n^(1/4)
         slack = math.sqrt(self._std() * math.log(n_items / self.failure_probability)) * n_items**0.25
-        (_, which), *later = self._lengths()
-        return PublishedSchedule(
-            self.n_steps, fill_of(None, n_items), float(self.radius), clip, which, slack=slack, later=later
-        )
-
-    def _oja_rate(self, n_items: int) -> float | None:
-        return 1 / (self.oja_steps * math.sqrt(n_items))
+        rate = 1 / (self.oja_steps * math.sqrt(n_items))
+        (clip, which), *later = self._lengths()
+        constants = self.n_steps, self._fill(n_items), float(self.radius)
+        return Schedule(*constants, clip, which, later, slack=slack, oja_rate=rate)
 
     def _public_inputs(self) -> dict[str, str]:
         return {"bounds": f"radius = {self.radius:g}, row_norm = {self.row_norm:g}, given"}

@@ -1,8 +1,8 @@
-"""The private side of projected gradient descent: users' own ratings and the public steps.
+"""The private side of gradient methods: what users compute from their own ratings and public numbers.
 
-A user's iterate is y = c V^T, V being the directions of the last step, so their coefficients c are all that they need.
-These come from replaying the public steps, in training and in serving. Rows are multiplied one by one, so that no
-user's rounding depends on the others.
+In projected descent, a user's iterate is y = c V^T, V being the directions of the last step, so their coefficients c
+are all that they need. These come from replaying the public steps, in training and in serving. Rows are multiplied one
+by one, so that no user's rounding depends on the others.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from discreet.data.interactions import Interactions
 from discreet.engine.batches import parts
 from discreet.models.centering import Centering, Prepared
 from discreet.models.gradient.estimate import Step, nothing
+from discreet.models.ridge import Penalty, Ridge
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
@@ -26,12 +28,13 @@ if TYPE_CHECKING:
 
 
 EXTRA_ITEMS = 2  # more than a user has rated, in the size of their steps
+OFFSET_PENALTY, VECTOR_PENALTY = 2.0, 2.0  # of a user's regression in stochastic gradient descent
 SERVING_ENTRIES = 1 << 17  # of dense rows, in memory at a time and thread
 
 
 @dataclass(frozen=True)
 class Descent:
-    """What users do in each step: z = y - eta P(y - x), and y = z V diag(gains) V^T.
+    """What users do in each step: z = y - eta P(y - x), and y = z V diag(gains) V^T. For training and for fold-in.
 
     P keeps the items that a user rated, x are their centered ratings. Only the part of P(y - x) along V counts in y.
     So eta, which is `size` (below 2) for full rows, is longer by as much as P shortens V: it is divided by
@@ -41,6 +44,13 @@ class Descent:
 
     size: float
     n_items: int
+    centering: Centering
+    steps: Sequence[Step] = ()  # public, so far
+
+    def blocks(self, ratings: Interactions, entries: int) -> Iterator[UserBatch]:
+        """The users' centered rows, some at a time, so that their dense rows have at most so many entries."""
+        for part in parts(ratings, ratings.values, most_users=max(entries // ratings.n_items, 1)):
+            yield self.centering.prepare(replace(part, indices=part.indices.astype(np.int64)))
 
     def eta(self, part: UserBatch, step: Step) -> Array:
         """How far each user goes, V being the directions of this step."""
@@ -50,33 +60,73 @@ class Descent:
         room = part.row_sums(squares[part.indices]) + EXTRA_ITEMS * squares.mean()
         return np.asarray(self.size / np.minimum(room, 1))
 
-    def replay(self, part: UserBatch, steps: Sequence[Step]) -> tuple[Array, Array, Array]:
-        """Some users' coefficients c after these steps, (users, rank); their y, (users, items); and eta P(y - x)."""
+    def replay(self, part: UserBatch) -> tuple[Array, Array, Array]:
+        """Some users' coefficients c after all steps, (users, rank); their y, (users, items); and eta P(y - x)."""
         n, before = len(part.counts), nothing(self.n_items)
         own, rows = np.zeros((n, 0)), np.zeros((n, self.n_items))
         change = -self.size * part.values
-        for step in steps:
+        for step in self.steps:
             own = (_times(own, before.vectors.T @ step.vectors) - _along(part, change, step)) * step.gains
             rows = _times(own, step.vectors.T)
             change = self.eta(part, step)[part.owners] * (rows[part.owners, part.indices] - part.values)
             before = step
         return own, rows, change
 
-    def rows(self, part: UserBatch, steps: Sequence[Step]) -> Array:
-        """The rows z of some users after these steps: all that the next one needs to know of them."""
-        _, rows, change = self.replay(part, steps)
+    def rows(self, part: UserBatch) -> Array:
+        """The rows z of some users after all steps: all that the next one needs to know of them."""
+        _, rows, change = self.replay(part)
         rows[part.owners, part.indices] -= change
         return rows
 
-    def shares(self, indices: Array, steps: Sequence[Step]) -> Array:
+    # What `ReplayFoldIn` asks of steps; the columns are the directions of the last one.
+
+    @property
+    def most_users(self) -> int:
+        """As many as have dense rows of `SERVING_ENTRIES` together."""
+        return max(SERVING_ENTRIES // self.n_items, 1)
+
+    def coefficients(self, row: Prepared) -> Array:
+        """Some users' coefficients (users, rank)."""
+        return self.replay(row)[0]
+
+    def contributions(self, part: UserBatch, aim: Array) -> Array:
+        """What each rating of one user adds to the offset and to coefficients . aim."""
+        offsets = self.centering.offset_shares(part.values)
+        about = part.values.astype(np.float64) - self.centering.centre - offsets.sum()
+        loads = self._shares(part.indices) @ aim
+        # A rating counts by itself, and by its part in the offset, which is subtracted from every rating.
+        return np.asarray(loads * (about + offsets.sum()) + offsets * (1 - loads.sum()))
+
+    def _shares(self, indices: Array) -> Array:
         """What one user's coefficients are sums of: (ratings, rank), to be multiplied by their centered ratings."""
         part = UserBatch(np.array([0, len(indices)]), indices, np.zeros(len(indices)))
         own, before = np.zeros((len(indices), 0)), nothing(self.n_items)
-        for step in steps:
+        for step in self.steps:
             change = self.eta(part, before)[0] * (own @ before.vectors[indices].T - np.eye(len(indices)))
             own = (own @ (before.vectors.T @ step.vectors) - change @ step.vectors[indices]) * step.gains
             before = step
         return own
+
+    def describe(self) -> Description:
+        """The directions of all steps but the last, which are the columns; and the transitions of coefficients."""
+        steps = self.steps
+        settings = {
+            "rule": "descent",
+            "size": self.size,
+            "ranks": [len(step.gains) for step in steps],
+            "gains": np.concatenate([step.gains for step in steps]).tolist(),
+            "room": [EXTRA_ITEMS * float((step.vectors**2).sum(axis=1).mean()) for step in steps],
+        }
+        carried = [(before.vectors.T @ step.vectors).ravel() for before, step in pairwise(steps)]
+        earlier = [np.zeros((self.n_items, 0)), *(step.vectors for step in steps[:-1])]
+        return settings, {"steps": np.hstack(earlier)}, {"transitions": np.concatenate([np.zeros(0), *carried])}
+
+    def with_tables(self, tables: dict[str, Array]) -> Descent:
+        """The same with other directions."""
+        every = np.hstack([tables["steps"], tables["columns"]]).astype(np.float64)
+        ends = np.cumsum([len(step.gains) for step in self.steps])[:-1]
+        pairs = zip(self.steps, np.split(every, ends, axis=1), strict=True)
+        return replace(self, steps=[replace(step, vectors=vectors) for step, vectors in pairs])
 
 
 def _times(rows: Array, matrix: Array) -> Array:
@@ -86,60 +136,32 @@ def _times(rows: Array, matrix: Array) -> Array:
 
 def _along(part: UserBatch, entries: Array, step: Step) -> Array:
     """Sparse rows times V: row by row, entry by entry."""
-    from scipy.sparse import csr_array
-
     table = csr_array((entries, part.indices, part.indptr), shape=(len(part.counts), len(step.vectors)))
     return np.asarray(table @ step.vectors)
 
 
-def prepared(ratings: Interactions, centering: Centering, entries: int) -> Iterator[UserBatch]:
-    """The users' centered rows, some at a time, so that their dense rows have at most so many entries."""
-    for part in parts(ratings, ratings.values, most_users=max(entries // ratings.n_items, 1)):
-        yield centering.prepare(replace(part, indices=part.indices.astype(np.int64)))
+# -- stochastic gradients
 
 
-@dataclass(frozen=True)
-class DescentSteps:
-    """The public steps, for a user who is folded in to replay. The columns are the directions of the last one."""
+def mapped(ratings: Interactions, middle: float, unit: float) -> Iterator[UserBatch]:
+    """Users' rows, ratings mapped to [-2, 2], some users at a time."""
+    for part in parts(ratings, ratings.values):
+        values = (part.values.astype(np.float64) - middle) / unit
+        yield UserBatch(part.indptr, part.indices, values)
 
-    descent: Descent
-    centering: Centering
-    steps: Sequence[Step]
 
-    @property
-    def most_users(self) -> int:
-        """As many as have dense rows of `SERVING_ENTRIES` together."""
-        return max(SERVING_ENTRIES // self.descent.n_items, 1)
+def user_ridge(factors: Array) -> Ridge:
+    """A user's own regression; the first column of the factors are biases."""
+    return Ridge(factors[:, 1:], factors[:, 0], Penalty(VECTOR_PENALTY), offset_penalty=OFFSET_PENALTY)
 
-    def coefficients(self, row: Prepared) -> Array:
-        """Some users' coefficients (users, rank)."""
-        return self.descent.replay(row, self.steps)[0]
 
-    def contributions(self, part: UserBatch, aim: Array) -> Array:
-        """What each rating of one user adds to the offset and to coefficients . aim."""
-        offsets = self.centering.offset_shares(part.values)
-        about = part.values.astype(np.float64) - self.centering.centre - offsets.sum()
-        loads = self.descent.shares(part.indices, self.steps) @ aim
-        # A rating counts by itself, and by its part in the offset, which is subtracted from every rating.
-        return np.asarray(loads * (about + offsets.sum()) + offsets * (1 - loads.sum()))
+def own_gradient(ridge: Ridge, part: UserBatch) -> tuple[Array, Array]:
+    """The gradients of some users: the x_j, and a = (1, u) / |(1, u)|.
 
-    def describe(self) -> Description:
-        """The directions of all steps but the last, which are the columns; and the transitions of coefficients."""
-        steps = self.steps
-        settings = {
-            "rule": "descent",
-            "size": self.descent.size,
-            "ranks": [len(step.gains) for step in steps],
-            "gains": np.concatenate([step.gains for step in steps]).tolist(),
-            "room": [EXTRA_ITEMS * float((step.vectors**2).sum(axis=1).mean()) for step in steps],
-        }
-        carried = [(before.vectors.T @ step.vectors).ravel() for before, step in pairwise(steps)]
-        earlier = [np.zeros((self.descent.n_items, 0)), *(step.vectors for step in steps[:-1])]
-        return settings, {"steps": np.hstack(earlier)}, {"transitions": np.concatenate([np.zeros(0), *carried])}
-
-    def with_tables(self, tables: dict[str, Array]) -> DescentSteps:
-        """The same with other directions."""
-        every = np.hstack([tables["steps"], tables["columns"]]).astype(np.float64)
-        ends = np.cumsum([len(step.gains) for step in self.steps])[:-1]
-        pairs = zip(self.steps, np.split(every, ends, axis=1), strict=True)
-        return replace(self, steps=[replace(step, vectors=vectors) for step, vectors in pairs])
+    A user's rows are e_j (1, u), with e_j what their own regression leaves of rating j.
+    """
+    left = np.zeros(len(part.indices))
+    vectors = ridge.solve(part.indptr, part.indices, part.values, residuals=left)[1]
+    ones = np.column_stack([np.ones(len(vectors)), vectors])
+    lengths = np.sqrt((ones**2).sum(axis=1))
+    return left * lengths[part.owners], ones / lengths[:, None]

@@ -1,8 +1,7 @@
-"""The global side of projected gradient descent: which directions to keep, and how much of each. Public."""
+"""The public side of gradient methods: which directions to keep, and how much of each; steps along noisy gradients."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,26 +9,20 @@ import numpy as np
 from scipy.linalg import eigh
 
 from discreet.kernels.threads import single_threaded_blas
-from discreet.models.directions import without_noise
-from discreet.models.eigen import simplex
+from discreet.models.eigen import MOST_DIRECTIONS, simplex, without_noise
 from discreet.typing import Array
 
-MOST = 64  # directions, however many items there are
+FORGET, FORGET_SQUARES = 0.9, 0.99  # of earlier gradients and of their squares, in each step of Adam
 COMPLETIONS = 8  # of a diagonal
 LONGER = 0.3  # of what chance among users adds to the edge: its tails are longer than those of drawn noise
 
 
 @dataclass(frozen=True)
 class Step:
-    """A projection on the nuclear-norm ball, for rows: z -> z V diag(gains) V^T.
+    """A projection on the nuclear-norm ball, for rows: z -> z V diag(gains) V^T."""
 
-    Attributes:
-        vectors: V, orthonormal columns.
-        gains: What is left of each singular value, relative to it: between 0 and 1.
-    """
-
-    vectors: Array
-    gains: Array
+    vectors: Array  # V, orthonormal columns
+    gains: Array  # what is left of each singular value, relative to it: between 0 and 1
 
 
 def nothing(n_items: int) -> Step:
@@ -45,7 +38,7 @@ def project(moment: Array, edge: float, radius: float | None) -> Step:
     as it predicts a row (`predictive`).
     """
     n = len(moment)
-    k = min(MOST, max(n // 2, 1))
+    k = min(MOST_DIRECTIONS, max(n // 2, 1))
     if radius is None:
         return predictive(moment, edge, k)
     values, vectors = (found[..., ::-1] for found in eigh(moment, subset_by_index=[n - k, n - 1]))
@@ -99,16 +92,22 @@ def own_edge(rest: Array) -> float:
     return float((u * np.sqrt((a / (u[:, None] - a)).sum(axis=1))).min())
 
 
-def packed(steps: Sequence[Step]) -> dict[str, Any]:
-    """Steps as a model keeps them."""
-    return {
-        "steps_": np.hstack([step.vectors for step in steps]),
-        "gains_": np.concatenate([step.gains for step in steps]),
-        "ranks_": [len(step.gains) for step in steps],
-    }
+@dataclass
+class Adam:
+    """Steps along gradients, each number in units of its own recent size (Kingma and Ba 2015)."""
 
+    rate: float
+    n_steps: int
+    taken: int = 0
+    mean: Any = 0.0
+    square: Any = 0.0
 
-def unpacked(vectors: Array, gains: Array, ranks: Sequence[int]) -> list[Step]:
-    """The inverse of `packed`."""
-    ends = np.cumsum(ranks)[:-1]
-    return [Step(V, g) for V, g in zip(np.split(vectors, ends, axis=1), np.split(gains, ends), strict=True)]
+    def step(self, gradient: Array) -> Array:
+        """How far to go."""
+        self.mean = FORGET * self.mean + (1 - FORGET) * gradient
+        self.square = FORGET_SQUARES * self.square + (1 - FORGET_SQUARES) * gradient**2
+        rate = self.rate * (1 - 0.9 * self.taken / self.n_steps)
+        self.taken += 1
+        mean = self.mean / (1 - FORGET**self.taken)
+        size = np.sqrt(self.square / (1 - FORGET_SQUARES**self.taken))
+        return np.asarray(np.divide(rate * mean, size, out=np.zeros_like(gradient), where=size > 0))

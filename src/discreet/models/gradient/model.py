@@ -1,7 +1,8 @@
-"""DPGradientDescent: private projected gradient descent on a nuclear-norm ball."""
+"""Gradient methods: projected descent on a nuclear-norm ball, and matrix factorization by stochastic gradients."""
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -10,17 +11,25 @@ import numpy as np
 from discreet.data.interactions import Interactions
 from discreet.engine import LocalBlocks
 from discreet.engine.batches import DENSE_CELLS
-from discreet.errors import DataError
-from discreet.models.base import Model, check_parameters
+from discreet.errors import DataError, PrivacyError
+from discreet.models.base import Model, NotPrivateModel, check_parameters, require_ratings
 from discreet.models.centering import Centering
-from discreet.models.directions import noise_edge
-from discreet.models.eigen import check_catalogue
-from discreet.models.fold_in import FoldIn, ReplayFoldIn
-from discreet.models.gradient.contributions import Descent, DescentSteps, prepared
-from discreet.models.gradient.estimate import Step, packed, project, unpacked
+from discreet.models.eigen import check_catalog, noise_edge, second_moment
+from discreet.models.fold_in import FoldIn, ReplayFoldIn, RidgeFoldIn
+from discreet.models.gradient.contributions import (
+    OFFSET_PENALTY,
+    VECTOR_PENALTY,
+    Descent,
+    mapped,
+    own_gradient,
+    user_ridge,
+)
+from discreet.models.gradient.estimate import Adam, Step, project
 from discreet.models.private import PrivateModel
-from discreet.privacy import GramSum, Plan, Releaser
+from discreet.models.ridge import Penalty
+from discreet.privacy import GramSum, OuterSum, Plan, Planned, Releaser
 from discreet.privacy.guarantee import AdjacencyName
+from discreet.privacy.selection import largest_mu, sampled_cost
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 from discreet.validation import probability, whole
@@ -29,6 +38,9 @@ if TYPE_CHECKING:
     from discreet.models.gradient.published import PublishedDPGradientDescent
 
 MOMENT = "second moment of gradient steps"
+GRADIENT = "item gradient over a sample of users"
+START = 0.3  # the length of an item's vector at the start, in the unit of the ratings
+LATER = 0.5  # of the steps, whose factors are averaged
 
 
 class DescentModel(Model):
@@ -51,13 +63,12 @@ class DescentModel(Model):
         if self.step_size >= 2:
             raise DataError(f"step_size: below 2 is needed, or steps overshoot more and more, not {self.step_size!r}")
 
-    def _descent(self, n_items: int) -> Descent:
-        return Descent(float(self.step_size), n_items)
-
-    def _learned(self, steps: list[Step], centering: Centering, popularity: Array) -> dict[str, Any]:
-        vectors = steps[-1].vectors
+    def _learned(self, descent: Descent, popularity: Array) -> dict[str, Any]:
+        steps, centering, vectors = descent.steps, descent.centering, descent.steps[-1].vectors
         return {
-            **packed(steps),
+            "steps_": np.hstack([step.vectors for step in steps]),
+            "gains_": np.concatenate([step.gains for step in steps]),
+            "ranks_": [len(step.gains) for step in steps],
             "item_factors_": vectors.astype(np.float32),
             "item_bias_": np.zeros(len(vectors), np.float32),
             "popularity_": popularity.astype(np.float32),
@@ -68,12 +79,12 @@ class DescentModel(Model):
 
     def _make_fold_in(self) -> FoldIn:
         centering = Centering.of(self.value_range_, self.row_norm_, centre=self.centre)
-        steps = unpacked(self.steps_, self.gains_, self.ranks_)
-        return ReplayFoldIn(
-            columns=self.item_factors_,
-            base=self.item_bias_ + np.float32(self.global_mean_),
-            steps=DescentSteps(self._descent(len(self.item_bias_)), centering, steps),
-        )
+        ends = np.cumsum(self.ranks_)[:-1]
+        pairs = zip(np.split(self.steps_, ends, axis=1), np.split(self.gains_, ends), strict=True)
+        steps = [Step(*pair) for pair in pairs]
+        descent = Descent(float(self.step_size), len(self.item_bias_), centering, steps)
+        base = self.item_bias_ + np.float32(self.global_mean_)
+        return ReplayFoldIn(columns=self.item_factors_, base=base, steps=descent)
 
     def _check_learned(self) -> None:
         super()._check_learned()
@@ -83,6 +94,7 @@ class DescentModel(Model):
             raise DataError("steps_, gains_, ranks_, row_norm_: they do not fit together")
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DPGradientDescent(DescentModel, PrivateModel):
     """Completion of ratings by projected gradient descent on a nuclear-norm ball: user-level joint DP.
 
@@ -119,30 +131,16 @@ class DPGradientDescent(DescentModel, PrivateModel):
         n_jobs: Threads, in scikit-learn's meaning.
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float,
-        delta: float,
-        n_steps: int = 5,
-        step_size: float = 1.0,
-        radius: float | None = None,
-        row_norm: float | None = None,
-        clip: float | None = None,
-        centre: bool = True,
-        adjacency: AdjacencyName = "add-remove",
-        n_jobs: int | None = -1,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.n_steps = n_steps
-        self.step_size = step_size
-        self.radius = radius
-        self.row_norm = row_norm
-        self.clip = clip
-        self.centre = centre
-        self.adjacency = adjacency
-        self.n_jobs = n_jobs
+    epsilon: float
+    delta: float
+    n_steps: int = 5
+    step_size: float = 1.0
+    radius: float | None = None
+    row_norm: float | None = None
+    clip: float | None = None
+    centre: bool = True
+    adjacency: AdjacencyName = "add-remove"
+    n_jobs: int | None = -1
 
     @classmethod
     def as_published(cls, **parameters: Any) -> PublishedDPGradientDescent:
@@ -157,9 +155,9 @@ class DPGradientDescent(DescentModel, PrivateModel):
         check_parameters(self, positives=("epsilon", "row_norm", "clip"))
 
     def plan(self, n_items: int) -> Plan:
-        """What a fit would release, and what each release costs; needs no data, only the size of the catalogue."""
+        """What a fit would release, and what each release costs; needs no data, only the size of the catalog."""
         self._check_parameters()
-        check_catalogue(whole("n_items", n_items, 1))
+        check_catalog(whole("n_items", n_items, 1))
         return Plan.gaussian(self._mu(), {MOMENT: (1.0, self.n_steps)})
 
     def _check_data(self, ratings: Interactions) -> None:
@@ -170,13 +168,174 @@ class DPGradientDescent(DescentModel, PrivateModel):
 
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
         n, centering = ratings.n_items, self._centering(ratings)
-        bound = float(self.clip or centering.row_norm) ** 2
-        descent, steps, rated = self._descent(n), list[Step](), np.zeros(n)
+        statistic = GramSum(n, float(self.clip or centering.row_norm) ** 2)
+        descent, rated = Descent(float(self.step_size), n, centering), np.zeros(n)
+        users: LocalBlocks[UserBatch] = LocalBlocks(partial(descent.blocks, ratings, DENSE_CELLS))
         for _ in range(self.n_steps):
-            users: LocalBlocks[UserBatch] = LocalBlocks(partial(prepared, ratings, centering, DENSE_CELLS))
-            rows = partial(descent.rows, steps=list(steps))
-            moment = releaser.release(MOMENT, GramSum(n, bound), users, rows)
-            if not steps:  # the share of each item in all ratings, squared: the nearest there is to popularity
+            moment = releaser.release(MOMENT, statistic, users, descent.rows)
+            if not descent.steps:  # the share of each item in all ratings, squared: the nearest there is to popularity
                 rated = np.maximum(np.diag(moment.values), 0) / centering.row_norm**2
-            steps.append(project(moment.values, float(noise_edge(moment.std, n)), self.radius))
-        return {"value_range_": ratings.value_range, **self._learned(steps, centering, rated)}
+            step = project(moment.values, float(noise_edge(moment.std, n)), self.radius)
+            descent = replace(descent, steps=(*descent.steps, step))
+        return {"value_range_": ratings.value_range, **self._learned(descent, rated)}
+
+
+@dataclass(eq=False, repr=False)
+class GradientDescent(DescentModel, NotPrivateModel):
+    """Completion of ratings by projected gradient descent on a nuclear-norm ball. Not private.
+
+    Minimizes |P(Y - X)|^2 / 2 over matrices Y whose singular values add up to at most `radius`. P keeps the entries
+    that users have rated; x_i are a user's ratings less their own mean. Steps are y = project(y - eta P(y - x)).
+
+    Example:
+        >>> import discreet
+        >>> ratings = discreet.datasets.movielens_like(300, 50, 6_000, random_state=0)
+        >>> len(discreet.GradientDescent().fit(ratings).recommend({3: 5.0, 14: 1.5}, n=5))
+        5
+
+    Args:
+        n_steps: How many steps.
+        step_size: eta for full rows, below 2; it is larger for users with few ratings (`Descent`).
+        radius: The sum of singular values. By default there is none: each step keeps the directions that stand out, as
+            far as they predict a row.
+        centre: Whether users subtract their own mean.
+        n_jobs: Threads, in scikit-learn's meaning.
+    """
+
+    n_steps: int = 10
+    _: KW_ONLY
+    step_size: float = 1.0
+    radius: float | None = None
+    centre: bool = True
+    n_jobs: int | None = -1
+
+    def _learn_exactly(self, ratings: Interactions) -> dict[str, Any]:
+        value_range, n = require_ratings("GradientDescent", ratings), ratings.n_items
+        check_catalog(n)
+        descent = Descent(float(self.step_size), n, Centering.unbounded(value_range, n, centre=self.centre))
+        for _ in range(self.n_steps):
+            moment = second_moment(descent.blocks(ratings, DENSE_CELLS), descent.rows, n, self.n_jobs)
+            descent = replace(descent, steps=(*descent.steps, project(moment, 0.0, self.radius)))
+        return self._learned(descent, np.bincount(ratings.indices, minlength=n))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class DPSGD(PrivateModel):
+    """Matrix factorization by differentially private stochastic gradient descent (DP-SGD): user-level joint DP.
+
+    The model is y_ij = middle of the range + a_i + b_j + u_i . v_j. In each step every user takes part with probability
+    `sample_rate`, by a secret coin of their own. A user who does solves their own ridge regression for a and u,
+
+        sum over their items of (y_j - middle - b_j - a - u . v_j)^2 + 2 a^2 + 2 |u|^2
+
+    (for ratings mapped to [-2, 2]), on their own side. Their gradient, the residuals e_j times (1, u), a row for each
+    of their items, is shortened to `clip` as a whole: its sum over the sample, with Gaussian noise, is released, once
+    for each step. So one user moves a release by at most `clip`, and only if they are in the sample, which makes it
+    cheaper. The noise is found by a privacy-loss distribution accountant. Steps follow Adam (Kingma and Ba 2015), and
+    the model is the mean of the later ones' factors. docs/proofs/sgd.md has the proof.
+
+    A ledger that pays for it must be new, or have filter="renyi". Sampling is accounted for add-remove adjacency only.
+
+    Example:
+        >>> import discreet
+        >>> model = discreet.DPSGD(epsilon=5, delta=1e-6, sample_rate=0.1)  # model.fit(ratings), as for every model
+        >>> print(f"{model.n_steps} steps, each on about a tenth of the users")
+        100 steps, each on about a tenth of the users
+
+    Args:
+        epsilon: The privacy budget.
+        delta: The delta of the budget, a constant well below 1 / the number of users.
+        rank: The length of the vectors v_j.
+        n_steps: How many steps.
+        sample_rate: The probability that a user takes part in a step; 1: all do.
+        clip: The bound of a user's gradient, for ratings mapped to [-2, 2]; public.
+        learning_rate: How far the first steps go, in that unit; later ones go less far, down to a tenth.
+        adjacency: "add-remove".
+        random_state: Seed of the vectors at the start; public.
+        n_jobs: Threads, in scikit-learn's meaning.
+    """
+
+    _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "unit_")
+
+    epsilon: float
+    delta: float
+    rank: int = 4
+    n_steps: int = 100
+    sample_rate: float = 0.1
+    clip: float = 1.0
+    learning_rate: float = 0.03
+    adjacency: AdjacencyName = "add-remove"
+    random_state: int = 0
+    n_jobs: int | None = -1
+    unit_: float = field(init=False)
+
+    def _check_parameters(self) -> None:
+        probability("delta", self.delta)
+        positives = ("epsilon", "sample_rate", "clip", "learning_rate")
+        check_parameters(self, positives=positives, wholes=("rank", "n_steps"))
+        whole("random_state", self.random_state, 0)
+        if self.sample_rate > 1:
+            raise DataError(f"sample_rate: a probability is needed, not {self.sample_rate!r}")
+        if self.adjacency != "add-remove":
+            raise PrivacyError(
+                f"adjacency: releases over samples are accounted for 'add-remove' only, not {self.adjacency!r}; use "
+                "that, or another model"
+            )
+
+    @property
+    def _rate(self) -> float:
+        return float(self.sample_rate)
+
+    def _noise_mu(self) -> float:
+        """How private each release would be without sampling."""
+        return largest_mu(float(self.epsilon), float(self.delta), self._rate, self.n_steps)
+
+    def plan(self, n_items: int) -> Plan:
+        """What a fit would release, and what each release costs; needs no data, only the size of the catalog."""
+        self._check_parameters()
+        whole("n_items", n_items, 1)
+        return Plan((Planned(GRADIENT, sampled_cost(self._noise_mu(), self._rate, 1), self.n_steps),))
+
+    def _check_data(self, ratings: Interactions) -> None:
+        require_ratings("DPSGD", ratings)
+
+    def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
+        assert ratings.value_range is not None
+        low, high = ratings.value_range
+        middle, unit = (low + high) / 2, (high - low) / 4
+        rng = np.random.default_rng(self.random_state)
+        factors = np.zeros((ratings.n_items, 1 + self.rank))
+        factors[:, 1:] = START * rng.standard_normal((ratings.n_items, self.rank)) / np.sqrt(self.rank)
+        adam, mean, count = Adam(float(self.learning_rate), self.n_steps), np.zeros_like(factors), 0
+        statistic, noise = OuterSum(factors.shape, float(self.clip)), {"mu": self._noise_mu(), "rate": self._rate}
+
+        def users_of(numbers: Array) -> LocalBlocks[UserBatch]:
+            some = ratings if self._rate == 1 else ratings.of_users(numbers)
+            return LocalBlocks(lambda: mapped(some, middle, unit))
+
+        for step in range(self.n_steps):
+            gradient = partial(own_gradient, user_ridge(factors))
+            released = releaser.release_sampled(GRADIENT, statistic, ratings.n_users, users_of, gradient, **noise)
+            factors = factors + adam.step(released.values)
+            if step >= LATER * self.n_steps or step == self.n_steps - 1:
+                count += 1
+                mean = mean + (factors - mean) / count
+        return {
+            "item_factors_": (mean[:, 1:] * unit).astype(np.float32),
+            "item_bias_": (mean[:, 0] * unit).astype(np.float32),
+            "popularity_": np.zeros(ratings.n_items, np.float32),
+            "value_range_": (low, high),
+            "implicit_": False,
+            "global_mean_": middle,
+            "unit_": unit,
+        }
+
+    def _make_fold_in(self) -> FoldIn:
+        base = self.item_bias_ + np.float32(self.global_mean_)
+        penalty = Penalty(VECTOR_PENALTY * self.unit_**2)
+        return RidgeFoldIn(columns=self.item_factors_, base=base, penalty=penalty, offset_penalty=OFFSET_PENALTY)
+
+    def _check_learned(self) -> None:
+        super()._check_learned()
+        if not 0 < self.unit_ < np.inf:
+            raise DataError("unit_: a positive number is needed")

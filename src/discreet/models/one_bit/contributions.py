@@ -1,30 +1,66 @@
-"""The private side: true bits, the two ways in which they leave as noisy bits, and the fits to true bits.
+"""The private side of one-bit completion: true bits, and mechanisms, which release something of them with noise.
 
-`FlippedBits` and `ShiftedBits` hold no true bit, and are all that the solver of `estimate` gets. Mechanisms whose
-guarantee is about an optimum itself fit the true bits here (`StronglyConvex`), and release the result with noise.
+Mechanisms on bits give `FlippedBits` or `ShiftedBits`, which hold no true bit, and are all that the solver in
+`estimate` gets. Those whose guarantee is about an optimum itself fit the true bits here (`StronglyConvex`), and release
+the result with noise.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError, PrivacyError
-from discreet.models.one_bit.likelihood import FlippedBits, Link, Observed, ShiftedBits
-from discreet.models.one_bit.matrices import gram, in_ball
-from discreet.privacy import Gaussian, Laplace, RandomizedResponse, Releaser
-from discreet.privacy.entries import Bits, TwoValued
+from discreet.models.one_bit.estimate import (
+    MAX_RANK,
+    SEED,
+    Completed,
+    Factored,
+    Moved,
+    in_ball,
+    intersection,
+    nuclear_ball,
+    without_output_noise,
+)
+from discreet.models.one_bit.likelihood import FlippedBits, Link, Loss, Observed, ShiftedBits
+from discreet.privacy import Cost, Gaussian, Laplace, Plan, Planned, PureEvent, RandomizedResponse, Releaser
+from discreet.privacy.entries import (
+    UP_MATRIX,
+    Bits,
+    LinearPerturbation,
+    Minimizer,
+    PerturbedMinimizer,
+    TwoValued,
+    pure_cost,
+)
+from discreet.privacy.guarantee import account
+from discreet.privacy.minimizer import duality_gap
 from discreet.typing import Array
+from discreet.validation import positive, whole
 
 FLIPPED, SHIFTED = "flipped bits", "bits with noise"
+GRADIENT, OUTPUT, LINEAR_TERM = "gradient", "completed matrix", "linear term of the objective"
+
 NEWTON = 60  # steps of Newton's method between bounds that close in, at most: bisection alone would need as many
 CHECK = 10  # steps between two computations of the gap
 INERTIA = 0.23  # of a step, repeated with the next: below sqrt(5) - 2 all steps together converge
 PRECISION = 1e-13  # least gap of a fit relative to the size of its objective; rounding takes about a tenth of it
+BISECTIONS = 60
+BACK = 1 - 2.0**-10  # by how much epsilon is lowered at a time until the accountant agrees
+GRADIENT_SWEEPS = 50  # of the projection on bounded entries, at most: it follows noise, and need not be precise
+FINEST = -20  # a gradient is rounded to steps of 2^-20, or to what suits the noise if that is finer
+OUTPUT_RIDGE = 0.5  # by default
+SOLVER = 0.05  # of epsilon, for hiding how far from the optimum the solver stops
+ROUNDING = 1e-3  # of epsilon, for what accountants of two kinds of noise lose
+EXTRA_COST = 0.25  # of epsilon: what the ratio of second derivatives may cost with the default ridge
+LEAST_RIDGE = 0.5  # by default, for the probit objective
 
 
 @dataclass(frozen=True)
@@ -40,36 +76,6 @@ class TrueBits:
         shape = (ratings.n_users, ratings.n_items)
         observed = Observed(ratings.user_numbers().astype(np.int64), ratings.indices.astype(np.int64), shape)
         return cls(observed, (ratings.values >= np.float32(threshold)).astype(np.int64))
-
-    @property
-    def signs(self) -> Array:
-        """1 for ones, -1 for zeros."""
-        return np.where(self.bits > 0, 1.0, -1.0)
-
-
-def flipped(releaser: Releaser, true: TrueBits, noise: RandomizedResponse, entries: int, link: Link) -> FlippedBits:
-    """Release every bit, flipped by a coin. Neighbors differ in at most `entries` bits."""
-    bits = releaser.release_entries(FLIPPED, Bits(entries), true.bits, noise)
-    return FlippedBits(bits, link, *flips(noise))
-
-
-def flips(noise: RandomizedResponse) -> tuple[float, float]:
-    """The probabilities that a 1 and a 0 are flipped."""
-    if noise.flip_one is not None and noise.flip_zero is not None:
-        return noise.flip_one, noise.flip_zero
-    assert noise.epsilon is not None
-    flip = 1 / (1 + math.exp(noise.epsilon))
-    return flip, flip
-
-
-def shifted(releaser: Releaser, true: TrueBits, statistic: TwoValued, noise: Laplace | Gaussian) -> ShiftedBits:
-    """Release every bit plus noise. 0 and 1 are exact on any grid, so nothing is rounded."""
-    return ShiftedBits(releaser.release_entries(SHIFTED, statistic, true.bits, noise), variance(noise))
-
-
-def variance(noise: Laplace | Gaussian) -> float:
-    """Of the noise on one number."""
-    return 2 * noise.scale**2 if isinstance(noise, Laplace) else noise.std**2
 
 
 def two_valued(ratings: Interactions, threshold: float | None) -> float:
@@ -119,6 +125,323 @@ def capped(ratings: Interactions, most: int, seed: int) -> Interactions:
     return ratings.where(place < most)
 
 
+# -- mechanisms
+
+
+@dataclass(frozen=True)
+class Mechanism(ABC):
+    """Where noise is added: what is released, what that costs, and what follows from it."""
+
+    link: Link
+    epsilon: float  # of all releases together; as published, what the paper calls epsilon
+    delta: float  # of all releases together
+    entries: int  # in how many bits neighbors differ, at most
+    alpha: float  # the bound on entries
+    gaussian: bool = False  # whether noise is Gaussian; otherwise Laplace
+    published: bool = False  # whether it is the noise that was printed
+    flips: tuple[float, float] | None = None  # the probabilities that a 1 and a 0 are flipped, if they are given
+    ridge: float | None = None  # lambda, if it is given
+    clamp: float = 0.5  # C, of gradients
+    steps: int = 1  # of gradients
+
+    on_bits: ClassVar[bool] = False  # whether bits get the noise, so that any solver may follow
+    why_not: ClassVar[str] = ""  # why there is no guarantee at all, if there is none
+    error: ClassVar[str] = ""  # of the paper
+
+    @abstractmethod
+    def lines(self) -> tuple[Planned, ...]:
+        """The releases of a fit, before any data is touched."""
+
+    def noisy_bits(self, releaser: Releaser, true: TrueBits) -> Loss:
+        """The bits as the solver gets them, of a mechanism on bits."""
+        raise NotImplementedError
+
+    def noisy_matrix(self, releaser: Releaser, true: TrueBits, radius: float, alpha: float | None) -> Completed:
+        """The matrix of another mechanism; `alpha` if gradient steps are to keep the entries bounded."""
+        raise NotImplementedError
+
+    def clarity(self) -> float:
+        """Where a fit of true bits has noise: the root of what is said about x, against true bits without noise."""
+        return 1.0
+
+    def _clarity(self, variance: float) -> float:
+        """At x = 0, derivatives of the loss have the variance of their curvature; that of noise is on top."""
+        return 1 / math.sqrt(1 + variance / float(self.link.log_slope(np.zeros(1))[0]) ** 2)
+
+
+class FlippingBits(Mechanism):
+    """mechanism="input": every bit is flipped by a coin."""
+
+    on_bits = True
+    error = "two of the four ratios that the two probabilities of a flip must keep are missing in the paper"
+
+    def response(self) -> RandomizedResponse:
+        """The coins."""
+        if self.flips is not None:
+            return RandomizedResponse(flip_one=self.flips[0], flip_zero=self.flips[1])
+        return RandomizedResponse(bit_epsilon(self.epsilon, self.delta, self.entries))
+
+    def lines(self) -> tuple[Planned, ...]:
+        """All bits at once."""
+        return (Planned(FLIPPED, self.response().cost(self.entries)),)
+
+    def noisy_bits(self, releaser: Releaser, true: TrueBits) -> FlippedBits:
+        """The flipped bits."""
+        return self.likelihood(releaser.release_entries(FLIPPED, Bits(self.entries), true.bits, self.response()))
+
+    def likelihood(self, flipped: Array) -> FlippedBits:
+        """That of bits that were flipped."""
+        if self.flips is not None:
+            return FlippedBits(flipped, self.link, *self.flips)
+        flip = 1 / (1 + math.exp(bit_epsilon(self.epsilon, self.delta, self.entries)))
+        return FlippedBits(flipped, self.link, flip, flip)
+
+
+class Additive(Mechanism):
+    """Noise on one number for each entry; a flip moves that of its entry by at most `change`."""
+
+    label: ClassVar[str]
+    change: float = 1.0
+    releases: int = 1
+    printed: float = 0.5  # epsilon times the printed scale of noise
+
+    def two_valued(self, one: Array | float = 1.0, zero: Array | float = 0.0, finest: int = 0) -> TwoValued:
+        """The statistic."""
+        return TwoValued(one, zero, self.change, self.entries, finest)
+
+    def noise(self) -> Laplace | Gaussian:
+        """On each number."""
+        if self.published:
+            return Laplace(self.printed / self.epsilon)
+        if self.gaussian:
+            mu = account(epsilon=self.epsilon, delta=self.delta).mu or 0.0
+            share = Plan.gaussian(mu, {"each": (1.0, self.releases)})["each"].cost
+            return Gaussian.for_cost(share, sensitivity=self.two_valued().sensitivity("flip", Gaussian(1.0)))
+        distance = self.two_valued().sensitivity("flip", Laplace(1.0))
+        scale = distance * self.releases / self.epsilon
+        while (Laplace(scale).cost(distance) * self.releases).pure > self.epsilon:
+            scale = math.nextafter(scale, math.inf)
+        return Laplace(scale)
+
+    def lines(self) -> tuple[Planned, ...]:
+        """All numbers at once, once for each step."""
+        noise = self.noise()
+        return (Planned(self.label, noise.cost(self.two_valued().sensitivity("flip", noise)), self.releases),)
+
+
+class NoisyBits(Additive):
+    """mechanism="objective" with the logistic link: bits with noise. 0 and 1 are exact on any grid."""
+
+    label = SHIFTED
+    on_bits = True
+    error = "Eq. (5) has half of the noise that its proof is about"
+
+    def noisy_bits(self, releaser: Releaser, true: TrueBits) -> ShiftedBits:
+        """The bits plus noise."""
+        noise = self.noise()
+        return ShiftedBits(releaser.release_entries(SHIFTED, self.two_valued(), true.bits, noise), variance(noise))
+
+
+class NoisyGradients(Additive):
+    """mechanism="gradient": clamped derivatives with noise, one for each entry."""
+
+    label = GRADIENT
+    error = "noise for the bound of a clamped gradient, C, is too little: a flip moves it by up to 2 C"
+
+    @property
+    def change(self) -> float:  # type: ignore[override]
+        """min(2 C, h'(alpha) / (h(alpha) h(-alpha)))."""
+        return min(2 * self.clamp, self.link.sensitivity(self.alpha))
+
+    @property
+    def releases(self) -> int:  # type: ignore[override]
+        """One for each step."""
+        return self.steps
+
+    @property
+    def printed(self) -> float:  # type: ignore[override]
+        """For the bound C, and all steps."""
+        return self.steps * self.clamp
+
+    def clarity(self) -> float:
+        """Of noise that is the mean over all steps."""
+        return self._clarity(variance(self.noise()) / self.steps)
+
+    def noisy_matrix(self, releaser: Releaser, true: TrueBits, radius: float, alpha: float | None) -> Completed:
+        """The mean of the later half of the iterates, each after a projected step of length 1 / curvature / step.
+
+        An entry has two clamped derivatives, that of a 1 and that of a 0, both public at a public x; its bit decides
+        which it is. Released are the derivatives of all entries, with noise.
+        """
+        observed, link, noise, rng = true.observed, self.link, self.noise(), np.random.default_rng(SEED)
+        now, found = Factored.zeros(observed.shape), list[Factored]()
+        for step in range(1, self.steps + 1):
+            x = now.at(observed.rows, observed.columns)
+            one, zero = (np.clip(s, -self.clamp, self.clamp) for s in (-link.log_slope(x), link.log_slope(-x)))
+            slopes = releaser.release_entries(GRADIENT, self.two_valued(one, zero, FINEST), true.bits, noise)
+            length = 1 / (link.curvature * step)
+            moved = Moved(now, csr_array((-length * slopes, (observed.rows, observed.columns)), shape=observed.shape))
+            if alpha is None:
+                now = nuclear_ball(moved, radius, now, rng, MAX_RANK)
+            else:
+                now = intersection(moved.dense(), radius, alpha, precise=1e-4, sweeps=GRADIENT_SWEEPS)[0]
+            if 2 * step > self.steps:
+                found.append(now)
+        left, right = np.hstack([one.left * one.values for one in found]), np.hstack([one.right for one in found])
+        return Completed.of_matrix(Factored.product(left, right, len(found)))
+
+
+class NoisyOutput(Mechanism):
+    """mechanism="output": the minimizer of a strongly convex objective, with noise."""
+
+    def lines(self) -> tuple[Planned, ...]:
+        """The matrix."""
+        if not self.gaussian:
+            return (Planned(OUTPUT, pure_cost(self.epsilon)),)
+        mu = account(epsilon=self.epsilon, delta=self.delta).mu or 0.0
+        return Plan.gaussian(mu, {OUTPUT: 1.0}).lines
+
+    def noisy_matrix(self, releaser: Releaser, true: TrueBits, radius: float, alpha: float | None) -> Completed:
+        """The minimizer with noise, projected again."""
+        fit = StronglyConvex(self.link, radius, self.alpha, self.ridge or OUTPUT_RIDGE)
+        bend, change = self.link.least_bend(self.alpha), self.link.sensitivity(self.alpha)
+        statistic = Minimizer(fit.ridge, self.alpha, change, bend, self.entries)
+        noisy = releaser.release_matrix(OUTPUT, statistic, fit.solve(true, 0.0, statistic.gap))
+        return Completed.of_matrix(without_output_noise(noisy.values, noisy.std, radius, self.alpha))
+
+
+class PerturbedObjective(Mechanism):
+    """The optimum of the loss of true bits + <H, X> + ridge / 2 |X|^2 over feasible X, H being Laplace noise.
+
+    mechanism="objective" with the probit link: with the logistic link such a term is noise on the bits, and nothing has
+    to be optimal.
+
+    A flip costs `change` / scale of H, since the derivative moves by `change` at most; and `extra`, since the density
+    of the optimum also contains the determinant of second derivatives. This is about the exact optimum: the fit is
+    released with a little more noise, which hides how far from it the solver stopped. With a `delta` that noise is
+    Gaussian, of the same size for any number of entries.
+    """
+
+    @property
+    def effective_ridge(self) -> float:
+        """By default so large that the ratio of second derivatives costs EXTRA_COST of an entry's epsilon."""
+        if self.ridge:
+            return self.ridge
+        most, least = self.link.bend(np.array([-self.alpha, self.alpha])).tolist()
+        each = self.epsilon / self.entries
+        ratio = math.exp(EXTRA_COST * each) if each < 100 else math.inf
+        return max((most - least * ratio) / (ratio - 1) if math.isfinite(ratio) else 0.0, LEAST_RIDGE)
+
+    @property
+    def extra(self) -> float:
+        """The largest |log| of the ratio of second derivatives of the two losses, with the ridge."""
+        return self.link.log_bends(self.alpha, self.effective_ridge)
+
+    def fit(self, radius: float) -> StronglyConvex:
+        """What is minimized."""
+        return StronglyConvex(self.link, radius, self.alpha, self.effective_ridge)
+
+    def perturbation(self, size: int = 0) -> LinearPerturbation:
+        """The statistic for so many entries."""
+        return LinearPerturbation(size, self.link.sensitivity(self.alpha), self.entries, self.extra)
+
+    def noise(self) -> Laplace:
+        """The distribution of H."""
+        left = self.epsilon * (1 - SOLVER) - self.entries * self.extra
+        if left <= 0:
+            raise PrivacyError(
+                f"ridge, alpha: with the probit link the objective mechanism costs {self.entries * self.extra:.3g} of "
+                f"epsilon for second derivatives alone, of {self.epsilon:g}; give a larger ridge or a smaller alpha"
+            )
+        return Laplace(self.entries * self.link.sensitivity(self.alpha) / left * UP_MATRIX)
+
+    def clarity(self) -> float:
+        """With the linear term."""
+        return self._clarity(variance(self.noise()))
+
+    def lines(self) -> tuple[Planned, ...]:
+        """The linear term, which stays secret, and the matrix."""
+        noise = self.noise()
+        first = noise.cost(self.perturbation().sensitivity("flip", noise))
+        left = self.epsilon - first.pure
+        if not self.delta:
+            return Planned(LINEAR_TERM, first), Planned(OUTPUT, pure_cost(left))
+        mu = account(epsilon=left - ROUNDING * self.epsilon, delta=self.delta).mu or 0.0
+        return Planned(LINEAR_TERM, first), *Plan.gaussian(mu, {OUTPUT: 1.0}).lines
+
+    def gap(self, n_observed: int) -> float:
+        """The gap at which the fit stops, from public numbers."""
+        return PRECISION * (self.alpha * n_observed * (self.link.sensitivity(self.alpha) + self.noise().scale))
+
+    def noisy_matrix(self, releaser: Releaser, true: TrueBits, radius: float, alpha: float | None) -> Completed:
+        """The ledger draws the linear term and records its cost. The term itself is never shown."""
+        noise, size, fit = self.noise(), len(true.observed), self.fit(radius)
+        linear = releaser.release_entries(LINEAR_TERM, self.perturbation(size), true.bits, noise)
+        gap = self.gap(size)
+        statistic = PerturbedMinimizer(fit.ridge, gap, noise, size)
+        noisy = releaser.release_matrix(OUTPUT, statistic, fit.solve(true, linear, gap))
+        return Completed.of_matrix(without_output_noise(noisy.values, noisy.std, radius, self.alpha))
+
+
+def variance(noise: Laplace | Gaussian) -> float:
+    """Of the noise on one number."""
+    return 2 * noise.scale**2 if isinstance(noise, Laplace) else noise.std**2
+
+
+def binomial_delta(entries: int, bit_epsilon: float, epsilon: float) -> float:
+    """The exact delta at `epsilon` of randomized response on `entries` bits, all of which may change.
+
+    The number of bits that stay as they are is binomial, with p = 1 / (1 + e^-bit_epsilon) in one world and 1 - p in
+    the other. It is all that an observer can use.
+    """
+    from scipy.stats import binom
+
+    counts = np.arange(whole("entries", entries, 1) + 1)
+    stay = 1 / (1 + math.exp(-positive("bit_epsilon", bit_epsilon)))
+    ones, others = binom.logpmf(counts, entries, stay), binom.logpmf(counts, entries, 1 - stay) + epsilon
+    worse = ones > others
+    return float((np.exp(ones[worse]) * -np.expm1(others[worse] - ones[worse])).sum())
+
+
+def bit_epsilon(epsilon: float, delta: float, entries: int) -> float:
+    """The largest epsilon of single bits for which randomized response on `entries` bits is (epsilon, delta)-DP.
+
+    At delta 0 it is epsilon / entries. Otherwise the exact binomial delta gives it, lowered until the ledger's
+    accountant, which rounds up, agrees.
+    """
+    least = epsilon / entries
+    if delta == 0 or entries == 1:
+        return least
+    low, high = least, epsilon
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if binomial_delta(entries, middle, epsilon) <= delta else (low, middle)
+    while low > least and Cost.of(PureEvent(low), entries).epsilon(delta) > epsilon:
+        low *= BACK
+    return max(low, least)
+
+
+def require_flips(flip_one: float, flip_zero: float, epsilon: float, *, published: bool) -> None:
+    """Raise unless these probabilities of a flip give epsilon: by all four ratios, or the two published ones."""
+    one, zero = (positive(name, flip) for name, flip in (("flip_one", flip_one), ("flip_zero", flip_zero)))
+    if one + zero >= 1:
+        raise PrivacyError(
+            f"flip_one, flip_zero: they must add up to less than 1, or noisy bits say nothing (or the opposite), not "
+            f"{one:g} + {zero:g}"
+        )
+    ratios = {
+        "(1 - flip_one) / flip_zero": (1 - one) / zero,
+        "flip_one / (1 - flip_zero)": one / (1 - zero),
+        "(1 - flip_zero) / flip_one": (1 - zero) / one,  # missing in the paper
+    }  # the fourth, flip_zero / (1 - flip_one), is below 1
+    for name, ratio in list(ratios.items())[: 2 if published else 3]:
+        if math.log(ratio) > epsilon * (1 + 1e-12):
+            raise PrivacyError(
+                f"flip_one, flip_zero: {name} is e^{math.log(ratio):.4g}, more than epsilon = {epsilon:g} admits; "
+                "raise the lower of the two"
+            )
+
+
 @dataclass(frozen=True)
 class StronglyConvex:
     """F(X) = loss of the true bits + <linear, X> + ridge / 2 |X|^2, for |X|_* <= radius and all |x| <= alpha.
@@ -148,43 +471,33 @@ class StronglyConvex:
                 "ridge: its optimum would have to be known more precisely than is possible; give a smaller one"
             )
         dual = before = np.zeros(true.observed.shape)
-        x = np.zeros(len(true.observed))
+        at, signs = (true.observed.rows, true.observed.columns), np.where(true.bits > 0, 1.0, -1.0)
+        x = np.zeros(len(signs))
         while True:
             for _ in range(CHECK):
                 ahead = dual + INERTIA * (dual - before)
-                primal, x = self._primal(true, linear, ahead, x)
+                primal, x = self._primal(at, signs, linear, ahead, x)
                 moved = ahead / self.ridge + primal
                 before, dual = dual, self.ridge * (moved - in_ball(moved, self.radius))
-            found, left_over = self._certified(true, linear, dual, x)
-            if left_over <= gap:
+            found, own = self._primal(at, signs, linear, dual, x)
+            share = min(1.0, self.radius / max(float(np.linalg.svd(found, compute_uv=False).sum()), 1e-300))
+            found *= share  # into the ball
+            gradient = self.ridge * found
+            gradient[at] += -signs * self.link.log_slope(signs * (share * own)) + linear
+            if duality_gap(found, gradient, dual, self.radius, self.alpha) <= gap:
                 return found
 
-    def _certified(self, true: TrueBits, linear: Array | float, dual: Array, x: Array) -> tuple[Array, float]:
-        """X(A), shrunk into the ball, and its gap; `x` is a guess.
-
-        F(Z) >= F(X) + <G, Z - X>, and with B = -G - A, <-G, Z> <= radius |A| + alpha sum |B_ij| for all feasible Z.
-        """
-        primal, x = self._primal(true, linear, dual, x)
-        size = float(np.linalg.svd(primal, compute_uv=False).sum())
-        share = min(1.0, self.radius / max(size, 1e-300))
-        primal *= share
-        sign, x = true.signs, share * x
-        entries = -dual - self.ridge * primal
-        entries[true.observed.rows, true.observed.columns] -= -sign * self.link.log_slope(sign * x) + linear
-        norm = math.sqrt(max(float(np.linalg.eigvalsh(gram(dual))[-1]), 0.0))  # the largest singular value
-        ball = self.radius * norm - float((dual * primal).sum())
-        return primal, ball + float((self.alpha * np.abs(entries) - entries * primal).sum())
-
-    def _primal(self, true: TrueBits, linear: Array | float, dual: Array, x: Array) -> tuple[Array, Array]:
-        """X(A) and its observed entries, by Newton's method; where it leaves the bounds, by bisection."""
-        at = (true.observed.rows, true.observed.columns)
+    def _primal(
+        self, at: tuple[Array, Array], signs: Array, linear: Array | float, dual: Array, x: Array
+    ) -> tuple[Array, Array]:
+        """X(A) and its observed entries, by Newton's method from a guess; where it leaves the bounds, by bisection."""
         primal = np.clip(dual / -self.ridge, -self.alpha, self.alpha)
-        sign, pull = true.signs, dual[at] + linear
+        pull = dual[at] + linear
         low, high = np.full(len(x), -self.alpha), np.full(len(x), self.alpha)
         for _ in range(NEWTON):
-            slopes = -sign * self.link.log_slope(sign * x) + self.ridge * x + pull
+            slopes = -signs * self.link.log_slope(signs * x) + self.ridge * x + pull
             low, high = np.where(slopes < 0, x, low), np.where(slopes < 0, high, x)
-            aim = x - slopes / (self.link.bend(sign * x) + self.ridge)
+            aim = x - slopes / (self.link.bend(signs * x) + self.ridge)
             # Where |x| = alpha and the slope points outwards, Newton's aim is beyond alpha, and x stays there.
             aim = np.where(aim <= -self.alpha, -self.alpha, np.where(aim >= self.alpha, self.alpha, aim))
             aim = np.where((aim < low) | (aim > high), (low + high) / 2, aim)

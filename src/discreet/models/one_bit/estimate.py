@@ -2,7 +2,9 @@
 
 Maximum likelihood in the nuclear-norm ball uses a spectral projected gradient method (Birgin, Martinez, Raydan 2000).
 Iterates are kept as singular vectors and values, and the gradient is sparse, so a step never forms all entries. Steps
-have the length of Barzilai and Borwein. The loss may rise for a while: only the worst of the last few must fall.
+have the length of Barzilai and Borwein. The loss may rise for a while: only the worst of the last few must fall. A step
+is projected on the ball by its first singular vectors. Subspace iteration finds them from those of the previous
+iterate; there are enough of them when the last singular value is below the threshold that the projection subtracts.
 
 The method of multipliers keeps a bound on all entries, |x| <= alpha: the loss gets a term for entries beyond it, and is
 minimized again from the same place, with updated multipliers. The entries beyond the bound are sparse.
@@ -17,10 +19,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.sparse import csr_array
+from scipy.sparse.linalg import svds
 
 from discreet.kernels.threads import single_threaded_blas
+from discreet.models.eigen import simplex
 from discreet.models.one_bit.likelihood import Loss, Observed
-from discreet.models.one_bit.matrices import Excess, Factored, Moved, nuclear_ball
 from discreet.models.ridge import Penalty, Ridge
 from discreet.typing import Array
 
@@ -41,6 +44,239 @@ EFFECT_PENALTY = 2.0  # 1 / the variance that effects of rows and columns are ta
 SHARE = 0.5  # of tau, where effects explain part of what the matrix would have to
 LEAST_PENALTY = 1e-3  # of users' vectors
 MAX_RANK = 64  # of the matrix: what is beyond is noise, and too much to work with for large matrices
+SUBSPACE_SWEEPS = 4  # at most: later steps continue where the last one stopped
+SETTLED = 1e-3  # change of squared singular values, relative to the first, at which iteration stops
+EXTRA_VECTORS = 4  # more than were needed the last time
+DENSE_SHARE = 0.4  # of all singular vectors, from which on LAPACK finds them sooner
+FAR = 1e-3  # of the largest singular value: above it, squares of singular values have all digits that matter
+BLOCK = 1 << 20  # entries of a factored matrix in memory at a time
+PRECISE = 1e-8  # share of |A|^2 that the gap of a projection may be
+DYKSTRA_SWEEPS = 500  # at most
+ABOVE = 1.2  # times the singular value of noise: what stands out of it
+OUTPUT_SWEEPS = 20  # of the projection after the noise, at most: it need not be precise
+
+
+# -- matrices of low rank, and projections on the nuclear-norm ball and on bounded entries
+
+
+@dataclass(frozen=True)
+class Factored:
+    """left @ diag(values) @ right^T, with orthonormal columns and positive values in falling order."""
+
+    left: Array
+    values: Array
+    right: Array
+
+    @classmethod
+    def zeros(cls, shape: tuple[int, int]) -> Factored:
+        """The zero matrix."""
+        return cls(np.zeros((shape[0], 0)), np.zeros(0), np.zeros((shape[1], 0)))
+
+    @classmethod
+    def product(cls, left: Array, right: Array, divisor: float = 1.0) -> Factored:
+        """Left @ right^T / divisor."""
+        (q, a), (p, b) = np.linalg.qr(left), np.linalg.qr(right)
+        outer, values, inner = np.linalg.svd(a @ b.T / divisor)
+        return trimmed(q @ outer, np.where(values > 1e-12 * values.max(initial=1e-300), values, 0.0), p @ inner.T)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return len(self.left), len(self.right)
+
+    @property
+    def rank(self) -> int:
+        """The number of nonzero singular values."""
+        return len(self.values)
+
+    def dense(self) -> Array:
+        """All entries."""
+        return np.asarray((self.left * self.values) @ self.right.T)
+
+    def at(self, rows: Array, columns: Array) -> Array:
+        """Some entries."""
+        found = np.zeros(len(rows))
+        scaled = self.left * self.values
+        for k in range(self.rank):  # column by column: no array of entries x rank
+            found += scaled[rows, k] * self.right[columns, k]
+        return found
+
+    def inner(self, other: Factored) -> float:
+        """The inner product of two matrices."""
+        crossed = (self.left.T @ other.left) * (self.right.T @ other.right)
+        return float(self.values @ crossed @ other.values)
+
+    def distance(self, other: Factored) -> float:
+        """The length of their difference."""
+        return float(max(self.inner(self) + other.inner(other) - 2 * self.inner(other), 0.0) ** 0.5)
+
+    def scaled(self, share: float) -> Factored:
+        """The same matrix times a positive number."""
+        return Factored(self.left, self.values * share, self.right)
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A factored matrix plus a sparse one."""
+
+    low: Factored
+    sparse: csr_array
+
+    def times(self, right: Array) -> Array:
+        """A @ right."""
+        low = self.low
+        return np.asarray((low.left * low.values) @ (low.right.T @ right) + self.sparse @ right)
+
+    def transposed_times(self, left: Array) -> Array:
+        """A^T @ left."""
+        low = self.low
+        return np.asarray((low.right * low.values) @ (low.left.T @ left) + self.sparse.T @ left)
+
+    def dense(self) -> Array:
+        """All entries."""
+        return np.asarray(self.low.dense() + self.sparse.toarray())
+
+
+def trimmed(left: Array, values: Array, right: Array) -> Factored:
+    """A matrix without its zero singular values."""
+    kept = int(np.count_nonzero(values > 0))
+    return Factored(left[:, :kept], values[:kept], right[:, :kept])
+
+
+def _leading(matrix: Moved, start: Array) -> tuple[Array, Array, Array]:
+    """The first singular values and vectors, as many as `start` has columns, by subspace iteration from there."""
+    basis, before = np.linalg.qr(start)[0], np.zeros(start.shape[1])
+    for _ in range(SUBSPACE_SWEEPS):
+        basis, triangle = np.linalg.qr(matrix.transposed_times(matrix.times(basis)))
+        squares = np.sort(np.abs(np.diagonal(triangle)))[::-1]  # of the singular values, once it has settled
+        if np.abs(squares - before).max() <= SETTLED * squares[0]:
+            break
+        before = squares
+    left, triangle = np.linalg.qr(matrix.times(basis))
+    outer, values, inner = np.linalg.svd(triangle)
+    return left @ outer, values, basis @ inner.T
+
+
+def nuclear_ball(
+    matrix: Moved, radius: float, guess: Factored, rng: np.random.Generator, max_rank: int | None = None
+) -> Factored:
+    """The nearest matrix whose singular values add up to at most `radius`, among those of rank at most `max_rank`."""
+    rows, columns = matrix.low.shape
+    most = min(rows, columns) if max_rank is None else min(max_rank, rows, columns)
+    wanted = min(guess.rank + EXTRA_VECTORS, most)
+    while wanted < DENSE_SHARE * min(rows, columns):
+        start = np.hstack([guess.right, rng.standard_normal((columns, wanted))])[:, :wanted]
+        left, values, right = _leading(matrix, start)
+        kept, threshold = simplex(values, radius)
+        if values[-1] <= threshold or wanted == most:
+            return trimmed(left, kept, right)
+        guess = Factored(left, values, right)
+        wanted = min(2 * wanted, most)
+    left, values, transposed = np.linalg.svd(matrix.dense(), full_matrices=False)
+    return trimmed(left[:, :most], simplex(values[:most], radius)[0], transposed[:most].T)
+
+
+def in_ball(array: Array, radius: float) -> Array:
+    """The nearest matrix whose singular values add up to at most `radius`, with all its entries.
+
+    It uses the eigenvectors of A A^T, which are found several times sooner than singular vectors. Singular values below
+    the threshold, which suffer most from squaring, are not needed. If the threshold is so low that others suffer, it
+    uses singular vectors.
+    """
+    wide = array.shape[0] <= array.shape[1]
+    squares, vectors = np.linalg.eigh(array @ array.T if wide else array.T @ array)
+    values = np.sqrt(np.maximum(squares[::-1], 0.0))
+    kept, threshold = simplex(values, radius)
+    if threshold <= FAR * values[0]:
+        left, values, right = np.linalg.svd(array, full_matrices=False)
+        return np.asarray((left * simplex(values, radius)[0]) @ right)
+    first = int(np.count_nonzero(kept))
+    vectors, shares = vectors[:, ::-1][:, :first], kept[:first] / values[:first]
+    return np.asarray((vectors * shares) @ (vectors.T @ array) if wide else (array @ vectors * shares) @ vectors.T)
+
+
+@dataclass(frozen=True)
+class Excess:
+    """The entries of X + B / weight beyond the bound alpha, and `weight` times by how much: `pulls`.
+
+    The pulls are the derivatives of weight / 2 * (squared distance of X + B / weight to the bounded matrices), the term
+    that the method of multipliers adds to a loss. They are also the next multipliers B. `largest` is the largest |x|.
+    """
+
+    rows: Array
+    columns: Array
+    pulls: Array
+    weight: float = 1.0
+    largest: float = 0.0
+
+    @classmethod
+    def none(cls) -> Excess:
+        """That of matrices without a bound on entries."""
+        return cls(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
+
+    @classmethod
+    def of(cls, matrix: Factored, alpha: float, multipliers: Excess, weight: float) -> Excess:
+        """That of a matrix, from all its entries, some rows at a time."""
+        table = csr_array((multipliers.pulls / weight, (multipliers.rows, multipliers.columns)), shape=matrix.shape)
+        scaled, found, largest = matrix.left * matrix.values, list[tuple[Array, Array, Array]](), 0.0
+        height = max(BLOCK // matrix.shape[1], 1)
+        for first in range(0, matrix.shape[0], height):
+            block = scaled[first : first + height] @ matrix.right.T
+            largest = max(largest, float(block.max(initial=0.0)), -float(block.min(initial=0.0)))
+            shift = table[first : first + height].tocoo()
+            block[shift.row, shift.col] += shift.data
+            rows, columns = np.nonzero(np.abs(block) > alpha)
+            beyond = block[rows, columns]
+            found.append((rows + first, columns, weight * (beyond - np.copysign(alpha, beyond))))
+        rows, columns, pulls = (np.concatenate(part) for part in zip(*found, strict=True))
+        return cls(rows, columns, pulls, weight, largest)
+
+    @property
+    def penalty(self) -> float:
+        """The term: weight / 2 * the squared distance."""
+        return float(self.pulls @ self.pulls) / (2 * self.weight)
+
+
+def intersection(
+    array: Array, radius: float, alpha: float, *, precise: float = PRECISE, sweeps: int = DYKSTRA_SWEEPS
+) -> tuple[Factored, float]:
+    """The nearest matrix of nuclear norm at most `radius` with entries up to `alpha`, by Dykstra's method; and its gap.
+
+    The matrix X is in both sets. |X - A|^2 / 2 is at most `gap` above the minimum, so X is no further than sqrt(2 gap)
+    from the projection. With p and q, what the method subtracts for the ball and for the entries, A = Y + p + q, and by
+    the dual problem
+
+        gap = |X - Y|^2 / 2 + (radius |p| - <p, X>) + (alpha sum |q_ij| - <q, X>),
+
+    |p| being the largest singular value. Y is in the ball; X = c Y, with the largest c up to 1 that alpha allows.
+    """
+    q = np.zeros_like(array)
+    enough = precise * float((array**2).sum())
+    for _ in range(sweeps):
+        left, values, right = np.linalg.svd(array - q, full_matrices=False)
+        kept, threshold = simplex(values, radius)
+        low = (left * kept) @ right
+        share = min(1.0, alpha / max(float(np.abs(low).max()), 1e-300))
+        gap = (1 - share) ** 2 * float((kept**2).sum()) / 2
+        gap += threshold * (radius - share * float(kept.sum())) + float((alpha * np.abs(q) - share * q * low).sum())
+        if gap <= enough:
+            break
+        q += low
+        q -= np.clip(q, -alpha, alpha)
+    return trimmed(left, kept, right.T).scaled(share), max(gap, 0.0)
+
+
+def without_output_noise(noisy: Array, std: float, radius: float, alpha: float) -> Factored:
+    """A noisy matrix, projected on the ball and on bounded entries.
+
+    Singular values are first lowered by what noise alone has, which is near std (sqrt(d1) + sqrt(d2)).
+    """
+    left, values, right = np.linalg.svd(noisy, full_matrices=False)
+    values = np.maximum(values - ABOVE * std * (math.sqrt(noisy.shape[0]) + math.sqrt(noisy.shape[1])), 0.0)
+    return intersection((left * values) @ right, radius, alpha, precise=1e-4, sweeps=OUTPUT_SWEEPS)[0]
+
+
+# -- maximum likelihood
 
 
 @dataclass(frozen=True)
@@ -112,31 +348,22 @@ class Solution:
         multipliers of the entries, <-G, Z> = <-G - B, Z> + <B, Z> is at most radius |G + B| + alpha sum |B_ij|.
         """
         outside = (problem.alpha or 0.0) * float(np.abs(self.excess.pulls).sum())
-        norm = largest_singular_value(self.gradient(problem.observed))
+        gradient = self.gradient(problem.observed)
+        if min(gradient.shape) <= MOST_DENSE:
+            norm = float(np.linalg.norm(gradient.toarray(), 2))
+        else:
+            start = np.random.default_rng(SEED).standard_normal(min(gradient.shape))
+            norm = float(svds(gradient, 1, v0=start, return_singular_vectors=False)[0])
         return max(float(self.slopes @ self.x) + problem.radius * norm * UP + outside, 0.0)
-
-
-def largest_singular_value(table: csr_array) -> float:
-    """Of a sparse matrix."""
-    if min(table.shape) <= MOST_DENSE:
-        return float(np.linalg.norm(table.toarray(), 2))
-    from scipy.sparse.linalg import svds
-
-    start = np.random.default_rng(SEED).standard_normal(min(table.shape))
-    return float(svds(table, 1, v0=start, return_singular_vectors=False)[0])
 
 
 def minimize(
     problem: Problem, *, start: Factored | None = None, tolerance: float = 1e-3, max_steps: int = 200, gap: float = 1e-3
 ) -> Solution:
-    """The matrix with the least loss.
+    """The matrix with the least loss, from `start` on. With `max_rank`, time is bounded, but the problem is not convex.
 
-    Args:
-        problem: The loss and its constraints. With `max_rank`, time and memory are bounded, but it is not convex.
-        start: Where to begin; by default at zero.
-        tolerance: Change of X in a step, relative to its length, at which to stop.
-        max_steps: Steps, at most; with a bound on entries, in each round.
-        gap: With a bound on entries, the certified gap, for each observed entry, at which to stop.
+    It stops where a step changes X by no more than `tolerance`, relative to its length. With a bound on entries it does
+    so in each round, and ends where the certified gap is at most `gap` for each observed entry.
     """
     now, steps = problem.at(start or Factored.zeros(problem.observed.shape)), 0
     for _ in range(1 if problem.alpha is None else MULTIPLIER_ROUNDS):
@@ -192,7 +419,11 @@ def factorize(problem: Problem, bound: float, rank: int, start: Factored, n_jobs
     have its largest curvature. Rows that come out too long are shortened.
     """
     observed, loss, length = problem.observed, problem.loss, math.sqrt(bound)
-    left, right = _begin(start, rank, length)
+    rng, roots = np.random.default_rng(SEED), np.sqrt(start.values[:rank])
+    factors = []
+    for vectors in (start.left, start.right):  # filled up with random columns
+        random = rng.standard_normal((len(vectors), rank - len(roots))) * (FACTOR_START * length / math.sqrt(rank))
+        factors.append(np.hstack([vectors[:, :rank] * roots, random]).astype(np.float32))
     by_column = np.lexsort((observed.rows, observed.columns))
     sides = (
         (np.arange(len(observed)), observed.rows, observed.columns, observed.shape[0]),
@@ -200,7 +431,7 @@ def factorize(problem: Problem, bound: float, rank: int, start: Factored, n_jobs
     )
     for turn in range(2 * FACTOR_SWEEPS):
         order, owners, others, size = sides[turn % 2]
-        mine, theirs = (left, right) if turn % 2 == 0 else (right, left)
+        mine, theirs = factors[turn % 2], factors[1 - turn % 2]
         x = np.zeros(len(owners))
         for k in range(rank):  # column by column: no array of entries x rank
             x += mine[owners, k] * theirs[others, k]
@@ -209,20 +440,8 @@ def factorize(problem: Problem, bound: float, rank: int, start: Factored, n_jobs
         ridge = Ridge(theirs, np.zeros(len(theirs), np.float32), Penalty(FACTOR_RIDGE))
         found = ridge.solve(indptr, others[order], (x - slopes / loss.curvature)[order], n_jobs=n_jobs)[1]
         lengths = np.linalg.norm(found, axis=1, keepdims=True)
-        found = found * np.minimum(1, length / np.maximum(lengths, 1e-30)).astype(found.dtype)
-        left, right = (found, right) if turn % 2 == 0 else (left, found)
-    return Factored.product(left.astype(np.float64), right.astype(np.float64))
-
-
-def _begin(start: Factored, rank: int, length: float) -> tuple[Array, Array]:
-    """The factors of a matrix, filled up with random ones."""
-    rng, roots = np.random.default_rng(SEED), np.sqrt(start.values[:rank])
-    fill = rank - len(roots)
-    sides = []
-    for vectors in (start.left, start.right):
-        random = rng.standard_normal((len(vectors), fill)) * (FACTOR_START * length / math.sqrt(rank))
-        sides.append(np.hstack([vectors[:, :rank] * roots, random]).astype(np.float32))
-    return sides[0], sides[1]
+        factors[turn % 2] = found * np.minimum(1, length / np.maximum(lengths, 1e-30)).astype(found.dtype)
+    return Factored.product(factors[0].astype(np.float64), factors[1].astype(np.float64))
 
 
 @dataclass(frozen=True)

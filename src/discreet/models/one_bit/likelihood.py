@@ -1,10 +1,15 @@
-"""Bits: the probability that one is 1, and the likelihoods of noisy bits, which are all that the solver sees."""
+"""Bits: the probability that one is 1, and the likelihoods of noisy bits, which are all that the solver sees.
+
+A loss is a sum over observed entries. Called with the entries x of a matrix, it returns its value and the derivative of
+each. Its `curvature` bounds second derivatives; `dispersion` is the variance of the derivatives relative to that of a
+likelihood, their mean curvature; `clarity` is the root of what a noisy bit says about x near 0, relative to a true bit.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import ClassVar, Literal, Protocol, get_args
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
 from scipy.special import expit, log_expit, log_ndtr, ndtr
@@ -28,34 +33,30 @@ class Link:
             raise DataError(f"link: one of {', '.join(get_args(LinkName))} is needed, not {self.name!r}")
         positive("sigma", self.sigma)
 
-    @property
-    def _logistic(self) -> bool:
-        return self.name == "logistic"
-
     def probability(self, x: Array) -> Array:
         """h(x)."""
-        return np.asarray(expit(x) if self._logistic else ndtr(x / self.sigma))
+        return np.asarray(expit(x) if self.name == "logistic" else ndtr(x / self.sigma))
 
     def log(self, x: Array) -> Array:
         """The logarithm of h, accurate where h rounds to 0; that of 1 - h is this at -x."""
-        return np.asarray(log_expit(x) if self._logistic else log_ndtr(x / self.sigma))
+        return np.asarray(log_expit(x) if self.name == "logistic" else log_ndtr(x / self.sigma))
 
     def density(self, x: Array) -> Array:
         """h'(x)."""
-        if self._logistic:
+        if self.name == "logistic":
             return np.asarray(expit(x) * expit(-x))
         return np.asarray(np.exp(-0.5 * (x / self.sigma) ** 2) / (self.sigma * math.sqrt(2 * math.pi)))
 
     def log_slope(self, x: Array) -> Array:
         """(log h)'(x) = h'(x) / h(x)."""
-        if self._logistic:
+        if self.name == "logistic":
             return np.asarray(expit(-x))
         z = x / self.sigma
         return np.asarray(np.exp(-0.5 * z * z - log_ndtr(z)) / (self.sigma * math.sqrt(2 * math.pi)))
 
     def bend(self, x: Array) -> Array:
         """-(log h)''(x), the second derivative of the loss of a 1; for the loss of a 0 it is this at -x."""
-        if self._logistic:
+        if self.name == "logistic":
             return self.density(x)
         slope = self.log_slope(x)
         return np.asarray(slope * (slope + x / self.sigma**2))
@@ -63,19 +64,19 @@ class Link:
     @property
     def slope(self) -> float:
         """h'(0), the largest value of h'."""
-        return 0.25 if self._logistic else 1 / (self.sigma * math.sqrt(2 * math.pi))
+        return 0.25 if self.name == "logistic" else 1 / (self.sigma * math.sqrt(2 * math.pi))
 
     @property
     def curvature(self) -> float:
         """The largest second derivative of -log h: 1/4, or 1 / sigma^2."""
-        return 0.25 if self._logistic else 1 / self.sigma**2
+        return 0.25 if self.name == "logistic" else 1 / self.sigma**2
 
     def sensitivity(self, alpha: float) -> float:
         """The most that a flip moves the derivative of the loss within |x| <= alpha: 1 for the logistic link.
 
         h'(x) / (h(x) h(-x)) is even, and rises with |x| for the probit link.
         """
-        if self._logistic:
+        if self.name == "logistic":
             return 1.0
         ends = np.array([alpha, -alpha])
         return math.nextafter(float(self.log_slope(ends).sum()) * (1 + 1e-12), math.inf)
@@ -86,7 +87,7 @@ class Link:
 
     def log_bends(self, alpha: float, ridge: float) -> float:
         """The largest |log((ridge + bend(x)) / (ridge + bend(-x)))| within |x| <= alpha: at alpha. 0 if logistic."""
-        if self._logistic:
+        if self.name == "logistic":
             return 0.0
         most, least = self.bend(np.array([-alpha, alpha])).tolist()
         return math.log((ridge + most) / (ridge + least)) + 1e-9
@@ -102,25 +103,6 @@ class Observed:
 
     def __len__(self) -> int:
         return len(self.rows)
-
-
-class Loss(Protocol):
-    """A sum over observed entries of losses of x, the entry of the matrix: what is minimized."""
-
-    @property
-    def curvature(self) -> float:
-        """A bound on second derivatives, or near one."""
-
-    @property
-    def dispersion(self) -> float:
-        """The variance of the derivatives relative to that of a likelihood, which is their mean curvature."""
-
-    @property
-    def clarity(self) -> float:
-        """The square root of what a noisy bit says about x near 0, relative to a true bit."""
-
-    def __call__(self, x: Array) -> tuple[float, Array]:
-        """The sum of losses at these entries, and the derivative of each."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +129,7 @@ class FlippedBits:
         return 1 - self.flip_one - self.flip_zero
 
     def __call__(self, x: Array) -> tuple[float, Array]:
-        """The sum of losses at these entries, and the derivative of each."""
+        """The loss, and its derivatives."""
         sign = np.where(self.bits > 0, 1.0, -1.0)
         if not self.flip_one and not self.flip_zero:
             return -float(self.link.log(sign * x).sum()), -sign * self.link.log_slope(sign * x)
@@ -175,17 +157,8 @@ class ShiftedBits:
         return float(self.dispersion**-0.5)
 
     def __call__(self, x: Array) -> tuple[float, Array]:
-        """The sum of losses at these entries, and the derivative of each."""
+        """The loss, and its derivatives."""
         return float((-log_expit(-x) - self.targets * x).sum()), expit(x) - self.targets
 
 
-@dataclass(frozen=True)
-class PerturbedBits(FlippedBits):
-    """-log P(bit | x) + linear x, for true bits: the objective that was published for the probit link."""
-
-    linear: Array = field(kw_only=True)
-
-    def __call__(self, x: Array) -> tuple[float, Array]:
-        """The sum of losses at these entries, and the derivative of each."""
-        value, slopes = super().__call__(x)
-        return value + float(self.linear @ x), slopes + self.linear
+Loss: TypeAlias = FlippedBits | ShiftedBits

@@ -4,32 +4,61 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from numbers import Real
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError, PrivacyError
+from discreet.kernels.threads import single_threaded_blas
 from discreet.models.base import NOT_PRIVATE, check_parameters
-from discreet.models.one_bit import mechanisms
-from discreet.models.one_bit.contributions import FLIPPED, TrueBits, capped, flipped, flips, require_flipped, two_valued
-from discreet.models.one_bit.estimate import Completed, complete, default_radius
-from discreet.models.one_bit.likelihood import FlippedBits, LinkName, Loss, Observed
-from discreet.models.one_bit.mechanisms import Budget, bit_epsilon, require_flips
-from discreet.models.one_bit.serving import BitModel
-from discreet.models.private import require_sound
+from discreet.models.fold_in import FoldIn, RidgeFoldIn
+from discreet.models.one_bit.contributions import (
+    FLIPPED,
+    FlippingBits,
+    Mechanism,
+    NoisyBits,
+    NoisyGradients,
+    NoisyOutput,
+    PerturbedObjective,
+    TrueBits,
+    bit_epsilon,
+    capped,
+    require_flipped,
+    require_flips,
+    two_valued,
+)
+from discreet.models.one_bit.estimate import EFFECT_PENALTY, Completed, complete, default_radius
+from discreet.models.one_bit.likelihood import FlippedBits, Link, LinkName, Loss, Observed
+from discreet.models.one_bit.published import PublishedObjective, PublishedOutput
+from discreet.models.private import PrivateModel, require_sound
+from discreet.models.ridge import Penalty, Ridge
 from discreet.privacy import Cost, DeclaredNoise, Guarantee, Ledger, Plan, Releaser
 from discreet.privacy.guarantee import AdjacencyName, Unit
 from discreet.privacy.statement import Statement
+from discreet.recommend import serving
+from discreet.recommend.histories import OnUnknown
+from discreet.typing import Array
 from discreet.validation import positive, probability, round_up, whole
 
-Mechanism = Literal["input", "objective", "gradient", "output"]
+MechanismName: TypeAlias = Literal["input", "objective", "gradient", "output"]
 
+# By mechanism and link; as published, where that has no guarantee at all.
+MECHANISMS: dict[str, dict[str, type[Mechanism]]] = {
+    "input": {"logistic": FlippingBits, "probit": FlippingBits},
+    "objective": {"logistic": NoisyBits, "probit": PerturbedObjective},
+    "gradient": {"logistic": NoisyGradients, "probit": NoisyGradients},
+    "output": {"logistic": NoisyOutput, "probit": NoisyOutput},
+}
+PUBLISHED: dict[str, dict[str, type[Mechanism]]] = {
+    "objective": {"probit": PublishedObjective},
+    "output": {"logistic": PublishedOutput, "probit": PublishedOutput},
+}
 CHOICES: dict[str, tuple[Any, ...]] = {
-    "mechanism": (*mechanisms.MECHANISMS, None),
+    "mechanism": ("input", "objective", "gradient", "output", None),
     "noise": ("laplace", "gaussian"),
     "unit": ("entry", "user"),
     "calibration": ("exact", "published"),
@@ -40,14 +69,61 @@ CHOICES: dict[str, tuple[Any, ...]] = {
 }
 _OBSERVED = "who has rated which items, and how many there are: that is not hidden, only the values are"
 DECLARED = DeclaredNoise("coins tossed where the bits are, as declared by perturbed=True")
-_ERRORS = {
-    "input": "two of the four ratios that the two probabilities of a flip must keep are missing in the paper",
-    "objective": "Eq. (5) has half of the noise that its proof is about",
-    "gradient": "noise for the bound of a clamped gradient, C, is too little: a flip moves it by up to 2 C",
-}
+STEPS = 15  # of folding in, each a ridge regression
 
 
-class OneBit(BitModel):
+@dataclass(frozen=True)
+class BitTargets:
+    """Targets of ridge regressions that fit a user's true bits.
+
+    Their offset a_i and vector z_i minimize
+
+        sum over j in row i of -log P(bit_ij | x_ij) + |z_i|^2 / 2 + EFFECT_PENALTY / 2 (a_i / unit)^2
+
+    where x_ij = (base_j - threshold + a_i + c_j . z_i) / unit and c_j are the columns.
+
+    Numbers are in the unit of ratings, in which x is threshold + unit x. Each step replaces the loss by the parabola
+    that touches it and has its largest curvature, and so is a ridge regression.
+    """
+
+    link: Link
+    threshold: float  # ratings from here on are ones
+    unit: float  # how much of a rating is 1 of x
+
+    def __call__(self, ridge: Ridge, indptr: Array, indices: Array, values: Array, n_jobs: int | None) -> Array:
+        """The targets of the last regression."""
+        owners = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+        base = ridge.base[indices].astype(np.float64)
+        targets = self._lowest(values, base)
+        for _ in range(STEPS - 1):
+            offsets, vectors = ridge.solve(indptr, indices, targets, n_jobs=n_jobs)
+            fitted = base + offsets[owners]
+            for k in range(vectors.shape[1]):  # column by column: no user's sum depends on the others
+                fitted += vectors[owners, k] * ridge.columns[indices, k]
+            targets = self._lowest(values, fitted)
+        return targets
+
+    def _lowest(self, values: Array, fitted: Array) -> Array:
+        """The minima of the parabolas, in the unit of ratings."""
+        sign = np.where(values >= np.float32(self.threshold), 1.0, -1.0)
+        x = (fitted - self.threshold) / self.unit
+        return np.asarray(fitted + self.unit * sign * self.link.log_slope(sign * x) / self.link.curvature)
+
+    def describe(self, rank: int) -> dict[str, Any]:
+        """The loss and the steps."""
+        loss = {
+            "name": "bits",
+            "link": self.link.name,
+            "sigma": float(self.link.sigma),
+            "curvature": self.link.curvature,
+            "threshold": float(np.float32(self.threshold)),
+            "unit": float(self.unit),
+        }
+        return {"loss": loss, "rounds": [[rank, 1.0]] * STEPS}
+
+
+@dataclass(eq=False, repr=False)
+class OneBit(PrivateModel):
     """Completion of a matrix of bits (values from `threshold` on are ones) by maximum likelihood.
 
     A bit is 1 with probability h(x_ij), where h is the link. X, beside effects of rows and columns if there are any, is
@@ -116,58 +192,34 @@ class OneBit(BitModel):
         n_jobs: Threads, in scikit-learn's meaning, for serving.
     """
 
-    def __init__(
-        self,
-        mechanism: Mechanism | None = "input",
-        link: LinkName = "logistic",
-        *,
-        epsilon: float | None = None,
-        delta: float = 0.0,
-        threshold: float | None = None,
-        alpha: float = 1.0,
-        tau: float | None = None,
-        rank: int = 1,
-        sigma: float = 1.0,
-        biases: bool | None = None,
-        box: bool | None = None,
-        solver: Literal["spg", "factored"] = "spg",
-        noise: Literal["laplace", "gaussian"] = "laplace",
-        n_steps: int = 1,
-        clamp: float = 0.5,
-        ridge: float | None = None,
-        flip_one: float | None = None,
-        flip_zero: float | None = None,
-        unit: Unit = "entry",
-        max_entries: int | None = None,
-        perturbed: bool = False,
-        calibration: Literal["exact", "published"] = "exact",
-        random_state: int = 0,
-        n_jobs: int | None = -1,
-    ) -> None:
-        self.mechanism = mechanism
-        self.link = link
-        self.epsilon = epsilon  # type: ignore[assignment]  # None for mechanism=None only
-        self.delta = delta
-        self.threshold = threshold
-        self.alpha = alpha
-        self.tau = tau
-        self.rank = rank
-        self.sigma = sigma
-        self.biases = biases
-        self.box = box
-        self.solver = solver
-        self.noise = noise
-        self.n_steps = n_steps
-        self.clamp = clamp
-        self.ridge = ridge
-        self.flip_one = flip_one
-        self.flip_zero = flip_zero
-        self.unit = unit
-        self.max_entries = max_entries
-        self.perturbed = perturbed
-        self.calibration = calibration
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+    _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "threshold_")
+
+    mechanism: MechanismName | None = "input"
+    link: LinkName = "logistic"
+    _: KW_ONLY
+    epsilon: float | None = None  # type: ignore[assignment]  # None for mechanism=None only
+    delta: float = 0.0
+    threshold: float | None = None
+    alpha: float = 1.0
+    tau: float | None = None
+    rank: int = 1
+    sigma: float = 1.0
+    biases: bool | None = None
+    box: bool | None = None
+    solver: Literal["spg", "factored"] = "spg"
+    noise: Literal["laplace", "gaussian"] = "laplace"
+    n_steps: int = 1
+    clamp: float = 0.5
+    ridge: float | None = None
+    flip_one: float | None = None
+    flip_zero: float | None = None
+    unit: Unit = "entry"
+    max_entries: int | None = None
+    perturbed: bool = False
+    calibration: Literal["exact", "published"] = "exact"
+    random_state: int = 0
+    n_jobs: int | None = -1
+    threshold_: float = field(init=False)
 
     @classmethod
     def as_published(cls, *args: Any, **parameters: Any) -> OneBit:
@@ -250,17 +302,24 @@ class OneBit(BitModel):
 
     # The noise
 
-    def _budget(self) -> Budget:
-        return Budget(
-            mechanism=self.mechanism or "",
-            link=self._link(),
-            epsilon=self.epsilon,
-            delta=self.delta,
+    def _link(self) -> Link:
+        return Link(self.link, self.sigma)
+
+    def _mechanism(self) -> Mechanism:
+        assert self.mechanism is not None
+        assert self.epsilon is not None
+        kinds, published = MECHANISMS[self.mechanism], self.calibration == "published"
+        if published:
+            kinds = {**kinds, **PUBLISHED.get(self.mechanism, {})}
+        return kinds[self.link](
+            self._link(),
+            self.epsilon,
+            self.delta,
             entries=self.max_entries or 1,
-            gaussian=self.noise == "gaussian",
-            published=self.calibration == "published",
-            flips=None if self.flip_one is None or self.flip_zero is None else (self.flip_one, self.flip_zero),
             alpha=float(self.alpha),
+            gaussian=self.noise == "gaussian",
+            published=published,
+            flips=None if self.flip_one is None or self.flip_zero is None else (self.flip_one, self.flip_zero),
             ridge=None if self.ridge is None else float(self.ridge),
             clamp=float(self.clamp),
             steps=self.n_steps,
@@ -269,7 +328,7 @@ class OneBit(BitModel):
     @property
     def _on_bits(self) -> bool:
         """Whether nothing but the bits gets noise, if anything does."""
-        return self.mechanism is None or self._budget().on_bits
+        return self.mechanism is None or MECHANISMS[self.mechanism][self.link].on_bits
 
     def plan(self, n_items: int) -> Plan:
         """What a fit would release, and what it truly costs; needs no data, and not even the number of items."""
@@ -277,7 +336,7 @@ class OneBit(BitModel):
         whole("n_items", n_items, 1)
         if self.mechanism is None:
             raise PrivacyError("mechanism: without one nothing is paid for, and there is no plan")
-        return Plan(mechanisms.planned(self._budget()))
+        return Plan(self._mechanism().lines())
 
     def _own_ledger(self, url: str | None = None) -> Ledger:
         if self.calibration == "exact":
@@ -294,14 +353,14 @@ class OneBit(BitModel):
             return self._learn_in_the_clear(ratings, ledger)
         if self.perturbed:
             return self._learn_from_perturbed(ratings, ledger)
-        why_not = mechanisms.broken(self._budget())
+        why_not = self._mechanism().why_not
         if why_not and ledger is not None:
             raise PrivacyError(f"ledger: there is no guarantee that it could record, for {why_not}; leave it out")
         learned, statement = super()._learn(ratings, ledger, checkpoint)
         if why_not:
+            title, public = "OneBit as published: no privacy guarantee", statement.certificate["public_inputs"]
             guarantee = Guarantee(Cost(), 0.0, self.unit, self.adjacency, holds=False, why_not=why_not)
-            public = statement.certificate["public_inputs"]
-            statement = Statement.of("OneBit as published: no privacy guarantee", guarantee, [], public_inputs=public)
+            statement = Statement.of(title, guarantee, [], public_inputs=public)
             warnings.warn(f"OneBit: there is no guarantee: {why_not}", stacklevel=3)
         else:
             self._warn_if_worse(statement.guarantee.epsilon, stacklevel=4)
@@ -309,9 +368,10 @@ class OneBit(BitModel):
 
     def _warn_if_worse(self, true: float, stacklevel: int) -> None:
         """Warn if what is published as epsilon is really more."""
+        assert self.epsilon is not None
         if self.calibration == "published" and true > self.epsilon * (1 + 1e-9):
             warnings.warn(
-                f"OneBit: {_ERRORS[self.mechanism or '']}. What is published as epsilon = {self.epsilon:g} is really "
+                f"OneBit: {self._mechanism().error}. What is published as epsilon = {self.epsilon:g} is really "
                 f"epsilon = {round_up(true)}",
                 stacklevel=stacklevel,
             )
@@ -320,15 +380,16 @@ class OneBit(BitModel):
         return TrueBits.of(ratings, two_valued(ratings, self.threshold))
 
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
-        budget = self._budget()
-        releaser = replace(releaser, unproved=bool(mechanisms.broken(budget)))
+        mechanism = self._mechanism()
+        releaser = replace(releaser, unproved=bool(mechanism.why_not))
         if self.max_entries is not None:
             ratings = capped(ratings, self.max_entries, self.random_state)
         true = self._true_bits(ratings)
-        if budget.on_bits:
-            return self._from_noisy(true.observed, mechanisms.noisy_bits(releaser, true, budget), ratings)
-        radius = self._radius(true.observed, mechanisms.clarity(budget))
-        completed = mechanisms.noisy_matrix(releaser, true, budget, radius, self._entry_bound)
+        if mechanism.on_bits:
+            return self._from_noisy(true.observed, mechanism.noisy_bits(releaser, true), ratings)
+        radius = self._radius(true.observed, mechanism.clarity())
+        with single_threaded_blas():
+            completed = mechanism.noisy_matrix(releaser, true, radius, self._entry_bound)
         return self._learned(completed, true.observed, ratings)
 
     def _learn_in_the_clear(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:
@@ -350,13 +411,14 @@ class OneBit(BitModel):
         require_flipped(ratings, self.max_entries)
         given, ledger = ledger, self._own_ledger() if ledger is None else ledger
         ledger.expect(unit=self.unit, adjacency=self.adjacency)
-        plan, budget = self.plan(ratings.n_items), self._budget()
+        plan, mechanism = self.plan(ratings.n_items), self._mechanism()
+        assert isinstance(mechanism, FlippingBits)
         # Who flipped the bits is not visible here. A ledger for tests does not make a test's flips private, either.
         source = DECLARED if ledger.noise_source.secure is True else ledger.noise_source
-        noise = budget.response()
-        event = ledger.charge(plan.cost, FLIPPED, source=source, noise=noise, sensitivity=budget.entries)
+        noise = mechanism.response()
+        event = ledger.charge(plan.cost, FLIPPED, source=source, noise=noise, sensitivity=mechanism.entries)
         flipped = self._true_bits(ratings)
-        learned = self._from_noisy(flipped.observed, FlippedBits(flipped.bits, self._link(), *flips(noise)), ratings)
+        learned = self._from_noisy(flipped.observed, mechanism.likelihood(flipped.bits), ratings)
         public = {**ratings.public_inputs, **self._public_inputs()}
         title = "OneBit: a recommender learned from bits that users flipped"
         guarantee = ledger.guarantee(plan.cost, [event], delta=self.delta)
@@ -407,6 +469,41 @@ class OneBit(BitModel):
             "threshold_": float(threshold),
         }
 
+    # Serving
+
+    def _unit(self, value_range: tuple[float, float]) -> float:
+        """How much of a rating is 1 of x: scores are the tangent of low + (high - low) h(x), moved to the threshold."""
+        return (value_range[1] - value_range[0]) * self._link().slope
+
+    def _make_fold_in(self) -> FoldIn:
+        link, unit = self._link(), self._unit(self.value_range_)
+        return RidgeFoldIn(
+            columns=self.item_factors_,
+            base=self.item_bias_ + np.float32(self.global_mean_),
+            penalty=Penalty(unit**2 / link.curvature),
+            offset_penalty=EFFECT_PENALTY / link.curvature if self._effects else None,
+            targets=BitTargets(link, self.threshold_, unit),
+        )
+
+    def _x(self, history: Any, targets: Any, on_unknown: OnUnknown) -> Array:
+        scores = serving.predict(self, history, targets, on_unknown, clip=False).astype(np.float64)
+        # Scores are in single precision: where nothing is known, they are the threshold as it is there.
+        return np.asarray((scores - float(np.float32(self.threshold_))) / self._unit(self.value_range_))
+
+    def predict_proba(self, history: Any, targets: Any, *, on_unknown: OnUnknown = "raise") -> Array:
+        """The probability that each target would get a value from the threshold on. Arguments as for `predict`."""
+        return self._link().probability(self._x(history, targets, on_unknown))
+
+    def predict_sign(self, history: Any, targets: Any, *, on_unknown: OnUnknown = "raise") -> Array:
+        """+1 for targets that are more likely than not to get a value from the threshold on, -1 for others."""
+        return np.where(self._x(history, targets, on_unknown) >= 0, 1, -1)
+
+    def _check_learned(self) -> None:
+        super()._check_learned()
+        low, high = self.value_range_
+        if not low < self.threshold_ <= high:
+            raise DataError("threshold_: it is not within the range of values")
+
 
 def perturb(ratings: Interactions, *, ledger: Ledger | None = None, **parameters: Any) -> Interactions:
     """The input mechanism alone: bits, 0 or 1, each flipped by a coin, for `OneBit(perturbed=True, ...).fit`.
@@ -426,9 +523,10 @@ def perturb(ratings: Interactions, *, ledger: Ledger | None = None, **parameters
         ratings = capped(ratings, model.max_entries, model.random_state)
     ledger = model._own_ledger() if ledger is None else ledger
     ledger.expect(unit=model.unit, adjacency=model.adjacency)
-    plan, budget, true = model.plan(ratings.n_items), model._budget(), model._true_bits(ratings)
+    plan, true = model.plan(ratings.n_items), model._true_bits(ratings)
     with ledger.reserve(plan) as reservation:
         releaser = Releaser(reservation, model.adjacency, model.n_jobs)
-        noisy = flipped(releaser, true, budget.response(), budget.entries, model._link())
+        noisy = model._mechanism().noisy_bits(releaser, true)
     model._warn_if_worse(plan.cost.epsilon(model.delta), stacklevel=3)
+    assert isinstance(noisy, FlippedBits)
     return replace(ratings, values=noisy.bits.astype(np.float32), value_range=(0.0, 1.0), times=None)

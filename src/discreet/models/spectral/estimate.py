@@ -1,7 +1,7 @@
-"""The public side of DPSVD: which items to choose, and what a noisy second moment says about them.
+"""The public side of spectral models: which items to choose, and what noisy second moments say about them.
 
-Everything here is computed from releases. The constants were set on validation users of MovieLens 1M, whole and thinned
-out to 40% and 15% of its interactions, and on 1,500 of its users.
+Everything here is computed from releases. The constants of DPSVD were set on validation users of MovieLens 1M, whole
+and thinned out to 40% and 15% of its interactions, and on 1,500 of its users.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.linalg import eigh
 
+from discreet.kernels.threads import single_threaded_blas
 from discreet.models.centering import RATINGS_PER_USER
-from discreet.models.directions import PENALTY, Directions, noise_edge, standing_out
+from discreet.models.eigen import PENALTY, noise_edge, rating_directions, standing_out
 from discreet.models.fold_in import RidgeFoldIn
 from discreet.models.ridge import Penalty
 from discreet.privacy.releaser import Noisy
@@ -31,26 +32,24 @@ COLUMNS = 16  # of random vectors
 LIST = 20  # places, of which a share is to be filled
 USERS = 64  # that are simulated
 HALVINGS = 20
+TRUST = 4.0  # times a rating's variance: how large the noise of a covariance's eigenvalues may get by dividing
+LEAST_VARIANCE = 0.05  # of an item, relative to the largest covariance
+MOST_COLUMNS = 128  # that similarities are kept in: all of them, for up to so many items
 
 
 @dataclass(frozen=True)
 class Chosen:
     """The chosen items J, and their weights.
 
-    Attributes:
-        items: Their numbers, increasing.
-        weights: A user's weight of an item, before their weights are scaled to length 1; 0 for items outside J.
-        common: The common taste p, popularity times weight, of length 1 over J. It extends to the other items, so that
-            they can be compared.
-        popularity: Of all items, and at least 1 + the noise's standard deviation.
-        total: The sum of all popularities, about the sum over users of sqrt(number of items).
+    The common taste p is popularity times weight, of length 1 over J. It extends to the other items, so that they can
+    be compared.
     """
 
-    items: Array
-    weights: Array
-    common: Array
-    popularity: Array
-    total: float
+    items: Array  # their numbers, increasing
+    weights: Array  # a user's weight of an item, before their weights are scaled to length 1; 0 for items outside J
+    common: Array  # p
+    popularity: Array  # of all items, and at least 1 + the noise's standard deviation
+    total: float  # the sum of all popularities, about the sum over users of sqrt(number of items)
 
     @classmethod
     def by(cls, popularity: Noisy, std: float, most: int) -> Chosen:
@@ -75,21 +74,13 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Spectrum:
-    """Directions of taste, beside the common one, in the chosen items.
+    """Directions of taste, beside the common one, in the chosen items; r is a user's history without that one."""
 
-    Attributes:
-        vectors: q_k, orthonormal and orthogonal to the common taste, (chosen items, k).
-        variances: d_k, the mean square of q_k . r over users, r being a user's history without the common taste.
-        ridge: lam, the penalty of a user's coefficients.
-        n_users: About how many users have any of the items.
-        typical_length: About how many items a user has.
-    """
-
-    vectors: Array
-    variances: Array
-    ridge: float
-    n_users: float
-    typical_length: float
+    vectors: Array  # q_k, orthonormal and orthogonal to the common taste, (chosen items, k)
+    variances: Array  # d_k, the mean square of q_k . r over users
+    ridge: float  # lam, the penalty of a user's coefficients
+    n_users: float  # about how many users have any of the items
+    typical_length: float  # about how many items a user has
 
     @classmethod
     def of(cls, release: Noisy, chosen: Chosen) -> Spectrum:
@@ -125,46 +116,30 @@ def item_factors(chosen: Chosen, spectrum: Spectrum) -> Array:
     return factors
 
 
-@dataclass(frozen=True)
-class Exploration:
+def exploration(chosen: Chosen, spectrum: Spectrum, share: float) -> tuple[Array, Array]:
     """How items outside J come to be recommended: public random vectors choose some of them for each history.
 
     These items have no directions of taste, so nearly all lists would show the same few of them, if any. All items get
     public random vectors; those of J make up a user's side. The product of the two is like a draw from a normal
     distribution that the history determines: the same for the same history, another one for others, and a sum over the
-    history's items like every score. Its size follows from the share of places to fill, by simulating users from the
-    released spectrum. All of this is public, and costs no privacy.
+    history's items like every score. Its size is such that about this share of a list of 20 is from outside J, by
+    simulating users from the released spectrum. All of this is public, and costs no privacy.
 
-    Attributes:
-        vectors: (items, COLUMNS), or (items, 0) without exploration.
-        strength: The standard deviation of what is added to scores.
-        outside: Which items are outside J.
+    Returns the vectors, and the columns beside the items' factors, which are zeros for the items of J.
     """
-
-    vectors: Array
-    strength: float
-    outside: NDArray[np.bool_]
-
-    @classmethod
-    def of(cls, chosen: Chosen, spectrum: Spectrum, share: float) -> Exploration:
-        """So strong that about this share of a list of 20 is from outside J."""
-        outside = chosen.weights == 0
-        if not share or not outside.any():
-            return cls(np.zeros((len(outside), 0)), 0.0, outside)
-        share = min(share, float(np.count_nonzero(outside)) / (2 * LIST))  # a few items cannot fill many places
-        rng = np.random.default_rng(0)  # public: it hides nothing
-        vectors = rng.standard_normal((len(outside), COLUMNS)) / COLUMNS**0.25
-        inside, tail = _simulated(rng, chosen, spectrum)
-        spread = rng.standard_normal((USERS, COLUMNS)) / COLUMNS**0.25 @ vectors[outside].T
-        low, high = 0.0, 1.0
-        for _ in range(HALVINGS):
-            strength = (low + high) / 2
-            low, high = (low, strength) if _share(inside, tail + strength * spread) > share else (strength, high)
-        return cls(vectors, high, outside)
-
-    def columns(self) -> Array:
-        """The columns beside the items' factors: zeros for the items of J."""
-        return np.where(self.outside[:, None], self.strength * self.vectors, 0)
+    outside = chosen.weights == 0
+    if not share or not outside.any():
+        return np.zeros((len(outside), 0)), np.zeros((len(outside), 0))
+    share = min(share, float(np.count_nonzero(outside)) / (2 * LIST))  # a few items cannot fill many places
+    rng = np.random.default_rng(0)  # public: it hides nothing
+    vectors = rng.standard_normal((len(outside), COLUMNS)) / COLUMNS**0.25
+    inside, tail = _simulated(rng, chosen, spectrum)
+    spread = rng.standard_normal((USERS, COLUMNS)) / COLUMNS**0.25 @ vectors[outside].T
+    low, high = 0.0, 1.0
+    for _ in range(HALVINGS):
+        strength = (low + high) / 2
+        low, high = (low, strength) if _share(inside, tail + strength * spread) > share else (strength, high)
+    return vectors, np.where(outside[:, None], high * vectors, 0)
 
 
 def _simulated(rng: np.random.Generator, chosen: Chosen, spectrum: Spectrum) -> tuple[Array, Array]:
@@ -202,7 +177,7 @@ def rating_factors(moment: Noisy, items: Array, n_items: int, rank: int | None) 
     items that a typical user has rated: a public number.
     """
     n = len(items)
-    columns = Directions.of(moment.values, float(noise_edge(moment.std, n)), rank).columns
+    columns = rating_directions(moment.values, float(noise_edge(moment.std, n)), rank)
     columns = columns / math.sqrt(min(RATINGS_PER_USER, n) / n)
     factors = np.zeros((n_items, columns.shape[1]))
     factors[items] = columns
@@ -213,3 +188,59 @@ def rating_fold_in(factors: Array, base: Array, *, centre: bool) -> RidgeFoldIn:
     """How a user is folded in: their own offset, if rows are centered, and how far they go along each direction."""
     offset_penalty = OFFSET_PENALTY if centre else None
     return RidgeFoldIn(columns=factors, base=base, penalty=Penalty(PENALTY), offset_penalty=offset_penalty)
+
+
+# -- cleansing
+
+
+@dataclass(frozen=True)
+class Cleansed:
+    """What is public after cleansing."""
+
+    averages: Array  # of the items' ratings, stabilized
+    counts: Array
+    covariance: Array  # of users' centered ratings of each two items, with noise
+    edge: float  # about the largest eigenvalue of that noise
+
+
+def item_averages(sums: Noisy, counts: Noisy, half: float) -> Array:
+    """Averages about the middle, pulled to the global one by as many ratings as the noise of a count may stand for."""
+    totals, known = float(sums.values.sum()), np.maximum(counts.values, 0)
+    everywhere = np.clip(totals / max(float(known.sum()), counts.std), -half, half)
+    return np.asarray(np.clip((sums.values + counts.std * everywhere) / (known + counts.std), -half, half))
+
+
+def over_weights(covariance: Noisy, weights: Noisy, variance: float) -> tuple[Array, float]:
+    """The covariance divided by its weights, and the edge of the noise that it then has.
+
+    Weights are taken to be at least what keeps the edge within some ratings' variance: pairs of items that few users
+    have rated are taken to vary independently. Noise whose standard deviation differs by entry has an edge of about
+    twice the largest length of a row of these.
+    """
+    least = weights.std + float(noise_edge(covariance.std, len(weights.values))) / (TRUST * variance)
+    divisors = np.maximum(weights.values, least)
+    lengths = np.sqrt(((covariance.std / divisors) ** 2).sum(axis=1) / 2)
+    return covariance.values / divisors, 2 * float(lengths.max())
+
+
+def similarities(covariance: Array, neighbours: int) -> Array:
+    """Item-item cosines; for each item only those of its nearest neighbors, divided by the sum of their sizes."""
+    least = LEAST_VARIANCE * float(np.abs(covariance).max())
+    k = min(neighbours, len(covariance) - 1)
+    if k < 1 or not least:
+        return np.zeros_like(covariance)
+    deviations = np.sqrt(np.maximum(np.diag(covariance), least))
+    cosines = np.clip(covariance / deviations / deviations[:, None], -1, 1)
+    np.fill_diagonal(cosines, 0)
+    far = np.argpartition(-np.abs(cosines), k - 1, axis=1)[:, k:]
+    np.put_along_axis(cosines, far, 0.0, axis=1)
+    sums = np.abs(cosines).sum(axis=1, keepdims=True)
+    return np.asarray(np.divide(cosines, sums, out=np.zeros_like(cosines), where=sums > 0))
+
+
+def factored(matrix: Array) -> tuple[Array, Array]:
+    """Vectors x_j and q_l whose inner products are the matrix: exactly, or for many items as nearly as possible."""
+    n = len(matrix)
+    with single_threaded_blas():
+        right = eigh(matrix.T @ matrix, subset_by_index=[max(n - MOST_COLUMNS, 0), n - 1])[1]
+        return matrix @ right, right

@@ -1,37 +1,47 @@
-"""DPSVD: a private recommender from one noisy second-moment matrix, of histories or of ratings."""
+"""Spectral models: eigenvectors of noisy second-moment matrices, of histories or of ratings; and SVD without noise."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
 from discreet.data.interactions import Interactions
-from discreet.engine.batches import DENSE_CELLS, equal_weights, user_batches
+from discreet.engine.batches import DENSE_CELLS, equal_weights, parts, user_batches
 from discreet.errors import DataError
-from discreet.models.base import check_parameters
-from discreet.models.centering import Centering
-from discreet.models.eigen import require_rank
+from discreet.models.base import NotPrivateModel, check_parameters, require_ratings
+from discreet.models.centering import SPREAD, Centering
+from discreet.models.eigen import check_catalog, rating_directions, require_rank, second_moment
 from discreet.models.fold_in import FoldIn, LinearFoldIn
 from discreet.models.private import PrivateModel
-from discreet.models.spectral.contributions import RatingRows, Residuals
+from discreet.models.spectral.contributions import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing, RatingRows, Residuals
 from discreet.models.spectral.estimate import (
     COMMON_TASTE,
     Chosen,
-    Exploration,
     Spectrum,
+    exploration,
+    factored,
     item_factors,
     rating_factors,
     rating_fold_in,
+    similarities,
 )
-from discreet.models.spectral.published import PublishedDPSVD
-from discreet.privacy import GramSum, Plan, Releaser, VectorSum
+from discreet.privacy import GramSum, Noisy, Plan, Releaser, VectorSum
 from discreet.privacy.guarantee import AdjacencyName, sensitivity_factor
 from discreet.typing import Array
-from discreet.validation import probability, whole
+from discreet.validation import positive, probability, whole
+
+if TYPE_CHECKING:
+    from discreet.models.spectral.published import PublishedDPCleansedSVD, PublishedDPSVD
+
+Predictor: TypeAlias = Literal["svd", "knn"]
 
 POPULARITY, SECOND_MOMENT = "item popularity", "second moment of histories"
+SHARES: dict[str, float | tuple[float, int]] = {COUNTS: 0.05, SUMS: 0.1, WEIGHTS: 0.2, COVARIANCE: 0.65}  # of mu^2
+CLAMP = 2 * SPREAD  # of the value range
+DAMPING = 5.0  # ratings
 
 
 def shares(mu: float) -> dict[str, float | tuple[float, int]]:
@@ -40,6 +50,7 @@ def shares(mu: float) -> dict[str, float | tuple[float, int]]:
     return {POPULARITY: popularity, SECOND_MOMENT: 1 - popularity}
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DPSVD(PrivateModel):
     """Private recommender for implicit feedback and for ratings, with user-level joint differential privacy.
 
@@ -103,36 +114,24 @@ class DPSVD(PrivateModel):
     _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "history_weights_", "exploration_")
     _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "n_users_")
 
-    history_weights_: Array
-    exploration_: Array
-    n_users_: float
-
-    def __init__(
-        self,
-        *,
-        epsilon: float,
-        delta: float,
-        explore: float = 0.0,
-        rank: int | None = None,
-        row_norm: float | None = None,
-        centre: bool = True,
-        max_items: int = 4000,
-        adjacency: AdjacencyName = "add-remove",
-        n_jobs: int | None = -1,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.explore = explore
-        self.rank = rank
-        self.row_norm = row_norm
-        self.centre = centre
-        self.max_items = max_items
-        self.adjacency = adjacency
-        self.n_jobs = n_jobs
+    epsilon: float
+    delta: float
+    explore: float = 0.0
+    rank: int | None = None
+    row_norm: float | None = None
+    centre: bool = True
+    max_items: int = 4000
+    adjacency: AdjacencyName = "add-remove"
+    n_jobs: int | None = -1
+    history_weights_: Array = field(init=False)
+    exploration_: Array = field(init=False)
+    n_users_: float = field(init=False)
 
     @classmethod
     def as_published(cls, **parameters: Any) -> PublishedDPSVD:
         """For ratings, with the noise that was published in 2018: `PublishedDPSVD(**parameters)`."""
+        from discreet.models.spectral.published import PublishedDPSVD
+
         return PublishedDPSVD(**parameters)
 
     def _check_parameters(self) -> None:
@@ -142,7 +141,7 @@ class DPSVD(PrivateModel):
             raise DataError(f"explore: a share from 0 to below 1 is needed, not {self.explore!r}")
 
     def plan(self, n_items: int) -> Plan:
-        """What a fit would release, and what each release costs; needs no data, only the size of the catalogue."""
+        """What a fit would release, and what each release costs; needs no data, only the size of the catalog."""
         self._check_parameters()
         whole("n_items", n_items, 1)
         mu = self._mu()
@@ -179,13 +178,13 @@ class DPSVD(PrivateModel):
         users = user_batches(ratings, max(DENSE_CELLS // n, 1))
         moment = releaser.release(SECOND_MOMENT, GramSum(n, 1.0), users, Residuals.of(chosen))
         spectrum = Spectrum.of(moment, chosen)
-        exploration = Exploration.of(chosen, spectrum, self.explore)
-        factors = np.hstack([item_factors(chosen, spectrum), exploration.columns()])
+        random, columns = exploration(chosen, spectrum, self.explore)
+        factors = np.hstack([item_factors(chosen, spectrum), columns])
         return {
             "item_factors_": factors.astype(np.float32),
             "item_bias_": (COMMON_TASTE * chosen.common).astype(np.float32),
             "history_weights_": chosen.weights,
-            "exploration_": exploration.vectors.astype(np.float32),
+            "exploration_": random.astype(np.float32),
             "value_range_": (0.0, 1.0),
             "implicit_": True,
             "global_mean_": 1.0,
@@ -241,3 +240,170 @@ class DPSVD(PrivateModel):
         least = self.item_factors_.shape[1] if self.implicit_ else 1
         if random.ndim != 2 or len(random) != len(weights) or random.shape[1] >= least:
             raise DataError(f"exploration_: {random.shape} does not fit factors of shape {self.item_factors_.shape}")
+
+
+@dataclass(eq=False, repr=False)
+class SVD(NotPrivateModel):
+    """Completion of ratings by the leading eigenvectors of their second moment. Not private: the twin of `DPSVD`.
+
+    Users' rows are centered by their own means, with 0 for items that they have not rated. With q_k the eigenvectors of
+    the sum of the rows' outer products, and d_k how much rows vary along them, relative to how much a single rating
+    varies by itself, a user's a and z minimize
+
+        sum over their items of (y_j - middle of the range - a - sum_k sqrt(d_k) z_k q_jk)^2 + 2 |z|^2 + a^2.
+
+    Example:
+        >>> import discreet
+        >>> ratings = discreet.datasets.movielens_like(300, 50, 6_000, random_state=0)
+        >>> len(discreet.SVD().fit(ratings).recommend({3: 5.0, 14: 1.5}, n=5))
+        5
+
+    Args:
+        rank: How many directions; by default up to 64, and half of the items.
+        centre: Whether users subtract their own mean.
+        n_jobs: Threads, in scikit-learn's meaning.
+    """
+
+    rank: int | None = None
+    _: KW_ONLY
+    centre: bool = True
+    n_jobs: int | None = -1
+
+    def _check_parameters(self) -> None:
+        check_parameters(self, wholes=("rank",))
+
+    def _learn_exactly(self, ratings: Interactions) -> dict[str, Any]:
+        value_range, n = require_ratings("SVD", ratings), ratings.n_items
+        check_catalog(n, self.rank)
+        items, centering = np.arange(n), Centering.unbounded(value_range, n, centre=self.centre)
+        blocks = parts(ratings, ratings.values, most_users=max(DENSE_CELLS // n, 1))
+        moment = second_moment(blocks, RatingRows(items, n, centering), n, self.n_jobs)
+        return {
+            "item_factors_": rating_factors(Noisy(moment, 0.0), items, n, self.rank).astype(np.float32),
+            "item_bias_": np.zeros(n, np.float32),
+            "global_mean_": float(centering.centre),
+        }
+
+    def _make_fold_in(self) -> FoldIn:
+        base = self.item_bias_ + np.float32(self.global_mean_)
+        return rating_fold_in(self.item_factors_, base, centre=self.centre)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class DPCleansedSVD(PrivateModel):
+    """Item averages and the covariance of ratings without them: user-level joint differential privacy.
+
+    After McSherry and Mironov (2009), whose weights protect single ratings; here each user's contribution is bounded
+    as a whole. With R half the width of the range of ratings, and c a user's own number of them, these are released:
+
+    - item counts and sums of ratings: c^-1/2 and c^-1/2 (y_j - middle of the range) on their items; bounds 1 and R;
+    - the covariance, r r^T / c, of what is left of their ratings without items' averages and their own (damped) mean,
+      clamped to [-clamp, clamp] and shortened so that its root mean square is at most `spread`; bound
+      min(clamp, spread)^2; and its weights, e e^T / c with e_j = 1 on their items; bound 1.
+
+    Bounds are L2 norms of a user's contribution: the sensitivity for add-remove; for replace sqrt(2) times that, for
+    sums of ratings twice. docs/proofs/cleansed-svd.md has the proof. The eigenvectors v_k of covariance / weights that
+    stand out of the noise, with variances d_k relative to that of a single rating, make the model: a user's a and z
+    minimize, on their own side,
+
+        sum over their items of (y_j - average_j - a - sum_k sqrt(d_k) z_k v_jk)^2 + 2 |z|^2 + a^2
+
+    (predictor="svd"). With predictor="knn", a user's rating of an item is predicted from their ratings of the items
+    nearest to it, by the cosine of the covariance.
+
+    Example:
+        >>> import discreet
+        >>> ratings = discreet.datasets.movielens_like(300, 50, 6_000, random_state=0)
+        >>> model = discreet.DPCleansedSVD(epsilon=5, delta=1e-6).fit(ratings)
+        >>> model.predict({3: 5.0, 14: 1.5}, [7, 8]).shape
+        (2,)
+
+    Args:
+        epsilon: The privacy budget.
+        delta: The delta of the budget, a constant well below 1 / the number of users.
+        predictor: "svd" or "knn".
+        rank: The most directions; by default as many as stand out of the noise, up to 64, and to half of the items.
+        neighbours: How many items predict another, for predictor="knn".
+        clamp: B, public; by default two fifths of the range of ratings.
+        spread: Public; by default a fifth of that range.
+        adjacency: "add-remove" or "replace".
+        n_jobs: Threads, in scikit-learn's meaning.
+    """
+
+    _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "loadings_")
+
+    epsilon: float
+    delta: float
+    predictor: Predictor = "svd"
+    rank: int | None = None
+    neighbours: int = 30
+    clamp: float | None = None
+    spread: float | None = None
+    adjacency: AdjacencyName = "add-remove"
+    n_jobs: int | None = -1
+    loadings_: Array = field(init=False)
+
+    @classmethod
+    def as_published(cls, **parameters: Any) -> PublishedDPCleansedSVD:
+        """With the noise of 2009, which protects single ratings: `PublishedDPCleansedSVD(**parameters)`."""
+        from discreet.models.spectral.published import PublishedDPCleansedSVD
+
+        return PublishedDPCleansedSVD(**parameters)
+
+    def _check_parameters(self) -> None:
+        probability("delta", self.delta)
+        predictors = {"predictor": ("svd", "knn")}
+        check_parameters(self, positives=("epsilon", "clamp"), wholes=("neighbours", "rank"), choices=predictors)
+        if self.spread is not None:
+            positive("spread", self.spread)
+
+    def plan(self, n_items: int) -> Plan:
+        """What a fit would release, and what each release costs; needs no data, only the size of the catalog."""
+        self._check_parameters()
+        check_catalog(whole("n_items", n_items, 1), self.rank)
+        return Plan.gaussian(self._mu(), SHARES)
+
+    def _cleansing(self, low: float, high: float) -> Cleansing:
+        width = high - low
+        clamp, spread = self.clamp or CLAMP * width, self.spread or SPREAD * width
+        return Cleansing((low + high) / 2, width / 2, float(clamp), float(spread), DAMPING)
+
+    def _check_data(self, ratings: Interactions) -> None:
+        require_ratings(type(self).__name__, ratings)
+
+    def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
+        assert ratings.value_range is not None
+        low, high = ratings.value_range
+        cleansed = self._cleansing(low, high).run(releaser, ratings)
+        if self.predictor == "svd":
+            factors = rating_directions(cleansed.covariance, cleansed.edge, self.rank)
+            loadings = np.zeros((len(factors), 0))
+        else:
+            factors, loadings = factored(similarities(cleansed.covariance, self.neighbours))
+        middle = (low + high) / 2
+        return {
+            "item_factors_": factors.astype(np.float32),
+            "item_bias_": (cleansed.averages - middle).astype(np.float32),
+            "popularity_": cleansed.counts.astype(np.float32),
+            "loadings_": loadings.astype(np.float32),
+            "value_range_": (low, high),
+            "implicit_": False,
+            "global_mean_": middle,
+        }
+
+    def _make_fold_in(self) -> FoldIn:
+        """With predictor="knn", columns_j . loadings_l is the similarity of j and l, over the sum of j's neighbors'.
+
+        Since a user has rated only a share of these, about count / items, the sum over their ratings is scaled up.
+        """
+        columns, base = self.item_factors_, self.item_bias_ + np.float32(self.global_mean_)
+        if self.predictor == "knn":
+            spread = float(len(base))
+            return LinearFoldIn(columns=columns, base=base, loadings=self.loadings_, damping=DAMPING, spread=spread)
+        return rating_fold_in(columns, base, centre=True)
+
+    def _check_learned(self) -> None:
+        super()._check_learned()
+        k = self.item_factors_.shape[1] if self.predictor == "knn" else 0
+        if self.loadings_.shape != (len(self.catalogue_), k):
+            raise DataError(f"loadings_: {self.loadings_.shape} does not fit {len(self.catalogue_)} items")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator
 
 from discreet.data.interactions import Interactions
@@ -16,9 +17,9 @@ from discreet.engine.batches import DENSE_CELLS, parts
 from discreet.errors import DataError, NotFitted
 from discreet.kernels.threads import n_threads, single_threaded_blas
 from discreet.models.base import check_parameters
-from discreet.models.eigen import Products, block_iteration, check_budget, oja
+from discreet.models.eigen import Products, check_budget, oja, orthonormal, start
 from discreet.models.private import require_sound
-from discreet.privacy import GramSum, Ledger, Noisy, Plan, Releaser
+from discreet.privacy import GramSum, Ledger, Plan, Releaser
 from discreet.privacy.determinism import require_sound_arithmetic
 from discreet.privacy.guarantee import AdjacencyName, Guarantee, account
 from discreet.privacy.statement import Statement
@@ -36,6 +37,7 @@ ENERGY_SHARE = 0.05  # of the budget, for eigenvalues by Oja's method
 LARGEST_DENSE = 1 << 14  # columns whose second moment can be released whole: 2 GiB
 
 
+@dataclass(eq=False, repr=False)
 class DPPCA(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Private principal components: leading eigenvectors of X^T X, where each row of X belongs to one user.
 
@@ -77,30 +79,18 @@ class DPPCA(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         guarantee_: The guarantee for the users in the data.
     """
 
-    components_: Array
-    explained_variance_: Array
-    guarantee_: Guarantee
-
-    def __init__(
-        self,
-        n_components: int,
-        *,
-        epsilon: float,
-        delta: float,
-        row_norm: float,
-        method: Method = "dense",
-        n_steps: int = 8,
-        adjacency: AdjacencyName = "add-remove",
-        n_jobs: int | None = -1,
-    ) -> None:
-        self.n_components = n_components
-        self.epsilon = epsilon
-        self.delta = delta
-        self.row_norm = row_norm
-        self.method = method
-        self.n_steps = n_steps
-        self.adjacency = adjacency
-        self.n_jobs = n_jobs
+    n_components: int
+    _: KW_ONLY
+    epsilon: float
+    delta: float
+    row_norm: float
+    method: Method = "dense"
+    n_steps: int = 8
+    adjacency: AdjacencyName = "add-remove"
+    n_jobs: int | None = -1
+    components_: Array = field(init=False)
+    explained_variance_: Array = field(init=False)
+    guarantee_: Guarantee = field(init=False)
 
     def _check_parameters(self, n_columns: int) -> None:
         probability("delta", self.delta)
@@ -159,16 +149,19 @@ class DPPCA(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         """Eigenvectors (n, r) and eigenvalues, from releases alone."""
         n, r, bound = table.n_columns, self.n_components, float(self.row_norm) ** 2
         if self.method == "dense":
-            return _eigenpairs(releaser.release(SECOND_MOMENT, GramSum(n, bound), table.users(dense=True), _values), r)
+            moment = releaser.release(SECOND_MOMENT, GramSum(n, bound), table.users(dense=True), _values).values
+            with single_threaded_blas():
+                values, vectors = np.linalg.eigh(moment)
+            return vectors[:, ::-1][:, :r], values[::-1][:r]
         products = Products(releaser, table.users, _values, n, bound)
         if self.method == "block":
-            return block_iteration(products, PRODUCT, self.n_steps, r)
-        known, values = np.zeros((n, 0)), []
+            return _block_iteration(products, self.n_steps, r)
+        known, found = np.zeros((n, 0)), list[float]()
         for _ in range(r):
             direction = oja(products, (PRODUCT, ENERGY), self.n_steps, known=known)
             known = np.column_stack([known, direction.vector])
-            values.append(direction.value)
-        return known, np.array(values)
+            found.append(direction.value)
+        return known, np.array(found)
 
     def _fitted(self) -> Array:
         if not hasattr(self, "components_"):
@@ -186,7 +179,8 @@ class DPPCA(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         table = Table.of(X)
         if table.n_columns != components.shape[1]:
             raise DataError(f"X: {components.shape[1]} columns are needed, not {table.n_columns}")
-        return np.asarray(table.to_scipy() @ components.T)
+        shape = len(table.indptr) - 1, table.n_columns
+        return np.asarray(csr_array((table.values, table.indices, table.indptr), shape=shape) @ components.T)
 
     def inverse_transform(self, coordinates: Any) -> Array:
         """Rows from their coordinates."""
@@ -197,11 +191,16 @@ class DPPCA(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         return self.inverse_transform(self.transform(X))
 
 
-def _eigenpairs(release: Noisy, rank: int) -> tuple[Array, Array]:
-    """The leading eigenvectors and eigenvalues of a noisy matrix, largest first."""
-    with single_threaded_blas():
-        values, vectors = np.linalg.eigh(release.values)
-    return vectors[:, ::-1][:, :rank], values[::-1][:rank]
+def _block_iteration(products: Products, n_steps: int, rank: int) -> tuple[Array, Array]:
+    """The leading eigenvectors and eigenvalues, largest first, from `n_steps` products with all vectors at once."""
+    vectors = start(products.size, rank)
+    for _ in range(n_steps):
+        product = products.release(PRODUCT, vectors).values
+        with single_threaded_blas():
+            small = vectors.T @ product
+            values, turned = np.linalg.eigh((small + small.T) / 2)
+        values, vectors = values[::-1], orthonormal(product @ turned[:, ::-1])
+    return vectors, values
 
 
 @dataclass(frozen=True)
@@ -216,8 +215,6 @@ class Table:
     @classmethod
     def of(cls, X: Any) -> Table:
         """Read an array, a SciPy sparse matrix or Interactions."""
-        from scipy.sparse import csr_array, issparse
-
         if isinstance(X, Interactions):
             return cls(X.indptr, X.indices, X.values, X.n_items)
         if issparse(X):
@@ -235,12 +232,6 @@ class Table:
         n_rows, n = array.shape
         columns = np.broadcast_to(np.arange(n), (n_rows, n)).ravel()
         return cls(np.arange(n_rows + 1) * n, columns, array.ravel(), n)
-
-    def to_scipy(self) -> Any:
-        """The same as a SciPy matrix."""
-        from scipy.sparse import csr_array
-
-        return csr_array((self.values, self.indices, self.indptr), shape=(len(self.indptr) - 1, self.n_columns))
 
     def blocks(self, most_users: int | None = None) -> Iterator[UserBatch]:
         """Some rows at a time. Numbers that are not finite count as zero."""

@@ -1,7 +1,9 @@
-"""Completion by a private SVD as it was published (Jain, Thakkar and Thakurta 2018), with its true guarantee."""
+"""Spectral models as they were published, with their true guarantees."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,16 +14,19 @@ from discreet.engine.batches import DENSE_CELLS, user_batches
 from discreet.models.as_published import PublishedModel, frank_wolfe_std, true_plan
 from discreet.models.base import check_parameters
 from discreet.models.centering import RATINGS_PER_USER, SHRINKAGE, Centering
-from discreet.models.eigen import check_catalogue, require_rank
+from discreet.models.eigen import check_catalog
 from discreet.models.fold_in import FoldIn, LinearFoldIn
-from discreet.models.spectral.contributions import RatingRows
+from discreet.models.spectral.contributions import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing, RatingRows
+from discreet.models.spectral.model import CLAMP, DAMPING, DPCleansedSVD, Predictor
 from discreet.privacy import GramSum, Plan, Releaser
 from discreet.privacy.guarantee import AdjacencyName
 from discreet.validation import probability, whole
 
 SECOND_MOMENT = "second moment of ratings"
+ENTRY_EPSILONS = {COUNTS: 0.105, SUMS: 0.105, WEIGHTS: 0.395, COVARIANCE: 0.395}  # of epsilon, for cleansing
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PublishedDPSVD(PublishedModel):
     """Completion by a private SVD, as published: user-level joint differential privacy.
 
@@ -51,42 +56,26 @@ class PublishedDPSVD(PublishedModel):
 
     _error = "the noise is too little for neighbors that differ in a user's whole row"
 
-    def __init__(
-        self,
-        *,
-        epsilon: float,
-        delta: float,
-        rank: int = 5,
-        row_norm: float | None = None,
-        scale: float | None = None,
-        centre: bool = True,
-        adjacency: AdjacencyName = "add-remove",
-        n_jobs: int | None = -1,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.rank = rank
-        self.row_norm = row_norm
-        self.scale = scale
-        self.centre = centre
-        self.adjacency = adjacency
-        self.n_jobs = n_jobs
+    epsilon: float
+    delta: float
+    rank: int = 5
+    row_norm: float | None = None
+    scale: float | None = None
+    centre: bool = True
+    adjacency: AdjacencyName = "add-remove"
+    n_jobs: int | None = -1
 
     def _check_parameters(self) -> None:
         probability("delta", self.delta)
         check_parameters(self, positives=("epsilon", "row_norm", "scale"), wholes=("rank",))
 
     def plan(self, n_items: int) -> Plan:
-        """What a fit would release, and what it truly costs; needs only the size of the catalogue."""
+        """What a fit would release, and what it truly costs; needs only the size of the catalog."""
         self._check_parameters()
-        require_rank(self.rank, whole("n_items", n_items, 1))
-        check_catalogue(n_items)
+        check_catalog(whole("n_items", n_items, 1), self.rank)
         self._mu()  # checks the adjacency
         std = frank_wolfe_std(1.0, 1, self.epsilon, self.delta)
         return true_plan({SECOND_MOMENT: (1.0, True, std, 1)}, self.adjacency)
-
-    def _least_items(self) -> int:
-        return self.rank
 
     def _check_data(self, ratings: Interactions) -> None:
         self._centering(ratings)  # raises if there is no bound
@@ -114,3 +103,59 @@ class PublishedDPSVD(PublishedModel):
         base = self.item_bias_ + np.float32(self.global_mean_)
         damping = SHRINKAGE if self.centre else None
         return LinearFoldIn(columns=self.item_factors_, base=base, loadings=self.item_factors_, damping=damping)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PublishedDPCleansedSVD(PublishedModel, DPCleansedSVD):
+    """Cleansing with the weights and the noise of 2009, for single ratings; the guarantee is that for users.
+
+    A user's first `max_items` ratings, in a random order, count with weight 1 in sums and counts, with c^-1/2 in the
+    covariance and its weights. One rating moves these by at most R, 1, (1 + 2 sqrt 2) B^2 and sqrt 2; each gets noise
+    of that times sqrt(2 log(2 / delta')) / epsilon', with its part epsilon', delta' of the budget. The paper was not
+    available: its constants are from memory. For users the sensitivities are, with k = `max_items`, sqrt(k) R,
+    sqrt(k), sqrt(k) B^2 and sqrt(k) (add-remove). `guarantee_` has what follows.
+
+    Example:
+        >>> import discreet
+        >>> model = discreet.DPCleansedSVD.as_published(epsilon=5, delta=1e-6)
+        >>> round(model.plan(n_items=1000).cost.epsilon(1e-6), 1)  # of a user, where 5 is meant of a rating
+        15.5
+
+    Args:
+        epsilon: What the paper would call epsilon.
+        delta: And delta.
+        max_items: k.
+        predictor: "svd" or "knn".
+        rank: The most directions; by default as many as stand out of the noise.
+        neighbours: How many items predict another, for predictor="knn".
+        clamp: B, public; by default two fifths of the range of ratings.
+        adjacency: "add-remove" or "replace".
+        n_jobs: Threads, in scikit-learn's meaning.
+    """
+
+    _error = "its weights and noise protect single ratings, not users"
+
+    max_items: int = 80
+    predictor: Predictor = "svd"
+    spread: None = field(init=False, default=None)  # there was none
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        whole("max_items", self.max_items, 1)
+
+    def plan(self, n_items: int) -> Plan:
+        """What a fit would release, and what each release truly costs; needs only the size of the catalog."""
+        self._check_parameters()
+        check_catalog(whole("n_items", n_items, 1), self.rank)
+        self._mu()  # checks the adjacency
+        root = self.max_items**0.5
+        # One rating moves a release by so much; what a user can do is sqrt(k), with nonnegative inner products or not.
+        entries = {COUNTS: 1.0, SUMS: 1.0, WEIGHTS: math.sqrt(2), COVARIANCE: 1 + 2 * math.sqrt(2)}
+        noise = math.sqrt(2 * math.log(2 * len(entries) / self.delta)) / self.epsilon
+        lines = {a: (root, a != SUMS, entries[a] * noise / share, 1) for a, share in ENTRY_EPSILONS.items()}
+        return true_plan(lines, self.adjacency)
+
+    def _cleansing(self, low: float, high: float) -> Cleansing:
+        width = high - low
+        clamp = float(self.clamp or CLAMP * width)
+        return Cleansing((low + high) / 2, width / 2, clamp, clamp, DAMPING, self.max_items)
