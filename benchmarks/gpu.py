@@ -28,8 +28,7 @@ from typing import Any
 import numpy as np
 
 import discreet
-from discreet.data.catalogue import Catalogue
-from discreet.data.ids import Ids
+from discreet.data.catalogue import Catalogue, Ids
 from discreet.engine import LocalBlocks
 from discreet.engine.gpu import GpuBlocks, GpuEquations
 from discreet.linalg import torch_arrays

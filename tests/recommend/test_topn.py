@@ -5,8 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from discreet.data.catalogue import Catalogue
-from discreet.data.ids import Ids
+from discreet.data.catalogue import Catalogue, Ids
 from discreet.data.interactions import Interactions
 from discreet.linalg.arrays import NUMPY, NumpyArrays
 from discreet.recommend.topn import Scorer, best

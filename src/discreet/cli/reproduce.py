@@ -83,7 +83,7 @@ def reproduce(
 
 def _entry(one: "Reproduction") -> dict[str, Any]:
     """What --list says of a table or figure."""
-    from discreet.data.published import CATALOG
+    from discreet.data.datasets import CATALOG
 
     needs = [{"name": name, "path": None if (p := CATALOG[name].where()) is None else str(p)} for name in one.needs]
     return {

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from discreet.data import Interactions
-    from discreet.data.ids import Ids
+    from discreet.data.catalogue import Ids
     from discreet.models.base import Model
 
 User = Annotated[str | None, typer.Option("--user", help="The column of the user; guessed by its name otherwise.")]
@@ -224,7 +224,7 @@ def is_file(text: str) -> bool:
 
 def listed(path: str, argument: str) -> tuple[list[str], list[str] | None]:
     """Items and ratings, if there are any, of a file; a text file may do without a heading."""
-    from discreet.data.columns import guess
+    from discreet.data.sources import guess
 
     separator = TEXT.get(Path(path).suffix.lower())
     if separator is not None:
@@ -255,9 +255,8 @@ def _whole(path: str, argument: str) -> tuple[list[str], list[list[str]]]:
     """The columns and the rows of a file that is no CSV."""
     import pyarrow as pa
 
-    from discreet.data.catalogue import text_table
-    from discreet.data.columns import Wanted
-    from discreet.data.sources import found_files, open_table
+    from discreet.data.readers import open_table, text_table
+    from discreet.data.sources import Wanted, found_files
 
     paths, kind = found_files([path])
     if kind == "json":

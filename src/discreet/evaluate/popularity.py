@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from discreet.data import Interactions
-from discreet.data.ids import Ids
+from discreet.data.catalogue import Ids
 from discreet.errors import DataError
 from discreet.evaluate.collect import Key, Task
 from discreet.evaluate.result import Bucket, Score

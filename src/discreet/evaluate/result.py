@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from discreet.data.frames import to_library
+from discreet.data.catalogue import to_library
 from discreet.errors import DataError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from discreet.data.frames import to_library
+from discreet.data.catalogue import to_library
 from discreet.errors import DataError
 from discreet.evaluate.metrics import Metric
 from discreet.evaluate.result import aligned, html_table, number

@@ -17,11 +17,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from discreet.data.catalogue import Catalogue
-from discreet.data.ids import Ids
-from discreet.data.interactions import Interactions
-from discreet.data.sources import is_spark
-from discreet.data.spark_interactions import SparkInteractions
+from discreet.data.catalogue import Catalogue, Ids
+from discreet.data.interactions import Interactions, is_spark
+from discreet.data.spark import SparkInteractions
 from discreet.errors import DataError, NotFitted, PrivacyError
 from discreet.linalg.arrays import arrays_on
 from discreet.linalg.threads import n_threads, single_threaded_blas

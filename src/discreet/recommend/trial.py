@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discreet.data.catalogue import Catalogue
-from discreet.data.ids import Ids, smallest_unsigned
+from discreet.data.catalogue import Catalogue, Ids, smallest_unsigned
 from discreet.data.interactions import Interactions
 from discreet.errors import PrivacyError
 from discreet.linalg.arrays import arrays_on

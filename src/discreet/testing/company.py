@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from discreet.data.ids import Ids
+from discreet.data.catalogue import Ids
 from discreet.data.interactions import Interactions
 from discreet.models.base import Model
 from discreet.typing import Array

@@ -27,8 +27,8 @@ import numpy as np
 from sklearn.base import clone
 
 from discreet.data.interactions import Interactions
-from discreet.data.movielens_like import movielens_like
 from discreet.data.readers import read
+from discreet.data.synthetic import movielens_like
 from discreet.errors import DataError, DiscreetError, NotFitted, UnknownItem
 from discreet.linalg.threads import single_threaded_blas
 from discreet.models.base import Model

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discreet.data.ids import Ids, smallest_unsigned
+from discreet.data.catalogue import Ids, smallest_unsigned
 from discreet.data.interactions import Interactions
 from discreet.recommend import serving
 from discreet.recommend.results import titles

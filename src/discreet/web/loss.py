@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from discreet.data.ids import Ids, smallest_unsigned
+from discreet.data.catalogue import Ids, smallest_unsigned
 from discreet.data.interactions import Interactions
 from discreet.linalg.topk import top_k
 
