@@ -350,79 +350,60 @@ class Cleaner:
     def __call__(self, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array, Any, Any]:
         """Return users, items, values, times of the rows that stay."""
         users, items = plain(batch.column(0), "user"), plain(batch.column(1), "item")
-        values = None if self.recipe.columns.value is None else self._numbers(batch.column(2))
-        times, untimed = (None, None) if self.recipe.columns.time is None else self._times(batch.columns[-1])
-        bad = self._missing(users, items, untimed)
-        if values is not None:
-            values, bad = self._settle(values, bad, users, items)
-        self.counts.rows += len(users)
-        if bad is not None and bad.any():
-            self.counts.dropped += int(bad.sum())
-            keep = ~bad
-            users, items = users.filter(keep), items.filter(keep)
-            values = None if values is None else values[keep]
-            times = None if times is None else times[keep]
-        return users, items, values, times
-
-    def _row(self, mask: Mask) -> tuple[int, int]:
-        """The first true entry of a mask: its place in this batch, and the number of its row, from 1."""
-        at = int(np.flatnonzero(mask)[0])
-        return at, self.counts.rows + at + 1
-
-    def _missing(self, users: pa.Array, items: pa.Array, untimed: Mask | None) -> Mask | None:
-        bad = None
-        missing: dict[str, Mask] = {
-            role: ids.is_null().to_numpy(zero_copy_only=False)
-            for role, ids in (("user", users), ("item", items))
-            if ids.null_count
-        }
-        if untimed is not None and untimed.any():
-            missing["time"] = untimed
+        missing = {"user": _is_null(users), "item": _is_null(items)}
+        values = times = None
+        if self.recipe.columns.value is not None:
+            values = self._numbers(plain(batch.column(2), "value"))
+        if self.recipe.columns.time is not None:
+            times, missing["time"] = self._times(plain(batch.columns[-1], "time"))
+        bad = np.zeros(len(users), dtype=bool)
         for role, mask in missing.items():
-            if self.recipe.on_invalid == "raise":
+            if self.recipe.on_invalid == "raise" and mask.any():
                 raise DataError(
-                    f"{role}: it is missing in row {self._row(mask)[1]}; pass on_invalid='drop' to leave such rows "
+                    f"{role}: it is missing in row {self._first(mask)[1]}; pass on_invalid='drop' to leave such rows "
                     f"out{self.hint}"
                 )
-            bad = mask if bad is None else bad | mask
-        return bad
+            bad |= mask
+        if values is not None:
+            values, unusable = self._settle(values, users, items)
+            bad |= unusable
+        self.counts.rows += len(users)
+        self.counts.dropped += int(bad.sum())
+        if bad.any():
+            keep = ~bad
+            users, items = users.filter(keep), items.filter(keep)
+            values, times = (None if column is None else column[keep] for column in (values, times))
+        return users, items, values, times
 
-    def _settle(
-        self, values: Array, bad: Mask | None, users: pa.Array, items: pa.Array
-    ) -> tuple[NDArray[np.float32], Mask | None]:
+    def _first(self, mask: Mask) -> tuple[int, int]:
+        """The first true entry of a mask: its place in this batch, and the number of its row, from 1."""
+        at = int(mask.argmax())
+        return at, self.counts.rows + at + 1
+
+    def _settle(self, values: Array, users: pa.Array, items: pa.Array) -> tuple[NDArray[np.float32], Mask]:
         """Apply the policy to values that are missing, infinite or out of range; round to 32 bits."""
-        bounds = self.recipe.value_range or (-MOST, MOST)
+        declared, policy = self.recipe.value_range, self.recipe.on_invalid
+        bounds = declared or (-MOST, MOST)
         if values.dtype == np.float32:  # in which a bound such as 0.3 is another number
             bounds = float(np.float32(bounds[0])), float(np.float32(bounds[1]))
-        if len(values) and not (values.min() >= bounds[0] and values.max() <= bounds[1]):
-            missing = np.isnan(values)
-            outside = (values < bounds[0]) | (values > bounds[1])
-            if self.recipe.on_invalid == "raise":
-                at, row = self._row(missing | outside)
-                why = (
-                    "not finite"
-                    if self.recipe.value_range is None
-                    else f"outside value_range={self.recipe.value_range}"
-                )
-                wrong = "missing" if missing[at] else f"{values[at]:g}, which is {why}"
-                raise DataError(
-                    f"value: row {row} (user {users[at].as_py()!r}, item {items[at].as_py()!r}) is {wrong}. Correct "
-                    "it, or pass on_invalid='drop' to leave such rows out or 'clip' to move them into "
-                    f"value_range{self.hint}"
-                )
-            drop = missing | outside if self.recipe.on_invalid == "drop" else missing
-            if self.recipe.on_invalid == "clip":
-                self.counts.clipped += int(outside.sum())
-            bad = drop if bad is None else bad | drop
-            values = np.where(drop, bounds[0], np.clip(values, *bounds))  # no NaN is cast below
-        rounded = values.astype(np.float32)
-        if self.recipe.value_range is not None:
-            np.clip(rounded, *inner_range(self.recipe.value_range), out=rounded)
-        return rounded, bad
+        missing, outside = np.isnan(values), (values < bounds[0]) | (values > bounds[1])
+        if policy == "raise" and (missing | outside).any():
+            at, row = self._first(missing | outside)
+            why = "not finite" if declared is None else f"outside value_range={declared}"
+            wrong = "missing" if missing[at] else f"{values[at]:g}, which is {why}"
+            raise DataError(
+                f"value: row {row} (user {users[at].as_py()!r}, item {items[at].as_py()!r}) is {wrong}. Correct it, or "
+                "pass on_invalid='drop' to leave such rows out or 'clip' to move them into "
+                f"value_range{self.hint}"
+            )
+        unusable = missing | outside if policy == "drop" else missing
+        self.counts.clipped += int(outside.sum()) if policy == "clip" else 0
+        # Within 64 bits first, in which no NaN is cast; then within 32 bits.
+        rounded = np.where(unusable, bounds[0], np.clip(values, *bounds)).astype(np.float32)
+        return rounded if declared is None else np.clip(rounded, *inner_range(declared)), unusable
 
     def _numbers(self, column: pa.Array) -> Array:
         """The cells of the value column as floats, NaN where missing."""
-        column = plain(column, "value")
         kind = column.type
         if pa.types.is_boolean(kind) or pa.types.is_null(kind):
             column = column.cast(pa.uint8())
@@ -430,7 +411,7 @@ class Cleaner:
             column = column.cast(pa.large_string())  # of a decimal: Arrow does not round to the nearest float
             parsed, wrong = texts.numbers(column)
             if wrong is not None and self.recipe.on_invalid == "raise":
-                at, row = self._row(wrong)
+                at, row = self._first(wrong)
                 cell = column[at].as_py()
                 advice = "; correct it, name another column with value=, or pass on_invalid='drop' to leave it out"
                 if re.fullmatch(r"\s*[-+]?\d+,\d+\s*", cell):
@@ -447,7 +428,6 @@ class Cleaner:
 
         Each type of column has one type of times: nothing is cast to the type of another batch.
         """
-        column = plain(column, "time")
         kind = column.type
         if pa.types.is_large_string(kind):
             self._require_time_type(pa.float64())
@@ -456,19 +436,18 @@ class Cleaner:
             raise DataError(f"time_format: the times are not text, but {kind}; leave it out")
         if pa.types.is_null(kind):  # nothing but missing times, which say nothing of their type
             return np.zeros(len(column)), np.ones(len(column), bool)
-        missing: Mask = column.is_null().to_numpy(zero_copy_only=False)
         if kind == pa.uint64() or pa.types.is_decimal(kind) or pa.types.is_floating(kind):
             self._require_time_type(pa.float64())
-            column = column.cast(pa.large_string()) if pa.types.is_decimal(kind) else column
-            return column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), missing
+            numbers = column.cast(pa.large_string()) if pa.types.is_decimal(kind) else column
+            return numbers.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), _is_null(column)
         if not (kind == pa.int64() or pa.types.is_date32(kind) or pa.types.is_timestamp(kind)):
             raise DataError(
                 f"time: numbers, dates or timestamps are needed, not {kind}; name another column with time=, or pass "
                 "time=None to do without"
             )
         self._require_time_type(kind)
-        column = (column.cast(pa.int32()) if pa.types.is_date32(kind) else column).cast(pa.int64())
-        return column.fill_null(0).to_numpy(zero_copy_only=False), missing
+        numbers = (column.cast(pa.int32()) if pa.types.is_date32(kind) else column).cast(pa.int64())
+        return numbers.fill_null(0).to_numpy(zero_copy_only=False), _is_null(column)
 
     def _require_time_type(self, kind: pa.DataType) -> None:
         if self.time_type not in (None, kind):
@@ -478,7 +457,7 @@ class Cleaner:
     def _written_times(self, column: pa.Array) -> tuple[Array, Mask]:
         found, wrong = texts.times(column, self.recipe.time_format)
         if wrong is not None and self.recipe.on_invalid == "raise":
-            at, row = self._row(wrong)
+            at, row = self._first(wrong)
             expected = self.recipe.time_format or "a number or ISO 8601 such as 2020-12-31T23:59:59"
             raise DataError(
                 f"time: row {row} holds {column[at].as_py()!r}, where {expected} is needed. Correct it, say how times "
@@ -489,23 +468,23 @@ class Cleaner:
 
     def finish(self, rows: Rows, catalogue: Catalogue) -> Interactions:
         """The finished table. Sums outside the value range (or that of 32 bits) are dropped or clipped."""
-        recipe = self.recipe
-        ratings = Interactions(
-            rows.users, catalogue, rows.indptr, rows.indices, rows.values, rows.times, recipe.bounds, recipe.implicit,
-            time_type=self.time_type,
-        )  # fmt: skip
+        recipe, arrays = self.recipe, (rows.indptr, rows.indices, rows.values, rows.times)
+        ratings = Interactions(rows.users, catalogue, *arrays, recipe.bounds, recipe.implicit, time_type=self.time_type)
         self.counts.unknown, self.counts.repeated = rows.unknown, rows.repeated
-        if recipe.on_duplicate != "sum":
-            return ratings
         low, high = recipe.value_range or (-MOST, MOST)
         outside = (ratings.values < low) | (ratings.values > high)
-        self.counts.outside = int(outside.sum())
-        if not outside.any():
+        if recipe.on_duplicate != "sum" or not outside.any():
             return ratings
+        self.counts.outside = int(outside.sum())
         if recipe.on_invalid == "clip":
             return replace(ratings, values=np.clip(ratings.values, *inner_range((low, high))))
         part = ratings.where(~outside)
         return part.of_users(np.flatnonzero(np.diff(part.indptr)))
+
+
+def _is_null(column: pa.Array) -> Mask:
+    mask: Mask = column.is_null().to_numpy(zero_copy_only=False)
+    return mask
 
 
 # The catalog: public, so that types may be guessed from all of it
@@ -527,8 +506,9 @@ def read_items(items: Any, item: str | None, connection: Any) -> tuple[Ids, pa.T
         what = shown(paths)
     else:
         with closing(open_table(items, connection)) as source:
-            name, what = column(list(source.names or ())), source.what
-            batches = [pa.Table.from_batches([one]) for one in source.stream(Wanted(list(source.names or ()), (name,)))]
+            names, what = list(source.names or ()), source.what
+            name = column(names)
+            batches = [pa.Table.from_batches([batch]) for batch in source.stream(Wanted(names, (name,)))]
             table = pa.concat_tables(batches, promote_options="permissive") if batches else pa.table({})
     if not table.num_rows:
         raise DataError(f"items: {what} has no rows; a catalogue needs at least one item")
@@ -542,19 +522,18 @@ def text_table(paths: list[str], kind: str, item: Callable[[Sequence[str]], str]
     The ids are text, unless JSON has them as numbers.
     """
     found = []
-    name = ""
     for path in paths:
         with texts.opened(path) as file:
-            if kind == "json":
-                try:
-                    table = arrow_json.read_json(file)
-                except pa.ArrowInvalid as error:
-                    raise DataError(f"items: {path!r} cannot be read ({error}). {texts.JSON_ADVICE}") from None
-                name = item(table.column_names)
-            else:
-                table, name = _csv_table(path, file, kind, item)
-            found.append(table)
-    return pa.concat_tables(found, promote_options="permissive"), name
+            found.append((_json_table if kind == "json" else _csv_table)(path, file, kind, item))
+    return pa.concat_tables([table for table, _ in found], promote_options="permissive"), found[-1][1]
+
+
+def _json_table(path: str, file: IO[bytes], _: str, item: Callable[[Sequence[str]], str]) -> tuple[pa.Table, str]:
+    try:
+        table = arrow_json.read_json(file)
+    except pa.ArrowInvalid as error:
+        raise DataError(f"items: {path!r} cannot be read ({error}). {texts.JSON_ADVICE}") from None
+    return table, item(table.column_names)
 
 
 def _csv_table(path: str, file: IO[bytes], kind: str, item: Callable[[Sequence[str]], str]) -> tuple[pa.Table, str]:
@@ -574,6 +553,6 @@ def _csv_table(path: str, file: IO[bytes], kind: str, item: Callable[[Sequence[s
         if uneven is None:
             advice = "Check that the file is whole, in UTF-8, and that every line has as many cells as the first"
             raise DataError(f"items: {path!r} cannot be read ({error}). {advice}") from None
-        line = uneven[2].encode()
-        raise DataError(f"items: line {int(uneven[1]) + 1} of {path!r}, {uneven[2]!r}, {reader.fault(line)}") from None
+        fault = reader.fault(uneven[2].encode())
+        raise DataError(f"items: line {int(uneven[1]) + 1} of {path!r}, {uneven[2]!r}, {fault}") from None
     return table, name

@@ -86,7 +86,7 @@ def synthetic_low_rank(
     Returns:
         The observed entries. The declared `value_range` is that of the whole matrix, seen or not.
     """
-    _check_sizes(n_users, n_items)
+    _require_sizes(n_users, n_items)
     if not 1 <= rank <= min(n_users, n_items):
         raise DataError(f"rank: between 1 and {min(n_users, n_items)} is needed, not {rank}")
     rng = np.random.default_rng(random_state)
@@ -126,7 +126,7 @@ def rank_one(
         random_state: Seed.
         return_truth: Return `(interactions, Truth)`.
     """
-    _check_sizes(n_users, n_items)
+    _require_sizes(n_users, n_items)
     if not 1 <= per_user <= n_items:
         raise DataError(f"per_user: between 1 and n_items={n_items} is needed, not {per_user}")
     rng = np.random.default_rng(random_state)
@@ -183,7 +183,7 @@ def one_bit(
         random_state: Seed.
         return_truth: Return `(interactions, Truth)`; the truth is M.
     """
-    _check_sizes(n_users, n_items)
+    _require_sizes(n_users, n_items)
     if rank < 1 or not alpha > 0 or not sigma > 0:
         raise DataError(f"rank, alpha and sigma must be positive, not {rank}, {alpha}, {sigma}")
     if link not in ("logistic", "probit"):
@@ -198,7 +198,7 @@ def one_bit(
     return (made, truth) if return_truth else made
 
 
-def _check_sizes(n_users: int, n_items: int) -> None:
+def _require_sizes(n_users: int, n_items: int) -> None:
     if n_users < 1 or n_items < 1:
         raise DataError(f"n_users and n_items must be at least 1, not {n_users} and {n_items}")
 
@@ -237,9 +237,8 @@ def _largest(truth: Truth) -> float:
 
 def _table(truth: Truth, users: Array, items: Array, values: Floats, bounds: tuple[float, float]) -> Interactions:
     """Entries in order of user and item, as Interactions. Ids are the numbers; no user is left out."""
-    n_users, n_items = len(truth.user_factors), len(truth.item_factors)
-    catalogue = Catalogue(Ids(np.arange(n_items)), origin="all those generated")
-    return made_table(catalogue, np.arange(n_users), (users, items, values), bounds)
+    catalogue = Catalogue(np.arange(len(truth.item_factors)), origin="all those generated")
+    return made_table(catalogue, np.arange(len(truth.user_factors)), (users, items, values), bounds)
 
 
 def made_table(
@@ -331,19 +330,14 @@ def _opinions(
     return truth, popularity, taste, centers
 
 
-def _stratified_normal(n: int, rng: np.random.Generator) -> Floats:
-    """Normal quantiles in random order: the shape of the sample does not depend on luck."""
-    from scipy.special import ndtri
-
-    quantiles: Floats = ndtri((np.arange(n) + 0.5) / n)
-    return rng.permutation(quantiles)
-
-
 def _activity(n_users: int, n_items: int, n_ratings: int, rng: np.random.Generator) -> Integers:
     """How many items each user rates: log-normal beyond the fewest, and n_ratings in all."""
+    from scipy.special import ndtri
+
     fewest = min(FEWEST, n_ratings // n_users)
     most = min(n_items, max(int(LARGEST_SHARE * n_items), -(-n_ratings // n_users)))
-    shape = np.exp(ACTIVITY_SPREAD * _stratified_normal(n_users, rng))
+    # Quantiles in random order: the shape of the sample does not depend on luck.
+    shape = np.exp(ACTIVITY_SPREAD * rng.permutation(ndtri((np.arange(n_users) + 0.5) / n_users)))
     low, high = 0.0, float(n_ratings)
     for _ in range(200):  # bisection: the cap makes the sum fall short of what scale x shape would give
         scale = (low + high) / 2
@@ -390,7 +384,10 @@ def _draw(counts: Integers, log_weight: Floats, rng: np.random.Generator) -> Int
     """
     n_items = len(log_weight)
     greedy = counts > 0.03 * n_items
-    done = [_clocks(int(user), int(counts[user]), log_weight, rng) for user in np.flatnonzero(greedy)]
+    done = []
+    for user in np.flatnonzero(greedy):
+        clocks = np.log(rng.standard_exponential(n_items)) - log_weight
+        done.append(user * n_items + np.sort(np.argpartition(clocks, counts[user] - 1)[: counts[user]]))
     cumulative = np.cumsum(np.exp(log_weight - log_weight.max()))
     cumulative /= cumulative[-1]
     wanted = np.where(greedy, 0, counts)
@@ -405,12 +402,6 @@ def _draw(counts: Integers, log_weight: Floats, rng: np.random.Generator) -> Int
         done.append(found[finished])
         found = found[~finished]
     return np.sort(np.concatenate(done))
-
-
-def _clocks(user: int, count: int, log_weight: Floats, rng: np.random.Generator) -> Array:
-    times = np.log(rng.standard_exponential(len(log_weight))) - log_weight
-    first = np.argpartition(times, count - 1)[:count]
-    return user * len(log_weight) + np.sort(first)
 
 
 def _catalogue(truth: Truth) -> Catalogue:
