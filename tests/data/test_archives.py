@@ -5,6 +5,7 @@ import errno
 import gzip
 import io
 import lzma
+import shutil
 import stat
 import tarfile
 import tempfile
@@ -108,7 +109,7 @@ def bomb(kind: str, size: int = 20 << 20) -> bytes:
 def test_a_bomb_is_refused_before_it_is_written(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     path = saved(tmp_path / "a", bomb(kind))
     assert path.stat().st_size < 100_000
-    monkeypatch.setattr(archives.shutil, "copyfileobj", lambda *_: pytest.fail("it was written"))
+    monkeypatch.setattr(shutil, "copyfileobj", lambda *_: pytest.fail("it was written"))
     with pytest.raises(DataError, match="unpacks to more than any published data set of its size does; if you trust"):
         names(path, "u.data")
 
@@ -225,7 +226,7 @@ def test_a_full_disk_is_not_called_damage(tmp_path: Path, monkeypatch: pytest.Mo
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(archives.shutil, "copyfileobj", full)
+    monkeypatch.setattr(shutil, "copyfileobj", full)
     with pytest.raises(
         DataError, match=r"could not be unpacked into .* \(No space left on device\), and nothing was kept; make room"
     ):

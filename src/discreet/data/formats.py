@@ -37,9 +37,9 @@ def movielens_batches(path: Path) -> Iterator[pa.RecordBatch]:
         return
     delimiter, columns = "\t", kinds
     if path.suffix == ".dat":  # between the two colons of `::` is a column of nothing
-        gaps = {name: f"after {name}" for name in ("user", "item", "rating")}
         delimiter = ":"
-        columns = {at: kinds.get(at, pa.null()) for name in kinds for at in (name, gaps.get(name)) if at}
+        columns = {at: kind for name in kinds for at, kind in ((name, kinds[name]), (f"after {name}", pa.null()))}
+        del columns["after timestamp"]
     for body in lines([path], path.name):
         yield from _parsed(body, columns, delimiter, path.name).select(list(kinds)).to_batches()
 
@@ -159,28 +159,19 @@ def joke_text(page: str) -> str:
     return " ".join(html.unescape(bare).split())
 
 
-def _pieces(paths: Iterable[Path]) -> Iterator[bytes]:
-    for path in paths:
-        with path.open("rb") as file:
-            while piece := file.read(PIECE):
-                yield piece
-        yield b"\n"  # the last line may have no end
-
-
 def lines(paths: Iterable[Path], what: str) -> Iterator[bytes]:
     """The text of files in pieces of whole lines, without the blank ones, which editors and copying leave behind."""
-    rest = b""
-    for piece in _pieces(paths):
-        start, end, rest_of_piece = piece.rpartition(b"\n")
-        if end:
-            whole = BLANK.sub(b"", b"\n" + rest + start + end)[1:]
-            rest = rest_of_piece
-            if whole:
-                yield whole
-        else:
-            rest += piece
-        if len(rest) > LINE:
-            raise DataError(f"source: {what} has a line of more than {LINE:,} bytes; is it the original file?")
+    for path in paths:
+        rest = b""
+        with path.open("rb") as file:
+            while piece := file.read(PIECE) or (b"\n" if rest else b""):  # the last line may have no end
+                start, end, after = (rest + piece).rpartition(b"\n")
+                whole = BLANK.sub(b"", b"\n" + start + end)[1:] if end else b""
+                rest = after
+                if whole:
+                    yield whole
+                if len(rest) > LINE:
+                    raise DataError(f"source: {what} has a line of more than {LINE:,} bytes; is it the original file?")
 
 
 def blocks(paths: Iterable[Path], header: re.Pattern[bytes], what: str) -> Iterator[tuple[bytes, Any, Any]]:

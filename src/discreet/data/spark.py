@@ -2,9 +2,9 @@
 
 Files of text are read as lines, which are divided and parsed by the code that reads them on one machine (`texts`,
 `readers`): Spark guesses no types, and makes no columns of the names of folders. Rows are partitioned by a hash of the
-user's id, so that all of a user's are in one place, and no other. A partition puts its rows in an order that does not
-depend on how they arrived, cleans them (`readers`) and compresses them (`assembly`), as `discreet.read` does with a
-whole table. What it tells the driver is how many rows it has met of each kind; who they are about stays where it is.
+user's id, so that all of a user's are in one place, and no other. A partition cleans its rows (`readers`) and
+compresses them (`assembly`) as `discreet.read` does with a whole table, in whatever order they have arrived. What it
+tells the driver is how many rows it has met of each kind; who they are about stays where it is.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from io import BytesIO
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from discreet.data.assembly import Assembler, blocks
 from discreet.data.catalogue import OBSERVED, Catalogue, Ids, ObservedItems, sorted_order
 from discreet.data.interactions import Declared, Interactions, Report, is_spark
 from discreet.data.readers import Cleaner, Counts, Recipe
-from discreet.data.sources import BATCH, Columns, Wanted, format_of, require_names, sliced
+from discreet.data.sources import Columns, Wanted, format_of, require_names, sliced
 from discreet.data.sql import SELECT, reads_text_files, require_select
 from discreet.data.texts import MARK, Csv, Json, as_missing, checked_separator
 from discreet.errors import DataError, MissingExtra, NotPublic, PrivacyError
@@ -34,13 +35,12 @@ from discreet.validation import whole
 PIECE = 1 << 26  # bytes of one broadcast
 INLINE = 1 << 16  # bytes that are sent along with each task, without a broadcast
 
-_here: dict[str, Any] = {}  # what this worker has unpacked last
-
-
 CHUNK = 5 << 16  # interactions that are kept, and worked on, together
 COUNTS = tuple(field.name for field in fields(Counts))
 ARRAYS = ("indptr", "indices", "values")
 ROWS = ", ".join([*(f"{name} long" for name in COUNTS), *(f"{name} binary" for name in ARRAYS), "kernels string"])
+
+_here: dict[str, Any] = {}  # what this worker has unpacked last
 
 
 @contextmanager
@@ -102,22 +102,17 @@ class SparkInteractions(Declared):
             )
 
 
-# Functions and public arrays on their way from the driver of a cluster to its partitions
-
-
 @dataclass(frozen=True)
 class Broadcast:
-    """An object on its way. On the other side, `open` gives it.
+    """A function or public arrays, on the way from the driver to its partitions. On the other side, `open` gives it.
 
-    Attributes:
-        name: Of this object, never used again.
-        sizes: Bytes of the pickle, and of each array that was taken out of it.
-        pieces: All of these, one behind the other, cut: bytes, or broadcasts of bytes.
+    It is pickled by the pickler that Spark brings. Large arrays, such as the items' factors, are taken out of the
+    pickle and cut, so that there is no limit to what is sent, and nothing is copied twice.
     """
 
-    name: str
-    sizes: tuple[int, ...]
-    pieces: Sequence[Any]
+    name: str  # never used again
+    sizes: tuple[int, ...]  # bytes of the pickle, and of each array that was taken out of it
+    pieces: Sequence[Any]  # all of these, one behind the other, cut: bytes, or broadcasts of bytes
 
     @classmethod
     def of(cls, thing: Any, context: Any) -> Broadcast:
@@ -138,15 +133,10 @@ class Broadcast:
     def open(self) -> Any:
         """The object, made once in each worker."""
         if self.name not in _here:
-            content = bytearray(sum(self.sizes))
-            at = 0
-            for piece in self.pieces:
-                some = piece if isinstance(piece, bytes) else piece.value
-                content[at : at + len(some)] = some
-                at += len(some)
-            ends = [sum(self.sizes[: i + 1]) for i in range(len(self.sizes))]
-            whole = memoryview(content).toreadonly()
-            head, *arrays = (whole[end - size : end] for end, size in zip(ends, self.sizes, strict=True))
+            pieces = (piece if isinstance(piece, bytes) else piece.value for piece in self.pieces)
+            content = memoryview(b"".join(pieces))
+            ends = accumulate(self.sizes)
+            head, *arrays = (content[end - size : end] for end, size in zip(ends, self.sizes, strict=True))
             _here.clear()
             _here[self.name] = pickle.loads(head, buffers=arrays)
         return _here[self.name]
@@ -161,35 +151,24 @@ class Broadcast:
 # In a partition
 
 
-def read_partition(recipe: Recipe, batches: Iterable[pa.RecordBatch]) -> tuple[Interactions | None, Counts]:
+def read_partition(recipe: Recipe, batches: Iterable[pa.RecordBatch]) -> tuple[Interactions, Counts]:
     """A partition's rows, compressed. What a policy refuses is left out, and counted, for the driver to refuse."""
     if recipe.on_invalid == "raise":
         recipe = replace(recipe, on_invalid="drop")
     if recipe.on_duplicate == "raise":
         recipe = replace(recipe, on_duplicate="last")
-    cleaner = Cleaner(recipe)
-    found = [cleaner(part) for part in sliced(batches)]
-    if not found:
-        return None, Counts()
-    users, items, values, times = zip(*found, strict=True)
-    known = [pa.concat_arrays(ids) for ids in (users, items)]
-    numbers = [None if cells[0] is None else np.concatenate(cells) for cells in (values, times)]
-    # Of a pair's rows the first and the last are then always the same ones, in whatever order they have arrived.
-    keys = [column for column in numbers if column is not None]
-    order = np.lexsort(keys) if keys else np.arange(len(known[0]))
-    assembler = Assembler()
-    for start in range(0, len(order), BATCH):
-        some = order[start : start + BATCH]
-        assembler.add(
-            *(ids.take(pa.array(some)) for ids in known),
-            *(None if column is None else column[some] for column in numbers),
-        )
-    rows = assembler.finish(recipe.items, recipe.on_duplicate)
+    cleaner, assembler = Cleaner(recipe), Assembler()
+    for batch in sliced(batches):
+        cells = cleaner(batch)
+        if len(cells[0]):
+            assembler.add(*cells)
+    # As in a query, the first and the last of a pair's rows are the same ones in whatever order they have arrived.
+    rows = assembler.finish(recipe.items, recipe.on_duplicate, is_query=True)
     ratings = cleaner.finish(rows, Catalogue(rows.items))
     return ratings, replace(cleaner.counts, kept=len(ratings))
 
 
-def chunks(ratings: Interactions | None, counts: Counts) -> Iterator[pa.RecordBatch]:
+def chunks(ratings: Interactions, counts: Counts) -> Iterator[pa.RecordBatch]:
     """A partition's rows as it keeps them; what was counted is in the first of them, of which there is always one."""
 
     def batch(told: Counts, indptr: Any, indices: Any, values: Any) -> pa.RecordBatch:
@@ -197,7 +176,7 @@ def chunks(ratings: Interactions | None, counts: Counts) -> Iterator[pa.RecordBa
         arrays = {name: [one.tobytes()] for name, one in zip(ARRAYS, (indptr, indices, values), strict=True)}
         return pa.RecordBatch.from_pydict({**numbers, **arrays, "kernels": [kernels()]})
 
-    if ratings is None or not ratings.n_users:
+    if not ratings.n_users:
         yield batch(counts, np.zeros(1, np.int64), np.zeros(0, np.uint8), np.zeros(0, np.float32))
         return
     for first, last in blocks(ratings.indptr, CHUNK):
@@ -206,22 +185,16 @@ def chunks(ratings: Interactions | None, counts: Counts) -> Iterator[pa.RecordBa
         yield batch(counts if first == 0 else Counts(), own, ratings.indices[begin:end], ratings.values[begin:end])
 
 
-# -- on the driver
+# On the driver
 
 
 @dataclass(frozen=True)
 class SparkTable:
-    """A table that Spark has found and not read.
+    """A table that Spark has found and not read."""
 
-    Attributes:
-        frame: Of its columns; of lines, if it is text.
-        names: Of its columns; None: JSON lines, which have no header.
-        text: How lines are divided, if it is text.
-    """
-
-    frame: Any
-    names: Sequence[str] | None
-    text: Csv | Json | None = None
+    frame: Any  # of its columns; of lines, if it is text
+    names: Sequence[str] | None  # None: JSON lines, which have no header
+    text: Csv | Json | None = None  # how lines are divided, if it is text
 
     def select(self, columns: Columns) -> Any:
         """Some columns, those of text as they are written. A line that cannot be read is a row of nulls."""

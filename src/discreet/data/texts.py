@@ -17,7 +17,6 @@ import re
 import zlib
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import IO, Any
 
 import numpy as np
@@ -125,29 +124,38 @@ class Csv:
 
     def rows(self, block: bytes, names: Sequence[str]) -> tuple[pa.RecordBatch, Fault | None]:
         """Some columns of some lines, as text. A line that cannot be divided is a row of nulls; name the first one."""
-        if self._has_only_rows(block):
-            if self._is_regular(block):
-                return self._divided(block, names, quotes=False), None
-            if len(self.names) <= WIDE and self._is_well_formed(block):
-                return self._divided(block, names), None
-        lines = [
-            (at, line)
-            for at, line in enumerate(block.split(b"\n")[:-1])
-            if line and line.removeprefix(MARK) != self.header
-        ]
-        good = self._well_formed([line for _, line in lines])
-        kept = self._divided(b"".join(line + b"\n" for (_, line), fine in zip(lines, good, strict=True) if fine), names)
-        if good.all():
+        starts = np.concatenate([[0], np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1])
+        buffers = [None, pa.py_buffer(starts.astype(np.int64)), pa.py_buffer(block)]
+        lines = pa.Array.from_buffers(pa.large_binary(), len(starts) - 1, buffers)  # each with its end
+        is_row = np.ones(len(lines), dtype=bool)
+        others = [line + b"\n" for line in (b"", self.header, MARK + self.header)]
+        if any(block.startswith(line) or b"\n" + line in block for line in others):
+            is_row = ~pc.is_in(lines, value_set=pa.array(others, lines.type)).to_numpy(zero_copy_only=False)
+        good = is_row & self._well_formed(block, lines)
+        kept = self._divided(block if good.all() else b"".join(lines.filter(pa.array(good)).to_pylist()), names)
+        bad = is_row & ~good
+        if not bad.any():
             return kept, None
-        place = np.where(good, np.cumsum(good) - 1, -1)
-        return kept.take(pa.array(place, mask=~good)), lines[int(good.argmin())]
+        place = np.where(good, np.cumsum(good) - 1, 0)[is_row]
+        at = int(bad.argmax())
+        return kept.take(pa.array(place, mask=bad[is_row])), (at, lines[at].as_py().rstrip(b"\n"))
 
-    def _has_only_rows(self, block: bytes) -> bool:
-        """Whether no line is empty, or the header, or not in UTF-8."""
-        for line in (b"", self.header, MARK + self.header):
-            if block.startswith(line + b"\n") or b"\n" + line + b"\n" in block:
-                return False
-        return is_utf8(block)
+    def _well_formed(self, block: bytes, lines: pa.Array) -> Mask:
+        """Which lines are in UTF-8 and as in RFC 4180: a cell has no quotes, or is in quotes, with others doubled."""
+        if not is_utf8(block):
+            texts = pa.array([line if is_utf8(line) else None for line in lines.to_pylist()], lines.type)
+        elif self._is_regular(block):
+            return np.ones(len(lines), dtype=bool)
+        else:
+            texts = lines
+        texts = texts.cast(pa.large_string())
+        mark = re.escape(self.separator)
+        cell = rf'(?:"(?:[^"\r]|"")*"|[^"\r\n{mark}]*)'
+        pattern = rf"^{cell}(?:{mark}{cell}){{{len(self.names) - 1}}}\n$"
+        if len(self.names) > WIDE:
+            return np.array([text is not None and re.match(pattern, text) is not None for text in texts.to_pylist()])
+        matched: Mask = pc.fill_null(pc.match_substring_regex(texts, pattern), False).to_numpy(zero_copy_only=False)
+        return matched
 
     def _is_regular(self, block: bytes) -> bool:
         """Whether lines need no closer look: no quotes, as many separators in each as in the header."""
@@ -161,30 +169,7 @@ class Csv:
         by_line = cuts.reshape(len(ends), -1)
         return bool((by_line >= starts[:, None]).all() and (by_line < ends[:, None]).all())
 
-    def _is_well_formed(self, block: bytes) -> bool:
-        """Whether all lines are, without taking them apart."""
-        starts = np.concatenate([[0], np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1])
-        buffers = [None, pa.py_buffer(starts.astype(np.int64)), pa.py_buffer(block)]
-        lines = pa.Array.from_buffers(pa.large_string(), len(starts) - 1, buffers)  # each with its end
-        return bool(pc.all(pc.match_substring_regex(lines, self._pattern[:-1] + r"\n$")).as_py())
-
-    @cached_property
-    def _pattern(self) -> str:
-        """A line as RFC 4180 has it: a cell without quotes, or one in quotes, with those inside doubled."""
-        mark = re.escape(self.separator)
-        cell = rf'(?:"(?:[^"\r]|"")*"|[^"\r{mark}]*)'
-        return f"^{cell}(?:{mark}{cell}){{{len(self.names) - 1}}}$"
-
-    def _well_formed(self, lines: list[bytes]) -> Mask:
-        if len(self.names) > WIDE:
-            pattern = re.compile(self._pattern.encode())
-            return np.array([is_utf8(line) and pattern.match(line) is not None for line in lines], bool)
-        texts = pa.array([line if is_utf8(line) else None for line in lines], pa.large_binary())
-        matched = pc.match_substring_regex(texts.cast(pa.large_string()), self._pattern)
-        good: Mask = pc.fill_null(matched, False).to_numpy(zero_copy_only=False)
-        return good
-
-    def _divided(self, block: bytes, names: Sequence[str], quotes: bool = True) -> pa.RecordBatch:
+    def _divided(self, block: bytes, names: Sequence[str]) -> pa.RecordBatch:
         """Columns of lines that are known to be well formed."""
         places = [str(self.names.index(name)) for name in names]
         if not block:
@@ -199,7 +184,7 @@ class Csv:
                 column_names=list(map(str, range(len(self.names)))), block_size=max(PIECE, 2 * longest)
             ),
             parse_options=arrow_csv.ParseOptions(
-                delimiter=self.separator, quote_char='"' if quotes else False, ignore_empty_lines=False
+                delimiter=self.separator, quote_char='"' if b'"' in block else False, ignore_empty_lines=False
             ),
             convert_options=arrow_csv.ConvertOptions(
                 column_types=dict.fromkeys(places, pa.large_string()), include_columns=places, strings_can_be_null=False
