@@ -434,7 +434,7 @@ class Catalogue:
     def column(self, name: str) -> list[Any]:
         """One column, in the order of the items."""
         if name not in self.names:
-            raise DataError(f"the catalogue has no column {name!r}; it has {self.names}")
+            raise DataError(f"the catalog has no column {name!r}; it has {self.names}")
         cells: list[Any] = self.columns.column(name).to_pylist()
         return cells
 
@@ -452,7 +452,7 @@ class Catalogue:
         """Raise NotPublic unless the owner has declared these items public."""
         if self.origin is None:
             raise NotPublic(
-                "items: this catalogue has not been declared public, and which items exist must not be read "
+                "items: this catalog has not been declared public, and which items exist must not be read "
                 "off private data silently. Either give the items, discreet.read(..., items=ids, frame or file), "
                 "or pass items=discreet.observed_items_are_public, which the privacy statement will then say"
             )

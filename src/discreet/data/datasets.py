@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,22 +31,9 @@ from discreet.errors import DataError
 log = logging.getLogger("discreet")
 
 __all__ = [
-    "CATALOG",
-    "DataSet",
-    "find",
-    "jester",
-    "known",
-    "load",
-    "movielens",
-    "movielens_folds",
-    "movielens_like",
-    "netflix",
-    "one_bit",
-    "rank_one",
-    "restaurant",
-    "synthetic_low_rank",
-    "yahoo_music",
-]
+    "CATALOG", "DataSet", "find", "jester", "known", "load", "movielens", "movielens_folds", "movielens_like",
+    "netflix", "one_bit", "rank_one", "restaurant", "synthetic_low_rank", "yahoo_music",
+]  # fmt: skip
 
 Path_ = str | os.PathLike[str] | None
 FOLDS = ("u1", "u2", "u3", "u4", "u5", "ua", "ub")
@@ -166,7 +152,7 @@ def load(name: str, source: Path_ = None) -> Interactions:
 
 
 def movielens(size: str = "1m", *, source: Path_ = None, items: str = "rated") -> Interactions:
-    """MovieLens ratings, with titles, genres and years of the films as the catalogue.
+    """MovieLens ratings, with titles, genres and years of the films as the catalog.
 
     Args:
         size: "100k", "1m", "10m", "20m", "25m", "32m" or "latest-small".
@@ -189,7 +175,7 @@ def movielens(size: str = "1m", *, source: Path_ = None, items: str = "rated") -
     with archives.opened(path, *files) as folder:
         films = formats.movielens_films(archives.need(folder, "u.item", "movies.dat", "movies.csv"))
         ratings = archives.need(folder, "u.data", "ratings.dat", "ratings.csv")
-        return _read(_table(formats.movielens_batches(ratings), ratings.name), data, formats.with_years(films), items)
+        return _read(formats.movielens_ratings(ratings), data, formats.with_years(films), items)
 
 
 def movielens_folds(name: str = "u1", *, source: Path_ = None) -> Parts:
@@ -211,8 +197,8 @@ def movielens_folds(name: str = "u1", *, source: Path_ = None) -> Parts:
         test = _read(table.filter(chosen), CATALOG["ml-100k"], ratings.catalogue.to_arrow(), "all")
     else:
         with archives.opened(path, f"{name}.test") as folder:
-            batches = formats.movielens_batches(archives.need(folder, f"{name}.test"))
-            test = _read(_table(batches, name), CATALOG["ml-100k"], ratings.catalogue.to_arrow(), "all")
+            table = formats.movielens_ratings(archives.need(folder, f"{name}.test"))
+            test = _read(table, CATALOG["ml-100k"], ratings.catalogue.to_arrow(), "all")
     owners = ratings.users.numbers(test.users.to_arrow())[test.user_numbers()]
     pairs = ratings.user_numbers().astype(np.int64) * ratings.n_items + ratings.indices
     tested = np.isin(pairs, owners * ratings.n_items + test.indices)
@@ -247,10 +233,8 @@ def jester(*, source: Path_ = None, parts: tuple[int, ...] | None = None) -> Int
 
 def _tell_parts(n: int) -> None:
     if n < 3:
-        log.warning(
-            "jester: only %d of its 3 parts %s at hand, and loaded; pass parts=(1, 2, 3) to download all",
-            n, "is" if n == 1 else "are",
-        )  # fmt: skip
+        count = "1 of its 3 parts is" if n == 1 else f"{n} of its 3 parts are"
+        log.warning("jester: only %s at hand, and loaded; pass parts=(1, 2, 3) to download all", count)
 
 
 def _jester_files(paths: list[Path], data: DataSet, parts: tuple[int, ...], *, whole: bool) -> Interactions:
@@ -277,7 +261,7 @@ def _jester_files(paths: list[Path], data: DataSet, parts: tuple[int, ...], *, w
 
 
 def restaurant(*, source: Path_ = None) -> Interactions:
-    """Restaurant & consumer data: 0, 1 or 2 stars for restaurants, with their names as the catalogue.
+    """Restaurant & consumer data: 0, 1 or 2 stars for restaurants, with their names as the catalog.
 
     Args:
         source: The original archive, its folder, or rating_final.csv.
@@ -285,18 +269,16 @@ def restaurant(*, source: Path_ = None) -> Interactions:
     data = CATALOG["restaurant"]
     path = _locate(data, source)
     if path.suffix == ".parquet":
-        return _read(_parquet(path), data, None)
+        return _read(_parquet(path), data)
     files = ("rating_final.csv", "geoplaces2.csv")
     with archives.opened(path.parent if path.suffix == ".csv" else path, *files) as folder:
-        ratings = archives.need(folder, "rating_final.csv")
+        ratings = formats.restaurant_ratings(archives.need(folder, "rating_final.csv"))
         places = archives.find(folder, "geoplaces2.csv")
-        names = None if places is None else formats.restaurant_places(places)
-        batches = formats.restaurant_batches(ratings)
-        return _read(_table(batches, ratings.name, ("user", "item", "rating")), data, names)
+        return _read(ratings, data, None if places is None else formats.restaurant_places(places))
 
 
 def netflix(*, source: Path_ = None) -> Interactions:
-    """The Netflix prize: 1 to 5 stars, with titles and years of the films as the catalogue.
+    """The Netflix prize: 1 to 5 stars, with titles and years of the films as the catalog.
 
     Args:
         source: nf_prize_dataset.tar.gz, or a folder or archive with `mv_*.txt` or `combined_data_*.txt` in it.
@@ -310,7 +292,7 @@ def netflix(*, source: Path_ = None) -> Interactions:
             raise DataError("source: neither mv_*.txt nor combined_data_*.txt is there; give the original archive")
         titles = archives.find(folder, *titles_of)
         films = None if titles is None else formats.netflix_titles(titles)
-        return _read(_table(formats.netflix_batches(files), data.title), data, films)
+        return _read(formats.netflix_ratings(files), data, films)
 
 
 def yahoo_music(*, source: Path_ = None) -> Interactions:
@@ -323,7 +305,7 @@ def yahoo_music(*, source: Path_ = None) -> Interactions:
     path = _locate(data, source)
     name = path.name if path.suffix == ".txt" else "trainIdx1.txt"
     with archives.opened(path.parent if path.suffix == ".txt" else path, name) as folder:
-        return _read(_table(formats.yahoo_batches(archives.need(folder, name)), data.title), data, None)
+        return _read(formats.yahoo_ratings(archives.need(folder, name)), data)
 
 
 def _locate(data: DataSet, source: Path_) -> Path:
@@ -341,15 +323,17 @@ def _locate(data: DataSet, source: Path_) -> Path:
     return archives.download(data.downloads[0])
 
 
-def _read(source: Table | pa.Table, data: DataSet, catalogue: pa.Table | None, items: str = "rated") -> Interactions:
+def _read(
+    source: Table | pa.Table, data: DataSet, catalogue: pa.Table | None = None, items: str = "rated"
+) -> Interactions:
     """Read ratings over a table of items; keep those that are rated."""
     given: Any = observed_items_are_public
     if catalogue is not None:
         given = Catalogue.read(catalogue, item="item").of_origin("all those of the published data set")
     names = (source.names or ()) if isinstance(source, Table) else source.schema.names
     time = "timestamp" if "timestamp" in names else None
-    low_high = data.value_range
-    ratings = read(source, user="user", item="item", value="rating", time=time, items=given, value_range=low_high)
+    bounds = data.value_range
+    ratings = read(source, user="user", item="item", value="rating", time=time, items=given, value_range=bounds)
     if items == "rated":
         ratings = ratings.of_items(np.unique(ratings.indices))
         ratings = replace(ratings, catalogue=ratings.catalogue.of_origin("those rated in the published data set"))
@@ -368,9 +352,3 @@ def _parquet(path: Path) -> pa.Table:
         at = table.schema.get_field_index("rating")
         table = table.set_column(at, "rating", pc.divide(table["rating"].cast(pa.float64()), float(unit)))
     return table.replace_schema_metadata(None)
-
-
-def _table(
-    batches: Iterator[pa.RecordBatch], what: str, names: tuple[str, ...] = ("user", "item", "rating", "timestamp")
-) -> Table:
-    return Table(what, names, lambda wanted: (batch.select(wanted.names) for batch in batches))

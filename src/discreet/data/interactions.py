@@ -114,7 +114,7 @@ class Declared:
 
     @property
     def n_items(self) -> int:
-        """How many items the catalogue has, rated or not."""
+        """How many items the catalog has, rated or not."""
         return len(self.catalogue)
 
     @property
@@ -134,7 +134,7 @@ class Declared:
         return declared
 
     def require_public(self) -> None:
-        """Raise NotPublic unless catalogue and value range have been declared. Every private fit calls this.
+        """Raise NotPublic unless catalog and value range have been declared. Every private fit calls this.
 
         Raises:
             NotPublic: Naming what is missing and how to give it. Nothing about the data is in the message.
@@ -153,7 +153,7 @@ class Interactions(Declared):
     """A table of users, items and values, checked and numbered; each (user, item) pair at most once.
 
     Made by `discreet.read`, a generator or a data set. Users are numbered in sorted order of their ids, items
-    in the order of the catalogue. User u's items are `indices[indptr[u]:indptr[u + 1]]`, increasing, and
+    in the order of the catalog. User u's items are `indices[indptr[u]:indptr[u + 1]]`, increasing, and
     `values` is aligned with them.
 
     Example:
@@ -235,7 +235,7 @@ class Interactions(Declared):
         """Declare public inputs after reading.
 
         Args:
-            items: `discreet.observed_items_are_public`, or a catalogue that has every item of the data.
+            items: `discreet.observed_items_are_public`, or a catalog that has every item of the data.
             value_range: The lowest and highest possible value; values outside it are an error.
         """
         changed = self
@@ -258,7 +258,7 @@ class Interactions(Declared):
         """The same interactions over another catalogue, which has all their items."""
         moved = catalogue.ids.numbers(self.items.to_arrow(), "items")[self.indices]
         if (moved < 0).any():
-            raise DataError("items: the data has items outside this catalogue; read it with on_unknown='drop'")
+            raise DataError("items: the data has items outside this catalog; read it with on_unknown='drop'")
         order = np.lexsort((moved, self.user_numbers()))
         indices = moved[order].astype(smallest_unsigned(len(catalogue)))
         return self._entries(order, catalogue=catalogue, indices=indices)
@@ -333,7 +333,7 @@ class Interactions(Declared):
     # Parts
 
     def where(self, mask: NDArray[np.bool_]) -> Interactions:
-        """The interactions where a mask (aligned with `values`) is true; users and catalogue stay as they are."""
+        """The interactions where a mask (aligned with `values`) is true; users and catalog stay as they are."""
         mask = np.asarray(mask, dtype=bool)
         if mask.shape != self.indices.shape:
             raise DataError(f"mask: one entry for each of {len(self)} interactions is needed, not {mask.shape}")
@@ -341,7 +341,7 @@ class Interactions(Declared):
         return self._entries(mask, indptr=kept.astype(np.int64))
 
     def for_users(self, users: Any) -> Interactions:
-        """The rows of some users, given by id, in their order here; the catalogue stays as it is."""
+        """The rows of some users, given by id, in their order here; the catalog stays as it is."""
         return self.of_users(_known(self.users, users, "users", "in this table"))
 
     def of_users(self, numbers: Array) -> Interactions:
@@ -353,11 +353,11 @@ class Interactions(Declared):
         return self._entries(np.repeat(chosen, counts), users=self.users.some(np.flatnonzero(chosen)), indptr=indptr)
 
     def for_items(self, items: Any) -> Interactions:
-        """The interactions with some items, given by id; the catalogue shrinks to them, in its order."""
-        return self.of_items(_known(self.items, items, "items", "in the catalogue"))
+        """The interactions with some items, given by id; the catalog shrinks to them, in its order."""
+        return self.of_items(_known(self.items, items, "items", "in the catalog"))
 
     def of_items(self, kept: Array) -> Interactions:
-        """The interactions with some items, given by increasing number; the catalogue shrinks to them."""
+        """The interactions with some items, given by increasing number; the catalog shrinks to them."""
         renumber = np.full(self.n_items, -1, dtype=np.int64)
         renumber[kept] = np.arange(len(kept))
         part = self.where(renumber[self.indices] >= 0)
@@ -420,30 +420,15 @@ class Interactions(Declared):
         home = Path(folder)
         try:
             about = json.loads((home / ABOUT).read_text(encoding="utf-8"))
-            _require_format(home, about["format"])
-            arrays = {name: _mapped(home / f"{name}.npy") for name in ARRAYS if (home / f"{name}.npy").exists()}
-            items = feather.read_table(str(home / "items.arrow"))
-            users = feather.read_table(str(home / "users.arrow")).column("user").combine_chunks()
-            time_type = feather.read_table(str(home / "time.arrow")).schema.field("timestamp").type
-            found = {name: len(arrays[name]) for name in ("indptr", "indices", "values")}
-            report = Report(**{**about["report"], "guessed": tuple(about["report"]["guessed"])})
-        except DataError:
-            raise
+            found = _loaded(home, about) if about["format"] == FORMAT else None
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowInvalid) as error:
             raise DataError(f"folder: {str(home)!r} is not a whole folder written by to_disk ({error!r})") from None
-        n = about["interactions"]
-        consistent = found == {"indptr": len(users) + 1, "indices": n, "values": n}
-        if not consistent or arrays["indptr"][-1] != n or len(arrays.get("times", arrays["values"])) != n:
-            raise DataError(f"folder: the files in {str(home)!r} do not belong together; write it again")
-        return cls(
-            users=Ids(users),
-            catalogue=Catalogue(items["item"], items.drop_columns(["item"]), origin=about["origin"]),
-            value_range=None if about["value_range"] is None else tuple(about["value_range"]),
-            implicit=about["implicit"],
-            report=report,
-            time_type=time_type if "times" in arrays else None,
-            **arrays,
-        )
+        if found is None:
+            raise DataError(f"folder: {str(home)!r} has format {about['format']}, this version reads {FORMAT}")
+        try:
+            return cls(**found)
+        except DataError:
+            raise DataError(f"folder: the files in {str(home)!r} do not belong together; write it again") from None
 
 
 def _known(ids: Ids, given: Any, what: str, where: str) -> Integers:
@@ -520,7 +505,6 @@ def write(ratings: Interactions, folder: Path) -> None:
     feather.write_feather(time_type, str(folder / "time.arrow"))
     about = {
         "format": FORMAT,
-        "interactions": len(ratings),
         "value_range": ratings.value_range,
         "implicit": ratings.implicit,
         "origin": ratings.catalogue.origin,
@@ -529,12 +513,16 @@ def write(ratings: Interactions, folder: Path) -> None:
     (folder / ABOUT).write_text(json.dumps(about, indent=2), encoding="utf-8")
 
 
-def _require_format(home: Path, found: int) -> None:
-    if found != FORMAT:
-        raise DataError(f"folder: {str(home)!r} has format {found}, this version reads {FORMAT}")
-
-
-def _mapped(path: Path) -> Array:
-    is_small = path.stat().st_size <= 256  # what is empty cannot be mapped
-    array: Array = np.load(path, mmap_mode=None if is_small else "r")
-    return array
+def _loaded(home: Path, about: dict[str, Any]) -> dict[str, Any]:
+    """What `write` has written: the arguments of Interactions. Arrays are mapped; an empty one cannot be."""
+    files = {name: home / f"{name}.npy" for name in ARRAYS if name != "times" or (home / "times.npy").exists()}
+    users, items, time = (feather.read_table(str(home / f"{name}.arrow")) for name in ("users", "items", "time"))
+    return {
+        "users": Ids(users["user"]),
+        "catalogue": Catalogue(items["item"], items.drop_columns(["item"]), origin=about["origin"]),
+        "value_range": None if about["value_range"] is None else tuple(about["value_range"]),
+        "implicit": about["implicit"],
+        "report": Report(**{**about["report"], "guessed": tuple(about["report"]["guessed"])}),
+        "time_type": time.schema.field("timestamp").type if "times" in files else None,
+        **{name: np.load(file, mmap_mode="r" if file.stat().st_size > 256 else None) for name, file in files.items()},
+    }

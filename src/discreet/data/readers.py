@@ -317,7 +317,7 @@ class Recipe:
             )
         if self.on_unknown == "raise" and counts.unknown:
             raise DataError(
-                f"items: {counts.unknown} rows are about items outside the catalogue{example}. Add these items to "
+                f"items: {counts.unknown} rows are about items outside the catalog{example}. Add these items to "
                 "items=, or pass on_unknown='drop' to leave such rows out"
             )
         if self.on_duplicate == "raise" and counts.repeated:
@@ -511,7 +511,7 @@ def read_items(items: Any, item: str | None, connection: Any) -> tuple[Ids, pa.T
             batches = [pa.Table.from_batches([batch]) for batch in source.stream(Wanted(names, (name,)))]
             table = pa.concat_tables(batches, promote_options="permissive") if batches else pa.table({})
     if not table.num_rows:
-        raise DataError(f"items: {what} has no rows; a catalogue needs at least one item")
+        raise DataError(f"items: {what} has no rows; a catalog needs at least one item")
     ids = table.column(name).combine_chunks()
     return Ids(typed(ids) if kind in ("csv", "tsv") else ids, "items"), table.drop_columns([name])
 

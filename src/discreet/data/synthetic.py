@@ -21,7 +21,7 @@ TASTES, LEVELS = 24, 8  # groups of users by taste and by activity, who choose a
 CHOICE = 0.9  # how strongly taste decides what is watched
 MEAN, USER_SPREAD, ITEM_SPREAD, SIGNAL, NOISE = 3.05, 0.43, 0.5, 0.55, 0.75  # of ratings, in stars
 LIKED_IF_POPULAR = 0.16  # stars that an item gains for one deviation of log popularity
-LARGEST_SHARE = 0.7  # of the catalogue that one user can have rated
+LARGEST_SHARE = 0.7  # of the catalog that one user can have rated
 GENRES = ("Action", "Comedy", "Drama", "Documentary", "Fantasy", "Horror", "Mystery", "Romance", "Western")
 
 
@@ -291,7 +291,7 @@ def movielens_like(
         return_truth: Return `(interactions, Truth)`.
 
     Returns:
-        The ratings, with a catalogue of (invented) titles and of genres that follow from the items' factors.
+        The ratings, with a catalog of (invented) titles and of genres that follow from the items' factors.
     """
     if n_users < 1 or n_items < 1 or not 1 <= n_ratings <= n_users * n_items:
         raise DataError(f"n_ratings: 1 to n_users x n_items = {n_users * n_items} are possible, not {n_ratings}")
