@@ -153,10 +153,10 @@ def test_numbering_in_batches(batches: list[list[str]], merge_at: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("discreet.data.assembly.MERGE_AT", merge_at)
         local = [numbering.add(pa.array(batch, pa.large_string()))[0] for batch in batches]
-        ids, numbers = numbering.finish()
+        ids = numbering.finish()
     assert ids.to_list() == sorted({one for batch in batches for one in batch}, key=lambda text: text.encode())
     for at, batch in enumerate(batches):
-        assert [ids[int(n)] for n in numbers[at][local[at]]] == batch
+        assert [ids[int(n)] for n in numbering[at][local[at]]] == batch
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)

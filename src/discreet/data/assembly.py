@@ -53,22 +53,12 @@ def blocks(indptr: Integers, size: int) -> Iterator[tuple[int, int]]:
         start = stop
 
 
-@dataclass
-class Numbers:
-    """The final number of each local number of each batch; -1 for ids outside the catalog."""
-
-    final: Integers
-    maps: list[NDArray[np.int32]]
-    example: Any = None  # an id outside the catalog, if there is one
-
-    def __getitem__(self, batch: int) -> Integers:
-        return self.final[self.maps[batch]]
-
-
 class Numbering:
     """Takes the ids of one column in batches; `finish` numbers them for good."""
 
     def __init__(self, what: str, *, written: bool = False) -> None:
+        self.final: Integers = np.empty(0, np.int64)  # once finished: the number of each known id, or -1
+        self.example: Any = None  # an id outside the catalog, if there is one
         self._what = what
         self._written = written  # the ids come from a text file, which has no types
         self._type: pa.DataType | None = None
@@ -106,23 +96,27 @@ class Numbering:
         self._known = merged.dictionary
         self._waiting = []
 
-    def finish(self, catalogue: Ids | None = None) -> tuple[Ids, Numbers]:
-        """Return the ids (those of the catalog, if there is one) and the final numbers of each batch."""
+    def finish(self, catalogue: Ids | None = None) -> Ids:
+        """Return the ids: those of the catalog, if there is one."""
         if self._waiting:
             self._merge()
         if self._known is None:
-            empty = Ids(pa.array([], pa.int64())) if catalogue is None else catalogue
-            return empty, Numbers(np.empty(0, np.int64), [])
+            return Ids(pa.array([], pa.int64())) if catalogue is None else catalogue
         known = self._known
         if isinstance(self._type, pa.BaseExtensionType):
             known = self._type.wrap_array(known)
         if catalogue is not None:
-            final = catalogue.numbers(known, self._what)
-            return catalogue, Numbers(final, self._maps, known[int(final.argmin())].as_py())
+            self.final = catalogue.numbers(known, self._what)
+            self.example = known[int(self.final.argmin())].as_py()
+            return catalogue
         order = sorted_order(known, written=self._written)
-        final = np.empty(len(order), dtype=np.int64)
-        final[order] = np.arange(len(order))
-        return Ids(known.take(pa.array(order))), Numbers(final, self._maps)
+        self.final = np.empty(len(order), dtype=np.int64)
+        self.final[order] = np.arange(len(order))
+        return Ids(known.take(pa.array(order)))
+
+    def __getitem__(self, batch: int) -> Integers:
+        """The final number of each local number of a batch; -1 for ids outside the catalog."""
+        return self.final[self._maps[batch]]
 
 
 @dataclass
@@ -189,61 +183,55 @@ class Assembler:
         The rows of a query have no order, so that those of a pair are ordered by time and value alone.
         """
         pa.default_memory_pool().release_unused()
-        users, user_numbers = self._users.finish()
-        items, item_numbers = self._items.finish(catalogue)
-        unknown = self._drop_unknown(item_numbers) if (item_numbers.final < 0).any() else 0
+        users, items = self._users.finish(), self._items.finish(catalogue)
+        unknown = self._drop_unknown() if (self._items.final < 0).any() else 0
         totals = np.zeros(len(users), dtype=np.int64)
         for at, chunk in enumerate(self._chunks):
-            who, counts = chunk.owners(user_numbers[at])
+            who, counts = chunk.owners(self._users[at])
             totals[who] += counts
         present = totals > 0
         if not present.all():  # users without rows, who are never written to
-            user_numbers.final = (np.cumsum(present) - 1)[user_numbers.final]
+            self._users.final = (np.cumsum(present) - 1)[self._users.final]
             users, totals = users.some(np.flatnonzero(present)), totals[present]
         indptr = np.concatenate([[0], np.cumsum(totals)]).astype(np.int64)
-        columns = self._scatter(indptr, len(items), user_numbers, item_numbers)
-        rows = Rows(users, items, indptr, *columns, unknown, item_numbers.example)
+        rows = Rows(users, items, indptr, *self._scatter(indptr, len(items)), unknown, self._items.example)
         if _sort_rows(rows):
             _merge_repeated(rows, on_duplicate, self._allocate, is_query)
         return rows
 
-    def _drop_unknown(self, item_numbers: Numbers) -> int:
+    def _drop_unknown(self) -> int:
         """Take out the rows whose item has no number."""
         dropped = 0
         for at, chunk in enumerate(self._chunks):
-            known = item_numbers[at][chunk.columns["items"]] >= 0
+            known = self._items[at][chunk.columns["items"]] >= 0
             dropped += int((~known).sum())
             owner = np.repeat(np.arange(len(chunk.counts)), chunk.counts)[known]
             columns = {name: column[known] for name, column in chunk.columns.items()}
             self._chunks[at] = _Chunk(np.bincount(owner, minlength=len(chunk.counts)), columns)
         return dropped
 
-    def _scatter(
-        self, indptr: Integers, n_items: int, user_numbers: Numbers, item_numbers: Numbers
-    ) -> tuple[Array, NDArray[np.float32], Array | None]:
+    def _scatter(self, indptr: Integers, n_items: int) -> tuple[Array, NDArray[np.float32], Array | None]:
         """Copy every row to its user, a column at a time, and free what has been copied."""
         length = int(indptr[-1])
         kinds = {name: column.dtype for name, column in self._chunks[0].columns.items()} if self._chunks else {}
         indices = self._allocate("indices", length, smallest_unsigned(n_items))
         values, times = self._allocate("values", length, np.float32), None
-        self._fill("items", indices, indptr, user_numbers, item_numbers)
+        self._fill("items", indices, indptr)
         if "values" in kinds:
-            self._fill("values", values, indptr, user_numbers)
+            self._fill("values", values, indptr)
         else:
             values[:] = 1.0
         if "times" in kinds:
             times = self._allocate("times", length, kinds["times"])
-            self._fill("times", times, indptr, user_numbers)
+            self._fill("times", times, indptr)
         return indices, values, times
 
-    def _fill(
-        self, name: str, target: Array, indptr: Integers, user_numbers: Numbers, final: Numbers | None = None
-    ) -> None:
+    def _fill(self, name: str, target: Array, indptr: Integers) -> None:
         """Copy one column of all chunks, which lose it; the rows of a user stay in order of arrival."""
 
         def put(at: int, chunk: _Chunk, counts: Integers, shift: Integers) -> None:
             column = chunk.columns.pop(name)
-            column = column if final is None else final[at].astype(target.dtype)[column]
+            column = self._items[at].astype(target.dtype)[column] if name == "items" else column
             if (shift == shift[0]).all():
                 target[int(shift[0]) : int(shift[0] + counts.sum())] = column
             else:
@@ -256,7 +244,7 @@ class Assembler:
         with ThreadPoolExecutor(_workers()) as pool:
             running: deque[Future[None]] = deque()
             for at, chunk in enumerate(self._chunks):
-                who, counts = chunk.owners(user_numbers[at])
+                who, counts = chunk.owners(self._users[at])
                 if not len(who):
                     continue
                 shift = free[who] - (np.cumsum(counts) - counts)

@@ -10,8 +10,8 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import PurePath
@@ -53,10 +53,10 @@ def select(statement: str, connection: Any) -> Table:
     module = type(connection).__module__.split(".")[0].lstrip("_")
     if module == "sqlalchemy" or (isinstance(connection, str) and "://" in connection):
         return _from_sqlalchemy(statement, connection)
+    if module == "duckdb":  # the caller's, with their temporary tables and views
+        return _from_duckdb(statement, connection, lambda: None)
     if connection is None:
         database = _connect()
-    elif module == "duckdb":
-        database = connection  # the caller's, with their temporary tables and views
     elif isinstance(connection, str | os.PathLike):
         path = os.fspath(connection)
         if not os.path.isfile(path):
@@ -73,7 +73,13 @@ def select(statement: str, connection: Any) -> Table:
             "connection: a SQLAlchemy URL, engine or connection, a DuckDB connection or the path of a DuckDB "
             f"database is needed, not {type(connection).__name__}"
         )
-    close = (lambda: None) if database is connection else database.close
+    return _from_duckdb(statement, database, database.close)
+
+
+# DuckDB
+
+
+def _from_duckdb(statement: str, database: Any, close: Callable[[], None]) -> Table:
     advice = "Correct the SELECT; column and file names are checked by running it in DuckDB"
     try:
         with _explained("the SELECT", advice):
@@ -86,9 +92,6 @@ def select(statement: str, connection: Any) -> Table:
     return replace(
         found, what="a SELECT by DuckDB", stream=lambda wanted: sources.prefetched(found.stream(wanted)), close=close
     )
-
-
-# DuckDB
 
 
 @contextmanager
@@ -247,32 +250,23 @@ def _from_sqlalchemy(statement: str, connection: Any) -> Table:
             reason = str(getattr(error, "orig", None) or error).strip()
             raise DataError(f"source: the SELECT failed: {reason}. Correct the SELECT or the connection") from None
 
-    with explained():
-        ours = not isinstance(connection, sa.Connection)
+    with explained(), ExitStack() as stack:
+        engine = opened = connection
         if isinstance(connection, str):
             _require_sqlite_file(sa.make_url(connection))
-        engine = sa.create_engine(connection) if isinstance(connection, str) else connection
+            engine = sa.create_engine(connection)
+            stack.callback(engine.dispose)
         require_select(statement, engine.dialect.name)
-        opened = engine.connect() if ours else connection
-        if ours:
+        if not isinstance(connection, sa.Connection):
+            opened = stack.enter_context(engine.connect())
             _read_only(opened)
-
-        def close() -> None:
-            if ours:
-                _read_only(opened, False)
-                opened.close()
-            if isinstance(connection, str):
-                engine.dispose()
-
-        try:
-            options = {"stream_results": True, "max_row_buffer": ROWS_AT_A_TIME}
-            # A colon in the statement is a colon, not a parameter.
-            result = opened.execute(sa.text(statement.replace(":", r"\:")), execution_options=options)
-            names = list(result.keys())
-            sources.require_names(names)
-        except BaseException:
-            close()
-            raise
+            stack.callback(_read_only, opened, False)
+        options = {"stream_results": True, "max_row_buffer": ROWS_AT_A_TIME}
+        # A colon in the statement is a colon, not a parameter.
+        result = opened.execute(sa.text(statement.replace(":", r"\:")), execution_options=options)
+        names = list(result.keys())
+        sources.require_names(names)
+        close = stack.pop_all().close
 
     def stream(wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:
         with explained():

@@ -379,17 +379,15 @@ def times(column: pa.Array, time_format: str | None) -> tuple[Floats, Mask | Non
         found, bad = numbers(column)
         if bad is None:
             return found, None
-        asked = pa.array(bad)
     else:
         found = np.full(len(column), np.nan)
         missing = pc.is_in(pc.utf8_trim_whitespace(column), value_set=pa.array(MISSING, column.type))
         bad = pc.and_(pc.is_valid(column), pc.invert(missing)).to_numpy(zero_copy_only=False)
-        asked = pa.array(bad)
-    cells = pc.utf8_trim_whitespace(column.filter(asked))
+    asked = np.flatnonzero(bad)
+    cells = pc.utf8_trim_whitespace(column.take(pa.array(asked)))
     seconds = _iso_8601(cells) if time_format is None else _strptime(cells, time_format)
     found, bad = found.copy(), bad.copy()
-    found[np.flatnonzero(bad)] = seconds
-    bad[np.flatnonzero(bad)] = np.isnan(seconds)
+    found[asked], bad[asked] = seconds, np.isnan(seconds)
     return found, bad if bad.any() else None
 
 
