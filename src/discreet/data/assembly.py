@@ -29,6 +29,7 @@ from discreet.typing import Array, Integers
 BLOCK = 1 << 18  # interactions sorted at a time
 PAGE = 1 << 16  # arrays of more bytes than this get pages of their own
 MERGE_AT = 1 << 17  # ids waiting to be merged into the numbering before it is worth a pass over all
+WORKERS = min(4, os.cpu_count() or 1)
 
 
 def in_memory(name: str, length: int, dtype: Any) -> Array:
@@ -241,7 +242,7 @@ class Assembler:
 
         free = indptr[:-1].copy()  # the next free place of each user
         # Places are given out in order of arrival; the copying, to places all different, runs in threads.
-        with ThreadPoolExecutor(_workers()) as pool:
+        with ThreadPoolExecutor(WORKERS) as pool:
             running: deque[Future[None]] = deque()
             for at, chunk in enumerate(self._chunks):
                 who, counts = chunk.owners(self._users[at])
@@ -250,14 +251,10 @@ class Assembler:
                 shift = free[who] - (np.cumsum(counts) - counts)
                 free[who] += counts
                 running.append(pool.submit(put, at, chunk, counts, shift))
-                if len(running) > _workers():
+                if len(running) > WORKERS:
                     running.popleft().result()
             for job in running:
                 job.result()
-
-
-def _workers() -> int:
-    return min(4, os.cpu_count() or 1)
 
 
 def _counting_argsort(codes: NDArray[np.int32], n: int) -> tuple[Array, Array]:
@@ -273,7 +270,7 @@ def _counting_argsort(codes: NDArray[np.int32], n: int) -> tuple[Array, Array]:
 
 def _sort_rows(rows: Rows) -> bool:
     """Put each user's items in order, keeping the order of arrival of equal ones; are any equal?"""
-    with ThreadPoolExecutor(_workers()) as pool:
+    with ThreadPoolExecutor(WORKERS) as pool:
         return any(list(pool.map(lambda run: _sort_block(rows, *run), blocks(rows.indptr, BLOCK))))
 
 

@@ -81,16 +81,18 @@ def select(statement: str, connection: Any) -> Table:
 
 def _from_duckdb(statement: str, database: Any, close: Callable[[], None]) -> Table:
     advice = "Correct the SELECT; column and file names are checked by running it in DuckDB"
-    try:
-        with _explained("the SELECT", advice):
-            body = _single_select(database, statement)
-            require_declared_files(body)
-            found = relation(database.sql(body), "the SELECT", advice)
-    except BaseException:
-        close()
-        raise
+    with ExitStack() as stack, _explained("the SELECT", advice):
+        stack.callback(close)
+        kinds = [one.type.name for one in database.extract_statements(statement)]
+        if kinds != ["SELECT"]:
+            found = ", then ".join(kinds) or "nothing"
+            raise DataError(f"source: a single SELECT is needed, but the text holds {found}; leave the others out")
+        body = re.sub(r"[\s;]*$", "", statement)
+        require_declared_files(body)
+        table = relation(database.sql(body), "the SELECT", advice)
+        stack.pop_all()  # the table is to be read before it is closed
     return replace(
-        found, what="a SELECT by DuckDB", stream=lambda wanted: sources.prefetched(found.stream(wanted)), close=close
+        table, what="a SELECT by DuckDB", stream=lambda wanted: sources.prefetched(table.stream(wanted)), close=close
     )
 
 
@@ -120,16 +122,6 @@ def _connect(database: str = ":memory:") -> Any:
     connection.execute("SET python_enable_replacements = false")  # our local variables are not tables
     connection.execute("SET enable_progress_bar = false")
     return connection
-
-
-def _single_select(database: Any, statement: str) -> str:
-    import duckdb
-
-    statements = database.extract_statements(statement)
-    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-        found = ", then ".join(one.type.name for one in statements) or "nothing"
-        raise DataError(f"source: a single SELECT is needed, but the text holds {found}; leave the others out")
-    return re.sub(r"[\s;]*$", "", statement)
 
 
 def relation(source: Any, what: str, advice: str = "Run the relation by itself to see what is wrong with it") -> Table:

@@ -221,6 +221,8 @@ class Json:
     has both can be refused.
     """
 
+    names = None  # there is no header
+
     def __init__(self) -> None:
         self.kinds: dict[str, set[type]] = {}
 
@@ -281,16 +283,14 @@ def text_files(paths: list[str], kind: str, separator: str | None = None) -> Tab
         if separator is not None:
             raise DataError("separator: JSON lines have none; leave it out")
         readers: Sequence[Csv | Json] = [Json()] * len(paths)
-        names = None
     else:
         separator = checked_separator(separator, kind)
         readers = [Csv.of(path, _first_line(path), separator) for path in paths]
-        names = list(readers[0].names) if isinstance(readers[0], Csv) else None
 
     def stream(wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:
         return prefetched(sliced(_batches(paths, readers, wanted)))
 
-    return Table(shown(paths), names, stream, is_text=True)
+    return Table(shown(paths), readers[0].names, stream, is_text=True)
 
 
 def checked_separator(given: str | None, kind: str) -> str | None:
@@ -311,12 +311,12 @@ def _first_line(path: str) -> bytes:
 
 def _batches(paths: list[str], readers: Sequence[Csv | Json], wanted: Wanted) -> Iterator[pa.RecordBatch]:
     for path, reader in zip(paths, readers, strict=True):
-        lost = [name for name in wanted.names if isinstance(reader, Csv) and name not in reader.names]
+        lost = [name for name in wanted.names if reader.names is not None and name not in reader.names]
         if lost:
             raise DataError(f"source: {path!r} has no column {lost[0]!r}, which {paths[0]!r} has")
         line = 1
         with opened(path) as file:
-            if isinstance(reader, Csv):
+            if reader.names is not None:  # in the first line
                 file.readline()
                 line += 1
             for block in _blocks(file):
