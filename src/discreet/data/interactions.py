@@ -25,8 +25,6 @@ from discreet.errors import DataError, NotPublic
 from discreet.typing import Array, Integers
 
 ARRAYS = ("indptr", "indices", "values", "times")
-
-
 Allocate = Callable[[str, int, Any], Array]  # name, length, dtype
 FORMAT = 1
 ABOUT = "interactions.json"

@@ -22,7 +22,7 @@ from pyarrow import json as arrow_json
 
 from discreet.data import sources, sql, texts
 from discreet.data.assembly import Assembler, Rows, in_memory
-from discreet.data.catalogue import Catalogue, Ids, ObservedItems, observed_items_are_public, plain, typed
+from discreet.data.catalogue import OBSERVED, Catalogue, Ids, ObservedItems, observed_items_are_public, plain, typed
 from discreet.data.interactions import (
     Allocate,
     Interactions,
@@ -176,23 +176,17 @@ def read(
         return spark.read(there, recipe_for(there.names), items, partitions)
     if engine != "local" or partitions is not None:
         raise DataError("engine: 'local' or 'spark' is needed; partitions= are those of Spark, with engine='spark'")
-    table = open_table(source, connection, separator)
-    with closing(table):
-        recipe, catalogue = recipe_for(table.names), None
-        if items is not None and not isinstance(items, ObservedItems):
+    with closing(open_table(source, connection, separator)) as table:
+        recipe, declared = recipe_for(table.names), items
+        if items is not None and items is not observed_items_are_public:
             where = connection if isinstance(items, str) and SELECT.match(items) else None
-            catalogue = Catalogue.read(items, item=recipe.columns.item, connection=where)
-            recipe = replace(recipe, items=catalogue.ids)
-
-        def interactions(allocate: Allocate) -> Interactions:
-            ratings = _interactions(table, recipe, catalogue, allocate)
-            return ratings.with_public(items=items) if items is observed_items_are_public else ratings
-
+            declared = Catalogue.read(items, item=recipe.columns.item, connection=where)
+            recipe = replace(recipe, items=declared.ids)
         if cache is None:
-            return interactions(in_memory)
+            return _interactions(table, recipe, declared, in_memory)
         with new_folder(cache, "cache") as folder:
-            write(interactions(arrays_in(folder)), folder)
-        return Interactions.from_disk(cache)
+            write(_interactions(table, recipe, declared, arrays_in(folder)), folder)
+    return Interactions.from_disk(cache)
 
 
 def open_table(source: Any, connection: Any = None, separator: str | None = None) -> Table:
@@ -232,7 +226,9 @@ def _from_object(source: Any) -> Table:
     return sources.from_frame(source, library)
 
 
-def _interactions(table: Table, recipe: Recipe, catalogue: Catalogue | None, allocate: Allocate) -> Interactions:
+def _interactions(
+    table: Table, recipe: Recipe, items: Catalogue | ObservedItems | None, allocate: Allocate
+) -> Interactions:
     """Stream the table through the cleaner into compressed rows."""
     hint = NO_HEADER if table.names is None else ""
     cleaner, assembler = Cleaner(recipe, hint), Assembler(allocate, is_text=table.is_text)
@@ -245,7 +241,8 @@ def _interactions(table: Table, recipe: Recipe, catalogue: Catalogue | None, all
                 assembler.add(*cells)
             bar.advance(batch.num_rows)
     rows = assembler.finish(recipe.items, recipe.on_duplicate, is_query=table.is_query)
-    ratings = cleaner.finish(rows, Catalogue(rows.items, origin=None) if catalogue is None else catalogue)
+    observed = Catalogue(rows.items, origin=None if items is None else OBSERVED)
+    ratings = cleaner.finish(rows, items if isinstance(items, Catalogue) else observed)
     counts = replace(cleaner.counts, kept=len(rows.indices))
     recipe.require(counts, table.what, hint, f", for instance {rows.example!r}")
     return replace(ratings, report=counts.report(table.what, recipe.columns, table.library))

@@ -34,7 +34,6 @@ from discreet.validation import whole
 
 PIECE = 1 << 26  # bytes of one broadcast
 INLINE = 1 << 16  # bytes that are sent along with each task, without a broadcast
-
 CHUNK = 5 << 16  # interactions that are kept, and worked on, together
 COUNTS = tuple(field.name for field in fields(Counts))
 ARRAYS = ("indptr", "indices", "values")

@@ -44,8 +44,6 @@ ISO_8601 = (
     r"(?:[T ](?P<hour>[01]\d|2[0-3]):(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d(?:\.\d+)?))?"
     r"(?:Z| ?UTC|(?P<sign>[-+])(?P<east>[01]\d|2[0-3])(?::?(?P<eastward>[0-5]\d))?)?)?$"
 )
-
-
 Mask = NDArray[np.bool_]
 JSON_ADVICE = "Check that the file is whole, with one JSON object a line"
 
