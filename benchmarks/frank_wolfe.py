@@ -28,8 +28,7 @@ import numpy as np
 import scipy.sparse as sp
 
 import discreet
-from discreet.data.catalogue import Catalogue
-from discreet.data.ids import Ids
+from discreet.data.catalogue import Catalogue, Ids
 from discreet.data.synthetic import made_table
 from discreet.papers.frank_wolfe import rank_one
 from discreet.papers.reproduction import Options

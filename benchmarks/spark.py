@@ -37,10 +37,9 @@ import numpy as np
 import pyarrow as pa
 
 import discreet
-from discreet.data.columns import choose
-from discreet.data.recipe import Policies, Recipe
-from discreet.data.spark import chunks, read_partition
-from discreet.data.spark_interactions import SparkInteractions
+from discreet.data.readers import Recipe
+from discreet.data.sources import choose
+from discreet.data.spark import SparkInteractions, chunks, read_partition
 from discreet.engine.partials import BRANCHES, added_up, emitted
 from discreet.engine.spark import Pass, partial_sums
 
@@ -158,7 +157,7 @@ def constants(ratings: int, rank: int) -> Figures:
     features = {f"f{i}": column for i, column in enumerate(numbers)}
     catalogue = discreet.Catalogue(data.items, pa.table(features))
     columns = choose(["user", "item", "rating"], user="user", item="item", value="rating", time=None)
-    recipe = Recipe(columns, data.items, data.value_range, Policies("raise", "raise", "raise"))
+    recipe = Recipe(columns, data.items, data.value_range, "raise", "raise", "raise")
     batches = data.to_arrow().select(columns.wanted.names).to_batches()
     read_partition(recipe, batches)  # the first time, libraries are loaded
     begin = time.process_time()

@@ -12,11 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from discreet.data.broadcast import Broadcast
 from discreet.data.catalogue import Catalogue
-from discreet.data.columns import GUESS, choose
-from discreet.data.sources import is_spark
-from discreet.data.spark_interactions import SparkInteractions
+from discreet.data.interactions import is_spark
+from discreet.data.sources import GUESS, choose
+from discreet.data.spark import Broadcast, SparkInteractions
 from discreet.errors import DataError, MissingExtra, UnknownItem
 from discreet.models.model_folder import HEAD, ITEMS, PARTS
 from discreet.models.storage import described, items_from_bytes, items_to_bytes, load, plain, rich, unfitted

@@ -5,6 +5,7 @@ import errno
 import gzip
 import io
 import lzma
+import shutil
 import stat
 import tarfile
 import tempfile
@@ -19,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import discreet
-from discreet.data import archives, formats, unpacking
+from discreet.data import archives, formats
 from discreet.errors import DataError
 from tests.data.test_datasets import (
     FILM_1,
@@ -108,7 +109,7 @@ def bomb(kind: str, size: int = 20 << 20) -> bytes:
 def test_a_bomb_is_refused_before_it_is_written(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     path = saved(tmp_path / "a", bomb(kind))
     assert path.stat().st_size < 100_000
-    monkeypatch.setattr(unpacking._Archive, "write", lambda *_: pytest.fail("it was written"))
+    monkeypatch.setattr(shutil, "copyfileobj", lambda *_: pytest.fail("it was written"))
     with pytest.raises(DataError, match="unpacks to more than any published data set of its size does; if you trust"):
         names(path, "u.data")
 
@@ -123,14 +124,14 @@ def test_a_bomb_in_the_header_of_a_tar(tmp_path: Path) -> None:
 
 def test_what_the_published_data_sets_need_is_allowed(tmp_path: Path) -> None:
     largest = max(discreet.datasets.CATALOG.values(), key=lambda data: data.interactions)
-    assert 2 * 24 * largest.interactions < unpacking.UNPACKED
-    assert 5 * discreet.datasets.CATALOG["netflix"].items < unpacking.MEMBERS
+    assert 2 * 24 * largest.interactions < archives.UNPACKED
+    assert 5 * discreet.datasets.CATALOG["netflix"].items < archives.MEMBERS
     assert names(saved(tmp_path / "a", bomb("gz", 15 << 20)), "u.data") == ["u.data"]  # little, whatever the ratio
 
 
 @pytest.mark.parametrize("kind", ["zip", "tar"])
 def test_too_many_members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    monkeypatch.setattr(unpacking, "MEMBERS", 5)
+    monkeypatch.setattr(archives, "MEMBERS", 5)
     for n in (5, 6):
         files = {f"u{at}.data": b"x" for at in range(n)}
         path = tmp_path / "a"
@@ -221,16 +222,15 @@ def test_a_wrong_checksum_or_a_cut_is_never_taken_for_the_whole(tmp_path: Path) 
             names(saved(tmp_path / "a", data), "u.data", "u.item")
 
 
-def test_a_full_disk_is_not_called_damage(tmp_path: Path) -> None:
-    class Full(io.BytesIO):
-        def write(self, _: Any) -> int:
-            raise OSError(errno.ENOSPC, "No space left on device")
+def test_a_full_disk_is_not_called_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-    archive = unpacking._Archive(saved(tmp_path / "a", b""), tmp_path, ())
+    monkeypatch.setattr(shutil, "copyfileobj", full)
     with pytest.raises(
-        DataError, match=r"could not be unpacked into .* \(No space left on device\), and nothing was kept"
+        DataError, match=r"could not be unpacked into .* \(No space left on device\), and nothing was kept; make room"
     ):
-        archive.copy(io.BytesIO(b"x"), Full())
+        names(zipped(tmp_path / "a.zip", **{"u.data": U_DATA}), "u.data")
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import discreet
-from discreet.data.recipe import POLICIES
+from discreet.data.readers import POLICIES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "guide" / "data.md").read_text(encoding="utf-8")
 

@@ -27,9 +27,9 @@ import pytest
 import zstandard
 
 import discreet
-from discreet.data.columns import choose
-from discreet.data.ids import Ids
-from discreet.data.recipe import Policies, Recipe
+from discreet.data.catalogue import Ids
+from discreet.data.readers import Recipe
+from discreet.data.sources import choose
 from discreet.data.spark import divided, read_partition
 from discreet.data.texts import Csv, Json
 from discreet.errors import DataError
@@ -253,7 +253,7 @@ def run(seed: int, n: int, folder: Path, patch: pytest.MonkeyPatch) -> int:
     for _ in range(n):
         # Where blocks of lines, and batches of rows, begin and end must not matter.
         patch.setattr("discreet.data.texts.BLOCK", rng.choice([rng.randint(1, 200), 1 << 23]))
-        patch.setattr("discreet.data.tables.BATCH", rng.choice([rng.randint(1, 9), 1 << 18]))
+        patch.setattr("discreet.data.sources.BATCH", rng.choice([rng.randint(1, 9), 1 << 18]))
         text = rng.random() < 0.7
         write = rng.choice(TEXT if text else TABLES)
         made = case(rng, raw=text)
@@ -287,7 +287,8 @@ def test_a_partition_of_spark_reads_lines_as_one_machine_does(seed: int, tmp_pat
     for _ in range(60):
         made = case(rng, raw=True)
         bounds = (0.0, 50.0)
-        policies = Policies(rng.choice(["mean", "sum"]), "clip", "drop", made.options["time_format"])
+        policies: dict[str, Any] = {"on_duplicate": rng.choice(["mean", "sum"]), "on_invalid": "clip"}
+        policies |= {"on_unknown": "drop", "time_format": made.options["time_format"]}
         items = made.options["items"] or [str(n) for n in range(8)]
         write, style = rng.choice(TEXT), rng.randrange(1 << 30)
         path = write(made.rows(True), random.Random(style), tmp_path)
@@ -302,10 +303,8 @@ def test_a_partition_of_spark_reads_lines_as_one_machine_does(seed: int, tmp_pat
         rng.shuffle(lines)
         batch = pa.RecordBatch.from_arrays([pa.array(lines, pa.binary()).view(pa.string())], names=["value"])
         rows = divided(batch, text, columns.wanted(lenient=True))
-        there, _ = read_partition(Recipe(columns, Ids(items), bounds, policies), [rows])
-        given: dict[str, Any] = {"on_invalid": "clip", "on_unknown": "drop", "value_range": bounds, "items": items}
-        given |= {"on_duplicate": policies.on_duplicate, "time_format": policies.time_format, "time": "timestamp"}
-        here = outcome(path, given)
+        there, _ = read_partition(Recipe(columns, Ids(items), bounds, **policies), [rows])
+        here = outcome(path, policies | {"value_range": bounds, "items": items, "time": "timestamp"})
         if isinstance(here, DataError):  # no row is left
             assert there is None or not len(there)
             continue

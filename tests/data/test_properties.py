@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import discreet
-from discreet.data.ids import Ids
-from discreet.data.numbering import Numbering
+from discreet.data.assembly import Numbering
+from discreet.data.catalogue import Ids
 from discreet.errors import DataError
 
 INTEGERS = st.integers(-(2**63), 2**63 - 1)
@@ -78,8 +78,8 @@ def test_reading_agrees_with_plain_loops(table: Any, policy: str, invalid: str, 
         "on_unknown": "drop",
     }  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("discreet.data.tables.BATCH", batch)
-        patch.setattr("discreet.data.numbering.MERGE_AT", 3)
+        patch.setattr("discreet.data.sources.BATCH", batch)
+        patch.setattr("discreet.data.assembly.MERGE_AT", 3)
         patch.setattr("discreet.data.assembly.BLOCK", 5)
         patch.setattr("discreet.data.assembly.PAGE", 4)
         if not expected:
@@ -151,12 +151,12 @@ def test_numbering_in_batches(batches: list[list[str]], merge_at: int) -> None:
     numbering = Numbering("user")
     local = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("discreet.data.numbering.MERGE_AT", merge_at)
+        patch.setattr("discreet.data.assembly.MERGE_AT", merge_at)
         local = [numbering.add(pa.array(batch, pa.large_string()))[0] for batch in batches]
-        ids, numbers = numbering.finish()
+        ids = numbering.finish()
     assert ids.to_list() == sorted({one for batch in batches for one in batch}, key=lambda text: text.encode())
     for at, batch in enumerate(batches):
-        assert [ids[int(n)] for n in numbers[at][local[at]]] == batch
+        assert [ids[int(n)] for n in numbering[at][local[at]]] == batch
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)

@@ -254,7 +254,7 @@ def test_public_inputs_given_to_read() -> None:
 def test_a_catalogue_may_come_afterwards() -> None:
     later = discreet.read(ROWS).with_public(items=["z", "y", "x"])
     assert later == discreet.read(ROWS, items=["z", "y", "x"])
-    with pytest.raises(DataError, match="outside this catalogue"):
+    with pytest.raises(DataError, match="outside this catalog"):
         discreet.read(ROWS).with_public(items=["x"])
 
 
@@ -281,7 +281,7 @@ def test_catalogues_that_cannot_be() -> None:
         discreet.read(ROWS, items=["x", "y", "x"])
     with pytest.raises(DataError, match="2 ids are missing"):
         discreet.read(ROWS, items=["x", None, None])
-    with pytest.raises(DataError, match="3 rows are about items outside the catalogue"):
+    with pytest.raises(DataError, match="3 rows are about items outside the catalog"):
         discreet.read(ROWS, items=[1, 2])
     with pytest.raises(DataError, match="cannot be compared"):
         discreet.read(ROWS, items=[1.5, 2.5])
@@ -299,7 +299,7 @@ def test_integer_ids_of_any_width_are_the_same(items: Any) -> None:
 
 
 def test_unknown_items_raise_or_are_dropped() -> None:
-    with pytest.raises(DataError, match=r"2 rows are about items outside the catalogue, for instance 'y'.*on_unknown"):
+    with pytest.raises(DataError, match=r"2 rows are about items outside the catalog, for instance 'y'.*on_unknown"):
         discreet.read(ROWS, items=["x"])
     ratings = discreet.read(ROWS, items=["x"], on_unknown="drop")
     assert ratings.users.to_list() == ["ann"]  # no row of bob's is left

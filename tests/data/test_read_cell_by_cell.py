@@ -17,7 +17,7 @@ import pytest
 import scipy.sparse
 
 import discreet
-from discreet.data.statements import require_select
+from discreet.data.sql import require_select
 from discreet.errors import DataError
 from tests.data.test_read_hostile import HEADER, SWALLOWED, written
 
@@ -176,7 +176,7 @@ def test_the_times_of_one_file_do_not_cut_those_of_another(first: pa.Array, tmp_
 
 
 def test_the_times_of_one_batch_do_not_cut_those_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("discreet.data.tables.BATCH", 2)
+    monkeypatch.setattr("discreet.data.sources.BATCH", 2)
     ann = [("ann", "x", 5.0, NOON), ("ann", "x", 1.0, EARLIER)]
     for time in (dt.date(2020, 1, 1), 5, 5.0, "2020-01-01"):
         with pytest.raises(DataError, match="time: it changes from"):

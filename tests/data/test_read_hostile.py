@@ -22,7 +22,7 @@ import sqlalchemy as sa
 import zstandard
 
 import discreet
-from discreet.data.ids import Ids
+from discreet.data.catalogue import Ids
 from discreet.errors import DataError
 
 HEADER = "user,item,rating\n"

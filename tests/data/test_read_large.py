@@ -1,4 +1,4 @@
-"""Tables of many batches: order of arrival, both kinds of numbering, memory on disk, progress."""
+"""Tables of many batches: order of arrival, numbering, memory on disk, progress."""
 
 import datetime as dt
 import io
@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import discreet
-from discreet.data import assembly, numbering, progress, tables
-from discreet.data.ids import Ids
+from discreet.data import assembly, progress, sources
+from discreet.data.catalogue import Ids
 
 ROWS = 700_000
 
@@ -71,8 +71,7 @@ def test_the_last_of_repeats_wins(frame: pd.DataFrame, expected: pd.DataFrame, k
 
 
 @pytest.mark.parametrize("spread", [1, 1000, 10**15])
-def test_both_kinds_of_numbering(frame: pd.DataFrame, expected: pd.DataFrame, spread: int) -> None:
-    """Close integers are looked up, others hashed; the third goes over from one to the other midway."""
+def test_ids_close_together_and_far_apart(frame: pd.DataFrame, expected: pd.DataFrame, spread: int) -> None:
     wide = frame.assign(user=frame["user"] * spread - 5)
     if spread > 1000:
         wide = frame.assign(user=np.where(np.arange(ROWS) < 400_000, frame["user"], frame["user"] * spread))
@@ -92,18 +91,6 @@ def test_extreme_integers(kind: str) -> None:
         assert ratings.history(one) == {ids[::-1].tolist()[at]: float(at)}
 
 
-def test_the_table_of_close_integers_grows_both_ways() -> None:
-    close = numbering.Close()
-    batches = [np.array([50, 52]), np.array([10, 11, 10]), np.array([90]), np.array([51, 10])]
-    local = [close.add(batch) for batch in batches]
-    seen, maps = close.known()
-    assert seen.tolist() == [10, 11, 50, 51, 52, 90]
-    for batch, numbered, positions in zip(batches, local, maps, strict=True):
-        assert numbered is not None
-        assert seen[positions[numbered[0]]].tolist() == batch.tolist()
-    assert close.add(np.array([2**40])) is None
-
-
 def test_large_data_is_built_on_disk(frame: pd.DataFrame, tmp_path: Path) -> None:
     """With cache= the arrays are files from the start, and what comes back is mapped, not held."""
     ratings = discreet.read(frame, cache=tmp_path / "cache")
@@ -118,7 +105,7 @@ class Terminal(io.StringIO):
 
 def test_a_long_read_shows_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch, frame: pd.DataFrame) -> None:
     monkeypatch.setattr(progress, "PATIENCE", 0)
-    monkeypatch.setattr(tables, "BATCH", 50_000)
+    monkeypatch.setattr(sources, "BATCH", 50_000)
     monkeypatch.setattr(sys, "stderr", Terminal())
     monkeypatch.setenv("TERM", "xterm")
     discreet.read(frame)
@@ -174,7 +161,7 @@ def test_a_refused_row_ends_the_read_cleanly(tmp_path: Path, frame: pd.DataFrame
     ("later", "passes"), [("5", False), (2.5, False), (7, True), (2**63, False), (dt.date(2020, 1, 1), False)]
 )
 def test_ids_that_change_their_type_midway(later: Any, passes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "BATCH", 2)
+    monkeypatch.setattr(sources, "BATCH", 2)
     rows = [(5, "x", 1.0), (6, "x", 1.0), (later, "x", 1.0)]
     if passes:
         assert len(discreet.read(rows)) == 3
@@ -185,8 +172,8 @@ def test_ids_that_change_their_type_midway(later: Any, passes: bool, monkeypatch
 
 def test_values_that_change_their_type_midway(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Arrow would cut 4.5 to 4 to make it fit a column that began with integers."""
-    monkeypatch.setattr(tables, "BATCH", 2)
-    monkeypatch.setattr("discreet.data.databases.ROWS_AT_A_TIME", 2)
+    monkeypatch.setattr(sources, "BATCH", 2)
+    monkeypatch.setattr("discreet.data.sql.ROWS_AT_A_TIME", 2)
     rows: list[Any] = [
         (1, "x", 4, 1),
         (2, "x", 3, 2),
@@ -209,7 +196,7 @@ def test_values_that_change_their_type_midway(monkeypatch: pytest.MonkeyPatch, t
 
 def test_integers_of_two_widths_midway() -> None:
     batches = [pa.table({"user": pa.array([1, 2], kind), "item": ["x", "y"]}) for kind in (pa.int64(), pa.int16())]
-    wide = tables.Table("two", ["user", "item"], lambda wanted: (b for t in batches for b in t.to_batches()))
+    wide = sources.Table("two", ["user", "item"], lambda wanted: (b for t in batches for b in t.to_batches()))
     assert discreet.read(wide).users.to_list() == [1, 2]
 
 

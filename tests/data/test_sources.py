@@ -19,7 +19,7 @@ import sqlalchemy as sa
 import zstandard
 
 import discreet
-from discreet.data import tables
+from discreet.data import sources
 from tests.conftest import missing
 
 N_USERS, N_ITEMS = 40, 25
@@ -125,7 +125,7 @@ def expected() -> discreet.Interactions:
     matrix = sparse(scipy.sparse.csr_array)
     matrix.sort_indices()
     return discreet.Interactions(
-        users=discreet.data.ids.Ids(np.arange(N_USERS)),
+        users=discreet.data.catalogue.Ids(np.arange(N_USERS)),
         catalogue=discreet.Catalogue(np.arange(N_ITEMS)),
         indptr=matrix.indptr.astype(np.int64),
         indices=matrix.indices.astype(np.uint8),
@@ -268,8 +268,8 @@ def test_row_order_does_not_matter() -> None:
 
 def test_small_batches_give_the_same(monkeypatch: pytest.MonkeyPatch, expected: discreet.Interactions) -> None:
     """Rows of one user in many batches, and merges of the numbering in between."""
-    monkeypatch.setattr(tables, "BATCH", 7)
-    monkeypatch.setattr("discreet.data.numbering.MERGE_AT", 10)
+    monkeypatch.setattr(sources, "BATCH", 7)
+    monkeypatch.setattr("discreet.data.assembly.MERGE_AT", 10)
     monkeypatch.setattr("discreet.data.assembly.BLOCK", 20)
     monkeypatch.setattr("discreet.data.assembly.PAGE", 8)
     assert discreet.read(ROWS, **PUBLIC) == expected

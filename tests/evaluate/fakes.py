@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 import discreet
 from discreet import Interactions
-from discreet.data.ids import Ids
+from discreet.data.catalogue import Ids
 
 
 @dataclass

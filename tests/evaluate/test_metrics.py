@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from discreet.data.ids import Ids
+from discreet.data.catalogue import Ids
 from discreet.errors import DataError
 from discreet.evaluate import METRICS, Metric, evaluate
 from discreet.evaluate.metrics import parse

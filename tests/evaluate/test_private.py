@@ -12,7 +12,7 @@ from scipy.stats import beta, norm
 
 import discreet
 from discreet import Interactions, Ledger
-from discreet.data.ids import Ids
+from discreet.data.catalogue import Ids
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.evaluate import Evaluation, evaluate, plan, private
 from discreet.evaluate.metrics import Task, collect, parse

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import discreet
 import discreet.evaluate
-from discreet.data.ids import Ids
+from discreet.data.catalogue import Ids
 from discreet.errors import DataError, PrivacyError
 from discreet.evaluate import evaluate, run
 from discreet.evaluate import metrics as collecting

@@ -73,7 +73,7 @@ LISTS = {
     "arrow": pa.array,
     "chunked": lambda items: pa.chunked_array([items[:2], items[2:]]),
     "pandas index": pd.Index,
-    "ids": discreet.data.ids.Ids,
+    "ids": discreet.data.catalogue.Ids,
     "twice": lambda items: items + items,
     "frame": lambda items: pd.DataFrame({"item": items}),
     "lazy": lambda items: pl.LazyFrame({"item": items}),

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from discreet.data.catalogue import Catalogue
-from discreet.data.ids import Ids
+from discreet.data.catalogue import Catalogue, Ids
 from discreet.data.interactions import Interactions
 from discreet.recommend.topn import Scorer
 

@@ -14,10 +14,9 @@ import pyarrow as pa
 from pyspark.cloudpickle import CloudPickler
 
 import discreet
-from discreet.data.columns import choose
-from discreet.data.recipe import Policies, Recipe
-from discreet.data.spark import chunks, read_partition
-from discreet.data.spark_interactions import SparkInteractions
+from discreet.data.readers import Recipe
+from discreet.data.sources import choose
+from discreet.data.spark import SparkInteractions, chunks, read_partition
 from discreet.engine.partials import Layout, added_up, emitted
 from discreet.engine.spark import Pass, partial_sums
 
@@ -42,7 +41,7 @@ class Pretended(SparkInteractions):
         columns = choose(
             table.column_names, user="user", item="item", value=None if data.implicit else "rating", time=None
         )
-        recipe = Recipe(columns, data.items, data.value_range, Policies("raise", "raise", "raise"))
+        recipe = Recipe(columns, data.items, data.value_range, "raise", "raise", "raise")
         where = np.array([zlib.crc32(str(user).encode()) % n for user in table["user"].to_pylist()])
         own = [table.select(columns.names).filter(pa.array(where == i)).to_batches() for i in range(n)]
         kept = [list(chunks(*read_partition(recipe, batches))) for batches in own]

@@ -17,10 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import discreet
-from discreet.data.broadcast import INLINE, PIECE, Broadcast
-from discreet.data.columns import GUESS, Columns, choose
-from discreet.data.recipe import Counts, Policies, Recipe
-from discreet.data.spark import chunks, read_partition
+from discreet.data.readers import Counts, Recipe
+from discreet.data.sources import GUESS, Columns, choose
+from discreet.data.spark import INLINE, PIECE, Broadcast, chunks, read_partition
 from discreet.engine.partials import BLOCK_UNITS, CHECKSUM, DIGEST, Layout, emitted, put_together
 from discreet.engine.spark import stored_rows
 from discreet.errors import DataError, PrivacyError
@@ -249,7 +248,7 @@ class Context:
 
 
 def test_factors_too_large_for_one_broadcast_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("discreet.data.broadcast.PIECE", 1000)
+    monkeypatch.setattr("discreet.data.spark.PIECE", 1000)
     context, factors = Context(), np.random.default_rng(0).standard_normal((INLINE, 2))
     broadcast = Broadcast.of({"factors": factors, "scale": 3.0}, context)
     assert max(len(piece.value) for piece in context.sent) <= 1000 < PIECE
@@ -291,7 +290,7 @@ def test_policies_are_those_of_read(on_duplicate: str, on_invalid: str) -> None:
         table = _table(seed)
         given: dict[str, Any] = {"on_duplicate": on_duplicate, "on_invalid": on_invalid, "on_unknown": "drop"}
         expected = discreet.read(table, items=items, value_range=(1, 5), **given)
-        recipe = Recipe(roles(table.column_names), expected.items, (1.0, 5.0), Policies(**given))
+        recipe = Recipe(roles(table.column_names), expected.items, (1.0, 5.0), **given)
         found, counts = read_partition(
             recipe, table.take(np.random.default_rng(1).permutation(len(table))).to_batches()
         )
@@ -309,14 +308,14 @@ def test_the_order_of_rows_does_not_matter() -> None:
     """Not even where there is no time to tell the first from the last."""
     table = _table(0).drop_columns(["time"])
     items = discreet.Catalogue([f"i{k}" for k in range(7)]).ids
-    recipe = Recipe(roles(table.column_names), items, (1.0, 5.0), Policies("last", "drop", "drop"))
+    recipe = Recipe(roles(table.column_names), items, (1.0, 5.0), "last", "drop", "drop")
     shuffled = (table.take(np.random.default_rng(seed).permutation(len(table))) for seed in range(5))
     first, *others = (read_partition(recipe, some.to_batches())[0] for some in shuffled)
     assert all(np.array_equal(first.values, other.values) for other in others)
 
 
 def test_a_partition_of_nobody_is_there() -> None:
-    recipe = Recipe(roles(["user", "item"]), DATA.items, None, Policies("last", "raise", "raise"))
+    recipe = Recipe(roles(["user", "item"]), DATA.items, None, "last", "raise", "raise")
     (batch,) = chunks(*read_partition(recipe, []))
     assert batch.num_rows == 1
     assert read_partition(recipe, [])[1] == Counts()

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from discreet.data.interactions import Interactions
-from discreet.data.movielens_like import movielens_like
 from discreet.data.readers import read
+from discreet.data.synthetic import movielens_like
 from discreet.models.als import ALS, DPALS
 from discreet.models.spectral import DPSVD
 from discreet.privacy import Ledger

@@ -55,13 +55,13 @@ def fetch(
 
     Example: discreet datasets fetch 1m
     """
-    from discreet.data import archives, published
+    from discreet.data import archives, datasets
 
-    data = published.find(name)
+    data = datasets.find(name)
     archives.tell_licence(data.name, data.licence)
     found = data.where()
     if found is None and not data.downloads:
-        raise published.cannot_download(data)
+        raise datasets.cannot_download(data)
     paths = [found] if found is not None else [archives.download(source) for source in data.downloads]
     result = {"name": data.name, "paths": [str(path) for path in paths], "was_at_hand": found is not None}
     show(result, *(f"{data.title} is in {path}" for path in paths))
@@ -97,7 +97,7 @@ def sample(
     """
     from pyarrow import csv, parquet
 
-    from discreet.data.movielens_like import movielens_like
+    from discreet.data.synthetic import movielens_like
 
     paths = [folder / "ratings.parquet", folder / "movies.csv"]
     if there := [str(path) for path in paths if path.exists()]:

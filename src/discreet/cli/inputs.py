@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from discreet.data import Interactions
-    from discreet.data.ids import Ids
+    from discreet.data.catalogue import Ids
     from discreet.models.base import Model
     from discreet.privacy import Ledger
 
@@ -408,7 +408,7 @@ def listed(given: str, argument: str) -> tuple[list[str], list[str] | None]:
 
 def _in_file(path: str, argument: str) -> tuple[list[str], list[str] | None]:
     """Items and ratings of a file; a text file may have no header."""
-    from discreet.data.columns import guess
+    from discreet.data.sources import guess
 
     separator = TEXT.get(Path(path).suffix.lower())
     if separator is not None:
@@ -439,9 +439,8 @@ def _typed_rows(path: str) -> tuple[list[str], list[list[str]]]:
     """The columns and the rows of a file that is not CSV."""
     import pyarrow as pa
 
-    from discreet.data.catalogue import text_table
-    from discreet.data.columns import Wanted
-    from discreet.data.sources import found_files, open_table
+    from discreet.data.readers import open_table, text_table
+    from discreet.data.sources import Wanted, found_files
 
     paths, kind = found_files([path])
     if kind == "json":

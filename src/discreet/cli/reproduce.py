@@ -64,7 +64,7 @@ def reproduce(
 
 
 def _entry(one: "Reproduction") -> dict[str, Any]:
-    from discreet.data.published import CATALOG
+    from discreet.data.datasets import CATALOG
 
     needs = [{"name": name, "path": None if (p := CATALOG[name].where()) is None else str(p)} for name in one.needs]
     return {

@@ -1,8 +1,10 @@
 """From batches of rows to compressed rows (CSR): one user after the other, their items in order, none twice.
 
-A batch is grouped by user as soon as it arrives, so that its users shrink to a list of counts; what is kept
-per row is then what the finished arrays need (item and value). That is what holds the peak memory of a read
-near twice the finished arrays.
+A batch is grouped by user as soon as it arrives, so that its users shrink to a list of counts. What is kept per row is
+then what the finished arrays need, which holds the peak memory of a read near twice the finished arrays.
+
+Ids are numbered while they stream by. Each batch gets local numbers at once; at the end comes the map from each batch's
+local numbers to the final ones, which follow sorted order, so that they do not depend on the order of the rows.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import mmap
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -19,15 +21,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from discreet.data.ids import Ids, smallest_unsigned
-from discreet.data.numbering import Numbering, Numbers
+from discreet.data.catalogue import Ids, smallest_unsigned, sorted_order, storage
+from discreet.data.interactions import Allocate
 from discreet.errors import DataError
 from discreet.typing import Array, Integers
 
-Allocate = Callable[[str, int, Any], Array]  # name, length, dtype
-
 BLOCK = 1 << 18  # interactions sorted at a time
 PAGE = 1 << 16  # arrays of more bytes than this get pages of their own
+MERGE_AT = 1 << 17  # ids waiting to be merged into the numbering before it is worth a pass over all
+WORKERS = min(4, os.cpu_count() or 1)
 
 
 def in_memory(name: str, length: int, dtype: Any) -> Array:
@@ -42,8 +44,80 @@ def in_memory(name: str, length: int, dtype: Any) -> Array:
     return np.frombuffer(mmap.mmap(-1, size, **private), dtype=dtype)
 
 
-def _workers() -> int:
-    return min(4, os.cpu_count() or 1)
+def blocks(indptr: Integers, size: int) -> Iterator[tuple[int, int]]:
+    """Cut the users into runs of about `size` interactions, at least one user each."""
+    start, n = 0, len(indptr) - 1
+    while start < n:
+        stop = int(np.searchsorted(indptr, indptr[start] + size, side="right")) - 1
+        stop = min(max(stop, start + 1), n)
+        yield start, stop
+        start = stop
+
+
+class Numbering:
+    """Takes the ids of one column in batches; `finish` numbers them for good."""
+
+    def __init__(self, what: str, *, written: bool = False) -> None:
+        self.final: Integers = np.empty(0, np.int64)  # once finished: the number of each known id, or -1
+        self.example: Any = None  # an id outside the catalog, if there is one
+        self._what = what
+        self._written = written  # the ids come from a text file, which has no types
+        self._type: pa.DataType | None = None
+        self._known: pa.Array | None = None  # distinct ids in order of appearance
+        self._waiting: list[pa.Array] = []
+        self._maps: list[NDArray[np.int32]] = []
+
+    def add(self, ids: pa.Array) -> tuple[NDArray[np.int32], int]:
+        """Number one batch, which has at least one id and none missing.
+
+        Returns:
+            The local number of each id, and how many there are.
+        """
+        self._type = ids.type if self._type is None else self._type
+        if ids.type != self._type:  # 5 and "5" are two ids, in one batch or in two; a date is not its midnight
+            raise DataError(
+                f"{self._what}: ids change from {self._type} to {ids.type} within the table; "
+                "convert the column to one type, for instance string"
+            )
+        encoded = storage(ids).dictionary_encode()
+        self._waiting.append(encoded.dictionary)
+        if sum(map(len, self._waiting)) >= max(MERGE_AT, 0 if self._known is None else len(self._known)):
+            self._merge()
+        return encoded.indices.to_numpy(), len(encoded.dictionary)
+
+    def _merge(self) -> None:
+        """Take the waiting ids into the known ones. Known ids keep their numbers: they come first."""
+        known = [] if self._known is None else [self._known]
+        start = sum(map(len, known))
+        lengths = [len(part) for part in self._waiting]
+        merged = pa.concat_arrays(known + self._waiting).dictionary_encode()
+        numbers = merged.indices.to_numpy()[start:]
+        # Copies, so that the large array behind the slices can go.
+        self._maps += [part.copy() for part in np.split(numbers, np.cumsum(lengths)[:-1])]
+        self._known = merged.dictionary
+        self._waiting = []
+
+    def finish(self, catalogue: Ids | None = None) -> Ids:
+        """Return the ids: those of the catalog, if there is one."""
+        if self._waiting:
+            self._merge()
+        if self._known is None:
+            return Ids(pa.array([], pa.int64())) if catalogue is None else catalogue
+        known = self._known
+        if isinstance(self._type, pa.BaseExtensionType):
+            known = self._type.wrap_array(known)
+        if catalogue is not None:
+            self.final = catalogue.numbers(known, self._what)
+            self.example = known[int(self.final.argmin())].as_py()
+            return catalogue
+        order = sorted_order(known, written=self._written)
+        self.final = np.empty(len(order), dtype=np.int64)
+        self.final[order] = np.arange(len(order))
+        return Ids(known.take(pa.array(order)))
+
+    def __getitem__(self, batch: int) -> Integers:
+        """The final number of each local number of a batch; -1 for ids outside the catalog."""
+        return self.final[self._maps[batch]]
 
 
 @dataclass
@@ -56,7 +130,7 @@ class Rows:
     indices: Array
     values: NDArray[np.float32]
     times: Array | None
-    unknown: int = 0  # rows dropped because their item is not in the catalogue,
+    unknown: int = 0  # rows dropped because their item is not in the catalog,
     example: Any = None  # which is for instance this one
     repeated: int = 0  # rows merged into another one of the same user and item
 
@@ -70,27 +144,6 @@ class _Chunk:
         """The users who have rows here, by their final numbers, and how many."""
         busy = slice(None) if self.counts.all() else np.flatnonzero(self.counts)
         return numbers[busy], self.counts[busy].astype(np.int64)
-
-
-def counting_argsort(codes: NDArray[np.int32], n: int) -> tuple[Array, Array]:
-    """Stable argsort of small integers in linear time, with the number of rows of each."""
-    from scipy.sparse import csr_array
-
-    # Row i of this matrix has its single entry in column codes[i]; its transpose lists rows by column.
-    length = len(codes)
-    pointers = np.arange(length + 1, dtype=np.int32)
-    columns = csr_array((np.empty(length, np.int8), codes, pointers), shape=(length, n)).tocsc()
-    return columns.indices, np.diff(columns.indptr)
-
-
-def blocks(indptr: Integers, size: int) -> Iterator[tuple[int, int]]:
-    """Cut the users into runs of about `size` interactions, at least one user each."""
-    start, n = 0, len(indptr) - 1
-    while start < n:
-        stop = int(np.searchsorted(indptr, indptr[start] + size, side="right")) - 1
-        stop = min(max(stop, start + 1), n)
-        yield start, stop
-        start = stop
 
 
 class Assembler:
@@ -110,12 +163,12 @@ class Assembler:
         if bool((local_users[1:] >= local_users[:-1]).all()):
             counts = np.bincount(local_users, minlength=n_users)
         else:
-            order, counts = counting_argsort(local_users, n_users)
+            order, counts = _counting_argsort(local_users, n_users)
         given = {"items": local_items.astype(smallest_unsigned(n_items)), "values": values, "times": times}
         columns = {name: self._keep(column, order) for name, column in given.items() if column is not None}
         self._chunks.append(_Chunk(counts.astype(smallest_unsigned(int(counts.max()) + 1)), columns))
         if len(self._chunks) % 8 == 0:
-            _release()
+            pa.default_memory_pool().release_unused()
 
     def _keep(self, column: Array, order: Array | None) -> Array:
         stored = self._allocate("chunk", len(column), column.dtype)
@@ -130,96 +183,94 @@ class Assembler:
 
         The rows of a query have no order, so that those of a pair are ordered by time and value alone.
         """
-        _release()
-        users, user_numbers = self._users.finish()
-        items, item_numbers = self._items.finish(catalogue)
-        unknown = self._drop_unknown(item_numbers) if (item_numbers.final < 0).any() else 0
+        pa.default_memory_pool().release_unused()
+        users, items = self._users.finish(), self._items.finish(catalogue)
+        unknown = self._drop_unknown() if (self._items.final < 0).any() else 0
         totals = np.zeros(len(users), dtype=np.int64)
         for at, chunk in enumerate(self._chunks):
-            who, counts = chunk.owners(user_numbers[at])
+            who, counts = chunk.owners(self._users[at])
             totals[who] += counts
         present = totals > 0
         if not present.all():  # users without rows, who are never written to
-            user_numbers = user_numbers.renumbered(np.cumsum(present) - 1)
+            self._users.final = (np.cumsum(present) - 1)[self._users.final]
             users, totals = users.some(np.flatnonzero(present)), totals[present]
         indptr = np.concatenate([[0], np.cumsum(totals)]).astype(np.int64)
-        columns = self._scatter(indptr, len(items), user_numbers, item_numbers)
-        rows = Rows(users, items, indptr, *columns, unknown, item_numbers.example)
+        rows = Rows(users, items, indptr, *self._scatter(indptr, len(items)), unknown, self._items.example)
         if _sort_rows(rows):
             _merge_repeated(rows, on_duplicate, self._allocate, is_query)
         return rows
 
-    def _drop_unknown(self, item_numbers: Numbers) -> int:
+    def _drop_unknown(self) -> int:
         """Take out the rows whose item has no number."""
         dropped = 0
         for at, chunk in enumerate(self._chunks):
-            known = item_numbers[at][chunk.columns["items"]] >= 0
+            known = self._items[at][chunk.columns["items"]] >= 0
             dropped += int((~known).sum())
             owner = np.repeat(np.arange(len(chunk.counts)), chunk.counts)[known]
             columns = {name: column[known] for name, column in chunk.columns.items()}
             self._chunks[at] = _Chunk(np.bincount(owner, minlength=len(chunk.counts)), columns)
         return dropped
 
-    def _scatter(
-        self, indptr: Integers, n_items: int, user_numbers: Numbers, item_numbers: Numbers
-    ) -> tuple[Array, NDArray[np.float32], Array | None]:
+    def _scatter(self, indptr: Integers, n_items: int) -> tuple[Array, NDArray[np.float32], Array | None]:
         """Copy every row to its user, a column at a time, and free what has been copied."""
         length = int(indptr[-1])
         kinds = {name: column.dtype for name, column in self._chunks[0].columns.items()} if self._chunks else {}
         indices = self._allocate("indices", length, smallest_unsigned(n_items))
         values, times = self._allocate("values", length, np.float32), None
-        self._fill("items", indices, indptr, user_numbers, item_numbers)
+        self._fill("items", indices, indptr)
         if "values" in kinds:
-            self._fill("values", values, indptr, user_numbers)
+            self._fill("values", values, indptr)
         else:
             values[:] = 1.0
         if "times" in kinds:
             times = self._allocate("times", length, kinds["times"])
-            self._fill("times", times, indptr, user_numbers)
+            self._fill("times", times, indptr)
         return indices, values, times
 
-    def _fill(
-        self, name: str, target: Array, indptr: Integers, user_numbers: Numbers, final: Numbers | None = None
-    ) -> None:
+    def _fill(self, name: str, target: Array, indptr: Integers) -> None:
         """Copy one column of all chunks, which lose it; the rows of a user stay in order of arrival."""
 
-        def taken(at: int, chunk: _Chunk) -> Array:
-            column = chunk.columns.pop(name)
-            return column if final is None else final[at].astype(target.dtype)[column]
-
         def put(at: int, chunk: _Chunk, counts: Integers, shift: Integers) -> None:
+            column = chunk.columns.pop(name)
+            column = self._items[at].astype(target.dtype)[column] if name == "items" else column
             if (shift == shift[0]).all():
-                target[int(shift[0]) : int(shift[0] + counts.sum())] = taken(at, chunk)
+                target[int(shift[0]) : int(shift[0] + counts.sum())] = column
             else:
                 place = np.repeat(shift, counts)
                 place += np.arange(len(place))
-                target[place] = taken(at, chunk)
+                target[place] = column
 
         free = indptr[:-1].copy()  # the next free place of each user
         # Places are given out in order of arrival; the copying, to places all different, runs in threads.
-        with ThreadPoolExecutor(_workers()) as pool:
+        with ThreadPoolExecutor(WORKERS) as pool:
             running: deque[Future[None]] = deque()
             for at, chunk in enumerate(self._chunks):
-                who, counts = chunk.owners(user_numbers[at])
+                who, counts = chunk.owners(self._users[at])
                 if not len(who):
                     continue
                 shift = free[who] - (np.cumsum(counts) - counts)
                 free[who] += counts
                 running.append(pool.submit(put, at, chunk, counts, shift))
-                if len(running) > _workers():
+                if len(running) > WORKERS:
                     running.popleft().result()
             for job in running:
                 job.result()
 
 
-def _release() -> None:
-    """Give back the memory that Arrow keeps for batches to come."""
-    pa.default_memory_pool().release_unused()
+def _counting_argsort(codes: NDArray[np.int32], n: int) -> tuple[Array, Array]:
+    """Stable argsort of small integers in linear time, with the number of rows of each."""
+    from scipy.sparse import csr_array
+
+    # Row i of this matrix has its single entry in column codes[i]; its transpose lists rows by column.
+    length = len(codes)
+    pointers = np.arange(length + 1, dtype=np.int32)
+    columns = csr_array((np.empty(length, np.int8), codes, pointers), shape=(length, n)).tocsc()
+    return columns.indices, np.diff(columns.indptr)
 
 
 def _sort_rows(rows: Rows) -> bool:
     """Put each user's items in order, keeping the order of arrival of equal ones; are any equal?"""
-    with ThreadPoolExecutor(_workers()) as pool:
+    with ThreadPoolExecutor(WORKERS) as pool:
         return any(list(pool.map(lambda run: _sort_block(rows, *run), blocks(rows.indptr, BLOCK))))
 
 
@@ -235,10 +286,9 @@ def _sort_block(rows: Rows, first: int, last: int) -> bool:
     key = np.repeat(np.arange(last - first, dtype=np.uint64), counts) * np.uint64(len(rows.items))
     key += items
     order = _stable_order(key, (last - first) * len(rows.items))
-    rows.indices[start:stop] = items[order]
-    rows.values[start:stop] = rows.values[start:stop][order]
-    if rows.times is not None:
-        rows.times[start:stop] = rows.times[start:stop][order]
+    for column in (rows.indices, rows.values, rows.times):
+        if column is not None:
+            column[start:stop] = column[start:stop][order]
     key = key[order]
     return bool((key[1:] == key[:-1]).any())
 

@@ -1,26 +1,349 @@
-"""The items there are. A public input: it is declared by the owner, never read off the data silently."""
+"""The items there are, and ids of any type: kept as the caller's, numbered inside.
+
+The rest of the library works with numbers 0..n-1. This module is the only place that knows what an id is: an integer, a
+string, a UUID, a date, anything that Arrow can hold, compare and hash. The catalog is a public input, which the owner
+declares and which is never read off the data silently.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import datetime as dt
+import decimal
 import enum
+import math
 import os
-import re
-from collections.abc import Callable, Sequence
-from typing import IO, Any
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any, overload
 
+import narwhals as nw
 import numpy as np
 import pyarrow as pa
-from pyarrow import csv as arrow_csv
-from pyarrow import json as arrow_json
+import pyarrow.compute as pc
+from pyarrow import types
 
-from discreet.data import texts
-from discreet.data.columns import Wanted, guess
-from discreet.data.frames import to_library
-from discreet.data.ids import Ids, decoded, sorted_order, typed
-from discreet.data.sources import SELECT, found_files, open_table
-from discreet.data.tables import shown
 from discreet.errors import DataError, NotPublic
-from discreet.typing import Array
+from discreet.typing import Array, Integers
+
+# Cells that are Python objects: rows of tuples or of a database driver, object columns of a data frame.
+# Arrow finds one type that fits all objects of a column, so that what becomes of one would depend on the others: b"a"
+# and "a" would be one id, and a person called 1.5 would turn the 1 of another person into 1.0. So ids and times must
+# have one type, and values become numbers one by one.
+
+# Subclasses before the classes they are derived from: a bool is an int, a datetime is a date.
+KINDS: tuple[tuple[type, ...], ...] = (
+    (bool, np.bool_), (int, np.integer), (float, np.floating), (str,), (bytes, bytearray, memoryview),
+    (dt.datetime, np.datetime64), (dt.date,), (decimal.Decimal,), (uuid.UUID,),
+)  # fmt: skip
+MISSING = ("NoneType", "NAType", "NaTType")
+NUMBERS = {"bool", "int", "float", "Decimal"}
+DAYS = [day.toordinal() - dt.date(1970, 1, 1).toordinal() for day in (dt.date.min, dt.date.max)]
+INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"  # how a 64-bit integer is written; "007" is not one
+
+
+def _kinds(cells: Iterable[Any]) -> set[str]:
+    """The types of what is not missing, in a word each."""
+    found = {of for of in set(map(type, cells)) if of.__name__ not in MISSING}
+    words = {next((kind[0].__name__ for kind in KINDS if issubclass(of, kind)), of.__name__) for of in found}
+    return words | ({"datetime64"} if any(issubclass(of, np.datetime64) for of in found) else set())
+
+
+def _require_one_type(cells: Sequence[Any], what: str) -> None:
+    """Raise unless all Python objects that are not missing have one type, which Arrow holds without loss."""
+    kinds = _kinds(cells)
+    if len(kinds) > 1 and "float" in kinds:  # pandas writes NaN for what is missing
+        kinds = _kinds(cell for cell in cells if not (isinstance(cell, float | np.floating) and np.isnan(cell)))
+    if "datetime" in kinds:
+        times = [cell for cell in cells if isinstance(cell, dt.datetime) and type(cell).__name__ not in MISSING]
+        if len({time.tzinfo is None for time in times}) > 1:
+            raise DataError(f"{what}: some times have a time zone and some have none; give all of them one, or none")
+        if any(getattr(time, "nanosecond", 0) for time in times):
+            raise DataError(f"{what}: nanoseconds would be lost; give them as integers")
+    if len(kinds) > 1:
+        raise DataError(
+            f"{what}: ids of one type are needed, for instance all strings, not {' and '.join(sorted(kinds))}; convert "
+            "them before they are read"
+        )
+
+
+def to_values(cells: Sequence[Any], what: str) -> pa.Array:
+    """Python objects as numbers, each made by itself; or as text, if all are text."""
+    kinds = _kinds(cells)
+    if kinds == {"str"}:
+        try:
+            return pa.array(cells, pa.large_string(), from_pandas=True)
+        except UnicodeEncodeError as error:
+            raise DataError(f"{what}: {error}; correct the text") from None
+    if not kinds <= NUMBERS:
+        raise DataError(
+            f"{what}: numbers are needed, but the column holds {' and '.join(sorted(kinds))}; make it one type, for "
+            "instance frame[name].astype(float)"
+        )
+
+    def number(cell: Any) -> float | None:
+        if type(cell).__name__ in MISSING or (isinstance(cell, decimal.Decimal) and cell.is_nan()):
+            return None
+        try:
+            return float(cell)
+        except OverflowError:  # an integer beyond all floats
+            return math.inf if cell > 0 else -math.inf
+
+    return pa.array(map(number, cells), pa.float64())
+
+
+def to_array(ids: Any, what: str) -> pa.Array:
+    """One Arrow array of ids, in its plain type, from a list, an array, a series or an Arrow array."""
+    if isinstance(ids, str | bytes) or not (isinstance(ids, Iterable) or hasattr(ids, "__arrow_c_stream__")):
+        raise DataError(f"{what}: a list of ids was expected, not {ids!r}")
+    try:
+        if isinstance(ids, pa.Array):
+            array = ids
+        elif isinstance(ids, pa.ChunkedArray) or hasattr(ids, "__arrow_c_stream__"):
+            array = pa.chunked_array(ids).combine_chunks()
+        elif isinstance(ids, np.ndarray) and ids.dtype != object:
+            array = pa.array(ids)
+        else:
+            array = _from_objects(list(ids), what)
+    except DataError:
+        raise
+    except (pa.ArrowException, UnicodeEncodeError, TypeError, ValueError) as error:
+        raise DataError(f"{what}: ids of one type are needed, for instance all strings: {error}") from None
+    return plain(array, what)
+
+
+def _from_objects(cells: list[Any], what: str) -> pa.Array:
+    _require_one_type(cells, what)
+    with contextlib.suppress(OverflowError):
+        return pa.array(cells, from_pandas=True)
+    try:
+        return pa.array(cells, pa.uint64(), from_pandas=True)
+    except (OverflowError, pa.ArrowInvalid, TypeError):
+        raise DataError(f"{what}: integer ids must fit in 64 bits; give larger ones as strings") from None
+
+
+def plain(array: pa.Array, what: str) -> pa.Array:
+    """Undo encodings that change nothing about a cell: dictionaries, views, widths of integers, NaN for missing.
+
+    The type of the result follows from the type of the array. What is no value of that type (bytes that are no text, a
+    date outside Python's calendar) is missing.
+    """
+    array = decoded(array) if isinstance(array.type, pa.DictionaryType) else array
+    kind = array.type
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        array = _valid_text(array.cast(pa.large_string()))
+    elif types.is_binary(kind) or types.is_binary_view(kind):
+        array = array.cast(pa.large_binary())
+    elif types.is_integer(kind):
+        array = array if kind == pa.uint64() else array.cast(pa.int64())
+    elif types.is_decimal128(kind):  # whose precision depends on the longest number
+        array = array.cast(pa.decimal128(38, kind.scale))
+    elif types.is_float32(kind) or types.is_float64(kind):
+        array = pc.if_else(pc.is_nan(array), pa.scalar(None, kind), array)
+    elif types.is_date32(kind) or (types.is_timestamp(kind) and kind.unit != "ns"):  # ns reaches from 1677 to 2262
+        numbers = array.cast(pa.int32() if types.is_date32(kind) else pa.int64())
+        per_day = 1 if types.is_date32(kind) else 86_400 * {"s": 1, "ms": 1000, "us": 1_000_000}[kind.unit]
+        exists = pc.and_(pc.greater_equal(numbers, DAYS[0] * per_day), pc.less(numbers, (DAYS[1] + 1) * per_day))
+        array = pc.if_else(exists, array, pa.scalar(None, kind))
+    elif any(of(kind) for of in (types.is_nested, types.is_decimal256, types.is_interval, types.is_run_end_encoded)):
+        raise DataError(
+            f"{what}: a single value is needed in each row, such as a number or text, not {kind}; convert it"
+        )
+    return array
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type that `plain` gives an array of a type; that type itself, if it gives none."""
+    kind = kind.value_type if isinstance(kind, pa.DictionaryType) else kind
+    try:
+        return plain(pa.array([], kind), "").type
+    except (DataError, pa.ArrowException):
+        return kind
+
+
+def is_utf8(text: bytes) -> bool:
+    """Whether bytes are text."""
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _valid_text(array: pa.Array) -> pa.Array:
+    """Text, with null in place of what is not in UTF-8, which the writer of an array may not have checked."""
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        cells = array.view(pa.large_binary()).to_pylist()
+        return pa.array([cell if cell is not None and is_utf8(cell) else None for cell in cells], pa.large_string())
+    return array
+
+
+def decoded(array: pa.DictionaryArray) -> pa.Array:
+    """A dictionary array written out; Arrow cannot do that itself where the dictionary is one of views."""
+    views = {"string_view": pa.large_string(), "binary_view": pa.large_binary()}
+    values = array.dictionary
+    values = values.cast(views.get(str(values.type), values.type))
+    return pa.DictionaryArray.from_arrays(array.indices, values).dictionary_decode()
+
+
+def typed(array: pa.Array) -> pa.Array:
+    """Ids of a public catalog that was read from text: integers if all are written as integers are, else strings.
+
+    The ids of people, and of items that are not in a catalog, stay text: their type would depend on all of them.
+    """
+    all_integers = len(array) and pc.all(pc.match_substring_regex(array, INTEGER)).as_py()
+    return array.cast(pa.int64()) if all_integers else array
+
+
+def sorted_order(array: pa.Array, *, written: bool = False) -> Integers:
+    """The places of ids in increasing order. Of ids `written` in a text file, integers come first, and 9 before 10.
+
+    Which of two ids comes first depends on these two alone, so that no other id changes it.
+    """
+    if written:
+        integers = pc.if_else(pc.match_substring_regex(array, INTEGER), array, pa.scalar(None, array.type))
+        table = pa.table({"integer": integers.cast(pa.int64()), "text": array})
+        order = pc.sort_indices(table, sort_keys=[("integer", "ascending"), ("text", "ascending")])
+    else:
+        order = pc.array_sort_indices(storage(array))
+    places: Integers = order.to_numpy().astype(np.int64)
+    return places
+
+
+def storage(array: pa.Array) -> pa.Array:
+    """The array that Arrow can hash and sort: the one behind an extension type such as UUID."""
+    return array.storage if isinstance(array, pa.ExtensionArray) else array
+
+
+def smallest_unsigned(n: int) -> np.dtype[Any]:
+    """The smallest unsigned integer type that holds the numbers 0..n-1."""
+    return np.min_scalar_type(max(n - 1, 0))
+
+
+def _common(left: pa.Array, right: pa.Array, what: str) -> tuple[pa.Array, pa.Array]:
+    """Bring two id arrays to one type without loss, or say why that is impossible. Only types are looked at."""
+    if left.type == right.type:
+        return left, right
+    text = pa.large_string()
+    if all(types.is_integer(one.type) or one.type == text for one in (left, right)):
+        return left.cast(text), right.cast(text)  # 7 of a table is "7" of a text file
+    if types.is_null(left.type):
+        return pa.nulls(len(left), right.type), right
+    if types.is_null(right.type):
+        return left, pa.nulls(len(right), left.type)
+    raise cannot_be_compared(left.type, right.type, what)
+
+
+def cannot_be_compared(left: pa.DataType, right: pa.DataType, what: str) -> DataError:
+    """The error for ids of two types."""
+    return DataError(
+        f"{what}: ids of type {left} and of type {right} cannot be compared; convert one side, so that both are for "
+        "instance strings"
+    )
+
+
+class Ids(Sequence[Any]):
+    """Distinct ids in a fixed order. The number of an id is its position; ids come back in their own type."""
+
+    def __init__(self, ids: Any, what: str = "ids") -> None:
+        self._array = to_array(ids, what)
+        self._distinct = False
+        if self._array.null_count:
+            raise DataError(f"{what}: {self._array.null_count} ids are missing; remove them")
+
+    def require_distinct(self, what: str) -> Ids:
+        """Return self, or raise a DataError that names an id given twice."""
+        if not self._distinct:
+            counts = pc.value_counts(storage(self._array))
+            twice = counts.field("counts").to_numpy(zero_copy_only=False) > 1
+            if twice.any():
+                shown = counts.field("values")[int(twice.argmax())].as_py()
+                raise DataError(f"{what}: {int(twice.sum())} ids are given more than once, for instance {shown!r}")
+            self._distinct = True
+        return self
+
+    def some(self, numbers: Array) -> Ids:
+        """The ids at the given numbers, none of which is given twice."""
+        return self._part(self.take(numbers))
+
+    def _part(self, array: pa.Array) -> Ids:
+        part = Ids(array)
+        part._distinct = self._distinct
+        return part
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    @overload
+    def __getitem__(self, at: int) -> Any: ...
+    @overload
+    def __getitem__(self, at: slice) -> Ids: ...
+    def __getitem__(self, at: int | slice) -> Any:
+        return self._part(self._array[at]) if isinstance(at, slice) else self._array[int(at)].as_py()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._array.to_pylist())
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._numbers
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Ids) or len(self) != len(other):
+            return False
+        try:
+            left, right = _common(self._array, other._array, "ids")
+        except DataError:
+            return False
+        return bool(left.equals(right))
+
+    __hash__ = None  # type: ignore[assignment]  # compared by content
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} ids of type {self._array.type}>"
+
+    @cached_property
+    def _numbers(self) -> dict[Any, int]:
+        return {key: number for number, key in enumerate(self)}
+
+    def number(self, key: Any) -> int:
+        """The number of one id; KeyError when there is none. 7 is found where ids are text, as "7"."""
+        if key not in self._numbers and isinstance(key, int | np.integer) and not isinstance(key, bool):
+            return self._numbers[str(key)]
+        return self._numbers[key]
+
+    def numbers(self, ids: Any, what: str = "ids") -> Integers:
+        """The numbers of many ids, -1 where an id is not among these."""
+        asked = to_array(ids, what)
+        if not len(asked) or not len(self):
+            return np.full(len(asked), -1, dtype=np.int64)
+        left, right = _common(self._array, asked, what)
+        found = pc.index_in(storage(right), value_set=storage(left), skip_nulls=True)
+        numbers: Integers = pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+        return numbers
+
+    def take(self, numbers: Array) -> pa.Array:
+        """The ids at the given numbers, repeated as asked."""
+        return self._array.take(pa.array(np.asarray(numbers)))
+
+    def to_arrow(self) -> pa.Array:
+        """The ids as an Arrow array."""
+        return self._array
+
+    def to_list(self) -> list[Any]:
+        """The ids as Python objects."""
+        return list(self)
+
+    def to_numpy(self) -> Array:
+        """The ids as a NumPy array: numbers and dates in their own type, others as objects."""
+        if isinstance(self._array, pa.ExtensionArray):
+            objects = np.empty(len(self), dtype=object)
+            objects[:] = self.to_list()
+            return objects
+        array: Array = self._array.to_numpy(zero_copy_only=False)
+        return array
 
 
 class ObservedItems(enum.Enum):
@@ -50,19 +373,20 @@ class Catalogue:
 
     Attributes:
         ids: The items; the position of an item is its number.
-        origin: How the catalogue came to be public, or None if it has not been declared public.
+        columns: What is known about the items, in their order, as an Arrow table.
+        origin: How the catalog came to be public, or None if it has not been declared public.
     """
 
     def __init__(self, ids: Any, columns: pa.Table | None = None, *, origin: str | None = "given") -> None:
         self.ids = (ids if isinstance(ids, Ids) else Ids(ids, "items")).require_distinct("items")
         self.origin = origin
-        self._columns = pa.table({} if columns is None else {n: _plain(columns[n]) for n in columns.column_names})
-        if self._columns.num_columns and self._columns.num_rows != len(self.ids):
-            raise DataError(f"items: {self._columns.num_rows} rows of columns for {len(self.ids)} items")
+        self.columns = pa.table({} if columns is None else {n: _plain_text(columns[n]) for n in columns.column_names})
+        if self.columns.num_columns and self.columns.num_rows != len(self.ids):
+            raise DataError(f"items: {self.columns.num_rows} rows of columns for {len(self.ids)} items")
 
     @classmethod
     def read(cls, items: Any, *, item: str | None = None, connection: Any = None) -> Catalogue:
-        """Read a catalogue from ids, or from a data frame, file or SELECT with one row for each item.
+        """Read a catalog from ids, or from a data frame, file or SELECT with one row for each item.
 
         Args:
             items: A list, array or series of ids; a data frame or Arrow table; the path of a file; a SELECT.
@@ -77,35 +401,12 @@ class Catalogue:
         if isinstance(items, set | frozenset):  # which has no order
             unordered = Ids(items, "items")
             return cls(unordered.some(sorted_order(unordered.to_arrow())))
-        is_table = hasattr(items, "columns") or hasattr(items, "column_names")
-        if not (is_table or isinstance(items, str | os.PathLike)):
+        if not (hasattr(items, "columns") or hasattr(items, "column_names") or isinstance(items, str | os.PathLike)):
             return cls(items)
+        from discreet.data.readers import read_items  # which needs this module
 
-        def column(names: Sequence[str]) -> str:
-            found = item if item in names else guess("item", names) or ("id" if "id" in names else None)
-            if found is None:
-                raise DataError(f"items: none of the columns {list(names)} looks like the item; name it with item=")
-            return found
-
-        is_file = isinstance(items, os.PathLike) or (isinstance(items, str) and not SELECT.match(items))
-        paths, kind = found_files([items]) if is_file and connection is None else ([], "")
-        if kind in ("csv", "tsv", "json"):
-            whole, name = text_table(paths, kind, column)
-            what = shown(paths)
-        else:
-            table = open_table(items, connection)
-            try:
-                names = list(table.names or ())
-                name, what = column(names), table.what
-                whole = _whole(table.stream(Wanted(names, (name,))))
-            finally:
-                table.close()
-        if not whole.num_rows:
-            raise DataError(f"items: {what} has no rows; a catalogue needs at least one item")
-        ids = whole.column(name).combine_chunks()
-        if kind in ("csv", "tsv"):
-            ids = typed(ids)
-        return cls(Ids(ids, "items"), whole.drop_columns([name]))
+        ids, columns = read_items(items, item, connection)
+        return cls(ids, columns)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -116,7 +417,7 @@ class Catalogue:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Catalogue):
             return NotImplemented
-        return self.ids == other.ids and bool(self._columns.equals(other._columns))
+        return self.ids == other.ids and bool(self.columns.equals(other.columns))
 
     __hash__ = None  # type: ignore[assignment]  # compared by content
 
@@ -127,43 +428,38 @@ class Catalogue:
     @property
     def names(self) -> list[str]:
         """The columns beside the ids."""
-        names: list[str] = self._columns.column_names
+        names: list[str] = self.columns.column_names
         return names
-
-    @property
-    def columns(self) -> pa.Table:
-        """What is known about the items, in their order, as an Arrow table."""
-        return self._columns
 
     def column(self, name: str) -> list[Any]:
         """One column, in the order of the items."""
         if name not in self.names:
-            raise DataError(f"the catalogue has no column {name!r}; it has {self.names}")
-        cells: list[Any] = self._columns.column(name).to_pylist()
+            raise DataError(f"the catalog has no column {name!r}; it has {self.names}")
+        cells: list[Any] = self.columns.column(name).to_pylist()
         return cells
 
     def take(self, numbers: Sequence[int] | Array) -> Catalogue:
-        """The items at the given numbers, in that order, as a catalogue of its own."""
-        chosen = pa.array(np.asarray(numbers, dtype=np.int64))
-        columns = self._columns.take(chosen) if self.names else None
+        """The items at the given numbers, in that order, as a catalog of its own."""
+        chosen = np.asarray(numbers, dtype=np.int64)
+        columns = self.columns.take(pa.array(chosen)) if self.names else None
         return Catalogue(Ids(self.ids.take(chosen)), columns, origin=self.origin)
 
     def of_origin(self, origin: str) -> Catalogue:
         """The same items, with another account of how they came to be public."""
-        return Catalogue(self.ids, self._columns, origin=origin)
+        return Catalogue(self.ids, self.columns, origin=origin)
 
     def require_public(self) -> None:
         """Raise NotPublic unless the owner has declared these items public."""
         if self.origin is None:
             raise NotPublic(
-                "items: this catalogue has not been declared public, and which items exist must not be read "
+                "items: this catalog has not been declared public, and which items exist must not be read "
                 "off private data silently. Either give the items, discreet.read(..., items=ids, frame or file), "
                 "or pass items=discreet.observed_items_are_public, which the privacy statement will then say"
             )
 
     def to_arrow(self) -> pa.Table:
         """The ids (column `item`) and all columns, as an Arrow table."""
-        others = {name: self._columns.column(name) for name in self.names if name != "item"}
+        others = {name: self.columns.column(name) for name in self.names if name != "item"}
         return pa.table({"item": self.ids.to_arrow(), **others})
 
     def to_frame(self, library: str | None = None) -> Any:
@@ -171,57 +467,32 @@ class Catalogue:
         return to_library(self.to_arrow(), library)
 
 
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _plain_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """One type for text, whichever library it came from."""
     if isinstance(column.type, pa.DictionaryType):
         column = pa.chunked_array([decoded(chunk) for chunk in column.chunks] or [pa.array([], pa.large_string())])
-    text = pa.types.is_string(column.type) or str(column.type) == "string_view"
-    return column.cast(pa.large_string()) if text else column
+    is_text = types.is_string(column.type) or types.is_string_view(column.type)
+    return column.cast(pa.large_string()) if is_text else column
 
 
-def _whole(batches: Any) -> pa.Table:
-    found = [pa.Table.from_batches([batch]) for batch in batches]
-    return pa.concat_tables(found, promote_options="permissive") if found else pa.table({})
+LIBRARIES = ("pandas", "polars", "pyarrow")
 
 
-def text_table(paths: list[str], kind: str, item: Callable[[Sequence[str]], str]) -> tuple[pa.Table, str]:
-    """A public table of items, all of it, with the name of the column of ids; types are those that its columns have.
-
-    What is public may be guessed from. The ids are text, unless JSON has them as numbers.
-    """
-    found = []
-    name = ""
-    for path in paths:
-        with texts.opened(path) as file, texts.explained(path):
-            if kind == "json":
-                try:
-                    table = arrow_json.read_json(file)
-                except pa.ArrowInvalid as error:
-                    raise DataError(f"items: {path!r} cannot be read ({error}). {texts.JSON_ADVICE}") from None
-                name = item(table.column_names)
-            else:
-                table, name = _csv_catalogue(path, file, kind, item)
-            found.append(table)
-    return pa.concat_tables(found, promote_options="permissive"), name
-
-
-def _csv_catalogue(path: str, file: IO[bytes], kind: str, item: Callable[[Sequence[str]], str]) -> tuple[pa.Table, str]:
-    reader = texts.Csv.of(path, file.readline(), texts.checked_separator(None, kind))
-    name = item(reader.names)
+def to_library(table: pa.Table, library: str | None) -> Any:
+    """An Arrow table as a data frame of a library; None leaves it as it is."""
+    if library is None or library == "pyarrow":
+        return table
+    if library not in LIBRARIES:
+        raise DataError(f"library: one of {', '.join(LIBRARIES)} is needed, not {library!r}")
+    uuids = {field.name: table[field.name].to_pylist() for field in table.schema if isinstance(field.type, pa.UuidType)}
+    for name, cells in uuids.items():  # polars has no such type, and text is of more use than bytes
+        at = table.column_names.index(name)
+        table = table.set_column(at, name, pa.array(map(str, cells), pa.large_string()))
+    frame = nw.from_native(table, eager_only=True)
     try:
-        table = arrow_csv.read_csv(
-            file,
-            read_options=arrow_csv.ReadOptions(column_names=list(reader.names), use_threads=False),  # for row numbers
-            parse_options=arrow_csv.ParseOptions(delimiter=reader.separator, newlines_in_values=True),
-            convert_options=arrow_csv.ConvertOptions(column_types={name: pa.large_string()}),
-        )
-    except pa.ArrowInvalid as error:
-        if "Empty CSV file" in str(error):
-            return pa.table({column: pa.array([], pa.large_string()) for column in reader.names}), name
-        uneven = re.search(r"Row #(\d+): Expected \d+ columns, got \d+: (.*)", str(error), flags=re.S)
-        if uneven is None:
-            advice = "Check that the file is whole, in UTF-8, and that every line has as many cells as the first"
-            raise DataError(f"items: {path!r} cannot be read ({error}). {advice}") from None
-        line = uneven[2].encode()
-        raise DataError(f"items: line {int(uneven[1]) + 1} of {path!r}, {uneven[2]!r}, {reader.fault(line)}") from None
-    return table, name
+        native = frame.to_polars() if library == "polars" else frame.to_pandas()
+    except ModuleNotFoundError as error:
+        raise DataError(f"library={library!r} is not installed ({error}); pip install {library}") from None
+    for name, cells in uuids.items() if library == "pandas" else ():
+        native[name] = cells
+    return native

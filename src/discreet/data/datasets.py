@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,39 +19,127 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from discreet.data import archives, formats
+from discreet.data.archives import Download
 from discreet.data.catalogue import Catalogue, observed_items_are_public
 from discreet.data.interactions import Interactions
-from discreet.data.movielens_like import movielens_like
-from discreet.data.published import CATALOG, DataSet, cannot_download, find, known
 from discreet.data.readers import read
+from discreet.data.sources import Table
 from discreet.data.splits import Parts
-from discreet.data.synthetic import one_bit, rank_one, synthetic_low_rank
-from discreet.data.tables import Table
+from discreet.data.synthetic import movielens_like, one_bit, rank_one, synthetic_low_rank
 from discreet.errors import DataError
 
 log = logging.getLogger("discreet")
 
 __all__ = [
-    "CATALOG",
-    "DataSet",
-    "find",
-    "jester",
-    "known",
-    "load",
-    "movielens",
-    "movielens_folds",
-    "movielens_like",
-    "netflix",
-    "one_bit",
-    "rank_one",
-    "restaurant",
-    "synthetic_low_rank",
-    "yahoo_music",
-]
+    "CATALOG", "DataSet", "find", "jester", "known", "load", "movielens", "movielens_folds", "movielens_like",
+    "netflix", "one_bit", "rank_one", "restaurant", "synthetic_low_rank", "yahoo_music",
+]  # fmt: skip
 
 Path_ = str | os.PathLike[str] | None
 FOLDS = ("u1", "u2", "u3", "u4", "u5", "ua", "ub")
 JOKES = {str(joke) for joke in range(1, 101)}
+
+
+MOVIELENS_LICENCE = (
+    "MovieLens (Harper and Konstan 2015) is for research; it may not be redistributed, nor used for revenue "
+    "without permission. See https://grouplens.org/datasets/movielens"
+)
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """What is known about a data set without having it."""
+
+    name: str
+    title: str
+    interactions: int
+    users: int
+    items: int
+    value_range: tuple[float, float]
+    licence: str
+    downloads: tuple[Download, ...] = ()  # empty: it may not be redistributed
+    alias: str | None = None  # another name that its file or folder may have
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The names that its file or folder may have."""
+        alias = () if self.alias is None else (self.alias,)
+        return (f"{self.name}.parquet", *(source.file for source in self.downloads), *alias, self.name)
+
+    def where(self) -> Path | None:
+        """The file or folder at hand, if there is one."""
+        return archives.at_hand(*self.files)
+
+
+def _movielens(
+    size: str, md5: str | None, counts: tuple[int, int, int], low: float, alias: str | None = None
+) -> DataSet:
+    url = f"https://files.grouplens.org/datasets/movielens/ml-{size}.zip"
+    downloads = (Download(url, None if md5 is None else f"md5:{md5}"),)
+    return DataSet(f"ml-{size}", f"MovieLens {size}", *counts, (low, 5.0), MOVIELENS_LICENCE, downloads, alias)
+
+
+_JESTER = "https://eigentaste.berkeley.edu/dataset/jester_dataset_1_"
+CATALOG: dict[str, DataSet] = {
+    data.name: data
+    for data in (
+        _movielens("100k", "0e33842e24a9c977be4e0107933c0723", (100_000, 943, 1_682), 1.0),
+        _movielens("1m", "c4d9eecfca2ab87c1945afe126590906", (1_000_209, 6_040, 3_706), 1.0),
+        _movielens("10m", "ce571fd55effeba0271552578f2648bd", (10_000_054, 69_878, 10_677), 0.5, "ml-10M100K"),
+        _movielens("20m", "cd245b17a1ae2cc31bb14903e1204af3", (20_000_263, 138_493, 26_744), 0.5),
+        _movielens("25m", "6b51fb2759a8657d3bfcbfc42b592ada", (25_000_095, 162_541, 59_047), 0.5),
+        _movielens("32m", "d472be332d4daa821edc399621853b57", (32_000_204, 200_948, 84_432), 0.5),
+        # Replaced by its publisher now and then, so it has neither checksum nor lasting counts.
+        _movielens("latest-small", None, (100_836, 610, 9_724), 0.5),
+        DataSet(
+            "jester", "Jester 1", 4_136_360, 73_421, 100, (-10.0, 10.0),
+            "Jester (Goldberg et al. 2001) is free for research with citation. See https://eigentaste.berkeley.edu",
+            (
+                Download(_JESTER + "1.zip", "sha256:cb7841756ded125b15f3d95c9f8241224065e96354c132a46ae4214deeab7615"),
+                Download(_JESTER + "2.zip", "sha256:4d312fd824d8c8cb2c9c952a7b1fb7c00d1f5fd3ece370f7285aa701d371748b"),
+                Download(_JESTER + "3.zip", "sha256:7f548d3762d3506cf7cd37d8cb9e3adb67984a7da7aa2d2096d5e0b1b884758d"),
+            ),
+            "jester-1.parquet",
+        ),
+        DataSet(
+            "restaurant", "Restaurant & consumer data", 1_161, 138, 130, (0.0, 2.0),
+            "Restaurant & consumer data (UCI, Vargas-Govea et al. 2011), CC BY 4.0",
+            (Download("https://archive.ics.uci.edu/static/public/232/restaurant+consumer+data.zip", None),),
+        ),
+        DataSet(
+            "netflix", "Netflix prize", 100_480_507, 480_189, 17_770, (1.0, 5.0),
+            "The Netflix prize data were withdrawn; their terms allow research only and no redistribution",
+            alias="nf_prize_dataset.tar.gz",
+        ),
+        DataSet(
+            "yahoo-music", "Yahoo! Music (KDD Cup 2011, track 1)", 262_810_175, 1_000_990, 624_961, (0.0, 100.0),
+            "Yahoo! Webscope data are for academic research under a signed agreement, and may not be passed on",
+        ),
+    )
+}  # fmt: skip
+
+
+def known(name: str) -> bool:
+    """Whether a name is that of a data set, with or without the "ml-" of MovieLens."""
+    return name in CATALOG or f"ml-{name}" in CATALOG
+
+
+def find(name: str) -> DataSet:
+    """A data set by its name, with or without the "ml-" of MovieLens."""
+    if not known(name):
+        raise DataError(f"name: there is no data set {name!r}; there are {', '.join(CATALOG)}")
+    return CATALOG[name if name in CATALOG else f"ml-{name}"]
+
+
+def cannot_download(data: DataSet) -> DataError:
+    """The error for data that may not be redistributed."""
+    return DataError(
+        f"{data.title} cannot be downloaded. If you have its original archive, pass its path as source=, or put it "
+        f"into the folder named by {archives.ENVIRONMENT}"
+    )
+
+
+# Loaders
 
 
 def load(name: str, source: Path_ = None) -> Interactions:
@@ -65,7 +152,7 @@ def load(name: str, source: Path_ = None) -> Interactions:
 
 
 def movielens(size: str = "1m", *, source: Path_ = None, items: str = "rated") -> Interactions:
-    """MovieLens ratings, with titles, genres and years of the films as the catalogue.
+    """MovieLens ratings, with titles, genres and years of the films as the catalog.
 
     Args:
         size: "100k", "1m", "10m", "20m", "25m", "32m" or "latest-small".
@@ -88,7 +175,7 @@ def movielens(size: str = "1m", *, source: Path_ = None, items: str = "rated") -
     with archives.opened(path, *files) as folder:
         films = formats.movielens_films(archives.need(folder, "u.item", "movies.dat", "movies.csv"))
         ratings = archives.need(folder, "u.data", "ratings.dat", "ratings.csv")
-        return _read(_table(formats.movielens_batches(ratings), ratings.name), data, formats.with_years(films), items)
+        return _read(formats.movielens_ratings(ratings), data, formats.with_years(films), items)
 
 
 def movielens_folds(name: str = "u1", *, source: Path_ = None) -> Parts:
@@ -110,8 +197,8 @@ def movielens_folds(name: str = "u1", *, source: Path_ = None) -> Parts:
         test = _read(table.filter(chosen), CATALOG["ml-100k"], ratings.catalogue.to_arrow(), "all")
     else:
         with archives.opened(path, f"{name}.test") as folder:
-            batches = formats.movielens_batches(archives.need(folder, f"{name}.test"))
-            test = _read(_table(batches, name), CATALOG["ml-100k"], ratings.catalogue.to_arrow(), "all")
+            table = formats.movielens_ratings(archives.need(folder, f"{name}.test"))
+            test = _read(table, CATALOG["ml-100k"], ratings.catalogue.to_arrow(), "all")
     owners = ratings.users.numbers(test.users.to_arrow())[test.user_numbers()]
     pairs = ratings.user_numbers().astype(np.int64) * ratings.n_items + ratings.indices
     tested = np.isin(pairs, owners * ratings.n_items + test.indices)
@@ -146,10 +233,8 @@ def jester(*, source: Path_ = None, parts: tuple[int, ...] | None = None) -> Int
 
 def _tell_parts(n: int) -> None:
     if n < 3:
-        log.warning(
-            "jester: only %d of its 3 parts %s at hand, and loaded; pass parts=(1, 2, 3) to download all",
-            n, "is" if n == 1 else "are",
-        )  # fmt: skip
+        count = "1 of its 3 parts is" if n == 1 else f"{n} of its 3 parts are"
+        log.warning("jester: only %s at hand, and loaded; pass parts=(1, 2, 3) to download all", count)
 
 
 def _jester_files(paths: list[Path], data: DataSet, parts: tuple[int, ...], *, whole: bool) -> Interactions:
@@ -176,7 +261,7 @@ def _jester_files(paths: list[Path], data: DataSet, parts: tuple[int, ...], *, w
 
 
 def restaurant(*, source: Path_ = None) -> Interactions:
-    """Restaurant & consumer data: 0, 1 or 2 stars for restaurants, with their names as the catalogue.
+    """Restaurant & consumer data: 0, 1 or 2 stars for restaurants, with their names as the catalog.
 
     Args:
         source: The original archive, its folder, or rating_final.csv.
@@ -184,18 +269,16 @@ def restaurant(*, source: Path_ = None) -> Interactions:
     data = CATALOG["restaurant"]
     path = _locate(data, source)
     if path.suffix == ".parquet":
-        return _read(_parquet(path), data, None)
+        return _read(_parquet(path), data)
     files = ("rating_final.csv", "geoplaces2.csv")
     with archives.opened(path.parent if path.suffix == ".csv" else path, *files) as folder:
-        ratings = archives.need(folder, "rating_final.csv")
+        ratings = formats.restaurant_ratings(archives.need(folder, "rating_final.csv"))
         places = archives.find(folder, "geoplaces2.csv")
-        names = None if places is None else formats.restaurant_places(places)
-        batches = formats.restaurant_batches(ratings)
-        return _read(_table(batches, ratings.name, ("user", "item", "rating")), data, names)
+        return _read(ratings, data, None if places is None else formats.restaurant_places(places))
 
 
 def netflix(*, source: Path_ = None) -> Interactions:
-    """The Netflix prize: 1 to 5 stars, with titles and years of the films as the catalogue.
+    """The Netflix prize: 1 to 5 stars, with titles and years of the films as the catalog.
 
     Args:
         source: nf_prize_dataset.tar.gz, or a folder or archive with `mv_*.txt` or `combined_data_*.txt` in it.
@@ -209,7 +292,7 @@ def netflix(*, source: Path_ = None) -> Interactions:
             raise DataError("source: neither mv_*.txt nor combined_data_*.txt is there; give the original archive")
         titles = archives.find(folder, *titles_of)
         films = None if titles is None else formats.netflix_titles(titles)
-        return _read(_table(formats.netflix_batches(files), data.title), data, films)
+        return _read(formats.netflix_ratings(files), data, films)
 
 
 def yahoo_music(*, source: Path_ = None) -> Interactions:
@@ -222,7 +305,7 @@ def yahoo_music(*, source: Path_ = None) -> Interactions:
     path = _locate(data, source)
     name = path.name if path.suffix == ".txt" else "trainIdx1.txt"
     with archives.opened(path.parent if path.suffix == ".txt" else path, name) as folder:
-        return _read(_table(formats.yahoo_batches(archives.need(folder, name)), data.title), data, None)
+        return _read(formats.yahoo_ratings(archives.need(folder, name)), data)
 
 
 def _locate(data: DataSet, source: Path_) -> Path:
@@ -240,15 +323,17 @@ def _locate(data: DataSet, source: Path_) -> Path:
     return archives.download(data.downloads[0])
 
 
-def _read(source: Table | pa.Table, data: DataSet, catalogue: pa.Table | None, items: str = "rated") -> Interactions:
+def _read(
+    source: Table | pa.Table, data: DataSet, catalogue: pa.Table | None = None, items: str = "rated"
+) -> Interactions:
     """Read ratings over a table of items; keep those that are rated."""
     given: Any = observed_items_are_public
     if catalogue is not None:
         given = Catalogue.read(catalogue, item="item").of_origin("all those of the published data set")
     names = (source.names or ()) if isinstance(source, Table) else source.schema.names
     time = "timestamp" if "timestamp" in names else None
-    low_high = data.value_range
-    ratings = read(source, user="user", item="item", value="rating", time=time, items=given, value_range=low_high)
+    bounds = data.value_range
+    ratings = read(source, user="user", item="item", value="rating", time=time, items=given, value_range=bounds)
     if items == "rated":
         ratings = ratings.of_items(np.unique(ratings.indices))
         ratings = replace(ratings, catalogue=ratings.catalogue.of_origin("those rated in the published data set"))
@@ -267,9 +352,3 @@ def _parquet(path: Path) -> pa.Table:
         at = table.schema.get_field_index("rating")
         table = table.set_column(at, "rating", pc.divide(table["rating"].cast(pa.float64()), float(unit)))
     return table.replace_schema_metadata(None)
-
-
-def _table(
-    batches: Iterator[pa.RecordBatch], what: str, names: tuple[str, ...] = ("user", "item", "rating", "timestamp")
-) -> Table:
-    return Table(what, names, lambda wanted: (batch.select(wanted.names) for batch in batches))

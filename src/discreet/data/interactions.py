@@ -1,25 +1,92 @@
-"""Who liked what: the one form in which private data is handed to a model."""
+"""Who liked what: the one form in which private data is handed to a model, in memory or in a folder on disk."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from os import PathLike
-from typing import Any
+from itertools import count
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
+from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
+from pyarrow import feather
 
-from discreet.data.catalogue import OBSERVED, Catalogue, observed_items_are_public
-from discreet.data.columns import check_range, inner_range
-from discreet.data.frames import to_library
-from discreet.data.ids import Ids, smallest_unsigned
-from discreet.data.report import Description, Report, describe
+from discreet.data.catalogue import OBSERVED, Catalogue, Ids, observed_items_are_public, smallest_unsigned, to_library
 from discreet.errors import DataError, NotPublic
 from discreet.typing import Array, Integers
 
 ARRAYS = ("indptr", "indices", "values", "times")
+Allocate = Callable[[str, int, Any], Array]  # name, length, dtype
+FORMAT = 1
+ABOUT = "interactions.json"
+
+
+def check_range(value_range: Any) -> tuple[float, float]:
+    """Check a public value range and return it as two floats."""
+    try:
+        bounds = [value_range] if isinstance(value_range, str | bytes) else value_range  # "15" is no pair
+        low, high = (float(bound) for bound in bounds)
+    except (TypeError, ValueError):
+        raise DataError(f"value_range: two numbers (lowest, highest) are needed, not {value_range!r}") from None
+    if not (np.isfinite(low) and np.isfinite(high) and low < high):
+        raise DataError(f"value_range: lowest < highest, both finite, are needed, not ({low:g}, {high:g})")
+    if not np.less(*inner_range((low, high))):
+        raise DataError(f"value_range: ({low!r}, {high!r}) is too narrow for 32-bit values")
+    return low, high
+
+
+def inner_range(value_range: tuple[float, float]) -> tuple[np.float32, np.float32]:
+    """The widest range of 32-bit floats inside a range, so that rounding never leads out of it."""
+    with np.errstate(over="ignore"):
+        low, high = np.float32(value_range[0]), np.float32(value_range[1])
+    if float(low) < value_range[0]:
+        low = np.nextafter(low, np.float32(np.inf))
+    if float(high) > value_range[1]:
+        high = np.nextafter(high, np.float32(-np.inf))
+    return low, high
+
+
+@dataclass(frozen=True)
+class Report:
+    """What happened when a table was read. For the owner: these are exact numbers about private data."""
+
+    source: str = "made in memory"
+    columns: str = ""
+    guessed: tuple[str, ...] = ()
+    rows: int = 0
+    dropped: int = 0
+    clipped: int = 0
+    unknown: int = 0
+    repeated: int = 0
+    library: str | None = None
+
+
+class Description(dict[str, Any]):
+    """Exact numbers about private data, for the owner's eyes. Prints as a table."""
+
+    def __str__(self) -> str:
+        width = max(map(len, self), default=0)
+        lines = [f"{name:<{width}}  {_shown(value)}" for name, value in self.items()]
+        return "\n".join(["For the owner's eyes: exact numbers about private data.", *lines])
+
+    __repr__ = __str__
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_shown(part)}" for name, part in value.items())
+    if isinstance(value, float):
+        return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 @dataclass(frozen=True)
@@ -31,6 +98,11 @@ class ByItem:
     values: NDArray[np.float32]
 
 
+def is_spark(thing: Any) -> bool:
+    """Whether this is a table of Spark."""
+    return type(thing).__module__.startswith("pyspark.sql.") and type(thing).__name__ == "DataFrame"
+
+
 class Declared:
     """What the owner of a table has declared public, wherever its rows are."""
 
@@ -40,7 +112,7 @@ class Declared:
 
     @property
     def n_items(self) -> int:
-        """How many items the catalogue has, rated or not."""
+        """How many items the catalog has, rated or not."""
         return len(self.catalogue)
 
     @property
@@ -60,7 +132,7 @@ class Declared:
         return declared
 
     def require_public(self) -> None:
-        """Raise NotPublic unless catalogue and value range have been declared. Every private fit calls this.
+        """Raise NotPublic unless catalog and value range have been declared. Every private fit calls this.
 
         Raises:
             NotPublic: Naming what is missing and how to give it. Nothing about the data is in the message.
@@ -79,7 +151,7 @@ class Interactions(Declared):
     """A table of users, items and values, checked and numbered; each (user, item) pair at most once.
 
     Made by `discreet.read`, a generator or a data set. Users are numbered in sorted order of their ids, items
-    in the order of the catalogue. User u's items are `indices[indptr[u]:indptr[u + 1]]`, increasing, and
+    in the order of the catalog. User u's items are `indices[indptr[u]:indptr[u + 1]]`, increasing, and
     `values` is aligned with them.
 
     Example:
@@ -161,7 +233,7 @@ class Interactions(Declared):
         """Declare public inputs after reading.
 
         Args:
-            items: `discreet.observed_items_are_public`, or a catalogue that has every item of the data.
+            items: `discreet.observed_items_are_public`, or a catalog that has every item of the data.
             value_range: The lowest and highest possible value; values outside it are an error.
         """
         changed = self
@@ -184,15 +256,15 @@ class Interactions(Declared):
         """The same interactions over another catalogue, which has all their items."""
         moved = catalogue.ids.numbers(self.items.to_arrow(), "items")[self.indices]
         if (moved < 0).any():
-            raise DataError("items: the data has items outside this catalogue; read it with on_unknown='drop'")
+            raise DataError("items: the data has items outside this catalog; read it with on_unknown='drop'")
         order = np.lexsort((moved, self.user_numbers()))
-        return replace(
-            self,
-            catalogue=catalogue,
-            indices=moved[order].astype(smallest_unsigned(len(catalogue))),
-            values=self.values[order],
-            times=None if self.times is None else self.times[order],
-        )
+        indices = moved[order].astype(smallest_unsigned(len(catalogue)))
+        return self._entries(order, catalogue=catalogue, indices=indices)
+
+    def _entries(self, at: Array, **changed: Any) -> Interactions:
+        """The interactions at some positions, or where a mask is true."""
+        times = None if self.times is None else self.times[at]
+        return replace(self, **{"indices": self.indices[at], "values": self.values[at], "times": times, **changed})
 
     # Other forms
 
@@ -259,38 +331,31 @@ class Interactions(Declared):
     # Parts
 
     def where(self, mask: NDArray[np.bool_]) -> Interactions:
-        """The interactions where a mask (aligned with `values`) is true; users and catalogue stay as they are."""
+        """The interactions where a mask (aligned with `values`) is true; users and catalog stay as they are."""
         mask = np.asarray(mask, dtype=bool)
         if mask.shape != self.indices.shape:
             raise DataError(f"mask: one entry for each of {len(self)} interactions is needed, not {mask.shape}")
         kept = np.concatenate([[0], np.cumsum(mask)])[self.indptr]
-        return replace(
-            self,
-            indptr=kept.astype(np.int64),
-            indices=self.indices[mask],
-            values=self.values[mask],
-            times=None if self.times is None else self.times[mask],
-        )
+        return self._entries(mask, indptr=kept.astype(np.int64))
 
     def for_users(self, users: Any) -> Interactions:
-        """The rows of some users, given by id, in their order here; the catalogue stays as it is."""
+        """The rows of some users, given by id, in their order here; the catalog stays as it is."""
         return self.of_users(_known(self.users, users, "users", "in this table"))
 
     def of_users(self, numbers: Array) -> Interactions:
         """The rows of some users, given by increasing number."""
+        counts = np.diff(self.indptr)
         chosen = np.zeros(self.n_users, dtype=bool)
         chosen[numbers] = True
-        part = self.where(np.repeat(chosen, np.diff(self.indptr)))
-        counts = np.diff(self.indptr)[chosen]
-        indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        return replace(part, users=self.users.some(np.flatnonzero(chosen)), indptr=indptr)
+        indptr = np.concatenate([[0], np.cumsum(counts[chosen])]).astype(np.int64)
+        return self._entries(np.repeat(chosen, counts), users=self.users.some(np.flatnonzero(chosen)), indptr=indptr)
 
     def for_items(self, items: Any) -> Interactions:
-        """The interactions with some items, given by id; the catalogue shrinks to them, in its order."""
-        return self.of_items(_known(self.items, items, "items", "in the catalogue"))
+        """The interactions with some items, given by id; the catalog shrinks to them, in its order."""
+        return self.of_items(_known(self.items, items, "items", "in the catalog"))
 
     def of_items(self, kept: Array) -> Interactions:
-        """The interactions with some items, given by increasing number; the catalogue shrinks to them."""
+        """The interactions with some items, given by increasing number; the catalog shrinks to them."""
         renumber = np.full(self.n_items, -1, dtype=np.int64)
         renumber[kept] = np.arange(len(kept))
         part = self.where(renumber[self.indices] >= 0)
@@ -308,31 +373,60 @@ class Interactions(Declared):
     def rescale(self, low: float, high: float) -> Interactions:
         """Map the values linearly, so that the declared value range becomes (low, high)."""
         self.require_public()
-        assert self.value_range is not None
+        old_low, old_high = cast("tuple[float, float]", self.value_range)
         new_range = check_range((low, high))
-        old_low, old_high = self.value_range
         scaled = low + (self.values.astype(np.float64) - old_low) * ((high - low) / (old_high - old_low))
         values = np.clip(scaled.astype(np.float32), *inner_range(new_range))
         return replace(self, values=values, value_range=new_range, implicit=False)
 
     def describe(self) -> Description:
         """Counts and distributions, for the owner: exact numbers about private data, not to be published."""
-        return describe(self)
+        per_item = np.bincount(self.indices, minlength=self.n_items)
+        pairs = self.n_users * self.n_items
+        described: dict[str, Any] = {
+            "interactions": len(self),
+            "users": self.n_users,
+            "items": self.n_items,
+            "items with interactions": int((per_item > 0).sum()),
+            "density": len(self) / pairs if pairs else 0.0,
+            "per user": _spread(np.diff(self.indptr)),
+            "per item": _spread(per_item),
+            "values": _spread(self.values) | {"std": float(self.values.std(dtype=np.float64)) if len(self) else 0.0},
+        }
+        if self.times is not None and len(self):
+            first, last = self.moments(np.array([self.times.argmin(), self.times.argmax()])).to_pylist()
+            described["times"] = {"from": str(first), "to": str(last)}
+        described |= {f"public {name}": text for name, text in self.public_inputs.items()}
+        described["source"] = self.report.source
+        if self.report.columns:
+            described["columns"] = self.report.columns + (" (guessed)" if self.report.guessed else "")
+        for name in ("rows", "dropped", "clipped", "unknown", "repeated"):
+            if getattr(self.report, name):
+                described[f"{name} when read"] = getattr(self.report, name)
+        return Description(described)
 
     # On disk
 
-    def to_disk(self, folder: str | PathLike[str]) -> None:
+    def to_disk(self, folder: str | os.PathLike[str]) -> None:
         """Write to a folder, from which `from_disk` maps it into memory without reading it. Private data!"""
-        from discreet.data.storage import save
-
-        save(self, folder)
+        with new_folder(folder, "folder") as home:
+            write(self, home)
 
     @classmethod
-    def from_disk(cls, folder: str | PathLike[str]) -> Interactions:
+    def from_disk(cls, folder: str | os.PathLike[str]) -> Interactions:
         """Open a folder written by `to_disk`. Arrays stay on disk and are paged in as they are used."""
-        from discreet.data.storage import load
-
-        return load(folder)
+        home = Path(folder)
+        try:
+            about = json.loads((home / ABOUT).read_text(encoding="utf-8"))
+            found = _loaded(home, about) if about["format"] == FORMAT else None
+        except (OSError, ValueError, KeyError, TypeError, pa.ArrowInvalid) as error:
+            raise DataError(f"folder: {str(home)!r} is not a whole folder written by to_disk ({error!r})") from None
+        if found is None:
+            raise DataError(f"folder: {str(home)!r} has format {about['format']}, this version reads {FORMAT}")
+        try:
+            return cls(**found)
+        except DataError:
+            raise DataError(f"folder: the files in {str(home)!r} do not belong together; write it again") from None
 
 
 def _known(ids: Ids, given: Any, what: str, where: str) -> Integers:
@@ -342,3 +436,91 @@ def _known(ids: Ids, given: Any, what: str, where: str) -> Integers:
         missing = list(given)[int(np.flatnonzero(numbers < 0)[0])]
         raise DataError(f"{what}: {missing!r} is not {where}")
     return np.unique(numbers)
+
+
+def _spread(numbers: Array) -> dict[str, float]:
+    if not len(numbers):
+        return {}
+    low, high = float(numbers.min()), float(numbers.max())
+    mean, median = float(numbers.mean(dtype=np.float64)), float(np.median(numbers))
+    return {"min": low, "median": median, "mean": mean, "max": high}
+
+
+# On disk
+
+
+@contextmanager
+def new_folder(folder: str | os.PathLike[str], argument: str) -> Iterator[Path]:
+    """A folder beside the one asked for, which takes its place if all goes well: a folder is never half written.
+
+    A crash between the two moves leaves the old folder beside its place, under a name that begins with a dot.
+    """
+    target = Path(folder)
+    if target.exists() and not (target / ABOUT).is_file():
+        raise DataError(f"{argument}: {str(target)!r} exists and is not one that discreet wrote; give another folder")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    try:
+        yield temporary
+        if target.exists():
+            old = Path(tempfile.mkdtemp(prefix=f".{target.name}-old-", dir=target.parent))
+            target.rename(old / "old")
+            temporary.rename(target)
+            shutil.rmtree(old)
+        else:
+            temporary.rename(target)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def arrays_in(folder: Path) -> Allocate:
+    """Allocate arrays in working files of a folder, in place of memory."""
+    numbers = count()
+
+    def allocate(name: str, length: int, dtype: Any) -> Array:
+        if not length:
+            return np.empty(0, dtype)
+        array: Array = open_memmap(folder / f"{name}-{next(numbers)}.work", mode="w+", dtype=dtype, shape=(length,))
+        return array
+
+    return allocate
+
+
+def write(ratings: Interactions, folder: Path) -> None:
+    """Write arrays, ids, catalogue, and what is said about them. Arrays in working files of the folder stay there."""
+    for name in ARRAYS:
+        array = getattr(ratings, name)
+        if isinstance(array, np.memmap) and array.filename is not None and Path(array.filename).parent == folder:
+            array.flush()
+            Path(array.filename).rename(folder / f"{name}.npy")
+        elif array is not None:
+            np.save(folder / f"{name}.npy", array)
+    for file in folder.glob("*.work"):
+        file.unlink()
+    time_type = pa.schema([("timestamp", ratings.time_type or pa.int64())]).empty_table()
+    feather.write_feather(pa.table({"user": ratings.users.to_arrow()}), str(folder / "users.arrow"))
+    feather.write_feather(ratings.catalogue.to_arrow(), str(folder / "items.arrow"))
+    feather.write_feather(time_type, str(folder / "time.arrow"))
+    about = {
+        "format": FORMAT,
+        "value_range": ratings.value_range,
+        "implicit": ratings.implicit,
+        "origin": ratings.catalogue.origin,
+        "report": asdict(ratings.report),
+    }
+    (folder / ABOUT).write_text(json.dumps(about, indent=2), encoding="utf-8")
+
+
+def _loaded(home: Path, about: dict[str, Any]) -> dict[str, Any]:
+    """What `write` has written: the arguments of Interactions. Arrays are mapped; an empty one cannot be."""
+    files = {name: home / f"{name}.npy" for name in ARRAYS if name != "times" or (home / "times.npy").exists()}
+    users, items, time = (feather.read_table(str(home / f"{name}.arrow")) for name in ("users", "items", "time"))
+    return {
+        "users": Ids(users["user"]),
+        "catalogue": Catalogue(items["item"], items.drop_columns(["item"]), origin=about["origin"]),
+        "value_range": None if about["value_range"] is None else tuple(about["value_range"]),
+        "implicit": about["implicit"],
+        "report": Report(**{**about["report"], "guessed": tuple(about["report"]["guessed"])}),
+        "time_type": time.schema.field("timestamp").type if "times" in files else None,
+        **{name: np.load(file, mmap_mode="r" if file.stat().st_size > 256 else None) for name, file in files.items()},
+    }

@@ -60,13 +60,7 @@ class Bar:
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
         amount = DownloadColumn() if self._unit == "bytes" else TextColumn("{task.completed:,.0f} " + self._unit)
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            amount,
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            transient=True,
-        )
+        columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeRemainingColumn())
+        self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
         self._task = self._progress.add_task(self._what, total=self.total)
         self._progress.start()

@@ -1,32 +1,64 @@
 """`discreet.read`: any table of who liked what, checked, numbered and compressed.
 
-There is one path. Every source becomes a stream of Arrow batches (`sources`), whose cells are checked
-(`columns`), whose ids are numbered and whose rows are compressed (`assembly`).
+There is one path. Every source becomes a stream of Arrow batches (`sources`, `texts`, `sql`), whose cells are checked
+here, whose ids are numbered and whose rows are compressed (`assembly`).
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, overload
+from dataclasses import dataclass, field, replace
+from typing import IO, TYPE_CHECKING, Any, Literal, overload
 
-from discreet.data import sources, storage
-from discreet.data.assembly import Allocate, Assembler, in_memory
-from discreet.data.catalogue import Catalogue, ObservedItems, observed_items_are_public
-from discreet.data.columns import GUESS, NO_HEADER, Guess, check_range, choose
-from discreet.data.interactions import Interactions
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyarrow import csv as arrow_csv
+from pyarrow import json as arrow_json
+
+from discreet.data import sources, sql, texts
+from discreet.data.assembly import Assembler, Rows, in_memory
+from discreet.data.catalogue import OBSERVED, Catalogue, Ids, ObservedItems, observed_items_are_public, plain, typed
+from discreet.data.interactions import (
+    Allocate,
+    Interactions,
+    Report,
+    arrays_in,
+    check_range,
+    inner_range,
+    new_folder,
+    write,
+)
 from discreet.data.progress import Bar
-from discreet.data.recipe import Counts, Policies, Recipe
-from discreet.data.tables import Table
+from discreet.data.sources import CERTAIN, GUESS, Columns, Guess, Table, Wanted, choose, found_files, guess, shown
+from discreet.data.sql import SELECT
+from discreet.data.texts import Mask
 from discreet.errors import DataError
+from discreet.typing import Array
 
 if TYPE_CHECKING:
-    from discreet.data.spark_interactions import SparkInteractions
+    from discreet.data.spark import SparkInteractions
 
 log = logging.getLogger("discreet")
+
+POLICIES = {
+    "on_duplicate": ("last", "first", "mean", "sum", "raise"),
+    "on_invalid": ("raise", "drop", "clip"),
+    "on_unknown": ("raise", "drop"),
+}
+MOST = float(np.finfo(np.float32).max)
+NO_HEADER = (
+    ". (JSON lines have no header to guess from: unless others are named, the keys are user, item and rating; name "
+    "them with user=, item= and value=, or pass value=None if there are no ratings)"
+)
+BY_SELECT = (
+    "discreet.read(\"SELECT * FROM read_csv('ratings.csv', auto_detect = false, quote = '', header = true, "
+    "delim = ';', decimal_separator = ',', columns = {'user': 'VARCHAR', 'item': 'VARCHAR', 'rating': 'DOUBLE'})\")"
+)
 
 
 @overload
@@ -118,9 +150,22 @@ def read(
     Raises:
         DataError: The table cannot be read as it is; says which argument or row, and what to do.
     """
-    policies = Policies(on_duplicate, on_invalid, on_unknown, time_format)
+    policies: dict[str, Any] = {"on_duplicate": on_duplicate, "on_invalid": on_invalid, "on_unknown": on_unknown}
+    for name, known in POLICIES.items():
+        if policies[name] not in known:
+            raise DataError(f"{name}: one of {', '.join(known)} is needed, not {policies[name]!r}")
+    if time_format is not None:
+        texts.check_format(time_format)
     bounds = None if value_range is None else check_range(value_range)
-    roles = {"user": user, "item": item, "value": value, "time": time}
+
+    def recipe_for(names: Sequence[str] | None) -> Recipe:
+        columns = choose(names, user=user, item=item, value=value, time=time)
+        recipe = Recipe(columns, None, bounds, **policies, time_format=time_format)
+        if columns.guessed:
+            level = logging.INFO if set(columns.names) <= CERTAIN else logging.WARNING
+            log.log(level, "discreet.read: taking %s; name the columns to be sure", columns.described(columns.guessed))
+        return recipe
+
     if engine == "spark":
         for name, useless in (("connection", connection), ("cache", cache)):
             if useless is not None:
@@ -128,47 +173,66 @@ def read(
         from discreet.data import spark
 
         there = spark.open_table(source, separator)
-        return spark.read(there, _recipe(there.names, roles, bounds, policies), items, partitions)
+        return spark.read(there, recipe_for(there.names), items, partitions)
     if engine != "local" or partitions is not None:
         raise DataError("engine: 'local' or 'spark' is needed; partitions= are those of Spark, with engine='spark'")
-    table = sources.open_table(source, connection, separator)
-    try:
-        recipe, catalogue = _recipe(table.names, roles, bounds, policies), None
-        if items is not None and not isinstance(items, ObservedItems):
-            where = connection if isinstance(items, str) and sources.SELECT.match(items) else None
-            catalogue = Catalogue.read(items, item=recipe.columns.item, connection=where)
-            recipe = replace(recipe, items=catalogue.ids)
-
-        def interactions(allocate: Allocate) -> Interactions:
-            ratings = _interactions(table, recipe, catalogue, allocate)
-            return ratings.with_public(items=items) if items is observed_items_are_public else ratings
-
+    with closing(open_table(source, connection, separator)) as table:
+        recipe, declared = recipe_for(table.names), items
+        if items is not None and items is not observed_items_are_public:
+            where = connection if isinstance(items, str) and SELECT.match(items) else None
+            declared = Catalogue.read(items, item=recipe.columns.item, connection=where)
+            recipe = replace(recipe, items=declared.ids)
         if cache is None:
-            return interactions(in_memory)
-        with storage.new_folder(cache, "cache") as folder:
-            storage.write(interactions(storage.arrays_in(folder)), folder)
-        return storage.load(cache)
-    finally:
-        table.close()
+            return _interactions(table, recipe, declared, in_memory)
+        with new_folder(cache, "cache") as folder:
+            write(_interactions(table, recipe, declared, arrays_in(folder)), folder)
+    return Interactions.from_disk(cache)
 
 
-def _recipe(
-    names: Sequence[str] | None, roles: dict[str, Any], bounds: tuple[float, float] | None, policies: Policies
-) -> Recipe:
-    """Settle which column is what, and say which were guessed."""
-    columns = choose(names, **roles)
-    recipe = Recipe(columns, None, bounds, policies)
-    if columns.guessed:
-        level = logging.INFO if columns.plainly_named else logging.WARNING
-        log.log(level, "discreet.read: taking %s; name the columns to be sure", columns.said(columns.guessed))
-    return recipe
+def open_table(source: Any, connection: Any = None, separator: str | None = None) -> Table:
+    """Recognize a source."""
+    paths = source if isinstance(source, list | tuple) else [source]
+    are_paths = bool(paths) and all(isinstance(path, str | os.PathLike) for path in paths)
+    is_select = connection is not None or (isinstance(source, str) and SELECT.match(source))
+    found, kind = found_files(paths) if are_paths and not is_select else ([], "")
+    if kind not in ("", "parquet"):
+        return texts.text_files(found, kind, separator)
+    if separator is not None:
+        raise DataError("separator: it is that of a CSV file; leave it out")
+    if found:
+        return sources.from_parquet(found)
+    if not is_select:
+        return _from_object(source)
+    if not isinstance(source, str):
+        raise DataError(f"source: with connection= a SELECT statement is needed, not {type(source).__name__}")
+    return sql.select(source, connection)
 
 
-def _interactions(table: Table, recipe: Recipe, catalogue: Catalogue | None, allocate: Allocate) -> Interactions:
+def _from_object(source: Any) -> Table:
+    if isinstance(source, Table):  # one of our own, such as the files of a data set
+        return source
+    library = type(source).__module__.split(".")[0].lstrip("_")  # some versions of DuckDB say _duckdb
+    if library == "scipy":
+        return sources.from_sparse(source)
+    if library == "duckdb":
+        return sql.relation(source, f"a {library} {type(source).__name__}")
+    if isinstance(source, np.ndarray):
+        raise DataError(
+            "source: a NumPy array does not say what its rows are. For a matrix of users by items pass "
+            "scipy.sparse.csr_array(array); for rows of (user, item, value) pass array.tolist()"
+        )
+    if isinstance(source, Iterable) and not hasattr(source, "columns") and library in ("builtins", "itertools"):
+        return sources.from_rows(source)
+    return sources.from_frame(source, library)
+
+
+def _interactions(
+    table: Table, recipe: Recipe, items: Catalogue | ObservedItems | None, allocate: Allocate
+) -> Interactions:
     """Stream the table through the cleaner into compressed rows."""
-    policies, hint = recipe.policies, NO_HEADER if table.names is None else ""
-    cleaner, assembler = recipe.cleaner(hint), Assembler(allocate, is_text=table.is_text)
-    wanted = recipe.columns.wanted(lenient=policies.on_invalid != "raise")
+    hint = NO_HEADER if table.names is None else ""
+    cleaner, assembler = Cleaner(recipe, hint), Assembler(allocate, is_text=table.is_text)
+    wanted = recipe.columns.wanted(lenient=recipe.on_invalid != "raise")
     # Closed before the connection is, if a row is refused: the next batch may be on its way in a thread.
     with Bar(f"reading {table.what}", table.rows) as bar, closing(table.stream(wanted)) as batches:
         for batch in batches:
@@ -176,21 +240,316 @@ def _interactions(table: Table, recipe: Recipe, catalogue: Catalogue | None, all
             if len(cells[0]):
                 assembler.add(*cells)
             bar.advance(batch.num_rows)
-    rows = assembler.finish(recipe.items, policies.on_duplicate, is_query=table.is_query)
-    ratings = Interactions(
-        users=rows.users,
-        catalogue=Catalogue(rows.items, origin=None) if catalogue is None else catalogue,
-        indptr=rows.indptr,
-        indices=rows.indices,
-        values=rows.values,
-        times=rows.times,
-        value_range=recipe.bounds,
-        implicit=recipe.implicit,
-        time_type=cleaner.time_type,
-    )
-    ratings, outside = recipe.sums_in_range(ratings)
-    counts = Counts(
-        cleaner.rows, cleaner.dropped, cleaner.clipped, rows.unknown, rows.repeated, outside, len(rows.indices)
-    )
+    rows = assembler.finish(recipe.items, recipe.on_duplicate, is_query=table.is_query)
+    observed = Catalogue(rows.items, origin=None if items is None else OBSERVED)
+    ratings = cleaner.finish(rows, items if isinstance(items, Catalogue) else observed)
+    counts = replace(cleaner.counts, kept=len(rows.indices))
     recipe.require(counts, table.what, hint, f", for instance {rows.example!r}")
     return replace(ratings, report=counts.report(table.what, recipe.columns, table.library))
+
+
+@dataclass
+class Counts:
+    """How many rows of each kind there were. For the owner: exact numbers about private data."""
+
+    rows: int = 0
+    dropped: int = 0
+    clipped: int = 0
+    unknown: int = 0
+    repeated: int = 0
+    outside: int = 0  # sums outside the value range
+    kept: int = 0
+
+    def report(self, source: str, columns: Columns, library: str | None = None) -> Report:
+        """The owner's report."""
+        kinds = (self.rows, self.dropped, self.clipped, self.unknown, self.repeated)
+        return Report(source, columns.described(), columns.guessed, *kinds, library)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How rows are read, wherever they are, and what becomes of those that cannot be used: all of it public."""
+
+    columns: Columns
+    items: Ids | None  # the catalog; None: the items that occur
+    value_range: tuple[float, float] | None
+    on_duplicate: str = "last"
+    on_invalid: str = "raise"
+    on_unknown: str = "raise"
+    time_format: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.implicit:
+            if self.value_range not in (None, (0.0, 1.0)):
+                raise DataError(
+                    f"value_range={self.value_range}: there is no column of values, so every row counts 1 and the "
+                    "range is (0, 1). Name the column with value=, leave out value_range=, or count with "
+                    "on_duplicate='sum'"
+                )
+        elif self.on_invalid == "clip" and self.value_range is None:
+            raise DataError(
+                "on_invalid='clip' has nothing to clip to without value_range=; give it, or 'drop' such rows"
+            )
+
+    @property
+    def implicit(self) -> bool:
+        """Whether a pair counts 1 however often it occurs, because there is no column of values."""
+        return self.columns.value is None and self.on_duplicate != "sum"
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """The value range of the result."""
+        return (0.0, 1.0) if self.implicit else self.value_range
+
+    def require(self, counts: Counts, source: str, hint: str = "", example: str = "") -> None:
+        """Raise if there were rows that a policy refuses, or if no row is left."""
+        low, high = self.bounds or (-MOST, MOST)
+        if not counts.rows:
+            raise DataError(f"source: {source} has no rows; check the path, the filter or the WHERE clause")
+        if self.on_invalid == "raise" and counts.dropped:
+            raise DataError(
+                f"value: {counts.dropped} rows cannot be read, have no user, item, value or time, or a value that is "
+                f"not finite or outside value_range=({low:g}, {high:g}). Correct them, or pass on_invalid='drop' to "
+                "leave such rows out or 'clip' to move them into value_range"
+            )
+        if self.on_unknown == "raise" and counts.unknown:
+            raise DataError(
+                f"items: {counts.unknown} rows are about items outside the catalog{example}. Add these items to "
+                "items=, or pass on_unknown='drop' to leave such rows out"
+            )
+        if self.on_duplicate == "raise" and counts.repeated:
+            raise DataError(
+                f"on_duplicate: {counts.repeated} rows repeat a user and an item; pass on_duplicate='last', 'first', "
+                "'mean' or 'sum', or remove the repeats"
+            )
+        if self.on_invalid == "raise" and counts.outside:
+            raise DataError(
+                f"on_duplicate='sum': {counts.outside} sums lie outside value_range=({low:g}, {high:g}); declare a "
+                "range for the sums, or pass on_invalid='clip' or 'drop'"
+            )
+        if not counts.kept:
+            raise DataError(
+                f"source: none of the {counts.rows} rows is left ({counts.dropped} dropped as invalid, "
+                f"{counts.unknown} about unknown items); check value_range=, items= and the columns: "
+                f"{self.columns.described()}{hint}"
+            )
+
+
+@dataclass
+class Cleaner:
+    """Turns the cells of a batch into ids, 32-bit values and times that a model can rely on."""
+
+    recipe: Recipe
+    hint: str = ""  # what may be the reason that cells are missing
+    counts: Counts = field(default_factory=Counts)
+    time_type: Any = None
+
+    def __call__(self, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array, Any, Any]:
+        """Return users, items, values, times of the rows that stay."""
+        users, items = plain(batch.column(0), "user"), plain(batch.column(1), "item")
+        missing = {"user": _is_null(users), "item": _is_null(items)}
+        values = times = None
+        if self.recipe.columns.value is not None:
+            values = self._numbers(plain(batch.column(2), "value"))
+        if self.recipe.columns.time is not None:
+            times, missing["time"] = self._times(plain(batch.columns[-1], "time"))
+        bad = np.zeros(len(users), dtype=bool)
+        for role, mask in missing.items():
+            if self.recipe.on_invalid == "raise" and mask.any():
+                raise DataError(
+                    f"{role}: it is missing in row {self._first(mask)[1]}; pass on_invalid='drop' to leave such rows "
+                    f"out{self.hint}"
+                )
+            bad |= mask
+        if values is not None:
+            values, unusable = self._settle(values, users, items)
+            bad |= unusable
+        self.counts.rows += len(users)
+        self.counts.dropped += int(bad.sum())
+        if bad.any():
+            keep = ~bad
+            users, items = users.filter(keep), items.filter(keep)
+            values, times = (None if column is None else column[keep] for column in (values, times))
+        return users, items, values, times
+
+    def _first(self, mask: Mask) -> tuple[int, int]:
+        """The first true entry of a mask: its place in this batch, and the number of its row, from 1."""
+        at = int(mask.argmax())
+        return at, self.counts.rows + at + 1
+
+    def _settle(self, values: Array, users: pa.Array, items: pa.Array) -> tuple[NDArray[np.float32], Mask]:
+        """Apply the policy to values that are missing, infinite or out of range; round to 32 bits."""
+        declared, policy = self.recipe.value_range, self.recipe.on_invalid
+        bounds = declared or (-MOST, MOST)
+        if values.dtype == np.float32:  # in which a bound such as 0.3 is another number
+            bounds = float(np.float32(bounds[0])), float(np.float32(bounds[1]))
+        missing, outside = np.isnan(values), (values < bounds[0]) | (values > bounds[1])
+        if policy == "raise" and (missing | outside).any():
+            at, row = self._first(missing | outside)
+            why = "not finite" if declared is None else f"outside value_range={declared}"
+            wrong = "missing" if missing[at] else f"{values[at]:g}, which is {why}"
+            raise DataError(
+                f"value: row {row} (user {users[at].as_py()!r}, item {items[at].as_py()!r}) is {wrong}. Correct it, or "
+                "pass on_invalid='drop' to leave such rows out or 'clip' to move them into "
+                f"value_range{self.hint}"
+            )
+        unusable = missing | outside if policy == "drop" else missing
+        self.counts.clipped += int(outside.sum()) if policy == "clip" else 0
+        # Within 64 bits first, in which no NaN is cast; then within 32 bits.
+        rounded = np.where(unusable, bounds[0], np.clip(values, *bounds)).astype(np.float32)
+        return rounded if declared is None else np.clip(rounded, *inner_range(declared)), unusable
+
+    def _numbers(self, column: pa.Array) -> Array:
+        """The cells of the value column as floats, NaN where missing."""
+        kind = column.type
+        if pa.types.is_boolean(kind) or pa.types.is_null(kind):
+            column = column.cast(pa.uint8())
+        elif pa.types.is_decimal(kind) or pa.types.is_large_string(kind):
+            column = column.cast(pa.large_string())  # of a decimal: Arrow does not round to the nearest float
+            parsed, wrong = texts.numbers(column)
+            if wrong is not None and self.recipe.on_invalid == "raise":
+                at, row = self._first(wrong)
+                cell = column[at].as_py()
+                advice = "; correct it, name another column with value=, or pass on_invalid='drop' to leave it out"
+                if re.fullmatch(r"\s*[-+]?\d+,\d+\s*", cell):
+                    advice = f" because it has a decimal comma; read it with a SELECT, {BY_SELECT}"
+                raise DataError(f"value: row {row} holds {cell!r}, which is not a number{advice}")
+            return parsed
+        elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+            raise DataError(f"value: numbers are needed, but the column holds {kind}")
+        found: Array = column.to_numpy(zero_copy_only=False)
+        return found if found.dtype == np.float32 else found.astype(np.float64)
+
+    def _times(self, column: pa.Array) -> tuple[Array, Mask]:
+        """Times as integers in the column's own unit, or floats, and where they are missing.
+
+        Each type of column has one type of times: nothing is cast to the type of another batch.
+        """
+        kind = column.type
+        if pa.types.is_large_string(kind):
+            self._require_time_type(pa.float64())
+            return self._written_times(column)
+        if self.recipe.time_format is not None:
+            raise DataError(f"time_format: the times are not text, but {kind}; leave it out")
+        if pa.types.is_null(kind):  # nothing but missing times, which say nothing of their type
+            return np.zeros(len(column)), np.ones(len(column), bool)
+        if kind == pa.uint64() or pa.types.is_decimal(kind) or pa.types.is_floating(kind):
+            self._require_time_type(pa.float64())
+            numbers = column.cast(pa.large_string()) if pa.types.is_decimal(kind) else column
+            return numbers.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), _is_null(column)
+        if not (kind == pa.int64() or pa.types.is_date32(kind) or pa.types.is_timestamp(kind)):
+            raise DataError(
+                f"time: numbers, dates or timestamps are needed, not {kind}; name another column with time=, or pass "
+                "time=None to do without"
+            )
+        self._require_time_type(kind)
+        numbers = (column.cast(pa.int32()) if pa.types.is_date32(kind) else column).cast(pa.int64())
+        return numbers.fill_null(0).to_numpy(zero_copy_only=False), _is_null(column)
+
+    def _require_time_type(self, kind: pa.DataType) -> None:
+        if self.time_type not in (None, kind):
+            raise DataError(f"time: it changes from {self.time_type} to {kind} within the table; make it one type")
+        self.time_type = kind
+
+    def _written_times(self, column: pa.Array) -> tuple[Array, Mask]:
+        found, wrong = texts.times(column, self.recipe.time_format)
+        if wrong is not None and self.recipe.on_invalid == "raise":
+            at, row = self._first(wrong)
+            expected = self.recipe.time_format or "a number or ISO 8601 such as 2020-12-31T23:59:59"
+            raise DataError(
+                f"time: row {row} holds {column[at].as_py()!r}, where {expected} is needed. Correct it, say how times "
+                "are written with time_format= (for instance '%d/%m/%Y'), pass on_invalid='drop' to leave such rows "
+                "out, or time=None to do without"
+            )
+        return found, np.isnan(found)
+
+    def finish(self, rows: Rows, catalogue: Catalogue) -> Interactions:
+        """The finished table. Sums outside the value range (or that of 32 bits) are dropped or clipped."""
+        recipe, arrays = self.recipe, (rows.indptr, rows.indices, rows.values, rows.times)
+        ratings = Interactions(rows.users, catalogue, *arrays, recipe.bounds, recipe.implicit, time_type=self.time_type)
+        self.counts.unknown, self.counts.repeated = rows.unknown, rows.repeated
+        low, high = recipe.value_range or (-MOST, MOST)
+        outside = (ratings.values < low) | (ratings.values > high)
+        if recipe.on_duplicate != "sum" or not outside.any():
+            return ratings
+        self.counts.outside = int(outside.sum())
+        if recipe.on_invalid == "clip":
+            return replace(ratings, values=np.clip(ratings.values, *inner_range((low, high))))
+        part = ratings.where(~outside)
+        return part.of_users(np.flatnonzero(np.diff(part.indptr)))
+
+
+def _is_null(column: pa.Array) -> Mask:
+    mask: Mask = column.is_null().to_numpy(zero_copy_only=False)
+    return mask
+
+
+# The catalog: public, so that types may be guessed from all of it
+
+
+def read_items(items: Any, item: str | None, connection: Any) -> tuple[Ids, pa.Table]:
+    """The ids and the other columns of a data frame, file or SELECT with one row for each item."""
+
+    def column(names: Sequence[str]) -> str:
+        found = item if item in names else guess("item", names) or ("id" if "id" in names else None)
+        if found is None:
+            raise DataError(f"items: none of the columns {list(names)} looks like the item; name it with item=")
+        return found
+
+    is_file = isinstance(items, os.PathLike) or (isinstance(items, str) and not SELECT.match(items))
+    paths, kind = found_files([items]) if is_file and connection is None else ([], "")
+    if kind in ("csv", "tsv", "json"):
+        table, name = text_table(paths, kind, column)
+        what = shown(paths)
+    else:
+        with closing(open_table(items, connection)) as source:
+            names, what = list(source.names or ()), source.what
+            name = column(names)
+            batches = [pa.Table.from_batches([batch]) for batch in source.stream(Wanted(names, (name,)))]
+            table = pa.concat_tables(batches, promote_options="permissive") if batches else pa.table({})
+    if not table.num_rows:
+        raise DataError(f"items: {what} has no rows; a catalog needs at least one item")
+    ids = table.column(name).combine_chunks()
+    return Ids(typed(ids) if kind in ("csv", "tsv") else ids, "items"), table.drop_columns([name])
+
+
+def text_table(paths: list[str], kind: str, item: Callable[[Sequence[str]], str]) -> tuple[pa.Table, str]:
+    """A public table of items, all of it, with the name of the column of ids; types are those that its columns have.
+
+    The ids are text, unless JSON has them as numbers.
+    """
+    found = []
+    for path in paths:
+        with texts.opened(path) as file:
+            found.append((_json_table if kind == "json" else _csv_table)(path, file, kind, item))
+    return pa.concat_tables([table for table, _ in found], promote_options="permissive"), found[-1][1]
+
+
+def _json_table(path: str, file: IO[bytes], _: str, item: Callable[[Sequence[str]], str]) -> tuple[pa.Table, str]:
+    try:
+        table = arrow_json.read_json(file)
+    except pa.ArrowInvalid as error:
+        raise DataError(f"items: {path!r} cannot be read ({error}). {texts.JSON_ADVICE}") from None
+    return table, item(table.column_names)
+
+
+def _csv_table(path: str, file: IO[bytes], kind: str, item: Callable[[Sequence[str]], str]) -> tuple[pa.Table, str]:
+    reader = texts.Csv.of(path, file.readline(), texts.checked_separator(None, kind))
+    name = item(reader.names)
+    try:
+        table = arrow_csv.read_csv(
+            file,
+            read_options=arrow_csv.ReadOptions(column_names=list(reader.names), use_threads=False),  # for row numbers
+            parse_options=arrow_csv.ParseOptions(delimiter=reader.separator, newlines_in_values=True),
+            convert_options=arrow_csv.ConvertOptions(column_types={name: pa.large_string()}),
+        )
+    except pa.ArrowInvalid as error:
+        if "Empty CSV file" in str(error):
+            return pa.table({column: pa.array([], pa.large_string()) for column in reader.names}), name
+        uneven = re.search(r"Row #(\d+): Expected \d+ columns, got \d+: (.*)", str(error), flags=re.S)
+        if uneven is None:
+            advice = "Check that the file is whole, in UTF-8, and that every line has as many cells as the first"
+            raise DataError(f"items: {path!r} cannot be read ({error}). {advice}") from None
+        fault = reader.fault(uneven[2].encode())
+        raise DataError(f"items: line {int(uneven[1]) + 1} of {path!r}, {uneven[2]!r}, {fault}") from None
+    return table, name

@@ -1,72 +1,195 @@
-"""Every kind of source, recognized and opened as one `Table`."""
+"""Sources: which column is what, and every kind of table as a stream of Arrow batches.
+
+Text files are in `texts`, SELECTs in `sql`; `readers` recognizes a source.
+"""
 
 from __future__ import annotations
 
+import enum
 import glob
 import os
 import re
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from discreet.data import databases, tables, texts
-from discreet.data.columns import ROLES, Wanted
-from discreet.data.frames import from_frame
-from discreet.data.ids import plain_type
-from discreet.data.tables import Table, batch_of, prefetched, require_names, shown, sliced
-from discreet.errors import DataError
+from discreet.data.catalogue import LIBRARIES, plain_type, to_array, to_values
+from discreet.errors import DataError, MissingExtra
 
+BATCH = 1 << 18  # rows at a time: large enough for speed, small beside the finished arrays
 SUFFIXES = {
     ".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".txt": "csv",
     ".json": "json", ".jsonl": "json", ".ndjson": "json",
 }  # fmt: skip
-SELECT = re.compile(r"^\s*(--[^\n]*\n\s*|/\*.*?\*/\s*)*(select|with|from)\s", re.IGNORECASE | re.DOTALL)
+
+# Which column is what
 
 
-def open_table(source: Any, connection: Any = None, separator: str | None = None) -> Table:
-    """Recognize a source."""
-    paths = source if isinstance(source, list | tuple) else [source]
-    are_paths = bool(paths) and all(isinstance(path, str | os.PathLike) for path in paths)
-    is_select = connection is not None or (isinstance(source, str) and SELECT.match(source))
-    if are_paths and not is_select:
-        return _from_files(paths, separator)
-    if separator is not None:
-        raise DataError("separator: it is that of a CSV file; leave it out")
-    if isinstance(source, Table):  # one of our own, such as the files of a data set
-        return source
-    if is_select:
-        if not isinstance(source, str):
-            raise DataError(f"source: with connection= a SELECT statement is needed, not {type(source).__name__}")
-        return databases.select(source, connection)
-    module = type(source).__module__.split(".")[0]
-    if module == "scipy":
-        return _from_sparse(source)
-    if isinstance(source, np.ndarray):
-        raise DataError(
-            "source: a NumPy array does not say what its rows are. For a matrix of users by items pass "
-            "scipy.sparse.csr_array(array); for rows of (user, item, value) pass array.tolist()"
-        )
-    if isinstance(source, Iterable) and not hasattr(source, "columns") and module in ("builtins", "itertools"):
-        return _from_rows(source)
-    return from_frame(source)
+class Guess(enum.Enum):
+    """The default of a column argument: look for one of the usual names; None means that there is none."""
+
+    GUESS = enum.auto()
+
+    def __repr__(self) -> str:
+        return "guess"
 
 
-def _from_files(given: Sequence[str | os.PathLike[str]], separator: str | None) -> Table:
-    paths, kind = found_files(given)
-    if kind != "parquet":
-        return texts.text_files(paths, kind, separator)
-    if separator is not None:
-        raise DataError("separator: it is that of a CSV file; leave it out")
-    return _from_parquet(paths)
+GUESS = Guess.GUESS
+# In order of preference. Compared without case, punctuation and a trailing "id".
+USUAL_NAMES: dict[str, tuple[str, ...]] = {
+    "user": ("user", "uid", "u", "customer", "consumer", "member", "visitor", "client", "account", "person",
+             "reader", "listener", "reviewer", "profile", "username"),
+    "item": ("item", "iid", "i", "movie", "film", "product", "place", "song", "track", "artist", "album",
+             "book", "isbn", "joke", "asin", "sku", "article", "business", "restaurant", "game", "app",
+             "video", "show", "anime", "recipe", "url", "page"),
+    "value": ("rating", "ratings", "value", "score", "stars", "star", "overall", "grade", "weight", "count",
+              "plays", "playcount", "preference", "r"),
+    "time": ("timestamp", "time", "ts", "datetime", "date", "createdat", "ratedat", "unixreviewtime"),
+}  # fmt: skip
+ROLES = ("user", "item", "value", "time")
+CERTAIN = {"user", "item", "rating", "value", "timestamp", "time", "userId", "movieId"}  # our names and MovieLens's
+KEYS = {"user": "user", "item": "item", "value": "rating", "time": None}  # of JSON lines, unless others are named
 
 
-def is_spark(thing: Any) -> bool:
-    """Whether this is a table of Spark."""
-    return type(thing).__module__.startswith("pyspark.sql.") and type(thing).__name__ == "DataFrame"
+def guess(role: str, names: Sequence[str]) -> str | None:
+    """The column that by its name plays a role, or None."""
+    keys = {re.sub(r"[^0-9a-z]", "", name.lower()): name for name in reversed(names)}
+    for usual in USUAL_NAMES[role]:
+        for key in (usual, f"{usual}id") if role in ("user", "item") else (usual,):
+            if key in keys:
+                return keys[key]
+    return None
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to read of a table: which columns, and which of them are ids or the value."""
+
+    names: list[str]
+    ids: tuple[str, ...]
+    value: str | None = None
+    lenient: bool = False  # whether a line of text that cannot be read is a row of nulls, not an error
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The name of the column behind each role; `value` None means that every row counts 1."""
+
+    user: str
+    item: str
+    value: str | None
+    time: str | None
+    guessed: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns, in the order of the roles."""
+        return [name for name in (self.user, self.item, self.value, self.time) if name is not None]
+
+    def wanted(self, lenient: bool = False) -> Wanted:
+        """These columns, to be read."""
+        return Wanted(self.names, (self.user, self.item), self.value, lenient)
+
+    def described(self, roles: Sequence[str] = ROLES) -> str:
+        """The columns behind some roles, in words."""
+        words = [f"{name!r} as {role}" for role in roles if (name := getattr(self, role)) is not None]
+        if "value" in roles and self.value is None:
+            words.append("no value (every row counts 1)")
+        return ", ".join(words)
+
+
+def choose(names: Sequence[str] | None, **given: str | Guess | None) -> Columns:
+    """Settle the four roles from what the caller said and, where nothing was said, from the usual names.
+
+    JSON lines have no header (`names` is None). Which keys there are depends on the rows, so none is guessed from them.
+    """
+    if names is None:
+        given = {role: KEYS[role] if isinstance(name, Guess) else name for role, name in given.items()}
+        names = [name for name in given.values() if isinstance(name, str)]
+    listed = ", ".join(map(repr, names))
+    free = [name for name in names if name not in given.values()]
+    chosen: dict[str, Any] = {}
+    guessed: list[str] = []
+    for role, name in given.items():
+        chosen[role] = guess(role, free) if isinstance(name, Guess) else name
+        if isinstance(name, Guess) and (role != "time" or chosen[role] is not None):  # no times is no guess
+            guessed.append(role)
+        if chosen[role] is not None and chosen[role] not in names:
+            raise DataError(f"{role}={name!r}: there is no such column; the columns are {listed}")
+        if role in ("user", "item") and chosen[role] is None:
+            raise DataError(
+                f"{role}: no column has a usual name for it; pass {role}=, one of {listed}. (If these are not "
+                "names but data, the file has no header line: read it with a SELECT that names its columns)"
+            )
+    columns = Columns(**chosen, guessed=tuple(guessed))
+    if len(set(columns.names)) < len(columns.names):
+        raise DataError(f"user, item, value and time must be different columns, not {', '.join(columns.names)}")
+    return columns
+
+
+# Tables
+
+
+@dataclass(frozen=True)
+class Table:
+    """The one form that every source takes: a table that has been found but not read."""
+
+    what: str  # for people
+    names: Sequence[str] | None  # None: JSON lines, which have no header
+    stream: Callable[[Wanted], Generator[pa.RecordBatch, None, None]]
+    rows: int | None = None  # if known beforehand
+    is_text: bool = False  # cells are as they are written in a text file
+    is_query: bool = False  # the order of the rows means nothing
+    library: str | None = None  # the data frame library of the source, if it is one
+    close: Callable[[], None] = lambda: None
+
+
+def sliced(batches: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
+    """Cut large batches, so that what follows needs little memory at a time; leave out empty ones."""
+    for batch in batches:
+        for start in range(0, batch.num_rows, BATCH):
+            yield batch.slice(start, BATCH)
+
+
+def prefetched(batches: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
+    """Decode the next batch while the last one is being indexed."""
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(next, batches, None)
+        while (batch := waiting.result()) is not None:
+            waiting = pool.submit(next, batches, None)
+            yield batch
+
+
+def batch_of(names: Sequence[str], rows: Iterable[Sequence[Any]], wanted: Wanted) -> pa.RecordBatch:
+    """One batch of rows of Python objects, in their own types."""
+    columns = dict(zip(names, zip(*rows, strict=True), strict=True))
+    return pa.RecordBatch.from_pydict(
+        {name: (to_values if name == wanted.value else to_array)(columns[name], name) for name in wanted.names}
+    )
+
+
+def require_names(names: Any) -> None:
+    """Raise unless columns have names, all different."""
+    listed = list(names) if isinstance(names, Iterable) else []
+    for name in listed:
+        if not isinstance(name, str):
+            raise DataError(
+                f"source: the names of columns must be text, not {name!r}; name them: "
+                "frame.set_axis(['user', 'item', 'rating'], axis=1)"
+            )
+        if listed.count(name) > 1:
+            raise DataError(f"source: more than one column is called {name!r}; rename or remove the others")
+
+
+# Files
 
 
 def found_files(given: Sequence[str | os.PathLike[str]]) -> tuple[list[str], str]:
@@ -102,46 +225,59 @@ def format_of(path: str) -> str | None:
     return next((kind for suffix, kind in SUFFIXES.items() if bare.endswith(suffix)), None)
 
 
-def _from_parquet(paths: list[str]) -> Table:
+def shown(paths: list[str]) -> str:
+    """Some files in words."""
+    return paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more files"
+
+
+@contextmanager
+def _whole(path: str, otherwise: str) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DataError(f"source: {path!r} {otherwise} ({error}); fetch it again") from None
+
+
+def from_parquet(paths: list[str]) -> Table:
+    """Parquet files, which must all have the columns that are read, in the same types."""
+
     def opened(path: str) -> Any:
-        try:
+        with _whole(path, "is not a whole parquet file"):
             # A buffer would hold the whole file. Checksums are verified where the file has them.
             return pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True)
-        except (pa.ArrowInvalid, OSError) as error:
-            raise DataError(f"source: {path!r} is not a whole parquet file ({error}); fetch it again") from None
+
+    files = {path: opened(path) for path in paths}
+    schemas = {path: file.schema_arrow for path, file in files.items()}
+    first = paths[0]
+    require_names(schemas[first].names)
 
     def require_schemas(names: list[str]) -> None:
-        """Raise, before any row is read, unless all files have these columns, in the same types."""
-        for path, file in zip(paths, files, strict=True):
-            require_names(file.schema_arrow.names)
+        for path, schema in schemas.items():
+            require_names(schema.names)
             for name in names:
-                if name not in file.schema_arrow.names:
-                    raise DataError(f"source: {path!r} has no column {name!r}, which {paths[0]!r} has")
-                kinds = [plain_type(one.schema_arrow.field(name).type) for one in (files[0], file)]
-                if kinds[0] != kinds[1]:
+                if name not in schema.names:
+                    raise DataError(f"source: {path!r} has no column {name!r}, which {first!r} has")
+                here, there = plain_type(schemas[first].field(name).type), plain_type(schema.field(name).type)
+                if here != there:
                     raise DataError(
-                        f"source: column {name!r} is {kinds[0]} in {paths[0]!r} and {kinds[1]} in {path!r}; give it "
-                        "one type"
+                        f"source: column {name!r} is {here} in {first!r} and {there} in {path!r}; give it one type"
                     )
 
     def stream(names: list[str]) -> Iterator[pa.RecordBatch]:
-        require_schemas(names)
+        require_schemas(names)  # before any row is read
         for path in paths:
-            file = opened(path)
-            try:
-                for batch in file.iter_batches(tables.BATCH, columns=names):
+            with _whole(path, "is damaged"):
+                for batch in opened(path).iter_batches(BATCH, columns=names):
                     yield batch.select(names)
-            except (pa.ArrowInvalid, OSError) as error:
-                raise DataError(f"source: {path!r} is damaged ({error}); fetch it again") from None
 
-    files = [opened(path) for path in paths]
-    names = files[0].schema_arrow.names
-    require_names(names)
-    rows = sum(file.metadata.num_rows for file in files)
-    return Table(shown(paths), names, lambda wanted: prefetched(stream(wanted.names)), rows)
+    rows = sum(files[path].metadata.num_rows for path in paths)
+    return Table(shown(paths), schemas[first].names, lambda wanted: prefetched(stream(wanted.names)), rows)
 
 
-def _from_sparse(matrix: Any) -> Table:
+# Objects in memory
+
+
+def from_sparse(matrix: Any) -> Table:
     """A scipy sparse matrix or array: users are its rows, items its columns, both by number from 0."""
     from scipy.sparse import issparse
 
@@ -161,7 +297,7 @@ def _from_sparse(matrix: Any) -> Table:
     return Table(f"a sparse matrix of shape {matrix.shape}", list(columns), stream, rows=entries.nnz)
 
 
-def _from_rows(rows: Iterable[Any]) -> Table:
+def from_rows(rows: Iterable[Any]) -> Table:
     """Tuples (user, item), (user, item, value) or (user, item, value, time); or mappings."""
     remaining = iter(rows)
     first = next(remaining, None)
@@ -182,7 +318,92 @@ def _from_rows(rows: Iterable[Any]) -> Table:
 
     def stream(wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:
         everything = (cells(row, at) for at, row in enumerate(chain([first], remaining), start=1))
-        while block := list(islice(everything, tables.BATCH)):
-            yield batch_of(dict(zip(names, zip(*block, strict=True), strict=True)), wanted)
+        while block := list(islice(everything, BATCH)):
+            yield batch_of(names, block, wanted)
 
     return Table("a list of rows", names, stream, rows=len(rows) if isinstance(rows, Sequence) else None)
+
+
+def from_frame(source: Any, library: str) -> Table:
+    """A data frame of any library, an Arrow stream, a Spark DataFrame."""
+    kind = type(source).__name__
+    what = f"a {library} {kind}"
+    if isinstance(source, pa.RecordBatch):
+        source = pa.Table.from_batches([source])
+    if kind == "Series" or isinstance(source, pa.Array | pa.ChunkedArray):
+        raise DataError(f"source: a {kind} is a single column; give a table with columns user and item")
+    if kind != "LazyFrame":  # whose names are the result of a query
+        require_names(getattr(source, "column_names", None) or getattr(source, "columns", ()))
+    try:
+        frame: Any = nw.from_native(source)
+    except TypeError:
+        if hasattr(source, "__arrow_c_stream__"):
+            reader = pa.RecordBatchReader.from_stream(source)
+            return Table(what, reader.schema.names, lambda wanted: _selected(reader, wanted), library="pyarrow")
+        raise DataError(
+            f"source: {kind} is not a table that can be read. Give a path, a SELECT, a data frame, an Arrow table, a "
+            "scipy sparse matrix or a list of (user, item, value)"
+        ) from None
+    is_query = isinstance(frame, nw.LazyFrame)
+    try:
+        names = frame.collect_schema().names()
+    except nw.exceptions.NarwhalsError as error:
+        raise DataError(f"source: {what} cannot be read: {str(error).splitlines()[0]}. Correct its query") from None
+
+    def stream(wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:
+        chosen = frame.select(wanted.names)
+        if library == "polars":
+            for name, dtype in chosen.collect_schema().items():
+                if dtype == nw.Object:
+                    raise DataError(f"source: column {name!r} holds Python objects; give it a type: frame.cast(...)")
+        if library == "pandas" and (table := _from_pandas(nw.to_native(chosen), wanted)) is not None:
+            return sliced(table.to_batches())
+        try:
+            return sliced(_reader(chosen.collect("pyarrow") if is_query else chosen))
+        except ImportError as error:
+            raise MissingExtra(f"reading {what} ({error})", "spark") from None
+
+    kept = library if library in LIBRARIES else None
+    return Table(what, names, stream, None if is_query else len(frame), library=kept, is_query=is_query)
+
+
+def _selected(reader: pa.RecordBatchReader, wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:
+    try:
+        yield from sliced(batch.select(wanted.names) for batch in reader)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DataError(f"source: the Arrow stream broke off: {error}") from None
+
+
+def _reader(frame: Any) -> pa.RecordBatchReader:
+    """A frame as an Arrow stream; an error names the column that Arrow cannot take."""
+    try:
+        return pa.RecordBatchReader.from_stream(frame)
+    except (pa.ArrowException, OverflowError, UnicodeEncodeError) as error:
+        names = list(frame.columns)
+        for name in names if len(names) > 1 else ():
+            _reader(frame.select([name]))
+        raise _mixed(names[0], error.args[0]) from None
+
+
+def _mixed(name: str, why: object) -> DataError:
+    return DataError(
+        f"source: column {name!r} holds more than one type, or an unknown one ({why}); make it one, for instance "
+        f"frame[{name!r}].astype(str)"
+    )
+
+
+def _from_pandas(frame: Any, wanted: Wanted) -> pa.Table | None:
+    """A pandas frame with columns of Python objects or categories, converted cell by cell; None for any other."""
+    if not any(str(dtype) in ("object", "category") for dtype in frame.dtypes):
+        return None
+    arrays = {}
+    for name in wanted.names:
+        column, convert = frame[name], to_values if name == wanted.value else to_array
+        try:
+            if str(column.dtype) == "category":
+                to_array(column.cat.categories.tolist(), "categories")
+            is_object = column.dtype == object
+            arrays[name] = convert(column.tolist(), "it") if is_object else pa.array(column, from_pandas=True)
+        except (DataError, pa.ArrowException) as error:
+            raise _mixed(name, error) from None
+    return pa.table(arrays)

@@ -1,73 +1,173 @@
-"""Tables of Spark, read where they are: the same checks as anywhere, by the partition that keeps a user's rows.
+"""Tables that stay in Spark: the same checks as anywhere, by the partition that keeps a user's rows.
 
 Files of text are read as lines, which are divided and parsed by the code that reads them on one machine (`texts`,
-`columns`): Spark guesses no types, and makes no columns of the names of folders. Rows are partitioned by a hash of the
-user's id, so that all of a user's are in one place, and no other. A partition puts its rows in an order that does not
-depend on how they arrived, cleans them (`columns`) and compresses them (`assembly`), as `discreet.read` does with a
-whole table. What it tells the driver is how many rows it has met of each kind; who they are about stays where it is.
+`readers`): Spark guesses no types, and makes no columns of the names of folders. Rows are partitioned by a hash of the
+user's id, so that all of a user's are in one place, and no other. A partition cleans its rows (`readers`) and
+compresses them (`assembly`) as `discreet.read` does with a whole table, in whatever order they have arrived. What it
+tells the driver is how many rows it has met of each kind; who they are about stays where it is.
 """
 
 from __future__ import annotations
 
+import pickle
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
+from io import BytesIO
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from discreet.data.assembly import Assembler, blocks
-from discreet.data.broadcast import Broadcast
-from discreet.data.catalogue import OBSERVED, Catalogue, ObservedItems
-from discreet.data.columns import Columns, Wanted
-from discreet.data.ids import Ids, sorted_order
-from discreet.data.interactions import Interactions
-from discreet.data.recipe import Counts, Recipe
-from discreet.data.sources import SELECT, format_of, is_spark
-from discreet.data.spark_interactions import SparkInteractions, settings
-from discreet.data.statements import reads_text_files, require_select
-from discreet.data.tables import BATCH, require_names, sliced
+from discreet.data.catalogue import OBSERVED, Catalogue, Ids, ObservedItems, sorted_order
+from discreet.data.interactions import Declared, Interactions, Report, is_spark
+from discreet.data.readers import Cleaner, Counts, Recipe
+from discreet.data.sources import Columns, Wanted, format_of, require_names, sliced
+from discreet.data.sql import SELECT, reads_text_files, require_select
 from discreet.data.texts import MARK, Csv, Json, as_missing, checked_separator
-from discreet.errors import DataError, MissingExtra, NotPublic
+from discreet.errors import DataError, MissingExtra, NotPublic, PrivacyError
 from discreet.privacy.determinism import kernels, require_sound_arithmetic
 from discreet.validation import whole
 
+PIECE = 1 << 26  # bytes of one broadcast
+INLINE = 1 << 16  # bytes that are sent along with each task, without a broadcast
 CHUNK = 5 << 16  # interactions that are kept, and worked on, together
 COUNTS = tuple(field.name for field in fields(Counts))
 ARRAYS = ("indptr", "indices", "values")
 ROWS = ", ".join([*(f"{name} long" for name in COUNTS), *(f"{name} binary" for name in ARRAYS), "kernels string"])
 
+_here: dict[str, Any] = {}  # what this worker has unpacked last
 
-def read_partition(recipe: Recipe, batches: Iterable[pa.RecordBatch]) -> tuple[Interactions | None, Counts]:
+
+@contextmanager
+def settings(session: Any, wanted: dict[str, str]) -> Iterator[None]:
+    """Change settings of a session for a while."""
+    before = {name: session.conf.get(name) for name in wanted}
+    try:
+        for name, value in wanted.items():
+            session.conf.set(name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            session.conf.set(name, value)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SparkInteractions(Declared):
+    """A table of users, items and values that stays in Spark, checked, numbered and compressed there.
+
+    Made by `discreet.read(..., engine="spark")`. Users are partitioned by their ids; a partition keeps its users' rows
+    as `Interactions` would, 6 to 8 bytes each, cached in memory and on disk. The driver knows what is public of them,
+    and `report`, which is for the owner. `DPALS`, `DPALS.as_published` and `DPFrankWolfe` can be fitted to it.
+
+    Attributes:
+        rows: The cached partitions.
+        n_partitions: How many there are.
+        catalogue: The items, and what is publicly known about them.
+        value_range: The public range of values.
+        implicit: Whether every interaction counts 1, because there are no values.
+        report: What happened when the table was read.
+        kernels: What its users' numbers were computed with so far; a second kind is refused.
+    """
+
+    rows: Any
+    n_partitions: int
+    catalogue: Catalogue
+    value_range: tuple[float, float] | None = None
+    implicit: bool = False
+    report: Report = field(default_factory=Report)
+    kernels: set[str] = field(default_factory=set)
+
+    def __repr__(self) -> str:
+        return f"SparkInteractions({self.n_items:,} items, users in {self.n_partitions} partitions)"
+
+    def unpersist(self) -> None:
+        """Remove what Spark keeps of it in memory and on disk."""
+        self.rows.unpersist()
+
+    def require_equal_kernels(self, used: set[str]) -> None:
+        """Raise unless all that was ever computed of this table was computed alike, wherever that was."""
+        self.kernels.update(used)
+        if len(self.kernels) > 1:
+            raise PrivacyError(
+                "ratings: the machines of this cluster round differently, so that one person's numbers would depend on "
+                "where Spark computes them, and their sum would not have the sensitivity that is declared. Nothing of "
+                "it was released. Use machines of one kind with the same packages, or the same kernels on all of them "
+                "(for instance spark.executorEnv.OPENBLAS_CORETYPE=Haswell). They are: "
+                + "; or ".join(sorted(self.kernels))
+            )
+
+
+@dataclass(frozen=True)
+class Broadcast:
+    """A function or public arrays, on the way from the driver to its partitions. On the other side, `open` gives it.
+
+    It is pickled by the pickler that Spark brings. Large arrays, such as the items' factors, are taken out of the
+    pickle and cut, so that there is no limit to what is sent, and nothing is copied twice.
+    """
+
+    name: str  # never used again
+    sizes: tuple[int, ...]  # bytes of the pickle, and of each array that was taken out of it
+    pieces: Sequence[Any]  # all of these, one behind the other, cut: bytes, or broadcasts of bytes
+
+    @classmethod
+    def of(cls, thing: Any, context: Any) -> Broadcast:
+        """Pack something, for the workers of a Spark context."""
+        from pyspark.cloudpickle import CloudPickler
+
+        arrays: list[pickle.PickleBuffer] = []
+        head = BytesIO()
+        pickler: Any = CloudPickler
+        pickler(head, protocol=5, buffer_callback=arrays.append).dump(thing)
+        parts = [head.getbuffer(), *(array.raw() for array in arrays)]
+        sizes = tuple(part.nbytes for part in parts)
+        if sum(sizes) <= INLINE:
+            return cls(uuid.uuid4().hex, sizes, [bytes(part) for part in parts])
+        cut = [part[at : at + PIECE] for part in parts for at in range(0, part.nbytes, PIECE)]
+        return cls(uuid.uuid4().hex, sizes, [context.broadcast(bytes(piece)) for piece in cut])
+
+    def open(self) -> Any:
+        """The object, made once in each worker."""
+        if self.name not in _here:
+            pieces = (piece if isinstance(piece, bytes) else piece.value for piece in self.pieces)
+            content = memoryview(b"".join(pieces))
+            ends = accumulate(self.sizes)
+            head, *arrays = (content[end - size : end] for end, size in zip(ends, self.sizes, strict=True))
+            _here.clear()
+            _here[self.name] = pickle.loads(head, buffers=arrays)
+        return _here[self.name]
+
+    def discard(self) -> None:
+        """Remove it from all workers."""
+        for piece in self.pieces:
+            if not isinstance(piece, bytes):
+                piece.destroy()
+
+
+# In a partition
+
+
+def read_partition(recipe: Recipe, batches: Iterable[pa.RecordBatch]) -> tuple[Interactions, Counts]:
     """A partition's rows, compressed. What a policy refuses is left out, and counted, for the driver to refuse."""
-    policies = recipe.policies
-    if policies.on_invalid == "raise":
-        recipe = replace(recipe, policies=replace(policies, on_invalid="drop"))
-    cleaner = recipe.cleaner()
-    found = [cleaner(part) for part in sliced(batches)]
-    if not found:
-        return None, Counts()
-    users, items, values, times = zip(*found, strict=True)
-    known = [pa.concat_arrays(ids) for ids in (users, items)]
-    numbers = [None if cells[0] is None else np.concatenate(cells) for cells in (values, times)]
-    # Of a pair's rows the first and the last are then always the same ones, in whatever order they have arrived.
-    keys = [column for column in numbers if column is not None]
-    order = np.lexsort(keys) if keys else np.arange(len(known[0]))
-    assembler = Assembler()
-    for start in range(0, len(order), BATCH):
-        some = order[start : start + BATCH]
-        assembler.add(
-            *(ids.take(pa.array(some)) for ids in known),
-            *(None if column is None else column[some] for column in numbers),
-        )
-    rows = assembler.finish(recipe.items, "last" if policies.on_duplicate == "raise" else policies.on_duplicate)
-    ratings = Interactions(rows.users, Catalogue(rows.items), rows.indptr, rows.indices, rows.values)
-    ratings, outside = recipe.sums_in_range(ratings)
-    counts = Counts(cleaner.rows, cleaner.dropped, cleaner.clipped, rows.unknown, rows.repeated, outside, len(ratings))
-    return ratings, counts
+    if recipe.on_invalid == "raise":
+        recipe = replace(recipe, on_invalid="drop")
+    if recipe.on_duplicate == "raise":
+        recipe = replace(recipe, on_duplicate="last")
+    cleaner, assembler = Cleaner(recipe), Assembler()
+    for batch in sliced(batches):
+        cells = cleaner(batch)
+        if len(cells[0]):
+            assembler.add(*cells)
+    # As in a query, the first and the last of a pair's rows are the same ones in whatever order they have arrived.
+    rows = assembler.finish(recipe.items, recipe.on_duplicate, is_query=True)
+    ratings = cleaner.finish(rows, Catalogue(rows.items))
+    return ratings, replace(cleaner.counts, kept=len(ratings))
 
 
-def chunks(ratings: Interactions | None, counts: Counts) -> Iterator[pa.RecordBatch]:
+def chunks(ratings: Interactions, counts: Counts) -> Iterator[pa.RecordBatch]:
     """A partition's rows as it keeps them; what was counted is in the first of them, of which there is always one."""
 
     def batch(told: Counts, indptr: Any, indices: Any, values: Any) -> pa.RecordBatch:
@@ -75,7 +175,7 @@ def chunks(ratings: Interactions | None, counts: Counts) -> Iterator[pa.RecordBa
         arrays = {name: [one.tobytes()] for name, one in zip(ARRAYS, (indptr, indices, values), strict=True)}
         return pa.RecordBatch.from_pydict({**numbers, **arrays, "kernels": [kernels()]})
 
-    if ratings is None or not ratings.n_users:
+    if not ratings.n_users:
         yield batch(counts, np.zeros(1, np.int64), np.zeros(0, np.uint8), np.zeros(0, np.float32))
         return
     for first, last in blocks(ratings.indptr, CHUNK):
@@ -84,22 +184,16 @@ def chunks(ratings: Interactions | None, counts: Counts) -> Iterator[pa.RecordBa
         yield batch(counts if first == 0 else Counts(), own, ratings.indices[begin:end], ratings.values[begin:end])
 
 
-# -- on the driver
+# On the driver
 
 
 @dataclass(frozen=True)
 class SparkTable:
-    """A table that Spark has found and not read.
+    """A table that Spark has found and not read."""
 
-    Attributes:
-        frame: Of its columns; of lines, if it is text.
-        names: Of its columns; None: JSON lines, which have no header.
-        text: How lines are divided, if it is text.
-    """
-
-    frame: Any
-    names: Sequence[str] | None
-    text: Csv | Json | None = None
+    frame: Any  # of its columns; of lines, if it is text
+    names: Sequence[str] | None  # None: JSON lines, which have no header
+    text: Csv | Json | None = None  # how lines are divided, if it is text
 
     def select(self, columns: Columns) -> Any:
         """Some columns, those of text as they are written. A line that cannot be read is a row of nulls."""

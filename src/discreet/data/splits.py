@@ -1,8 +1,7 @@
 """Training, validation and test parts of a table. No interaction is ever in two parts.
 
-All parts are over the same catalogue. Where interactions are divided, all parts have the same users in the
-same order, so that row u of one part and row u of another are the same person; where users are divided, each
-part has its own users.
+All parts are over the same catalog. Where interactions are divided, all parts have the same users in the same order, so
+that row u of one part and row u of another are the same person. Where users are divided, each part has its own users.
 """
 
 from __future__ import annotations
@@ -69,8 +68,7 @@ def holdout(ratings: Interactions, *, valid: float = 0.0, test: float = 0.1, ran
     """
     n_valid, n_test = _sizes(len(ratings), valid, test)
     labels = np.zeros(len(ratings), dtype=np.uint8)
-    labels[:n_valid] = VALID
-    labels[n_valid : n_valid + n_test] = TEST
+    labels[:n_valid], labels[n_valid : n_valid + n_test] = VALID, TEST
     np.random.default_rng(random_state).shuffle(labels)
     return _parts(ratings, labels)
 
@@ -93,7 +91,7 @@ def leave_k_out(
     Returns:
         `(train, valid, test)`.
     """
-    _require_counts(k=k, valid=valid)
+    _require_whole(k=k, valid=valid)
     if k < 0 or valid < 0 or k + valid < 1:
         raise DataError(f"k: at least one interaction must be left out, not k={k} and valid={valid}")
     if by == "time":
@@ -106,9 +104,8 @@ def leave_k_out(
     order = np.lexsort((key, ratings.user_numbers()))  # within each user by key, ties as they are stored
     from_end = np.repeat(ratings.indptr[1:], counts) - 1 - np.arange(len(ratings))  # 0: the user's last
     enough = np.repeat(counts > k + valid, counts)
-    sorted_labels = np.where(from_end < k, TEST, np.where(from_end < k + valid, VALID, TRAIN)) * enough
     labels = np.empty(len(ratings), dtype=np.uint8)
-    labels[order] = sorted_labels
+    labels[order] = np.where(from_end < k, TEST, np.where(from_end < k + valid, VALID, TRAIN)) * enough
     return _parts(ratings, labels)
 
 
@@ -169,7 +166,7 @@ def held_out_users(
     Returns:
         `(train, (valid query, valid target), (test query, test target))`.
     """
-    _require_counts(valid=valid, test=test, min_interactions=min_interactions)
+    _require_whole(valid=valid, test=test, min_interactions=min_interactions)
     if not (isinstance(target, Real) and 0 < target < 1):
         raise DataError(f"target: a fraction between 0 and 1 is needed, not {target!r}")
     eligible = np.flatnonzero(np.diff(ratings.indptr) >= max(min_interactions, 1))
@@ -182,28 +179,25 @@ def held_out_users(
     shuffled = rng.permutation(eligible)
     train = ratings.of_users(shuffled[valid + test :])
     seen = np.bincount(train.indices, minlength=ratings.n_items) > 0
-    groups = []
-    for numbers in (shuffled[:valid], shuffled[valid : valid + test]):
+
+    def divided(numbers: Array) -> QueryTarget:
         part = ratings.of_users(numbers)
         if train_items_only:
             part = part.where(seen[part.indices])
-        groups.append(_query_target(part, target, rng))
-    return HeldOutUsers(train, *groups)
+        counts = np.diff(part.indptr)
+        order = np.lexsort((rng.random(len(part)), part.user_numbers()))
+        rank = np.empty(len(part), dtype=np.int64)
+        rank[order] = np.arange(len(part)) - np.repeat(part.indptr[:-1], counts)
+        wanted = rank < np.repeat(np.floor(counts * target + 1e-9).astype(np.int64), counts)
+        return QueryTarget(part.where(~wanted), part.where(wanted))
+
+    return HeldOutUsers(train, divided(shuffled[:valid]), divided(shuffled[valid : valid + test]))
 
 
-def _query_target(part: Interactions, target: float, rng: np.random.Generator) -> QueryTarget:
-    counts = np.diff(part.indptr)
-    order = np.lexsort((rng.random(len(part)), part.user_numbers()))
-    rank = np.empty(len(part), dtype=np.int64)
-    rank[order] = np.arange(len(part)) - np.repeat(part.indptr[:-1], counts)
-    wanted = rank < np.repeat(np.floor(counts * target + 1e-9).astype(np.int64), counts)
-    return QueryTarget(part.where(~wanted), part.where(wanted))
-
-
-def _require_counts(**counts: Any) -> None:
-    for name, count in counts.items():
-        if not isinstance(count, Integral) or isinstance(count, bool):
-            raise DataError(f"{name}: a whole number is needed, not {count!r}")
+def _require_whole(**numbers: Any) -> None:
+    for name, number in numbers.items():
+        if not isinstance(number, Integral) or isinstance(number, bool):
+            raise DataError(f"{name}: a whole number is needed, not {number!r}")
 
 
 def _sizes(n: int, valid: float, test: float) -> tuple[int, int]:
@@ -228,13 +222,9 @@ def _times(ratings: Interactions) -> Array:
 
 def _after(ordered: Array, position: int) -> Any:
     """The first time from which at most the interactions from `position` on lie."""
-    if position >= len(ordered):
-        return np.inf
-    moment = ordered[position]
-    if position and ordered[position - 1] == moment:
-        later = int(np.searchsorted(ordered, moment, side="right"))
-        return ordered[later] if later < len(ordered) else np.inf
-    return moment
+    if 0 < position < len(ordered) and ordered[position - 1] == ordered[position]:
+        position = int(np.searchsorted(ordered, ordered[position], side="right"))
+    return ordered[position] if position < len(ordered) else np.inf
 
 
 def _moment(ratings: Interactions, moment: Any) -> Any:

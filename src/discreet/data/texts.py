@@ -1,12 +1,14 @@
-"""Files of text: CSV, TSV and JSON lines. One line is one row, and is read by itself.
+"""Text: CSV, TSV and JSON lines, and the numbers and times written in them.
 
-How lines are divided is fixed by the header, or declared; nothing is guessed from rows. A quoted cell must end on the
-line on which it begins: otherwise two lines of one person could swallow what stands between them. So whatever a line
-holds, the rows of other lines stay what they are (docs/proofs/reading.md).
+One line is one row, and is read by itself. How lines are divided is fixed by the header or declared: nothing is guessed
+from rows. A quoted cell must end on the line on which it begins. Otherwise two lines of one person could swallow what
+stands between them. What a cell means depends on that cell alone: there is one grammar for all sources, whatever else a
+column holds. So whatever a line holds, the rows of other lines stay what they are (docs/proofs/reading.md).
 """
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import io
@@ -14,9 +16,7 @@ import json
 import re
 import zlib
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from typing import IO, Any
 
 import numpy as np
@@ -25,10 +25,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyarrow import csv as arrow_csv
 
-from discreet.data.columns import Wanted
-from discreet.data.objects import is_utf8
-from discreet.data.tables import Table, prefetched, require_names, shown, sliced
+from discreet.data.catalogue import is_utf8
+from discreet.data.sources import Table, Wanted, prefetched, require_names, shown, sliced
 from discreet.errors import DataError
+from discreet.typing import Floats
 
 BLOCK = 1 << 23  # bytes read at a time,
 PIECE = 1 << 20  # and so many divided at a time
@@ -37,69 +37,58 @@ MARK = "\ufeff".encode()  # a byte order mark, which some programs put at the st
 GZIP = b"\x1f\x8b"
 WIDE = 200  # columns, from which on a regular expression is too long for RE2
 Fault = tuple[int, bytes]  # the place of a line in its block, from 0, and the line
+MISSING = ("", "NA", "N/A", "NULL", "null", "None", r"\N")  # how text says that there is no value
+NUMBER = r"^[-+]?((\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|(?i:nan|inf|infinity))$"
+ISO_8601 = (
+    r"^(?P<year>\d{4})-(?P<month>0[1-9]|1[0-2])-(?P<day>0[1-9]|[12]\d|3[01])"
+    r"(?:[T ](?P<hour>[01]\d|2[0-3]):(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d(?:\.\d+)?))?"
+    r"(?:Z| ?UTC|(?P<sign>[-+])(?P<east>[01]\d|2[0-3])(?::?(?P<eastward>[0-5]\d))?)?)?$"
+)
+Mask = NDArray[np.bool_]
 JSON_ADVICE = "Check that the file is whole, with one JSON object a line"
 
 
-@contextmanager
-def explained(path: str) -> Iterator[None]:
-    """Turn errors of reading bytes into ours."""
-    try:
-        yield
-    except PermissionError as error:
-        raise DataError(f"source: {path!r} cannot be opened ({error.strerror}); ask for the right to read it") from None
-    except (OSError, EOFError, zlib.error, pa.ArrowInvalid) as error:
-        raise DataError(f"source: {path!r} is damaged ({error}). Check that the file is whole, or fetch it") from None
-
-
-@contextmanager
+@contextlib.contextmanager
 def opened(path: str) -> Iterator[IO[bytes]]:
     """The bytes of a file, decompressed. Reading them to the end verifies the checksums of .gz and .zst files."""
     name = path.lower()
-    with explained(path):
+    try:
         if name.endswith(".gz"):
             file: Any = gzip.open(path, "rb")  # noqa: SIM115
         elif name.endswith(".zst"):
             file = io.BufferedReader(pa.input_stream(path, compression="zstd"))
         else:
             file = open(path, "rb")  # noqa: SIM115
-            if file.peek(2)[:2] == GZIP:
-                file.close()
+        with file:
+            if not name.endswith((".gz", ".zst")) and file.peek(2)[:2] == GZIP:
                 raise DataError(f"source: {path!r} is packed by gzip; rename it to {path + '.gz'!r}")
-    with file:
-        yield file
+            yield file
+    except PermissionError as error:
+        raise DataError(f"source: {path!r} cannot be opened ({error.strerror}); ask for the right to read it") from None
+    except (OSError, EOFError, zlib.error, pa.ArrowInvalid) as error:
+        raise DataError(f"source: {path!r} is damaged ({error}). Check that the file is whole, or fetch it") from None
 
 
-def blocks(file: IO[bytes], path: str) -> Iterator[bytes]:
+def _blocks(file: IO[bytes]) -> Iterator[bytes]:
     r"""Whole lines, some megabytes at a time, each ended by \n."""
     rest: list[bytes] = []  # of a line that is not whole yet
-    while True:
-        with explained(path):
-            piece = file.read(BLOCK)
-        if not piece:
-            break
+    while piece := file.read(BLOCK):
         cut = piece.rfind(b"\n") + 1
         if cut:
             yield b"".join([*rest, piece[:cut]]).replace(b"\r\n", b"\n")
             rest = []
         rest.append(piece[cut:])
-    last = b"".join(rest)
-    if last:
+    if last := b"".join(rest):
         yield last.removesuffix(b"\r") + b"\n"
 
 
 @dataclass(frozen=True)
 class Csv:
-    """How the lines of one file are divided.
+    """How the lines of one file are divided."""
 
-    Attributes:
-        header: Its first line. Lines that are equal to it, as in files that were joined, are no rows.
-        separator: Between cells.
-        names: Of the columns.
-    """
-
-    header: bytes
+    header: bytes  # its first line; lines that are equal to it, as in files that were joined, are no rows
     separator: str
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # of the columns
 
     @classmethod
     def of(cls, path: str, header: bytes, separator: str | None) -> Csv:
@@ -133,29 +122,38 @@ class Csv:
 
     def rows(self, block: bytes, names: Sequence[str]) -> tuple[pa.RecordBatch, Fault | None]:
         """Some columns of some lines, as text. A line that cannot be divided is a row of nulls; name the first one."""
-        if self._has_only_rows(block):
-            if self._is_regular(block):
-                return self._divided(block, names, quotes=False), None
-            if len(self.names) <= WIDE and self._is_well_formed(block):
-                return self._divided(block, names), None
-        lines = [
-            (at, line)
-            for at, line in enumerate(block.split(b"\n")[:-1])
-            if line and line.removeprefix(MARK) != self.header
-        ]
-        good = self._well_formed([line for _, line in lines])
-        kept = self._divided(b"".join(line + b"\n" for (_, line), fine in zip(lines, good, strict=True) if fine), names)
-        if good.all():
+        starts = np.concatenate([[0], np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1])
+        buffers = [None, pa.py_buffer(starts.astype(np.int64)), pa.py_buffer(block)]
+        lines = pa.Array.from_buffers(pa.large_binary(), len(starts) - 1, buffers)  # each with its end
+        is_row = np.ones(len(lines), dtype=bool)
+        others = [line + b"\n" for line in (b"", self.header, MARK + self.header)]
+        if any(block.startswith(line) or b"\n" + line in block for line in others):
+            is_row = ~pc.is_in(lines, value_set=pa.array(others, lines.type)).to_numpy(zero_copy_only=False)
+        good = is_row & self._well_formed(block, lines)
+        kept = self._divided(block if good.all() else b"".join(lines.filter(pa.array(good)).to_pylist()), names)
+        bad = is_row & ~good
+        if not bad.any():
             return kept, None
-        place = np.where(good, np.cumsum(good) - 1, -1)
-        return kept.take(pa.array(place, mask=~good)), lines[int(good.argmin())]
+        place = np.where(good, np.cumsum(good) - 1, 0)[is_row]
+        at = int(bad.argmax())
+        return kept.take(pa.array(place, mask=bad[is_row])), (at, lines[at].as_py().rstrip(b"\n"))
 
-    def _has_only_rows(self, block: bytes) -> bool:
-        """Whether no line is empty, or the header, or not in UTF-8."""
-        for line in (b"", self.header, MARK + self.header):
-            if block.startswith(line + b"\n") or b"\n" + line + b"\n" in block:
-                return False
-        return is_utf8(block)
+    def _well_formed(self, block: bytes, lines: pa.Array) -> Mask:
+        """Which lines are in UTF-8 and as in RFC 4180: a cell has no quotes, or is in quotes, with others doubled."""
+        if not is_utf8(block):
+            texts = pa.array([line if is_utf8(line) else None for line in lines.to_pylist()], lines.type)
+        elif self._is_regular(block):
+            return np.ones(len(lines), dtype=bool)
+        else:
+            texts = lines
+        texts = texts.cast(pa.large_string())
+        mark = re.escape(self.separator)
+        cell = rf'(?:"(?:[^"\r]|"")*"|[^"\r\n{mark}]*)'
+        pattern = rf"^{cell}(?:{mark}{cell}){{{len(self.names) - 1}}}\n$"
+        if len(self.names) > WIDE:
+            return np.array([text is not None and re.match(pattern, text) is not None for text in texts.to_pylist()])
+        matched: Mask = pc.fill_null(pc.match_substring_regex(texts, pattern), False).to_numpy(zero_copy_only=False)
+        return matched
 
     def _is_regular(self, block: bytes) -> bool:
         """Whether lines need no closer look: no quotes, as many separators in each as in the header."""
@@ -169,30 +167,7 @@ class Csv:
         by_line = cuts.reshape(len(ends), -1)
         return bool((by_line >= starts[:, None]).all() and (by_line < ends[:, None]).all())
 
-    def _is_well_formed(self, block: bytes) -> bool:
-        """Whether all lines are, without taking them apart."""
-        starts = np.concatenate([[0], np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1])
-        buffers = [None, pa.py_buffer(starts.astype(np.int64)), pa.py_buffer(block)]
-        lines = pa.Array.from_buffers(pa.large_string(), len(starts) - 1, buffers)  # each with its end
-        return bool(pc.all(pc.match_substring_regex(lines, self._pattern[:-1] + r"\n$")).as_py())
-
-    @cached_property
-    def _pattern(self) -> str:
-        """A line as RFC 4180 has it: a cell without quotes, or one in quotes, with those inside doubled."""
-        mark = re.escape(self.separator)
-        cell = rf'(?:"(?:[^"\r]|"")*"|[^"\r{mark}]*)'
-        return f"^{cell}(?:{mark}{cell}){{{len(self.names) - 1}}}$"
-
-    def _well_formed(self, lines: list[bytes]) -> NDArray[np.bool_]:
-        if len(self.names) > WIDE:
-            pattern = re.compile(self._pattern.encode())
-            return np.array([is_utf8(line) and pattern.match(line) is not None for line in lines], bool)
-        texts = pa.array([line if is_utf8(line) else None for line in lines], pa.large_binary())
-        matched = pc.match_substring_regex(texts.cast(pa.large_string()), self._pattern)
-        good: NDArray[np.bool_] = pc.fill_null(matched, False).to_numpy(zero_copy_only=False)
-        return good
-
-    def _divided(self, block: bytes, names: Sequence[str], quotes: bool = True) -> pa.RecordBatch:
+    def _divided(self, block: bytes, names: Sequence[str]) -> pa.RecordBatch:
         """Columns of lines that are known to be well formed."""
         places = [str(self.names.index(name)) for name in names]
         if not block:
@@ -207,7 +182,7 @@ class Csv:
                 column_names=list(map(str, range(len(self.names)))), block_size=max(PIECE, 2 * longest)
             ),
             parse_options=arrow_csv.ParseOptions(
-                delimiter=self.separator, quote_char='"' if quotes else False, ignore_empty_lines=False
+                delimiter=self.separator, quote_char='"' if b'"' in block else False, ignore_empty_lines=False
             ),
             convert_options=arrow_csv.ConvertOptions(
                 column_types=dict.fromkeys(places, pa.large_string()), include_columns=places, strings_can_be_null=False
@@ -243,6 +218,8 @@ class Json:
     7 and "7" are the same text, and so would be one id. `kinds` has which of the two were met, so that a column that
     has both can be refused.
     """
+
+    names = None  # there is no header
 
     def __init__(self) -> None:
         self.kinds: dict[str, set[type]] = {}
@@ -284,21 +261,11 @@ def _values(line: bytes, names: Sequence[str]) -> tuple[Any, ...] | None:
         text = line.decode().removeprefix("\ufeff").strip()
         content, end = DECODER.raw_decode(text)
         values = tuple([content.get(name) for name in names])
+        if "\\" in text:
+            "".join(map(str, values)).encode()  # which fails for half a character, by an escape
     except (ValueError, AttributeError, RecursionError):
         return None
-    if end < len(text) or not {type(value) for value in values} <= SCALARS:
-        return None
-    if "\\" in text and not all(_is_text(value) for value in values):  # half a character, by an escape
-        return None
-    return values
-
-
-def _is_text(value: Any) -> bool:
-    try:
-        str(value).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return values if end == len(text) and {type(value) for value in values} <= SCALARS else None
 
 
 def _written(value: Any) -> str | None:
@@ -314,16 +281,14 @@ def text_files(paths: list[str], kind: str, separator: str | None = None) -> Tab
         if separator is not None:
             raise DataError("separator: JSON lines have none; leave it out")
         readers: Sequence[Csv | Json] = [Json()] * len(paths)
-        names = None
     else:
         separator = checked_separator(separator, kind)
         readers = [Csv.of(path, _first_line(path), separator) for path in paths]
-        names = list(readers[0].names) if isinstance(readers[0], Csv) else None
 
     def stream(wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:
         return prefetched(sliced(_batches(paths, readers, wanted)))
 
-    return Table(shown(paths), names, stream, is_text=True)
+    return Table(shown(paths), readers[0].names, stream, is_text=True)
 
 
 def checked_separator(given: str | None, kind: str) -> str | None:
@@ -338,21 +303,21 @@ def checked_separator(given: str | None, kind: str) -> str | None:
 
 
 def _first_line(path: str) -> bytes:
-    with opened(path) as file, explained(path):
+    with opened(path) as file:
         return file.readline()
 
 
 def _batches(paths: list[str], readers: Sequence[Csv | Json], wanted: Wanted) -> Iterator[pa.RecordBatch]:
     for path, reader in zip(paths, readers, strict=True):
-        lost = [name for name in wanted.names if isinstance(reader, Csv) and name not in reader.names]
+        lost = [name for name in wanted.names if reader.names is not None and name not in reader.names]
         if lost:
             raise DataError(f"source: {path!r} has no column {lost[0]!r}, which {paths[0]!r} has")
         line = 1
         with opened(path) as file:
-            if isinstance(reader, Csv):
+            if reader.names is not None:  # in the first line
                 file.readline()
                 line += 1
-            for block in blocks(file, path):
+            for block in _blocks(file):
                 batch, fault = reader.rows(block, wanted.names)
                 if fault is not None and not wanted.lenient:
                     text = fault[1].decode(errors="replace")
@@ -374,3 +339,99 @@ def as_missing(batch: pa.RecordBatch, wanted: Wanted) -> pa.RecordBatch:
         if pc.any(empty).as_py():
             batch = batch.set_column(at, name, pc.if_else(empty, pa.scalar(None, cells.type), cells))
     return batch
+
+
+# Numbers and times
+
+
+def numbers(column: pa.Array) -> tuple[Floats, Mask | None]:
+    """The numbers in a column of text, NaN where there is none, and which cells hold something else.
+
+    true and false are 1 and 0. Blanks around a number do not matter.
+    """
+    if not column.null_count:
+        with contextlib.suppress(pa.ArrowInvalid):
+            plain: Floats = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+            if np.isfinite(plain).all():  # a finite number in this grammar is one in that of the slow way too
+                return plain, None
+    column = pc.utf8_trim_whitespace(column)
+    nothing = pa.scalar(None, column.type)
+    column = pc.if_else(pc.is_in(column, value_set=pa.array(MISSING, column.type)), nothing, column)
+    lower = pc.utf8_lower(column)
+    for word, number in (("true", "1"), ("false", "0")):
+        column = pc.if_else(pc.equal(lower, word), pa.scalar(number, column.type), column)
+    written = pc.match_substring_regex(column, NUMBER)
+    bad: Mask = ~pc.fill_null(written, True).to_numpy(zero_copy_only=False)
+    readable = pc.utf8_ltrim(pc.if_else(written, column, nothing), "+")
+    found: Floats = readable.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    return found, bad if bad.any() else None
+
+
+def times(column: pa.Array, time_format: str | None) -> tuple[Floats, Mask | None]:
+    """The times in a column of text as numbers, NaN where there is none, and which cells hold something else.
+
+    A number stays what it is. A date or time of ISO 8601, or in `time_format` if one is given, becomes the seconds
+    since 1970 in UTC; what has no time zone is taken to be in UTC.
+    """
+    if time_format is None:
+        found, bad = numbers(column)
+        if bad is None:
+            return found, None
+    else:
+        found = np.full(len(column), np.nan)
+        missing = pc.is_in(pc.utf8_trim_whitespace(column), value_set=pa.array(MISSING, column.type))
+        bad = pc.and_(pc.is_valid(column), pc.invert(missing)).to_numpy(zero_copy_only=False)
+    asked = np.flatnonzero(bad)
+    cells = pc.utf8_trim_whitespace(column.take(pa.array(asked)))
+    seconds = _iso_8601(cells) if time_format is None else _strptime(cells, time_format)
+    found, bad = found.copy(), bad.copy()
+    found[asked], bad[asked] = seconds, np.isnan(seconds)
+    return found, bad if bad.any() else None
+
+
+def check_format(time_format: str) -> None:
+    """Raise unless a format is one for `strptime`."""
+    if not isinstance(time_format, str) or "%" not in time_format:
+        raise DataError(f"time_format: a format for strptime such as '%d/%m/%Y %H:%M' is needed, not {time_format!r}")
+    _strptime(pa.array(["x"], pa.large_string()), time_format)
+
+
+def _iso_8601(cells: pa.Array) -> Floats:
+    """Seconds since 1970 in UTC, NaN for what is no date or time of ISO 8601."""
+    parts = pc.extract_regex(cells, ISO_8601)
+
+    def part(name: str) -> Floats:
+        text = pc.struct_field(parts, name)
+        text = pc.if_else(pc.equal(text, ""), pa.scalar("0", text.type), text)  # a part that may be left out
+        numbers: Floats = text.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        return numbers
+
+    there = pc.is_valid(parts).to_numpy(zero_copy_only=False)
+    months = np.where(there, (part("year") - 1970) * 12 + part("month") - 1, 0).astype("datetime64[M]")
+    days = months.astype("datetime64[D]") + np.where(there, part("day") - 1, 0).astype("timedelta64[D]")
+    there &= days.astype("datetime64[M]") == months  # else that month has fewer days
+    east = 60 * part("east") + part("eastward")
+    minus = pc.fill_null(pc.equal(pc.struct_field(parts, "sign"), "-"), False).to_numpy(zero_copy_only=False)
+    minutes = 60 * part("hour") + part("minute") - np.where(minus, -east, east)
+    seconds: Floats = days.astype(np.int64) * 86_400.0 + 60 * minutes + part("second")
+    return np.where(there, seconds, np.nan)
+
+
+def _strptime(cells: pa.Array, time_format: str) -> Floats:
+    """The same in a format for `strptime`. DuckDB decides about each cell by itself."""
+    import duckdb
+
+    with duckdb.connect() as database:
+        database.register("cells", pa.table({"cell": cells}))
+        try:
+            found: Any = database.sql(
+                # DuckDB takes the words infinity and epoch for times in any format.
+                "SELECT CASE WHEN regexp_matches(cell, '[0-9]') THEN epoch_us(try_strptime(cell, $1)) END AS micros "
+                "FROM cells",
+                params=[time_format],
+            )
+            micros = found.to_arrow_table().column("micros").combine_chunks()
+        except duckdb.Error as error:
+            raise DataError(f"time_format: {time_format!r} is no format for strptime ({error})") from None
+    seconds: Floats = micros.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False) / 1e6
+    return seconds

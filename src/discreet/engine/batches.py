@@ -13,7 +13,7 @@ from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
 if TYPE_CHECKING:
-    from discreet.data.spark_interactions import SparkInteractions
+    from discreet.data.spark import SparkInteractions
 
     Ratings: TypeAlias = Interactions | SparkInteractions  # of which a model may know what is public, and sums
 

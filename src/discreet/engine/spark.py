@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discreet.data.broadcast import Broadcast
-from discreet.data.ids import smallest_unsigned
-from discreet.data.spark_interactions import SparkInteractions, settings
+from discreet.data.catalogue import smallest_unsigned
+from discreet.data.spark import Broadcast, SparkInteractions, settings
 from discreet.engine.local import Blocks
 from discreet.engine.partials import BRANCHES, PARTIAL, Layout, added_up, emitted, kernels_of, put_together
 from discreet.errors import PrivacyError

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, NoReturn
 from sklearn.base import clone
 
 from discreet.data import Interactions, splits
-from discreet.data.frames import to_library
+from discreet.data.catalogue import to_library
 from discreet.data.progress import Bar, quiet
 from discreet.errors import DataError, MissingExtra, PrivacyError
 from discreet.evaluate.metrics import Metric, parse

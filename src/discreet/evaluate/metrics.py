@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data import Interactions
-from discreet.data.ids import Ids
+from discreet.data.catalogue import Ids
 from discreet.errors import DataError
 from discreet.typing import Floats, Integers
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from discreet.data.frames import to_library
+from discreet.data.catalogue import to_library
 from discreet.errors import DataError, MissingExtra
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data import Interactions
-from discreet.data.ids import Ids
+from discreet.data.catalogue import Ids
 from discreet.errors import DataError, PrivacyError
 from discreet.evaluate import private as released
 from discreet.evaluate.metrics import Collected, Key, Task, collect, coverage, parse

@@ -18,12 +18,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from discreet.data.catalogue import Catalogue
-from discreet.data.ids import Ids
-from discreet.data.interactions import Interactions
+from discreet.data.catalogue import Catalogue, Ids
+from discreet.data.interactions import Interactions, is_spark
 from discreet.data.readers import read
-from discreet.data.sources import is_spark
-from discreet.data.spark_interactions import SparkInteractions
+from discreet.data.spark import SparkInteractions
 from discreet.errors import DataError, NotFitted, PrivacyError
 from discreet.kernels.threads import n_threads, single_threaded_blas
 from discreet.models import storage

@@ -25,8 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.data.catalogue import Catalogue
-from discreet.data.ids import Ids
+from discreet.data.catalogue import Catalogue, Ids
 from discreet.errors import DiscreetError, ModelError, NotFitted, PrivacyError
 from discreet.models import model_folder, registry
 from discreet.models.model_folder import FACTORS, FORMAT, HEAD, ITEMS, MAX_HEAD, PARTS, UNFINISHED, digest, refused

@@ -8,8 +8,8 @@ import numpy as np
 
 from discreet.data import datasets, splits
 from discreet.data.archives import ENVIRONMENT, cache_folder
+from discreet.data.datasets import CATALOG, DataSet
 from discreet.data.interactions import Interactions
-from discreet.data.published import CATALOG, DataSet
 from discreet.errors import DataError
 from discreet.papers.reproduction import Options
 from discreet.typing import Array

@@ -11,11 +11,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.data.catalogue import Catalogue
-from discreet.data.columns import GUESS, guess
-from discreet.data.ids import Ids, cannot_be_compared, smallest_unsigned, to_array
+from discreet.data.catalogue import Catalogue, Ids, cannot_be_compared, smallest_unsigned, to_array
 from discreet.data.interactions import Interactions
 from discreet.data.readers import read
+from discreet.data.sources import GUESS, guess
 from discreet.errors import DataError, UnknownItem
 from discreet.typing import Array
 

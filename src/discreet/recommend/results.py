@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.data.catalogue import Catalogue
-from discreet.data.frames import to_library
-from discreet.data.ids import Ids
+from discreet.data.catalogue import Catalogue, Ids, to_library
 from discreet.errors import DataError
 from discreet.typing import Array
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.data.columns import guess
 from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar
+from discreet.data.sources import guess
 from discreet.errors import DataError
 from discreet.kernels.threads import single_threaded_blas
 from discreet.recommend.files import whole_file

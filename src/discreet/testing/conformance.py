@@ -28,10 +28,10 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from discreet.data.ids import Ids
+from discreet.data.catalogue import Ids
 from discreet.data.interactions import Interactions
-from discreet.data.movielens_like import movielens_like
 from discreet.data.readers import read
+from discreet.data.synthetic import movielens_like
 from discreet.errors import DataError, DiscreetError, NotFitted, UnknownItem
 from discreet.kernels.threads import single_threaded_blas
 from discreet.models.base import Model

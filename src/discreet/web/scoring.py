@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discreet.data.ids import Ids, smallest_unsigned
+from discreet.data.catalogue import Ids, smallest_unsigned
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError
 from discreet.kernels.reference import top_n

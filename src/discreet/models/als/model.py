@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from discreet.data.catalogue import Catalogue
-from discreet.data.frames import to_library
+from discreet.data.catalogue import Catalogue, to_library
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError, PrivacyError
 from discreet.models.als.estimate import ItemFrequencies, ItemPosterior

@@ -25,7 +25,7 @@ from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
 if TYPE_CHECKING:
-    from discreet.data.spark_interactions import SparkInteractions
+    from discreet.data.spark import SparkInteractions
     from discreet.engine.batches import Ratings
     from discreet.models.fold_in import Description
 
