@@ -4,8 +4,7 @@
 
 Each library fits the same generated data of MovieLens-10M's size for one step and for more; the difference, divided by
 the number of steps between, is the time of a sweep without reading, copying and starting up. The libraries take turns,
-and the smallest time of each counts: on a shared machine the rest measures what others do. float32, no biases, two
-threads. "exact" solves each user's and item's system by Cholesky; "cg" makes three steps of conjugate gradients.
+and the smallest time of each counts: on a shared machine the rest measures what others do. float32, no biases. "exact" solves each user's and item's system by Cholesky; "cg" makes three steps of conjugate gradients.
 """
 
 import argparse
@@ -18,36 +17,36 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import cmfrec
 import implicit.cpu.als
 import numpy as np
 import scipy.sparse as sp
 
 import discreet
 
-THREADS = 2
 PENALTY = 5.0
 LIBRARIES = ("discreet", "implicit", "cmfrec")
 
 
-def ours(data: discreet.Interactions, rank: int, solver: Any, steps: int) -> None:
+def ours(data: discreet.Interactions, rank: int, solver: Any, threads: int, steps: int) -> None:
     """Fit our model; the transposed table is made once, before."""
     penalty: dict[str, Any] = {"regularization": PENALTY, "user_exponent": 0, "item_exponent": 0}
-    discreet.ALS(rank, **penalty, biases=False, n_steps=steps, solver=solver, n_jobs=THREADS).fit(data)
+    discreet.ALS(rank, **penalty, biases=False, n_steps=steps, solver=solver, n_jobs=threads).fit(data)
 
 
-def theirs_implicit(matrix: Any, rank: int, solver: str, steps: int) -> None:
+def theirs_implicit(matrix: Any, rank: int, solver: str, threads: int, steps: int) -> None:
     """Fit implicit's."""
-    settings: dict[str, Any] = {"regularization": 0.05, "num_threads": THREADS, "random_state": 0, "dtype": np.float32}
+    settings: dict[str, Any] = {"regularization": 0.05, "num_threads": threads, "random_state": 0, "dtype": np.float32}
     model = implicit.cpu.als.AlternatingLeastSquares(
         factors=rank, iterations=steps, use_cg=solver == "cg", use_native=True, **settings
     )
     model.fit(matrix, show_progress=False)
 
 
-def theirs_cmfrec(matrix: Any, rank: int, solver: str, steps: int) -> None:
+def theirs_cmfrec(matrix: Any, rank: int, solver: str, threads: int, steps: int) -> None:
     """Fit cmfrec's."""
-    settings: dict[str, Any] = {"user_bias": False, "item_bias": False, "use_float": True, "nthreads": THREADS}
+    import cmfrec
+
+    settings: dict[str, Any] = {"user_bias": False, "item_bias": False, "use_float": True, "nthreads": threads}
     model = cmfrec.CMF(
         k=rank,
         niter=steps,
@@ -83,6 +82,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--without-cmfrec", action="store_true", help="its exact sweep at rank 128 takes a minute")
     parser.add_argument("--solvers", nargs="+", default=["exact", "cg"])
+    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--users", type=int, default=69_878)
     parser.add_argument("--items", type=int, default=10_677)
     parser.add_argument("--ratings", type=int, default=10_000_000)
@@ -92,16 +92,16 @@ def main() -> None:
     matrix = data.to_scipy()
     rows, triples = sp.csr_matrix(matrix), sp.coo_matrix(matrix)
     size = f"{len(data):,} ratings, {data.n_users:,} users, {data.n_items:,} items"
-    print(f"{size}; seconds per sweep, {THREADS} threads")
+    print(f"{size}; seconds per sweep, {options.threads} threads")
     libraries = LIBRARIES[: 2 if options.without_cmfrec else 3]
     headings = ("rank", "solver", *libraries, *(f"{name}/ours" for name in libraries[1:]))
     print("".join(f"{heading:>14}" for heading in headings))
     for rank in options.ranks:
         for solver in options.solvers:
             fits = [
-                partial(ours, data, rank, solver),
-                partial(theirs_implicit, rows, rank, solver),
-                partial(theirs_cmfrec, triples, rank, solver),
+                partial(ours, data, rank, solver, options.threads),
+                partial(theirs_implicit, rows, rank, solver, options.threads),
+                partial(theirs_cmfrec, triples, rank, solver, options.threads),
             ][: len(libraries)]
             own, *others = sweeps(fits, options.sweeps, options.rounds)
             figures = [own, *others, *(other / own for other in others)]
