@@ -34,7 +34,6 @@ enum {
   PAD = 16,        // the rows of a table are padded to a multiple of this
   PART = 64,       // entries of a row that are gathered at a time: they stay in the first cache
   GRAM_PAYS = 32,  // columns up to which conjugate gradients multiply by Gram matrices
-  KEPT = 1024,     // entries of a row up to which they multiply by its gathered vectors otherwise
 };
 
 // Item numbers, of 1, 2 or 4 bytes without a sign.

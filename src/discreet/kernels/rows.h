@@ -217,85 +217,99 @@ static int NAME(dual)(const NAME(Ridge) * r, int64_t i, NAME(Gathered) * g, REAL
   return 0;
 }
 
-// Multiply by the matrix of a row's system, in which the offset has the penalty of the vector and a column of `unit`.
-static REAL NAME(times)(const NAME(Ridge) * r, int64_t i, const NAME(Gathered) * g, int n, const REAL *A, REAL unit,
-                        REAL pa, const REAL *p, REAL *out) {
+// Add w f x to out over the entries of a row, and return the sum of w f unit: f is x . p + unit pa or, for `rest`, what
+// these leave of the value. The vectors are read where they are: after the first pass over a row they are in a cache.
+static REAL NAME(pass)(const NAME(Ridge) * r, int64_t i, int rest, REAL unit, REAL pa, const REAL *p, REAL *out) {
   const int ld = (int)r->ld;
-  REAL first = r->scale[i] * pa;
-  for (int j = 0; j < ld; j += WIDTH) STORE(out + j, r->scale[i] * LOAD(p + j));
-  if (A) {
-    for (int j = 0; j < (int)r->k; j++) NAME(axpy)(p[j], A + (size_t)j * ld, out, ld);
-    NAME(axpy)(unit * pa, g->sums, out, ld);
-    return first + unit * (unit * g->ones * pa + NAME(dot)(g->sums, p, ld));
-  }
-  int e = 0;
-  for (; e + 4 <= n; e += 4) {  // four entries share what is loaded of p and of the sum
-    const REAL *x = g->P + (size_t)e * ld;
+  const int64_t end = r->indptr[i + 1];
+  REAL first = 0;
+  for (int64_t at = r->indptr[i]; at < end; at += 4) {  // four entries share what is loaded of p and out
+    const int n = end - at < 4 ? (int)(end - at) : 4;
+    const REAL *x[4];
     vec products[4] = {{0}, {0}, {0}, {0}};
-    REAL own[4];
-    for (int j = 0; j < ld; j += WIDTH)
-      for (int f = 0; f < 4; f++) products[f] += LOAD(x + f * ld + j) * LOAD(p + j);
-    for (int f = 0; f < 4; f++) {
-      own[f] = NAME(sum)(products[f]) + unit * g->one[e + f] * pa;
-      first += unit * g->one[e + f] * own[f];
+    REAL own[4] = {0, 0, 0, 0};
+    for (int f = 0; f < 4; f++) x[f] = r->table + item_at(r->indices, at + (f < n ? f : 0)) * ld;
+    for (int f = 0; f < 4 && at + 8 + f < end; f++) {
+      const char *ahead = (const char *)(r->table + item_at(r->indices, at + 8 + f) * ld);
+      for (size_t line = 0; line < sizeof(REAL) * ld; line += 128) __builtin_prefetch(ahead + line);
+    }
+    for (int j = 0; j < ld; j += WIDTH) {
+      vec own_p = LOAD(p + j);
+      for (int f = 0; f < 4; f++) products[f] += LOAD(x[f] + j) * own_p;
+    }
+    for (int f = 0; f < n; f++) {
+      REAL found = NAME(sum)(products[f]) + unit * pa;
+      if (rest) found = r->values[at + f] - (r->base ? r->base[item_at(r->indices, at + f)] : 0) - found;
+      own[f] = r->weights ? r->weights[at + f] * found : found;
+      first += unit * own[f];
     }
     for (int j = 0; j < ld; j += WIDTH) {
       vec total = LOAD(out + j);
-      for (int f = 0; f < 4; f++) total += own[f] * LOAD(x + f * ld + j);
+      for (int f = 0; f < 4; f++) total += own[f] * LOAD(x[f] + j);
       STORE(out + j, total);
     }
   }
-  for (; e < n; e++) {
-    const REAL *x = g->P + (size_t)e * ld;
-    REAL own = NAME(dot)(x, p, ld) + unit * g->one[e] * pa;
-    NAME(axpy)(own, x, out, ld);
-    first += unit * g->one[e] * own;
-  }
-  if (r->gram)
-    for (int j = 0; j < (int)r->k; j++) NAME(axpy)(p[j], r->gram + (size_t)j * ld, out, ld);
   return first;
 }
 
-// Some steps of conjugate gradients from z and a.
+// out += sign * (the matrix of a row's system, but for its entries) * p.
+static void NAME(penalized)(const NAME(Ridge) * r, int64_t i, REAL sign, const REAL *p, REAL *out) {
+  NAME(axpy)(sign * r->scale[i], p, out, (int)r->ld);
+  if (r->gram)
+    for (int j = 0; j < (int)r->k; j++) NAME(axpy)(sign * p[j], r->gram + (size_t)j * r->ld, out, (int)r->ld);
+}
+
+// The same with the row's Gram matrix A, for few columns; returns what belongs to the offset.
+static REAL NAME(by_gram)(const NAME(Ridge) * r, const NAME(Gathered) * g, const REAL *A, REAL unit, REAL pa,
+                          const REAL *p, REAL *out) {
+  const int ld = (int)r->ld;
+  for (int j = 0; j < (int)r->k; j++) NAME(axpy)(p[j], A + (size_t)j * ld, out, ld);
+  NAME(axpy)(unit * pa, g->sums, out, ld);
+  return unit * (unit * g->ones * pa + NAME(dot)(g->sums, p, ld));
+}
+
+// Some steps of conjugate gradients from z and a. The offset has a column of `unit`, so that it has the penalty of z.
 static void NAME(conjugate)(const NAME(Ridge) * r, int64_t i, NAME(Gathered) * g, REAL *A, REAL *scratch, int steps,
                             REAL *z, REAL *a) {
-  const int ld = (int)r->ld;
+  const int ld = (int)r->ld, few = r->k <= GRAM_PAYS;
   int64_t begin = r->indptr[i], count = r->indptr[i + 1] - begin;
   REAL *left = scratch, *p = scratch + ld, *image = scratch + 2 * ld;
-  int n = (int)count, by_gram = r->k <= GRAM_PAYS || count > KEPT;
-  if (by_gram) {
-    if (r->gram)
-      memcpy(A, r->gram, sizeof(REAL) * ld * ld);
-    else
-      memset(A, 0, sizeof(REAL) * ld * ld);
+  REAL unit = r->offset_penalty > 0 ? SQRT(r->scale[i] / r->offset_penalty) : 0, za = unit > 0 ? *a / unit : 0;
+  REAL left_a = -r->scale[i] * za;
+  memset(left, 0, sizeof(REAL) * ld);
+  if (few) {
+    memset(A, 0, sizeof(REAL) * ld * ld);
     for (int64_t at = 0; at < count; at += PART) {
-      n = count - at < PART ? (int)(count - at) : PART;
+      int n = count - at < PART ? (int)(count - at) : PART;
       NAME(gather)(r, begin + at, n, g);
       NAME(add_gram)(g->P, n, ld, A);
     }
     for (int row = 1; row < (int)r->k; row++)
       for (int col = 0; col < row; col++) A[(size_t)row * ld + col] = A[(size_t)col * ld + row];
+    left_a -= NAME(by_gram)(r, g, A, unit, za, z, left) - unit * g->targets;
+    for (int j = 0; j < ld; j += WIDTH) STORE(left + j, LOAD(g->b + j) - LOAD(left + j));
   } else {
-    NAME(gather)(r, begin, n, g);
-    A = NULL;
+    for (int j = 0; j < ld; j += WIDTH) STORE(p + j, LOAD(z + j) + LOAD(g->c + j));
+    left_a += NAME(pass)(r, i, 1, unit, za, p, left);
   }
-  REAL unit = r->offset_penalty > 0 ? SQRT(r->scale[i] / r->offset_penalty) : 0, za = unit > 0 ? *a / unit : 0;
-  REAL left_a = unit * g->targets - NAME(times)(r, i, g, n, A, unit, za, z, image), pa = left_a;
-  for (int j = 0; j < ld; j += WIDTH) STORE(left + j, LOAD(g->b + j) - LOAD(image + j));
+  NAME(penalized)(r, i, -1, z, left);
   memcpy(p, left, sizeof(REAL) * ld);
-  REAL squared = NAME(dot)(left, left, ld) + left_a * left_a;
-  REAL least = EPSILON * EPSILON * (NAME(dot)(g->b, g->b, ld) + unit * g->targets * unit * g->targets);
+  REAL pa = left_a, squared = NAME(dot)(left, left, ld) + left_a * left_a, least = EPSILON * EPSILON * squared;
   for (int step = 0; step < steps && squared > least; step++) {  // what is left then is rounding
-    REAL image_a = NAME(times)(r, i, g, n, A, unit, pa, p, image), along = NAME(dot)(p, image, ld) + pa * image_a;
+    memset(image, 0, sizeof(REAL) * ld);
+    REAL image_a = r->scale[i] * pa;
+    image_a += few ? NAME(by_gram)(r, g, A, unit, pa, p, image) : NAME(pass)(r, i, 0, unit, pa, p, image);
+    NAME(penalized)(r, i, 1, p, image);
+    REAL along = NAME(dot)(p, image, ld) + pa * image_a;
     if (!(along > 0)) break;
     REAL f = squared / along, before = squared;
     NAME(axpy)(f, p, z, ld);
     NAME(axpy)(-f, image, left, ld);
     za += f * pa, left_a -= f * image_a;
     squared = NAME(dot)(left, left, ld) + left_a * left_a;
-    REAL g2 = squared / before;
-    for (int j = 0; j < ld; j += WIDTH) STORE(p + j, LOAD(left + j) + g2 * LOAD(p + j));
-    pa = left_a + g2 * pa;
+    REAL again = squared / before;
+    for (int j = 0; j < ld; j += WIDTH) STORE(p + j, LOAD(left + j) + again * LOAD(p + j));
+    pa = left_a + again * pa;
   }
   *a = unit * za;
 }
@@ -303,7 +317,7 @@ static void NAME(conjugate)(const NAME(Ridge) * r, int64_t i, NAME(Gathered) * g
 // Solve rows begin to end: exactly if steps is 0, else by so many steps of conjugate gradients from what offsets and
 // vectors hold. failed[i] is set where a system is singular, as far as this precision can tell.
 EXPORT void NAME(ridge)(const NAME(Ridge) * r, int64_t begin, int64_t end, int64_t steps, uint8_t *failed) {
-  const int k = (int)r->k, ld = (int)r->ld, most = steps ? KEPT : ld > PART ? ld : PART;
+  const int k = (int)r->k, ld = (int)r->ld, most = ld > PART ? ld : PART;
   REAL *memory = MEMORY(REAL, (size_t)(most + 2 * ld + 8) * ld + 2 * (size_t)most);
   REAL *A = memory, *T = A + (size_t)ld * ld, *z = T + (size_t)ld * ld, *scratch = z + ld;
   NAME(Gathered) g = {.b = scratch + 3 * ld, .sums = scratch + 4 * ld, .c = scratch + 5 * ld};
