@@ -23,7 +23,7 @@ from discreet.data.interactions import Interactions, is_spark
 from discreet.data.readers import read
 from discreet.data.spark import SparkInteractions
 from discreet.errors import DataError, NotFitted, PrivacyError
-from discreet.kernels.threads import n_threads, single_threaded_blas
+from discreet.kernels import n_threads, single_threaded_blas
 from discreet.models import storage
 from discreet.models.fold_in import FoldIn
 from discreet.privacy.guarantee import Cost, Guarantee

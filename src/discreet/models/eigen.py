@@ -15,7 +15,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from discreet.errors import DataError, PrivacyError
-from discreet.kernels.threads import over_blocks, single_threaded_blas
+from discreet.kernels import over_blocks, single_threaded_blas
 from discreet.privacy import Noisy, Plan, ProductSum, Releaser, VectorSum
 from discreet.privacy.releaser import Users
 from discreet.privacy.statistics import BELOW_ONE, UserBatch

@@ -18,7 +18,7 @@ import numpy as np
 from discreet.data.interactions import Interactions
 from discreet.engine.batches import parts
 from discreet.errors import ModelError
-from discreet.kernels.threads import over_blocks
+from discreet.kernels import over_blocks
 from discreet.models.ridge import Penalty, Ridge
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from discreet import kernels
-from discreet.kernels import Table
-from discreet.kernels.threads import single_threaded_blas
+from discreet.kernels import Table, single_threaded_blas
 from discreet.typing import Array
 
 

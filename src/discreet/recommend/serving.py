@@ -14,7 +14,7 @@ from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar
 from discreet.data.sources import guess
 from discreet.errors import DataError
-from discreet.kernels.threads import single_threaded_blas
+from discreet.kernels import single_threaded_blas
 from discreet.recommend.files import whole_file
 from discreet.recommend.histories import OnUnknown, Reader, is_frame
 from discreet.recommend.results import BatchRecommendations, Explanation, Recommendations, titles

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.special import log_ndtr
 
-from discreet.kernels.threads import over_blocks
+from discreet.kernels import over_blocks
 from discreet.models.als.settings import (
     BIAS_SPREAD,
     CHANGE,

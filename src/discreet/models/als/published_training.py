@@ -18,7 +18,7 @@ from discreet import kernels
 from discreet.engine import Blocks
 from discreet.engine.batches import PART
 from discreet.errors import DataError
-from discreet.kernels.threads import over_blocks, single_threaded_blas
+from discreet.kernels import over_blocks, single_threaded_blas
 from discreet.models.als.calibration import GRADIENT, GRAM, START, STEP
 from discreet.models.als.preprocessing import Prepared
 from discreet.models.als.sampling import Sample

@@ -6,13 +6,13 @@ import numpy as np
 
 from discreet.engine import LocalBlocks
 from discreet.errors import DataError
-from discreet.kernels.threads import n_threads
+from discreet.kernels import n_threads
 from discreet.models.als.calibration import STEP
 from discreet.models.als.published_training import a_item, check_size, own_equations
 from discreet.models.als.sampling import Sample, uniform
 from discreet.privacy import Ledger, NormalEquations, Plan, Releaser
-from discreet.privacy.determinism import require_sound_arithmetic
 from discreet.privacy.guarantee import AdjacencyName, account
+from discreet.privacy.lattice import require_sound_arithmetic
 from discreet.typing import Array
 from discreet.validation import positive, whole
 

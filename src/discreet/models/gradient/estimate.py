@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import eigh
 
-from discreet.kernels.threads import single_threaded_blas
+from discreet.kernels import single_threaded_blas
 from discreet.models.eigen import MOST_DIRECTIONS, simplex, without_noise
 from discreet.typing import Array
 

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.linalg import svds
 
-from discreet.kernels.threads import single_threaded_blas
+from discreet.kernels import single_threaded_blas
 from discreet.models.eigen import simplex
 from discreet.models.one_bit.likelihood import Loss, Observed
 from discreet.models.ridge import Penalty, Ridge

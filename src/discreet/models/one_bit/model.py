@@ -13,7 +13,7 @@ import numpy as np
 
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError, PrivacyError
-from discreet.kernels.threads import single_threaded_blas
+from discreet.kernels import single_threaded_blas
 from discreet.models.base import NOT_PRIVATE, check_parameters
 from discreet.models.fold_in import FoldIn, RidgeFoldIn
 from discreet.models.one_bit.contributions import (
