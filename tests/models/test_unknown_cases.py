@@ -9,8 +9,8 @@ import pytest
 
 import discreet
 from discreet.errors import DataError, PrivacyError
-from discreet.models.als.calibration import Schedule, Sigmas
-from discreet.models.als.regressions import private_regressions
+from discreet.models.als.published import Schedule, Sigmas
+from discreet.models.als.published_training import private_regressions
 from discreet.models.as_published import true_plan
 from discreet.privacy import Ledger, Plan, ProductSum, Releaser, VectorSum
 from discreet.privacy.statistics import normal_equations_sensitivity
