@@ -17,8 +17,9 @@ from discreet.data.interactions import is_spark
 from discreet.data.sources import GUESS, choose
 from discreet.data.spark import Broadcast, SparkInteractions
 from discreet.errors import DataError, MissingExtra, UnknownItem
+from discreet.models.base import plain, rich
 from discreet.models.model_folder import HEAD, ITEMS, PARTS
-from discreet.models.storage import described, items_from_bytes, items_to_bytes, load, plain, rich, unfitted
+from discreet.models.storage import described, items_from_bytes, items_to_bytes, load, unfitted
 from discreet.validation import whole
 
 try:
@@ -80,7 +81,7 @@ def recommend(
     roles = ["user", "item", *(["rating"] if columns.value else []), *(["timestamp"] if columns.time else [])]
     table = histories.select([histories[f"`{name}`"].alias(role) for name, role in zip(names, roles, strict=True)])
     single = copy.copy(model)
-    single.n_jobs, single.device = 1, "cpu"  # a task has one core, and no GPU
+    single.n_jobs = 1  # a task has one core
     options = {"exclude_seen": exclude_seen, "allow": allow, "deny": deny, "on_unknown": on_unknown}
     broadcast = Broadcast.of((single, n, options), histories.sparkSession.sparkContext)
 

@@ -9,7 +9,7 @@ import pytest
 import threadpoolctl
 
 from discreet.errors import DataError
-from discreet.kernels.threads import n_threads, over_blocks, single_threaded_blas
+from discreet.kernels import n_threads, over_blocks, single_threaded_blas
 
 
 @pytest.fixture(autouse=True)

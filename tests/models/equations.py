@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from discreet.models.als.sampling import Sample
+from discreet.models.als.published_contributions import Sample
 from discreet.privacy import Grid
 from discreet.privacy.statistics import WEIGHT_BITS, NormalEquations
 

@@ -16,17 +16,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import discreet
 from discreet import Catalogue, Statement
+from discreet.data.catalogue import catalogue_sha256, sha256_of
 from discreet.errors import ModelError, PrivacyError
+from discreet.models.base import _numbers, _plain_or_type, binding
 from discreet.models.one_bit import perturb
-from discreet.models.storage import (
-    _numbers,
-    _plain_or_type,
-    _sha256,
-    binding,
-    catalogue_sha256,
-    items_from_bytes,
-    items_to_bytes,
-)
+from discreet.models.storage import items_from_bytes, items_to_bytes
 from discreet.validation import round_up
 from discreet.web import export
 from tests.models.models import edit, smuggle
@@ -265,9 +259,9 @@ def test_a_hash_is_of_type_shape_and_content(one: Any) -> None:
     assert set(certificate["model"]["sha256"]) == {*one._ARRAYS, "values", "catalogue"}
     assert "caution" not in certificate["model"]["params"]
     zeros = [np.zeros((2, 3)), np.zeros((3, 2)), np.zeros(6), np.zeros((2, 3), np.float32), np.zeros((0, 3))]
-    assert len({_sha256(*_numbers(array)) for array in zeros}) == len(zeros)
+    assert len({sha256_of(*_numbers(array)) for array in zeros}) == len(zeros)
     matrix = np.arange(6.0).reshape(2, 3)
-    assert _sha256(*_numbers(matrix)) == _sha256(*_numbers(np.asfortranarray(matrix.astype(">f8"))))
+    assert sha256_of(*_numbers(matrix)) == sha256_of(*_numbers(np.asfortranarray(matrix.astype(">f8"))))
 
 
 BITS = discreet.OneBit(epsilon=1.0, perturbed=True)

@@ -11,8 +11,7 @@ from discreet.data import Interactions
 from discreet.engine.batches import parts
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.models.als.contributions import FOLDS, ItemStep, WeightedBatch
-from discreet.models.als.model import DPALS
-from discreet.models.als.settings import GRAM, SECOND_MOMENT, settings
+from discreet.models.als.model import DPALS, GRAM, SECOND_MOMENT, settings
 from discreet.models.base import Model
 from discreet.privacy.statistics import UserBatch
 from discreet.testing import InsecureSeededNoise, ModelConformance
@@ -101,7 +100,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[ItemStep]:
         def __post_init__(self) -> None:
             made.append(self)
 
-    monkeypatch.setattr("discreet.models.als.training.ItemStep", Spy)
+    monkeypatch.setattr("discreet.models.als.model.ItemStep", Spy)
     return made
 
 

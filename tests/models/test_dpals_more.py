@@ -8,8 +8,7 @@ import pytest
 import discreet
 from discreet.data import Interactions
 from discreet.errors import BudgetExceeded, DataError, PrivacyError
-from discreet.models.als.model import DPALS
-from discreet.models.als.settings import GRAM
+from discreet.models.als.model import DPALS, GRAM
 from discreet.testing import InsecureSeededNoise
 from tests.models.replay import moved, record
 from tests.models.test_dpals import CRITIC, DELTA, FAN, FIVE_STARS, GIANT, MIRROR, ONE_STAR, STRIPES, seeded, world

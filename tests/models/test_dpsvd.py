@@ -13,13 +13,13 @@ from discreet.engine import batches as users_rows
 from discreet.engine.batches import parts
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.models.base import Model
-from discreet.models.eigen import noise_edge
 from discreet.models.spectral import model as spectral
 from discreet.models.spectral.contributions import Residuals
 from discreet.models.spectral.estimate import FEWEST_ITEMS, Chosen, Spectrum, exploration
 from discreet.models.spectral.model import POPULARITY, SECOND_MOMENT
 from discreet.privacy import Noisy, statistics
 from discreet.privacy import lattice as sums
+from discreet.privacy.releaser import noise_edge
 from discreet.privacy.statistics import UserBatch
 from discreet.testing import InsecureSeededNoise, ModelConformance
 from tests.models.replay import record, replay

@@ -8,14 +8,13 @@ import pytest
 
 import discreet
 from discreet.models.centering import Centering
-from discreet.models.fold_in import FoldIn, LinearFoldIn, ReplayFoldIn, RidgeFoldIn
+from discreet.models.fold_in import FoldIn, LinearFoldIn, Penalty, ReplayFoldIn, RidgeFoldIn
 from discreet.models.frank_wolfe.contributions import Corrective, Local, Loss
 from discreet.models.frank_wolfe.estimate import Step
 from discreet.models.gradient.contributions import Descent
 from discreet.models.gradient.estimate import Step as Projection
 from discreet.models.one_bit.likelihood import Link
 from discreet.models.one_bit.model import BitTargets
-from discreet.models.ridge import Penalty
 
 M, K = 30, 4
 RNG = np.random.default_rng(0)

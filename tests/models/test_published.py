@@ -12,12 +12,20 @@ from discreet.data import Interactions
 from discreet.datasets import synthetic_low_rank
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.models.als import DPALS, PublishedDPALS, private_regressions
-from discreet.models.als.calibration import Schedule, Sigmas, published_epsilon, published_rho_squared
-from discreet.models.als.preprocessing import most_frequent
-from discreet.models.als.published_training import a_item, a_user, clip, normalized, project_psd, user_ridge
-from discreet.models.als.sampling import Sample, lowest, priorities, uniform, weights
+from discreet.models.als.published import Schedule, Sigmas, published_epsilon, published_rho_squared
+from discreet.models.als.published_contributions import (
+    Sample,
+    a_user,
+    clip,
+    lowest,
+    priorities,
+    uniform,
+    user_ridge,
+    weights,
+)
+from discreet.models.als.published_training import a_item, most_frequent, normalized, project_psd
 from discreet.models.base import Model
-from discreet.models.ridge import Penalty
+from discreet.models.fold_in import Penalty
 from discreet.papers.dpals import TABLE_4
 from discreet.privacy import Cost, NormalEquations
 from discreet.privacy.statistics import normal_equations_sensitivity

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 import discreet
 from discreet.data import Interactions
 from discreet.models.als import PublishedDPALS, published_training
-from discreet.models.als.calibration import COUNTS, GRADIENT, GRAM, MEAN, RECOUNTS, START, STEP
-from discreet.models.als.published_training import random_start, user_ridge
-from discreet.models.als.sampling import Sample
+from discreet.models.als.published_contributions import Sample, user_ridge
+from discreet.models.als.published_training import COUNTS, GRADIENT, GRAM, MEAN, RECOUNTS, START, STEP, random_start
 from discreet.privacy import NormalEquations
 from tests.models.equations import encoder_on, exact_equations, some_of
 from tests.models.replay import Recording, moved, record, replay

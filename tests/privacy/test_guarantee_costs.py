@@ -11,7 +11,7 @@ from scipy.optimize import brentq, minimize_scalar
 
 from discreet import account
 from discreet.errors import PrivacyError
-from discreet.models.als.calibration import published_epsilon
+from discreet.models.als.published import published_epsilon
 from discreet.privacy import Cost, PureEvent, SampledGaussian, Selection
 from discreet.privacy.guarantee import (
     UNIT,

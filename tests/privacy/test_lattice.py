@@ -1,7 +1,11 @@
 """Contributions on a grid: exact norms, exact sums, no error that depends on data."""
 
 import math
+import os
+import subprocess
+import sys
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+import discreet
 from discreet.errors import PrivacyError
-from discreet.privacy import Grid, GridArray, truncate
+from discreet.privacy import Grid, GridArray, lattice, truncate
 
 any_float = st.floats(allow_nan=True, allow_infinity=True, width=64)
 ordinary = st.floats(-1e3, 1e3)
@@ -136,3 +141,48 @@ def test_grids() -> None:
 def test_bad_public_arguments(call: object, named: str) -> None:
     with pytest.raises(PrivacyError, match=named):
         call()  # type: ignore[operator]
+
+
+# -- whether the bits of a result depend on where its operands are
+
+
+def test_placed_where_it_says() -> None:
+    for at in range(lattice.PLACES):
+        placed = lattice._placed(np.arange(6.0).reshape(2, 3), at)
+        assert placed.ctypes.data % 64 == 8 * at
+        assert np.array_equal(placed, np.arange(6.0).reshape(2, 3))
+
+
+def test_single_precision_is_placed_too() -> None:
+    for at in range(2 * lattice.PLACES):
+        assert lattice._placed(np.arange(6, dtype=np.float32), at).ctypes.data % 64 == 4 * at
+
+
+def test_single_precision_is_tried_as_double_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An operation that depends on addresses for one of the two kinds of numbers alone is found."""
+    for kind in (np.float32, np.float64):
+
+        def peels(X: Any, t: Any, z: Any, kind: Any = kind) -> Any:
+            return X * (1 + X.ctypes.data % 64) if X.dtype == kind else X
+
+        monkeypatch.setitem(lattice.OPERATIONS, "peels", peels)
+        assert lattice.address_dependent.__wrapped__() == ("peels",)
+
+
+def test_a_kernel_that_peels_is_found() -> None:
+    """An old kernel, which OpenBLAS can be told to use, treats unaligned numbers apart."""
+    code = "from discreet.privacy.lattice import address_dependent; print(*address_dependent())"
+    environment = {**os.environ, "OPENBLAS_CORETYPE": "Sandybridge"}
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    if not found.stdout.strip():
+        pytest.skip("this BLAS is not an OpenBLAS with that kernel, or the kernel does not depend on addresses")
+    assert "solve" in found.stdout
+
+
+def test_no_private_fit_where_bits_depend_on_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("discreet.privacy.lattice.address_dependent", lambda: ("solve",))
+    ledger = discreet.Ledger(epsilon=5, delta=1e-6)
+    data = discreet.datasets.movielens_like(50, 20, 500, random_state=0)
+    with pytest.raises(PrivacyError, match="OPENBLAS_CORETYPE"):
+        discreet.DPALS(epsilon=1, delta=1e-6).fit(data, ledger=ledger)
+    assert not ledger.events

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from discreet import kernels
-from discreet.kernels import exact
 from discreet.privacy import twins
 from discreet.privacy.lattice import MAX_BOUND
 
@@ -31,7 +30,7 @@ def ragged(counts: list[int]) -> Any:
 def test_truncate(rows: list[list[float]], exponent: int, limit: float) -> None:
     values, indptr = np.array([x for row in rows for x in row]), ragged([len(row) for row in rows])
     largest = math.floor(Fraction(limit) ** 2)
-    found = exact.truncate(values, indptr, 2.0**exponent, limit, largest)
+    found = kernels.truncate(values, indptr, 2.0**exponent, limit, largest)
     assert np.array_equal(found, twins.truncate(values, indptr, 2.0**exponent, limit, largest))
     assert all(sum(int(x) ** 2 for x in found[a:b]) <= largest for a, b in itertools.pairwise(indptr))
 
@@ -46,7 +45,7 @@ def test_truncate_long_rows_at_the_bound(seed: int) -> None:
     values *= np.repeat(rng.choice([1 - 1e-15, 1, 1 + 1e-15], len(lengths)) / lengths, np.diff(indptr))
     limit = float(rng.integers(1 << 20, MAX_BOUND))
     largest = math.floor(Fraction(limit) ** 2)
-    found = exact.truncate(values, indptr, 1 / limit, limit, largest)
+    found = kernels.truncate(values, indptr, 1 / limit, limit, largest)
     assert np.array_equal(found, twins.truncate(values, indptr, 1 / limit, limit, largest))
 
 
@@ -54,7 +53,7 @@ def test_a_row_that_rounding_leaves_too_long_is_shortened() -> None:
     """The rounds after the first, which rounding alone can hardly reach: with a bound that is said to be less."""
     values, indptr = np.array([1.0, 2.0, 3.0, 0.5]) * (1 << 20), ragged([3, 1])
     for largest in (14 << 40, (14 << 40) - 1, 5, 0):
-        found = exact.truncate(values, indptr, 1.0, float(1 << 30), largest)
+        found = kernels.truncate(values, indptr, 1.0, float(1 << 30), largest)
         assert np.array_equal(found, twins.truncate(values, indptr, 1.0, float(1 << 30), largest))
     assert not found.any()
 
@@ -62,7 +61,7 @@ def test_a_row_that_rounding_leaves_too_long_is_shortened() -> None:
 @given(st.lists(st.lists(st.integers(0, 6), max_size=5), max_size=5), st.integers(1, 7))
 def test_rising(rows: list[list[int]], size: int) -> None:
     items, indptr = np.array([x for row in rows for x in row], np.uint32), ragged([len(row) for row in rows])
-    assert exact.rising(items, indptr, size) == twins.rising(items, indptr, size)
+    assert kernels.rising(items, indptr, size) == twins.rising(items, indptr, size)
 
 
 def test_sums_by_item() -> None:
@@ -73,11 +72,11 @@ def test_sums_by_item() -> None:
         items, x = rng.integers(0, 6, n).astype(np.uint32), rng.integers(-MAX_BOUND, MAX_BOUND + 1, n)
         vectors = rng.integers(-(1 << 14), (1 << 14) + 1, (12 * each, k))
         found, expected = np.ones(6, np.int64), np.ones(6, np.int64)
-        exact.scatter(items, x, found)
+        kernels.scatter(items, x, found)
         twins.scatter(items, x, expected)
         assert np.array_equal(found, expected)
         found, expected = np.ones((6, k), np.int64), np.ones((6, k), np.int64)
-        exact.scatter_outer(items, x, vectors, indptr, found)
+        kernels.scatter_outer(items, x, vectors, indptr, found)
         twins.scatter_outer(items, x, vectors, indptr, expected)
         assert np.array_equal(found, expected)
 
@@ -101,6 +100,6 @@ def test_row_sums_are_in_order() -> None:
     rng = np.random.default_rng(2)
     indptr, entries = ragged([0, 1, 5, 0, 300]), rng.standard_normal(306) * 10.0 ** rng.integers(-20, 20, 306)
     owners = np.repeat(np.arange(5), np.diff(indptr))
-    assert np.array_equal(exact.row_sums(entries, indptr), np.bincount(owners, entries, minlength=5))
+    assert np.array_equal(kernels.row_sums(entries, indptr), np.bincount(owners, entries, minlength=5))
     integers = rng.integers(-99, 99, 306)
-    assert np.array_equal(twins.row_sums(integers, indptr), exact.row_sums(integers, indptr).astype(np.int64))
+    assert np.array_equal(twins.row_sums(integers, indptr), kernels.row_sums(integers, indptr).astype(np.int64))

@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 
 import discreet
 from discreet.errors import DataError, DiscreetError, UnknownItem
-from discreet.kernels.threads import blas_libraries
+from discreet.kernels import blas_libraries
 from discreet.models.als import ALS
 from discreet.models.baselines import Popularity
 from discreet.models.fold_in import RidgeFoldIn

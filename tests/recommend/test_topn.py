@@ -5,7 +5,7 @@ import pytest
 
 from discreet.data.catalogue import Catalogue, Ids
 from discreet.data.interactions import Interactions
-from discreet.recommend.topn import Scorer
+from discreet.recommend.serving import Scorer
 
 
 def table(lists, n_items):

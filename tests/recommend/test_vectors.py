@@ -12,7 +12,7 @@ from discreet.data.catalogue import Catalogue
 from discreet.errors import DataError, DiscreetError, MissingExtra
 from discreet.models.als import ALS
 from discreet.models.baselines import Popularity
-from discreet.recommend.vectors import AnnIndex
+from discreet.recommend.results import AnnIndex
 from tests.recommend.conftest import N_ITEMS, make_ratings
 
 

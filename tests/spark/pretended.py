@@ -17,8 +17,7 @@ import discreet
 from discreet.data.readers import Recipe
 from discreet.data.sources import choose
 from discreet.data.spark import SparkInteractions, chunks, read_partition
-from discreet.engine.partials import Layout, added_up, emitted
-from discreet.engine.spark import Pass, partial_sums
+from discreet.engine.spark import Layout, Pass, added_up, emitted, partial_sums
 
 
 def shipped(thing: Any) -> Any:

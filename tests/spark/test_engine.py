@@ -20,10 +20,9 @@ import discreet
 from discreet.data.readers import Counts, Recipe
 from discreet.data.sources import GUESS, Columns, choose
 from discreet.data.spark import INLINE, PIECE, Broadcast, chunks, read_partition
-from discreet.engine.partials import BLOCK_UNITS, CHECKSUM, DIGEST, Layout, emitted, put_together
-from discreet.engine.spark import stored_rows
+from discreet.engine.spark import BLOCK_UNITS, CHECKSUM, DIGEST, Layout, emitted, put_together, stored_rows
 from discreet.errors import DataError, PrivacyError
-from discreet.kernels.threads import blas_libraries
+from discreet.kernels import blas_libraries
 from discreet.testing import InsecureSeededNoise
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'discreet[spark]'")
@@ -108,7 +107,7 @@ def _mixed(partials: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 
 @pytest.mark.parametrize("trouble", [_once_more, _lost, _mixed])
 def test_a_sum_with_a_user_twice_is_not_released(trouble: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("discreet.engine.partials.BLOCK_UNITS", 16)  # many blocks
+    monkeypatch.setattr("discreet.engine.spark.BLOCK_UNITS", 16)  # many blocks
     ledger = seeded()
     with pytest.raises(PrivacyError, match="Nothing of it was released"):
         discreet.DPALS(**BUDGET).fit(Pretended.of(DATA, 3, trouble=trouble), ledger=ledger)
@@ -150,7 +149,7 @@ def test_machines_that_round_differently_are_refused() -> None:
 def test_a_partition_that_is_read_again_elsewhere_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lost partition was read again by a machine of another kind, and is worked on by one of the first kind."""
     table, ledger = Pretended.of(DATA, 3), seeded()
-    monkeypatch.setattr("discreet.data.spark.kernels", lambda: "another kernel")
+    monkeypatch.setattr("discreet.data.spark.machine_kernels", lambda: "another kernel")
     table.partitions[1] = Pretended.of(DATA, 3).partitions[1]
     monkeypatch.undo()
     with pytest.raises(PrivacyError, match="round differently"):
@@ -175,7 +174,7 @@ def test_kernels_have_names_and_results() -> None:
     """Two kernels of one BLAS, on the same machine: other words, and other bits."""
     if platform.machine() != "x86_64" or not any(x.internal_api == "openblas" for x in blas_libraries()):
         pytest.skip("needs an OpenBLAS on x86-64, which takes the name of a kernel from its environment")
-    code = "from discreet.privacy.determinism import kernels; print(kernels())"
+    code = "from discreet.privacy.lattice import machine_kernels; print(machine_kernels())"
     said = {
         kernel: subprocess.run(
             [sys.executable, "-c", code],

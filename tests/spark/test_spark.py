@@ -19,7 +19,7 @@ import pytest
 
 import discreet
 from discreet.errors import DataError, NotPublic, PrivacyError
-from discreet.privacy.determinism import kernels
+from discreet.privacy.lattice import machine_kernels
 from discreet.testing import InsecureSeededNoise
 from tests.conftest import missing
 from tests.docs.pages import ROOT
@@ -108,7 +108,7 @@ def test_a_table_by_its_name(table: Any) -> None:
         discreet.DPFrankWolfe(**BUDGET, n_steps=2).fit(data, ledger=seeded()) for data in (ratings, DATA)
     )
     assert same(model, expected)
-    assert ratings.kernels == {kernels()}  # as the tasks of other processes have it, on this machine
+    assert ratings.kernels == {machine_kernels()}  # as the tasks of other processes have it, on this machine
     ratings.kernels.clear()
     ratings.kernels.add("those of other machines, before")
     ledger = seeded()

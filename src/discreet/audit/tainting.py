@@ -33,8 +33,8 @@ PRIVATE_SIDE = {
     "discreet.data.interactions:__post_init__",
     "discreet.engine.batches:parts",
     "discreet.models.private:require_sound",
-    "discreet.models.als.sampling:_first",
-    "discreet.models.als.sampling:priorities",
+    "discreet.models.als.published_contributions:_first",
+    "discreet.models.als.published_contributions:priorities",
     "discreet.models.one_bit.contributions:two_valued",
     "discreet.models.one_bit.contributions:_primal",  # of a solver, whose result gets noise
     "discreet.privacy.lattice:truncate",

@@ -28,9 +28,7 @@ from discreet.errors import DataError
 from discreet.evaluate import evaluate
 from discreet.evaluate import private as evaluation
 from discreet.models import eigen, private
-from discreet.models.als import calibration, preprocessing
-from discreet.models.als import sampling as als_sampling
-from discreet.models.als.preprocessing import Preprocessing
+from discreet.models.als import published, published_contributions, published_training
 from discreet.models.als.published import PublishedDPALS
 from discreet.models.base import Model
 from discreet.models.centering import Centering
@@ -320,7 +318,7 @@ def no_cap() -> Patch:
         return np.ones(len(part.indices), bool)
 
     return together(
-        patch.multiple(als_sampling, uniform=everything, lowest=everything),
+        patch.multiple(published_contributions, uniform=everything, lowest=everything),
         patch.object(NormalEquations, "_weights", lambda *given: None),
     )
 
@@ -328,17 +326,19 @@ def no_cap() -> Patch:
 @mutant("ratings out of range", "a reference implementation of a private recommender", ALS)
 def no_range() -> Patch:
     """The bound on a rating, half of what ratings can be, is charged for and not enforced."""
-    real = Preprocessing._bound
+    real = published_training.entry_bound
 
     def uncut(table: Any, mean: float, bound: float) -> Any:
-        return als_sampling.Sample(table.indptr, table.indices, table.values - np.float32(mean), table.weights)
+        return published_contributions.Sample(
+            table.indptr, table.indices, table.values - np.float32(mean), table.weights
+        )
 
     def targets(self: NormalEquations, values: Any) -> Any:
         return np.trunc(values / self.target_bound * self.target_units)
 
     return together(
-        patch.object(Preprocessing, "_bound", lambda self, *given: real(self, *given) / 2),
-        patch.object(preprocessing, "_centred", uncut),
+        patch.object(published_training, "entry_bound", lambda *given: real(*given) / 2),
+        patch.object(published_contributions, "_centered", uncut),
         patch.object(NormalEquations, "_targets", targets),
     )
 
@@ -362,7 +362,7 @@ def repeated_rows() -> Patch:
     "one shuffle for all",
     "sampling by position in a table",
     "PublishedDPCleansedSVD, add-remove",
-    als_sampling,
+    published_contributions,
     "priorities",
     params={"max_items": 8},
 )
@@ -386,7 +386,7 @@ def exact_sums(real: Any, self: Releaser, label: str, sums: Any, *given: Any) ->
 def beside_the_ledger(real: Any, self: Any, *given: Any) -> Any:
     """The matrix lambda_0 K is released, but is in no total."""
     statistic, _, noise, label = given
-    return noise.add(statistic, self._ledger.noise_source) if label == calibration.GRAM else real(self, *given)
+    return noise.add(statistic, self._ledger.noise_source) if label == published_training.GRAM else real(self, *given)
 
 
 @mutant("the data's own mean", "SVD baselines scale by exact |Omega|", CLEANSED, Cleansing, "run")
@@ -413,14 +413,16 @@ def exact_scale(real: Any, name: str, ratings: Any, *given: Any, **options: Any)
     "items chosen by exact counts",
     "Frank-Wolfe 2018 and DPALS 2021, experiments",
     ALS,
-    Preprocessing,
-    "_counts",
+    published_training,
+    "noisy_counts",
     params={"item_fraction": 0.4},
 )
-def exact_selection(real: Any, self: Any, releaser: Releaser, every: Any, n_items: int) -> Any:
+def exact_selection(real: Any, releaser: Releaser, label: str, users: Any, n_items: int, **given: Any) -> Any:
     """'The top 400 items' depend on each single rating."""
-    real(self, releaser, every, n_items)
-    counts = [np.bincount(batch.indices, minlength=n_items) for batch in every.each(1)]
+    noisy = real(releaser, label, users, n_items, **given)
+    if label != published_training.COUNTS:
+        return noisy
+    counts = [np.bincount(batch.indices, minlength=n_items) for batch in users.each(1)]
     return np.sum(counts, axis=0, dtype=np.float64)
 
 
@@ -539,15 +541,15 @@ def _undercharged(label: str, factor: float) -> Patch:
 @mutant("missing factor 2", "DPALS 2021, Theorem 1", ALGORITHM_1)
 def one_of_two_releases() -> Patch:
     """An item step releases a Gram matrix and a right-hand side, and one is charged."""
-    modules = calibration, statistics
+    modules = published, statistics
     return together(*(patch.object(one, "normal_equations_sensitivity", lambda *given: 1.0) for one in modules))
 
 
 MUTANTS += [
     Mutant("mean charged sqrt k", "A sum of k ratings moves by k, not by sqrt k.", "DPALS 2021, section 5.2", ALS,
-           partial(_undercharged, calibration.MEAN, 120**-0.5)),
+           partial(_undercharged, published_training.MEAN, 120**-0.5)),
     Mutant("noisy start of one rating", "A row of k ratings has the square k, not 1.", "DPALS 2021, Remark 2",
-           ALGORITHM_1, partial(_undercharged, calibration.START, 1 / 120)),
+           ALGORITHM_1, partial(_undercharged, published_training.START, 1 / 120)),
     Mutant("residuals as long as rows", "Residuals grow to twice the length of a row.",
            "Frank-Wolfe, if L is charged for 2 L", "PublishedDPFrankWolfe, add-remove",
            partial(_undercharged, COVARIANCE, 1 / 4)),

@@ -72,7 +72,7 @@ def doctor() -> None:
     import numpy as np
 
     from discreet.data.archives import folders
-    from discreet.kernels.threads import n_threads
+    from discreet.kernels import n_threads
     from discreet.privacy.statement import PACKAGES, installed
 
     results = {name: check() for name, check in CHECKS.items()}

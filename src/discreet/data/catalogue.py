@@ -11,6 +11,7 @@ import contextlib
 import datetime as dt
 import decimal
 import enum
+import hashlib
 import math
 import os
 import uuid
@@ -25,6 +26,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from discreet.errors import DataError, NotPublic
+from discreet.privacy.store import canonical
 from discreet.typing import Array, Integers
 
 # Cells that are Python objects: rows of tuples or of a database driver, object columns of a data frame.
@@ -496,3 +498,56 @@ def to_library(table: pa.Table, library: str | None) -> Any:
     for name, cells in uuids.items() if library == "pandas" else ():
         native[name] = cells
     return native
+
+
+# -- hashes of content, not of files: the same on every machine, and whichever version of a library wrote a file
+
+
+def catalogue_sha256(catalogue: Catalogue) -> str:
+    """The SHA-256 of the content of a catalog."""
+    columns = (catalogue.ids.to_arrow(), *catalogue.columns.columns)
+    about = canonical([catalogue.origin, len(catalogue), *catalogue.names]).encode()
+    return sha256_of(about, *(piece for column in columns for piece in _cells(column)))
+
+
+def sha256_of(*pieces: Any) -> str:
+    """The SHA-256 of pieces of bytes, each after its length, so that no two lists of pieces give the same bytes."""
+    sha256 = hashlib.sha256()
+    for piece in pieces:
+        view = memoryview(piece).cast("B") if len(piece) else b""
+        sha256.update(len(view).to_bytes(8, "little"))
+        sha256.update(view)
+    return sha256.hexdigest()
+
+
+def _cells(column: Any) -> Iterator[Any]:
+    """The content of an Arrow column, whatever its chunks and whatever lies in memory where a value is missing."""
+    array: pa.Array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    kind = array.type
+    if isinstance(kind, pa.BaseExtensionType):
+        yield str(kind).encode()
+        yield from _cells(array.storage)
+        return
+    yield np.packbits(array.is_valid().to_numpy(zero_copy_only=False))
+    if types.is_struct(kind):
+        yield canonical([field.name for field in kind]).encode()
+        for part in array.flatten():
+            yield from _cells(part)
+    elif types.is_list(kind) or types.is_large_list(kind):
+        yield b"list"  # not str(kind): names inside it are not those that parquet has
+        yield np.asarray(pc.list_value_length(array.drop_null()), dtype="<i8")
+        yield from _cells(array.flatten())
+    elif types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind):
+        yield str(kind).encode()
+        present = array.drop_null().cast(pa.large_binary())
+        ends = np.frombuffer(present.buffers()[1] or bytes(8), "<i8")[present.offset :][: len(present) + 1]
+        yield np.diff(ends)
+        yield (present.buffers()[2] or pa.py_buffer(b""))[int(ends[0]) : int(ends[-1])]
+    elif types.is_primitive(kind) and not types.is_boolean(kind):
+        yield str(kind).encode()
+        present, width = array.drop_null(), kind.bit_width // 8
+        start, end = present.offset * width, (present.offset + len(present)) * width
+        yield (present.buffers()[1] or pa.py_buffer(b""))[start:end]
+    else:
+        yield str(kind).encode()
+        yield repr(array.to_pylist()).encode("utf-8", "backslashreplace")

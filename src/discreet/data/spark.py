@@ -29,7 +29,7 @@ from discreet.data.sources import Columns, Wanted, format_of, require_names, sli
 from discreet.data.sql import SELECT, reads_text_files, require_select
 from discreet.data.texts import MARK, Csv, Json, as_missing, checked_separator
 from discreet.errors import DataError, MissingExtra, NotPublic, PrivacyError
-from discreet.privacy.determinism import kernels, require_sound_arithmetic
+from discreet.privacy.lattice import machine_kernels, require_sound_arithmetic
 from discreet.validation import whole
 
 PIECE = 1 << 26  # bytes of one broadcast
@@ -173,7 +173,7 @@ def chunks(ratings: Interactions, counts: Counts) -> Iterator[pa.RecordBatch]:
     def batch(told: Counts, indptr: Any, indices: Any, values: Any) -> pa.RecordBatch:
         numbers = {name: pa.array([getattr(told, name)], pa.int64()) for name in COUNTS}
         arrays = {name: [one.tobytes()] for name, one in zip(ARRAYS, (indptr, indices, values), strict=True)}
-        return pa.RecordBatch.from_pydict({**numbers, **arrays, "kernels": [kernels()]})
+        return pa.RecordBatch.from_pydict({**numbers, **arrays, "kernels": [machine_kernels()]})
 
     if not ratings.n_users:
         yield batch(counts, np.zeros(1, np.int64), np.zeros(0, np.uint8), np.zeros(0, np.float32))

@@ -1,23 +1,36 @@
-"""The compiled library: which of its functions fit this processor, and how to call them.
+"""How the kernels run: the compiled library, the functions of it that fit this processor, and threads over blocks.
 
-`hatch_build.py` compiles it from the C files beside this one. Calls release the interpreter lock.
+`hatch_build.py` compiles the library from the C files beside this one. Calls release the interpreter lock. BLAS is held
+at one thread while ours run, so that the two kinds of threads never fight.
 """
 
 from __future__ import annotations
 
 import ctypes
+import operator
+import os
 import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from discreet.errors import DataError
 from discreet.typing import Array
+
+Block = TypeVar("Block")
+Result = TypeVar("Result")
 
 NAME = {"darwin": "kernels.dylib", "win32": "kernels.dll"}.get(sys.platform, "kernels.so")
 KINDS: dict[Any, Any] = {np.dtype(np.float32): ("f32", ctypes.c_float), np.dtype(np.float64): ("f64", ctypes.c_double)}
-POINTER, INTEGER = ctypes.c_void_p, ctypes.c_int64
+POINTER, INTEGER, REAL = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
 SIGNATURES: dict[str, Any] = {  # what is returned, and what is taken
     "ridge": (None, [POINTER, INTEGER, INTEGER, INTEGER, POINTER]),
     "leave_fold_out": (None, [POINTER, POINTER, INTEGER, INTEGER, INTEGER, POINTER]),
@@ -59,15 +72,11 @@ def _layout(fields: tuple[tuple[str, Any], ...]) -> Any:
 
 
 @cache
-def _exported(name: str, taken: tuple[Any, ...], returned: Any) -> Any:
-    found = getattr(_library(), name)
-    found.argtypes, found.restype = list(taken), returned
-    return found
-
-
-def exported(name: str, taken: list[Any], returned: Any = None) -> Any:
+def exported(name: str, taken: tuple[Any, ...], returned: Any = None) -> Any:
     """A function that is the same for all instruction sets."""
-    return _exported(name, tuple(taken), returned)
+    found = getattr(_library(), name)
+    found.argtypes, found.restype = taken, returned
+    return found
 
 
 class Struct:
@@ -96,3 +105,98 @@ def aligned(shape: tuple[int, ...], dtype: Any) -> Array:
     first = -memory.ctypes.data % LINE
     found: Array = memory[first : first + size].view(dtype).reshape(shape)
     return found
+
+
+# -- threads
+
+
+def n_threads(n_jobs: int | None) -> int:
+    """How many threads `n_jobs` means, as in scikit-learn: -1 all cores, -2 all but one, None one."""
+    if n_jobs is None:
+        return 1
+    if isinstance(n_jobs, bool) or not hasattr(n_jobs, "__index__") or not n_jobs:
+        raise DataError(
+            f"n_jobs: a number of threads is needed, -1 for all cores, or None for a single thread, not {n_jobs!r}"
+        )
+    jobs = operator.index(n_jobs)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return jobs if jobs > 0 else max(1, cores + 1 + jobs)
+
+
+@cache
+def blas_libraries() -> list[Any]:
+    """The BLAS libraries of this process, each of which has threads of its own."""
+    import scipy.linalg  # noqa: F401  # its BLAS is not that of NumPy
+    from threadpoolctl import ThreadpoolController
+
+    return [library for library in ThreadpoolController().lib_controllers if library.user_api == "blas"]
+
+
+def _set_threads(library: Any, threads: int) -> None:
+    """Set a library's number of threads, from any thread: threadpoolctl 3.7 obeys only the thread that came first."""
+    release = getattr(library, "clear_controlling_thread", lambda force: None)
+    release(force=True)
+    library.set_num_threads(threads)
+    release(force=True)
+
+
+def _is_per_thread(library: Any) -> bool:
+    """Whether each thread of ours has a number of its own; else there is one for the process."""
+    return bool(library.internal_api == "openblas" and library.threading_layer == "openmp")
+
+
+def _hold_this_thread() -> None:
+    for library in filter(_is_per_thread, blas_libraries()):
+        _set_threads(library, 1)
+
+
+_lock = threading.Lock()
+_holders = 0
+_before: list[int] = []
+
+
+@contextmanager
+def single_threaded_blas() -> Iterator[None]:
+    """Hold BLAS at one thread; the last of several holders, in whatever threads, gives back what there was."""
+    global _holders, _before  # noqa: PLW0603  # the number of BLAS threads is a property of the process
+    with _lock:
+        if _holders == 0:
+            _before = [library.get_num_threads() for library in blas_libraries()]
+        _holders += 1
+        for library in blas_libraries():
+            _set_threads(library, 1)
+    try:
+        yield
+    finally:
+        with _lock:
+            _holders -= 1
+            for library, threads in zip(blas_libraries(), _before, strict=True):
+                if _holders == 0 or _is_per_thread(library):
+                    _set_threads(library, threads)
+
+
+def over_blocks(work: Callable[[Block], Result], blocks: Iterable[Block], n_jobs: int | None) -> Iterator[Result]:
+    """Yield `work(block)` for each block, in their order, computed on `n_jobs` threads.
+
+    A block is always computed by one thread, so results do not depend on how many there are. Only a few results
+    wait at a time, so memory stays bounded however many blocks there are. BLAS is held at one thread until the last
+    result is taken, or the generator closed.
+    """
+    threads = n_threads(n_jobs)
+    remaining = iter(blocks)
+    ahead = list(islice(remaining, 4 * threads))
+    with single_threaded_blas():
+        if threads == 1 or len(ahead) <= 1:  # one request to a server, for instance, is not worth a thread
+            yield from map(work, chain(ahead, remaining))
+            return
+        size = min(threads, len(ahead))
+        with ThreadPoolExecutor(size, thread_name_prefix="discreet", initializer=_hold_this_thread) as pool:
+            waiting = deque(pool.submit(work, block) for block in ahead)
+            try:
+                while waiting:
+                    result = waiting.popleft().result()
+                    waiting.extend(pool.submit(work, block) for block in islice(remaining, 1))
+                    yield result
+            finally:  # after an error, or when the caller stops early
+                for future in waiting:
+                    future.cancel()

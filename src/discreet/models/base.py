@@ -18,21 +18,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from discreet.data.catalogue import Catalogue, Ids
+from discreet.data.catalogue import Catalogue, Ids, catalogue_sha256, sha256_of
 from discreet.data.interactions import Interactions, is_spark
 from discreet.data.readers import read
 from discreet.data.spark import SparkInteractions
-from discreet.errors import DataError, NotFitted, PrivacyError
-from discreet.kernels.threads import n_threads, single_threaded_blas
-from discreet.models import storage
+from discreet.errors import DataError, ModelError, NotFitted, PrivacyError
+from discreet.kernels import n_threads, single_threaded_blas
 from discreet.models.fold_in import FoldIn
 from discreet.privacy.guarantee import Cost, Guarantee
 from discreet.privacy.statement import Statement
 from discreet.privacy.store import Checkpoint, canonical
 from discreet.recommend import serving
 from discreet.recommend.histories import OnUnknown, Reader
-from discreet.recommend.results import BatchRecommendations, Explanation, Recommendations
-from discreet.recommend.topn import Scorer, Variance
+from discreet.recommend.results import AnnIndex, BatchRecommendations, Explanation, Recommendations, export_vectors
+from discreet.recommend.serving import Scorer, Variance
 from discreet.typing import Array
 from discreet.validation import positive, whole
 
@@ -40,9 +39,9 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from discreet.privacy.ledger import Ledger
-    from discreet.recommend.vectors import AnnIndex
 
 
+_TUPLE = "tuple"  # JSON has no tuples: {"tuple": [1, 5]} is one
 DERIVED = ("_fold_in_now", "_scorer_now")  # computed from what was learned, when it is first needed
 HERE = (*DERIVED, "_checkpoint")  # what stays with this very object, until it learns again
 NOT_PRIVATE = "it was trained without noise, so whoever holds it may learn what single people did"
@@ -181,12 +180,12 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 
     def _certify(self, statement: Statement) -> None:
         """Take on a statement, as that of this model and of no other."""
-        self._statement = statement.of_model(storage.binding(self))
+        self._statement = statement.of_model(binding(self))
         self.guarantee_ = statement.guarantee
 
     def _require_certified(self, statement: Statement) -> None:
         """Raise unless the statement is that of this very model."""
-        stated, found = statement.certificate["model"], storage.binding(self)
+        stated, found = statement.certificate["model"], binding(self)
         if stated is None:
             raise PrivacyError("its certificate names no model, so it could be that of any")
         others = [
@@ -365,9 +364,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             format: "numpy" (ids, vectors), "arrow", or, written to `path`, "parquet" or "npz".
             path: Where to write.
         """
-        from discreet.recommend.vectors import export
-
-        return export(self.catalogue_, self._search_vectors(), format, path)
+        return export_vectors(self.catalogue_, self._search_vectors(), format, path)
 
     def query_vector(self, history: Any, *, on_unknown: OnUnknown = "raise") -> Array:
         """The vector, or vectors, to search `export_vectors` with. It is private to that user."""
@@ -381,8 +378,6 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             connectivity: Neighbors of each item in the index: more are slower and find more.
             expansion: How many candidates are looked at while it is built: more are slower and find more.
         """
-        from discreet.recommend.vectors import AnnIndex
-
         return AnnIndex.build(self.catalogue_, self._search_vectors(), connectivity, expansion)
 
     def _similar_columns(self) -> slice:
@@ -400,7 +395,9 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write the model to a folder: model.json, factors.safetensors, items.parquet. `discreet.load` reads it."""
-        storage.save(self, folder)
+        from discreet.models.storage import save
+
+        save(self, folder)
 
     @classmethod
     def _restored(
@@ -525,3 +522,64 @@ def require_ratings(name: str, ratings: Interactions) -> tuple[float, float]:
     if not 1e-30 < high - low < 1e30:
         raise DataError(f"value_range: from {low:g} to {high:g} is too narrow or too wide to compute with; rescale")
     return low, high
+
+
+# -- what ties a certificate to one model, before it is saved and after it is loaded
+
+
+def binding(model: Model) -> dict[str, Any]:
+    """The class, the parameters and the SHA-256 of each part of a fitted model, as its certificate has them."""
+    cls = type(model)
+    values = {name: _plain_or_type(name, getattr(model, name)) for name in cls._VALUES}
+    arrays = {name: sha256_of(*_numbers(getattr(model, name))) for name in cls._ARRAYS}
+    parts = {"values": sha256_of(canonical(values).encode()), "catalogue": catalogue_sha256(model.catalogue_)}
+    return {"class": cls.__name__, "params": learned_by(model), "sha256": {**arrays, **parts}}
+
+
+def learned_by(model: Model) -> dict[str, Any]:
+    """The parameters that a model learns by, as JSON has them; not those that only say how it serves."""
+    given = model.get_params(deep=False).items()
+    return {name: _plain_or_type(name, value) for name, value in given if name not in type(model)._NOT_LEARNED}
+
+
+def _plain_or_type(name: str, value: Any) -> Any:
+    """As JSON has it. A model with any other value can be fitted but not saved: then its type has to do."""
+    try:
+        return plain(name, value)
+    except ModelError:
+        return f"a {type(value).__name__}"
+
+
+def plain(name: str, value: Any) -> Any:
+    """A parameter or learned value as JSON has it; `rich` gives the same value back."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not np.isfinite(value):
+        raise ModelError(f"{name}: {value} cannot be saved; only finite numbers can")
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, tuple):
+        return {_TUPLE: [plain(name, part) for part in value]}
+    if isinstance(value, list):
+        return [plain(name, part) for part in value]
+    if isinstance(value, dict) and all(type(key) is str and key != _TUPLE for key in value):
+        return {key: plain(name, part) for key, part in value.items()}
+    raise ModelError(f"{name}: a {type(value).__name__} cannot be saved; only numbers, text and lists of them can")
+
+
+def rich(value: Any) -> Any:
+    """The inverse of `plain`."""
+    if isinstance(value, dict):
+        parts = {key: rich(part) for key, part in value.items()}
+        return tuple(parts[_TUPLE]) if list(parts) == [_TUPLE] and isinstance(parts[_TUPLE], list) else parts
+    return [rich(part) for part in value] if isinstance(value, list) else value
+
+
+def _numbers(array: Array) -> tuple[bytes, Any]:
+    """Type and shape, and the numbers in one piece and little-endian."""
+    return canonical([array.dtype.name, *array.shape]).encode(), little_endian(array).reshape(-1)
+
+
+def little_endian(array: Array) -> Array:
+    """In one piece, and little-endian."""
+    return np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")

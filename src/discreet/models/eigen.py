@@ -15,9 +15,9 @@ import numpy as np
 from scipy.linalg import eigh
 
 from discreet.errors import DataError, PrivacyError
-from discreet.kernels.threads import over_blocks, single_threaded_blas
+from discreet.kernels import over_blocks, single_threaded_blas
 from discreet.privacy import Noisy, Plan, ProductSum, Releaser, VectorSum
-from discreet.privacy.releaser import Users
+from discreet.privacy.releaser import Users, noise_edge, without_noise
 from discreet.privacy.statistics import BELOW_ONE, UserBatch
 from discreet.typing import Array
 
@@ -60,16 +60,6 @@ def second_moment(blocks: Iterable[Any], rows: Callable[[Any], Array], n: int, n
 
 
 # -- directions that stand out of a noisy matrix
-
-
-def noise_edge(std: float, n_items: Any) -> Any:
-    """The largest eigenvalue of a symmetric noise matrix of standard deviation `std` (off the diagonal: / sqrt 2)."""
-    return std * np.sqrt(2.0 * n_items)
-
-
-def without_noise(values: Any, edge: float) -> Any:
-    """Eigenvalues above the edge as they were before noise of that edge: it turns t into t + edge^2 / 4t."""
-    return (values + np.sqrt(values**2 - edge**2)) / 2
 
 
 def standing_out(matrix: Array, edge: float, most: int) -> tuple[Array, Array, Array]:

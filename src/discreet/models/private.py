@@ -16,8 +16,8 @@ from discreet.errors import DataError, PrivacyError
 from discreet.models.base import Model
 from discreet.models.unfinished import described, remove, resumable
 from discreet.privacy import Ledger, Plan, Releaser
-from discreet.privacy.determinism import require_sound_arithmetic
 from discreet.privacy.guarantee import Adjacency, AdjacencyName, Unit, account, require_adjacency
+from discreet.privacy.lattice import require_sound_arithmetic
 from discreet.privacy.ledger import Preview
 from discreet.privacy.statement import Statement
 from discreet.privacy.store import Checkpoint

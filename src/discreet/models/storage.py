@@ -12,7 +12,6 @@ How the folder changes from one model to the next, whatever happens meanwhile, i
 from __future__ import annotations
 
 import base64
-import hashlib
 import inspect
 import io
 import json
@@ -28,14 +27,13 @@ from numpy.typing import NDArray
 from discreet.data.catalogue import Catalogue, Ids
 from discreet.errors import DiscreetError, ModelError, NotFitted, PrivacyError
 from discreet.models import model_folder, registry
+from discreet.models.base import Model, little_endian, plain, rich
 from discreet.models.model_folder import FACTORS, FORMAT, HEAD, ITEMS, MAX_HEAD, PARTS, UNFINISHED, digest, refused
 from discreet.privacy.statement import Statement, distinct
 from discreet.privacy.store import canonical
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from discreet.models.base import Model
 
 VERSION = 2
 MAX_DEPTH = 64  # of model.json
@@ -44,7 +42,6 @@ TRIES = 100  # of a reader, while others save; each try that fails has met anoth
 _TEXTS, _OBJECTS = ("format", "class", "digest"), ("params", "values", "files", "certificate")
 _FIELDS = {"version": int} | dict.fromkeys(_TEXTS, str) | dict.fromkeys(_OBJECTS, dict)  # and origin, a text or null
 _ENTRY = {"sha256": str, "size": int}  # of a file
-_TUPLE = "tuple"  # JSON has no tuples: {"tuple": [1, 5]} is one
 _DTYPES = ("float32", "float64", "int64")
 
 
@@ -136,12 +133,12 @@ def _encoded(model: Model) -> tuple[bytes, dict[str, bytes]]:
 
 
 def described(model: Model) -> dict[str, Any]:
-    """A model's class and parameters, as JSON has them; not its device: where it was trained, it need not be used."""
+    """A model's class and parameters, as JSON has them."""
     cls = type(model)
     if _registered(cls.__name__) is not cls:
         raise ModelError(f"model: {cls.__name__} is not one of the models of this library, and only those can be saved")
     given = model.get_params(deep=False).items()
-    return {"class": cls.__name__, "params": {name: plain(name, value) for name, value in given if name != "device"}}
+    return {"class": cls.__name__, "params": {name: plain(name, value) for name, value in given}}
 
 
 def unfitted(about: dict[str, Any]) -> Model:
@@ -163,31 +160,6 @@ def _digest(document: dict[str, Any]) -> str:
 
 def _text(document: dict[str, Any]) -> bytes:
     return (json.dumps(document, indent=2, allow_nan=False) + "\n").encode("ascii")
-
-
-def plain(name: str, value: Any) -> Any:
-    """A parameter or learned value as JSON has it; `rich` gives the same value back."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not np.isfinite(value):
-        raise ModelError(f"{name}: {value} cannot be saved; only finite numbers can")
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, tuple):
-        return {_TUPLE: [plain(name, part) for part in value]}
-    if isinstance(value, list):
-        return [plain(name, part) for part in value]
-    if isinstance(value, dict) and all(type(key) is str and key != _TUPLE for key in value):
-        return {key: plain(name, part) for key, part in value.items()}
-    raise ModelError(f"{name}: a {type(value).__name__} cannot be saved; only numbers, text and lists of them can")
-
-
-def rich(value: Any) -> Any:
-    """The inverse of `plain`."""
-    if isinstance(value, dict):
-        parts = {key: rich(part) for key, part in value.items()}
-        return tuple(parts[_TUPLE]) if list(parts) == [_TUPLE] and isinstance(parts[_TUPLE], list) else parts
-    return [rich(part) for part in value] if isinstance(value, list) else value
 
 
 # -- from bytes to a model
@@ -269,95 +241,6 @@ def _decoded(
         raise kind(f"{str(home)!r}: its files do not make a {cls.__name__} ({error})") from error
 
 
-# -- what ties a certificate to one model: hashes of content, not of files, so that they are the same on every machine,
-#    before a model is saved and after it is loaded, and whichever version of a library wrote its files
-
-
-def binding(model: Model) -> dict[str, Any]:
-    """The class, the parameters and the SHA-256 of each part of a fitted model, as its certificate has them."""
-    cls = type(model)
-    values = {name: _plain_or_type(name, getattr(model, name)) for name in cls._VALUES}
-    arrays = {name: _sha256(*_numbers(getattr(model, name))) for name in cls._ARRAYS}
-    parts = {"values": _sha256(canonical(values).encode()), "catalogue": catalogue_sha256(model.catalogue_)}
-    return {"class": cls.__name__, "params": learned_by(model), "sha256": {**arrays, **parts}}
-
-
-def learned_by(model: Model) -> dict[str, Any]:
-    """The parameters that a model learns by, as JSON has them; not those that only say how it serves."""
-    given = model.get_params(deep=False).items()
-    return {name: _plain_or_type(name, value) for name, value in given if name not in type(model)._NOT_LEARNED}
-
-
-def catalogue_sha256(catalogue: Catalogue) -> str:
-    """The SHA-256 of the content of a catalog."""
-    columns = (catalogue.ids.to_arrow(), *catalogue.columns.columns)
-    about = canonical([catalogue.origin, len(catalogue), *catalogue.names]).encode()
-    return _sha256(about, *(piece for column in columns for piece in _cells(column)))
-
-
-def _plain_or_type(name: str, value: Any) -> Any:
-    """As JSON has it. A model with any other value can be fitted but not saved: then its type has to do."""
-    try:
-        return plain(name, value)
-    except ModelError:
-        return f"a {type(value).__name__}"
-
-
-def _sha256(*pieces: Any) -> str:
-    """Of several pieces of bytes, each after its length, so that no two lists of pieces give the same bytes."""
-    sha256 = hashlib.sha256()
-    for piece in pieces:
-        view = memoryview(piece).cast("B") if len(piece) else b""
-        sha256.update(len(view).to_bytes(8, "little"))
-        sha256.update(view)
-    return sha256.hexdigest()
-
-
-def _numbers(array: NDArray[Any]) -> tuple[bytes, Any]:
-    """Type and shape, and the numbers in one piece and little-endian."""
-    return canonical([array.dtype.name, *array.shape]).encode(), _little_endian(array).reshape(-1)
-
-
-def _little_endian(array: NDArray[Any]) -> NDArray[Any]:
-    return np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
-
-
-def _cells(column: Any) -> Iterator[Any]:
-    """The content of an Arrow column, whatever its chunks and whatever lies in memory where a value is missing."""
-    import pyarrow as pa
-    from pyarrow import compute, types
-
-    array: pa.Array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    kind = array.type
-    if isinstance(kind, pa.BaseExtensionType):
-        yield str(kind).encode()
-        yield from _cells(array.storage)
-        return
-    yield np.packbits(array.is_valid().to_numpy(zero_copy_only=False))
-    if types.is_struct(kind):
-        yield canonical([field.name for field in kind]).encode()
-        for part in array.flatten():
-            yield from _cells(part)
-    elif types.is_list(kind) or types.is_large_list(kind):
-        yield b"list"  # not str(kind): names inside it are not those that parquet has
-        yield np.asarray(compute.list_value_length(array.drop_null()), dtype="<i8")
-        yield from _cells(array.flatten())
-    elif types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind):
-        yield str(kind).encode()
-        present = array.drop_null().cast(pa.large_binary())
-        ends = np.frombuffer(present.buffers()[1] or bytes(8), "<i8")[present.offset :][: len(present) + 1]
-        yield np.diff(ends)
-        yield (present.buffers()[2] or pa.py_buffer(b""))[int(ends[0]) : int(ends[-1])]
-    elif types.is_primitive(kind) and not types.is_boolean(kind):
-        yield str(kind).encode()
-        present, width = array.drop_null(), kind.bit_width // 8
-        start, end = present.offset * width, (present.offset + len(present)) * width
-        yield (present.buffers()[1] or pa.py_buffer(b""))[start:end]
-    else:
-        yield str(kind).encode()
-        yield repr(array.to_pylist()).encode("utf-8", "backslashreplace")
-
-
 # -- arrays as safetensors and a catalog as parquet: bytes from anywhere are refused or mean what they say. Both files
 #    are plain and uncompressed, so that neither grows in memory to much more than its size on the disk, and the same
 #    content gives the same bytes
@@ -370,7 +253,7 @@ def _arrays_to_bytes(arrays: Mapping[str, Any]) -> bytes:
         kind = array.dtype.name if isinstance(array, np.ndarray) else type(array).__name__
         if kind not in _DTYPES:
             raise ModelError(f"{name}: must be an array of {', '.join(_DTYPES)} to be saved, not of {kind}")
-    content: bytes = safetensors.numpy.save({name: _little_endian(arrays[name]) for name in sorted(arrays)})
+    content: bytes = safetensors.numpy.save({name: little_endian(arrays[name]) for name in sorted(arrays)})
     return content
 
 

@@ -16,9 +16,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from discreet.data.catalogue import catalogue_sha256
 from discreet.errors import ModelError, PrivacyError
+from discreet.models.base import learned_by
 from discreet.models.model_folder import locked, refused
-from discreet.models.storage import catalogue_sha256, learned_by
 from discreet.privacy import Cost, Guarantee, Ledger
 from discreet.privacy.store import SUFFIX, Checkpoint, Entry, canonical, put, sync
 

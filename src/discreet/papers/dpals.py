@@ -18,8 +18,8 @@ import numpy as np
 
 import discreet
 from discreet.data.interactions import Interactions
-from discreet.models.als.calibration import published_epsilon, published_rho_squared, published_rho_squared_for
-from discreet.models.als.sampling import lowest, uniform
+from discreet.models.als.published import published_epsilon, published_rho_squared, published_rho_squared_for
+from discreet.models.als.published_contributions import lowest, uniform
 from discreet.papers import frank_wolfe
 from discreet.papers.data import Labeled, at_hand, divided, load, most_rated, most_rated_items
 from discreet.papers.reproduction import (

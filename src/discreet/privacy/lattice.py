@@ -1,4 +1,4 @@
-"""Statistics on a public grid: only integers are released.
+"""Exact arithmetic: statistics on a public grid, of which only integers are released; and is this machine fit for it?
 
 A user's contribution is scaled to its norm bound, truncated toward zero on a grid of step 2^e, and its norm is checked
 in exact integer arithmetic. Sums of such contributions are exact, hence the same for any order, thread count or
@@ -7,21 +7,28 @@ in the data: what is not finite counts as zero, what is too long is shortened. O
 """
 
 import math
-from collections.abc import Iterator
+import platform
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
+from hashlib import blake2b
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import scipy
+from scipy.sparse import csr_array
+from scipy.special import expit, log_ndtr
 
 from discreet import kernels
 from discreet.errors import PrivacyError
-from discreet.kernels import exact
-from discreet.kernels.threads import over_blocks
+from discreet.kernels import over_blocks, single_threaded_blas
 from discreet.privacy import twins
 from discreet.typing import Array, Integers
 from discreet.validation import positive, whole
+from discreet.version import __version__
 
 STD_BITS = 20  # a noise standard deviation is about 2^20 grid units
 MAX_BOUND = 1 << 30  # largest contribution of a user in grid units: sums of 2^32 users then stay below 2^63
@@ -135,7 +142,7 @@ def truncate(
     given, step, largest = np.ascontiguousarray(values).ravel(), grid.step, math.floor(Fraction(limit) ** power)
     if norm == "l1":
         return twins.truncate(given, ends, step, limit, largest, power=1).reshape(values.shape)
-    return exact.truncate(given, ends, step, limit, largest).reshape(values.shape)
+    return kernels.truncate(given, ends, step, limit, largest).reshape(values.shape)
 
 
 # -- exact sums: the same however users are cut into batches, and in whatever order these are added
@@ -148,7 +155,7 @@ MOST_USERS = 1 << 14  # of normal equations that are added up at once, of at mos
 def scatter(items: Array, units: Integers, size: int) -> Integers:
     """Sums of integers by item."""
     total = np.zeros(size, np.int64)
-    exact.scatter(items, units, total)
+    kernels.scatter(items, units, total)
     return total
 
 
@@ -199,8 +206,6 @@ Entries = tuple[Array, Array, Array, Array | None]  # indptr of users, then item
 
 def normal_equations(total: Array, vectors: Array, entries: Entries, n_jobs: int | None) -> None:
     """Add w u u^T, and w y u as last columns, by item; some users at a time, so that float64 is exact."""
-    from scipy.sparse import csr_array
-
     indptr, items, targets, weights = entries
     for first in range(0, len(vectors), MOST_USERS):
         last = min(first + MOST_USERS, len(vectors))
@@ -212,3 +217,125 @@ def normal_equations(total: Array, vectors: Array, entries: Entries, n_jobs: int
         heavy = None if weights is None else weights[own][order]
         aims = targets[own][order]
         kernels.normal_equations(total, ends, users, vectors[first:last], aims, weights=heavy, n_jobs=n_jobs)
+
+
+# -- does this machine give the same bits wherever operands are in memory, and whatever is beside them?
+#
+# Our own kernels do by construction (`discreet.kernels`): a row is computed by one thread, in an order of its own. Some
+# models also multiply a user's row by a public matrix with NumPy. Most BLAS do that in the same way wherever it is in
+# memory; some kernels treat the first few numbers apart until they reach an aligned address, and round differently for
+# it. Then what is computed of one user would depend, in its last bits, on which users come before them in memory. And
+# vectorized functions such as tanh may compute the last few numbers of an array in another way. The proofs need that
+# nothing of the kind happens; so it is tested, once in a process, before the first private fit, and before a private
+# model serves anyone.
+
+PLACES = 8  # numbers of 8 bytes in a cache line
+SHAPES = [(c, k) for c in (1, 4, 7, 18, 40, 96) for k in (1, 2, 3, 6, 11, 13, 24, 33, 65)]
+LARGE = [(1002, 64)]  # dense rows, and directions of taste
+ENTRIES = 67  # of an array, whose last ones do not fill a vector register
+KINDS = (np.float32, np.float64)  # that users are folded in with
+
+Operation = Callable[[Array, Array, Array], Array]
+PRODUCTS: dict[str, Operation] = {  # of a row and a matrix
+    "t X": lambda X, t, z: t[:, None, :] @ X,
+    "X z": lambda X, t, z: X @ z[:, :, None],
+    "z X^T": lambda X, t, z: z[:, None, :] @ X.swapaxes(1, 2),
+}
+OPERATIONS: dict[str, Operation] = {
+    **PRODUCTS,
+    "sparse t X": lambda X, t, z: csr_array((t[0], np.arange(t.size), [0, t.size]), shape=t.shape) @ X[0],
+}
+FUNCTIONS: dict[str, Callable[[Array], Array]] = {  # entry by entry
+    "exp": np.exp,
+    "tanh": np.tanh,
+    "power": lambda x: np.abs(x) ** 0.3,
+    "logistic": expit,
+    "log of the normal distribution": log_ndtr,
+}
+
+
+def require_sound_arithmetic() -> None:
+    """Raise unless one user's numbers are the same, to the last bit, whatever is computed beside them."""
+    if operations := address_dependent():
+        raise PrivacyError(
+            f"this machine's BLAS gives other bits for other memory addresses ({', '.join(operations)}), so that one "
+            "user's numbers would depend on other users; use another BLAS, or with OpenBLAS another kernel "
+            "(for instance OPENBLAS_CORETYPE=Haswell)"
+        )
+
+
+@cache
+def address_dependent() -> tuple[str, ...]:
+    """The operations, of those that fold users in, whose last bits depend on addresses or places here."""
+    rng = np.random.default_rng(0)
+    found: set[str] = set()
+    with single_threaded_blas():
+        for (c, k), kind in product(SHAPES + LARGE, KINDS):
+            X, t, z = (rng.standard_normal(shape).astype(kind) for shape in ((1, c, k), (1, c), (1, k)))
+            operations = PRODUCTS if (c, k) in LARGE else OPERATIONS
+            found.update(name for name, operation in operations.items() if _varies(operation, X, t, z))
+        for kind, (name, function) in product(KINDS, FUNCTIONS.items()):
+            found.update([name] * _depends_on_place(function, rng.standard_normal(ENTRIES).astype(kind)))
+    return tuple(sorted(found))
+
+
+@cache
+def machine_kernels() -> str:
+    """What decides the last bits of this process's numbers, in words: equal words, equal bits for one row.
+
+    The machine, the versions of what computes, and the kernels that were chosen for its processor. Not every library
+    says what it has chosen, so there is a digest of results, too.
+    """
+    words = [platform.machine(), " ".join(platform.libc_ver()), f"discreet {__version__} {kernels.instruction_set()}"]
+    words += [f"{package.__name__} {package.__version__}" for package in (np, scipy)]
+    try:
+        found = np.show_config("dicts")["SIMD Extensions"]["found"]
+        words.append("+".join(found) or "baseline")
+    except (TypeError, KeyError):  # of NumPy before 1.25, the digest below is all that is known
+        pass
+    blas = kernels.blas_libraries()
+    said = {f"{x.internal_api} {x.version} {getattr(x, 'architecture', None) or 'unnamed kernel'}" for x in blas}
+    return ", ".join([*words, *sorted(said), f"results {_results()}"])
+
+
+def _results() -> str:
+    """A digest of what the operations that fold users in, and a few of NumPy's own loops, give here."""
+    rng, digest = np.random.default_rng(0), blake2b(digest_size=8)
+    with single_threaded_blas():
+        for (c, k), kind in product(SHAPES, KINDS):
+            X, t, z = (rng.random(shape).astype(kind) - kind(0.5) for shape in ((1, c, k), (1, c), (1, k)))
+            found = [operation(X, t, z) for operation in OPERATIONS.values()]
+            found += [np.tanh(X), np.exp(X), (X**2).sum((1, 2))]
+            table = kernels.Table.of(X[0])
+            found.append(kernels.ridge(np.array([0, c]), np.arange(c), t[0], table, np.ones(1))[1].values)
+            for result in found:
+                digest.update(np.ascontiguousarray(result).tobytes())
+    return digest.hexdigest()
+
+
+def _depends_on_place(function: Callable[[Array], Array], x: Array) -> bool:
+    """Whether an entry's value is another one where it stands alone, or at another place."""
+    together, reverse = function(x), function(x[::-1].copy())[::-1]
+    alone = [function(x[at : at + 1])[0] for at in range(len(x))]
+    return not (np.array_equal(together, alone) and np.array_equal(together, reverse))
+
+
+def _placed(array: Array, at: int) -> Array:
+    """A copy whose first number is `at` numbers behind the beginning of a cache line."""
+    places = _places(array)
+    memory = np.zeros(array.size + 2 * places, array.dtype)
+    first = (-memory.ctypes.data // memory.itemsize) % places + at
+    placed = memory[first : first + array.size].reshape(array.shape)
+    placed[...] = array
+    return placed
+
+
+def _places(array: Array) -> int:
+    """How many numbers of this kind a cache line has."""
+    return PLACES * 8 // array.itemsize
+
+
+def _varies(operation: Callable[..., Array], *operands: Array) -> bool:
+    places = range(_places(operands[0]))
+    results = [operation(*(_placed(operand, at) for operand in operands)).copy() for at in places]
+    return any(not np.array_equal(results[0], result) for result in results[1:])

@@ -63,10 +63,7 @@ class Users(Protocol):
     """All users' rows, a batch at a time, wherever they are."""
 
     def add_up(self, work: Encoded, n_jobs: int | None) -> Array:
-        """The exact sum, by `work.add`, of what `work` makes of each batch.
-
-        An engine that has another way to the same integers, such as a GPU, looks at the encoders.
-        """
+        """The exact sum, by `work.add`, of what `work` makes of each batch."""
         ...
 
 
@@ -76,6 +73,16 @@ class Noisy:
 
     values: Array
     std: float
+
+
+def noise_edge(std: float, n_items: Any) -> Any:
+    """The largest eigenvalue of a symmetric noise matrix of standard deviation `std` (off the diagonal: / sqrt 2)."""
+    return std * np.sqrt(2.0 * n_items)
+
+
+def without_noise(values: Any, edge: float) -> Any:
+    """Eigenvalues above the edge as they were before noise of that edge: it turns t into t + edge^2 / 4t."""
+    return (values + np.sqrt(values**2 - edge**2)) / 2
 
 
 @dataclass(frozen=True)

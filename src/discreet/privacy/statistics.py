@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
+from discreet import kernels
 from discreet.errors import PrivacyError
-from discreet.kernels import exact
 from discreet.privacy.guarantee import Adjacency, require_adjacency, sensitivity_factor
 from discreet.privacy.lattice import (
     Grid,
@@ -77,7 +77,7 @@ class UserBatch:
 
     def row_sums(self, entries: Array) -> Array:
         """The sum of each row's entries, in their order: no row's depends on another's."""
-        return exact.row_sums(entries, self.indptr)
+        return kernels.row_sums(entries, self.indptr)
 
 
 def countable(batch: UserBatch, size: int) -> tuple[Array, npt.NDArray[np.bool_] | None]:
@@ -89,7 +89,7 @@ def countable(batch: UserBatch, size: int) -> tuple[Array, npt.NDArray[np.bool_]
     items, indptr = np.asarray(batch.indices), row_ends(batch.indptr, len(batch.indices))
     if not len(items) or (items.min() >= 0 and items.max() < size):
         numbers = np.ascontiguousarray(items, np.uint32)
-        if exact.rising(numbers, indptr, size):
+        if kernels.rising(numbers, indptr, size):
             return numbers, None
     owners = batch.owners
     order = np.lexsort((items, owners))
@@ -375,7 +375,7 @@ class OuterSum(Statistic):
         items, entries = _only(batch, entries, self.shape[0])
         indptr, (x_grid, a_grid) = np.ascontiguousarray(batch.indptr, np.int64), self.grids
         x = truncate(entries, bound=self.norm, grid=x_grid, indptr=indptr)
-        exact.scatter_outer(items, x, truncate(vectors, bound=1.0, grid=a_grid), indptr, total)
+        kernels.scatter_outer(items, x, truncate(vectors, bound=1.0, grid=a_grid), indptr, total)
         return total
 
 

@@ -1,6 +1,6 @@
 """What the compiled functions of the trust base compute, in NumPy: these are their definition.
 
-`discreet.kernels.exact` does the same in C, to the last bit: tests/privacy/test_twins.py compares them on hostile
+`discreet.kernels` does the same in C, to the last bit: tests/privacy/test_twins.py compares them on hostile
 input.
 """
 

@@ -33,7 +33,7 @@ from discreet.data.interactions import Interactions
 from discreet.data.readers import read
 from discreet.data.synthetic import movielens_like
 from discreet.errors import DataError, DiscreetError, NotFitted, UnknownItem
-from discreet.kernels.threads import single_threaded_blas
+from discreet.kernels import single_threaded_blas
 from discreet.models.base import Model
 from discreet.models.storage import load
 from discreet.privacy.guarantee import Guarantee

@@ -18,8 +18,9 @@ from discreet.data.progress import Bar, quiet
 from discreet.errors import DataError, MissingExtra
 from discreet.evaluate.metrics import parse
 from discreet.evaluate.run import evaluate
+from discreet.models.als.contributions import USER_BIAS, USER_VECTOR
+from discreet.models.als.estimate import BIAS_SPREAD, COLUMN_SPREAD, PROBES
 from discreet.models.als.model import DPALS
-from discreet.models.als.settings import BIAS_SPREAD, COLUMN_SPREAD, PROBES, USER_BIAS, USER_VECTOR
 from discreet.tune.private import PAID, Found
 from discreet.validation import whole
 

@@ -18,7 +18,7 @@ from discreet.data.interactions import Interactions
 from discreet.errors import DataError
 from discreet.kernels.reference import top_n
 from discreet.models.fold_in import Description, FoldIn
-from discreet.recommend.topn import deviations
+from discreet.recommend.serving import deviations
 from discreet.typing import Array
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ from discreet.models.base import Model
 from discreet.models.model_folder import digest, refused
 from discreet.models.recommender import Recommender
 from discreet.privacy.statement import Statement, release_rows
-from discreet.recommend.files import whole_file
-from discreet.recommend.results import titles
+from discreet.recommend.results import titles, whole_file
 from discreet.typing import Array
 from discreet.web.scoring import PRECISIONS, Pack, Scoring, loss, made_up
 

@@ -3,6 +3,6 @@
 from discreet.models.als.baseline import ALS
 from discreet.models.als.model import DPALS
 from discreet.models.als.published import PublishedDPALS
-from discreet.models.als.regressions import private_regressions
+from discreet.models.als.published_training import private_regressions
 
 __all__ = ["ALS", "DPALS", "PublishedDPALS", "private_regressions"]

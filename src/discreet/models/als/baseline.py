@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -12,14 +13,14 @@ from discreet.data.progress import Bar
 from discreet.errors import DataError
 from discreet.kernels import Table
 from discreet.models.base import NotPrivateModel, check_seed
-from discreet.models.fold_in import FoldIn, RidgeFoldIn
-from discreet.models.ridge import Penalty, shared_gram
+from discreet.models.fold_in import FoldIn, Penalty, RidgeFoldIn, shared_gram
 from discreet.typing import Array
 from discreet.validation import positive, whole
 
 EXPLICIT, IMPLICIT = (16, 12.0, 0.0), (64, 6.0, 0.2)  # rank, regularization, global penalty: good on MovieLens 1M
 
 
+@dataclass(eq=False, repr=False)
 class ALS(NotPrivateModel):
     """Matrix factorization by alternating least squares, for ratings and for implicit feedback. Not private.
 
@@ -65,41 +66,25 @@ class ALS(NotPrivateModel):
     _ARRAYS: ClassVar[tuple[str, ...]] = (*NotPrivateModel._ARRAYS, "gram_")
     _VALUES: ClassVar[tuple[str, ...]] = (*NotPrivateModel._VALUES, "biases_", "scale_", "user_weight_")
 
-    gram_: Array
-    biases_: bool
-    scale_: float
-    user_weight_: float
+    gram_: Array = field(init=False)
+    biases_: bool = field(init=False)
+    scale_: float = field(init=False)
+    user_weight_: float = field(init=False)
 
-    def __init__(
-        self,
-        rank: int | None = None,
-        *,
-        regularization: float | None = None,
-        bias_regularization: float = 1.0,
-        user_exponent: float = 0.5,
-        item_exponent: float = 0.5,
-        global_penalty: float | None = None,
-        biases: bool | None = None,
-        n_steps: int = 15,
-        solver: Literal["exact", "cg"] = "exact",
-        cg_steps: int = 3,
-        dtype: Literal["float32", "float64"] = "float32",
-        random_state: int | None = 0,
-        n_jobs: int | None = -1,
-    ) -> None:
-        self.rank = rank
-        self.regularization = regularization
-        self.bias_regularization = bias_regularization
-        self.user_exponent = user_exponent
-        self.item_exponent = item_exponent
-        self.global_penalty = global_penalty
-        self.biases = biases
-        self.n_steps = n_steps
-        self.solver = solver
-        self.cg_steps = cg_steps
-        self.dtype = dtype
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+    rank: int | None = None
+    _: KW_ONLY
+    regularization: float | None = None
+    bias_regularization: float = 1.0
+    user_exponent: float = 0.5
+    item_exponent: float = 0.5
+    global_penalty: float | None = None
+    biases: bool | None = None
+    n_steps: int = 15
+    solver: Literal["exact", "cg"] = "exact"
+    cg_steps: int = 3
+    dtype: Literal["float32", "float64"] = "float32"
+    random_state: int | None = 0
+    n_jobs: int | None = -1
 
     def _check_parameters(self) -> None:
         for name in ("n_steps", "cg_steps", *(() if self.rank is None else ("rank",))):

@@ -10,10 +10,11 @@ import numpy as np
 from discreet import kernels
 from discreet.kernels import Table
 from discreet.models.als.estimate import ItemFrequencies, ItemPosterior
-from discreet.models.als.settings import USER_BIAS, USER_VECTOR, Settings
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
+USER_BIAS = 5.5  # weight of a user's offset, squared: the variance of a rating's noise / its variance
+USER_VECTOR = 1.2  # weight of a user's vector, squared, about its prior mean
 FOLDS = 4
 LIFT = 10.0  # the most that a contribution to an item step is lengthened by
 
@@ -79,12 +80,20 @@ class ItemStep:
 
     The residual of a rating is that of the vector which was fitted to the other folds: with a vector that was fitted to
     the rating, its noise would be in both, and their product would not average out.
+
+    Attributes:
+        items: What is known of the items.
+        frequencies: How often they occur.
+        mean: The mean rating.
+        bias_weight: The weight of biases against factors.
+        clip: The length of a user's contribution.
     """
 
     items: ItemPosterior
     frequencies: ItemFrequencies
     mean: float
-    settings: Settings
+    bias_weight: float
+    clip: float
 
     @cached_property
     def base(self) -> Array:
@@ -118,7 +127,7 @@ class ItemStep:
             base=self.base,
             folds=FOLDS,
             a=self.frequencies.a,
-            bias_weight=self.settings.bias_weight,
+            bias_weight=self.bias_weight,
             clip=clip,
             lift=LIFT,
         )
@@ -133,5 +142,5 @@ class ItemStep:
         A user's x is scaled to the bound from above and from below: users count equally if their ratings hardly differ,
         or if most of them are explained. The b of a fold is its vector times the root of the fold's share of the x.
         """
-        x, directions, rows = self._contribution(batch, self.settings.step_clip)
+        x, directions, rows = self._contribution(batch, self.clip)
         return rows, (x, directions)

@@ -9,27 +9,22 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.special import log_ndtr
 
-from discreet.kernels.threads import over_blocks
-from discreet.models.als.settings import (
-    BIAS_SPREAD,
-    CHANGE,
-    COLUMN,
-    COLUMN_SPREAD,
-    FEATURE,
-    FEATURE_BIAS,
-    LEAST_EIGENVALUE,
-    NOISE,
-    OVERLAP,
-    PROBE_SIZE,
-    PROBE_SPREAD,
-    PROBES,
-    SLOPE_BIAS,
-    SLOPE_POPULARITY,
-    USER_PRIOR,
-)
-from discreet.models.eigen import noise_edge, without_noise
-from discreet.privacy.releaser import Noisy
+from discreet.kernels import over_blocks
+from discreet.privacy.releaser import Noisy, noise_edge, without_noise
 from discreet.typing import Array
+
+# In a unit in which ratings spread by about 1. These constants, and those of `contributions` and `model`, were set on
+# MovieLens 1M, Jester and generated data; benchmarks/dpals.py measures the result.
+NOISE = 1.0  # standard deviation of a rating about a good prediction
+BIAS_SPREAD = 0.35  # standard deviation of item biases about what popularity predicts
+FEATURE_BIAS = 0.2  # and of what a public feature adds to them
+COLUMN_SPREAD, RESIDUAL_SPREAD = 0.11, 0.05  # and of factors about what co-occurrences, or residuals, predict
+SLOPE_BIAS, SLOPE_POPULARITY, COLUMN, FEATURE = 1.2, 25.0, 300.0, 10.0  # NOISE^2 / variance of users' coefficients
+USER_PRIOR = 0.45  # size of the prior mean of a user's vector, from the items they chose, in standard deviations
+OVERLAP = 1.5  # about how much more an item step observes than the shared Gram matrix says
+PROBES, PROBE_SIZE, PROBE_SPREAD = 8, 0.05, 0.2  # random probe columns: how many, their size, how far they may grow
+CHANGE = 0.15  # how much an item's share of all interactions may change from one release to the next, relatively
+LEAST_EIGENVALUE = 1.05  # of a direction that is kept, over the largest eigenvalue of the noise
 
 BLOCK_BYTES = 1 << 22  # of items' covariances that are updated at a time and thread
 

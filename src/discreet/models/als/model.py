@@ -1,10 +1,16 @@
-"""DPALS: private alternating least squares, the flagship."""
+"""DPALS: private alternating least squares, the flagship.
+
+Here are its parameters, how it divides a budget, and what is released, in order. What users contribute to a release is
+in `contributions.py`, what is made of it in `estimate.py`.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -12,66 +18,61 @@ import pyarrow as pa
 
 from discreet.data.catalogue import Catalogue, to_library
 from discreet.data.interactions import Interactions
+from discreet.engine import Blocks
+from discreet.engine.batches import DENSE_CELLS, equal_weights, user_batches
 from discreet.errors import DataError, PrivacyError
-from discreet.models.als.estimate import ItemFrequencies, ItemPosterior
+from discreet.models.als.contributions import (
+    USER_BIAS,
+    USER_VECTOR,
+    ItemStep,
+    Scale,
+    on_frequent,
+    own_deviations,
+    own_moments,
+    own_values,
+    own_weights,
+)
+from discreet.models.als.estimate import (
+    BIAS_SPREAD,
+    COLUMN_SPREAD,
+    RESIDUAL_SPREAD,
+    ItemFrequencies,
+    ItemPosterior,
+    Observation,
+    co_occurrence_columns,
+    residual_columns,
+    upper_spread,
+)
 from discreet.models.als.published import PublishedDPALS
-from discreet.models.als.settings import BIAS_SPREAD, GRAM, USER_BIAS, USER_VECTOR, USERS, Settings, settings
-from discreet.models.als.training import Training
-from discreet.models.base import require_ratings
-from discreet.models.fold_in import FoldIn, RidgeFoldIn
+from discreet.models.base import learned_by, require_ratings
+from discreet.models.fold_in import FoldIn, Penalty, RidgeFoldIn
 from discreet.models.private import PrivateModel, require_sound
-from discreet.models.ridge import Penalty
-from discreet.models.storage import learned_by
-from discreet.privacy import Plan, Releaser
+from discreet.privacy import GramSum, OuterSum, Plan, Releaser, VectorSum
 from discreet.privacy.guarantee import AdjacencyName
-from discreet.recommend.topn import Variance
+from discreet.privacy.releaser import Noisy
+from discreet.privacy.statistics import UserBatch
+from discreet.recommend.serving import Variance
 from discreet.typing import Array
 from discreet.validation import positive, probability, whole
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from discreet.engine.batches import Ratings
     from discreet.privacy.ledger import Ledger
 
+USERS, POPULARITY, WEIGHTS, BIAS = "users and their means", "item popularity", "item weights", "item biases"
+SECOND_MOMENT, STEP, GRAM = "second moment", "item step", "shared Gram"
 
 LEAST_MU = 2.0**-20  # below it a contribution would be less than a unit of the noise's grid
-MOST_CATEGORIES = 100  # of one column of the catalogue; rarer ones are left out
+MOST_CATEGORIES = 100  # of one column of the catalog; rarer ones are left out
+GRAM_CLIP = 20.0  # bound of a user's contribution to the shared Gram matrix, over that to an item step
+TYPICAL_SPREAD = 0.9  # of ratings about their user's mean, in quarters of their range, where constants were set
+LEAST_SPREAD = 0.05  # in that
+NO_SPREAD = 0.05  # item biases that spread less than this are none
 
 
-def item_features(catalogue: Catalogue, names: Sequence[str]) -> Array:
-    """One column for each category of a text column, and one of unit variance for a column of numbers."""
-    if isinstance(names, str):
-        raise DataError(f"features: a list of columns is needed, for instance [{names!r}]")
-    columns = [column for name in names for column in _feature_columns(catalogue, name)]
-    return np.column_stack(columns) if columns else np.zeros((len(catalogue), 0))
-
-
-def _feature_columns(catalogue: Catalogue, name: str) -> list[Array]:
-    if name not in catalogue.names:
-        raise DataError(
-            f"features: the catalogue has no column {name!r}; it has {', '.join(catalogue.names) or 'none'}"
-        )
-    entries = catalogue.column(name)
-    present = [entry for entry in entries if entry is not None]
-    if all(isinstance(entry, int | float) and not isinstance(entry, bool) for entry in present):
-        numbers = np.array([np.nan if entry is None else float(entry) for entry in entries])
-        known = np.isfinite(numbers)
-        if not known.any() or np.ptp(numbers[known]) == 0:
-            return []
-        centered = np.where(known, numbers - numbers[known].mean(), 0.0)
-        return [centered / np.sqrt(np.mean(centered[known] ** 2))]
-    tags = [set() if entry is None else _tags(entry) for entry in entries]
-    counts = Counter(tag for own in tags for tag in own)
-    common = sorted(counts, key=lambda tag: (-counts[tag], tag))[:MOST_CATEGORIES]
-    # Each item's categories have length 1 together, as its numbers do.
-    return [np.array([(tag in own) / np.sqrt(max(len(own), 1)) for own in tags]) for tag in common]
-
-
-def _tags(entry: Any) -> set[str]:
-    tags = entry if isinstance(entry, list | tuple) else str(entry).split("|")
-    return {str(tag).strip() for tag in tags if str(tag).strip()}
-
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class DPALS(PrivateModel):
     """Private alternating least squares for ratings: user-level joint differential privacy.
 
@@ -127,32 +128,20 @@ class DPALS(PrivateModel):
     _NOT_LEARNED: ClassVar[tuple[str, ...]] = (*PrivateModel._NOT_LEARNED, "caution")
     _in_spark: ClassVar[bool] = True
 
-    item_variance_: Array
-    item_prior_: Array
-    item_weights_: Array
-    unit_: float
-    n_users_: float
+    item_variance_: Array = field(init=False)
+    item_prior_: Array = field(init=False)
+    item_weights_: Array = field(init=False)
+    unit_: float = field(init=False)
+    n_users_: float = field(init=False)
 
-    def __init__(
-        self,
-        *,
-        epsilon: float,
-        delta: float,
-        n_steps: int | None = None,
-        n_users_hint: int | None = None,
-        features: Sequence[str] | None = None,
-        adjacency: AdjacencyName = "add-remove",
-        caution: float = 0.0,
-        n_jobs: int | None = -1,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.n_steps = n_steps
-        self.n_users_hint = n_users_hint
-        self.features = features
-        self.adjacency = adjacency
-        self.caution = caution
-        self.n_jobs = n_jobs
+    epsilon: float
+    delta: float
+    n_steps: int | None = None
+    n_users_hint: int | None = None
+    features: Sequence[str] | None = None
+    adjacency: AdjacencyName = "add-remove"
+    caution: float = 0.0
+    n_jobs: int | None = -1
 
     @classmethod
     def as_published(cls, **parameters: Any) -> PublishedDPALS:
@@ -339,3 +328,244 @@ class DPALS(PrivateModel):
             offset_penalty=USER_BIAS,
             prior=self.item_prior_,
         )
+
+
+# -- the releases of a fit, in order
+
+
+@dataclass
+class Training:
+    """One fit, or its continuation."""
+
+    releaser: Releaser
+    settings: Settings
+    ratings: Ratings
+    scale: Scale
+
+    @classmethod
+    def of(cls, releaser: Releaser, settings: Settings, ratings: Ratings, unit: float | None = None) -> Training:
+        """In a unit of a quarter of the range of ratings, unless another is known."""
+        assert ratings.value_range is not None
+        low, high = ratings.value_range
+        return cls(releaser, settings, ratings, Scale((low, high), unit or (high - low) / 4))
+
+    def _users(self, most_users: int | None = None) -> Blocks[UserBatch]:
+        return user_batches(self.ratings, most_users).map(self.scale)
+
+    def begin(self, features: Array) -> tuple[float, ItemFrequencies, ItemPosterior]:
+        """All releases before the item steps: the mean rating, how often items occur, and what is known of them."""
+        mean, frequencies = self._start()
+        statistic = VectorSum(self.ratings.n_items, self.settings.bounds[BIAS])
+        contribution = partial(own_deviations, a=frequencies.a, mean=mean)
+        bias = self.releaser.release(BIAS, statistic, self._users(), contribution)
+        if upper_spread(bias, frequencies) < NO_SPREAD:
+            self.settings = self.settings.without_biases()
+        items = ItemPosterior.from_bias(bias, frequencies, features).with_slopes(frequencies)
+        items = items.with_features(features, frequencies)
+        if self.settings.looks_for_directions:
+            items = self._with_directions(items, frequencies, mean)
+        return mean, frequencies, items
+
+    def go_on(
+        self, known: tuple[float, ItemFrequencies, ItemPosterior]
+    ) -> tuple[float, ItemFrequencies, ItemPosterior]:
+        """The same for a model that exists: how often items occur now."""
+        mean, before, items = known
+        n_users, _, _ = self._count_users()
+        return mean, before.updated(self._weights(before.a), n_users), items
+
+    def steps(self, mean: float, frequencies: ItemFrequencies, items: ItemPosterior) -> ItemPosterior:
+        """All item steps."""
+        s, m, known = self.settings, self.ratings.n_items, items.mean.shape[1]
+        items = items.with_probes()
+        users = self._users()
+        for at in range(s.n_steps):
+            step, k = ItemStep(items.means, frequencies, mean, s.bias_weight, s.step_clip), items.mean.shape[1]
+            statistics = [(GRAM, GramSum(k, s.bounds[GRAM])), (STEP, OuterSum((m, k), s.bounds[STEP]))]
+            gram, sums = self.releaser.release_together(statistics, users, step)
+            observed = Observation.of(sums, gram, frequencies, s.bias_weight, s.step_clip)
+            if at == 0:
+                items, observed = items.probed(known, observed, s.clear)
+            items = items.updated(observed, self.releaser.n_jobs)
+        return items
+
+    def _count_users(self) -> tuple[float, float, float]:
+        """About how many users there are, their mean rating, and an upper bound of how far they spread about it."""
+        reach = self.scale.reach
+        statistic = VectorSum(3, self.settings.bounds[USERS], cone="second-order")
+        users = self.releaser.release(USERS, statistic, self._users(), partial(own_moments, reach=reach))
+        n_users = max(float(users.values[0]), 10.0)
+        spread = reach * math.sqrt(max(float(users.values[2]) + 2 * users.std, 0.0) / n_users)
+        return n_users, reach * float(np.clip(users.values[1] / n_users, -1, 1)), spread
+
+    def _weights(self, a: Array) -> Noisy:
+        statistic = VectorSum(self.ratings.n_items, self.settings.bounds[WEIGHTS], cone="nonnegative")
+        return self.releaser.release(WEIGHTS, statistic, self._users(), partial(own_weights, a=a))
+
+    def _start(self) -> tuple[float, ItemFrequencies]:
+        """The mean rating, and how often items occur. From here on the unit is one in which ratings spread by about 1.
+
+        A quarter of the range is such a unit if the range is that of opinions. Declared bounds may be far wider.
+        """
+        n_users, mean, spread = self._count_users()
+        finer = min(max(spread / TYPICAL_SPREAD, LEAST_SPREAD), 1.0)
+        self.scale = replace(self.scale, unit=self.scale.unit * finer)
+        mean /= finer
+        s = self.settings
+        statistic = VectorSum(self.ratings.n_items, s.bounds[POPULARITY], cone="nonnegative")
+        popularity = self.releaser.release(POPULARITY, statistic, self._users(), equal_weights)
+        a = np.maximum(popularity.values, 0.7 + popularity.std) ** -s.exponent
+        return mean, ItemFrequencies.of(a, popularity, self._weights(a), n_users)
+
+    def _with_directions(self, items: ItemPosterior, frequencies: ItemFrequencies, mean: float) -> ItemPosterior:
+        s = self.settings
+        frequent = np.sort(np.argsort(-frequencies.sums, kind="stable")[: s.n_frequent])
+        m, place = len(frequent), np.full(self.ratings.n_items, -1)
+        place[frequent] = np.arange(m)
+        look, spread = co_occurrence_columns, COLUMN_SPREAD
+        entries: Callable[[UserBatch], Array] = partial(own_weights, a=frequencies.a)
+        if s.residual:
+            look, spread = residual_columns, RESIDUAL_SPREAD
+            entries = ItemStep(items.means, frequencies, mean, s.bias_weight, s.step_clip).residuals
+        statistic = GramSum(m, s.bounds[SECOND_MOMENT], zero_diagonal=True)
+        rows = self._users(max(1, DENSE_CELLS // m)).map(lambda batch: on_frequent(batch, entries(batch), place))
+        moment = self.releaser.release(SECOND_MOMENT, statistic, rows, own_values)
+        return items.with_columns(look(moment, frequent, frequencies, s.n_directions), spread**2)
+
+
+# -- how a budget is divided, by public inputs alone
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How DPALS spends a budget.
+
+    Attributes:
+        shares: Label -> share of mu^2, or (share, count).
+        n_steps: Item steps.
+        exponent: Users weigh their items by popularity^-exponent.
+        bias_clip: Bound of a user's contribution to the item biases.
+        step_clip: The length of a user's contribution to an item step.
+        bias_weight: The weight of biases against factors in an item step.
+        n_directions: The most directions that are taken from the second moment.
+        n_frequent: How many items are in it.
+        residual: Whether it is that of residuals, not of co-occurrences.
+        clear: Standard deviations of the noise by which what probe columns find must stand out.
+    """
+
+    shares: dict[str, float | tuple[float, int]]
+    n_steps: int
+    exponent: float = 0.3
+    bias_clip: float = 0.55
+    step_clip: float = 0.3
+    bias_weight: float = 0.6
+    n_directions: int = 10
+    n_frequent: int = 1500
+    residual: bool = False
+    clear: float = 4.0
+
+    @property
+    def bounds(self) -> dict[str, float]:
+        """Label -> the L2 norm that a user's contribution to that release never exceeds."""
+        return {
+            USERS: math.sqrt(2),
+            POPULARITY: 1.0,
+            WEIGHTS: 1.0,
+            BIAS: self.bias_clip,
+            SECOND_MOMENT: 0.64 if self.residual else 1.0,
+            STEP: self.step_clip,
+            GRAM: GRAM_CLIP * self.step_clip,
+        }
+
+    @property
+    def looks_for_directions(self) -> bool:
+        """Whether a second moment is released."""
+        return SECOND_MOMENT in self.shares
+
+    def plan(self, mu: float) -> Plan:
+        """The releases, with their costs."""
+        return Plan.gaussian(mu, self.shares)
+
+    def without_biases(self) -> Settings:
+        """For data in which items differ by tastes alone: a low weight of biases, and probe columns are always kept."""
+        return replace(self, bias_weight=0.2, clear=0.0)
+
+    def continued(self) -> Settings:
+        """For a model that exists: how often items occur is released again, and the rest of the budget is for steps."""
+        shares: dict[str, float | tuple[float, int]] = {USERS: 0.006, WEIGHTS: 0.06}
+        return replace(self, shares=_with_steps(shares, self.n_steps), residual=False)
+
+
+def _with_steps(shares: dict[str, float | tuple[float, int]], n_steps: int) -> dict[str, float | tuple[float, int]]:
+    """Shares, and what they leave for item steps."""
+    rest = 1 - math.fsum(share if isinstance(share, float) else share[0] for share in shares.values())
+    return {**shares, GRAM: (0.01 * rest, n_steps), STEP: (rest - 0.01 * rest, n_steps)}
+
+
+def settings(mu: float, n_items: int, n_users_hint: int | None = None, n_steps: int | None = None) -> Settings:
+    """The settings for a budget, from public inputs only.
+
+    Args:
+        mu: The Gaussian-DP parameter of the whole budget.
+        n_items: The size of the catalogue.
+        n_users_hint: About how many users there are, if that is public; by default 1.6 for each item, at least 5,000.
+        n_steps: How many item steps, if not the rule's number.
+    """
+    n_users = n_users_hint or max(5_000, 1.6 * n_items)
+    # 0 at epsilon = 1 and 1 at epsilon = 10, for delta = 1e-5.
+    budget_level = min(max(math.log(mu / 0.27) / math.log(2.0 / 0.27), 0.0), 1.5)
+    capped_level = min(budget_level, 1.0)
+    bias, weights = 0.23 - 0.14 * capped_level, 0.06 + 0.04 * capped_level
+    shares: dict[str, float | tuple[float, int]] = {USERS: 0.006, POPULARITY: 0.06, WEIGHTS: weights, BIAS: bias}
+    n_frequent = min(n_items, 1500)
+    share = 0.25
+    # The second moment pays if its directions stand out from the noise, whose largest eigenvalue is `edge`. Those of
+    # co-occurrences are some hundredths of the number of users.
+    edge = math.sqrt(2 * n_frequent) / (mu * math.sqrt(share))
+    residual = n_items <= 400
+    pays = edge < (0.018 if not residual else 0.05) * n_users
+    if pays:
+        shares[SECOND_MOMENT] = share
+    steps = n_steps or (2 if residual and pays else 4 + round(9 * budget_level))
+    # Biases that are well known already, as those of a small catalogue are, need less weight in the steps.
+    bias_weight = 0.5 if residual else 1.5 - 0.9 * min(1.0, capped_level / 0.7)
+    return Settings(
+        _with_steps(shares, steps), steps, bias_weight=bias_weight, n_frequent=n_frequent, residual=residual
+    )
+
+
+# -- public features of items
+
+
+def item_features(catalogue: Catalogue, names: Sequence[str]) -> Array:
+    """One column for each category of a text column, and one of unit variance for a column of numbers."""
+    if isinstance(names, str):
+        raise DataError(f"features: a list of columns is needed, for instance [{names!r}]")
+    columns = [column for name in names for column in _feature_columns(catalogue, name)]
+    return np.column_stack(columns) if columns else np.zeros((len(catalogue), 0))
+
+
+def _feature_columns(catalogue: Catalogue, name: str) -> list[Array]:
+    if name not in catalogue.names:
+        raise DataError(
+            f"features: the catalogue has no column {name!r}; it has {', '.join(catalogue.names) or 'none'}"
+        )
+    entries = catalogue.column(name)
+    present = [entry for entry in entries if entry is not None]
+    if all(isinstance(entry, int | float) and not isinstance(entry, bool) for entry in present):
+        numbers = np.array([np.nan if entry is None else float(entry) for entry in entries])
+        known = np.isfinite(numbers)
+        if not known.any() or np.ptp(numbers[known]) == 0:
+            return []
+        centered = np.where(known, numbers - numbers[known].mean(), 0.0)
+        return [centered / np.sqrt(np.mean(centered[known] ** 2))]
+    tags = [set() if entry is None else _tags(entry) for entry in entries]
+    counts = Counter(tag for own in tags for tag in own)
+    common = sorted(counts, key=lambda tag: (-counts[tag], tag))[:MOST_CATEGORIES]
+    # Each item's categories have length 1 together, as its numbers do.
+    return [np.array([(tag in own) / np.sqrt(max(len(own), 1)) for own in tags]) for tag in common]
+
+
+def _tags(entry: Any) -> set[str]:
+    tags = entry if isinstance(entry, list | tuple) else str(entry).split("|")
+    return {str(tag).strip() for tag in tags if str(tag).strip()}

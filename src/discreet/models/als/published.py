@@ -2,41 +2,62 @@
 
 from __future__ import annotations
 
+import math
 import warnings
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
 from discreet.data.interactions import Interactions
-from discreet.errors import DataError
-from discreet.models.als.calibration import ALSO, ERRORS, Calibration, Schedule, Sigmas, published
-from discreet.models.als.preprocessing import Preprocessing, Sampling, n_frequent
-from discreet.models.als.published_training import Training, check_size
+from discreet.errors import DataError, PrivacyError
+from discreet.models.als.published_contributions import ItemChoice, Sampling
+from discreet.models.als.published_training import (
+    COUNTS,
+    GRADIENT,
+    GRAM,
+    MEAN,
+    RECOUNTS,
+    START,
+    STEP,
+    Training,
+    check_size,
+    n_frequent,
+    prepared,
+)
 from discreet.models.as_published import true_ledger
-from discreet.models.fold_in import FoldIn, RidgeFoldIn
+from discreet.models.base import check_parameters
+from discreet.models.fold_in import FoldIn, Penalty, RidgeFoldIn, shared_gram
 from discreet.models.private import PrivateModel
-from discreet.models.ridge import Penalty, shared_gram
-from discreet.privacy import Ledger, Plan, Releaser
-from discreet.privacy.guarantee import AdjacencyName
+from discreet.privacy import Cost, Ledger, Plan, Planned, Releaser
+from discreet.privacy.guarantee import AdjacencyName, sensitivity_factor
 from discreet.privacy.statement import Statement
+from discreet.privacy.statistics import UP, normal_equations_sensitivity
 from discreet.typing import Array
 from discreet.validation import positive, probability, round_up, whole
 
+Calibration: TypeAlias = Literal["exact", "published", "experiments", "given"]
+
 _CHOICES = {
     "calibration": ("exact", "published", "experiments", "given"),
-    "sampling": ("uniform", "adaptive", "weights", None),
-    "user_items": ("all", "sampled", None),
+    "sampling": (None, "uniform", "adaptive", "weights"),
+    "user_items": (None, "all", "sampled"),
     "start": ("random", "svd"),
     "item_step": ("solve", "gradient"),
     "adjacency": ("add-remove", "replace"),
 }
 _NOISES = ("gram_noise", "rhs_noise", "preprocessing_noise", "start_noise")
-_POSITIVE = (*_NOISES, "user_clip", "start_scale", "learning_rate")
-_OPTIONAL = ("entry_clip", "gradient_clip", "typical_count")
+_SCALES = ("user_clip", "start_scale", "learning_rate", "entry_clip", "gradient_clip", "typical_count")
 TYPICAL = 20  # times k, what Z is computed from
+ERRORS = {
+    "published": "Theorem 1 charges one Gaussian release for each item of a user where there are two",
+    "experiments": "the rule that reproduces Table 4 charges both releases of an item step",
+}
+ALSO = "the mean is undercharged by a factor of up to k, and the global Gram is not charged at all"
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PublishedDPALS(PrivateModel):
     """DPALS as published: Algorithm 1 on what Algorithm 2 prepares, for the loss of Eq. (24). User-level joint DP.
 
@@ -109,96 +130,56 @@ class PublishedDPALS(PrivateModel):
     _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "folding_")
     _in_spark: ClassVar[bool] = True
 
-    frequent_: Array
-    folding_: tuple[float, float, float, float]  # lambda, nu, Z, lambda_0
+    frequent_: Array = field(init=False)
+    folding_: tuple[float, float, float, float] = field(init=False)  # lambda, nu, Z, lambda_0
 
-    def __init__(
-        self,
-        *,
-        epsilon: float,
-        delta: float,
-        rank: int = 32,
-        regularization: float = 80.0,
-        global_penalty: float = 0.0,
-        item_exponent: float = 0.5,
-        user_exponent: float = 1.0,
-        n_steps: int = 2,
-        user_clip: float = 1.0,
-        entry_clip: float | None = None,
-        max_items: int = 50,
-        item_fraction: float = 0.4,
-        gram_noise: float = 2.0,
-        rhs_noise: float = 1.0,
-        preprocessing_noise: float = 1.5,
-        start_noise: float = 10.0,
-        calibration: Calibration = "exact",
-        preprocess: bool = True,
-        center: bool | None = None,
-        sampling: Sampling | None = None,
-        user_items: Literal["all", "sampled"] | None = None,
-        typical_count: float | None = None,
-        start: Literal["random", "svd"] = "random",
-        start_scale: float = 1.0,
-        item_step: Literal["solve", "gradient"] = "solve",
-        n_gradients: int = 5,
-        learning_rate: float = 1.0,
-        gradient_clip: float | None = None,
-        project_first: bool = False,
-        normalise: bool = False,
-        adjacency: AdjacencyName = "add-remove",
-        random_state: int = 0,
-        n_jobs: int | None = -1,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.rank = rank
-        self.regularization = regularization
-        self.global_penalty = global_penalty
-        self.item_exponent = item_exponent
-        self.user_exponent = user_exponent
-        self.n_steps = n_steps
-        self.user_clip = user_clip
-        self.entry_clip = entry_clip
-        self.max_items = max_items
-        self.item_fraction = item_fraction
-        self.gram_noise = gram_noise
-        self.rhs_noise = rhs_noise
-        self.preprocessing_noise = preprocessing_noise
-        self.start_noise = start_noise
-        self.calibration = calibration
-        self.preprocess = preprocess
-        self.center = center
-        self.sampling = sampling
-        self.user_items = user_items
-        self.typical_count = typical_count
-        self.start = start
-        self.start_scale = start_scale
-        self.item_step = item_step
-        self.n_gradients = n_gradients
-        self.learning_rate = learning_rate
-        self.gradient_clip = gradient_clip
-        self.project_first = project_first
-        self.normalise = normalise
-        self.adjacency = adjacency
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+    epsilon: float
+    delta: float
+    rank: int = 32
+    regularization: float = 80.0
+    global_penalty: float = 0.0
+    item_exponent: float = 0.5
+    user_exponent: float = 1.0
+    n_steps: int = 2
+    user_clip: float = 1.0
+    entry_clip: float | None = None
+    max_items: int = 50
+    item_fraction: float = 0.4
+    gram_noise: float = 2.0
+    rhs_noise: float = 1.0
+    preprocessing_noise: float = 1.5
+    start_noise: float = 10.0
+    calibration: Calibration = "exact"
+    preprocess: bool = True
+    center: bool | None = None
+    sampling: Sampling | None = None
+    user_items: Literal["all", "sampled"] | None = None
+    typical_count: float | None = None
+    start: Literal["random", "svd"] = "random"
+    start_scale: float = 1.0
+    item_step: Literal["solve", "gradient"] = "solve"
+    n_gradients: int = 5
+    learning_rate: float = 1.0
+    gradient_clip: float | None = None
+    project_first: bool = False
+    normalise: bool = False
+    adjacency: AdjacencyName = "add-remove"
+    random_state: int = 0
+    n_jobs: int | None = -1
 
     def _check_parameters(self) -> None:
-        positive("epsilon", self.epsilon)
         probability("delta", self.delta)
-        for name in ("rank", "n_steps", "max_items", "n_gradients"):
-            whole(name, getattr(self, name), 1)
+        check_parameters(
+            self,
+            positives=("epsilon", *_NOISES, *_SCALES),
+            wholes=("rank", "n_steps", "max_items", "n_gradients"),
+            choices=_CHOICES,
+        )
         whole("random_state", self.random_state, 0)
-        for name in (*_POSITIVE, *(name for name in _OPTIONAL if getattr(self, name) is not None)):
-            positive(name, getattr(self, name))
         for name in ("regularization", "global_penalty", "item_exponent", "user_exponent"):
             positive(name, getattr(self, name), zero=True)
         if positive("item_fraction", self.item_fraction) > 1:
             raise DataError(f"item_fraction: a fraction of at most 1 is needed, not {self.item_fraction!r}")
-        for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
-                words = ", ".join(repr(choice) for choice in choices if choice is not None)
-                raise DataError(f"{name}: one of {words} is needed, not {getattr(self, name)!r}")
         if not self.preprocess and (self.item_fraction < 1 or self._sampling != "uniform" or self._center):
             raise DataError(
                 "preprocess: without Algorithm 2 there are no counts: pass item_fraction=1, and leave out sampling and "
@@ -273,20 +254,12 @@ class PublishedDPALS(PrivateModel):
 
     # Learning
 
-    def _preprocessing(self) -> Preprocessing:
-        return Preprocessing(
-            k=self.max_items,
-            fraction=self.item_fraction,
-            sampling=self._sampling,
-            counted=self.preprocess,
-            center=self._center,
-            entry_clip=self.entry_clip,
-            all_items=self.user_items == "all" or (self.user_items is None and self._sampling != "adaptive"),
-            seed=self.random_state,
-        )
+    def _choice(self) -> ItemChoice:
+        all_items = self.user_items == "all" or (self.user_items is None and self._sampling != "adaptive")
+        return ItemChoice(self.max_items, self._sampling, all_items, self.random_state)
 
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
-        data = self._preprocessing().run(releaser, ratings)
+        data = prepared(self, releaser, ratings)
         factors = Training(self, releaser, data).run()
         m = ratings.n_items
         frequent = np.zeros(m, np.int64)
@@ -330,3 +303,138 @@ class PublishedDPALS(PrivateModel):
         super()._check_learned()
         if self.frequent_.shape != (len(self.catalogue_),) or len(self.folding_) != 4:
             raise DataError("frequent_, folding_: they do not fit the catalogue")
+
+
+# -- the noise: which releases there are, how far one user moves them, and how the noise is set
+#
+# As in the paper, the unit of noise is what one item of one user can move: sigma_G for the Gram matrices, sigma_g for
+# the right-hand sides, sigma_p for the counts and the mean. The number of items per user, k, is part of the
+# sensitivity. docs/proofs/dpals-published.md proves the sensitivities.
+
+
+@dataclass(frozen=True)
+class Sigmas:
+    """Noise multipliers: sigma_G, sigma_g, sigma_p of the paper, and that of the noisy SVD (in units of Gamma_M^2)."""
+
+    gram: float
+    rhs: float
+    pre: float
+    start: float
+
+    def times(self, factor: float) -> Sigmas:
+        """All of them, scaled."""
+        return Sigmas(self.gram * factor, self.rhs * factor, self.pre * factor, self.start * factor)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Which releases a fit makes, and what each costs at given noise. Public.
+
+    Attributes:
+        k: How many items a user takes part with (or the sum of their squared weights).
+        steps: T.
+        adjacency: Of the guarantee.
+        preprocess: Whether Algorithm 2 runs.
+        center: Whether a mean is released.
+        global_gram: Whether K is released, for lambda_0.
+        svd_start: Whether the start is a noisy SVD.
+        gradients: How many noisy gradients make an item step; 0: it solves a noisy least squares problem.
+    """
+
+    k: int
+    steps: int
+    adjacency: AdjacencyName
+    preprocess: bool
+    center: bool
+    global_gram: bool
+    svd_start: bool
+    gradients: int
+
+    def releases(self, sigmas: Sigmas) -> dict[str, tuple[float, float, int]]:
+        """Label -> (sensitivity, std, how often), in the units of the paper: Gamma_u = Gamma_M = 1."""
+        root, any_sign = math.sqrt(self.k), sensitivity_factor(self.adjacency)
+        nonnegative = sensitivity_factor(self.adjacency, nonnegative=True)
+        found = {}
+        if self.preprocess:
+            found[COUNTS] = (root * nonnegative, sigmas.pre, 1)
+            found[RECOUNTS] = (root * nonnegative, sigmas.pre, 1)
+            if self.center:  # a sum over k ratings moves by k, and gets noise of sqrt(k) sigma_p
+                found[MEAN] = (root * any_sign, sigmas.pre, 1)
+        if self.svd_start:
+            found[START] = (self.k * nonnegative, sigmas.start, 1)
+        if self.gradients:
+            found[GRADIENT] = (root * any_sign, sigmas.rhs, self.steps * self.gradients)
+        else:
+            sensitivity = root * normal_equations_sensitivity(sigmas.gram / sigmas.rhs, self.adjacency)
+            found[STEP] = (sensitivity, sigmas.gram, self.steps)
+        if self.global_gram:
+            found[GRAM] = (nonnegative, sigmas.gram, self.steps)
+        return {label: (sensitivity * UP, std, count) for label, (sensitivity, std, count) in found.items()}
+
+    def mu_squared(self, sigmas: Sigmas) -> float:
+        """The true Gaussian-DP parameter of a fit, squared."""
+        return math.fsum(count * (sensitivity / std) ** 2 for sensitivity, std, count in self.releases(sigmas).values())
+
+    def plan(self, sigmas: Sigmas) -> Plan:
+        """The releases at this noise, with their true costs."""
+        return Plan(
+            tuple(
+                Planned(label, Cost.of_gaussian(sensitivity, std), count)
+                for label, (sensitivity, std, count) in self.releases(sigmas).items()
+            )
+        )
+
+    def plan_for(self, mu: float, sigmas: Sigmas) -> Plan:
+        """A budget, all of it, divided in proportion to what the releases cost at this noise."""
+        total = self.mu_squared(sigmas)
+        shares: dict[str, float | tuple[float, int]] = {
+            label: (count * (sensitivity / std) ** 2 / total, count)
+            for label, (sensitivity, std, count) in self.releases(sigmas).items()
+        }
+        return Plan.gaussian(mu, shares)
+
+
+def published(schedule: Schedule, sigmas: Sigmas, epsilon: float, delta: float, rule: Calibration) -> Sigmas:
+    """The least sigma_G and sigma_g, in their ratio, for which a published rule gives epsilon; sigma_p stays.
+
+    The paper finds them by binary search. The rule is a square root and a sum, so they are solved for instead.
+    """
+    if schedule.gradients or schedule.svd_start:
+        raise PrivacyError(
+            f"calibration: the paper has no rule for noisy gradients or a noisy start, so {rule!r} does not work with "
+            "them; use 'exact' or 'given'"
+        )
+    target = published_rho_squared_for(epsilon, delta)
+    pre = sigmas.pre if schedule.preprocess else math.inf
+    fixed = published_rho_squared(schedule.k, schedule.steps, math.inf, math.inf, pre)
+    if fixed >= target:
+        raise PrivacyError(
+            f"preprocessing_noise: by the paper's rule {pre:g} costs more than epsilon = {epsilon:g} alone; raise it"
+        )
+    both = published_rho_squared(schedule.k, schedule.steps, sigmas.gram, sigmas.rhs, math.inf)
+    charged = both if rule == "experiments" else both / 2
+    factor = math.sqrt(charged / (target - fixed))
+    return replace(sigmas, gram=sigmas.gram * factor, rhs=sigmas.rhs * factor)
+
+
+# The paper's own accounting: kept to reproduce its numbers, never to state a guarantee
+
+
+def published_rho_squared(k: int, steps: int, gram_noise: float, rhs_noise: float, preprocessing_noise: float) -> float:
+    """The Renyi DP, in units of alpha, that Table 4's columns are consistent with; infinite noise: no such release.
+
+    Appendix C has kT / 2 sigma^2 + (k + 1) / sigma_p^2, with one release for an item step. The printed epsilons come
+    out if both are charged, as here.
+    """
+    return k * steps * (0.5 / gram_noise**2 + 0.5 / rhs_noise**2) + (k + 1) / preprocessing_noise**2
+
+
+def published_epsilon(rho_squared: float, delta: float) -> float:
+    """The conversion of Appendix A, for Renyi DP of rho^2 alpha: rho^2 + 2 rho sqrt(log(1 / delta))."""
+    return rho_squared + 2 * math.sqrt(rho_squared * math.log(1 / delta))
+
+
+def published_rho_squared_for(epsilon: float, delta: float) -> float:
+    """The Renyi DP at which that conversion gives epsilon: the inverse of `published_epsilon`."""
+    log = math.log(1 / delta)
+    return (math.sqrt(log + epsilon) - math.sqrt(log)) ** 2

@@ -1,34 +1,57 @@
-"""Algorithm 1 of DPALS as published: users and items by turns, on prepared data.
+"""DPALS as published: what is released, in order, and what is made of it.
 
-In an item step, a user with the vector u adds, for each of their items j with weight w_j and rating y_j, w_j u u^T to
-the item's Gram matrix and w_j y_j u to its right-hand side (`NormalEquations`). Proof: docs/proofs/dpals-published.md.
+Algorithm 2 prepares: noisy counts, frequent items, which items a user trains on, counts of these, the mean. Algorithm 1
+trains, users and items by turns: in an item step, a user with the vector u adds, for each of their items j with weight
+w_j and rating y_j, w_j u u^T to the item's Gram matrix and w_j y_j u to its right-hand side (`NormalEquations`). The
+private side is in `published_contributions.py`. Proof: docs/proofs/dpals-published.md.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from discreet import kernels
-from discreet.engine import Blocks
-from discreet.engine.batches import PART
+from discreet.engine import Blocks, LocalBlocks
+from discreet.engine.batches import PART, user_batches
 from discreet.errors import DataError
-from discreet.kernels.threads import over_blocks, single_threaded_blas
-from discreet.models.als.calibration import GRADIENT, GRAM, START, STEP
-from discreet.models.als.preprocessing import Prepared
-from discreet.models.als.sampling import Sample
-from discreet.models.ridge import Penalty, Ridge, shared_gram
-from discreet.privacy import GramSum, NormalEquations, OuterSum, Releaser
+from discreet.kernels import n_threads, over_blocks, single_threaded_blas
+from discreet.models.als.published_contributions import (
+    Sample,
+    UserStep,
+    centered,
+    clipped,
+    kept,
+    own_equations,
+    own_gradient,
+    own_vectors,
+    renumbered,
+    uniform,
+    user_ridge,
+)
+from discreet.privacy import GramSum, Ledger, NormalEquations, OuterSum, Plan, Releaser, VectorSum
+from discreet.privacy.guarantee import AdjacencyName, account
+from discreet.privacy.lattice import require_sound_arithmetic
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
+from discreet.validation import positive, whole
 
 if TYPE_CHECKING:
+    from discreet.engine.batches import Ratings
     from discreet.models.als.published import PublishedDPALS
+
+COUNTS, RECOUNTS = "item counts of a uniform sample", "item counts of the final sample"
+MEAN, START = "sum of ratings", "second moment for the start"
+STEP, GRAM, GRADIENT = "item step", "global Gram", "item gradient"
+
+BATCH_USERS, BATCH_ENTRIES = 1 << 14, 1 << 22  # of a batch: enough users for sums by item
+BLOCK_BYTES = 1 << 22  # of matrices that a thread solves at a time
 
 
 def check_size(n_items: int, rank: int, names: str = "rank, item_fraction") -> None:
@@ -50,59 +73,122 @@ def most_bytes() -> int:
         return 1 << 31
 
 
-# -- the private side
-
-
-def clip(vectors: Array, bound: float) -> Array:
-    """Vectors scaled down to a length of at most `bound`: u min(1, bound / |u|). The paper's max is a misprint."""
-    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    clipped: Array = vectors * (bound / np.maximum(lengths, bound))
-    return clipped
-
-
-def user_ridge(factors: Array, penalty: Penalty, global_penalty: float) -> Ridge:
-    """The regression of A_user: sum_j (y_j - u . v_j)^2 + lambda_0 sum over all j of (u . v_j)^2 + lambda_i |u|^2."""
-    return Ridge(factors, np.zeros(len(factors)), penalty, shared_gram(factors, global_penalty))
-
-
-def a_user(ridge: Ridge, rows: UserBatch, user_clip: float) -> Array:
-    """A_user: each user solves their own ridge regression exactly, from their own row; clipped for training."""
-    return clip(ridge.solve(rows.indptr, rows.indices, rows.values)[1], user_clip)
+# -- Algorithm 2
 
 
 @dataclass(frozen=True)
-class UserStep:
-    """A_user for all users: samples get the vectors of their users."""
+class Prepared:
+    """What training works on. All but the samples is public.
 
-    ridge: Ridge
-    user_clip: float
+    Attributes:
+        popularity: Noisy counts of all items (zeros without Algorithm 2).
+        frequent: The numbers of the items that are trained on, increasing.
+        counts: Their noisy counts in the final sample.
+        mean: What was subtracted from every rating.
+        bound: No centered rating is larger.
+        samples: Each user's items, for the item side and for their own.
+        in_batches: The same in batches of so many users.
+    """
 
-    def __call__(self, sample: Sample) -> Sample:
-        """Those of some users."""
-        return replace(sample, vectors=a_user(self.ridge, sample if sample.own is None else sample.own, self.user_clip))
-
-
-def own_vectors(sample: Sample) -> Array:
-    """The vectors of some users."""
-    assert sample.vectors is not None
-    return sample.vectors
-
-
-def own_equations(sample: Sample) -> tuple[Array, Array, Array | None]:
-    """What some users contribute to an item step: their vectors, ratings and weights."""
-    return own_vectors(sample), sample.values, sample.weights
-
-
-def own_gradient(sample: Sample, factors: Array, user_clip: float) -> tuple[Array, Array]:
-    """The x and a of each user's gradient x a^T, x on their own items and a no longer than 1."""
-    own, owners = own_vectors(sample), sample.owners
-    scores = (own[owners] * factors[sample.indices]).sum(axis=1)
-    return sample.own_weights() * (scores - sample.values) * user_clip, own / user_clip
+    popularity: Array
+    frequent: Array
+    counts: Array
+    mean: float
+    bound: float
+    samples: Blocks[Sample]
+    in_batches: Callable[[int], Blocks[Sample]]
 
 
-# -- the public side
+def prepared(model: PublishedDPALS, releaser: Releaser, ratings: Ratings) -> Prepared:
+    """Lines 1 to 7."""
+    m, (low, high) = ratings.n_items, ratings.value_range or (1.0, 1.0)
+    choice, most = model._choice(), model.entry_clip
+    if most is not None:
+        low, high = (float(np.clip(bound, -most, most)) for bound in (low, high))
 
-BLOCK_BYTES = 1 << 22  # of matrices that a thread solves at a time
+    def users(most_users: int) -> Blocks[UserBatch]:
+        found = user_batches(ratings, most_users, BATCH_ENTRIES)
+        return found if most is None else found.map(lambda batch: clipped(batch, most))
+
+    every = users(BATCH_USERS)
+    popularity = counts = np.zeros(m)
+    if model.preprocess:  # line 3: each user counts for k items, picked uniformly
+        popularity = noisy_counts(releaser, COUNTS, every, m, k=choice.k, own=choice.uniform)
+    frequent = most_frequent(popularity, model.item_fraction)
+    place = np.full(m, -1, np.int32)
+    place[frequent] = np.arange(len(frequent))
+    known = popularity[frequent]
+
+    def draw(batch: UserBatch) -> Sample:
+        return choice(renumbered(batch, place), known)
+
+    samples = every.map(draw).keep(releaser.n_jobs)
+    if model.preprocess:  # line 6: counts, or sums of weights, of what is trained on
+        counts = noisy_counts(releaser, RECOUNTS, samples, len(frequent), k=choice.k, own=Sample.own_weights)
+    mean = 0.0
+    if model._center and choice.sampling == "weights":
+        drawn = every.map(lambda batch: kept(batch, choice.uniform(batch)))
+        mean = noisy_mean(releaser, drawn, float(popularity.sum()), choice.k, (low, high))
+    elif model._center:
+        mean = noisy_mean(releaser, samples, float(counts.sum()), choice.k, (low, high))
+    bound = entry_bound(most, mean, low, high)
+    center = partial(centered, mean=mean, bound=bound)
+    return Prepared(
+        popularity,
+        frequent,
+        counts,
+        mean,
+        bound,
+        samples.map(center).keep(releaser.n_jobs),
+        lambda n: users(n).map(draw).map(center),
+    )
+
+
+def noisy_counts(
+    releaser: Releaser, label: str, users: Blocks[Any], n_items: int, *, k: int, own: Callable[[Any], Array]
+) -> Array:
+    """Sums over users of what each `own` says of their items, of which the squares add up to k at most."""
+    bound = math.nextafter(math.sqrt(k), math.inf)
+    return releaser.release(label, VectorSum(n_items, bound, cone="nonnegative"), users, own).values
+
+
+def entry_bound(given: float | None, mean: float, low: float, high: float) -> float:
+    """Gamma_M, or the largest that a centered rating can be."""
+    return float(max(high - mean, mean - low)) or 1.0 if given is None else given
+
+
+def most_frequent(counts: Array, fraction: float) -> Array:
+    """Line 4: the numbers of the ceil(beta m) items with the largest noisy counts, increasing."""
+    n = n_frequent(len(counts), fraction)
+    return np.sort(np.argsort(-counts, kind="stable")[:n])
+
+
+def n_frequent(n_items: int, fraction: float) -> int:
+    """ceil(beta m), and at least one."""
+    return max(1, min(n_items, math.ceil(fraction * n_items - 1e-9)))
+
+
+def noisy_mean(
+    releaser: Releaser, users: Blocks[Any], n_ratings: float, k: int, value_range: tuple[float, float]
+) -> float:
+    """Line 7: the mean rating. The number of ratings is the sum of the noisy counts, and costs nothing more.
+
+    Ratings are taken from the middle of their range, so a user's k of them add up to at most k (high - low) / 2. The
+    paper charges for sqrt(k) times that, which is too little for a single sum.
+    """
+    low, high = value_range
+    middle, half = (low + high) / 2, (high - low) / 2
+    if half == 0:
+        half = 1.0  # every rating is the same, publicly: any bound will do
+
+    def sums(batch: UserBatch) -> Array:
+        return batch.row_sums(np.clip(batch.values - middle, -half, half))[:, None]
+
+    total = releaser.release(MEAN, VectorSum(1, k * half), users, sums)
+    return float(np.clip(middle + total.values[0] / max(n_ratings, 1.0), low, high))
+
+
+# -- Algorithm 1: the public side of its steps
 
 
 def a_item(
@@ -257,3 +343,79 @@ class Training:
             pull = penalty[:, None] * factors + (0.0 if shared is None else factors @ shared)
             factors = factors - rates[:, None] * (released + pull)
         return factors
+
+
+# -- one item step by itself
+
+
+def private_regressions(
+    features: Array,
+    targets: Array,
+    *,
+    epsilon: float,
+    delta: float,
+    feature_clip: float,
+    target_clip: float,
+    max_targets: int,
+    regularization: float = 1.0,
+    noise_ratio: float = 1.0,
+    adjacency: AdjacencyName = "add-remove",
+    ledger: Ledger | None = None,
+    random_state: int = 0,
+    n_jobs: int | None = -1,
+) -> Array:
+    """Coefficients t_j with x_i . t_j close to y_ij, for all columns j at once: DP for a change of one person's row.
+
+    Minimizes, but for the noise, sum_i (y_ij - x_i . t_j)^2 + regularization |t_j|^2, over the people i who have a
+    target j. Released, once: for each j the sums of x x^T and of y x. One person moves them, at noise s_G and s_g, by
+    sqrt(k feature_clip^4 / s_G^2 + k feature_clip^2 target_clip^2 / s_g^2) deviations, k being `max_targets`.
+
+    Args:
+        features: x_i, one row for each person.
+        targets: y_ij, one row for each person; NaN where there is none.
+        epsilon: The budget.
+        delta: Its delta.
+        feature_clip: Longer rows of features are scaled down to this length; public.
+        target_clip: Larger targets are clipped to this size; public.
+        max_targets: The most targets of a person that count; of more, some are picked at random; public.
+        regularization: Weight of the squared lengths of the coefficients.
+        noise_ratio: sigma_G / sigma_g, the noise of the Gram matrices against that of the right-hand sides.
+        adjacency: "add-remove" or "replace".
+        ledger: Where the cost is recorded; by default a ledger of its own.
+        random_state: Seed of the sample of targets; public.
+        n_jobs: Threads, in scikit-learn's meaning.
+
+    Returns:
+        One row of coefficients for each column of `targets`.
+    """
+    x, y = np.asarray(features, np.float64), np.asarray(targets, np.float64)
+    if x.ndim != 2 or y.ndim != 2 or len(x) != len(y) or not x.shape[1] or not y.shape[1]:
+        raise DataError("features, targets: matrices with a row for each person, and at least one column, are needed")
+    for name, value in (("feature_clip", feature_clip), ("target_clip", target_clip), ("noise_ratio", noise_ratio)):
+        positive(name, value)
+    positive("regularization", regularization, zero=True)
+    k = min(whole("max_targets", max_targets, 1), y.shape[1])
+    n_threads(n_jobs)
+    check_size(y.shape[1], x.shape[1])
+    statistic = NormalEquations(y.shape[1], x.shape[1], k, feature_clip, target_clip, noise_ratio)
+    statistic.sensitivity(adjacency)  # raises if there is none
+    require_sound_arithmetic()
+    budget = account(epsilon=epsilon, delta=delta)
+    assert budget.mu is not None
+    ledger = Ledger(epsilon=epsilon, delta=delta, adjacency=adjacency, notion="dp") if ledger is None else ledger
+    ledger.expect(unit="user", adjacency=adjacency)
+    with ledger.reserve(Plan.gaussian(budget.mu, {STEP: 1.0})) as reservation:
+        releaser = Releaser(reservation, adjacency, n_jobs)
+        sample = _sample(x, y, k, random_state)
+        stack = releaser.release(STEP, statistic, LocalBlocks(lambda: [sample]), own_equations).values
+    return a_item(stack, statistic.target_unit, np.full(y.shape[1], float(regularization)), None, n_jobs)
+
+
+def _sample(features: Array, targets: Array, k: int, seed: int) -> Sample:
+    """Each person's targets, at most k, as sparse rows, and their features."""
+    there = ~np.isnan(targets)
+    indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(there, axis=1))])
+    every = Sample(indptr, np.nonzero(there)[1], targets[there])
+    mask = uniform(every, k, seed)
+    ends = np.concatenate([[0], np.cumsum(mask)])[indptr]
+    return Sample(ends, every.indices[mask], every.values[mask], vectors=features)

@@ -17,10 +17,10 @@ import numpy as np
 from discreet.data.interactions import Interactions
 from discreet.engine import Blocks, LocalBlocks
 from discreet.engine.batches import parts, user_batches
-from discreet.kernels.threads import over_blocks
+from discreet.kernels import over_blocks
 from discreet.models.centering import SHRINKAGE, Centering, Prepared
+from discreet.models.fold_in import Penalty, Ridge
 from discreet.models.frank_wolfe.estimate import Basis, Step
-from discreet.models.ridge import Penalty, Ridge
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 

@@ -17,7 +17,7 @@ from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar
 from discreet.engine.batches import DENSE_CELLS, parts
 from discreet.errors import DataError
-from discreet.kernels.threads import single_threaded_blas
+from discreet.kernels import single_threaded_blas
 from discreet.models.base import Model, NotPrivateModel, check_parameters, require_ratings
 from discreet.models.centering import RATINGS_PER_USER, Centering, Prepared, public_row_norm
 from discreet.models.eigen import Direction, Products, check_budget, leading, oja, second_moment

@@ -18,8 +18,8 @@ from scipy.sparse import csr_array
 from discreet.data.interactions import Interactions
 from discreet.engine.batches import parts
 from discreet.models.centering import Centering, Prepared
+from discreet.models.fold_in import Penalty, Ridge
 from discreet.models.gradient.estimate import Step, nothing
-from discreet.models.ridge import Penalty, Ridge
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 

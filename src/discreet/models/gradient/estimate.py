@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from scipy.linalg import eigh
 
-from discreet.kernels.threads import single_threaded_blas
-from discreet.models.eigen import MOST_DIRECTIONS, simplex, without_noise
+from discreet.kernels import single_threaded_blas
+from discreet.models.eigen import MOST_DIRECTIONS, simplex
+from discreet.privacy.releaser import without_noise
 from discreet.typing import Array
 
 FORGET, FORGET_SQUARES = 0.9, 0.99  # of earlier gradients and of their squares, in each step of Adam

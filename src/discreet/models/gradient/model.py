@@ -14,8 +14,8 @@ from discreet.engine.batches import DENSE_CELLS
 from discreet.errors import DataError, PrivacyError
 from discreet.models.base import Model, NotPrivateModel, check_parameters, require_ratings
 from discreet.models.centering import Centering
-from discreet.models.eigen import check_catalog, noise_edge, second_moment
-from discreet.models.fold_in import FoldIn, ReplayFoldIn, RidgeFoldIn
+from discreet.models.eigen import check_catalog, second_moment
+from discreet.models.fold_in import FoldIn, Penalty, ReplayFoldIn, RidgeFoldIn
 from discreet.models.gradient.contributions import (
     OFFSET_PENALTY,
     VECTOR_PENALTY,
@@ -26,9 +26,9 @@ from discreet.models.gradient.contributions import (
 )
 from discreet.models.gradient.estimate import Adam, Step, project
 from discreet.models.private import PrivateModel
-from discreet.models.ridge import Penalty
 from discreet.privacy import GramSum, OuterSum, Plan, Planned, Releaser
 from discreet.privacy.guarantee import AdjacencyName
+from discreet.privacy.releaser import noise_edge
 from discreet.privacy.selection import largest_mu, sampled_cost
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array

@@ -13,9 +13,9 @@ import numpy as np
 
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError, PrivacyError
-from discreet.kernels.threads import single_threaded_blas
+from discreet.kernels import single_threaded_blas
 from discreet.models.base import NOT_PRIVATE, check_parameters
-from discreet.models.fold_in import FoldIn, RidgeFoldIn
+from discreet.models.fold_in import FoldIn, Penalty, Ridge, RidgeFoldIn
 from discreet.models.one_bit.contributions import (
     FLIPPED,
     FlippingBits,
@@ -35,7 +35,6 @@ from discreet.models.one_bit.estimate import EFFECT_PENALTY, Completed, complete
 from discreet.models.one_bit.likelihood import FlippedBits, Link, LinkName, Loss, Observed
 from discreet.models.one_bit.published import PublishedObjective, PublishedOutput
 from discreet.models.private import PrivateModel, require_sound
-from discreet.models.ridge import Penalty, Ridge
 from discreet.privacy import Cost, DeclaredNoise, Guarantee, Ledger, Plan, Releaser
 from discreet.privacy.guarantee import AdjacencyName, Unit
 from discreet.privacy.statement import Statement

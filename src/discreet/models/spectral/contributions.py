@@ -14,7 +14,7 @@ import numpy as np
 from discreet.data.interactions import Interactions
 from discreet.engine import Blocks
 from discreet.engine.batches import DENSE_CELLS, user_batches
-from discreet.models.als.sampling import uniform
+from discreet.models.als.published_contributions import uniform
 from discreet.models.centering import Centering
 from discreet.models.spectral.estimate import Chosen, Cleansed, item_averages, over_weights
 from discreet.privacy import GramSum, Releaser, VectorSum

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import eigh
 
-from discreet.kernels.threads import single_threaded_blas
+from discreet.kernels import single_threaded_blas
 from discreet.models.centering import RATINGS_PER_USER
-from discreet.models.eigen import PENALTY, noise_edge, rating_directions, standing_out
-from discreet.models.fold_in import RidgeFoldIn
-from discreet.models.ridge import Penalty
-from discreet.privacy.releaser import Noisy
+from discreet.models.eigen import PENALTY, rating_directions, standing_out
+from discreet.models.fold_in import Penalty, RidgeFoldIn
+from discreet.privacy.releaser import Noisy, noise_edge
 from discreet.typing import Array
 
 EXPONENT = 0.3  # users weigh their items by popularity^-EXPONENT

@@ -15,13 +15,13 @@ from discreet.data.interactions import Interactions
 from discreet.engine import LocalBlocks
 from discreet.engine.batches import DENSE_CELLS, parts
 from discreet.errors import DataError, NotFitted
-from discreet.kernels.threads import n_threads, single_threaded_blas
+from discreet.kernels import n_threads, single_threaded_blas
 from discreet.models.base import check_parameters
 from discreet.models.eigen import Products, check_budget, oja, orthonormal, start
 from discreet.models.private import require_sound
 from discreet.privacy import GramSum, Ledger, Plan, Releaser
-from discreet.privacy.determinism import require_sound_arithmetic
 from discreet.privacy.guarantee import AdjacencyName, Guarantee, account
+from discreet.privacy.lattice import require_sound_arithmetic
 from discreet.privacy.statement import Statement
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array

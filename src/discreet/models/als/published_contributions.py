@@ -1,0 +1,188 @@
+"""The private side of DPALS as published: which of their items a user takes part with, and what they contribute.
+
+All of it comes from the user's own row and public numbers alone. Row numbers, user ids, other users' rows and the
+division of a table into batches do not matter: a user who is added, removed or renumbered leaves the choices of all
+others unchanged, bit for bit. Choices are random by hashing the public seed with the content of the row. Two users with
+the same row make the same choice, which does no harm: they are protected by the bound on what a row can contribute, not
+by the randomness of the choice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.hashing import ODD, mixed
+from discreet.models.fold_in import Penalty, Ridge, shared_gram
+from discreet.privacy.statistics import UserBatch
+from discreet.typing import Array, Words
+
+Sampling: TypeAlias = Literal["uniform", "adaptive", "weights"]
+
+
+@dataclass(frozen=True)
+class Sample(UserBatch):
+    """Some users' rows as an item step takes them.
+
+    Attributes:
+        weights: Of each entry; None: all 1.
+        own: The rows that the same users solve their own side from; None: the same rows.
+        vectors: What they have solved, one row for each user; None before that.
+    """
+
+    weights: Array | None = None
+    own: UserBatch | None = None
+    vectors: Array | None = None
+
+    def own_weights(self) -> Array:
+        """The weight of each entry."""
+        return np.ones(len(self.indices)) if self.weights is None else self.weights
+
+
+@dataclass(frozen=True)
+class ItemChoice:
+    """Line 5 of Algorithm 2, with its public constants: what users train items with, and solve their own side with.
+
+    Attributes:
+        k: Items of a user.
+        sampling: How they are picked: "uniform", "adaptive" (lowest counts), or "weights" (all, with weights).
+        all_items: Whether users solve their own side with all their items, not only the sampled ones.
+        seed: Public.
+    """
+
+    k: int
+    sampling: Sampling
+    all_items: bool
+    seed: int
+
+    def uniform(self, batch: UserBatch) -> NDArray[np.bool_]:
+        """Which entries are in a uniform sample."""
+        return uniform(batch, self.k, self.seed)
+
+    def __call__(self, batch: UserBatch, counts: Array) -> Sample:
+        """The samples of some users, given the noisy counts."""
+        if self.sampling == "weights":  # which has everything in the sample
+            return Sample(batch.indptr, batch.indices, batch.values, weights(batch, self.k, counts))
+        adaptive = self.sampling == "adaptive"
+        chosen = kept(batch, lowest(batch, self.k, counts) if adaptive else self.uniform(batch))
+        return Sample(chosen.indptr, chosen.indices, chosen.values, own=batch if self.all_items else None)
+
+
+def priorities(batch: UserBatch, seed: int) -> Words:
+    """A random-looking word for each entry of each row, from the seed and the row's own items and values."""
+    items = mixed((batch.indices.astype(np.uint64) + np.uint64(1)) * ODD + np.uint64(seed % 2**64))
+    values = np.ascontiguousarray(batch.values, np.float64).view(np.uint64)
+    row, filled = np.zeros(len(batch.counts), np.uint64), batch.counts > 0
+    if filled.any():  # sums modulo 2^64: the same in any order
+        row[filled] = np.add.reduceat(mixed(items + values * ODD), batch.indptr[:-1][filled])
+    return mixed(items ^ np.repeat(mixed(row + ODD), batch.counts))
+
+
+def _first(batch: UserBatch, keys: Array, k: int) -> NDArray[np.bool_]:
+    """Which entries have the k smallest keys of their row; of equal keys the first item's counts as smaller."""
+    order = np.lexsort((batch.indices, keys, batch.owners))
+    chosen = np.empty(len(order), bool)
+    chosen[order] = np.arange(len(order)) - np.repeat(batch.indptr[:-1], batch.counts) < k
+    return chosen
+
+
+def uniform(batch: UserBatch, k: int, seed: int) -> NDArray[np.bool_]:
+    """Line 2 of Algorithm 2: k items of each user, all equally likely; all of them if there are no more."""
+    return _first(batch, priorities(batch, seed), k)
+
+
+def lowest(batch: UserBatch, k: int, counts: Array) -> NDArray[np.bool_]:
+    """Line 5 of Algorithm 2: the k items of each user with the lowest noisy counts; of equal counts the first item."""
+    return _first(batch, counts[batch.indices], k)
+
+
+def weights(batch: UserBatch, k: int, counts: Array, exponent: float = 0.25) -> Array:
+    """Adaptive weights (2023): count^-exponent, scaled so that the squares of each user's add up to k.
+
+    There is no sampling: heavy users keep all their items, with small weights.
+    """
+    raw = (np.maximum(counts, 1.0) ** -exponent)[batch.indices]  # of public numbers: no bit depends on the users
+    sums = batch.row_sums(raw**2).astype(np.float64)  # row sums of no entries are integers
+    scale = np.sqrt(np.divide(float(k), sums, out=np.zeros_like(sums), where=sums > 0))
+    scaled: Array = raw * scale[batch.owners]
+    return scaled
+
+
+def clipped(batch: UserBatch, most: float) -> UserBatch:
+    """Entries of at most `most`."""
+    return UserBatch(batch.indptr, batch.indices, np.clip(batch.values, -most, most))
+
+
+def renumbered(batch: UserBatch, place: Array) -> UserBatch:
+    """The entries of items that have a place, with that as their number; others have the place -1."""
+    known = kept(batch, place[batch.indices] >= 0)
+    return UserBatch(known.indptr, place[known.indices], known.values)
+
+
+def kept(batch: UserBatch, mask: NDArray[np.bool_]) -> UserBatch:
+    """Some of a batch's entries."""
+    return UserBatch(np.concatenate([[0], np.cumsum(mask)])[batch.indptr], batch.indices[mask], batch.values[mask])
+
+
+def _centered(table: UserBatch, mean: float, bound: float) -> Sample:
+    values = np.clip(table.values - np.float32(mean), -bound, bound)
+    return Sample(table.indptr, table.indices, values, getattr(table, "weights", None))
+
+
+def centered(sample: Sample, mean: float, bound: float) -> Sample:
+    """Samples about the mean, with entries of at most `bound`."""
+    own = None if sample.own is None else _centered(sample.own, mean, bound)
+    return replace(_centered(sample, mean, bound), own=own)
+
+
+# -- Algorithm 1
+
+
+def clip(vectors: Array, bound: float) -> Array:
+    """Vectors scaled down to a length of at most `bound`: u min(1, bound / |u|). The paper's max is a misprint."""
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    clipped: Array = vectors * (bound / np.maximum(lengths, bound))
+    return clipped
+
+
+def user_ridge(factors: Array, penalty: Penalty, global_penalty: float) -> Ridge:
+    """The regression of A_user: sum_j (y_j - u . v_j)^2 + lambda_0 sum over all j of (u . v_j)^2 + lambda_i |u|^2."""
+    return Ridge(factors, np.zeros(len(factors)), penalty, shared_gram(factors, global_penalty))
+
+
+def a_user(ridge: Ridge, rows: UserBatch, user_clip: float) -> Array:
+    """A_user: each user solves their own ridge regression exactly, from their own row; clipped for training."""
+    return clip(ridge.solve(rows.indptr, rows.indices, rows.values)[1], user_clip)
+
+
+@dataclass(frozen=True)
+class UserStep:
+    """A_user for all users: samples get the vectors of their users."""
+
+    ridge: Ridge
+    user_clip: float
+
+    def __call__(self, sample: Sample) -> Sample:
+        """Those of some users."""
+        return replace(sample, vectors=a_user(self.ridge, sample if sample.own is None else sample.own, self.user_clip))
+
+
+def own_vectors(sample: Sample) -> Array:
+    """The vectors of some users."""
+    assert sample.vectors is not None
+    return sample.vectors
+
+
+def own_equations(sample: Sample) -> tuple[Array, Array, Array | None]:
+    """What some users contribute to an item step: their vectors, ratings and weights."""
+    return own_vectors(sample), sample.values, sample.weights
+
+
+def own_gradient(sample: Sample, factors: Array, user_clip: float) -> tuple[Array, Array]:
+    """The x and a of each user's gradient x a^T, x on their own items and a no longer than 1."""
+    own, owners = own_vectors(sample), sample.owners
+    scores = (own[owners] * factors[sample.indices]).sum(axis=1)
+    return sample.own_weights() * (scores - sample.values) * user_clip, own / user_clip
