@@ -136,12 +136,12 @@ def _encoded(model: Model) -> tuple[bytes, dict[str, bytes]]:
 
 
 def described(model: Model) -> dict[str, Any]:
-    """A model's class and parameters, as JSON has them; not its device: where it was trained, it need not be used."""
+    """A model's class and parameters, as JSON has them."""
     cls = type(model)
     if _registered(cls.__name__) is not cls:
         raise ModelError(f"model: {cls.__name__} is not one of the models of this library, and only those can be saved")
     given = model.get_params(deep=False).items()
-    return {"class": cls.__name__, "params": {name: plain(name, value) for name, value in given if name != "device"}}
+    return {"class": cls.__name__, "params": {name: plain(name, value) for name, value in given}}
 
 
 def unfitted(about: dict[str, Any]) -> Model:

@@ -63,10 +63,7 @@ class Users(Protocol):
     """All users' rows, a batch at a time, wherever they are."""
 
     def add_up(self, work: Encoded, n_jobs: int | None) -> Array:
-        """The exact sum, by `work.add`, of what `work` makes of each batch.
-
-        An engine that has another way to the same integers, such as a GPU, looks at the encoders.
-        """
+        """The exact sum, by `work.add`, of what `work` makes of each batch."""
         ...
 
 
