@@ -8,7 +8,7 @@ import discreet
 
 def main(folder: Path) -> None:
     """Do it all in a folder."""
-    # A table and a catalogue, as a shop might have them.
+    # A table and a catalog, as a shop might have them.
     people = discreet.datasets.movielens_like(4_000, 300, 160_000, random_state=0)
     people.to_frame("pandas").to_csv(folder / "ratings.csv", index=False)
     people.catalogue.to_frame("pandas").to_csv(folder / "films.csv", index=False)
@@ -25,7 +25,7 @@ def main(folder: Path) -> None:
         score = discreet.evaluate(model.fit(train), test, history=train, metrics="rmse", confidence=None)
         print(f"{name:18} RMSE {score['rmse']:.3f}")  # exact, about people: for their owner's eyes
 
-    history = {3: 5.0, 14: 4.5, 15: 1.0}  # somebody who was not there
+    history = {3: 5.0, 14: 4.5, 15: 1.0}  # of somebody who was not in the data
     found = private.recommend(history, n=5)
     print("\n", found, sep="")
     print(private.explain(history, found.items[0]))

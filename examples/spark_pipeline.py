@@ -24,7 +24,7 @@ def main(spark: SparkSession, folder: Path) -> None:
     fitted = Pipeline(stages=[recent, private]).fit(ratings)
     print(fitted.stages[-1].model.guarantee_)
 
-    # Each user's recommendations are made of her own rows, where these are.
+    # Each user's recommendations are computed from their own rows, in the partition that has them.
     fitted.transform(ratings).where("user < 2").orderBy("user", "rank").show()
     fitted.write().overwrite().save(str(folder / "pipeline"))
 

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pytest
 
@@ -32,14 +32,3 @@ def postgres_url(postgres_server: Path) -> Iterator[str]:
     """The SQLAlchemy URL of a fresh, empty PostgreSQL database."""
     with postgres.database(postgres_server) as url:
         yield url
-
-
-@pytest.fixture(scope="session")
-def torch() -> Any:
-    """The package, on one thread: there is a worker for each core, and threads that wait for a core spin on it."""
-    try:
-        import torch
-    except ImportError as reason:
-        missing("torch", f"{reason}: pip install 'discreet[gpu]'")
-    torch.set_num_threads(1)
-    return torch

@@ -119,8 +119,6 @@ def test_a_private_model(work: Path, private_model: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said", "code"),
     [
-        (["ratings.csv", "--model", "als", "--device", "cuda"], "give --set device=cuda", 2),
-        ([*SAVED, "--device", "tpu"], "device: 'cpu', 'cuda' or", 1),
         (["model", "test.csv"], "--history", 2),
         (["ratings.csv"], "give --epsilon and --delta", 2),
         (["ratings.csv", "--model", "als", "--history", "train.csv"], "saved model", 2),

@@ -187,7 +187,6 @@ def test_numbers_in_a_text_file_and_a_model_of_texts(work: Path) -> None:
         (["--history", "odd.jsonl"], "looks like the item", 1),
         (["--users", "none.csv"], "none.csv", 1),
         (["--history", "1", "--deny", "none.txt"], "none.txt", 1),
-        (["--history", "1", "--device", "tpu"], "device: 'cpu', 'cuda' or", 1),
     ],
 )
 def test_errors_are_one_sentence(work: Path, arguments: list[str], said: str, code: int) -> None:
@@ -218,10 +217,3 @@ def test_a_private_model(work: Path, private_model: str) -> None:
     budget = ["--epsilon", "1", "--delta", "1e-6", "--range", "0.5", "5", "--items", "movies.csv"]
     run("train", "ratings.csv", "--model", private_model, *budget, "--out", "private")
     assert "Film " in recommend("private", "--history", "1=5")
-
-
-def test_a_model_that_needs_no_card(work: Path) -> None:
-    discreet.Popularity().fit(discreet.datasets.movielens_like(20, 10, 60)).save("popular")
-    assert "--device: Popularity runs on the CPU only" in run(
-        "recommend", "popular", "--history", "1", "--device", "cuda", code=2
-    )

@@ -61,11 +61,13 @@ def test_the_sentence_says_everything() -> None:
         "epsilon = 1 ",
         "delta = 1e-05",
         "add-remove",
-        "entire history",
-        "2.72",
+        "if one person's entire history were left out of the data (or added to it)",
+        "would be at most 2.72 times what it is now, plus 1e-05",
+        "is now at most 2.72 times what it would be, plus 1e-05",
     ):
         assert part in sentence
     assert sentence.count(".") == sentence.count("2.72") + 1  # one sentence
+    assert "plus" not in str(Guarantee(Cost.of(PureEvent(1.0)), 0.0, "user", Adjacency.ADD_REMOVE, "dp"))
     entry = account(mu=1, delta=1e-6, unit="entry", adjacency="flip", notion="dp")
     assert "one single entry" in str(entry)
     assert "any of the bits in one person's history" in str(account(mu=1, delta=1e-6, unit="user", adjacency="flip"))

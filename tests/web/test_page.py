@@ -258,7 +258,7 @@ def test_the_privacy_panel(opened: Open, ratings: discreet.Interactions) -> None
         page = opened(url)
         said = page.inner_text("#privacy")
         assert "ε = 1" in said
-        assert "2.72 times as likely" in said
+        assert "at most a factor of 2.72" in said
         assert "%" in page.inner_text("#privacy .tiles article:nth-child(3)")
         page.get_by_text("word for word").click()
         assert str(model.guarantee_) in page.inner_text("#privacy")

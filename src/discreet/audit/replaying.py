@@ -335,7 +335,7 @@ def replay(
     Args:
         make: Makes the model, unfitted; called twice.
         data: What to fit on: Interactions, or what the model takes.
-        neighbor: The same with one person more, less or changed, according to the model's guarantee.
+        neighbor: The same with one person added, removed or changed, according to the model's guarantee.
         seed: Of the noise.
         fit: How the model is fitted, if that is more than one call of `fit`.
         couple: For models with releases that stay secret.

@@ -38,11 +38,9 @@ PRIVATE_SIDE = {
     "discreet.models.one_bit.contributions:two_valued",
     "discreet.models.one_bit.contributions:_primal",  # of a solver, whose result gets noise
     "discreet.privacy.lattice:truncate",
-    "discreet.privacy.lattice:_truncated",
-    "discreet.privacy.lattice:_row_sums",
+    "discreet.privacy.lattice:row_ends",
     "discreet.privacy.statistics:countable",
     "discreet.privacy.statistics:encode",
-    "discreet.privacy.statistics:factors",
     "discreet.privacy.statistics:_in_cone",
     "discreet.privacy.statistics:_weights",
     "discreet.privacy.statistics:_first_k",

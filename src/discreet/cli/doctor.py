@@ -16,7 +16,6 @@ EXTRAS = {
     "excel": "xlrd",
     "plot": "matplotlib",
     "spark": "pyspark",
-    "gpu": "torch",
     "serve": "starlette",
     "ann": "usearch",
 }
@@ -86,7 +85,6 @@ def doctor() -> None:
         "cores": os.cpu_count(),
         "threads": n_threads(-1),
         "blas": f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip(),
-        "gpu": shutil.which("nvidia-smi") is not None,
         "java": shutil.which("java") is not None,
         "data": ", ".join(map(str, folders())),
     }

@@ -52,7 +52,6 @@ def evaluate(
     plot: Annotated[Path | None, Option(help="Where to draw the result: .png, .svg, .pdf.")] = None,
     table: inputs.TestedTable,
     budget: inputs.Budget,
-    device: inputs.Device = "cpu",
 ) -> None:
     """Measure a saved model; or, with --model, train one on a part of a table and compare it with baselines.
 
@@ -61,16 +60,15 @@ def evaluate(
     The numbers are exact, about private people, and for the owner's eyes only.
     """
     from discreet.evaluate import evaluate as compute
+    from discreet.models.storage import load
 
     _require_form(sources, history, model, bool(settings), budget)
-    if history is None and device != "cpu":
-        raise Misuse("--device is for a saved model; for a model that is trained here, give --set device=cuda")
     require_plot(plot)
     options: dict[str, Any] = {"relevant": relevant, "threshold": table.for_accuracy}
     asked = by_commas(metrics)
     about: dict[str, Any] = {}
     if history is not None:
-        saved = inputs.saved(Path(sources[0]), device)
+        saved = load(sources[0])
         test, past = (
             inputs.for_model(saved, table.read(source), name)
             for source, name in ((sources[1], "test"), (history, "history"))

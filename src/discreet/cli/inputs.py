@@ -157,7 +157,6 @@ Settings = Annotated[
 ]
 Delta = Annotated[float | None, Option(help="The delta of the guarantee: well below 1 / the number of users.")]
 SavedModel = Annotated[Path, Argument(help="The folder of a saved model.")]
-Device = Annotated[str, Option(help="Where a saved model computes: cpu, or cuda for a GPU.")]
 
 
 @dataclass(frozen=True)
@@ -195,18 +194,6 @@ def opened(where: str, name: str) -> "Ledger":
         what, begin, _ = str(error).partition("; give epsilon and delta to begin")
         hint = f"; to begin one: discreet ledger create {where} --epsilon 3 --delta 1e-6" if begin else ""
         raise PrivacyError(what + hint) from None
-
-
-def saved(folder: Path, device: str) -> "Model":
-    """A saved model, for use on a device."""
-    from discreet.models.storage import load
-
-    model = load(folder)
-    if device != "cpu":
-        if "device" not in model.get_params():
-            raise Misuse(f"--device: {type(model).__name__} runs on the CPU only; leave the option out")
-        model.set_params(device=device)
-    return model
 
 
 def find(name: str | None) -> type["Model"]:

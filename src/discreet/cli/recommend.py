@@ -35,14 +35,15 @@ def recommend(
     value: inputs.Value = None,
     time: inputs.Time = None,
     connection: inputs.Connection = None,
-    device: inputs.Device = "cpu",
 ) -> None:
     """Recommend items to one person or to many, or list similar items.
 
     Example: discreet recommend model --history "1=5,2=4"
     """
+    from discreet.models.storage import load
+
     _require_one(history, users, similar, explain, out)
-    loaded = inputs.saved(model, device)
+    loaded = load(model)
     if similar is not None:
         found = loaded.similar_items(inputs.as_ids(loaded, [similar], "similar")[0], n)
         show({"similar_to": similar, **_listed(found)}, *_table(found))

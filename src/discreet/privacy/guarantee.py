@@ -407,9 +407,9 @@ def _accountant(cost: Cost, renyi: bool) -> Any:
 
 _UNITS = {"user": "one person's entire history", "entry": "one single entry of one person's history"}
 _CHANGES = {
-    Adjacency.ADD_REMOVE: "been left out of the data (or added to it)",
-    Adjacency.REPLACE: "been replaced by any other",
-    Adjacency.FLIP: "been the opposite",
+    Adjacency.ADD_REMOVE: "were left out of the data (or added to it)",
+    Adjacency.REPLACE: "were replaced by any other",
+    Adjacency.FLIP: "were the opposite",
 }
 _NOTIONS = {
     "joint-dp": ("joint differential privacy", "what is published, or shown to everybody but that person,"),
@@ -505,12 +505,13 @@ class Guarantee:
             return f"NOT PRIVATE: no finite epsilon holds at delta = {round_up(self.delta)} (state it at a larger one)."
         (name, seen), change = _NOTIONS[self.notion], f"{_UNITS[self.unit]} {_CHANGES[Adjacency(self.adjacency)]}"
         if (self.unit, self.adjacency) == ("user", Adjacency.FLIP):
-            change = "any of the bits in one person's history been the opposite (which items they are about is public)"
+            change = "any of the bits in one person's history were the opposite (which items they are about is public)"
         ratio = round_up(math.exp(self.epsilon), 3) if self.epsilon < 700 else f"e^{round_up(self.epsilon)}"
+        added = f", plus {round_up(self.delta)}" if self.delta else ""
         return (
-            f"{self.unit.capitalize()}-level {name} with {numbers} ({self.adjacency}): had {change}, "
-            f"no outcome in {seen} would have been more than {ratio} times as likely, or "
-            f"as unlikely, as it is, apart from a probability of {round_up(self.delta)}."
+            f"{self.unit.capitalize()}-level {name} with {numbers} ({self.adjacency}): if {change}, the probability of "
+            f"any outcome in {seen} would be at most {ratio} times what it is now{added}, and it is now at most "
+            f"{ratio} times what it would be{added}."
         )
 
     def to_json(self) -> dict[str, Any]:

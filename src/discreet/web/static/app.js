@@ -218,7 +218,7 @@ class Page {
     $("more").hidden = found.length < this.shown;
     const cold = this.model.description.scoring.cold_note.replace(/^no history: /, "");
     const { done } = words(this.model.description);
-    const known = { 0: `not yours yet: ${cold}`, 1: `from the one thing you ${done}` };
+    const known = { 0: `not personal yet: ${cold}`, 1: `from the one thing you ${done}` };
     $("note").textContent = known[ratings.length] ?? `from the ${ratings.length} things you ${done}`;
   }
 

@@ -83,14 +83,14 @@ function others(privacy, implicit) {
   const { epsilon, delta, unit, adjacency } = privacy;
   const whole = `everything that any one person ${implicit ? "did" : "rated"}`;
   const whose = unit === "user" ? whole : "any single rating of anybody's";
-  const changed = { "add-remove": "been left out", replace: "been something else", flip: "been the opposite" }[
+  const changed = { "add-remove": "were left out", replace: "were something else", flip: "were the opposite" }[
     adjacency
   ];
   const factor = epsilon <= 10 ? brief(Math.exp(epsilon)) : `e to the ${brief(epsilon)}`;
-  const much = `at most ${factor} times as likely, or as unlikely, as it is`;
+  const much = `change by at most a factor of ${factor}, up or down, plus δ`;
   return [
     el("p", { className: "big" }, `ε = ${brief(epsilon)}`, el("small", {}, ` δ = ${delta.toExponential()}`)),
-    el("p", {}, `Had ${whose} ${changed}, whatever this model gives away would have been ${much}.`),
+    el("p", {}, `If ${whose} ${changed}, the probability of anything that this model reveals would ${much}.`),
     el("p", { className: "detail" }, "A mathematical fact, not a policy: noise was added before anything was kept."),
   ];
 }
