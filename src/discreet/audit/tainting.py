@@ -18,10 +18,12 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet import kernels
 from discreet.audit.replaying import FIT, fitted
 from discreet.audit.report import Finding
 from discreet.audit.subjects import Subject
 from discreet.data.interactions import Interactions
+from discreet.kernels import Table
 from discreet.privacy import GridArray, Ledger
 from discreet.privacy.statistics import UserBatch
 
@@ -46,6 +48,7 @@ PRIVATE_SIDE = {
     "discreet.privacy.statistics:_first_k",
     "discreet.privacy.lattice:normal_equations",
     "discreet.evaluate.metrics:rows",
+    "discreet.evaluate.metrics:_rankings",
     "discreet.recommend.histories:_table",
     "discreet.recommend.serving:_predictions",
 }
@@ -55,6 +58,10 @@ OF_RELEASES = {"discreet.models.als.published_training:noisy_svd_start"}
 BETWEEN = ("numpy", "scipy", "contextlib", "dataclasses")  # their lines are not reported, but those that call them
 CONVERSIONS = ("asarray", "array", "ascontiguousarray", "asanyarray")
 ALLOCATIONS = ("zeros", "empty", "ones", "full")
+KERNELS = (
+    *("ridge", "leave_fold_out", "item_step", "normal_equations", "solve"),
+    *("truncate", "rising", "scatter", "scatter_outer", "row_sums"),
+)
 # Methods of sparse matrices whose result is private if the matrix or an argument is.
 SPARSE = ("tocsr", "tocsc", "tocoo", "toarray", "todense", "sum", "dot", "multiply", "transpose", "power", "diagonal")
 SINKS = ("__float__", "__int__", "__index__", "__bool__", "__complex__", "__str__", "__repr__", "__format__")
@@ -223,6 +230,22 @@ def _sparse(stack: ExitStack) -> None:
         stack.enter_context(patch.multiple(kind, __init__=made(kind.__init__), **changes))
 
 
+def _compiled(real: Any) -> Any:
+    """A kernel, which sees memory and no marks: its results are private if an argument is."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not _holds([*args, *kwargs.values()]):
+            return real(*args, **kwargs)
+        made = real(*_plain(args), **_plain(kwargs))
+        parts = made if isinstance(made, tuple) else (made,)
+        marked = [
+            replace(one, padded=_private(one.padded)) if isinstance(one, Table) else _private(one) for one in parts
+        ]
+        return tuple(marked) if isinstance(made, tuple) else marked[0]
+
+    return call
+
+
 def _declassified(real: Any) -> Any:
     """What is released is public."""
 
@@ -241,6 +264,7 @@ def watching(allow: set[str]) -> Iterator[Watch]:
         changes = {name: _converting(getattr(np, name)) for name in CONVERSIONS}
         changes |= {name: _allocating(getattr(np, name)) for name in ALLOCATIONS}
         stack.enter_context(patch.multiple(np, **changes))
+        stack.enter_context(patch.multiple(kernels, **{name: _compiled(getattr(kernels, name)) for name in KERNELS}))
         stack.enter_context(patch.object(Ledger, "_release", _declassified(Ledger._release)))
         _sparse(stack)
         _watches.append(watch)
