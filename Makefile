@@ -15,11 +15,13 @@ help:  ## this list
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.core: pyproject.toml | $(BIN)/python
+KERNELS := hatch_build.py $(wildcard src/discreet/kernels/*.[ch])
+
+$(VENV)/.core: pyproject.toml $(KERNELS) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable .
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml | $(BIN)/python
+$(VENV)/.dev: pyproject.toml $(KERNELS) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@ $(VENV)/.core
 
@@ -43,23 +45,17 @@ lint: $(VENV)/.dev  ## style, and which package imports which
 types: $(VENV)/.dev  ## mypy --strict
 	$(BIN)/mypy
 
-# torch is a large download, of gigabytes where it brings the libraries of a GPU: only CI, which must test everything,
-# fetches it; elsewhere the tests that need it are skipped by name.
-$(VENV)/.torch: $(VENV)/.dev
-	$(BIN)/python -m pip install --quiet torch==2.13.0
-	@touch $@
-
 # The trust base is covered by its own tests, every line and branch; the others run without being traced, in less time.
 GATED  := tests/privacy
 PYTEST := $(BIN)/python -m pytest -m 'not slow' -n auto --dist worksteal
 
-unit: $(VENV)/.dev $(if $(CI),$(VENV)/.torch)  ## the tests alone
+unit: $(VENV)/.dev  ## the tests alone
 	scripts/install-system postgresql java chromium
 	$(PYTEST) $(GATED) --cov --cov-report=
 	$(BIN)/python -m coverage report --fail-under=100 --show-missing
 	$(PYTEST) $(GATED:%=--ignore=%)
 
-# The lowest versions that pyproject.toml allows of everything that users install, torch apart, which is large. The tools
+# The lowest versions that pyproject.toml allows of everything that users install. The tools
 # of the tests are the newest that go with them. An old library that warns of a newer one works all the same, so warnings
 # are not errors here.
 FLOORS := .venv-floors
@@ -68,7 +64,7 @@ comma  := ,
 TOOLS  := pytest pytest-xdist hypothesis mpmath prv-accountant pandas polars zstandard xlwt httpx2
 FLOOR_TESTS := tests/privacy tests/data tests/models/test_conformance.py \
     tests/models/test_dpals.py tests/models/test_storage.py tests/cli/test_every_command.py tests/cli/test_train.py \
-    tests/cli/test_evaluate.py tests/recommend/test_vectors.py tests/evaluate/test_tradeoff.py tests/tune/test_defaults.py
+    tests/cli/test_evaluate.py tests/recommend tests/evaluate/test_curves.py tests/tune/test_no_budget.py tests/kernels
 
 $(FLOORS)/.lowest: pyproject.toml
 	$(PYTHON) -m venv --clear $(FLOORS)

@@ -71,7 +71,7 @@ def doctor() -> None:
     import numpy as np
 
     from discreet.data.archives import folders
-    from discreet.kernels import n_threads
+    from discreet.kernels import instruction_set, n_threads
     from discreet.privacy.statement import PACKAGES, installed
 
     results = {name: check() for name, check in CHECKS.items()}
@@ -84,6 +84,7 @@ def doctor() -> None:
         "system": platform.platform(),
         "cores": os.cpu_count(),
         "threads": n_threads(-1),
+        "kernels": f"{platform.machine()} {instruction_set()}",
         "blas": f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip(),
         "java": shutil.which("java") is not None,
         "data": ", ".join(map(str, folders())),

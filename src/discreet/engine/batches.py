@@ -130,12 +130,17 @@ def parts(
         first = last
 
 
-def user_batches(ratings: Ratings, most_users: int | None = None, most: int | None = None) -> Blocks[UserBatch]:
-    """All users' rows, by the engine for where they are."""
+def user_batches(
+    ratings: Ratings, most_users: int | None = None, most: int | None = None, *, n_jobs: int | None = None
+) -> Blocks[UserBatch]:
+    """All users' rows, by the engine for where they are; for `n_jobs` threads in larger batches, two for each."""
     if not isinstance(ratings, Interactions):
         from discreet.engine.spark import SparkBlocks
 
         return SparkBlocks(ratings, most_users)
+
+    if n_jobs is not None and most is None:
+        most = max(PART, min(len(ratings) // (2 * n_threads(n_jobs)), 4 * PART))
 
     def batches() -> Iterator[UserBatch]:
         return parts(ratings, ratings.values, most_users=most_users, most=most)

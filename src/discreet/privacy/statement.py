@@ -14,6 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, get_args
 
 from discreet.errors import PrivacyError
+from discreet.kernels import instruction_set
 from discreet.privacy.guarantee import Cost, Guarantee, SampledGaussian, renyi_budget
 from discreet.privacy.noise import Noise
 from discreet.privacy.store import Entry, canonical
@@ -76,7 +77,8 @@ def installed(name: str) -> str:
 
 @cache
 def _versions() -> dict[str, str]:
-    return {"python": platform.python_version(), **{name: installed(name) for name in PACKAGES}}
+    kernels = f"{platform.machine()} {instruction_set()}"
+    return {"python": platform.python_version(), **{name: installed(name) for name in PACKAGES}, "kernels": kernels}
 
 
 @dataclass(frozen=True)

@@ -350,7 +350,7 @@ class Training:
         return cls(releaser, settings, ratings, Scale((low, high), unit or (high - low) / 4))
 
     def _users(self, most_users: int | None = None) -> Blocks[UserBatch]:
-        return user_batches(self.ratings, most_users).map(self.scale)
+        return user_batches(self.ratings, most_users, n_jobs=self.releaser.n_jobs).map(self.scale)
 
     def begin(self, features: Array) -> tuple[float, ItemFrequencies, ItemPosterior]:
         """All releases before the item steps: the mean rating, how often items occur, and what is known of them."""
