@@ -2,8 +2,8 @@
 
 Our own kernels do by construction (`discreet.kernels`): a row is computed by one thread, in an order of its own. Some
 models also multiply a user's row by a public matrix with NumPy. Most BLAS do that in the same way wherever it is in
-memory; some kernels treat the first few numbers apart until they reach an aligned address, and round differently for
-it. Then what is computed of one user would depend, in its last bits, on which users come before them in memory. And
+memory. Some kernels treat the first few numbers separately until they reach an aligned address, and round differently.
+Then what is computed of one user would depend, in its last bits, on which users come before them in memory. And
 vectorized functions such as tanh may compute the last few numbers of an array in another way. The proofs need that
 nothing of the kind happens; so it is tested, once in a process, before the first private fit, and before a private
 model serves anyone.
