@@ -41,6 +41,7 @@ lint: $(VENV)/.dev  ## style, and which package imports which
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/vulture
 
 types: $(VENV)/.dev  ## mypy --strict
 	$(BIN)/mypy

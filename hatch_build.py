@@ -1,8 +1,8 @@
 """Compiles the kernels (src/discreet/kernels/*.c) into a shared library that the wheel carries.
 
 The library is called through ctypes: it does not depend on the version of Python, so one wheel for each platform serves
-them all. Any C compiler will do; where there is none, the build asks for the package `ziglang`, which is one. To compile
-after a change: python hatch_build.py
+them all. Any C compiler will do; where there is none, the build asks for the package `ziglang`, which is one. After a
+change: python hatch_build.py
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import sys
 import sysconfig
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
 
 try:
@@ -27,7 +28,7 @@ FOLDER = Path("src", "discreet", "kernels")
 LIBRARY = {"darwin": "kernels.dylib", "win32": "kernels.dll"}.get(sys.platform, "kernels.so")
 SETS = {"v2": "x86-64-v2", "v3": "x86-64-v3", "v4": "x86-64-v4"}  # of x86-64; other processors have one
 # No -ffast-math: a row's sums are taken in the order they are written in, whatever is beside it.
-FLAGS = ["-O3", "-std=gnu11", "-fvisibility=hidden", "-ffp-contract=fast", "-fno-math-errno", "-Wall"]
+FLAGS = ["-O3", "-std=gnu11", "-fvisibility=hidden", "-ffp-contract=fast", "-fno-math-errno", "-Wall", "-g0"]
 
 
 def target() -> str:
@@ -43,11 +44,7 @@ def compiler() -> list[str] | None:
     for name in ("cc", "gcc", "clang"):
         if shutil.which(name):
             return [name]
-    try:
-        import ziglang  # noqa: F401
-    except ImportError:
-        return None
-    return [sys.executable, "-m", "ziglang", "cc"]
+    return [sys.executable, "-m", "ziglang", "cc"] if find_spec("ziglang") else None
 
 
 def compile_kernels(root: Path) -> Path:
@@ -65,13 +62,17 @@ def compile_kernels(root: Path) -> Path:
             subprocess.run([*cc, *FLAGS, *position, *flags, "-c", str(folder / source), "-o", out], check=True)
             return out
 
+        zig = "ziglang" in cc  # which has names of its own for processors, and compiles for this one if none is given
         sets = {name: [f"-march={machine}"] for name, machine in SETS.items()} if x86 else {"v0": []}
-        if x86 and "ziglang" not in cc:
+        if x86 and not zig:
             sets["v4"].append("-mprefer-vector-width=512")
+        if zig:
+            sets = {name: [f"-mcpu=x86_64_{name}"] for name in SETS} if x86 else {"v0": ["-mcpu=baseline"]}
+        plain = ["-mcpu=baseline"] if zig else []
         jobs = [("kernels.c", name, [f"-DSET={name}", *flags]) for name, flags in sets.items()]
         with ThreadPoolExecutor() as pool:
-            exact = ("exact.c", "exact", ["-ffp-contract=off"])  # bit for bit what NumPy computes
-            objects = list(pool.map(compiled, [*jobs, exact, ("cpu.c", "cpu", [])]))
+            exact = ("exact.c", "exact", [*plain, "-ffp-contract=off"])  # bit for bit what NumPy computes
+            objects = list(pool.map(compiled, [*jobs, exact, ("cpu.c", "cpu", plain)]))
         made = Path(scratch, LIBRARY)
         subprocess.run(
             [*cc, "-shared", *objects, "-o", str(made), *([] if sys.platform == "win32" else ["-lm"])], check=True

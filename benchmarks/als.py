@@ -4,7 +4,8 @@
 
 Each library fits the same generated data of MovieLens-10M's size for one step and for more; the difference, divided by
 the number of steps between, is the time of a sweep without reading, copying and starting up. The libraries take turns,
-and the smallest time of each counts: on a shared machine the rest measures what others do. float32, no biases. "exact" solves each user's and item's system by Cholesky; "cg" makes three steps of conjugate gradients.
+and the smallest time of each counts: on a shared machine the rest measures what others do. float32, no biases. "exact"
+solves each user's and item's system by Cholesky; "cg" makes three steps of conjugate gradients.
 """
 
 import argparse

@@ -4,6 +4,7 @@ Each pytest-xdist worker that needs one starts its own, on a Unix socket in its 
 is shared and no port can be taken twice.
 """
 
+import importlib.util
 import os
 import shutil
 import signal
@@ -38,10 +39,8 @@ def find_binary(name: str) -> Path:
 def server() -> Iterator[Path]:
     """Start a server and yield the folder of its socket."""
     initdb, postgres = find_binary("initdb"), find_binary("postgres")
-    try:
-        import psycopg
-    except ImportError:
-        raise Unavailable("psycopg is not installed; try pip install 'discreet[postgres]'") from None
+    if importlib.util.find_spec("psycopg") is None:
+        raise Unavailable("psycopg is not installed; try pip install 'discreet[postgres]'")
     # PostgreSQL refuses to run as root. The folder is short: a socket's path may have about 100 characters.
     owner = "postgres" if os.geteuid() == 0 else None
     home = Path(tempfile.mkdtemp(prefix="discreet-pg-", dir="/tmp"))
@@ -73,22 +72,30 @@ def server() -> Iterator[Path]:
                 stderr=log,
                 start_new_session=True,  # Ctrl-C is for pytest, which then stops the server
             )
-        give_up = time.monotonic() + START_SECONDS
-        while True:
-            try:
-                psycopg.connect(host=str(home), user="postgres", dbname="postgres", connect_timeout=5).close()
-                break
-            except psycopg.OperationalError as error:
-                if process.poll() is not None or time.monotonic() > give_up:
-                    text = (home / "log").read_text(errors="replace")
-                    raise Unavailable(f"the server did not start: {error}\n{text}") from None
-                time.sleep(0.05)
+        wait_for(home, process)
         yield home
     finally:
         if process is not None and process.poll() is None:
             process.send_signal(signal.SIGQUIT)  # immediate shutdown: nobody needs its data
             process.wait(timeout=START_SECONDS)
         shutil.rmtree(home, ignore_errors=True)
+
+
+def wait_for(home: Path, process: subprocess.Popen[bytes]) -> None:
+    """Return when a server answers."""
+    import psycopg
+
+    give_up = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            psycopg.connect(host=str(home), user="postgres", dbname="postgres", connect_timeout=5).close()
+        except psycopg.OperationalError as error:
+            if process.poll() is not None or time.monotonic() > give_up:
+                text = (home / "log").read_text(errors="replace")
+                raise Unavailable(f"the server did not start: {error}\n{text}") from None
+            time.sleep(0.05)
+        else:
+            return
 
 
 @contextmanager

@@ -55,9 +55,9 @@ def test_verify(path: str) -> None:
 def test_close(path: str) -> None:
     ledger = Ledger(f"sqlite:///{path}")
     left_open = ledger.reserve(Plan.gaussian(0.1, {"a": 1.0}))
-    door = left_open.__enter__()  # as a killed process leaves it
-    assert door.id in run("ledger", "show", path).replace("\n", "")
-    assert "Closed" in run("ledger", "close", path, door.id)
+    reservation = left_open.__enter__()  # as a killed process leaves it
+    assert reservation.id in run("ledger", "show", path).replace("\n", "")
+    assert "Closed" in run("ledger", "close", path, reservation.id)
     assert ledger.spent.mu == pytest.approx(0.1)
     assert "none with the id" in run("ledger", "close", path, "nonsense", code=1)
 

@@ -30,7 +30,7 @@ LOW, HIGH = 0.5, 5.0
 
 @st.composite
 def tables(draw: st.DrawFn) -> tuple[list[tuple[Any, Any, Any, int]], list[Any]]:
-    """Rows over a few users and items, and a catalogue that has some of the items and some others."""
+    """Rows over a few users and items, and a catalog that has some of the items and some others."""
     users = draw(st.lists(draw(ID_KINDS), min_size=1, max_size=6, unique=True))
     items = draw(st.lists(draw(ID_KINDS), min_size=1, max_size=8, unique=True))
     row = st.tuples(st.sampled_from(users), st.sampled_from(items), VALUES, st.integers(0, 3))

@@ -155,7 +155,7 @@ def test_ids_in_text_are_as_they_are_written(tmp_path: Path, ids: list[str]) -> 
 
 
 def test_ids_of_text_and_integers_meet(tmp_path: Path) -> None:
-    """A text file has no types: its 7 is the item 7 of a catalogue of integers, and 007 is not."""
+    """A text file has no types: its 7 is the item 7 of a catalog of integers, and 007 is not."""
     (tmp_path / "r.csv").write_text("user,item,rating\n5,7,1\n6,007,1\n")
     ratings = discreet.read(tmp_path / "r.csv", items=[7, 8], on_unknown="drop")
     assert (ratings.users.to_list(), ratings.items.to_list()) == (["5"], [7, 8])
@@ -244,7 +244,7 @@ def test_public_inputs_given_to_read() -> None:
     ratings = discreet.read(ROWS, items=["z", "y", "x"], value_range=(1, 5))
     ratings.require_public()
     assert ratings.public_inputs == {"items": "3 items, given", "value_range": "1 to 5"}
-    assert ratings.items.to_list() == ["z", "y", "x"]  # the catalogue's own order
+    assert ratings.items.to_list() == ["z", "y", "x"]  # the catalog's own order
     observed = discreet.read(ROWS, items=discreet.observed_items_are_public, value_range=(1, 5))
     observed.require_public()
     assert "owner declares" in observed.public_inputs["items"]

@@ -201,7 +201,7 @@ def test_every_source_gives_the_same(
     assert ratings.values.dtype == np.float32
     is_text = str(kind).startswith(("csv", "tsv", "json"))  # which has no types: ids are as they are written
     assert ratings.users.to_list() == [str(user) if is_text else user for user in range(N_USERS)]
-    assert ratings.items.to_list() == list(range(N_ITEMS))  # the catalogue's
+    assert ratings.items.to_list() == list(range(N_ITEMS))  # the catalog's
     if isinstance(connection, sa.Connection):
         assert not connection.closed  # it is the caller's
 

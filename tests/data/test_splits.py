@@ -1,4 +1,4 @@
-"""Splits: no interaction in two parts, none lost, the same catalogue, the sizes asked for."""
+"""Splits: no interaction in two parts, none lost, the same catalog, the sizes asked for."""
 
 import datetime as dt
 from itertools import pairwise

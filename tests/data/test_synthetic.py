@@ -85,7 +85,7 @@ def test_the_noise_of_probit_has_a_scale() -> None:
 
 @pytest.fixture(scope="module")
 def large() -> tuple[Interactions, Truth]:
-    """A tenth of MovieLens 10M in users, its whole catalogue."""
+    """A tenth of MovieLens 10M in users, its whole catalog."""
     return movielens_like(7000, 10_677, 1_001_000, random_state=0, return_truth=True)
 
 

@@ -29,7 +29,7 @@ def _made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def tables(_made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working folder with ratings, a catalogue, a model that is not private, and a configuration."""
+    """A working folder with ratings, a catalog, a model that is not private, and a configuration."""
     shutil.copytree(_made, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -60,7 +60,7 @@ def extremes(metrics: list[str]) -> tuple[Task, Task]:
     "metrics", [["rmse"], ["recall@3"], ["rmse", "mae", "recall@3", "ndcg@3", "map@3", "accuracy"]]
 )
 def test_the_bound_is_reached(metrics: list[str]) -> None:
-    """Add-remove by a user with extreme values, replace by her opposite; neither goes beyond."""
+    """Add-remove by a user with extreme values, replace by their opposite; neither goes beyond."""
     for adjacency in ("add-remove", "replace"):
         (best, layout, noise), (worst, _, _) = (rows_of(task, adjacency) for task in extremes(metrics))
         moved = best[0] if adjacency == "add-remove" else best[0] - worst[0]

@@ -204,7 +204,7 @@ def test_a_parameter_that_cannot_be_saved_does_not_stop_a_fit() -> None:
     assert _plain_or_type("features", np.array(["genres"])) == "a ndarray"
 
 
-# The hash of a catalogue is of its content
+# The hash of a catalog is of its content
 
 
 COLUMNS: dict[str, Any] = {

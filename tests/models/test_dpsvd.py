@@ -173,7 +173,7 @@ def test_the_certificate_lists_every_release(adjacency: Any) -> None:
 
 
 def test_nothing_is_spent_on_wrong_input() -> None:
-    unknown = discreet.read([("a", 1), ("b", 2)])  # whose catalogue was taken from the data
+    unknown = discreet.read([("a", 1), ("b", 2)])  # whose catalog was taken from the data
     wrong: list[tuple[type[Exception], str, Any, discreet.DPSVD]] = [
         (NotPublic, "items", unknown, model()),
         (DataError, "explore", world(), model(explore=1.0)),

@@ -70,7 +70,7 @@ class TestOneBitNotPrivate(ModelConformance):
     [{"mechanism": "output", "noise": "gaussian", "delta": 1e-6}, {"mechanism": "objective", "link": "probit"}],
 )
 def test_mechanisms_for_small_matrices_have_the_same_interface(params: dict[str, Any], tmp_path: Path) -> None:
-    """The suite's catalogues are too large for what is dense."""
+    """The suite's catalogs are too large for what is dense."""
     likes = discreet.datasets.one_bit(30, 20, alpha=3.0, observed=0.9, random_state=0)
     book = ledger(delta=params.get("delta", 0.0))
     model = discreet.OneBit(**{"epsilon": 150.0, "tau": 60.0, "alpha": 3.0, **params}).fit(likes, ledger=book)

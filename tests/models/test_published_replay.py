@@ -135,7 +135,7 @@ def test_replace_in_an_item_step_after_other_releases(monkeypatch: Any, params: 
 
     def fit(row: Row | None, answers: list[Any] | None) -> Recording:
         made = model(adjacency="replace", gram_noise=1.0, rhs_noise=1.0, **params)
-        return record(monkeypatch, lambda door: made.fit(world(row), ledger=door), answers, **ledger)
+        return record(monkeypatch, lambda ledger: made.fit(world(row), ledger=ledger), answers, **ledger)
 
     def watched(factors: Any, *others: Any) -> Any:
         seen.append(factors)

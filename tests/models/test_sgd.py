@@ -176,7 +176,7 @@ def test_a_ledger_with_a_renyi_filter_takes_several() -> None:
 
 
 def test_nothing_is_spent_on_wrong_input() -> None:
-    unknown = discreet.read([("a", 1, 3.0), ("b", 2, 3.0)], value_range=(0, 5))  # whose catalogue is the data's
+    unknown = discreet.read([("a", 1, 3.0), ("b", 2, 3.0)], value_range=(0, 5))  # whose catalog is the data's
     wrong: list[tuple[type[Exception], str, Any, Any]] = [
         (DataError, "implicit", world().to_implicit(), model()),
         (NotPublic, "items", unknown, model()),

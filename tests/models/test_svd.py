@@ -159,7 +159,7 @@ def test_as_published_says_what_it_costs() -> None:
 
 
 def test_nothing_is_spent_on_wrong_input() -> None:
-    unknown = discreet.read([("a", 1, 3.0), ("b", 2, 3.0)], value_range=(0, 5))  # whose catalogue is the data's
+    unknown = discreet.read([("a", 1, 3.0), ("b", 2, 3.0)], value_range=(0, 5))  # whose catalog is the data's
     flat = discreet.read([("a", 1, 0.0)], items=list(range(9)), value_range=(0, 1e-35))
     wrong: list[tuple[type[Exception], str, Any, Any]] = [
         (NotPublic, "items", unknown, model()),

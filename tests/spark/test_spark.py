@@ -42,7 +42,7 @@ def spark() -> Iterator[Any]:
         missing("Spark", "Java is not installed")
     before = dict(os.environ)
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # so short a life is not worth optimising
+    quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # so short a life is not worth optimizing
     settings = {
         "spark.driver.extraJavaOptions": quick,
         "spark.executor.extraJavaOptions": quick,
@@ -74,7 +74,7 @@ def spark() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def table(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The ratings as a parquet table of the session's own catalogue."""
+    """The ratings as a parquet table of the session's own catalog."""
     path = tmp_path_factory.mktemp("tables") / "ratings.parquet"
     DATA.to_frame("pandas").to_parquet(path)
     spark.sql(f"CREATE TABLE ratings USING parquet LOCATION '{path}'")

@@ -224,9 +224,9 @@ def test_why_and_similar(opened: Open, films: Model) -> None:
 PAINTED = """() => {
     const map = document.getElementById("map");
     const { data } = map.getContext("2d").getImageData(0, 0, map.width, map.height);
-    const colours = new Set();
-    for (let i = 0; i < data.length; i += 4) if (data[i + 3] > 200) colours.add(`${data[i]},${data[i + 1]},${data[i + 2]}`);
-    return colours.size;
+    const colors = new Set();
+    for (let i = 0; i < data.length; i += 4) if (data[i + 3] > 200) colors.add(`${data[i]},${data[i + 1]},${data[i + 2]}`);
+    return colors.size;
 }"""  # noqa: E501
 
 

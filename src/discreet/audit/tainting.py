@@ -17,6 +17,7 @@ from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import coo_array, csc_array, csr_array
 
 from discreet import kernels
 from discreet.audit.replaying import FIT, fitted
@@ -62,6 +63,7 @@ KERNELS = (
     *("ridge", "leave_fold_out", "item_step", "normal_equations", "solve"),
     *("truncate", "rising", "scatter", "scatter_outer", "row_sums"),
 )
+SPARSE_KINDS = (coo_array, csc_array, csr_array)
 # Methods of sparse matrices whose result is private if the matrix or an argument is.
 SPARSE = ("tocsr", "tocsc", "tocoo", "toarray", "todense", "sum", "dot", "multiply", "transpose", "power", "diagonal")
 SINKS = ("__float__", "__int__", "__index__", "__bool__", "__complex__", "__str__", "__repr__", "__format__")
@@ -188,46 +190,49 @@ def _allocating(real: Any) -> Any:
     return allocate
 
 
-def _sparse(stack: ExitStack) -> None:
-    """Sparse matrices of private numbers, and what is computed from them."""
-    from scipy.sparse import coo_array, csc_array, csr_array
+# Sparse matrices of private numbers, and what is computed from them
 
-    kinds = (coo_array, csc_array, csr_array)
 
-    def marked(value: Any) -> bool:
-        return _holds(value) or (isinstance(value, kinds) and isinstance(value.data, Private))
+def _marked(value: Any) -> bool:
+    return _holds(value) or (isinstance(value, SPARSE_KINDS) and isinstance(value.data, Private))
 
-    def mark(value: Any) -> Any:
-        if isinstance(value, kinds):
-            value.data = _private(value.data)
-            return value
-        return _private(value)
 
-    def plain(value: Any) -> Any:
-        return value._with_data(_plain(value.data), copy=False) if isinstance(value, kinds) else _plain(value)
+def _mark(value: Any) -> Any:
+    if isinstance(value, SPARSE_KINDS):
+        value.data = _private(value.data)
+        return value
+    return _private(value)
 
-    def made(real: Any) -> Any:
-        def init(self: Any, arg: Any, *args: Any, **kwargs: Any) -> None:
-            real(self, _plain(arg), *args, **_plain(kwargs))
-            if marked(arg):
-                self.data = _private(self.data)
-                if not _between(sys._getframe(1)):
-                    _lose("the index arrays of a sparse matrix")
 
-        return init
+def _unmarked(value: Any) -> Any:
+    return value._with_data(_plain(value.data), copy=False) if isinstance(value, SPARSE_KINDS) else _plain(value)
 
-    def computed(real: Any) -> Any:
-        def compute(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if not (marked(self) or any(map(marked, args))):
-                return real(self, *args, **kwargs)
-            return mark(real(plain(self), *map(plain, args), **kwargs))
 
-        return compute
+def _sparse_init(real: Any) -> Any:
+    def init(self: Any, arg: Any, *args: Any, **kwargs: Any) -> None:
+        real(self, _plain(arg), *args, **_plain(kwargs))
+        if _marked(arg):
+            self.data = _private(self.data)
+            if not _between(sys._getframe(1)):
+                _lose("the index arrays of a sparse matrix")
 
-    for kind in kinds:
+    return init
+
+
+def _sparse_method(real: Any) -> Any:
+    def compute(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not (_marked(self) or any(map(_marked, args))):
+            return real(self, *args, **kwargs)
+        return _mark(real(_unmarked(self), *map(_unmarked, args), **kwargs))
+
+    return compute
+
+
+def _watch_sparse(stack: ExitStack) -> None:
+    for kind in SPARSE_KINDS:
         names = [name for name in (*SPARSE, "__matmul__", "__rmatmul__") if hasattr(kind, name)]
-        changes = {name: computed(getattr(kind, name)) for name in names}
-        stack.enter_context(patch.multiple(kind, __init__=made(kind.__init__), **changes))
+        changes = {name: _sparse_method(getattr(kind, name)) for name in names}
+        stack.enter_context(patch.multiple(kind, __init__=_sparse_init(kind.__init__), **changes))
 
 
 def _compiled(real: Any) -> Any:
@@ -266,7 +271,7 @@ def watching(allow: set[str]) -> Iterator[Watch]:
         stack.enter_context(patch.multiple(np, **changes))
         stack.enter_context(patch.multiple(kernels, **{name: _compiled(getattr(kernels, name)) for name in KERNELS}))
         stack.enter_context(patch.object(Ledger, "_release", _declassified(Ledger._release)))
-        _sparse(stack)
+        _watch_sparse(stack)
         _watches.append(watch)
         stack.callback(_watches.pop)
         yield watch

@@ -305,6 +305,12 @@ def _stable_order(key: NDArray[np.uint64], bound: int) -> Integers:
     return packed.astype(np.int64)
 
 
+def _combined(values: Array, heads: Array, tails: Array, policy: str) -> Array:
+    """The sum, or the mean, of each run of values."""
+    sums: Array = np.add.reduceat(values.astype(np.float64), heads)
+    return sums / (tails - heads + 1) if policy == "mean" else sums
+
+
 def _merge_repeated(rows: Rows, policy: str, allocate: Allocate, is_query: bool) -> None:
     """Leave one row for each (user, item), as the policy says. The rows are sorted."""
     end, counts = 0, np.diff(rows.indptr)
@@ -329,11 +335,7 @@ def _merge_repeated(rows: Rows, policy: str, allocate: Allocate, is_query: bool)
         tails = np.append(heads[1:], len(items)) - 1
         chosen = heads if policy == "first" else tails
         size = len(heads)
-        if policy in ("mean", "sum") and size:
-            sums = np.add.reduceat(values.astype(np.float64), heads)
-            settled = sums / (tails - heads + 1) if policy == "mean" else sums
-        else:
-            settled = values[chosen]
+        settled = _combined(values, heads, tails, policy) if policy in ("mean", "sum") and size else values[chosen]
         rows.indices[end : end + size] = items[heads]
         with np.errstate(over="ignore"):  # a sum may be infinite in 32 bits, which is for the reader to deal with
             rows.values[end : end + size] = settled

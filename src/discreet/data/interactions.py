@@ -215,7 +215,7 @@ class Interactions(Declared):
         return f"Interactions({len(self):,} of {self.n_users:,} users and {self.n_items:,} items)"
 
     def __eq__(self, other: object) -> bool:
-        """Same users, catalogue, values, times and declared range; where the data came from does not count."""
+        """Same users, catalog, values, times and declared range; where the data came from does not count."""
         if not isinstance(other, Interactions):
             return NotImplemented
         return (
@@ -253,7 +253,7 @@ class Interactions(Declared):
         return changed
 
     def _on(self, catalogue: Catalogue) -> Interactions:
-        """The same interactions over another catalogue, which has all their items."""
+        """The same interactions over another catalog, which has all their items."""
         moved = catalogue.ids.numbers(self.items.to_arrow(), "items")[self.indices]
         if (moved < 0).any():
             raise DataError("items: the data has items outside this catalog; read it with on_unknown='drop'")
@@ -487,7 +487,7 @@ def arrays_in(folder: Path) -> Allocate:
 
 
 def write(ratings: Interactions, folder: Path) -> None:
-    """Write arrays, ids, catalogue, and what is said about them. Arrays in working files of the folder stay there."""
+    """Write arrays, ids, catalog, and what is said about them. Arrays in working files of the folder stay there."""
     for name in ARRAYS:
         array = getattr(ratings, name)
         if isinstance(array, np.memmap) and array.filename is not None and Path(array.filename).parent == folder:

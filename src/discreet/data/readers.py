@@ -123,7 +123,7 @@ def read(
             such a column: implicit feedback, every row counts 1 and `value_range` is (0, 1). To count how often a pair
             occurs, pass on_duplicate="sum" with a `value_range` for the counts.
         time: The column of the time; by default one with a usual name. None: do without.
-        items: The catalogue, a public input: ids, or a data frame, file or SELECT with titles and other columns,
+        items: The catalog, a public input: ids, or a data frame, file or SELECT with titles and other columns,
             or `discreet.observed_items_are_public`. Without it no private model can be fitted.
         value_range: The lowest and highest possible value, a public input. Without it no private model can be
             fitted.

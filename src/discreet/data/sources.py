@@ -337,13 +337,7 @@ def from_frame(source: Any, library: str) -> Table:
     try:
         frame: Any = nw.from_native(source)
     except TypeError:
-        if hasattr(source, "__arrow_c_stream__"):
-            reader = pa.RecordBatchReader.from_stream(source)
-            return Table(what, reader.schema.names, lambda wanted: _selected(reader, wanted), library="pyarrow")
-        raise DataError(
-            f"source: {kind} is not a table that can be read. Give a path, a SELECT, a data frame, an Arrow table, a "
-            "scipy sparse matrix or a list of (user, item, value)"
-        ) from None
+        return _from_stream(source, what)
     is_query = isinstance(frame, nw.LazyFrame)
     try:
         names = frame.collect_schema().names()
@@ -353,9 +347,7 @@ def from_frame(source: Any, library: str) -> Table:
     def stream(wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:
         chosen = frame.select(wanted.names)
         if library == "polars":
-            for name, dtype in chosen.collect_schema().items():
-                if dtype == nw.Object:
-                    raise DataError(f"source: column {name!r} holds Python objects; give it a type: frame.cast(...)")
+            _refuse_objects(chosen)
         if library == "pandas" and (table := _from_pandas(nw.to_native(chosen), wanted)) is not None:
             return sliced(table.to_batches())
         try:
@@ -365,6 +357,23 @@ def from_frame(source: Any, library: str) -> Table:
 
     kept = library if library in LIBRARIES else None
     return Table(what, names, stream, None if is_query else len(frame), library=kept, is_query=is_query)
+
+
+def _from_stream(source: Any, what: str) -> Table:
+    """What is no data frame: an Arrow stream, or nothing that can be read."""
+    if not hasattr(source, "__arrow_c_stream__"):
+        raise DataError(
+            f"source: {type(source).__name__} is not a table that can be read. Give a path, a SELECT, a data frame, an "
+            "Arrow table, a scipy sparse matrix or a list of (user, item, value)"
+        )
+    reader = pa.RecordBatchReader.from_stream(source)
+    return Table(what, reader.schema.names, lambda wanted: _selected(reader, wanted), library="pyarrow")
+
+
+def _refuse_objects(frame: Any) -> None:
+    for name, dtype in frame.collect_schema().items():
+        if dtype == nw.Object:
+            raise DataError(f"source: column {name!r} holds Python objects; give it a type: frame.cast(...)")
 
 
 def _selected(reader: pa.RecordBatchReader, wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:

@@ -278,7 +278,7 @@ def movielens_like(
 
     Every user has at least 20 ratings (fewer where n_ratings does not suffice) and, at MovieLens' mean of 143,
     a median near 70. At the size of MovieLens 10M the most popular fifth of the items holds over 85% of the
-    ratings; where users rate a larger part of the catalogue, it holds less. People who rate more reach further
+    ratings; where users rate a larger part of the catalog, it holds less. People who rate more reach further
     into the tail, so user and item counts are negatively correlated over the ratings. People choose what suits
     their taste, and rate by user bias, item bias, a low-rank taste and noise.
 
@@ -379,7 +379,7 @@ def _draw(counts: Integers, log_weight: Floats, rng: np.random.Generator) -> Int
     """For each user of a group `counts` different items, drawn one after the other by weight.
 
     Returns user x n_items + item, sorted. Drawing again what came up twice is drawing without replacement; the
-    few users who want much of the catalogue, for whom this would take long, get it in one go from exponential
+    few users who want much of the catalog, for whom this would take long, get it in one go from exponential
     clocks, which has the same distribution.
     """
     n_items = len(log_weight)

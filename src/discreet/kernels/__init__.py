@@ -262,10 +262,8 @@ def leave_fold_out(
         vectors=vectors.padded,
         residuals=residuals,
     )
-    call, failed = function("leave_fold_out", kind), np.zeros(n, np.uint8)
-    pull = np.ascontiguousarray(penalty, kind)
-    _run(indptr, lambda first, last: call(struct, address(pull), folds, first, last, address(failed)), n_jobs)
-    _require_penalty(failed)
+    call, pull = function("leave_fold_out", kind), np.ascontiguousarray(penalty, kind)
+    _run(indptr, lambda first, last: call(struct, address(pull), folds, first, last), n_jobs)
     return vectors.values.reshape(n, folds, -1), residuals
 
 
@@ -304,15 +302,9 @@ def item_step(
         directions=directions,
         rows=gram_rows,
     )
-    failed, pull = np.zeros(n, np.uint8), np.ascontiguousarray(penalty, kind)
-    function("item_step", kind)(rows, step, address(pull), folds, 0, n, address(failed))
-    _require_penalty(failed)
+    pull = np.ascontiguousarray(penalty, kind)
+    function("item_step", kind)(rows, step, address(pull), folds, 0, n)
     return x, directions, gram_rows
-
-
-def _require_penalty(failed: Array) -> None:
-    if failed.any():  # only where the penalty is nothing beside the vectors
-        raise FloatingPointError("penalty: too small for these vectors in this precision")
 
 
 def solve(A: Array, b: Array) -> tuple[Array, Array]:

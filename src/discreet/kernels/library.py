@@ -33,8 +33,8 @@ KINDS: dict[Any, Any] = {np.dtype(np.float32): ("f32", ctypes.c_float), np.dtype
 POINTER, INTEGER, REAL = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
 SIGNATURES: dict[str, Any] = {  # what is returned, and what is taken
     "ridge": (None, [POINTER, INTEGER, INTEGER, INTEGER, POINTER]),
-    "leave_fold_out": (None, [POINTER, POINTER, INTEGER, INTEGER, INTEGER, POINTER]),
-    "item_step": (None, [POINTER, POINTER, POINTER, INTEGER, INTEGER, INTEGER, POINTER]),
+    "leave_fold_out": (None, [POINTER, POINTER, INTEGER, INTEGER, INTEGER]),
+    "item_step": (None, [POINTER, POINTER, POINTER, INTEGER, INTEGER, INTEGER]),
     "systems": (None, [POINTER, POINTER, INTEGER, INTEGER, INTEGER, INTEGER, POINTER]),
     "equations": (None, [POINTER, INTEGER, INTEGER, POINTER]),
     "top_n": (None, [POINTER, INTEGER, INTEGER]),

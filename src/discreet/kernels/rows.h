@@ -68,12 +68,12 @@ static inline __attribute__((always_inline)) void NAME(add_products)(const REAL 
 static void NAME(add_gram)(const REAL *P, int n, int ld, REAL *G) { NAME(add_products)(P, P, n, ld, 0, 0, G); }
 
 // Solve A x = x by the upper triangle of A, which becomes its Cholesky factor. Returns 1 if a pivot is no more than
-// rounding. What is beyond k on the diagonal is set to 1.
-static int NAME(solve)(REAL *A, int k, int ld, REAL *x) {
+// `rounding` of its diagonal. What is beyond k on the diagonal is set to 1.
+static int NAME(solve)(REAL *A, int k, int ld, REAL rounding, REAL *x) {
   REAL least[ld];
   for (int i = 0; i < ld; i++) {
     if (i >= k) A[(size_t)i * ld + i] = 1;
-    least[i] = EPSILON * k * A[(size_t)i * ld + i];
+    least[i] = rounding * A[(size_t)i * ld + i];
   }
   for (int top = 0; top < ld; top += TILE) {
     for (int i = top; i < top + TILE; i++) {
@@ -188,7 +188,7 @@ static int NAME(primal)(const NAME(Ridge) * r, int64_t i, NAME(Gathered) * g, RE
     NAME(axpy)(-g->targets / ones, g->sums, z, ld);
   }
   for (int j = 0; j < k; j++) A[(size_t)j * ld + j] += r->scale[i];
-  if (NAME(solve)(A, k, ld, z)) return 1;
+  if (NAME(solve)(A, k, ld, EPSILON * k, z)) return 1;
   *a = r->offset_penalty >= 0 ? (g->targets - NAME(dot)(g->sums, z, ld)) / ones : 0;
   return 0;
 }
@@ -207,7 +207,7 @@ static int NAME(dual)(const NAME(Ridge) * r, int64_t i, NAME(Gathered) * g, REAL
     A[(size_t)e * ln + e] += scale;
   }
   for (int e = n; e < ln; e++) g->t[e] = 0;
-  if (NAME(solve)(A, n, ln, g->t)) return 1;
+  if (NAME(solve)(A, n, ln, EPSILON * n, g->t)) return 1;
   memset(z, 0, sizeof(REAL) * ld);
   *a = 0;
   for (int e = 0; e < n; e++) {
@@ -353,14 +353,14 @@ EXPORT void NAME(ridge)(const NAME(Ridge) * r, int64_t begin, int64_t end, int64
 
 // For each fold of a row, a regression on all entries but those of the fold; entry p is in fold p % folds.
 // (X^T X + D) z = X^T t + D c, D = diag(penalty) and c the mean of the row's priors. A residual is what the vector of
-// its own fold, which was not fitted to it, leaves. Vectors (folds, ld) and residuals are of this row.
-static int NAME(fold_out)(const NAME(Ridge) * r, const REAL *penalty, int folds, int64_t i, REAL *memory, REAL *vectors,
+// its own fold, which was not fitted to it, leaves. Vectors (folds, ld) and residuals are of this row. The penalty makes
+// every system positive definite; where rounding undoes that, the vector is 0: nothing here fails because of the data.
+static void NAME(fold_out)(const NAME(Ridge) * r, const REAL *penalty, int folds, int64_t i, REAL *memory, REAL *vectors,
                           REAL *residuals) {
   const int k = (int)r->k, ld = (int)r->ld, size = ld * ld;
   REAL *each = memory, *whole = each + folds * size, *A = whole + size, *b = A + size, *side = b + folds * ld;
   REAL *c = side + ld, *P = c + ld;
   int64_t first = r->indptr[i], last = r->indptr[i + 1];
-  int failed = 0;
   memset(each, 0, sizeof(REAL) * folds * size);
   memset(b, 0, sizeof(REAL) * folds * ld);
   NAME(prior_mean)(r, first, last, c);
@@ -385,7 +385,7 @@ static int NAME(fold_out)(const NAME(Ridge) * r, const REAL *penalty, int folds,
     for (int j = 0; j < size; j += WIDTH) STORE(A + j, LOAD(whole + j) - LOAD(each + f * size + j));
     for (int j = 0; j < ld; j++) z[j] = j < k ? side[j] - b[f * ld + j] + penalty[j] * c[j] : 0;
     for (int j = 0; j < k; j++) A[(size_t)j * ld + j] += penalty[j];
-    failed |= NAME(solve)(A, k, ld, z);
+    if (NAME(solve)(A, k, ld, 0, z)) memset(z, 0, sizeof(REAL) * ld);
   }
   int f = 0;
   for (int64_t e = first; e < last; e++, f = f + 1 < folds ? f + 1 : 0) {
@@ -393,18 +393,16 @@ static int NAME(fold_out)(const NAME(Ridge) * r, const REAL *penalty, int folds,
     REAL found = NAME(dot)(r->table + item * ld, vectors + (size_t)f * ld, ld);
     residuals[e - first] = r->values[e] - r->base[item] - found;
   }
-  return failed;
 }
 
 #define FOLD_OUT_MEMORY(folds, ld) ((size_t)((folds) + 2) * (ld) * (ld) + ((folds) + 2 + PART) * (size_t)(ld))
 
-EXPORT void NAME(leave_fold_out)(const NAME(Ridge) * r, const REAL *penalty, int64_t folds, int64_t begin, int64_t end,
-                                 uint8_t *failed) {
+EXPORT void NAME(leave_fold_out)(const NAME(Ridge) * r, const REAL *penalty, int64_t folds, int64_t begin,
+                                 int64_t end) {
   const int ld = (int)r->ld;
   REAL *memory = MEMORY(REAL, FOLD_OUT_MEMORY(folds, ld));
   for (int64_t i = begin; i < end; i++)
-    failed[i] = NAME(fold_out)(r, penalty, (int)folds, i, memory, r->vectors + (size_t)i * folds * ld,
-                               r->residuals + r->indptr[i]);
+    NAME(fold_out)(r, penalty, (int)folds, i, memory, r->vectors + (size_t)i * folds * ld, r->residuals + r->indptr[i]);
   free(memory);
 }
 
@@ -416,7 +414,7 @@ typedef struct {
 } NAME(Step);
 
 EXPORT void NAME(item_step)(const NAME(Ridge) * r, const NAME(Step) * s, const REAL *penalty, int64_t folds,
-                            int64_t begin, int64_t end, uint8_t *failed) {
+                            int64_t begin, int64_t end) {
   const int k = (int)r->k, ld = (int)r->ld;
   int64_t longest = 1;
   for (int64_t i = begin; i < end; i++)
@@ -427,7 +425,7 @@ EXPORT void NAME(item_step)(const NAME(Ridge) * r, const NAME(Step) * s, const R
   for (int64_t i = begin; i < end; i++) {
     int64_t first = r->indptr[i], n = r->indptr[i + 1] - first;
     double weight = 0, size = 0, scale = 1;
-    failed[i] = NAME(fold_out)(r, penalty, (int)folds, i, memory, z, left);
+    NAME(fold_out)(r, penalty, (int)folds, i, memory, z, left);
     for (int64_t e = 0; e < n; e++) {
       double own = s->a[item_at(r->indices, first + e)];
       weight += own * own;
@@ -465,7 +463,7 @@ EXPORT void NAME(item_step)(const NAME(Ridge) * r, const NAME(Step) * s, const R
 // Solve the systems begin to end of many: A (ld, ld) each, of which the first k rows and columns count.
 EXPORT void NAME(systems)(REAL *A, REAL *x, int64_t k, int64_t ld, int64_t begin, int64_t end, uint8_t *failed) {
   for (int64_t i = begin; i < end; i++)
-    failed[i] = NAME(solve)(A + (size_t)i * ld * ld, (int)k, (int)ld, x + (size_t)i * ld);
+    failed[i] = NAME(solve)(A + (size_t)i * ld * ld, (int)k, (int)ld, EPSILON * k, x + (size_t)i * ld);
 }
 
 // For items begin to end: add w u u^T of their users to the upper triangle of total[item] (side, side), and w y u to its

@@ -281,7 +281,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             `Recommendations` for one history, `BatchRecommendations` for many.
 
         Raises:
-            UnknownItem: An item is not in the model's catalogue, and `on_unknown` is "raise".
+            UnknownItem: An item is not in the model's catalog, and `on_unknown` is "raise".
             DataError: A rating is out of range, or the history is none.
         """
         histories, single = self._reader(on_unknown).read(history)

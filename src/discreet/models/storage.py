@@ -313,7 +313,7 @@ def items_from_bytes(path: Path, content: bytes, origin: str | None) -> Catalogu
         beside = pa.table(columns[1:], names=table.column_names[1:])
         return Catalogue(Ids(columns[0], "items"), beside, origin=origin)
     except Exception as error:  # of a parser in another language, on bytes from anywhere
-        raise refused(path, f"it does not hold a catalogue ({error})") from error
+        raise refused(path, f"it does not hold a catalog ({error})") from error
 
 
 def _bounded(file: Any, size: int) -> Iterator[pa.RecordBatch]:

@@ -410,16 +410,20 @@ def _fill(zig: _Ziggurat, exact: Scale, stream: Stream, out: Integers) -> None:
     tasks: list[tuple[int, Uniform | None]] = [(i, None) for i in np.flatnonzero(close & ~redo).tolist()]
     tasks += [(int(beyond[j]), Uniform(stream, int(up[j]), 53)) for j in np.flatnonzero(unsure).tolist()]
     for position, ordinate_bits in tasks:
-        real = _exact(zig, stream, int(words[position]), ordinate_bits)
-        redo[position] = real is None
-        integer = 0 if real is None else _integer(exact, real, zig.density.floor)
-        out[position] = ((-integer if index[position] >= _LAYERS else integer) + 2**63) % 2**64 - 2**63  # as int64 adds
+        out[position], redo[position] = _decided(zig, exact, stream, int(words[position]), ordinate_bits)
     if zig.density.floor:
         redo |= (out == 0) & (index >= _LAYERS)  # there is one zero, not two
     again = np.empty(np.count_nonzero(redo), np.int64)
     if again.size:
         _fill(zig, exact, stream, again)
         out[redo] = again
+
+
+def _decided(zig: _Ziggurat, exact: Scale, stream: Stream, word: int, ordinate: Uniform | None) -> tuple[int, bool]:
+    """What float64 could not decide, in exact arithmetic: the integer of a point, and whether it is rejected."""
+    real = _exact(zig, stream, word, ordinate)
+    integer = 0 if real is None else _integer(exact, real, zig.density.floor)
+    return ((-integer if word & _LAYERS else integer) + 2**63) % 2**64 - 2**63, real is None  # as int64 adds
 
 
 def _sample(density: _Density, scale: Scale, stream: Stream, out: Integers) -> None:

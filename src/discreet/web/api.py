@@ -380,7 +380,7 @@ PARAMETERS = {
 }
 SEARCH = {
     "operationId": "items",
-    "summary": "Items of the catalogue, by what their titles have in them.",
+    "summary": "Items of the catalog whose titles contain a text.",
     "parameters": [
         {"name": name, "in": "query", "required": False, "schema": schema} for name, schema in PARAMETERS.items()
     ],

@@ -110,7 +110,7 @@ def export(
         PrivacyError: The model has no guarantee, and `not_private` was not said; or the numbers of the curve have none,
             and `exact_metrics_may_be_public` was not.
         ModelError: It is not a model, or it is of a custom class that folds people in as browsers cannot.
-        DataError: A column is not in the catalogue, or the curve has another form.
+        DataError: A column is not in the catalog, or the curve has another form.
     """
     if precision not in PRECISIONS:
         raise DataError(f"precision: one of {', '.join(PRECISIONS)} is needed, not {precision!r}")
@@ -190,7 +190,7 @@ def _items(catalogue: Catalogue, wanted: Sequence[str] | None) -> dict[str, Any]
     if wanted is None:
         wanted = [name for name in catalogue.names if name.lower() in USUAL]
     if missing := [name for name in wanted if name not in catalogue.names]:
-        raise DataError(f"columns: the catalogue has no {missing[0]!r}; it has {', '.join(catalogue.names) or 'none'}")
+        raise DataError(f"columns: the catalog has no {missing[0]!r}; it has {', '.join(catalogue.names) or 'none'}")
     columns = {name: [_cell(cell) for cell in catalogue.column(name)] for name in wanted}
     return {"ids": ids, "titles": named, "columns": columns}
 

@@ -331,7 +331,7 @@ class FrankWolfe(FrankWolfeModel, NotPrivateModel):
     """Matrix completion in a nuclear-norm ball by Frank-Wolfe steps, not private: the twin of `DPFrankWolfe`.
 
     Minimizes the sum of losses of fitted ratings over matrices of nuclear norm at most k. Each step goes from Y
-    towards -k u v^T, u and v being the leading singular vectors of the gradient on what is rated.
+    toward -k u v^T, u and v being the leading singular vectors of the gradient on what is rated.
 
     Example:
         >>> import discreet

@@ -17,7 +17,7 @@ export class CatalogueMap {
     document.addEventListener("themechange", () => this.draw());
   }
 
-  /** Colour by these scores; ring what was rated, name what is recommended. */
+  /** Color by these scores; ring what was rated, name what is recommended. */
   update(scores, ratings, named) {
     const order = [...scores.keys()].sort((a, b) => scores[a] - scores[b]);
     this.shade = new Uint8Array(scores.length); // by rank: a few extreme scores must not grey out the rest
@@ -245,7 +245,7 @@ function sizes(popularity) {
   return found;
 }
 
-/** Colours between two, each given as "r g b a". */
+/** Colors between two, each given as "r g b a". */
 function palette(cool, warm) {
   const [a, b] = [cool, warm].map((text) => text.trim().split(/\s+/).map(Number));
   return Array.from({ length: SHADES + 1 }, (_, i) => {
