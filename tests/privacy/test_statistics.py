@@ -62,7 +62,6 @@ def people(draw: Any) -> Person:
         "items": items,
         "entries": numbers(len(items)),
         "weights": numbers(len(items)),
-        "which": draw(st.lists(st.integers(0, 1), min_size=len(items), max_size=len(items))),
         "row": numbers(ITEMS),
         "vectors": [numbers(RANK), numbers(RANK)],
     }
@@ -87,8 +86,7 @@ def rows(some: list[Person]) -> Any:
 
 def outer(some: list[Person]) -> Any:
     vectors = np.array([vector for person in some for vector in person["vectors"]]).reshape(-1, RANK)
-    which = [2 * i + fold for i, person in enumerate(some) for fold in person["which"]]
-    return entries(some), vectors, np.array(which, np.int64)
+    return entries(some), vectors
 
 
 def equations(some: list[Person], weighted: bool) -> Any:
@@ -173,7 +171,7 @@ def test_one_person_moves_a_sum_by_their_own_contribution_and_no_more_than_its_s
 
 
 def person(items: list[int], values: list[float], **more: Any) -> Person:
-    some = {"items": items, "entries": values, "weights": [1.0] * len(items), "which": [0] * len(items)}
+    some = {"items": items, "entries": values, "weights": [1.0] * len(items)}
     return {**some, "row": [0.0] * ITEMS, "vectors": [[1.0, 0.0, 0.0]] * 2, **more}
 
 
