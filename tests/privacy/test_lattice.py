@@ -186,3 +186,12 @@ def test_no_private_fit_where_bits_depend_on_addresses(monkeypatch: pytest.Monke
     with pytest.raises(PrivacyError, match="OPENBLAS_CORETYPE"):
         discreet.DPALS(epsilon=1, delta=1e-6).fit(data, ledger=ledger)
     assert not ledger.events
+
+
+def test_this_machine_is_sound_and_says_what_it_computes_with() -> None:
+    lattice.require_sound_arithmetic()
+    words = lattice.machine_kernels()
+    assert words == lattice.machine_kernels.__wrapped__()
+    assert f"discreet {discreet.__version__} v" in words
+    assert f"numpy {np.__version__}" in words
+    assert "results " in words
