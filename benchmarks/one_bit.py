@@ -24,10 +24,10 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from discreet.kernels.threads import single_threaded_blas
 from numpy.typing import NDArray
 
 import discreet
+from discreet.kernels import single_threaded_blas
 from discreet.models.eigen import simplex
 from discreet.models.one_bit import estimate, model
 from discreet.models.one_bit.contributions import TrueBits

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 import discreet
-from discreet.models.als import contributions, estimate, model, settings, training
+from discreet.models.als import contributions, estimate, model
 from discreet.testing import InsecureSeededNoise
 
 DELTA = 1e-6
@@ -44,8 +44,8 @@ GROUPS: dict[str, list[Change]] = {
     "random probe columns": [{"PROBES": 0}, {"PROBES": 16}],
     "directions": [{"n_directions": 5}, {"n_directions": 20}],
     "clip of biases": [{"bias_clip": 0.4}, {"bias_clip": 0.75}],
-    "share of biases": [{settings.BIAS: 0.5}, {settings.BIAS: 1.6}],
-    "second moment": [{settings.SECOND_MOMENT: 0.0}, {settings.SECOND_MOMENT: 0.25}],
+    "share of biases": [{model.BIAS: 0.5}, {model.BIAS: 1.6}],
+    "second moment": [{model.SECOND_MOMENT: 0.0}, {model.SECOND_MOMENT: 0.25}],
     "users' offsets": [{"USER_BIAS": 3.5}, {"USER_BIAS": 9.0}],
     "users' vectors": [{"USER_VECTOR": 0.7}, {"USER_VECTOR": 2.2}],
     "item biases": [{"BIAS_SPREAD": 0.22}, {"BIAS_SPREAD": 0.55}],
@@ -55,20 +55,23 @@ GROUPS: dict[str, list[Change]] = {
 }
 
 
-def changed(change: Change) -> Callable[..., settings.Settings]:
+RULE = model.settings  # the one that is compared with, whatever stands in its place
+
+
+def changed(change: Change) -> Callable[..., model.Settings]:
     """The rule, with something changed."""
 
-    def rule(mu: float, n_items: int, hint: int | None = None, n_steps: int | None = None) -> settings.Settings:
-        found = settings.settings(mu, n_items, hint, n_steps)
+    def rule(mu: float, n_items: int, hint: int | None = None, n_steps: int | None = None) -> model.Settings:
+        found = RULE(mu, n_items, hint, n_steps)
         steps = max(1, round(found.n_steps * change.get("steps", 1.0)))
         shares = {label: share for label, share in found.shares.items() if isinstance(share, float)}
-        if settings.BIAS in change:
-            shares[settings.BIAS] *= change[settings.BIAS]
-        if settings.SECOND_MOMENT in change:
-            shares[settings.SECOND_MOMENT] = change[settings.SECOND_MOMENT]
+        if model.BIAS in change:
+            shares[model.BIAS] *= change[model.BIAS]
+        if model.SECOND_MOMENT in change:
+            shares[model.SECOND_MOMENT] = change[model.SECOND_MOMENT]
         shares = {label: share for label, share in shares.items() if share}
         fields = {name: value for name, value in change.items() if hasattr(found, name) and name != "shares"}
-        return replace(found, shares=settings._with_steps({**shares}, steps), n_steps=steps, **fields)
+        return replace(found, shares=model._with_steps({**shares}, steps), n_steps=steps, **fields)
 
     return rule
 
@@ -76,7 +79,7 @@ def changed(change: Change) -> Callable[..., settings.Settings]:
 @contextlib.contextmanager
 def using(change: Change) -> Iterator[None]:
     """Other constants, and another rule, for a while."""
-    modules = (settings, estimate, model, training, contributions)
+    modules = (estimate, model, contributions)
     places = [(m, name) for name in change if name.isupper() for m in modules if hasattr(m, name)]
     before = [getattr(module, name) for module, name in places]
     usual = model.settings

@@ -35,13 +35,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from discreet.engine.partials import BRANCHES, added_up, emitted
 
 import discreet
 from discreet.data.readers import Recipe
 from discreet.data.sources import choose
 from discreet.data.spark import SparkInteractions, chunks, read_partition
-from discreet.engine.spark import Pass, partial_sums
+from discreet.engine.spark import BRANCHES, Pass, added_up, emitted, partial_sums
 
 CHILD = "--child"
 STEPS = (1, 4)

@@ -29,6 +29,7 @@ from discreet.privacy import (
 )
 from discreet.privacy import lattice as sums_module
 from discreet.privacy import statistics as module
+from discreet.privacy.releaser import noise_edge, without_noise
 from discreet.privacy.selection import poisson_sample, sampled_cost
 from discreet.privacy.statistics import EncodedEquations, countable
 from discreet.testing import InsecureSeededNoise
@@ -62,7 +63,6 @@ def people(draw: Any) -> Person:
         "items": items,
         "entries": numbers(len(items)),
         "weights": numbers(len(items)),
-        "which": draw(st.lists(st.integers(0, 1), min_size=len(items), max_size=len(items))),
         "row": numbers(ITEMS),
         "vectors": [numbers(RANK), numbers(RANK)],
     }
@@ -172,7 +172,7 @@ def test_one_person_moves_a_sum_by_their_own_contribution_and_no_more_than_its_s
 
 
 def person(items: list[int], values: list[float], **more: Any) -> Person:
-    some = {"items": items, "entries": values, "weights": [1.0] * len(items), "which": [0] * len(items)}
+    some = {"items": items, "entries": values, "weights": [1.0] * len(items)}
     return {**some, "row": [0.0] * ITEMS, "vectors": [[1.0, 0.0, 0.0]] * 2, **more}
 
 
@@ -499,3 +499,15 @@ def test_products_are_not_released_where_their_grid_would_count(mu: float, size:
     assert 1.0 <= sensitivity < 1.0 + 2.0**-20 * max(noise.std, 1.0) * size
     with pytest.raises(PrivacyError, match="drown"):
         statistic.calibrated("replace", lambda s: Gaussian(1e30 if s > statistic.sensitivity("replace") else 1e-9))
+
+
+def test_the_largest_eigenvalue_of_noise_and_what_noise_adds_to_another() -> None:
+    n, std = 600, 2.0
+    noise = np.random.default_rng(0).standard_normal((n, n)) * std
+    noise = (noise + noise.T) / 2  # off the diagonal: std / sqrt 2
+    edge = float(noise_edge(std, n))
+    assert np.linalg.eigvalsh(noise)[-1] == pytest.approx(edge, rel=0.05)
+    true = 1.5 * edge
+    found = np.linalg.eigvalsh(noise + true / n)[-1]
+    assert found > 1.04 * true
+    assert without_noise(found, edge) == pytest.approx(true, rel=0.03)

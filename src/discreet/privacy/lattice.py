@@ -9,6 +9,7 @@ in the data: what is not finite counts as zero, what is too long is shortened. O
 import math
 import platform
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -288,11 +289,8 @@ def machine_kernels() -> str:
     """
     words = [platform.machine(), " ".join(platform.libc_ver()), f"discreet {__version__} {kernels.instruction_set()}"]
     words += [f"{package.__name__} {package.__version__}" for package in (np, scipy)]
-    try:
-        found = np.show_config("dicts")["SIMD Extensions"]["found"]
-        words.append("+".join(found) or "baseline")
-    except (TypeError, KeyError):  # of NumPy before 1.25, the digest below is all that is known
-        pass
+    with suppress(TypeError, KeyError):  # of NumPy before 1.25, the digest below is all that is known
+        words.append("+".join(np.show_config("dicts")["SIMD Extensions"]["found"]) or "baseline")
     blas = kernels.blas_libraries()
     said = {f"{x.internal_api} {x.version} {getattr(x, 'architecture', None) or 'unnamed kernel'}" for x in blas}
     return ", ".join([*words, *sorted(said), f"results {_results()}"])

@@ -155,7 +155,7 @@ class Reader:
         return numbers
 
     def _looked_up(self, keys: list[Any], argument: str) -> NDArray[np.int64]:
-        """One by one: for few keys far quicker than to hash the catalogue anew."""
+        """One by one: for few keys far quicker than to hash the catalog anew."""
         ids = self.catalogue.ids
         try:
             numbers = np.array([ids.number(key) if key in ids else -1 for key in keys], np.int64)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def titles(catalogue: Catalogue, numbers: Array) -> list[Any] | None:
-    """What people call the items, if the catalogue says."""
+    """What people call the items, if the catalog says."""
     name = next((name for name in catalogue.names if name.lower() in ("title", "name")), None)
     if name is None:
         return None
@@ -45,7 +45,7 @@ class Recommendations:
     Attributes:
         items: Ids, in the caller's type.
         scores: Aligned with `items`.
-        titles: What the catalogue calls them, if it says.
+        titles: What the catalog calls them, if it says.
         note: What a reader must know: that there was no history to go by, for instance. Empty if nothing.
         library: The data frame library of the caller.
         kind: The Arrow type of the ids, also where there are none; None: as Arrow guesses.
@@ -172,7 +172,7 @@ class Explanation:
         items: Of the history, the one that moves the score most first.
         ratings: Aligned with `items`.
         contributions: Aligned with `items`.
-        titles: What the catalogue calls the items, if it says.
+        titles: What the catalog calls the items, if it says.
         library: The data frame library of the caller.
         kind: The Arrow type of the ids.
     """

@@ -88,13 +88,13 @@ class DPALS(PrivateModel):
     - item popularity and weights: each user's items, with weights of length 1 together (bound 1);
     - item biases: weighted, centered ratings (bound .55);
     - where the budget allows, a second moment of users' weights, for directions of taste (bound 1), or of their
-      residuals when the catalogue is small (bound .64);
+      residuals when the catalog is small (bound .64);
     - in each step, the residuals of users' regressions times their vectors (scaled to length .3), and one Gram matrix
       of all users' vectors (bound 6). Each step is a Kalman update of what is known of an item. In the first step,
       random probe columns look for tastes that no other column explains.
 
     Bounds are L2 norms of a user's whole contribution: the sensitivity for add-remove. docs/proofs/dpals.md has the
-    proof. How the budget is divided follows from epsilon, delta, the size of the catalogue and `n_users_hint` alone;
+    proof. How the budget is divided follows from epsilon, delta, the size of the catalog and `n_users_hint` alone;
     `preview` prints it.
 
     Example:
@@ -109,10 +109,10 @@ class DPALS(PrivateModel):
     Args:
         epsilon: The privacy budget.
         delta: The delta of the budget, a constant well below 1 / the number of users.
-        n_steps: Item steps, which share one budget; by default 4 to 18, by epsilon, or 2 where a small catalogue's
+        n_steps: Item steps, which share one budget; by default 4 to 18, by epsilon, or 2 where a small catalog's
             residuals are used.
         n_users_hint: About how many users there are, if that is public. It decides whether to release a second moment.
-        features: Columns of the catalogue that describe items (numbers, or text: categories, several of them separated
+        features: Columns of the catalog that describe items (numbers, or text: categories, several of them separated
             by "|"). They are public, and cost no privacy.
         adjacency: What neighboring data sets differ in: one user more or less ("add-remove"), or "replace".
         caution: How many standard deviations of an item's uncertainty are subtracted from its score for ranking: with
@@ -160,7 +160,7 @@ class DPALS(PrivateModel):
         return settings(self._mu(), n_items, self.n_users_hint, self.n_steps)
 
     def plan(self, n_items: int) -> Plan:
-        """What a fit would release, and what each release costs; needs no data, only the size of the catalogue."""
+        """What a fit would release, and what each release costs; needs no data, only the size of the catalog."""
         self._check_parameters()
         return self._checked(self._settings(whole("n_items", n_items, 1)).plan(self._mu()))
 
@@ -233,7 +233,7 @@ class DPALS(PrivateModel):
 
         The model is public, so it costs nothing to start from it: last month's model is prior knowledge for this
         month's ratings. Items are matched by their ids; new items start from nothing, and items that are not in the
-        catalogue of `ratings` are dropped. New ratings of the same users add knowledge; the same ratings again only
+        catalog of `ratings` are dropped. New ratings of the same users add knowledge; the same ratings again only
         reduce noise.
 
         Args:
@@ -507,7 +507,7 @@ def settings(mu: float, n_items: int, n_users_hint: int | None = None, n_steps: 
 
     Args:
         mu: The Gaussian-DP parameter of the whole budget.
-        n_items: The size of the catalogue.
+        n_items: The size of the catalog.
         n_users_hint: About how many users there are, if that is public; by default 1.6 for each item, at least 5,000.
         n_steps: How many item steps, if not the rule's number.
     """
@@ -527,7 +527,7 @@ def settings(mu: float, n_items: int, n_users_hint: int | None = None, n_steps: 
     if pays:
         shares[SECOND_MOMENT] = share
     steps = n_steps or (2 if residual and pays else 4 + round(9 * budget_level))
-    # Biases that are well known already, as those of a small catalogue are, need less weight in the steps.
+    # Biases that are well known already, as those of a small catalog are, need less weight in the steps.
     bias_weight = 0.5 if residual else 1.5 - 0.9 * min(1.0, capped_level / 0.7)
     return Settings(
         _with_steps(shares, steps), steps, bias_weight=bias_weight, n_frequent=n_frequent, residual=residual

@@ -222,7 +222,7 @@ class PublishedDPALS(PrivateModel):
         return published(schedule, given, self.epsilon, self.delta, self.calibration)
 
     def plan(self, n_items: int) -> Plan:
-        """What a fit would release, and what each release truly costs; needs only the size of the catalogue."""
+        """What a fit would release, and what each release truly costs; needs only the size of the catalog."""
         self._check_parameters()
         trained = n_frequent(whole("n_items", n_items, 1), self.item_fraction)
         if self.item_step == "solve":
