@@ -87,7 +87,7 @@ def main() -> None:
     print(f"{len(data):,} ratings, {data.n_users:,} users, {data.n_items:,} items; {os.cpu_count()} cores")
     table: list[Row] = []
     for threads in options.threads:
-        found = fits(data, threads, options.rounds)
+        found = fits(data, threads, max(options.rounds, 3))  # the first includes what is done once in a process
         if not options.only_private:
             found += als(data, rows, threads, options.rounds) + recommending(data, rows, threads, options.rounds)
         for row in found:
