@@ -94,7 +94,7 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[misc, valid-type]
             return
         made = compile_kernels(Path(self.root))
         build_data["pure_python"] = False
-        system = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+        system = sysconfig.get_platform().replace("-", "_").replace(".", "_").replace("universal2", target())
         build_data["tag"] = f"py3-none-{system}"
         build_data["artifacts"] = [str(made.relative_to(self.root).as_posix())]
 

@@ -20,12 +20,12 @@ import pytest
 from discreet.errors import ModelError
 from discreet.models import model_folder, storage
 from discreet.models.storage import load, save
-from discreet.privacy import checkpoint
+from discreet.privacy import store as checkpoint
 from tests import dying, powerloss
 from tests.conftest import missing
 from tests.models.models import NAMES, REGISTRY, Fake, fitted, same
 
-STEPS = (os.path.join("models", "model_folder.py"), os.path.join("privacy", "checkpoint.py"))
+STEPS = (os.path.join("models", "model_folder.py"), os.path.join("privacy", "store.py"))
 OLD, NEW = fitted(1), fitted(2)
 TRIES = range(1, 1000)  # more than there are lines or calls
 
@@ -193,7 +193,7 @@ SAVES = """
 import os, pickle, sys
 from pathlib import Path
 from discreet.models import model_folder
-from discreet.privacy import checkpoint
+from discreet.privacy import store as checkpoint
 from tests.powerloss import ON_DISK, mark
 
 old, new, committed = pickle.loads(Path(sys.argv[2]).read_bytes())
