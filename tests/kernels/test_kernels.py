@@ -138,6 +138,44 @@ def test_leave_fold_out_is_the_reference(instruction_set: str, k: int, kind: Any
         assert np.abs(left[first:last] - residuals).max(initial=0) < 10 * CLOSE[kind]
 
 
+@pytest.mark.parametrize("clip", [0.0, 0.3, 1e6])
+def test_an_item_step_is_made_of_its_regressions(instruction_set: str, clip: float) -> None:
+    """The formulas of its docstring, from the vectors and residuals of `leave_fold_out`."""
+    indptr, indices, values = rows()
+    rng, folds, k, lift = np.random.default_rng(6), 4, 7, 10.0
+    X, prior, base, a = (rng.standard_normal(shape) for shape in ((200, k), (200, k), 200, 200))
+    a = np.abs(a) + 0.1
+    given = {"prior": Table.of(prior, np.float32), "penalty": np.ones(k), "base": base, "folds": folds}
+    table = Table.of(X, np.float32)
+    x, directions, gram_rows = kernels.item_step(
+        indptr, indices, values, table, **given, a=a, bias_weight=0.6, clip=clip, lift=lift
+    )
+    vectors, left = kernels.leave_fold_out(indptr, indices, values, table, **given)
+    A = vectors.astype(np.float64)
+    A[:, :, 0] = 0.6
+    lengths = np.linalg.norm(A, axis=2)
+    np.testing.assert_allclose(directions, (A / lengths[:, :, None]).reshape(-1, k), rtol=1e-12)
+    for i, (first, last) in enumerate(itertools.pairwise(indptr)):
+        fold, w = np.arange(last - first) % folds, a[indices[first:last]]
+        w = w / np.linalg.norm(w)
+        own = w * left[first:last] * lengths[i, fold]
+        scale = min(lift, clip / max(np.linalg.norm(own), 1e-12)) if clip else 1.0
+        shares = np.bincount(fold, w, minlength=folds)
+        np.testing.assert_allclose(x[first:last], own * scale, rtol=1e-9)
+        expected = A[i] * np.sqrt(shares * scale)[:, None]
+        np.testing.assert_allclose(gram_rows[i].reshape(folds, k), expected, rtol=1e-9)
+
+
+def test_nothing_outside_of_the_arrays_is_read_or_written() -> None:
+    table = Table.of(np.ones((3, 2)))
+    for indptr, indices in (([0, 2], [0, 3]), ([0, 3], [0, 1]), ([0, 2], [0, -1])):
+        with pytest.raises(ValueError, match="every entry must have a value and a vector"):
+            kernels.ridge(np.array(indptr), np.array(indices), np.ones(2), table, np.ones(1))
+    for total in (np.zeros(3), np.zeros((3, 2), np.int64)[:, 0]):
+        with pytest.raises(ValueError, match="total: a contiguous array of int64"):
+            kernels.scatter(np.array([0]), np.array([1]), total)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_fails_because_of_the_data(instruction_set: str, kind: Any) -> None:
     """Vectors so large that the penalty is lost in rounding: a fold without a solution has the vector 0."""

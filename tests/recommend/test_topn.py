@@ -49,6 +49,17 @@ def test_against_sorting_everything(exclude_seen, share, n, n_jobs):
         assert (found[len(kept) :] == -1).all()
 
 
+def test_histories_that_are_not_in_order_are_left_out_too():
+    histories, vectors, columns, base, cold = problem()
+    mixed = [
+        np.random.default_rng(2).permutation(own.copy()) for own in np.split(histories.indices, histories.indptr[1:-1])
+    ]
+    scorer = Scorer.of(columns, base, cold)
+    for some in (scorer, scorer.among(np.arange(400) % 7 == 0)):
+        found = [some.best(vectors, one, n=9, exclude_seen=True, n_jobs=1)[0] for one in (histories, table(mixed, 400))]
+        assert np.array_equal(*found)
+
+
 def test_no_users():
     _, vectors, columns, base, cold = problem()
     empty = table([], 400)

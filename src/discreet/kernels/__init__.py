@@ -125,7 +125,9 @@ def _indices(indices: Array) -> Array:
 
 
 def _rows(kind: Any, indptr: Array, indices: Array, values: Array, table: Table, **given: Any) -> Struct:
-    """The C struct `Ridge`; what is not given is a null pointer."""
+    """The C struct `Ridge`; what is not given is a null pointer. Nothing outside of the arrays is ever read."""
+    if int(indptr[-1]) > min(len(indices), len(values)) or (len(indices) and int(indices.max()) >= len(table.padded)):
+        raise ValueError("indptr, indices: every entry must have a value and a vector")
     fields = {
         "indptr": np.ascontiguousarray(indptr, np.int64),
         "indices": indices,
@@ -215,15 +217,16 @@ def ridge(
         own = slice(int(indptr[i]), int(indptr[i + 1]))
         at = indices[own]
         X, y = table.values[at], values[own] - (0 if base is None else base[at])
-        offsets[i], vectors.values[i] = reference.ridge_row(
-            X,
-            y,
-            float(scale[i]),
-            prior=None if prior is None else prior.values[at],
-            gram=gram,
-            offset_penalty=offset_penalty,
-            weights=None if weights is None else weights[own],
-        )
+        with single_threaded_blas():
+            offsets[i], vectors.values[i] = reference.ridge_row(
+                X,
+                y,
+                float(scale[i]),
+                prior=None if prior is None else prior.values[at],
+                gram=gram,
+                offset_penalty=offset_penalty,
+                weights=None if weights is None else weights[own],
+            )
         if left is not None:
             left[own] = y - offsets[i] - X @ vectors.values[i]
     if residuals is not None:
@@ -334,6 +337,7 @@ def normal_equations(
     The users of an item are at indptr[item]:indptr[item + 1] of `users`, `targets` and `weights`, which by default are
     1; u is a row of `vectors`. All are integers, and every sum is below 2^53: so sums are exact, in any order.
     """
+    _require_integers(total)
     table, owners = Table.of(vectors, np.float64), _indices(users)
     struct = _rows(np.float64, indptr, owners, targets, table, weights=_contiguous(weights, np.float64))
     call = function("equations", np.float64)
@@ -430,8 +434,19 @@ def top_n(
 # -- integers on a grid and their sums: each function has a twin in `discreet.privacy.twins`
 
 
+def _require_integers(total: Array) -> None:
+    if total.dtype != np.int64 or not total.flags.c_contiguous:
+        raise ValueError("total: a contiguous array of int64 is needed, to which integers are added in place")
+
+
+def _as_read(*arrays: tuple[Array, Any]) -> Iterator[Array]:
+    """Arrays of the types that C reads, whatever the platform's own are."""
+    return (np.ascontiguousarray(array, kind) for array, kind in arrays)
+
+
 def truncate(values: Array, indptr: Array, step: float, limit: float, largest: int) -> Array:
     """Ragged rows of float64 as integers, in units of `step`, of L2 norm at most `limit`; `largest` is its square."""
+    values, indptr = _as_read((values, np.float64), (indptr, np.int64))
     out = np.empty(len(values), np.int64)
     call = exported("truncate_rows", (POINTER, POINTER, INTEGER, INTEGER, REAL, REAL, INTEGER, POINTER))
     call(address(values), address(indptr), 0, len(indptr) - 1, step, limit, largest, address(out))
@@ -440,27 +455,39 @@ def truncate(values: Array, indptr: Array, step: float, limit: float, largest: i
 
 def rising(items: Array, indptr: Array, size: int) -> bool:
     """Whether every row's items rise and are below `size`."""
+    items, indptr = _as_read((items, np.uint32), (indptr, np.int64))
     call = exported("rising_rows", (POINTER, POINTER, INTEGER, INTEGER, INTEGER), INTEGER)
     return bool(call(address(items), address(indptr), 0, len(indptr) - 1, size))
 
 
 def scatter(items: Array, units: Array, total: Array) -> None:
     """Add integers to the total of their items."""
+    _require_integers(total)
+    items, units = _as_read((items, np.uint32), (units, np.int64))
     call = exported("scatter_units", (POINTER, POINTER, INTEGER, POINTER))
     call(address(items), address(units), len(units), address(total))
 
 
 def scatter_outer(items: Array, x: Array, vectors: Array, indptr: Array, total: Array) -> None:
     """Add x a^T to the rows of their items; entry p of a row has vector p modulo how many its row has."""
+    _require_integers(total)
+    items, x, vectors = _as_read((items, np.uint32), (x, np.int64), (vectors, np.int64))
+    indptr = np.ascontiguousarray(indptr, np.int64)
     rows = len(indptr) - 1
     call = exported("scatter_outer", (*[POINTER] * 4, *[INTEGER] * 4, POINTER))
-    places = (address(array) for array in (items, x, vectors, indptr))
-    call(*places, 0, rows, len(vectors) // max(rows, 1), vectors.shape[1], address(total))
+    call(
+        *map(address, (items, x, vectors, indptr)),
+        0,
+        rows,
+        len(vectors) // max(rows, 1),
+        vectors.shape[1],
+        address(total),
+    )
 
 
 def row_sums(entries: Array, indptr: Array) -> Array:
     """The sum of each row's entries, in their order."""
-    given, ends = np.ascontiguousarray(entries, np.float64), np.ascontiguousarray(indptr, np.int64)
+    given, ends = _as_read((entries, np.float64), (indptr, np.int64))
     out = np.empty(len(ends) - 1)
     call = exported("sum_rows", (POINTER, POINTER, INTEGER, POINTER))
     call(address(given), address(ends), len(out), address(out))

@@ -14,7 +14,7 @@ from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar
 from discreet.data.sources import guess
 from discreet.errors import DataError
-from discreet.kernels import Panels, single_threaded_blas, top_n
+from discreet.kernels import Panels, rising, single_threaded_blas, top_n
 from discreet.recommend.histories import OnUnknown, Reader, is_frame
 from discreet.recommend.results import BatchRecommendations, Explanation, Recommendations, titles, whole_file
 from discreet.typing import Array
@@ -94,10 +94,13 @@ class Scorer:
         return places if self.candidates is None else np.append(self.candidates, -1)[places], scores
 
     def _seen(self, histories: Interactions) -> tuple[Array, Array]:
-        """The candidates that users have in their histories, in CSR form."""
+        """The candidates that users have in their histories, in CSR form, ascending for each user."""
+        seen = histories.indices
+        if not rising(seen, histories.indptr, histories.n_items):  # an Interactions that was put together by hand
+            seen = seen[np.lexsort((seen, histories.user_numbers()))]
         if self.candidates is None:
-            return histories.indptr, histories.indices
-        seen = histories.indices.astype(np.int64)
+            return histories.indptr, seen
+        seen = seen.astype(np.int64)
         place = np.searchsorted(self.candidates, seen)
         found = np.append(self.candidates, -1)[place] == seen
         return np.concatenate([[0], np.cumsum(found)])[histories.indptr], place[found]
