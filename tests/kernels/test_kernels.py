@@ -47,6 +47,7 @@ def options(k: int, m: int = 200, n_entries: int = 0) -> list[dict[str, Any]]:
         {"offset_penalty": 2.0},
         {"gram": half @ half.T},
         {"offset_penalty": 1.5, "prior": prior, "base": base},
+        {"offset_penalty": 1.5, "prior": prior, "prior_count": 2.5},
         {"offset_penalty": 0.5, "gram": half @ half.T, "weights": weights, "base": base},
     ]
 
@@ -82,7 +83,7 @@ def test_ridge_is_the_reference(instruction_set: str, k: int, kind: Any) -> None
                 continue
             at = indices[first:last]
             y = values[first:last] - (given["base"][at] if "base" in given else 0)
-            own = {name: given[name] for name in ("gram", "offset_penalty") if name in given}
+            own = {name: given[name] for name in ("gram", "offset_penalty", "prior_count") if name in given}
             own |= {"prior": given["prior"][at]} if "prior" in given else {}
             own |= {"weights": given["weights"][first:last]} if "weights" in given else {}
             a, z = reference.ridge_row(X[at], y, scale[i], **own)
@@ -122,18 +123,27 @@ def test_singular_systems_get_the_solution_of_least_norm(instruction_set: str, k
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("k", [1, 21])
-def test_leave_fold_out_is_the_reference(instruction_set: str, k: int, kind: Any) -> None:
+@pytest.mark.parametrize(("k", "count"), [(1, 0.0), (21, 0.0), (21, 2.5)])
+def test_leave_fold_out_is_the_reference(instruction_set: str, k: int, count: float, kind: Any) -> None:
     indptr, indices, values = rows()
     rng = np.random.default_rng(5)
     X, prior, base = rng.standard_normal((200, k)), rng.standard_normal((200, k)), rng.standard_normal(200)
     penalty = 0.5 + rng.random(k)
     found, left = kernels.leave_fold_out(
-        indptr, indices, values, Table.of(X, kind), prior=Table.of(prior, kind), penalty=penalty, base=base, folds=4
+        indptr,
+        indices,
+        values,
+        Table.of(X, kind),
+        prior=Table.of(prior, kind),
+        prior_count=count,
+        penalty=penalty,
+        base=base,
+        folds=4,
     )
     for i, (first, last) in enumerate(itertools.pairwise(indptr)):
         at = indices[first:last]
-        vectors, residuals = reference.leave_fold_out_row(X[at], values[first:last] - base[at], prior[at], penalty, 4)
+        y = values[first:last] - base[at]
+        vectors, residuals = reference.leave_fold_out_row(X[at], y, prior[at], penalty, 4, count)
         assert np.abs(found[i] - vectors).max() < CLOSE[kind]
         assert np.abs(left[first:last] - residuals).max(initial=0) < 10 * CLOSE[kind]
 
@@ -145,7 +155,13 @@ def test_an_item_step_is_made_of_its_regressions(instruction_set: str, clip: flo
     rng, folds, k, lift = np.random.default_rng(6), 4, 7, 10.0
     X, prior, base, a = (rng.standard_normal(shape) for shape in ((200, k), (200, k), 200, 200))
     a = np.abs(a) + 0.1
-    given = {"prior": Table.of(prior, np.float32), "penalty": np.ones(k), "base": base, "folds": folds}
+    given = {
+        "prior": Table.of(prior, np.float32),
+        "prior_count": 2.0,
+        "penalty": np.ones(k),
+        "base": base,
+        "folds": folds,
+    }
     table = Table.of(X, np.float32)
     x, directions, gram_rows = kernels.item_step(
         indptr, indices, values, table, **given, a=a, bias_weight=0.6, clip=clip, lift=lift
@@ -184,7 +200,7 @@ def test_nothing_fails_because_of_the_data(instruction_set: str, kind: Any) -> N
         table = Table.of(np.full((9, 3), size), kind)
         zeros = Table.empty(9, 3, kind)
         found, left = kernels.leave_fold_out(
-            indptr, indices, values, table, prior=zeros, penalty=np.ones(3), base=np.zeros(9), folds=4
+            indptr, indices, values, table, prior=zeros, prior_count=0.0, penalty=np.ones(3), base=np.zeros(9), folds=4
         )
         assert np.isfinite(found).all()
         assert np.isfinite(left).all()
@@ -267,7 +283,14 @@ def everything(kind: Any, indptr: Any, indices: Any, values: Any, n_jobs: int = 
                 n_jobs=n_jobs,
             )
             results += [*places]
-        folds = {"prior": towards, "penalty": np.ones(k), "base": base, "folds": 4, "n_jobs": n_jobs}
+        folds = {
+            "prior": towards,
+            "prior_count": 1.5,
+            "penalty": np.ones(k),
+            "base": base,
+            "folds": 4,
+            "n_jobs": n_jobs,
+        }
         results += kernels.leave_fold_out(indptr, indices, values, table, **folds)
     return results
 

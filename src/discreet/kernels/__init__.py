@@ -140,6 +140,7 @@ def _rows(kind: Any, indptr: Array, indices: Array, values: Array, table: Table,
         "gram": None,
         "scale": None,
         "offset_penalty": -1.0,
+        "prior_count": 0.0,
         "k": table.k,
         "ld": table.padded.shape[1],
         "offsets": None,
@@ -158,6 +159,7 @@ def ridge(
     *,
     base: Array | None = None,
     prior: Table | None = None,
+    prior_count: float = 0.0,
     gram: Array | None = None,
     offset_penalty: float | None = None,
     weights: Array | None = None,
@@ -181,7 +183,8 @@ def ridge(
         table: x_j; of its type are all results.
         scale: s of each row.
         base: By item; by default 0.
-        prior: By item: c is the mean of those of the row's items; by default 0.
+        prior: By item: c is the mean of those of the row's items, and of `prior_count` zeros; by default 0.
+        prior_count: How many zeros.
         gram: G; by default 0.
         offset_penalty: By default there is no offset.
         weights: w of each entry; by default 1.
@@ -204,6 +207,7 @@ def ridge(
         weights=_contiguous(weights, kind),
         base=_contiguous(base, kind),
         prior=None if prior is None else prior.padded,
+        prior_count=float(prior_count),
         gram=table.square(gram),
         scale=_contiguous(scale, kind),
         offset_penalty=-1.0 if offset_penalty is None else float(offset_penalty),
@@ -223,6 +227,7 @@ def ridge(
                 y,
                 float(scale[i]),
                 prior=None if prior is None else prior.values[at],
+                prior_count=prior_count,
                 gram=gram,
                 offset_penalty=offset_penalty,
                 weights=None if weights is None else weights[own],
@@ -241,6 +246,7 @@ def leave_fold_out(
     table: Table,
     *,
     prior: Table,
+    prior_count: float,
     penalty: Array,
     base: Array,
     folds: int,
@@ -249,8 +255,9 @@ def leave_fold_out(
     """For each row and fold the vector (rows, folds, k) that is fitted to the other folds; and residuals by entry.
 
     Entry p of a row is in fold p % folds. A vector z minimizes |t - X z|^2 + (z - c)^T diag(penalty) (z - c): t is the
-    value minus the item's base, and c the mean of the priors of all items of the row. The residual t - x . z of an
-    entry is that of its own fold's vector, which was not fitted to it. All penalties are positive.
+    value minus the item's base, and c the mean of the priors of the items in the other folds and of `prior_count`
+    zeros. The residual t - x . z of an entry is that of its own fold's vector, which was not fitted to it. All
+    penalties are positive.
     """
     kind, n = table.padded.dtype, len(indptr) - 1
     vectors, residuals = Table.empty(n * folds, table.k, kind), np.empty(len(values), kind)
@@ -262,6 +269,7 @@ def leave_fold_out(
         table,
         base=_contiguous(base, kind),
         prior=prior.padded,
+        prior_count=float(prior_count),
         vectors=vectors.padded,
         residuals=residuals,
     )
@@ -277,6 +285,7 @@ def item_step(
     table: Table,
     *,
     prior: Table,
+    prior_count: float,
     penalty: Array,
     base: Array,
     folds: int,
@@ -294,7 +303,16 @@ def item_step(
     """
     kind, n, k = table.padded.dtype, len(indptr) - 1, table.k
     x, directions, gram_rows = np.empty(len(values)), np.empty((n * folds, k)), np.empty((n, folds * k))
-    rows = _rows(kind, indptr, _indices(indices), values, table, base=_contiguous(base, kind), prior=prior.padded)
+    rows = _rows(
+        kind,
+        indptr,
+        _indices(indices),
+        values,
+        table,
+        base=_contiguous(base, kind),
+        prior=prior.padded,
+        prior_count=float(prior_count),
+    )
     step = Struct(
         np.float64,
         a=np.ascontiguousarray(a, np.float64),

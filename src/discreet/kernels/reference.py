@@ -13,6 +13,7 @@ def ridge_row(
     scale: float,
     *,
     prior: Array | None = None,
+    prior_count: float = 0.0,
     gram: Array | None = None,
     offset_penalty: float | None = None,
     weights: Array | None = None,
@@ -21,7 +22,7 @@ def ridge_row(
 
     X has the vectors of the row's items, y what is to be explained of their values, and `prior` a vector for each.
     """
-    k, center = X.shape[1], np.zeros(X.shape[1]) if prior is None else prior.mean(axis=0)
+    k, center = X.shape[1], np.zeros(X.shape[1]) if prior is None else prior.sum(axis=0) / (len(y) + prior_count)
     w = np.ones(len(y)) if weights is None else weights
     Z = np.column_stack([np.full(len(y), offset_penalty is not None), X]).astype(np.float64)
     A = Z.T @ (w[:, None] * Z)
@@ -47,18 +48,20 @@ def conjugate_gradients(A: Array, b: Array, z: Array, steps: int) -> Array:
     return z
 
 
-def leave_fold_out_row(X: Array, y: Array, prior: Array, penalty: Array, folds: int) -> tuple[Array, Array]:
+def leave_fold_out_row(
+    X: Array, y: Array, prior: Array, penalty: Array, folds: int, prior_count: float = 0.0
+) -> tuple[Array, Array]:
     """The vector (folds, k) that is fitted to all entries but those of a fold; residuals by the vector of its own fold.
 
     Entry p is in fold p % folds. The vector minimizes |y - X z|^2 + (z - c)^T diag(penalty) (z - c), c being the mean
-    of all priors.
+    of the priors of the other folds and of `prior_count` zeros.
     """
     fold = np.arange(len(y)) % folds
-    pull = penalty * (prior.mean(axis=0) if len(y) else 0)
     vectors = np.empty((folds, X.shape[1]))
     for f in range(folds):
-        own, t = X[fold != f], y[fold != f]
-        vectors[f] = np.linalg.solve(own.T @ own + np.diag(penalty), own.T @ t + pull)
+        own, t, chosen = X[fold != f], y[fold != f], prior[fold != f]
+        center = chosen.sum(axis=0) / ((len(chosen) + prior_count) or 1)
+        vectors[f] = np.linalg.solve(own.T @ own + np.diag(penalty), own.T @ t + penalty * center)
     return vectors, y - np.einsum("ij,ij->i", X, vectors[fold])
 
 

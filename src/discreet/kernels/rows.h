@@ -109,7 +109,7 @@ static int NAME(solve)(REAL *A, int k, int ld, REAL rounding, REAL *x) {
 
 // The regressions of many rows: the offset a and the vector z of a row minimize
 //   sum over its entries of w (y - base_j - a - x_j . z)^2 + scale |z - c|^2 + z^T gram z + offset_penalty a^2
-// where c is the mean over the row of its items' vectors in `prior`.
+// where c is the sum over the row of its items' vectors in `prior`, divided by their number plus `prior_count`.
 typedef struct {
   const int64_t *indptr;
   Indices indices;
@@ -117,6 +117,7 @@ typedef struct {
   const REAL *table, *base, *prior;   // by item; base and prior may be NULL
   const REAL *gram, *scale;           // (ld, ld) or NULL; by row
   REAL offset_penalty;                // negative: there is no offset
+  REAL prior_count;                   // so many vectors of zeros are added to a row's priors
   int64_t k, ld;
   REAL *offsets, *vectors, *residuals;  // what is computed: (rows), (rows, ld), by entry or NULL
 } NAME(Ridge);
@@ -133,7 +134,7 @@ static void NAME(prior_mean)(const NAME(Ridge) * r, int64_t begin, int64_t end, 
   memset(c, 0, sizeof(REAL) * ld);
   if (!r->prior || begin == end) return;
   for (int64_t e = begin; e < end; e++) NAME(axpy)(1, r->prior + item_at(r->indices, e) * ld, c, ld);
-  for (int j = 0; j < ld; j++) c[j] /= (REAL)(end - begin);
+  for (int j = 0; j < ld; j++) c[j] /= (REAL)(end - begin) + r->prior_count;
 }
 
 static inline __attribute__((always_inline)) void NAME(gather_as)(const NAME(Ridge) * r, int64_t begin, int n,
@@ -352,18 +353,19 @@ EXPORT void NAME(ridge)(const NAME(Ridge) * r, int64_t begin, int64_t end, int64
 }
 
 // For each fold of a row, a regression on all entries but those of the fold; entry p is in fold p % folds.
-// (X^T X + D) z = X^T t + D c, D = diag(penalty) and c the mean of the row's priors. A residual is what the vector of
-// its own fold, which was not fitted to it, leaves. Vectors (folds, ld) and residuals are of this row. The penalty makes
+// (X^T X + D) z = X^T t + D c, D = diag(penalty) and c the mean of the priors of these entries and of `prior_count` zeros:
+// with the priors of the fold, c would say which items are left out. A residual is what the vector of its own fold,
+// which was not fitted to it, leaves. Vectors (folds, ld) and residuals are of this row. The penalty makes
 // every system positive definite; where rounding undoes that, the vector is 0: nothing here fails because of the data.
 static void NAME(fold_out)(const NAME(Ridge) * r, const REAL *penalty, int folds, int64_t i, REAL *memory, REAL *vectors,
                           REAL *residuals) {
   const int k = (int)r->k, ld = (int)r->ld, size = ld * ld;
   REAL *each = memory, *whole = each + folds * size, *A = whole + size, *b = A + size, *side = b + folds * ld;
-  REAL *c = side + ld, *P = c + ld;
+  REAL *c = side + ld, *all = c + folds * ld, *P = all + ld;
   int64_t first = r->indptr[i], last = r->indptr[i + 1];
   memset(each, 0, sizeof(REAL) * folds * size);
   memset(b, 0, sizeof(REAL) * folds * ld);
-  NAME(prior_mean)(r, first, last, c);
+  memset(c, 0, sizeof(REAL) * (folds + 1) * ld);
   for (int f = 0; f < folds; f++) {
     int n = 0;
     for (int64_t e = first + f; e < last; e += folds) {
@@ -371,19 +373,24 @@ static void NAME(fold_out)(const NAME(Ridge) * r, const REAL *penalty, int folds
       const REAL *x = r->table + item * ld;
       memcpy(P + (size_t)n * ld, x, sizeof(REAL) * ld);
       NAME(axpy)(r->values[e] - r->base[item], x, b + f * ld, ld);
+      NAME(axpy)(1, r->prior + item * ld, c + f * ld, ld);
       if (++n == PART || e + folds >= last) NAME(add_gram)(P, n, ld, each + f * size), n = 0;
     }
   }
   memcpy(whole, each, sizeof(REAL) * size);
   memcpy(side, b, sizeof(REAL) * ld);
-  for (int f = 1; f < folds; f++) {
-    NAME(axpy)(1, each + f * size, whole, size);
-    NAME(axpy)(1, b + f * ld, side, ld);
+  for (int f = 0; f < folds; f++) {
+    if (f) NAME(axpy)(1, each + f * size, whole, size);
+    if (f) NAME(axpy)(1, b + f * ld, side, ld);
+    NAME(axpy)(1, c + f * ld, all, ld);
   }
   for (int f = 0; f < folds; f++) {
     REAL *z = vectors + (size_t)f * ld;
+    int64_t n = last - first, others = n - (n - f + folds - 1) / folds;  // entries that are not in the fold
+    REAL count = (REAL)others + r->prior_count;
+    if (!(count > 0)) count = 1;
     for (int j = 0; j < size; j += WIDTH) STORE(A + j, LOAD(whole + j) - LOAD(each + f * size + j));
-    for (int j = 0; j < ld; j++) z[j] = j < k ? side[j] - b[f * ld + j] + penalty[j] * c[j] : 0;
+    for (int j = 0; j < ld; j++) z[j] = j < k ? side[j] - b[f * ld + j] + penalty[j] * (all[j] - c[f * ld + j]) / count : 0;
     for (int j = 0; j < k; j++) A[(size_t)j * ld + j] += penalty[j];
     if (NAME(solve)(A, k, ld, 0, z)) memset(z, 0, sizeof(REAL) * ld);
   }
@@ -395,7 +402,7 @@ static void NAME(fold_out)(const NAME(Ridge) * r, const REAL *penalty, int folds
   }
 }
 
-#define FOLD_OUT_MEMORY(folds, ld) ((size_t)((folds) + 2) * (ld) * (ld) + ((folds) + 2 + PART) * (size_t)(ld))
+#define FOLD_OUT_MEMORY(folds, ld) ((size_t)((folds) + 2) * (ld) * (ld) + (2 * (folds) + 2 + PART) * (size_t)(ld))
 
 EXPORT void NAME(leave_fold_out)(const NAME(Ridge) * r, const REAL *penalty, int64_t folds, int64_t begin,
                                  int64_t end) {

@@ -77,7 +77,9 @@ class Ridge:
         penalty: s_i, from the number of their ratings.
         gram: G, or None.
         offset_penalty: The weight of the offset a_i squared; None: there is no offset.
-        prior: One vector p_j for each item: z_i is pulled to the mean of those in row i, in place of zero; or None.
+        prior: One vector p_j for each item: z_i is pulled to the mean of those in row i and of `prior_count` zeros; or
+            None.
+        prior_count: How many zeros.
     """
 
     columns: Array
@@ -86,6 +88,7 @@ class Ridge:
     gram: Array | None = None
     offset_penalty: float | None = None
     prior: Array | None = None
+    prior_count: float = 0.0
 
     @cached_property
     def _tables(self) -> tuple[Table, Table | None]:
@@ -105,6 +108,7 @@ class Ridge:
             self.penalty(np.diff(indptr), self.columns.dtype),
             base=self.base if self.base.any() else None,
             prior=prior,
+            prior_count=self.prior_count,
             gram=self.gram,
             offset_penalty=self.offset_penalty,
             residuals=residuals,
@@ -132,7 +136,7 @@ class Ridge:
         added: Array = weights * (values.astype(np.float64) - self.base[indices])
         if self.prior is not None and len(indices):
             left = aimed - X.T @ weights  # the part of the item's own vector that the ratings do not explain
-            added += self.prior[indices] @ left[-self.prior.shape[1] :] / len(indices)
+            added += self.prior[indices] @ left[-self.prior.shape[1] :] / (len(indices) + self.prior_count)
         return added
 
 
@@ -205,7 +209,9 @@ class RidgeFoldIn(FoldIn):
         penalty: On the vector, from the number of ratings; by default none.
         gram: A quadratic penalty on the vector, or None.
         offset_penalty: On the offset squared; None: the offset is 0.
-        prior: A vector for each item: z is pulled to the mean of those in the history, in place of zero; or None.
+        prior: A vector for each item: z is pulled to the mean of those in the history and of `prior_count` zeros; or
+            None.
+        prior_count: How many zeros.
         frequent: Which items the model knows: others are left out of the regression, and score 0. None: it knows all.
         own_mean: Whether other items are scored by the user's own mean of y_l - base_l in place of 0. It is the last
             number of the vector. Its column, 1 for these items, is not part of the regression.
@@ -217,6 +223,7 @@ class RidgeFoldIn(FoldIn):
     gram: Array | None = None
     offset_penalty: float | None = None
     prior: Array | None = None
+    prior_count: float = 0.0
     frequent: Array | None = None
     own_mean: bool = False
     targets: Targets | None = None
@@ -226,7 +233,7 @@ class RidgeFoldIn(FoldIn):
     def _ridge(self) -> Ridge:
         columns = self.columns[:, :-1] if self.own_mean else self.columns
         columns = np.ascontiguousarray(columns, np.float64 if self.double else None)
-        return Ridge(columns, self.base, self.penalty, self.gram, self.offset_penalty, self.prior)
+        return Ridge(columns, self.base, self.penalty, self.gram, self.offset_penalty, self.prior, self.prior_count)
 
     def _fitted(self, indptr: Array, indices: Array, values: Array, n_jobs: int | None) -> Array:
         """What the regression fits."""
@@ -268,7 +275,8 @@ class RidgeFoldIn(FoldIn):
         refits = {"loss": None, "rounds": [[k, 1.0]]} if self.targets is None else self.targets.describe(k)
         tables = _given(columns=self.columns, prior=self.prior)
         arrays = _given(base=self.base, gram=self.gram, frequent=self.frequent)
-        return {**settings, "own_mean": self.own_mean, **refits}, tables, arrays
+        settings |= {"prior_count": self.prior_count, "own_mean": self.own_mean}
+        return {**settings, **refits}, tables, arrays
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,8 +13,8 @@ from discreet.models.als.estimate import ItemFrequencies, ItemPosterior
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
-USER_BIAS = 5.5  # weight of a user's offset, squared: the variance of a rating's noise / its variance
 USER_VECTOR = 1.2  # weight of a user's vector, squared, about its prior mean
+USER_CHOICES = 5.5  # zeros that are averaged with the priors of a user's items
 FOLDS = 4
 LIFT = 10.0  # the most that a contribution to an item step is lengthened by
 
@@ -40,14 +40,16 @@ class Scale:
 
 
 def own_moments(batch: UserBatch, reach: float) -> Array:
-    """One, the mean of a user's ratings, and their variance, as fractions of the largest possible values.
+    """The moments of a user's n ratings y, as fractions of the largest possible values: five nonnegative numbers.
 
-    With x for the mean, the variance is at most 1 - x^2: so a row is never longer than (1, 1, 0) and (1, 0, 1).
+    With x for their mean and d for their variance these are (1 + x) / sqrt 2, (1 - x) / sqrt 2, d, 1 - 1 / n and x^2. As
+    d is at most 1 - x^2, the squares add up to at most 3 - x^2 + 2 x^4, and so to at most 4.
     """
     counts = np.maximum(batch.counts, 1)
     means = batch.row_sums(batch.values) / counts
     squares = batch.row_sums((batch.values - means[batch.owners]) ** 2) / counts
-    return np.column_stack([np.ones(len(means)), means / reach, squares / reach**2])
+    x, half = means / reach, np.sqrt(0.5)
+    return np.column_stack([(1 + x) * half, (1 - x) * half, squares / reach**2, 1 - 1 / counts, x**2])
 
 
 def own_weights(batch: UserBatch, a: Array) -> Array:
@@ -57,9 +59,9 @@ def own_weights(batch: UserBatch, a: Array) -> Array:
     return chosen / lengths[batch.owners]
 
 
-def own_deviations(batch: UserBatch, a: Array, mean: float) -> Array:
-    """A user's ratings about their own mean, which is shrunk to the public one, times the weights of their items."""
-    own = (batch.row_sums(batch.values) + USER_BIAS * mean) / (batch.counts + USER_BIAS)
+def own_deviations(batch: UserBatch, a: Array, mean: float, offset_penalty: float) -> Array:
+    """A user's ratings about their own mean, shrunk to the public one, times the weights of their items."""
+    own = (batch.row_sums(batch.values) + offset_penalty * mean) / (batch.counts + offset_penalty)
     return own_weights(batch, a) * (batch.values - own[batch.owners])
 
 
@@ -85,6 +87,7 @@ class ItemStep:
         items: What is known of the items.
         frequencies: How often they occur.
         mean: The mean rating.
+        offset_penalty: Of a user's offset, squared.
         bias_weight: The weight of biases against factors.
         clip: The length of a user's contribution.
     """
@@ -92,6 +95,7 @@ class ItemStep:
     items: ItemPosterior
     frequencies: ItemFrequencies
     mean: float
+    offset_penalty: float
     bias_weight: float
     clip: float
 
@@ -112,7 +116,7 @@ class ItemStep:
     def penalty(self) -> Array:
         """Of a user's offset, and of each number of their vector."""
         penalty = np.full(self.items.mean.shape[1], USER_VECTOR, np.float32)
-        penalty[0] = USER_BIAS
+        penalty[0] = self.offset_penalty
         return penalty
 
     def _contribution(self, batch: UserBatch, clip: float) -> tuple[Array, Array, Array]:
@@ -123,6 +127,7 @@ class ItemStep:
             batch.values,
             table,
             prior=prior,
+            prior_count=USER_CHOICES,
             penalty=self.penalty,
             base=self.base,
             folds=FOLDS,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.linalg import eigh
@@ -13,20 +14,62 @@ from discreet.kernels import over_blocks
 from discreet.privacy.releaser import Noisy, noise_edge, without_noise
 from discreet.typing import Array
 
-# In a unit in which ratings spread by about 1. These constants, and those of `contributions` and `model`, were set on
-# MovieLens 1M, Jester and generated data; benchmarks/dpals.py measures the result.
-NOISE = 1.0  # standard deviation of a rating about a good prediction
-BIAS_SPREAD = 0.35  # standard deviation of item biases about what popularity predicts
+# In the unit of `UserStatistics`, in which a user's ratings spread by about 1.
+BIAS_SPREAD = 0.35  # standard deviation of item biases about what popularity predicts, before any is released
 FEATURE_BIAS = 0.2  # and of what a public feature adds to them
 COLUMN_SPREAD, RESIDUAL_SPREAD = 0.11, 0.05  # and of factors about what co-occurrences, or residuals, predict
-SLOPE_BIAS, SLOPE_POPULARITY, COLUMN, FEATURE = 1.2, 25.0, 300.0, 10.0  # NOISE^2 / variance of users' coefficients
+SLOPE_BIAS, SLOPE_POPULARITY, COLUMN, FEATURE = 1.2, 25.0, 300.0, 10.0  # 1 / variance of users' coefficients
 USER_PRIOR = 0.45  # size of the prior mean of a user's vector, from the items they chose, in standard deviations
 OVERLAP = 1.5  # about how much more an item step observes than the shared Gram matrix says
+GAIN_ERROR = 0.5  # relative error of that
 PROBES, PROBE_SIZE, PROBE_SPREAD = 8, 0.05, 0.2  # random probe columns: how many, their size, how far they may grow
 CHANGE = 0.15  # how much an item's share of all interactions may change from one release to the next, relatively
 LEAST_EIGENVALUE = 1.05  # of a direction that is kept, over the largest eigenvalue of the noise
+SCALES = 4.0 ** np.arange(-2, 6)  # of how often items occur, over the mean
+LEAST_UNIT = 0.025  # of half the range of ratings: the unit of ratings that are all the same
 
 BLOCK_BYTES = 1 << 22  # of items' covariances that are updated at a time and thread
+
+
+def _ratio(sums: float, size: float, error: float, guess: float, spread: float) -> tuple[float, float]:
+    """An estimate of r from sums = r * size + an error, if r is about `guess` give or take `spread`; its variance."""
+    precision = (size / error) ** 2 + spread**-2
+    return (sums * size / error**2 + guess / spread**2) / precision, 1 / precision
+
+
+@dataclass(frozen=True)
+class UserStatistics:
+    """What is known of the users, in units of half the range of ratings.
+
+    Where noise hides a number, it is what is usual for ratings: a mean in the middle of the range, a user's ratings
+    spreading by .45 about their mean, users' means by .25.
+
+    Attributes:
+        n_users: About how many there are.
+        mean: The mean of their means.
+        within: The standard deviation of a user's ratings about their mean.
+        offset_penalty: within^2 over the variance of users' means about `mean`.
+    """
+
+    n_users: float
+    mean: float
+    within: float
+    offset_penalty: float
+
+    @classmethod
+    def of(cls, release: Noisy) -> UserStatistics:
+        """From the release of `own_moments`."""
+        (first, second, squares, degrees, means), std = release.values, release.std
+        n_users, total = (first + second) / math.sqrt(2), (first - second) / math.sqrt(2)
+        n = max(float(n_users), 10.0)
+        mean, error = _ratio(total, n, std, 0.0, 0.4)
+        degrees = min(max(degrees, 0.0), n)
+        variance, _ = _ratio(squares, degrees, std, 0.2, 0.2)
+        variance = min(max(variance, LEAST_UNIT**2), 1.0)
+        about = means - n * mean**2 - variance * (n - degrees)  # n - degrees is the sum of 1 / how many ratings
+        between, _ = _ratio(about, n, 2 * std, 0.06, 0.06)
+        between = max(between, 0.01 * variance) + error
+        return cls(n, mean, math.sqrt(variance), variance / between)
 
 
 @dataclass(frozen=True)
@@ -64,8 +107,7 @@ class ItemFrequencies:
         spread = scale**2 * variance + (CHANGE * other) ** 2
         variance = 1 / (1 / release.std**2 + 1 / spread)
         mean = variance * (release.values / release.std**2 + other / spread)
-        typical = max(float(np.abs(mean).mean()), 1e-9)
-        sums = _positive_part(mean - variance / (2 * typical), variance)  # most items are rarer than the mean
+        sums, variance = _frequency(mean, variance)
         log = np.log(sums / a)
         log = log - np.average(log, weights=sums)
         log /= max(float(np.sqrt(np.average(log**2, weights=sums))), 0.5)  # in less, noise is most of it
@@ -96,17 +138,34 @@ class ItemFrequencies:
         return self.n_users / float(self.sums.sum())
 
 
-def _positive_part(mean: Array, variance: Array) -> Array:
-    """The mean of a normal distribution, given that it is positive."""
-    std = np.sqrt(variance)
-    at = mean / std
-    ratio = np.exp(-(at**2) / 2 - 0.5 * np.log(2 * np.pi) - log_ndtr(at))
-    return np.asarray(np.maximum(mean + std * ratio, 1e-3 * std))
+def _frequency(seen: Array, variance: Array) -> tuple[Array, Array]:
+    """The mean and the variance of numbers that are not negative and were seen with normal noise.
+
+    A few items are far more frequent than the others: the prior is a mixture of exponential distributions, whose means
+    are SCALES and whose weights are those that fit best to what was seen (by expectation maximization).
+    """
+    std = np.sqrt(variance)[:, None]
+    typical = max(float(seen.mean()), float(np.sqrt(variance.mean() / len(seen))))
+    scales = typical * SCALES
+    center = seen[:, None] - std**2 / scales
+    at = center / std
+    tail = log_ndtr(at)
+    log = std**2 / (2 * scales**2) - seen[:, None] / scales - np.log(scales) + tail
+    likelihood = np.exp(log - log.max(axis=1, keepdims=True))
+    weights = np.full(len(scales), 1 / len(scales))
+    for _ in range(50):
+        weights = np.mean(likelihood * weights / (likelihood @ weights)[:, None], axis=0) + 1e-3 / len(scales)
+    shares = likelihood * weights / (likelihood @ weights)[:, None]
+    ratio = std * np.exp(-(at**2) / 2 - 0.5 * np.log(2 * np.pi) - tail)
+    first = np.maximum(center + ratio, 1e-3 * std)  # the moments of a normal distribution's positive part
+    second = np.maximum(center * (center + ratio) + std**2, first**2)
+    mean = (shares * first).sum(axis=1)
+    return mean, np.maximum((shares * second).sum(axis=1) - mean**2, 1e-6 * variance)
 
 
 def _noise(release: Noisy, frequencies: ItemFrequencies) -> Array:
     """The variance of released sums about the true biases: that of the release, and that of the ratings."""
-    noise: Array = release.std**2 + NOISE**2 * frequencies.mean_weight * frequencies.sums
+    noise: Array = release.std**2 + frequencies.mean_weight * frequencies.sums
     return noise
 
 
@@ -114,12 +173,22 @@ def _prior_mean(release: Noisy, frequencies: ItemFrequencies, features: Array) -
     """The prior mean of item biases: a regression of their sums on popularity and public features."""
     c = frequencies.sums
     noise = _noise(release, frequencies) + 0.09 * frequencies.variance + (BIAS_SPREAD * c) ** 2
-    columns = np.column_stack([np.ones(len(c)), frequencies.log_popularity, features])
+    columns = np.column_stack([frequencies.log_popularity, features])  # their mean is 0: so is that of biases
     design = columns * (c / np.sqrt(noise))[:, None]
-    penalty = np.diag(np.append([1e-9, 1e-9], np.full(features.shape[1], FEATURE_BIAS**-2)))
+    penalty = FEATURE_BIAS**-2 * np.eye(columns.shape[1])
     beta = np.linalg.solve(design.T @ design + penalty, design.T @ (release.values / np.sqrt(noise)))
     line: Array = columns @ beta
     return line
+
+
+def _bias_spread(release: Noisy, frequencies: ItemFrequencies, before: Array) -> float:
+    """The variance of item biases about their prior mean, by the moments of their sums."""
+    c, noise = frequencies.sums, _noise(release, frequencies) + 0.09 * frequencies.variance
+    total = noise + (BIAS_SPREAD * c) ** 2
+    excess, weights = (release.values - c * before) ** 2 - noise, (c / total) ** 2
+    size = float((weights * c**2).sum())
+    error = math.sqrt(2 * float(((weights * total) ** 2).sum()))
+    return max(_ratio(float((weights * excess).sum()), size, error, BIAS_SPREAD**2, BIAS_SPREAD**2)[0], 1e-4)
 
 
 def upper_spread(release: Noisy, frequencies: ItemFrequencies) -> float:
@@ -137,13 +206,11 @@ class ItemPosterior:
 
     Attributes:
         mean: (items, 1 + columns).
-        covariance: (items, 1 + columns, 1 + columns); with `noise`, of theta_j and the ratings' noise together.
-        noise: The mean of what the ratings' own noise adds to every item step; None before the first step.
+        covariance: (items, 1 + columns, 1 + columns).
     """
 
     mean: Array
     covariance: Array
-    noise: Array | None = None
 
     @property
     def bias(self) -> Array:
@@ -163,7 +230,7 @@ class ItemPosterior:
     @property
     def variance(self) -> Array:
         """Of each entry of `mean`."""
-        return np.diagonal(self.covariance, axis1=1, axis2=2)[:, : self.mean.shape[1]]
+        return np.diagonal(self.covariance, axis1=1, axis2=2)
 
     @classmethod
     def known(cls, mean: Array, variance: Array) -> ItemPosterior:
@@ -193,9 +260,10 @@ class ItemPosterior:
         c = frequencies.sums
         before = _prior_mean(release, frequencies, features)
         noise = _noise(release, frequencies) + 0.09 * frequencies.variance
-        gain = c * BIAS_SPREAD**2 / (c**2 * BIAS_SPREAD**2 + noise)
+        spread = _bias_spread(release, frequencies, before)
+        gain = c * spread / (c**2 * spread + noise)
         mean = before + gain * (release.values - c * before)
-        return cls(mean[:, None], (BIAS_SPREAD**2 * (1 - gain * c))[:, None, None])
+        return cls(mean[:, None], (spread * (1 - gain * c))[:, None, None])
 
     def with_columns(self, columns: Array, variance: Array | float) -> ItemPosterior:
         """More factors, known with some variance."""
@@ -208,18 +276,19 @@ class ItemPosterior:
     def with_slopes(self, frequencies: ItemFrequencies) -> ItemPosterior:
         """Two columns on which users differ: how much they follow the common taste, and what is popular."""
         centered = self.bias - np.average(self.bias, weights=frequencies.sums)
-        size = NOISE / np.sqrt(SLOPE_BIAS)
-        spread = 0.06**2 + self.covariance[:, 0, 0] * size**2
-        popular = frequencies.log_popularity * NOISE / np.sqrt(SLOPE_POPULARITY)
-        variance = np.column_stack([spread, np.full(len(spread), 0.1**2)])
-        return self.with_columns(np.column_stack([centered * size, popular]), variance)
+        size, known = SLOPE_BIAS**-0.5, self.covariance[:, 0, 0]
+        popular = frequencies.log_popularity * SLOPE_POPULARITY**-0.5
+        variance = np.column_stack([0.06**2 + known * size**2, np.full(len(known), 0.1**2)])
+        items = self.with_columns(np.column_stack([centered * size, popular]), variance)
+        items.covariance[:, 0, 1] = items.covariance[:, 1, 0] = size * known  # the slope is wrong where the bias is
+        return items
 
     def with_features(self, features: Array, frequencies: ItemFrequencies) -> ItemPosterior:
         """Columns of public features of the items, on which users may differ."""
         if not features.size:
             return self
         centered = features - np.average(features, axis=0, weights=frequencies.sums)
-        return self.with_columns(centered * NOISE / np.sqrt(FEATURE), 0.05**2)
+        return self.with_columns(centered / np.sqrt(FEATURE), 0.05**2)
 
     def with_probes(self) -> ItemPosterior:
         """Random probe columns, by which the first item step looks for tastes that no other column explains."""
@@ -246,43 +315,78 @@ class ItemPosterior:
         covariance[:, moving, moving] = excess / float((weights * gains).sum())
         return ItemPosterior(self.mean, covariance), observed
 
-    def updated(self, observed: Observation, n_jobs: int | None = 1) -> ItemPosterior:
-        """With what an item step has observed: a Kalman update, of some items at a time."""
-        items, k = self.mean.shape
-        mean, covariance, noise = np.empty((items, k)), np.empty((items, 2 * k, 2 * k)), np.empty((items, k))
+
+@dataclass(frozen=True)
+class ItemEstimate:
+    """What item steps have observed of the items, besides what was known of them before.
+
+    Without fresh noise, steps would go on until B_j = 0: to phi_j = theta_j + H_j^-1 e_j, the regression on all ratings,
+    whose own noise is the same however often one looks. So all steps together estimate phi_j, each by
+    B_j + H_j mean_j = H_j phi_j + fresh noise + error, and theta_j is what was known before, and this one observation
+    with the ratings' own noise. The error is that of H_j, which is known to GAIN_ERROR, relatively: it is large as long
+    as phi_j is far from the mean, so that later steps count more; a gain that is wrong makes steps slower, not wrong.
+
+    Attributes:
+        before: What was known before the first step.
+        precision: Of phi_j, (items, k, k).
+        information: The precision times the estimate, (items, k).
+        gap: The second moment of phi_j about the mean of theta_j, (items, k, k); None before the first step.
+        items: What is known now.
+    """
+
+    before: ItemPosterior
+    precision: Array
+    information: Array
+    gap: Array | None
+    items: ItemPosterior
+
+    @classmethod
+    def nothing(cls, items: ItemPosterior) -> ItemEstimate:
+        """Before the first step."""
+        return cls(items, np.zeros_like(items.covariance), np.zeros_like(items.mean), None, items)
+
+    def updated(self, observed: Observation, n_jobs: int | None) -> ItemEstimate:
+        """With what another step has observed, some items at a time."""
+        m, k = self.before.mean.shape
+        arrays = [np.empty((m, k, k)) for _ in range(3)] + [np.empty((m, k)) for _ in range(2)]
 
         def work(rows: slice) -> None:
-            mean[rows], covariance[rows], noise[rows] = self._some(rows)._updated(observed.some(rows))
+            for array, found in zip(arrays, self._updated(rows, observed), strict=True):
+                array[rows] = found
 
         size = max(1, BLOCK_BYTES // (32 * k**2))
-        for _ in over_blocks(work, (slice(at, at + size) for at in range(0, items, size)), n_jobs):
+        for _ in over_blocks(work, (slice(at, at + size) for at in range(0, m, size)), n_jobs):
             pass
-        return ItemPosterior(mean, covariance, noise)
+        precision, gap, covariance, information, mean = arrays
+        return ItemEstimate(self.before, precision, information, gap, ItemPosterior(mean, covariance))
 
-    def _some(self, rows: slice) -> ItemPosterior:
-        return ItemPosterior(self.mean[rows], self.covariance[rows], None if self.noise is None else self.noise[rows])
+    def _updated(self, rows: slice, observed: Observation) -> tuple[Array, ...]:
+        s, eye = observed.shares[rows, None, None], np.eye(len(observed.gain))
+        first, spread, mean = self.before.mean[rows], self.before.covariance[rows], self.items.mean[rows]
+        H, own = s * observed.gain, observed.blur / s  # own: the covariance of H^-1 e
+        gap = spread + own if self.gap is None else self.gap[rows]
+        noise = observed.std**2 * eye + GAIN_ERROR**2 * (H @ gap @ H.swapaxes(1, 2))
+        weighted = np.linalg.solve(noise, H).swapaxes(1, 2)
+        precision = self.precision[rows] + _symmetric(weighted @ H)
+        seen = observed.sums[rows, :, None] + H @ mean[:, :, None]
+        information = self.information[rows] + (weighted @ seen)[:, :, 0]
+        # The observation of theta has the covariance precision^-1 + own; W is its inverse.
+        sides = np.concatenate([precision, information[:, :, None]], axis=2)
+        solved = np.linalg.solve(eye + precision @ own, sides)
+        W, side = _symmetric(solved[:, :, :-1]), solved[:, :, -1:]
+        covariance = _symmetric(np.linalg.solve(eye + spread @ W, spread))
+        mean = first + (covariance @ (side - W @ first[:, :, None]))[:, :, 0]
+        # And phi itself, of which `spread + own` was known before.
+        wide = spread + own
+        sides = np.concatenate([wide, (wide @ information[:, :, None]) + first[:, :, None]], axis=2)
+        solved = np.linalg.solve(eye + wide @ precision, sides)
+        off = solved[:, :, -1] - mean
+        gap = _symmetric(solved[:, :, :-1]) + off[:, :, None] * off[:, None, :]
+        return precision, gap, covariance, information, mean
 
-    def _updated(self, observed: Observation) -> tuple[Array, Array, Array]:
-        """Mean, covariance and noise.
 
-        The sum of the ratings' own noise is the same in every step, so it is estimated with the items: the same ratings
-        seen twice do not count as two ratings.
-        """
-        k, known = self.mean.shape[1], self
-        if self.noise is None:
-            joint = np.zeros((len(self.mean), 2 * k, 2 * k))
-            joint[:, :k, :k] = self.covariance
-            joint[:, k:, k:] = observed.own_noise
-            known = replace(self, covariance=joint, noise=np.zeros_like(self.mean))
-        assert known.noise is not None
-        gains = observed.gains
-        reach = gains @ known.covariance[:, :k] + known.covariance[:, k:]  # (H, I) times the covariance
-        spread = reach[:, :, :k] @ gains.swapaxes(1, 2) + reach[:, :, k:] + observed.std**2 * np.eye(k)
-        gain = np.linalg.solve(spread, reach).swapaxes(1, 2)
-        change = (gain @ (observed.sums - known.noise)[:, :, None])[:, :, 0]
-        covariance = known.covariance - gain @ reach
-        covariance = (covariance + covariance.swapaxes(1, 2)) / 2
-        return known.mean + change[:, :k], covariance, known.noise + change[:, k:]
+def _symmetric(matrices: Array) -> Array:
+    return (matrices + matrices.swapaxes(1, 2)) / 2
 
 
 @dataclass(frozen=True)
@@ -314,7 +418,7 @@ class Observation:
         K = (vectors * np.maximum(values, 1e-3 * max(values[-1], 1e-12))) @ vectors.T
         undo = np.ones(len(K))
         undo[0] = 1 / bias_weight
-        noise = NOISE**2 * frequencies.mean_weight * clip * K
+        noise = frequencies.mean_weight * clip * K
         return cls(step.values, frequencies.sums / frequencies.sums.sum(), OVERLAP * K * undo, noise, step.std)
 
     @property
@@ -322,20 +426,18 @@ class Observation:
         """H_j, (items, k, k)."""
         return self.shares[:, None, None] * self.gain
 
-    @property
-    def own_noise(self) -> Array:
-        """The covariance of e_j, (items, k, k)."""
-        return self.shares[:, None, None] * self.noise
+    @cached_property
+    def blur(self) -> Array:
+        """The covariance of H_j^-1 e_j, times shares_j."""
+        inverse = np.linalg.inv(self.gain)
+        blur: Array = inverse @ self.noise @ inverse.T
+        return blur
 
     @property
     def variance(self) -> Array:
         """Of the noise of all kinds in each sum."""
         noise: Array = self.std**2 + self.shares[:, None] * np.diagonal(self.noise)
         return noise
-
-    def some(self, rows: slice) -> Observation:
-        """Of some items."""
-        return replace(self, sums=self.sums[rows], shares=self.shares[rows])
 
     def first(self, n: int) -> Observation:
         """Of the first n columns alone."""
@@ -366,7 +468,7 @@ def co_occurrence_columns(moment: Noisy, frequent: Array, frequencies: ItemFrequ
     columns[frequent] = vectors * np.sqrt(values) * wiener[:, None]
     size = np.sqrt(np.average(columns**2, axis=0, weights=frequencies.sums))
     # Co-occurrences say which items are similar, but not how much that matters to ratings.
-    scaled: Array = columns / np.maximum(size, 1e-9) * NOISE / np.sqrt(COLUMN)
+    scaled: Array = columns / np.maximum(size, 1e-9) / np.sqrt(COLUMN)
     return scaled
 
 

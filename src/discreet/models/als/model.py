@@ -22,7 +22,7 @@ from discreet.engine import Blocks
 from discreet.engine.batches import DENSE_CELLS, equal_weights, user_batches
 from discreet.errors import DataError, PrivacyError
 from discreet.models.als.contributions import (
-    USER_BIAS,
+    USER_CHOICES,
     USER_VECTOR,
     ItemStep,
     Scale,
@@ -36,9 +36,11 @@ from discreet.models.als.estimate import (
     BIAS_SPREAD,
     COLUMN_SPREAD,
     RESIDUAL_SPREAD,
+    ItemEstimate,
     ItemFrequencies,
     ItemPosterior,
     Observation,
+    UserStatistics,
     co_occurrence_columns,
     residual_columns,
     upper_spread,
@@ -67,8 +69,6 @@ SECOND_MOMENT, STEP, GRAM = "second moment", "item step", "shared Gram"
 LEAST_MU = 2.0**-20  # below it a contribution would be less than a unit of the noise's grid
 MOST_CATEGORIES = 100  # of one column of the catalog; rarer ones are left out
 GRAM_CLIP = 20.0  # bound of a user's contribution to the shared Gram matrix, over that to an item step
-TYPICAL_SPREAD = 0.9  # of ratings about their user's mean, in quarters of their range, where constants were set
-LEAST_SPREAD = 0.05  # in that
 NO_SPREAD = 0.05  # item biases that spread less than this are none
 
 
@@ -124,7 +124,7 @@ class DPALS(PrivateModel):
     """
 
     _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "item_variance_", "item_prior_", "item_weights_")
-    _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "unit_", "n_users_")
+    _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "unit_", "n_users_", "offset_penalty_")
     _NOT_LEARNED: ClassVar[tuple[str, ...]] = (*PrivateModel._NOT_LEARNED, "caution")
     _in_spark: ClassVar[bool] = True
 
@@ -133,6 +133,7 @@ class DPALS(PrivateModel):
     item_weights_: Array = field(init=False)
     unit_: float = field(init=False)
     n_users_: float = field(init=False)
+    offset_penalty_: float = field(init=False)
 
     epsilon: float
     delta: float
@@ -205,6 +206,7 @@ class DPALS(PrivateModel):
             "global_mean_": float((low + high) / 2 + unit * mean),
             "unit_": float(unit),
             "n_users_": float(frequencies.n_users),
+            "offset_penalty_": float(training.offset_penalty),
         }
 
     # Continuing
@@ -258,7 +260,7 @@ class DPALS(PrivateModel):
 
         def learn(releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
             settings = more._settings(ratings.n_items).continued()
-            training = Training.of(releaser, settings, ratings, self.unit_)
+            training = Training(releaser, settings, ratings, Scale(ratings.value_range, self.unit_), self.offset_penalty_)
             return self._learned(training, *training.go_on(self._known(ratings.catalogue)))
 
         with more._readied(ratings, reading) as table:
@@ -325,8 +327,9 @@ class DPALS(PrivateModel):
             columns=self.item_factors_,
             base=self.item_bias_ + self.global_mean_,
             penalty=Penalty(USER_VECTOR * self.unit_**2),
-            offset_penalty=USER_BIAS,
+            offset_penalty=self.offset_penalty_,
             prior=self.item_prior_,
+            prior_count=USER_CHOICES,
         )
 
 
@@ -341,13 +344,14 @@ class Training:
     settings: Settings
     ratings: Ratings
     scale: Scale
+    offset_penalty: float = math.nan
 
     @classmethod
-    def of(cls, releaser: Releaser, settings: Settings, ratings: Ratings, unit: float | None = None) -> Training:
-        """In a unit of a quarter of the range of ratings, unless another is known."""
+    def of(cls, releaser: Releaser, settings: Settings, ratings: Ratings) -> Training:
+        """In a unit of half the range of ratings, until a better one is known."""
         assert ratings.value_range is not None
         low, high = ratings.value_range
-        return cls(releaser, settings, ratings, Scale((low, high), unit or (high - low) / 4))
+        return cls(releaser, settings, ratings, Scale((low, high), (high - low) / 2))
 
     def _users(self, most_users: int | None = None) -> Blocks[UserBatch]:
         return user_batches(self.ratings, most_users, n_jobs=self.releaser.n_jobs).map(self.scale)
@@ -356,7 +360,7 @@ class Training:
         """All releases before the item steps: the mean rating, how often items occur, and what is known of them."""
         mean, frequencies = self._start()
         statistic = VectorSum(self.ratings.n_items, self.settings.bounds[BIAS])
-        contribution = partial(own_deviations, a=frequencies.a, mean=mean)
+        contribution = partial(own_deviations, a=frequencies.a, mean=mean, offset_penalty=self.offset_penalty)
         bias = self.releaser.release(BIAS, statistic, self._users(), contribution)
         if upper_spread(bias, frequencies) < NO_SPREAD:
             self.settings = self.settings.without_biases()
@@ -371,51 +375,50 @@ class Training:
     ) -> tuple[float, ItemFrequencies, ItemPosterior]:
         """The same for a model that exists: how often items occur now."""
         mean, before, items = known
-        n_users, _, _ = self._count_users()
-        return mean, before.updated(self._weights(before.a), n_users), items
+        return mean, before.updated(self._weights(before.a), self._count_users().n_users), items
 
     def steps(self, mean: float, frequencies: ItemFrequencies, items: ItemPosterior) -> ItemPosterior:
         """All item steps."""
         s, m, known = self.settings, self.ratings.n_items, items.mean.shape[1]
         items = items.with_probes()
+        estimate = ItemEstimate.nothing(items)
         users = self._users()
         for at in range(s.n_steps):
-            step, k = ItemStep(items.means, frequencies, mean, s.bias_weight, s.step_clip), items.mean.shape[1]
+            step, k = self._step(items, frequencies, mean), items.mean.shape[1]
             statistics = [(GRAM, GramSum(k, s.bounds[GRAM])), (STEP, OuterSum((m, k), s.bounds[STEP]))]
             gram, sums = self.releaser.release_together(statistics, users, step)
             observed = Observation.of(sums, gram, frequencies, s.bias_weight, s.step_clip)
             if at == 0:
                 items, observed = items.probed(known, observed, s.clear)
-            items = items.updated(observed, self.releaser.n_jobs)
+                estimate = ItemEstimate.nothing(items)
+            estimate = estimate.updated(observed, self.releaser.n_jobs)
+            items = estimate.items
         return items
 
-    def _count_users(self) -> tuple[float, float, float]:
-        """About how many users there are, their mean rating, and an upper bound of how far they spread about it."""
-        reach = self.scale.reach
-        statistic = VectorSum(3, self.settings.bounds[USERS], cone="second-order")
-        users = self.releaser.release(USERS, statistic, self._users(), partial(own_moments, reach=reach))
-        n_users = max(float(users.values[0]), 10.0)
-        spread = reach * math.sqrt(max(float(users.values[2]) + 2 * users.std, 0.0) / n_users)
-        return n_users, reach * float(np.clip(users.values[1] / n_users, -1, 1)), spread
+    def _step(self, items: ItemPosterior, frequencies: ItemFrequencies, mean: float) -> ItemStep:
+        s = self.settings
+        return ItemStep(items.means, frequencies, mean, self.offset_penalty, s.bias_weight, s.step_clip)
+
+    def _count_users(self) -> UserStatistics:
+        statistic = VectorSum(5, self.settings.bounds[USERS], cone="nonnegative")
+        contribution = partial(own_moments, reach=self.scale.reach)
+        return UserStatistics.of(self.releaser.release(USERS, statistic, self._users(), contribution))
 
     def _weights(self, a: Array) -> Noisy:
         statistic = VectorSum(self.ratings.n_items, self.settings.bounds[WEIGHTS], cone="nonnegative")
         return self.releaser.release(WEIGHTS, statistic, self._users(), partial(own_weights, a=a))
 
     def _start(self) -> tuple[float, ItemFrequencies]:
-        """The mean rating, and how often items occur. From here on the unit is one in which ratings spread by about 1.
-
-        A quarter of the range is such a unit if the range is that of opinions. Declared bounds may be far wider.
-        """
-        n_users, mean, spread = self._count_users()
-        finer = min(max(spread / TYPICAL_SPREAD, LEAST_SPREAD), 1.0)
-        self.scale = replace(self.scale, unit=self.scale.unit * finer)
-        mean /= finer
+        """The mean rating, and how often items occur. From here on the unit is one in which ratings spread by about 1."""
+        users = self._count_users()
+        self.scale = replace(self.scale, unit=self.scale.unit * users.within)
+        self.offset_penalty = users.offset_penalty
         s = self.settings
         statistic = VectorSum(self.ratings.n_items, s.bounds[POPULARITY], cone="nonnegative")
         popularity = self.releaser.release(POPULARITY, statistic, self._users(), equal_weights)
         a = np.maximum(popularity.values, 0.7 + popularity.std) ** -s.exponent
-        return mean, ItemFrequencies.of(a, popularity, self._weights(a), n_users)
+        frequencies = ItemFrequencies.of(a, popularity, self._weights(a), users.n_users)
+        return users.mean / users.within, frequencies
 
     def _with_directions(self, items: ItemPosterior, frequencies: ItemFrequencies, mean: float) -> ItemPosterior:
         s = self.settings
@@ -426,7 +429,7 @@ class Training:
         entries: Callable[[UserBatch], Array] = partial(own_weights, a=frequencies.a)
         if s.residual:
             look, spread = residual_columns, RESIDUAL_SPREAD
-            entries = ItemStep(items.means, frequencies, mean, s.bias_weight, s.step_clip).residuals
+            entries = self._step(items, frequencies, mean).residuals
         statistic = GramSum(m, s.bounds[SECOND_MOMENT], zero_diagonal=True)
         rows = self._users(max(1, DENSE_CELLS // m)).map(lambda batch: on_frequent(batch, entries(batch), place))
         moment = self.releaser.release(SECOND_MOMENT, statistic, rows, own_values)
@@ -456,7 +459,7 @@ class Settings:
     shares: dict[str, float | tuple[float, int]]
     n_steps: int
     exponent: float = 0.3
-    bias_clip: float = 0.55
+    bias_clip: float = 1.0
     step_clip: float = 0.3
     bias_weight: float = 0.6
     n_directions: int = 10
@@ -468,7 +471,7 @@ class Settings:
     def bounds(self) -> dict[str, float]:
         """Label -> the L2 norm that a user's contribution to that release never exceeds."""
         return {
-            USERS: math.sqrt(2),
+            USERS: 2.0,
             POPULARITY: 1.0,
             WEIGHTS: 1.0,
             BIAS: self.bias_clip,

@@ -74,12 +74,13 @@ export class Ridge {
     return { A, X, n, first };
   }
 
-  /** What a vector is pulled to: the mean of the priors of the items. */
+  /** What a vector is pulled to: the mean of the priors of the items, and of some zeros. */
   #center(rows) {
     const { prior } = this.arrays;
+    const count = rows.length + this.settings.prior_count;
     const center = new Float64Array(this.rank);
     for (const [number] of prior ? rows : []) {
-      for (let c = 0; c < this.rank; c++) center[c] += prior[number * this.rank + c] / rows.length;
+      for (let c = 0; c < this.rank; c++) center[c] += prior[number * this.rank + c] / count;
     }
     return center;
   }
@@ -117,6 +118,7 @@ export class Ridge {
     weights.forEach((weight, i) => {
       for (let c = 0; c < k; c++) left[c] -= weight * X[i * n + first + c];
     });
-    return adds.map((part, i) => part + dot(prior, rows[i][0], left, k) / rows.length);
+    const count = rows.length + this.settings.prior_count;
+    return adds.map((part, i) => part + dot(prior, rows[i][0], left, k) / count);
   }
 }
