@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from discreet import kernels
 from discreet.kernels import Table
@@ -56,7 +57,7 @@ def own_weights(batch: UserBatch, a: Array) -> Array:
     """A user's weights of their items: a_j scaled to an L2 norm of 1."""
     chosen = a[batch.indices]
     lengths = np.sqrt(batch.row_sums(chosen**2))
-    return chosen / lengths[batch.owners]
+    return chosen / np.where(lengths > 0, lengths, 1)[batch.owners]
 
 
 def own_deviations(batch: UserBatch, a: Array, mean: float, offset_penalty: float) -> Array:
@@ -74,6 +75,41 @@ def on_frequent(batch: UserBatch, entries: Array, place: Array) -> UserBatch:
 def own_values(batch: UserBatch) -> Array:
     """The values of a batch."""
     return batch.values
+
+
+@dataclass(frozen=True)
+class Extension:
+    """Where users stand on the directions of taste, for each of their items: an observation of all items.
+
+    A user stands at h = the sum of their weights times the items' loadings. For an item, that is over the items of the
+    other folds: an item does not say where it stands itself.
+
+    Attributes:
+        loadings: Of the frequent items, (items, directions); other rows are 0.
+        chosen: What users weigh their frequent items by; 0: not frequent.
+        a: What they weigh all their items by.
+    """
+
+    loadings: Array
+    chosen: Array
+    a: Array
+
+    def __call__(self, batch: UserBatch) -> tuple[Array, Array]:
+        """The x of each item, of length 1 together; and a user's directions, one for each fold."""
+        users, d = len(batch.counts), self.loadings.shape[1]
+        folds = batch.owners * FOLDS + (np.arange(len(batch.indices)) - batch.indptr[:-1][batch.owners]) % FOLDS
+        order = np.argsort(folds, kind="stable")
+        ends = np.concatenate([[0], np.cumsum(np.bincount(folds, minlength=users * FOLDS))])
+        entries = own_weights(batch, self.chosen)[order]
+        table = csr_array((entries, batch.indices[order].astype(np.int64), ends), shape=(len(ends) - 1, len(self.a)))
+        # Row by row, entry by entry: no user's sum depends on another's.
+        each = np.asarray(table @ self.loadings).reshape(users, FOLDS, d)
+        h = (each[:, 0:1] + each[:, 1:2] + each[:, 2:3] + each[:, 3:4] - each).reshape(-1, d)
+        lengths = np.sqrt((h**2).cumsum(axis=1)[:, -1])
+        x = own_weights(batch, self.a) * lengths[folds]
+        size = np.sqrt(batch.row_sums(x**2))
+        scale = 1 / np.where(size > 0, size, 1)
+        return x * scale[batch.owners], h / np.where(lengths > 0, lengths, 1)[:, None]
 
 
 @dataclass(frozen=True)

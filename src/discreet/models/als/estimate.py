@@ -23,6 +23,8 @@ USER_PRIOR = 0.45  # size of the prior mean of a user's vector, from the items t
 OVERLAP = 1.5  # about how much more an item step observes than the shared Gram matrix says
 GAIN_ERROR = 0.5  # relative error of that
 PROBES, PROBE_SIZE, PROBE_SPREAD = 8, 0.05, 0.2  # random probe columns: how many, their size, how far they may grow
+WEIGHTS = tuple(0.2 * 1.25**step for step in range(13))  # of biases against factors in item steps
+USER_SQUARE = 0.3  # mean square of a number of users' vectors, before it is known
 CHANGE = 0.15  # how much an item's share of all interactions may change from one release to the next, relatively
 LEAST_EIGENVALUE = 1.05  # of a direction that is kept, over the largest eigenvalue of the noise
 SCALES = 4.0 ** np.arange(-2, 6)  # of how often items occur, over the mean
@@ -246,10 +248,7 @@ class ItemPosterior:
 
     def priors(self, frequencies: ItemFrequencies) -> Array:
         """The prior mean of the vectors of users who chose an item: users like what is similar to what they have."""
-        centered = self.factors - np.average(self.factors, axis=0, weights=frequencies.sums)
-        size = np.sqrt(np.average(centered**2, axis=0, weights=frequencies.sums))
-        predicted: Array = USER_PRIOR * centered / np.maximum(size, 1e-9)
-        return predicted
+        return USER_PRIOR * _standardized(self.factors, frequencies)
 
     @classmethod
     def from_bias(cls, release: Noisy, frequencies: ItemFrequencies, features: Array) -> ItemPosterior:
@@ -289,6 +288,27 @@ class ItemPosterior:
             return self
         centered = features - np.average(features, axis=0, weights=frequencies.sums)
         return self.with_columns(centered / np.sqrt(FEATURE), 0.05**2)
+
+    def bias_weight(self, frequencies: ItemFrequencies, vectors: Array, mu: float) -> float:
+        """The weight of biases against factors in item steps that leaves the least error, of WEIGHTS.
+
+        A user's contribution has a fixed length, in the direction (weight, u). So steps of mu together observe b_j with
+        the precision (mu c_j weight)^2 / (weight^2 + |u|^2), and number a of v_j with u_a^2 in place of the weight.
+
+        Args:
+            frequencies: How often items occur.
+            vectors: Mean squares of users' u.
+            mu: Of all steps together.
+        """
+        c, k = frequencies.sums[:, None], len(vectors)
+        matters, size = np.append(1.0, vectors), float(vectors.sum())
+
+        def error(weight: float) -> float:
+            seen = np.append(weight, vectors) * (mu / math.sqrt(weight**2 + size))
+            left = 1 / (1 / np.maximum(self.variance[:, : k + 1], 1e-9) + (c * seen) ** 2)
+            return float((c * left * matters).sum())
+
+        return min(WEIGHTS, key=error)
 
     def with_probes(self) -> ItemPosterior:
         """Random probe columns, by which the first item step looks for tastes that no other column explains."""
@@ -403,6 +423,7 @@ class Observation:
         gain: H_j / shares_j, (k, k).
         noise: The covariance of e_j, divided by shares_j, (k, k).
         std: Of the fresh noise.
+        vectors: Mean squares of users' u, (k - 1).
     """
 
     sums: Array
@@ -410,6 +431,7 @@ class Observation:
     gain: Array
     noise: Array
     std: float
+    vectors: Array
 
     @classmethod
     def of(cls, step: Noisy, gram: Noisy, frequencies: ItemFrequencies, bias_weight: float, clip: float) -> Observation:
@@ -419,7 +441,8 @@ class Observation:
         undo = np.ones(len(K))
         undo[0] = 1 / bias_weight
         noise = frequencies.mean_weight * clip * K
-        return cls(step.values, frequencies.sums / frequencies.sums.sum(), OVERLAP * K * undo, noise, step.std)
+        vectors = np.diagonal(K)[1:] / K[0, 0] * bias_weight**2
+        return cls(step.values, frequencies.sums / frequencies.sums.sum(), OVERLAP * K * undo, noise, step.std, vectors)
 
     @property
     def gains(self) -> Array:
@@ -441,7 +464,8 @@ class Observation:
 
     def first(self, n: int) -> Observation:
         """Of the first n columns alone."""
-        return Observation(self.sums[:, :n], self.shares, self.gain[:n, :n], self.noise[:n, :n], self.std)
+        own = self.gain[:n, :n], self.noise[:n, :n]
+        return Observation(self.sums[:, :n], self.shares, *own, self.std, self.vectors[: n - 1])
 
 
 # -- directions of taste
@@ -456,20 +480,53 @@ def _leading(matrix: Array, edge: float, n: int, skip: int) -> tuple[Array, Arra
     return without_noise(values[kept], edge), vectors[:, kept]
 
 
-def co_occurrence_columns(moment: Noisy, frequent: Array, frequencies: ItemFrequencies, n: int) -> Array:
-    """Item columns (items, directions): what is chosen together. The first direction is popularity, and left out."""
-    c = frequencies.sums[frequent]
-    damped = c / (c + 0.4 * frequencies.sums.mean())
-    edge = moment.std * float(np.sqrt(2 * (damped**4).sum()))
-    values, vectors = _leading(damped[:, None] * moment.values * damped, edge, n, skip=1)
-    expected = damped * c / np.sqrt(max(frequencies.n_users, 1.0))
-    columns = np.zeros((len(frequencies.sums), len(values)))
-    wiener = expected / (expected**2 + 0.05 * np.mean(expected**2))
-    columns[frequent] = vectors * np.sqrt(values) * wiener[:, None]
-    size = np.sqrt(np.average(columns**2, axis=0, weights=frequencies.sums))
-    # Co-occurrences say which items are similar, but not how much that matters to ratings.
-    scaled: Array = columns / np.maximum(size, 1e-9) / np.sqrt(COLUMN)
-    return scaled
+@dataclass(frozen=True)
+class Directions:
+    """Directions of taste, from what is chosen together. The first direction is popularity, and left out.
+
+    Attributes:
+        loadings: (items, directions): a user's weights times these say where they stand, with variance 1 over users.
+        n: How many there are.
+    """
+
+    loadings: Array
+
+    @property
+    def n(self) -> int:
+        """How many there are."""
+        return self.loadings.shape[1]
+
+    @classmethod
+    def of(cls, moment: Noisy, frequent: Array, frequencies: ItemFrequencies, most: int) -> Directions:
+        """From the second moment of users' weights of frequent items."""
+        c = frequencies.sums[frequent]
+        damped = c / (c + 0.4 * frequencies.sums.mean())  # there is little to see in rarer items
+        edge = moment.std * float(np.sqrt(2 * (damped**4).sum()))
+        values, vectors = _leading(damped[:, None] * moment.values * damped, edge, most, skip=1)
+        loadings = np.zeros((len(frequencies.sums), len(values)))
+        loadings[frequent] = vectors * damped[:, None] / np.sqrt(values / frequencies.n_users)
+        return cls(loadings)
+
+    def columns(self, release: Noisy, frequencies: ItemFrequencies) -> Array:
+        """Where items stand, from the release of `Extension`: of variance 1 over interactions."""
+        c = frequencies.sums[:, None]
+        centered = release.values - c * (release.values.sum(axis=0) / c.sum())
+        noise = release.std**2 + frequencies.mean_weight * c / self.n
+        weights = (c / noise) ** 2
+        spread = np.maximum((weights * (centered**2 - noise)).sum(axis=0) / (weights * c**2).sum(axis=0), 1e-6)
+        return _standardized(centered * c * spread / (c**2 * spread + noise), frequencies)
+
+
+def _standardized(columns: Array, frequencies: ItemFrequencies) -> Array:
+    """With mean 0 and variance 1 over interactions."""
+    columns = columns - np.average(columns, axis=0, weights=frequencies.sums)
+    return columns / np.maximum(np.sqrt(np.average(columns**2, axis=0, weights=frequencies.sums)), 1e-9)
+
+
+def curves(columns: Array, frequencies: ItemFrequencies) -> Array:
+    """What biases may depend on besides popularity: directions, their squares, and products with popularity."""
+    f, popular = np.clip(columns, -4, 4), frequencies.log_popularity[:, None]
+    return np.column_stack([f, f**2 - 1, popular**2 - 1, f * popular])
 
 
 def residual_columns(moment: Noisy, frequent: Array, frequencies: ItemFrequencies, n: int) -> Array:

@@ -24,6 +24,7 @@ from discreet.errors import DataError, PrivacyError
 from discreet.models.als.contributions import (
     USER_CHOICES,
     USER_VECTOR,
+    Extension,
     ItemStep,
     Scale,
     on_frequent,
@@ -34,17 +35,20 @@ from discreet.models.als.contributions import (
 )
 from discreet.models.als.estimate import (
     BIAS_SPREAD,
+    COLUMN,
     COLUMN_SPREAD,
     RESIDUAL_SPREAD,
+    USER_SQUARE,
+    Directions,
     ItemEstimate,
     ItemFrequencies,
     ItemPosterior,
     Observation,
     UserStatistics,
-    co_occurrence_columns,
+    curves,
     residual_columns,
-    upper_spread,
 )
+from discreet.models.als.kernel_columns import kernel_columns
 from discreet.models.als.published import PublishedDPALS
 from discreet.models.base import learned_by, require_ratings
 from discreet.models.fold_in import FoldIn, Penalty, RidgeFoldIn
@@ -64,12 +68,12 @@ if TYPE_CHECKING:
     from discreet.privacy.ledger import Ledger
 
 USERS, POPULARITY, WEIGHTS, BIAS = "users and their means", "item popularity", "item weights", "item biases"
-SECOND_MOMENT, STEP, GRAM = "second moment", "item step", "shared Gram"
+SECOND_MOMENT, EXTENSION, STEP, GRAM = "second moment", "directions", "item step", "shared Gram"
 
 LEAST_MU = 2.0**-20  # below it a contribution would be less than a unit of the noise's grid
 MOST_CATEGORIES = 100  # of one column of the catalog; rarer ones are left out
 GRAM_CLIP = 20.0  # bound of a user's contribution to the shared Gram matrix, over that to an item step
-NO_SPREAD = 0.05  # item biases that spread less than this are none
+KERNEL = 0.1  # variance of what users' tastes have besides, along the kernel columns
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -123,7 +127,7 @@ class DPALS(PrivateModel):
         n_users_: About how many users there were, by a release; at least 10.
     """
 
-    _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "item_variance_", "item_prior_", "item_weights_")
+    _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "item_variance_", "item_prior_", "item_weights_", "item_kernel_")
     _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "unit_", "n_users_", "offset_penalty_")
     _NOT_LEARNED: ClassVar[tuple[str, ...]] = (*PrivateModel._NOT_LEARNED, "caution")
     _in_spark: ClassVar[bool] = True
@@ -131,6 +135,7 @@ class DPALS(PrivateModel):
     item_variance_: Array = field(init=False)
     item_prior_: Array = field(init=False)
     item_weights_: Array = field(init=False)
+    item_kernel_: Array = field(init=False)
     unit_: float = field(init=False)
     n_users_: float = field(init=False)
     offset_penalty_: float = field(init=False)
@@ -200,6 +205,7 @@ class DPALS(PrivateModel):
             "item_variance_": items.variance * unit**2,
             "item_prior_": items.priors(frequencies),
             "item_weights_": np.column_stack([frequencies.a, frequencies.variance]),
+            "item_kernel_": kernel_columns(items.mean, frequencies.sums),
             "popularity_": frequencies.sums / frequencies.a,
             "value_range_": (low, high),
             "implicit_": False,
@@ -316,19 +322,22 @@ class DPALS(PrivateModel):
         super()._check_learned()
         m, k = self.item_factors_.shape
         shapes = self.item_variance_.shape, self.item_prior_.shape, self.item_weights_.shape
-        if shapes != ((m, k + 1), (m, k), (m, 2)) or (self.item_variance_ < 0).any() or (self.item_weights_ <= 0).any():
+        if len(self.item_kernel_) != m or shapes != ((m, k + 1), (m, k), (m, 2)) or (self.item_variance_ < 0).any() or (self.item_weights_ <= 0).any():
             raise DataError("item_variance_, item_prior_, item_weights_: their shapes or signs do not fit the factors")
 
     def _score_variance(self) -> Variance:
-        return (self.caution, self.item_variance_) if self.caution else None
+        if not self.caution:
+            return None
+        return self.caution, np.pad(self.item_variance_, ((0, 0), (0, self.item_kernel_.shape[1])))
 
     def _make_fold_in(self) -> FoldIn:
+        kernel = self.item_kernel_ * (math.sqrt(KERNEL * USER_VECTOR) * self.unit_)
         return RidgeFoldIn(
-            columns=self.item_factors_,
+            columns=np.column_stack([self.item_factors_, kernel]),
             base=self.item_bias_ + self.global_mean_,
             penalty=Penalty(USER_VECTOR * self.unit_**2),
             offset_penalty=self.offset_penalty_,
-            prior=self.item_prior_,
+            prior=np.pad(self.item_prior_, ((0, 0), (0, kernel.shape[1]))),
             prior_count=USER_CHOICES,
         )
 
@@ -359,15 +368,19 @@ class Training:
     def begin(self, features: Array) -> tuple[float, ItemFrequencies, ItemPosterior]:
         """All releases before the item steps: the mean rating, how often items occur, and what is known of them."""
         mean, frequencies = self._start()
+        n_features = features.shape[1]
         statistic = VectorSum(self.ratings.n_items, self.settings.bounds[BIAS])
         contribution = partial(own_deviations, a=frequencies.a, mean=mean, offset_penalty=self.offset_penalty)
         bias = self.releaser.release(BIAS, statistic, self._users(), contribution)
-        if upper_spread(bias, frequencies) < NO_SPREAD:
-            self.settings = self.settings.without_biases()
+        columns = np.zeros((self.ratings.n_items, 0))
+        if self.settings.looks_for_directions and not self.settings.residual:
+            columns = self._directions(frequencies)
+            features = np.column_stack([features, curves(columns, frequencies)])
         items = ItemPosterior.from_bias(bias, frequencies, features).with_slopes(frequencies)
-        items = items.with_features(features, frequencies)
-        if self.settings.looks_for_directions:
-            items = self._with_directions(items, frequencies, mean)
+        items = items.with_features(features[:, :n_features], frequencies)
+        items = items.with_columns(columns * COLUMN**-0.5, COLUMN_SPREAD**2)
+        if self.settings.looks_for_directions and self.settings.residual:
+            items = self._with_residual_directions(items, frequencies, mean)
         return mean, frequencies, items
 
     def go_on(
@@ -382,22 +395,23 @@ class Training:
         s, m, known = self.settings, self.ratings.n_items, items.mean.shape[1]
         items = items.with_probes()
         estimate = ItemEstimate.nothing(items)
-        users = self._users()
+        users, vectors = self._users(), np.full(known - 1, USER_SQUARE)
+        mu = self.releaser.reservation.plan[STEP].cost.mu * math.sqrt(s.n_steps)
         for at in range(s.n_steps):
-            step, k = self._step(items, frequencies, mean), items.mean.shape[1]
+            k, weight = items.mean.shape[1], items.bias_weight(frequencies, vectors, mu)
+            step = self._step(items, frequencies, mean, weight)
             statistics = [(GRAM, GramSum(k, s.bounds[GRAM])), (STEP, OuterSum((m, k), s.bounds[STEP]))]
             gram, sums = self.releaser.release_together(statistics, users, step)
-            observed = Observation.of(sums, gram, frequencies, s.bias_weight, s.step_clip)
+            observed = Observation.of(sums, gram, frequencies, weight, s.step_clip)
             if at == 0:
                 items, observed = items.probed(known, observed, s.clear)
                 estimate = ItemEstimate.nothing(items)
             estimate = estimate.updated(observed, self.releaser.n_jobs)
-            items = estimate.items
+            items, vectors = estimate.items, observed.vectors
         return items
 
-    def _step(self, items: ItemPosterior, frequencies: ItemFrequencies, mean: float) -> ItemStep:
-        s = self.settings
-        return ItemStep(items.means, frequencies, mean, self.offset_penalty, s.bias_weight, s.step_clip)
+    def _step(self, items: ItemPosterior, frequencies: ItemFrequencies, mean: float, bias_weight: float) -> ItemStep:
+        return ItemStep(items.means, frequencies, mean, self.offset_penalty, bias_weight, self.settings.step_clip)
 
     def _count_users(self) -> UserStatistics:
         statistic = VectorSum(5, self.settings.bounds[USERS], cone="nonnegative")
@@ -420,20 +434,35 @@ class Training:
         frequencies = ItemFrequencies.of(a, popularity, self._weights(a), users.n_users)
         return users.mean / users.within, frequencies
 
-    def _with_directions(self, items: ItemPosterior, frequencies: ItemFrequencies, mean: float) -> ItemPosterior:
-        s = self.settings
-        frequent = np.sort(np.argsort(-frequencies.sums, kind="stable")[: s.n_frequent])
+    def _second_moment(self, frequencies: ItemFrequencies, entries: Callable[[UserBatch], Array]) -> tuple[Noisy, Array]:
+        """The second moment of users' entries on the most frequent items, and the numbers of these."""
+        frequent = np.sort(np.argsort(-frequencies.sums, kind="stable")[: self.settings.n_frequent])
         m, place = len(frequent), np.full(self.ratings.n_items, -1)
         place[frequent] = np.arange(m)
-        look, spread = co_occurrence_columns, COLUMN_SPREAD
-        entries: Callable[[UserBatch], Array] = partial(own_weights, a=frequencies.a)
-        if s.residual:
-            look, spread = residual_columns, RESIDUAL_SPREAD
-            entries = self._step(items, frequencies, mean).residuals
-        statistic = GramSum(m, s.bounds[SECOND_MOMENT], zero_diagonal=True)
+        statistic = GramSum(m, self.settings.bounds[SECOND_MOMENT], zero_diagonal=True)
         rows = self._users(max(1, DENSE_CELLS // m)).map(lambda batch: on_frequent(batch, entries(batch), place))
-        moment = self.releaser.release(SECOND_MOMENT, statistic, rows, own_values)
-        return items.with_columns(look(moment, frequent, frequencies, s.n_directions), spread**2)
+        return self.releaser.release(SECOND_MOMENT, statistic, rows, own_values), frequent
+
+    def _directions(self, frequencies: ItemFrequencies) -> Array:
+        """Where items stand on directions of taste, from what is chosen together."""
+        s = self.settings
+        frequent = np.argsort(-frequencies.sums, kind="stable")[: s.n_frequent]
+        chosen = np.zeros(self.ratings.n_items)
+        chosen[frequent] = frequencies.a[frequent]
+        moment, frequent = self._second_moment(frequencies, partial(own_weights, a=chosen))
+        found = Directions.of(moment, frequent, frequencies, s.n_directions)
+        if not found.n:
+            return found.loadings
+        statistic = OuterSum(found.loadings.shape, s.bounds[EXTENSION])
+        contribution = Extension(found.loadings, chosen, frequencies.a)
+        return found.columns(self.releaser.release(EXTENSION, statistic, self._users(), contribution), frequencies)
+
+    def _with_residual_directions(
+        self, items: ItemPosterior, frequencies: ItemFrequencies, mean: float
+    ) -> ItemPosterior:
+        s = self.settings
+        moment, frequent = self._second_moment(frequencies, self._step(items, frequencies, mean, 0.5).residuals)
+        return items.with_columns(residual_columns(moment, frequent, frequencies, s.n_directions), RESIDUAL_SPREAD**2)
 
 
 # -- how a budget is divided, by public inputs alone
@@ -449,7 +478,6 @@ class Settings:
         exponent: Users weigh their items by popularity^-exponent.
         bias_clip: Bound of a user's contribution to the item biases.
         step_clip: The length of a user's contribution to an item step.
-        bias_weight: The weight of biases against factors in an item step.
         n_directions: The most directions that are taken from the second moment.
         n_frequent: How many items are in it.
         residual: Whether it is that of residuals, not of co-occurrences.
@@ -461,9 +489,8 @@ class Settings:
     exponent: float = 0.3
     bias_clip: float = 1.0
     step_clip: float = 0.3
-    bias_weight: float = 0.6
     n_directions: int = 10
-    n_frequent: int = 1500
+    n_frequent: int = 400
     residual: bool = False
     clear: float = 4.0
 
@@ -476,6 +503,7 @@ class Settings:
             WEIGHTS: 1.0,
             BIAS: self.bias_clip,
             SECOND_MOMENT: 0.64 if self.residual else 1.0,
+            EXTENSION: 1.0,
             STEP: self.step_clip,
             GRAM: GRAM_CLIP * self.step_clip,
         }
@@ -488,10 +516,6 @@ class Settings:
     def plan(self, mu: float) -> Plan:
         """The releases, with their costs."""
         return Plan.gaussian(mu, self.shares)
-
-    def without_biases(self) -> Settings:
-        """For data in which items differ by tastes alone: a low weight of biases, and probe columns are always kept."""
-        return replace(self, bias_weight=0.2, clear=0.0)
 
     def continued(self) -> Settings:
         """For a model that exists: how often items occur is released again, and the rest of the budget is for steps."""
@@ -517,24 +541,17 @@ def settings(mu: float, n_items: int, n_users_hint: int | None = None, n_steps: 
     n_users = n_users_hint or max(5_000, 1.6 * n_items)
     # 0 at epsilon = 1 and 1 at epsilon = 10, for delta = 1e-5.
     budget_level = min(max(math.log(mu / 0.27) / math.log(2.0 / 0.27), 0.0), 1.5)
-    capped_level = min(budget_level, 1.0)
-    bias, weights = 0.23 - 0.14 * capped_level, 0.06 + 0.04 * capped_level
-    shares: dict[str, float | tuple[float, int]] = {USERS: 0.006, POPULARITY: 0.06, WEIGHTS: weights, BIAS: bias}
-    n_frequent = min(n_items, 1500)
-    share = 0.25
+    shares: dict[str, float | tuple[float, int]] = {USERS: 0.006, POPULARITY: 0.06, WEIGHTS: 0.06, BIAS: 0.08}
+    residual, n_frequent = n_items <= 400, min(n_items, 400)
+    share = 0.25 if residual else 0.08
     # The second moment pays if its directions stand out from the noise, whose largest eigenvalue is `edge`. Those of
     # co-occurrences are some hundredths of the number of users.
     edge = math.sqrt(2 * n_frequent) / (mu * math.sqrt(share))
-    residual = n_items <= 400
     pays = edge < (0.018 if not residual else 0.05) * n_users
     if pays:
-        shares[SECOND_MOMENT] = share
-    steps = n_steps or (2 if residual and pays else 4 + round(9 * budget_level))
-    # Biases that are well known already, as those of a small catalog are, need less weight in the steps.
-    bias_weight = 0.5 if residual else 1.5 - 0.9 * min(1.0, capped_level / 0.7)
-    return Settings(
-        _with_steps(shares, steps), steps, bias_weight=bias_weight, n_frequent=n_frequent, residual=residual
-    )
+        shares |= {SECOND_MOMENT: share} if residual else {SECOND_MOMENT: share, EXTENSION: 0.06}
+    steps = n_steps or (2 if residual and pays else 4 + round(8 * budget_level))
+    return Settings(_with_steps(shares, steps), steps, n_frequent=n_frequent, residual=residual)
 
 
 # -- public features of items
