@@ -21,7 +21,7 @@ COLUMN_SPREAD, RESIDUAL_SPREAD = 0.11, 0.05  # and of factors about what co-occu
 SLOPE_BIAS, SLOPE_POPULARITY, COLUMN, FEATURE = 1.2, 25.0, 300.0, 10.0  # 1 / variance of users' coefficients
 USER_PRIOR = 0.45  # size of the prior mean of a user's vector, from the items they chose, in standard deviations
 OVERLAP = 1.5  # about how much more an item step observes than the shared Gram matrix says
-GAIN_ERROR = 0.5  # relative error of that
+GAIN_ERROR = float(__import__("os").environ.get("GE","0.5"))  # relative error of that
 PROBES, PROBE_SIZE, PROBE_SPREAD = 8, 0.05, 0.2  # random probe columns: how many, their size, how far they may grow
 WEIGHTS = tuple(0.2 * 1.25**step for step in range(13))  # of biases against factors in item steps
 USER_SQUARE = 0.3  # mean square of a number of users' vectors, before it is known
@@ -304,8 +304,10 @@ class ItemPosterior:
         matters, size = np.append(1.0, vectors), float(vectors.sum())
 
         def error(weight: float) -> float:
-            seen = np.append(weight, vectors) * (mu / math.sqrt(weight**2 + size))
-            left = 1 / (1 / np.maximum(self.variance[:, : k + 1], 1e-9) + (c * seen) ** 2)
+            squares = np.append(weight**2, vectors)
+            gains = c**2 * np.append(weight, vectors) ** 2
+            seen = gains / ((weight**2 + size) / mu**2 + c * frequencies.mean_weight * squares)
+            left = 1 / (1 / np.maximum(self.variance[:, : k + 1], 1e-9) + seen)
             return float((c * left * matters).sum())
 
         return min(WEIGHTS, key=error)
@@ -521,12 +523,6 @@ def _standardized(columns: Array, frequencies: ItemFrequencies) -> Array:
     """With mean 0 and variance 1 over interactions."""
     columns = columns - np.average(columns, axis=0, weights=frequencies.sums)
     return columns / np.maximum(np.sqrt(np.average(columns**2, axis=0, weights=frequencies.sums)), 1e-9)
-
-
-def curves(columns: Array, frequencies: ItemFrequencies) -> Array:
-    """What biases may depend on besides popularity: directions, their squares, and products with popularity."""
-    f, popular = np.clip(columns, -4, 4), frequencies.log_popularity[:, None]
-    return np.column_stack([f, f**2 - 1, popular**2 - 1, f * popular])
 
 
 def residual_columns(moment: Noisy, frequent: Array, frequencies: ItemFrequencies, n: int) -> Array:

@@ -45,7 +45,6 @@ from discreet.models.als.estimate import (
     ItemPosterior,
     Observation,
     UserStatistics,
-    curves,
     residual_columns,
 )
 from discreet.models.als.kernel_columns import kernel_columns
@@ -375,7 +374,7 @@ class Training:
         columns = np.zeros((self.ratings.n_items, 0))
         if self.settings.looks_for_directions and not self.settings.residual:
             columns = self._directions(frequencies)
-            features = np.column_stack([features, curves(columns, frequencies)])
+            features = np.column_stack([features, columns])
         items = ItemPosterior.from_bias(bias, frequencies, features).with_slopes(frequencies)
         items = items.with_features(features[:, :n_features], frequencies)
         items = items.with_columns(columns * COLUMN**-0.5, COLUMN_SPREAD**2)
@@ -547,7 +546,7 @@ def settings(mu: float, n_items: int, n_users_hint: int | None = None, n_steps: 
     # The second moment pays if its directions stand out from the noise, whose largest eigenvalue is `edge`. Those of
     # co-occurrences are some hundredths of the number of users.
     edge = math.sqrt(2 * n_frequent) / (mu * math.sqrt(share))
-    pays = edge < (0.018 if not residual else 0.05) * n_users
+    pays = edge < (float(__import__("os").environ.get("PAY","0.034")) if not residual else 0.05) * n_users
     if pays:
         shares |= {SECOND_MOMENT: share} if residual else {SECOND_MOMENT: share, EXTENSION: 0.06}
     steps = n_steps or (2 if residual and pays else 4 + round(8 * budget_level))
