@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -134,10 +134,11 @@ class ItemFrequencies:
         )
         return ItemFrequencies(a, sums, variance, self.n_users, log_popularity)
 
-    @property
-    def mean_weight(self) -> float:
-        """A typical weight: the sum of squares is 1 for each user."""
-        return self.n_users / float(self.sums.sum())
+    @cached_property
+    def squares(self) -> Array:
+        """About the sum of the squares of users' weights of each item; of one user they add up to 1."""
+        squares = self.a * self.sums
+        return squares * (self.n_users / squares.sum())
 
 
 def _frequency(seen: Array, variance: Array) -> tuple[Array, Array]:
@@ -167,7 +168,7 @@ def _frequency(seen: Array, variance: Array) -> tuple[Array, Array]:
 
 def _noise(release: Noisy, frequencies: ItemFrequencies) -> Array:
     """The variance of released sums about the true biases: that of the release, and that of the ratings."""
-    noise: Array = release.std**2 + frequencies.mean_weight * frequencies.sums
+    noise: Array = release.std**2 + frequencies.squares
     return noise
 
 
@@ -300,13 +301,13 @@ class ItemPosterior:
             vectors: Mean squares of users' u.
             mu: Of all steps together.
         """
-        c, k = frequencies.sums[:, None], len(vectors)
+        c, own, k = frequencies.sums[:, None], frequencies.squares[:, None], len(vectors)
         matters, size = np.append(1.0, vectors), float(vectors.sum())
 
         def error(weight: float) -> float:
             squares = np.append(weight**2, vectors)
             gains = c**2 * np.append(weight, vectors) ** 2
-            seen = gains / ((weight**2 + size) / mu**2 + c * frequencies.mean_weight * squares)
+            seen = gains / ((weight**2 + size) / mu**2 + own * squares)
             left = 1 / (1 / np.maximum(self.variance[:, : k + 1], 1e-9) + seen)
             return float((c * left * matters).sum())
 
@@ -385,7 +386,7 @@ class ItemEstimate:
     def _updated(self, rows: slice, observed: Observation) -> tuple[Array, ...]:
         s, eye = observed.shares[rows, None, None], np.eye(len(observed.gain))
         first, spread, mean = self.before.mean[rows], self.before.covariance[rows], self.items.mean[rows]
-        H, own = s * observed.gain, observed.blur / s  # own: the covariance of H^-1 e
+        H, own = s * observed.gain, observed.squares[rows, None, None] / s**2 * observed.blur  # own: the covariance of H^-1 e
         gap = spread + own if self.gap is None else self.gap[rows]
         noise = observed.std**2 * eye + GAIN_ERROR**2 * (H @ gap @ H.swapaxes(1, 2))
         weighted = np.linalg.solve(noise, H).swapaxes(1, 2)
@@ -423,7 +424,8 @@ class Observation:
         sums: B_j, (items, k).
         shares: c_j / (sum of c).
         gain: H_j / shares_j, (k, k).
-        noise: The covariance of e_j, divided by shares_j, (k, k).
+        noise: The covariance of e_j, divided by squares_j, (k, k).
+        squares: `ItemFrequencies.squares`.
         std: Of the fresh noise.
         vectors: Mean squares of users' u, (k - 1).
     """
@@ -432,6 +434,7 @@ class Observation:
     shares: Array
     gain: Array
     noise: Array
+    squares: Array
     std: float
     vectors: Array
 
@@ -442,9 +445,10 @@ class Observation:
         K = (vectors * np.maximum(values, 1e-3 * max(values[-1], 1e-12))) @ vectors.T
         undo = np.ones(len(K))
         undo[0] = 1 / bias_weight
-        noise = frequencies.mean_weight * clip * K
+        noise = clip**2 / np.trace(K) * K  # a user's part has that length, and is noise for the most
         vectors = np.diagonal(K)[1:] / K[0, 0] * bias_weight**2
-        return cls(step.values, frequencies.sums / frequencies.sums.sum(), OVERLAP * K * undo, noise, step.std, vectors)
+        shares = frequencies.sums / frequencies.sums.sum()
+        return cls(step.values, shares, OVERLAP * K * undo, noise, frequencies.squares, step.std, vectors)
 
     @property
     def gains(self) -> Array:
@@ -453,7 +457,7 @@ class Observation:
 
     @cached_property
     def blur(self) -> Array:
-        """The covariance of H_j^-1 e_j, times shares_j."""
+        """The covariance of H_j^-1 e_j, times shares_j^2 / squares_j."""
         inverse = np.linalg.inv(self.gain)
         blur: Array = inverse @ self.noise @ inverse.T
         return blur
@@ -461,13 +465,13 @@ class Observation:
     @property
     def variance(self) -> Array:
         """Of the noise of all kinds in each sum."""
-        noise: Array = self.std**2 + self.shares[:, None] * np.diagonal(self.noise)
+        noise: Array = self.std**2 + self.squares[:, None] * np.diagonal(self.noise)
         return noise
 
     def first(self, n: int) -> Observation:
         """Of the first n columns alone."""
-        own = self.gain[:n, :n], self.noise[:n, :n]
-        return Observation(self.sums[:, :n], self.shares, *own, self.std, self.vectors[: n - 1])
+        gain, noise = self.gain[:n, :n], self.noise[:n, :n]
+        return replace(self, sums=self.sums[:, :n], gain=gain, noise=noise, vectors=self.vectors[: n - 1])
 
 
 # -- directions of taste
@@ -513,7 +517,7 @@ class Directions:
         """Where items stand, from the release of `Extension`: of variance 1 over interactions."""
         c = frequencies.sums[:, None]
         centered = release.values - c * (release.values.sum(axis=0) / c.sum())
-        noise = release.std**2 + frequencies.mean_weight * c / self.n
+        noise = release.std**2 + frequencies.squares[:, None] / self.n
         weights = (c / noise) ** 2
         spread = np.maximum((weights * (centered**2 - noise)).sum(axis=0) / (weights * c**2).sum(axis=0), 1e-6)
         return _standardized(centered * c * spread / (c**2 * spread + noise), frequencies)
