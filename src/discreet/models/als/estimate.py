@@ -188,7 +188,8 @@ def _bias_spread(release: Noisy, frequencies: ItemFrequencies, before: Array) ->
     """The variance of item biases about their prior mean, by the moments of their sums."""
     c, noise = frequencies.sums, _noise(release, frequencies) + 0.09 * frequencies.variance
     total = noise + (BIAS_SPREAD * c) ** 2
-    excess, weights = (release.values - c * before) ** 2 - noise, (c / total) ** 2
+    # Items of which noise says most tell little, and would tell wrongly if the noise were not quite what it is taken for.
+    excess, weights = (release.values - c * before) ** 2 - noise, (c / total) ** 2 * ((BIAS_SPREAD * c) ** 2 / total) ** 2
     size = float((weights * c**2).sum())
     error = math.sqrt(2 * float(((weights * total) ** 2).sum()))
     return max(_ratio(float((weights * excess).sum()), size, error, BIAS_SPREAD**2, BIAS_SPREAD**2)[0], 1e-4)
