@@ -36,6 +36,20 @@ EXPORT void truncate_rows(const double *values, const int64_t *indptr, int64_t b
   }
 }
 
+// Whether all of some items, of 1, 2 or 4 bytes each, are below size.
+EXPORT int64_t below(const void *items, int64_t bytes, int64_t begin, int64_t end, int64_t size) {
+  uint32_t most = 0;
+#define MOST(type) \
+  for (int64_t e = begin; e < end; e++) most = ((const type *)items)[e] > most ? ((const type *)items)[e] : most
+  if (bytes == 1)
+    MOST(uint8_t);
+  else if (bytes == 2)
+    MOST(uint16_t);
+  else
+    MOST(uint32_t);
+  return begin >= end || most < size;
+}
+
 // Whether every row's items rise and are below size: then each of them counts once.
 EXPORT int64_t rising_rows(const uint32_t *items, const int64_t *indptr, int64_t begin, int64_t end, int64_t size) {
   for (int64_t i = begin; i < end; i++)
