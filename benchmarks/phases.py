@@ -1,7 +1,7 @@
 """Where the seconds of a fit go: for each phase, what runs on threads, what waits, and what runs on one thread alone.
 
-A phase is the innermost of the functions in PHASES that the main thread is in; a region is a call of `over_blocks`,
-which runs blocks on threads. Of each phase:
+A phase is the innermost of the functions in PHASES that the main thread is in; a region is a call of `over_blocks`
+or `each_block`, which run blocks on threads. Of each phase:
 
     wall      milliseconds by the clock
     serial    of these, outside all regions: no other core works
@@ -107,54 +107,72 @@ class Profile:
 
         return run
 
-    def over_blocks(self, work: Any, blocks: Any, n_jobs: Any) -> Iterator[Any]:
-        """As the library's."""
-        if threading.get_ident() != self._main or self._depth:
-            yield from library.over_blocks(work, blocks, n_jobs)
-            return
+    @contextmanager
+    def _region(self) -> Iterator[Callable[[Any], Any]]:
+        """Gives what measures the work on a block."""
         phase = self._at(self._stack[-1])
 
-        def timed(block: Any) -> Any:
-            clock, processor = time.perf_counter(), time.thread_time()
-            try:
-                return work(block)
-            finally:
-                clock, processor = time.perf_counter() - clock, time.thread_time() - processor
-                with self._lock:
-                    phase.work += clock
-                    phase.cpu += processor
-                    phase.longest = max(phase.longest, clock)
-                    phase.blocks += 1
+        def timed(work: Callable[[Any], Any]) -> Callable[[Any], Any]:
+            def run(block: Any) -> Any:
+                clock, processor = time.perf_counter(), time.thread_time()
+                try:
+                    return work(block)
+                finally:
+                    clock, processor = time.perf_counter() - clock, time.thread_time() - processor
+                    with self._lock:
+                        phase.work += clock
+                        phase.cpu += processor
+                        phase.longest = max(phase.longest, clock)
+                        phase.blocks += 1
+
+            return run
 
         self._count()
         own, start, self._depth = phase.own, time.perf_counter(), 1
         try:
-            yield from library.over_blocks(timed, blocks, n_jobs)
+            yield timed
         finally:
             self._count()
             phase.own = own
             phase.region += time.perf_counter() - start
             self._depth = 0
 
+    def over_blocks(self, work: Any, blocks: Any, n_jobs: Any) -> Iterator[Any]:
+        """As the library's."""
+        if threading.get_ident() != self._main or self._depth:
+            yield from library.over_blocks(work, blocks, n_jobs)
+            return
+        with self._region() as timed:
+            yield from library.over_blocks(timed(work), blocks, n_jobs)
+
+    def each_block(self, work: Any, blocks: Any, n_jobs: Any) -> None:
+        """As the library's."""
+        if threading.get_ident() != self._main or self._depth:
+            library.each_block(work, blocks, n_jobs)
+            return
+        with self._region() as timed:
+            library.each_block(timed(work), blocks, n_jobs)
+
     @contextmanager
     def measuring(self) -> Iterator[None]:
         """Replace the functions, and give them back."""
         places: list[tuple[Any, str, Any]] = []
-        for path, name in PHASES.items():
+        for path, phase in PHASES.items():
             module, _, qualified = path.partition(":")
             holder: Any = importlib.import_module(module)
             *outer, last = qualified.split(".")
             for part in outer:
                 holder = getattr(holder, part)
             found = vars(holder)[last]
-            wrapped = self.phase(found.__func__ if isinstance(found, classmethod) else found, name)
+            wrapped = self.phase(found.__func__ if isinstance(found, classmethod) else found, phase)
             places.append((holder, last, found))
             setattr(holder, last, classmethod(wrapped) if isinstance(found, classmethod) else wrapped)
-        original = library.over_blocks
+        replaced = {"over_blocks": self.over_blocks, "each_block": self.each_block}
         for module in [m for n, m in sys.modules.items() if n.startswith("discreet") and m is not library]:
-            if getattr(module, "over_blocks", None) is original:
-                places.append((module, "over_blocks", original))
-                module.over_blocks = self.over_blocks
+            for name, ours in replaced.items():
+                if getattr(module, name, None) is getattr(library, name):
+                    places.append((module, name, getattr(library, name)))
+                    setattr(module, name, ours)
         try:
             yield
         finally:

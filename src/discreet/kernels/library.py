@@ -233,29 +233,32 @@ def each_block(work: Callable[[Block], Any], blocks: Iterable[Block], n_jobs: in
     For work whose results are written somewhere: Python does far less for a block than in `over_blocks`. Blocks that
     take long should come first, so that all threads end together.
     """
-    threads, left = n_threads(n_jobs), deque(blocks)
-    if _here.ours or threads == 1 or len(left) <= 1:
+    threads, remaining = n_threads(n_jobs), iter(blocks)
+    first = list(islice(remaining, threads))
+    left, lock, failed = chain(first, remaining), threading.Lock(), threading.Event()
+    if _here.ours or len(first) <= 1:
         for _ in over_blocks(work, left, 1):
             pass
         return
 
     def take() -> None:
+        done = object()
         try:
-            while True:
-                try:
-                    block = left.popleft()
-                except IndexError:
+            while not failed.is_set():
+                with lock:
+                    block: Any = next(left, done)
+                if block is done:
                     return
                 work(block)
         except BaseException:
-            left.clear()  # the others stop, too
+            failed.set()  # the others stop, too
             raise
 
     with single_threaded_blas():
-        takers = [_pool(threads).submit(take) for _ in range(min(threads, len(left)))]
+        takers = [_pool(threads).submit(take) for _ in first]
         try:
             for taker in takers:
                 taker.result()
         finally:
-            left.clear()
+            failed.set()
             wait([taker for taker in takers if not taker.cancel()])

@@ -156,6 +156,10 @@ class Statistic(ABC):
         total += encoded
         return total
 
+    def add_batch(self, total: Array, batch: Any, contribution: Any) -> None:
+        """Add what some users contribute to the total, in place."""
+        self.add(total, self.encode(batch, contribution), 1)
+
     def finish(self, total: Array) -> Array:
         """The total as it is released."""
         return total
@@ -281,7 +285,7 @@ class GramSum(Statistic):
         half = Grid(-((GRID_BITS - math.frexp(max(std, self.length * self.length))[1]) // 2))  # squares suit the noise
         return half, half
 
-    @property
+    @cached_property
     def length(self) -> float:
         """The bound on a user's x."""
         return root_below(self.norm_squared)
@@ -364,10 +368,15 @@ class OuterSum(Statistic):
 
     def encode(self, batch: UserBatch, contribution: tuple[Array, Array]) -> Array:
         """Sums of integers: |x| |a| is below 2^30, so that those of 2^33 users are below 2^63."""
-        entries, vectors = contribution
-        users, total = len(batch.indptr) - 1, np.zeros(self.shape, np.int64)
+        total = np.zeros(self.shape, np.int64)
+        self.add_batch(total, batch, contribution)
+        return total
+
+    def add_batch(self, total: Array, batch: UserBatch, contribution: tuple[Array, Array]) -> None:
+        """Add them to the total itself, which may be large."""
+        (entries, vectors), users = contribution, len(batch.indptr) - 1
         if not users:
-            return total
+            return
         if not len(vectors) or len(vectors) % users or np.shape(vectors)[1:] != self.shape[1:]:
             raise PrivacyError(
                 "contribution: the same number of vectors of the declared length is needed for each user"
@@ -376,7 +385,6 @@ class OuterSum(Statistic):
         indptr, (x_grid, a_grid) = np.ascontiguousarray(batch.indptr, np.int64), self.grids
         x = truncate(entries, bound=self.norm, grid=x_grid, indptr=indptr)
         kernels.scatter_outer(items, x, truncate(vectors, bound=1.0, grid=a_grid), indptr, total)
-        return total
 
 
 # -- products with public vectors
