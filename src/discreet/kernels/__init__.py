@@ -59,6 +59,7 @@ __all__ = [
 ENTRIES = 1 << 15  # of the rows that a thread takes at a time, about: some milliseconds of work
 ROWS = 1 << 12  # at most
 TOGETHER = 128  # users whose scores share what is in a cache
+INDICES = (np.uint8, np.uint16, np.uint32)  # types of item numbers that the kernels read
 OUTSIDE = "indptr, indices: every entry must have a value and a vector"
 SCORES = 1 << 26  # multiplications of the scores of users that a thread takes at a time
 
@@ -130,8 +131,7 @@ def _contiguous(array: Array | None, dtype: Any) -> Array | None:
 
 def _indices(indices: Array) -> Array:
     """Item numbers in a type that the kernels read."""
-    known = indices.dtype in (np.uint8, np.uint16, np.uint32)
-    return np.ascontiguousarray(indices if known else indices.astype(np.uint32))
+    return np.ascontiguousarray(indices if indices.dtype in INDICES else indices.astype(np.uint32))
 
 
 def _rows(kind: Any, indptr: Array, indices: Array, values: Array, table: Table, **given: Any) -> Struct:
@@ -464,11 +464,19 @@ def truncate(values: Array, indptr: Array, step: float, limit: float, largest: i
     return out
 
 
-def rising(items: Array, indptr: Array, size: int) -> bool:
-    """Whether every row's items rise and are below `size`."""
-    items, indptr = _as_read((items, np.uint32), (indptr, np.int64))
-    call = exported("rising_rows", (POINTER, POINTER, INTEGER, INTEGER, INTEGER), INTEGER)
-    return bool(call(address(items), address(indptr), 0, len(indptr) - 1, size))
+def rising(items: Array, indptr: Array, size: int, n_jobs: int | None = 1) -> bool:
+    """Whether every row's items rise, from 0 on, and are below `size`."""
+    if items.dtype not in INDICES and len(items) and not (items.min() >= 0 and items.max() < size):
+        return False
+    items, (indptr,) = _indices(items), _as_read((indptr, np.int64))
+    call = exported("rising_rows", (POINTER, INTEGER, POINTER, *[INTEGER] * 3), INTEGER)
+    found = []
+
+    def check(block: tuple[int, int]) -> None:
+        found.append(call(address(items), items.itemsize, address(indptr), *block, size))
+
+    each_block(check, [(0, len(indptr) - 1)] if n_threads(n_jobs) == 1 else _blocks(indptr), n_jobs)
+    return all(found)
 
 
 def scatter(items: Array, units: Array, total: Array) -> None:

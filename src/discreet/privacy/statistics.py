@@ -87,10 +87,8 @@ def countable(batch: UserBatch, size: int) -> tuple[Array, npt.NDArray[np.bool_]
     count is at item 0.
     """
     items, indptr = np.asarray(batch.indices), row_ends(batch.indptr, len(batch.indices))
-    if not len(items) or (items.min() >= 0 and items.max() < size):
-        numbers = np.ascontiguousarray(items, np.uint32)
-        if kernels.rising(numbers, indptr, size):
-            return numbers, None
+    if kernels.rising(items, indptr, size):
+        return np.ascontiguousarray(items, np.uint32), None
     owners = batch.owners
     order = np.lexsort((items, owners))
     again = (owners[order][1:] == owners[order][:-1]) & (items[order][1:] == items[order][:-1])

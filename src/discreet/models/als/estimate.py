@@ -9,7 +9,7 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.special import log_ndtr
 
-from discreet.kernels import over_blocks
+from discreet.kernels import each_block
 from discreet.privacy.releaser import Noisy, noise_edge, without_noise
 from discreet.typing import Array
 
@@ -26,7 +26,7 @@ PROBES, PROBE_SIZE, PROBE_SPREAD = 8, 0.05, 0.2  # random probe columns: how man
 CHANGE = 0.15  # how much an item's share of all interactions may change from one release to the next, relatively
 LEAST_EIGENVALUE = 1.05  # of a direction that is kept, over the largest eigenvalue of the noise
 
-BLOCK_BYTES = 1 << 22  # of items' covariances that are updated at a time and thread
+BLOCK_BYTES = 1 << 20  # of items' covariances that are updated at a time and thread
 
 
 @dataclass(frozen=True)
@@ -234,10 +234,10 @@ class ItemPosterior:
         """
         if self.mean.shape[1] == n:
             return self, observed
-        known = self.covariance.copy()
-        known[:, n:, :] = known[:, :, n:] = 0
-        noise = np.einsum("jab,jbc,jac->ja", observed.gains, known, observed.gains) + observed.variance
-        noise, gains = noise[:, n:], (observed.gains[:, n:, n:] ** 2).sum(axis=2)
+        rows = observed.shares[:, None, None] * observed.gain[n:]  # of the probes, in H_j
+        others = rows[:, :, :n]
+        noise = np.einsum("jab,jab->ja", others @ self.covariance[:, :n, :n], others) + observed.variance[:, n:]
+        gains = (rows[:, :, n:] ** 2).sum(axis=2)
         weights = gains / noise**2
         excess = float((weights * (observed.sums[:, n:] ** 2 - noise)).sum())
         if excess <= clear * float(np.sqrt(2 * ((weights * noise) ** 2).sum())):
@@ -255,8 +255,7 @@ class ItemPosterior:
             mean[rows], covariance[rows], noise[rows] = self._some(rows)._updated(observed.some(rows))
 
         size = max(1, BLOCK_BYTES // (32 * k**2))
-        for _ in over_blocks(work, (slice(at, at + size) for at in range(0, items, size)), n_jobs):
-            pass
+        each_block(work, (slice(at, at + size) for at in range(0, items, size)), n_jobs)
         return ItemPosterior(mean, covariance, noise)
 
     def _some(self, rows: slice) -> ItemPosterior:
