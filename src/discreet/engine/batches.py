@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # Of a batch, whose contributions are in memory, for each thread:
 PART = 1 << 17  # interactions: enough to make what Python does for a batch cheap
 MOST_USERS = 1 << 16
-DENSE_CELLS = 1 << 21  # entries of users' dense rows
+DENSE_CELLS = 1 << 19  # entries of users' dense rows: larger arrays get fresh pages of memory each time
 LEAST = 1 << 15  # interactions of the last batches, and so that all threads end together
 GATHERED = 1 << 14  # entries of all threads' totals that one thread adds up at a time
 SHARED_BYTES = 1 << 29  # of all threads' totals, above which they share one
@@ -138,7 +138,7 @@ def parts(
         entries, users = most, most_users
         if share > 2:
             entries = min(most, max(int(indptr[-1] - indptr[first]) // share, LEAST))
-            users = min(most_users, max((len(indptr) - 1 - first) // share, most_users // 8, 1))
+            users = min(most_users, max((len(indptr) - 1 - first) // share, most_users // 4, 1))
         last = max(first + 1, int(np.searchsorted(indptr, indptr[first] + entries, side="right")) - 1)
         last = min(last, first + users)
         begin, end = int(indptr[first]), int(indptr[last])

@@ -196,7 +196,7 @@ def ridge(
         offset_penalty: By default there is no offset.
         weights: w of each entry; by default 1.
         steps: Steps of conjugate gradients; 0: the solution itself, by Cholesky factors.
-        start: Offsets and vectors that these steps start from, and which they overwrite; by default zeros.
+        start: Offsets and vectors that these steps start from, by default zeros. They are overwritten, with any steps.
         residuals: Gets y - base_j - a - x_j . z of each entry, if it is given.
         n_jobs: Threads, in scikit-learn's meaning.
     """

@@ -27,16 +27,7 @@ import numpy.typing as npt
 from discreet import kernels
 from discreet.errors import PrivacyError
 from discreet.privacy.guarantee import Adjacency, require_adjacency, sensitivity_factor
-from discreet.privacy.lattice import (
-    Grid,
-    add_products,
-    exact_gram,
-    mirror,
-    normal_equations,
-    row_ends,
-    scatter,
-    truncate,
-)
+from discreet.privacy.lattice import Grid, add_gram, add_products, mirror, normal_equations, row_ends, scatter, truncate
 from discreet.privacy.noise import Gaussian
 from discreet.typing import Array
 from discreet.validation import positive, whole
@@ -313,14 +304,22 @@ class GramSum(Statistic):
 
     def encode(self, batch: UserBatch, contribution: Array) -> Array:
         """A matrix if it is small; else the rows, so that there is one sum however many threads there are."""
-        rows = self.rows(batch, contribution)
-        return exact_gram(rows, self.most) if self.size <= SMALL else rows
+        if self.size > SMALL:
+            return self.rows(batch, contribution)
+        total = np.zeros(self.shape, np.int64)
+        self.add_batch(total, batch, contribution)
+        return total
 
     def add(self, total: Array, encoded: Array, n_jobs: int | None) -> Array:
         """The total with some users' integers added, on and above the diagonal."""
         if self.size <= SMALL:
             return super().add(total, encoded, n_jobs)
         return add_products(total, encoded, self.most, n_jobs)
+
+    def add_batch(self, total: Array, batch: UserBatch, contribution: Array) -> None:
+        """Add them to the total itself."""
+        rows = self.rows(batch, contribution)
+        add_gram(total, rows, self.most) if self.size <= SMALL else add_products(total, rows, self.most, 1)
 
     def finish(self, total: Array) -> Array:
         """With the lower triangle, and perhaps without the diagonal."""
