@@ -18,7 +18,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import implicit.cpu.als
 import numpy as np
 import scipy.sparse as sp
 
@@ -36,6 +35,8 @@ def ours(data: discreet.Interactions, rank: int, solver: Any, threads: int, step
 
 def theirs_implicit(matrix: Any, rank: int, solver: str, threads: int, steps: int) -> None:
     """Fit implicit's."""
+    import implicit.cpu.als
+
     settings: dict[str, Any] = {"regularization": 0.05, "num_threads": threads, "random_state": 0, "dtype": np.float32}
     model = implicit.cpu.als.AlternatingLeastSquares(
         factors=rank, iterations=steps, use_cg=solver == "cg", use_native=True, **settings

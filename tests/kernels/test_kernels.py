@@ -184,9 +184,19 @@ def test_an_item_step_is_made_of_its_regressions(instruction_set: str, clip: flo
 
 def test_nothing_outside_of_the_arrays_is_read_or_written() -> None:
     table = Table.of(np.ones((3, 2)))
-    for indptr, indices in (([0, 2], [0, 3]), ([0, 3], [0, 1]), ([0, 2], [0, -1])):
+    for indptr, indices in (
+        ([0, 2], [0, 3]),
+        ([0, 3], [0, 1]),
+        ([0, 2], [0, -1]),
+        ([0, 3, 2], [0, 1]),
+        ([-1, 2], [0, 1]),
+    ):
         with pytest.raises(ValueError, match="every entry must have a value and a vector"):
             kernels.ridge(np.array(indptr), np.array(indices), np.ones(2), table, np.ones(1))
+    for kind, rows in ((np.float32, 1), (np.float64, 2)):
+        with pytest.raises(ValueError, match="start: an offset and a vector for each row"):
+            start = np.zeros(rows, kind), Table.empty(rows, 2, kind)
+            kernels.ridge(np.array([0, 2]), np.array([0, 1]), np.ones(2), table, np.ones(1), steps=1, start=start)
     for total in (np.zeros(3), np.zeros((3, 2), np.int64)[:, 0]):
         with pytest.raises(ValueError, match="total: a contiguous array of int64"):
             kernels.scatter(np.array([0]), np.array([1]), total)

@@ -9,7 +9,7 @@ import pytest
 import threadpoolctl
 
 from discreet.errors import DataError
-from discreet.kernels import n_threads, over_blocks, single_threaded_blas
+from discreet.kernels import each_block, n_threads, over_blocks, single_threaded_blas
 
 
 @pytest.fixture(autouse=True)
@@ -82,6 +82,42 @@ def test_errors_arrive_and_give_blas_back(n_jobs):
     assert len(done) < 100
 
 
+@pytest.mark.parametrize("n_jobs", [1, 2, 5])
+@pytest.mark.parametrize("n", [0, 1, 2, 300])
+def test_each_block_is_worked_on_once(n_jobs, n):
+    done = []
+    each_block(lambda at: done.append((at, *blas())), range(n), n_jobs)
+    assert sorted(done) == [(at, 1) for at in range(n)]
+    assert blas() == {2}
+
+
+@pytest.mark.parametrize("n_jobs", [1, 3])
+def test_an_error_stops_the_other_threads(n_jobs):
+    done = []
+
+    def work(at):
+        if at == 5:
+            raise IndexError("five")
+        time.sleep(0.001)
+        done.append(at)
+
+    with pytest.raises(IndexError, match="five"):
+        each_block(work, range(1000), n_jobs)
+    assert len(done) < 100
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_blocks_within_blocks_and_after_a_fork():
+    sums = [0] * 4
+    each_block(lambda at: each_block(lambda add: sums.__setitem__(at, sums[at] + add), range(9), 4), range(4), 2)
+    assert sums == [36] * 4
+    if hasattr(os, "fork"):
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if sum(over_blocks(abs, range(9), 2)) == 36 else 1)
+        assert os.waitpid(child, 0)[1] == 0
+
+
 @pytest.mark.parametrize("n_jobs", [1, 3])
 def test_an_error_of_the_blocks_themselves(n_jobs):
     def blocks():
@@ -94,6 +130,7 @@ def test_an_error_of_the_blocks_themselves(n_jobs):
 
 @pytest.mark.parametrize("n_jobs", [1, 3])
 def test_stopping_half_way(n_jobs):
+    list(over_blocks(abs, range(100), n_jobs))  # threads that stay
     before = threading.active_count()
     results = over_blocks(abs, range(10_000), n_jobs)
     assert [next(results), next(results)] == [0, 1]

@@ -272,6 +272,21 @@ def test_learns_in_private(predictor: Any) -> None:
     assert found < 0.99 * biases, (found, biases)
 
 
+@pytest.mark.parametrize("n", [1, 2, 7, 60])
+def test_only_the_eigenvectors_that_stand_out_are_computed(n: int) -> None:
+    matrix = np.random.default_rng(n).standard_normal((n, n))
+    matrix = matrix @ matrix.T
+    values, vectors = np.linalg.eigh(matrix)
+    for kept, most in ((0, n), (1, n), (min(5, n), n), (n, n), (n, min(3, n))):
+        edge = (values[n - kept] * 0.999 if kept else values[-1] * 1.001) / (1 + n ** (-2 / 3))
+        true, cosines, found = standing_out(matrix, edge, most)
+        number = min(kept, most)
+        assert found.shape == (n, number)
+        assert np.allclose(np.abs(np.sum(found * vectors[:, ::-1][:, :number], axis=0)), 1)
+        assert np.allclose(true + edge**2 / (4 * true), values[::-1][:number])
+        assert ((cosines > 0) & (cosines <= 1)).all()
+
+
 def test_directions_are_those_of_the_signal() -> None:
     """Planted directions and their variances are found again; noise alone gives none."""
     rng = np.random.default_rng(0)

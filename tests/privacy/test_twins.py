@@ -58,10 +58,28 @@ def test_a_row_that_rounding_leaves_too_long_is_shortened() -> None:
     assert not found.any()
 
 
-@given(st.lists(st.lists(st.integers(0, 6), max_size=5), max_size=5), st.integers(1, 7))
-def test_rising(rows: list[list[int]], size: int) -> None:
-    items, indptr = np.array([x for row in rows for x in row], np.uint32), ragged([len(row) for row in rows])
-    assert kernels.rising(items, indptr, size) == twins.rising(items, indptr, size)
+@given(
+    st.lists(st.lists(st.integers(0, 6) | st.sampled_from([255, 256, 65535, 65536, -1, -(2**32), 2**32]), max_size=5)),
+    st.sampled_from([np.uint8, np.uint16, np.uint32, np.int64, np.uint64]),
+    st.integers(1, 7) | st.sampled_from([256, 65536, 2**32]),
+    st.sampled_from([1, 2]),
+)
+def test_rising(rows: list[list[int]], kind: Any, size: int, n_jobs: int) -> None:
+    least, most = np.iinfo(kind).min, min(np.iinfo(kind).max, 2**40)
+    kept = [[x for x in row if least <= x <= most] for row in rows]
+    items, indptr = np.array([x for row in kept for x in row], kind), ragged([len(row) for row in kept])
+    assert kernels.rising(items, indptr, size, n_jobs) == twins.rising(items, indptr, size)
+
+
+def test_rising_on_threads() -> None:
+    """A single fall, in whatever block it is."""
+    indptr, items = np.arange(20_001) * 10, np.tile(np.arange(10, dtype=np.uint16), 20_000)
+    assert kernels.rising(items, indptr, 10, 4)
+    for at in (1, 99_999, 199_999):
+        fallen = items.copy()
+        fallen[at] = 0
+        assert not kernels.rising(fallen, indptr, 10, 4)
+        assert kernels.rising(fallen, np.append(indptr, at)[np.argsort(np.append(indptr, at), kind="stable")], 10, 4)
 
 
 def test_sums_by_item() -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 import numpy as np
 
 from discreet.data.interactions import Interactions
-from discreet.kernels import n_threads, over_blocks
+from discreet.kernels import each_block, n_threads, over_blocks
 from discreet.privacy.releaser import Encoded
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 # Of a batch, whose contributions are in memory, for each thread:
 PART = 1 << 17  # interactions: enough to make what Python does for a batch cheap
 MOST_USERS = 1 << 16
-DENSE_CELLS = 1 << 21  # entries of users' dense rows
+DENSE_CELLS = 1 << 19  # entries of users' dense rows: larger arrays get fresh pages of memory each time
+LEAST = 1 << 15  # interactions of the last batches, and so that all threads end together
+GATHERED = 1 << 14  # entries of all threads' totals that one thread adds up at a time
 SHARED_BYTES = 1 << 29  # of all threads' totals, above which they share one
 
 Block = TypeVar("Block")
@@ -92,11 +94,18 @@ class LocalBlocks(Blocks[Block]):
             me = threading.get_ident()
             if me not in totals:
                 totals[me] = np.zeros(work.shape, np.int64)
-            totals[me] = work.add(totals[me], work(self.make(block)), 1)
+            work.add_batch(totals[me], self.make(block))
 
-        for _ in over_blocks(add, self.source(), n_jobs):
-            pass
-        return sum(totals.values(), np.zeros(work.shape, np.int64))
+        each_block(add, self.source(), n_jobs)
+        total, *others = totals.values() or [np.zeros(work.shape, np.int64)]
+
+        def gather(rows: slice) -> None:
+            for other in others:
+                total[rows] += other[rows]
+
+        size = max(1, GATHERED * len(total) // total.size)
+        each_block(gather, (slice(at, at + size) for at in range(0, len(total) if others else 0, size)), n_jobs)
+        return total
 
 
 # -- batches of rows
@@ -117,14 +126,21 @@ class Table(Protocol):
 
 
 def parts(
-    ratings: Table, values: Array, *, most_users: int | None = None, most: int | None = None
+    ratings: Table, values: Array, *, most_users: int | None = None, most: int | None = None, n_jobs: int | None = None
 ) -> Iterator[UserBatch]:
-    """The users' rows, in batches of at most `most` entries (unless one user has more) and `most_users` users."""
-    indptr = ratings.indptr
-    first = 0
+    """The users' rows, in batches of at most `most` entries (unless one user has more) and `most_users` users.
+
+    For several threads, with `n_jobs`, each batch is a share of what is left, so that the last ones are small.
+    """
+    indptr, first, share = ratings.indptr, 0, 2 * n_threads(n_jobs)
+    most, most_users = most or PART, most_users or MOST_USERS
     while first < len(indptr) - 1:
-        last = max(first + 1, int(np.searchsorted(indptr, indptr[first] + (most or PART), side="right")) - 1)
-        last = min(last, first + (most_users or MOST_USERS))
+        entries, users = most, most_users
+        if share > 2:
+            entries = min(most, max(int(indptr[-1] - indptr[first]) // share, LEAST))
+            users = min(most_users, max((len(indptr) - 1 - first) // share, most_users // 4, 1))
+        last = max(first + 1, int(np.searchsorted(indptr, indptr[first] + entries, side="right")) - 1)
+        last = min(last, first + users)
         begin, end = int(indptr[first]), int(indptr[last])
         yield UserBatch(indptr[first : last + 1] - begin, ratings.indices[begin:end], values[begin:end])
         first = last
@@ -133,17 +149,17 @@ def parts(
 def user_batches(
     ratings: Ratings, most_users: int | None = None, most: int | None = None, *, n_jobs: int | None = None
 ) -> Blocks[UserBatch]:
-    """All users' rows, by the engine for where they are; for `n_jobs` threads in larger batches, two for each."""
+    """All users' rows, by the engine for where they are; for `n_jobs` threads in batches that suit so many."""
     if not isinstance(ratings, Interactions):
         from discreet.engine.spark import SparkBlocks
 
         return SparkBlocks(ratings, most_users)
 
     if n_jobs is not None and most is None:
-        most = max(PART, min(len(ratings) // (2 * n_threads(n_jobs)), 4 * PART))
+        most = 4 * PART
 
     def batches() -> Iterator[UserBatch]:
-        return parts(ratings, ratings.values, most_users=most_users, most=most)
+        return parts(ratings, ratings.values, most_users=most_users, most=most, n_jobs=n_jobs)
 
     return LocalBlocks[UserBatch](batches)
 

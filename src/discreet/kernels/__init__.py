@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from discreet.kernels.library import (
     address,
     aligned,
     blas_libraries,
+    each_block,
     exported,
     function,
     instruction_set,
@@ -36,6 +38,7 @@ __all__ = [
     "Panels",
     "Table",
     "blas_libraries",
+    "each_block",
     "instruction_set",
     "item_step",
     "leave_fold_out",
@@ -56,6 +59,8 @@ __all__ = [
 ENTRIES = 1 << 15  # of the rows that a thread takes at a time, about: some milliseconds of work
 ROWS = 1 << 12  # at most
 TOGETHER = 128  # users whose scores share what is in a cache
+INDICES = (np.uint8, np.uint16, np.uint32)  # types of item numbers that the kernels read
+OUTSIDE = "indptr, indices: every entry must have a value and a vector"
 SCORES = 1 << 26  # multiplications of the scores of users that a thread takes at a time
 
 
@@ -100,18 +105,24 @@ class Table:
 
 
 def _blocks(indptr: Array) -> Iterator[tuple[int, int]]:
-    """Consecutive rows, with about ENTRIES entries each."""
-    first, n = 0, len(indptr) - 1
-    while first < n:
-        last = int(np.searchsorted(indptr, indptr[first] + ENTRIES, side="right")) - 1
-        last = min(max(last, first + 1), first + ROWS, n)
-        yield first, last
-        first = last
+    """Consecutive rows, with about ENTRIES entries each, at most ROWS."""
+    n = len(indptr) - 1
+    ends = np.searchsorted(indptr, np.arange(indptr[0], indptr[-1], ENTRIES))
+    return pairwise(np.unique(np.concatenate([ends, np.arange(0, n, ROWS), [0, n]])).tolist())
 
 
-def _run(indptr: Array, work: Callable[[int, int], Any], n_jobs: int | None) -> None:
-    for _ in over_blocks(lambda block: work(*block), _blocks(indptr), n_jobs):
-        pass
+def _run(rows: Struct, work: Callable[[int, int], Any], n_jobs: int | None) -> None:
+    """Work on blocks of rows. Nothing outside of the arrays is ever read."""
+    below = exported("below", (POINTER, *[INTEGER] * 4), INTEGER)
+    indptr, indices, size = rows["indptr"], rows["indices"], len(rows["table"])
+
+    def checked(block: tuple[int, int]) -> None:
+        first, last = block
+        if not below(address(indices), indices.itemsize, int(indptr[first]), int(indptr[last]), size):
+            raise ValueError(OUTSIDE)
+        work(first, last)
+
+    each_block(checked, _blocks(indptr), n_jobs)
 
 
 def _contiguous(array: Array | None, dtype: Any) -> Array | None:
@@ -120,14 +131,13 @@ def _contiguous(array: Array | None, dtype: Any) -> Array | None:
 
 def _indices(indices: Array) -> Array:
     """Item numbers in a type that the kernels read."""
-    known = indices.dtype in (np.uint8, np.uint16, np.uint32)
-    return np.ascontiguousarray(indices if known else indices.astype(np.uint32))
+    return np.ascontiguousarray(indices if indices.dtype in INDICES else indices.astype(np.uint32))
 
 
 def _rows(kind: Any, indptr: Array, indices: Array, values: Array, table: Table, **given: Any) -> Struct:
-    """The C struct `Ridge`; what is not given is a null pointer. Nothing outside of the arrays is ever read."""
-    if int(indptr[-1]) > min(len(indices), len(values)) or (len(indices) and int(indices.max()) >= len(table.padded)):
-        raise ValueError("indptr, indices: every entry must have a value and a vector")
+    """The C struct `Ridge`; what is not given is a null pointer."""
+    if indptr[0] < 0 or (np.diff(indptr) < 0).any() or indptr[-1] > min(len(indices), len(values)):
+        raise ValueError(OUTSIDE)
     fields = {
         "indptr": np.ascontiguousarray(indptr, np.int64),
         "indices": indices,
@@ -189,14 +199,15 @@ def ridge(
         offset_penalty: By default there is no offset.
         weights: w of each entry; by default 1.
         steps: Steps of conjugate gradients; 0: the solution itself, by Cholesky factors.
-        start: Offsets and vectors that these steps start from; by default zeros.
+        start: Offsets and vectors that these steps start from, by default zeros. They are overwritten, with any steps.
         residuals: Gets y - base_j - a - x_j . z of each entry, if it is given.
         n_jobs: Threads, in scikit-learn's meaning.
     """
     kind, n, k = table.padded.dtype, len(indptr) - 1, table.k
-    offsets, vectors = np.zeros(n, kind), Table.empty(n, k, kind)
-    if start is not None:
-        offsets[:], vectors.padded[:] = start[0], start[1].padded
+    offsets, vectors = start or (np.zeros(n, kind), Table.empty(n, k, kind))
+    kinds, shapes = {offsets.dtype, vectors.padded.dtype}, (offsets.shape, vectors.padded.shape)
+    if kinds != {kind} or shapes != ((n,), (n, table.padded.shape[1])):
+        raise ValueError("start: an offset and a vector for each row are needed, of the type of the table")
     left = None if residuals is None else np.empty(len(values), kind)
     struct = _rows(
         kind,
@@ -216,7 +227,7 @@ def ridge(
         residuals=left,
     )
     call, failed = function("ridge", kind), np.zeros(n, np.uint8)
-    _run(indptr, lambda first, last: call(struct, first, last, steps, address(failed)), n_jobs)
+    _run(struct, lambda first, last: call(struct, first, last, steps, address(failed)), n_jobs)
     for i in np.flatnonzero(failed):
         own = slice(int(indptr[i]), int(indptr[i + 1]))
         at = indices[own]
@@ -274,7 +285,7 @@ def leave_fold_out(
         residuals=residuals,
     )
     call, pull = function("leave_fold_out", kind), np.ascontiguousarray(penalty, kind)
-    _run(indptr, lambda first, last: call(struct, address(pull), folds, first, last), n_jobs)
+    _run(struct, lambda first, last: call(struct, address(pull), folds, first, last), n_jobs)
     return vectors.values.reshape(n, folds, -1), residuals
 
 
@@ -324,7 +335,8 @@ def item_step(
         rows=gram_rows,
     )
     pull = np.ascontiguousarray(penalty, kind)
-    function("item_step", kind)(rows, step, address(pull), folds, 0, n)
+    call = function("item_step", kind)
+    _run(rows, lambda first, last: call(rows, step, address(pull), folds, first, last), 1)
     return x, directions, gram_rows
 
 
@@ -359,7 +371,7 @@ def normal_equations(
     table, owners = Table.of(vectors, np.float64), _indices(users)
     struct = _rows(np.float64, indptr, owners, targets, table, weights=_contiguous(weights, np.float64))
     call = function("equations", np.float64)
-    _run(indptr, lambda first, last: call(struct, first, last, address(total)), n_jobs)
+    _run(struct, lambda first, last: call(struct, first, last, address(total)), n_jobs)
 
 
 @dataclass(frozen=True)
@@ -444,8 +456,7 @@ def top_n(
     call = function("top_n", kind)
     rows = max(1, SCORES // max(panels.n_items * k, 1) // TOGETHER) * TOGETHER
     blocks = ((at, min(at + rows, users)) for at in range(0, users if n else 0, rows))
-    for _ in over_blocks(lambda block: call(struct, *block), blocks, n_jobs):
-        pass
+    each_block(lambda block: call(struct, *block), blocks, n_jobs)
     return best, scores
 
 
@@ -471,11 +482,19 @@ def truncate(values: Array, indptr: Array, step: float, limit: float, largest: i
     return out
 
 
-def rising(items: Array, indptr: Array, size: int) -> bool:
-    """Whether every row's items rise and are below `size`."""
-    items, indptr = _as_read((items, np.uint32), (indptr, np.int64))
-    call = exported("rising_rows", (POINTER, POINTER, INTEGER, INTEGER, INTEGER), INTEGER)
-    return bool(call(address(items), address(indptr), 0, len(indptr) - 1, size))
+def rising(items: Array, indptr: Array, size: int, n_jobs: int | None = 1) -> bool:
+    """Whether every row's items rise, from 0 on, and are below `size`."""
+    if items.dtype not in INDICES and len(items) and not (items.min() >= 0 and items.max() < size):
+        return False
+    items, (indptr,) = _indices(items), _as_read((indptr, np.int64))
+    call = exported("rising_rows", (POINTER, INTEGER, POINTER, *[INTEGER] * 3), INTEGER)
+    found = []
+
+    def check(block: tuple[int, int]) -> None:
+        found.append(call(address(items), items.itemsize, address(indptr), *block, size))
+
+    each_block(check, [(0, len(indptr) - 1)] if n_threads(n_jobs) == 1 else _blocks(indptr), n_jobs)
+    return all(found)
 
 
 def scatter(items: Array, units: Array, total: Array) -> None:

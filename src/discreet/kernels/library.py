@@ -13,9 +13,9 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -92,6 +92,10 @@ class Struct:
         self._struct = _layout(layout)(**{**fields, **places})
         self._as_parameter_ = ctypes.byref(self._struct)
 
+    def __getitem__(self, name: str) -> Array:
+        """One of the arrays."""
+        return self._kept[name]
+
 
 def address(array: Array) -> ctypes.c_void_p:
     """Where an array begins."""
@@ -145,11 +149,6 @@ def _is_per_thread(library: Any) -> bool:
     return bool(library.internal_api == "openblas" and library.threading_layer == "openmp")
 
 
-def _hold_this_thread() -> None:
-    for library in filter(_is_per_thread, blas_libraries()):
-        _set_threads(library, 1)
-
-
 _lock = threading.Lock()
 _holders = 0
 _before: list[int] = []
@@ -175,6 +174,31 @@ def single_threaded_blas() -> Iterator[None]:
                     _set_threads(library, threads)
 
 
+class _Here(threading.local):
+    """Whether this thread is one of ours."""
+
+    ours = False
+
+
+_here = _Here()
+
+
+def _begin_thread() -> None:
+    _here.ours = True
+    for library in filter(_is_per_thread, blas_libraries()):
+        _set_threads(library, 1)
+
+
+@lru_cache(2)
+def _pool(threads: int) -> ThreadPoolExecutor:
+    """Threads that stay: starting sixteen takes as long as a millisecond of work for each of them."""
+    return ThreadPoolExecutor(threads, thread_name_prefix="discreet", initializer=_begin_thread)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads are not copied
+
+
 def over_blocks(work: Callable[[Block], Result], blocks: Iterable[Block], n_jobs: int | None) -> Iterator[Result]:
     """Yield `work(block)` for each block, in their order, computed on `n_jobs` threads.
 
@@ -183,20 +207,58 @@ def over_blocks(work: Callable[[Block], Result], blocks: Iterable[Block], n_jobs
     result is taken, or the generator closed.
     """
     threads = n_threads(n_jobs)
+    if _here.ours:  # a block within a block
+        yield from map(work, blocks)
+        return
     remaining = iter(blocks)
     ahead = list(islice(remaining, 4 * threads))
     with single_threaded_blas():
         if threads == 1 or len(ahead) <= 1:  # one request to a server, for instance, is not worth a thread
             yield from map(work, chain(ahead, remaining))
             return
-        size = min(threads, len(ahead))
-        with ThreadPoolExecutor(size, thread_name_prefix="discreet", initializer=_hold_this_thread) as pool:
-            waiting = deque(pool.submit(work, block) for block in ahead)
-            try:
-                while waiting:
-                    result = waiting.popleft().result()
-                    waiting.extend(pool.submit(work, block) for block in islice(remaining, 1))
-                    yield result
-            finally:  # after an error, or when the caller stops early
-                for future in waiting:
-                    future.cancel()
+        pool = _pool(threads)
+        waiting = deque(pool.submit(work, block) for block in ahead)
+        try:
+            while waiting:
+                result = waiting.popleft().result()
+                waiting.extend(pool.submit(work, block) for block in islice(remaining, 1))
+                yield result
+        finally:  # after an error, or when the caller stops early
+            wait([future for future in waiting if not future.cancel()])
+
+
+def each_block(work: Callable[[Block], Any], blocks: Iterable[Block], n_jobs: int | None) -> None:
+    """Do `work(block)` for each block on `n_jobs` threads, which take the next one whenever they are done with one.
+
+    For work whose results are written somewhere: Python does far less for a block than in `over_blocks`. Blocks that
+    take long should come first, so that all threads end together.
+    """
+    threads, remaining = n_threads(n_jobs), iter(blocks)
+    first = list(islice(remaining, threads))
+    left, lock, failed = chain(first, remaining), threading.Lock(), threading.Event()
+    if _here.ours or len(first) <= 1:
+        for _ in over_blocks(work, left, 1):
+            pass
+        return
+
+    def take() -> None:
+        done = object()
+        try:
+            while not failed.is_set():
+                with lock:
+                    block: Any = next(left, done)
+                if block is done:
+                    return
+                work(block)
+        except BaseException:
+            failed.set()  # the others stop, too
+            raise
+
+    with single_threaded_blas():
+        takers = [_pool(threads).submit(take) for _ in first]
+        try:
+            for taker in takers:
+                taker.result()
+        finally:
+            failed.set()
+            wait([taker for taker in takers if not taker.cancel()])

@@ -34,6 +34,7 @@ Description: TypeAlias = tuple[dict[str, Any], dict[str, Array], dict[str, Array
 
 Work: TypeAlias = Callable[[UserBatch], tuple[Array, Array]]  # offsets and vectors of some users
 
+GRAM_ROWS = 1 << 12  # whose outer products one thread adds up at a time
 LINEAR_PART = 1 << 19  # interactions that one thread adds up at a time
 
 
@@ -54,12 +55,19 @@ class Penalty:
         return (self.scale * weights / self.normaliser).astype(dtype)
 
 
-def shared_gram(columns: Array, weight: Any) -> Array | None:
-    """The G of a penalty on the squared scores of all items, weight * X^T X; None without one."""
+def shared_gram(columns: Array, weight: Any, n_jobs: int | None = 1) -> Array | None:
+    """The G of a penalty on the squared scores of all items, weight * X^T X; None without one.
+
+    It is added up some rows at a time, in their order: the same for any number of threads.
+    """
     if not weight:
         return None
-    with single_threaded_blas():
-        gram: Array = weight * (columns.T @ columns)
+
+    def product(at: int) -> Array:
+        some = columns[at : at + GRAM_ROWS]
+        return np.asarray(some.T @ some)
+
+    gram: Array = weight * sum(over_blocks(product, range(0, max(len(columns), 1), GRAM_ROWS), n_jobs))
     return gram
 
 

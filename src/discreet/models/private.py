@@ -13,6 +13,7 @@ import numpy as np
 from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar
 from discreet.errors import DataError, PrivacyError
+from discreet.kernels import each_block, rising
 from discreet.models.base import Model
 from discreet.models.unfinished import described, remove, resumable
 from discreet.privacy import Ledger, Plan, Releaser
@@ -32,6 +33,7 @@ _STOPPED = (
     "Of the {planned} releases that were planned, {made} were made: whether to go on was decided by what had been "
     "released. The guarantee stated is that of the whole plan; what was not released went back to the ledger."
 )
+CHECKED = 1 << 18  # values that a thread checks at a time
 _EXPOSED = 0.1  # people whom a mechanism as below may expose on average, before a delta is called large
 
 
@@ -52,7 +54,7 @@ def large_delta(delta: float, people: float) -> list[str]:
     ]
 
 
-def require_sound(ratings: Ratings) -> None:
+def require_sound(ratings: Ratings, n_jobs: int | None = None) -> None:
     """Raise unless a table is what the proofs assume, and this machine computes as they do. Tells nothing of the data.
 
     Everything that `discreet.read` returns passes; an Interactions put together by hand may not. A table in Spark was
@@ -64,15 +66,19 @@ def require_sound(ratings: Ratings) -> None:
     assert ratings.value_range is not None
     low, high = (np.float32(end) for end in ratings.value_range)
     indptr, indices, values = ratings.indptr, ratings.indices, ratings.values
-    ascending = indices[1:] > indices[:-1]
-    starts = indptr[1:-1]
-    ascending[starts[(starts > 0) & (starts < len(indices))] - 1] = True  # from one row to the next it may fall
+    within: list[bool] = []
+
+    def check(at: int) -> None:
+        some = values[at : at + CHECKED]
+        within.append(bool(low <= some.min() and some.max() <= high))  # false for NaN
+
+    each_block(check, range(0, len(values), CHECKED), n_jobs)
     sound = (
         indptr[0] == 0
-        and (np.diff(indptr) >= 0).all()
-        and ascending.all()
-        and (not len(indices) or (indices.min() >= 0 and indices.max() < ratings.n_items))
-        and bool(((values >= low) & (values <= high)).all())
+        and indptr[-1] == len(indices)
+        and bool((np.diff(indptr) >= 0).all())
+        and rising(indices, indptr, ratings.n_items, n_jobs)
+        and all(within)
     )
     if not sound:
         raise DataError(
@@ -144,7 +150,7 @@ class PrivateModel(Model):
     def _learn(
         self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None
     ) -> tuple[dict[str, Any], Statement]:
-        require_sound(ratings)
+        require_sound(ratings, getattr(self, "n_jobs", None))
         self._check_data(ratings)
         plan = self.plan(ratings.n_items)
         if checkpoint is None:

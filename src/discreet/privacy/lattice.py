@@ -167,12 +167,10 @@ def _in_float64(rows: Array, most: int) -> Iterator[Array]:
         yield rows[start : start + some].astype(np.float64)
 
 
-def exact_gram(rows: Array, most: int) -> Array:
-    """The sum of x x^T over integer rows x: of a matrix times itself, BLAS computes one half."""
-    total = np.zeros((rows.shape[1], rows.shape[1]), np.int64)
+def add_gram(total: Array, rows: Array, most: int) -> None:
+    """Add the sum of x x^T over integer rows x to a matrix: of a matrix times itself, BLAS computes one half."""
     for x in _in_float64(rows, most):
-        total += (x.T @ x).astype(np.int64)
-    return total
+        np.add(total, x.T @ x, out=total, dtype=np.int64, casting="unsafe")  # products are integers below 2^53
 
 
 def add_products(total: Array, rows: Array, most: int, n_jobs: int | None) -> Array:

@@ -22,7 +22,6 @@ import math
 import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_EVEN, Context, Decimal, localcontext
@@ -35,6 +34,7 @@ import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from discreet.errors import PrivacyError, Unbounded
+from discreet.kernels import each_block, n_threads
 from discreet.privacy.guarantee import Cost, PureEvent
 from discreet.privacy.lattice import Grid, GridArray
 from discreet.typing import Floats, Integers, Words
@@ -149,7 +149,7 @@ Probability = Callable[[int], Decimal]  # to the number of decimal digits asked 
 Scale = Union[float, "RandomScale"]
 
 MAX_SCALE = 2.0**30  # in grid units: above it too many draws would need the slow exact path
-BLOCK = 1 << 18  # words worked on at a time: enough that threads seldom wait for each other, few enough for a cache
+BLOCK = 1 << 15  # words worked on at a time: enough that threads seldom wait for each other, few enough for a cache
 
 _LAYERS = 1 << 10
 _MANTISSA = 52  # bits of the abscissa drawn at once; with the layer and the sign they fill a 64-bit word
@@ -480,16 +480,27 @@ _SQRT_HALF = math.nextafter(math.sqrt(0.5), 1.0)
 _sensitivity = partial(positive, "sensitivity", error=Unbounded)  # without one there is no guarantee
 
 
-def _plus(values: Integers, grid: Grid, law: Callable[[Stream, Integers], None], stream: Stream) -> Floats:
-    """The values plus noise, in the statistic's own units; block by block, so that the noise stays in the cache."""
-    flat, result, memory = values.ravel(), np.empty(values.size), np.empty(min(values.size, BLOCK), np.int64)
-    for start in range(0, values.size, BLOCK):
-        part = flat[start : start + BLOCK]
-        noise = memory[: part.size]
-        law(stream, noise)
-        noise += part
-        np.multiply(noise, grid.step, out=result[start : start + part.size])
+def _plus(
+    values: Integers, grid: Grid, law: Callable[[Stream, Integers], None], stream: Stream, key: bytes | None = None
+) -> Floats:
+    """The values plus noise, in the statistic's own units; block by block, so that the noise stays in the cache.
+
+    With the stream's key, threads fill the blocks, all but the first from a part of the keystream of their own.
+    """
+    flat, result = values.ravel(), np.empty(values.size)
+
+    def fill(start: int) -> None:
+        noise = np.empty(min(values.size - start, BLOCK), np.int64)
+        law(Stream(key, start) if key is not None and start else stream, noise)
+        noise += flat[start : start + noise.size]
+        np.multiply(noise, grid.step, out=result[start : start + noise.size])
+
+    each_block(fill, range(0, values.size, BLOCK), _threads() if key is not None else 1)
     return result.reshape(values.shape)
+
+
+def _threads() -> int:
+    return min(n_threads(-1), 8)  # more would wait for each other
 
 
 def _scale(name: str, scale: float, grid: Grid) -> float:
@@ -545,7 +556,7 @@ class Gaussian:
         wide, narrow = (partial(gaussian, scale) for scale in (sigma, sigma * _SQRT_HALF))
         stream = Stream(key := source.fresh_key())
         if not self.symmetric:
-            return _plus(values, grid, wide, stream)
+            return _plus(values, grid, wide, stream, key)
         n, (i, j) = values.shape[-1], np.triu_indices(values.shape[-1], k=1)
         diagonal, above, place = np.arange(n) * (n + 1), i * n + j, np.zeros((n, n), np.intp)
         place.flat[np.concatenate([diagonal, above])] = np.arange(n + len(i))
@@ -559,8 +570,7 @@ class Gaussian:
             noisy = [diagonals[rows], _plus(flat[rows].take(above, axis=1), grid, narrow, own)]
             np.concatenate(noisy, axis=1).take(place.ravel(), axis=1, out=result[rows], mode="clip")
 
-        with ThreadPoolExecutor(min(os.cpu_count() or 1, 8)) as pool:  # more would wait for each other
-            list(pool.map(fill, range(0, len(flat), some)))
+        each_block(fill, range(0, len(flat), some), _threads())
         return result.reshape(values.shape)
 
 
@@ -596,7 +606,7 @@ class Laplace(_Pure):
     def add(self, statistic: GridArray, source: NoiseSource) -> npt.NDArray[Any]:
         """The public array, in the statistic's own units."""
         law = partial(two_sided_geometric, _scale("noise.scale", self.scale, statistic.grid))
-        return _plus(statistic.values, statistic.grid, law, Stream(source.fresh_key()))
+        return _plus(statistic.values, statistic.grid, law, Stream(key := source.fresh_key()), key)
 
 
 class L2Laplace(_Pure):
@@ -624,7 +634,7 @@ class L2Laplace(_Pure):
         """The public array, in the statistic's own units."""
         stream, values, grid = Stream(source.fresh_key()), statistic.values, statistic.grid
         scale = random_scale(grid.units(self.scale), values.size, stream)
-        return _plus(values, grid, partial(gaussian, scale), stream)
+        return _plus(values, grid, partial(gaussian, scale), stream)  # the scale draws its digits from the stream, too
 
 
 @dataclass(frozen=True)

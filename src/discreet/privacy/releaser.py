@@ -58,6 +58,14 @@ class Encoded:
             return total
         return self.encoders[0].add(total, encoded, n_jobs)
 
+    def add_batch(self, total: Array, batch: Any) -> None:
+        """Add what a batch contributes to the total, in place."""
+        first = 0
+        for encoder, given in zip(self.encoders, self.contributions(batch), strict=True):
+            last = first + encoder.shape[0]
+            encoder.add_batch(total[first:last], batch, given)
+            first = last
+
 
 class Users(Protocol):
     """All users' rows, a batch at a time, wherever they are."""

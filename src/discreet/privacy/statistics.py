@@ -27,16 +27,7 @@ import numpy.typing as npt
 from discreet import kernels
 from discreet.errors import PrivacyError
 from discreet.privacy.guarantee import Adjacency, require_adjacency, sensitivity_factor
-from discreet.privacy.lattice import (
-    Grid,
-    add_products,
-    exact_gram,
-    mirror,
-    normal_equations,
-    row_ends,
-    scatter,
-    truncate,
-)
+from discreet.privacy.lattice import Grid, add_gram, add_products, mirror, normal_equations, row_ends, scatter, truncate
 from discreet.privacy.noise import Gaussian
 from discreet.typing import Array
 from discreet.validation import positive, whole
@@ -87,10 +78,8 @@ def countable(batch: UserBatch, size: int) -> tuple[Array, npt.NDArray[np.bool_]
     count is at item 0.
     """
     items, indptr = np.asarray(batch.indices), row_ends(batch.indptr, len(batch.indices))
-    if not len(items) or (items.min() >= 0 and items.max() < size):
-        numbers = np.ascontiguousarray(items, np.uint32)
-        if kernels.rising(numbers, indptr, size):
-            return numbers, None
+    if kernels.rising(items, indptr, size):
+        return np.ascontiguousarray(items, np.uint32), None
     owners = batch.owners
     order = np.lexsort((items, owners))
     again = (owners[order][1:] == owners[order][:-1]) & (items[order][1:] == items[order][:-1])
@@ -155,6 +144,10 @@ class Statistic(ABC):
         """The total with some users' integers added."""
         total += encoded
         return total
+
+    def add_batch(self, total: Array, batch: Any, contribution: Any) -> None:
+        """Add what some users contribute to the total, in place."""
+        self.add(total, self.encode(batch, contribution), 1)
 
     def finish(self, total: Array) -> Array:
         """The total as it is released."""
@@ -281,7 +274,7 @@ class GramSum(Statistic):
         half = Grid(-((GRID_BITS - math.frexp(max(std, self.length * self.length))[1]) // 2))  # squares suit the noise
         return half, half
 
-    @property
+    @cached_property
     def length(self) -> float:
         """The bound on a user's x."""
         return root_below(self.norm_squared)
@@ -311,14 +304,22 @@ class GramSum(Statistic):
 
     def encode(self, batch: UserBatch, contribution: Array) -> Array:
         """A matrix if it is small; else the rows, so that there is one sum however many threads there are."""
-        rows = self.rows(batch, contribution)
-        return exact_gram(rows, self.most) if self.size <= SMALL else rows
+        if self.size > SMALL:
+            return self.rows(batch, contribution)
+        total = np.zeros(self.shape, np.int64)
+        self.add_batch(total, batch, contribution)
+        return total
 
     def add(self, total: Array, encoded: Array, n_jobs: int | None) -> Array:
         """The total with some users' integers added, on and above the diagonal."""
         if self.size <= SMALL:
             return super().add(total, encoded, n_jobs)
         return add_products(total, encoded, self.most, n_jobs)
+
+    def add_batch(self, total: Array, batch: UserBatch, contribution: Array) -> None:
+        """Add them to the total itself."""
+        rows = self.rows(batch, contribution)
+        add_gram(total, rows, self.most) if self.size <= SMALL else add_products(total, rows, self.most, 1)
 
     def finish(self, total: Array) -> Array:
         """With the lower triangle, and perhaps without the diagonal."""
@@ -364,10 +365,15 @@ class OuterSum(Statistic):
 
     def encode(self, batch: UserBatch, contribution: tuple[Array, Array]) -> Array:
         """Sums of integers: |x| |a| is below 2^30, so that those of 2^33 users are below 2^63."""
-        entries, vectors = contribution
-        users, total = len(batch.indptr) - 1, np.zeros(self.shape, np.int64)
+        total = np.zeros(self.shape, np.int64)
+        self.add_batch(total, batch, contribution)
+        return total
+
+    def add_batch(self, total: Array, batch: UserBatch, contribution: tuple[Array, Array]) -> None:
+        """Add them to the total itself, which may be large."""
+        (entries, vectors), users = contribution, len(batch.indptr) - 1
         if not users:
-            return total
+            return
         if not len(vectors) or len(vectors) % users or np.shape(vectors)[1:] != self.shape[1:]:
             raise PrivacyError(
                 "contribution: the same number of vectors of the declared length is needed for each user"
@@ -376,7 +382,6 @@ class OuterSum(Statistic):
         indptr, (x_grid, a_grid) = np.ascontiguousarray(batch.indptr, np.int64), self.grids
         x = truncate(entries, bound=self.norm, grid=x_grid, indptr=indptr)
         kernels.scatter_outer(items, x, truncate(vectors, bound=1.0, grid=a_grid), indptr, total)
-        return total
 
 
 # -- products with public vectors

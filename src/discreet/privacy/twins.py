@@ -40,9 +40,9 @@ def row_sums(entries: npt.NDArray[np.int64], indptr: Integers) -> Integers:
 
 
 def rising(items: Array, indptr: Integers, size: int) -> bool:
-    """Whether every row's items rise and are below `size`."""
+    """Whether every row's items rise, from 0 on, and are below `size`."""
     rows = [items[first:last].astype(np.int64) for first, last in pairwise(indptr)]
-    return all((np.diff(row) > 0).all() and (row < size).all() for row in rows)
+    return all((np.diff(row) > 0).all() and ((row >= 0) & (row < size)).all() for row in rows)
 
 
 def scatter(items: Array, units: Integers, total: Integers) -> None:

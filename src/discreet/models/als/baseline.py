@@ -157,12 +157,12 @@ class _Training:
         }
 
     def _gram(self, table: Table) -> Array | None:
-        return shared_gram(table.values, self.kind.type(self.global_penalty))
+        return shared_gram(table.values, self.kind.type(self.global_penalty), self.model.n_jobs)
 
     def _side(
         self, rows: tuple[Array, Array, Array], table: Table, base: Array, penalty: Penalty, now: tuple[Array, Table]
     ) -> tuple[Array, Table]:
-        """One side's biases and vectors, given the other side's."""
+        """One side's biases and vectors, given the other side's; they take the place of those that there are now."""
         model, by_steps = self.model, self.model.solver == "cg"
         return kernels.ridge(
             *rows,
@@ -172,7 +172,7 @@ class _Training:
             gram=self._gram(table),
             offset_penalty=model.bias_regularization if self.biases else None,
             steps=model.cg_steps if by_steps else 0,
-            start=now if by_steps else None,
+            start=now,
             n_jobs=model.n_jobs,
         )
 

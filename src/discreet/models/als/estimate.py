@@ -10,7 +10,7 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.special import log_ndtr
 
-from discreet.kernels import over_blocks
+from discreet.kernels import each_block
 from discreet.privacy.releaser import Noisy, noise_edge, without_noise
 from discreet.typing import Array
 
@@ -30,7 +30,7 @@ LEAST_EIGENVALUE = 1.05  # of a direction that is kept, over the largest eigenva
 SCALES = 4.0 ** np.arange(-2, 6)  # of how often items occur, over the mean
 LEAST_UNIT = 0.025  # of half the range of ratings: the unit of ratings that are all the same
 
-BLOCK_BYTES = 1 << 22  # of items' covariances that are updated at a time and thread
+BLOCK_BYTES = 1 << 20  # of items' covariances that are updated at a time and thread
 
 
 def _ratio(sums: float, size: float, error: float, guess: float, spread: float) -> tuple[float, float]:
@@ -327,10 +327,10 @@ class ItemPosterior:
         """
         if self.mean.shape[1] == n:
             return self, observed
-        known = self.covariance.copy()
-        known[:, n:, :] = known[:, :, n:] = 0
-        noise = np.einsum("jab,jbc,jac->ja", observed.gains, known, observed.gains) + observed.variance
-        noise, gains = noise[:, n:], (observed.gains[:, n:, n:] ** 2).sum(axis=2)
+        rows = observed.shares[:, None, None] * observed.gain[n:]  # of the probes, in H_j
+        others = rows[:, :, :n]
+        noise = np.einsum("jab,jab->ja", others @ self.covariance[:, :n, :n], others) + observed.variance[:, n:]
+        gains = (rows[:, :, n:] ** 2).sum(axis=2)
         weights = gains / noise**2
         excess = float((weights * (observed.sums[:, n:] ** 2 - noise)).sum())
         if excess <= clear * float(np.sqrt(2 * ((weights * noise) ** 2).sum())):
@@ -379,8 +379,7 @@ class ItemEstimate:
                 array[rows] = found
 
         size = max(1, BLOCK_BYTES // (32 * k**2))
-        for _ in over_blocks(work, (slice(at, at + size) for at in range(0, m, size)), n_jobs):
-            pass
+        each_block(work, (slice(at, at + size) for at in range(0, m, size)), n_jobs)
         precision, gap, covariance, information, mean = arrays
         return ItemEstimate(self.before, precision, information, gap, ItemPosterior(mean, covariance))
 

@@ -46,9 +46,9 @@ class Residuals:
         own /= np.where(lengths > 0, lengths, 1)[owners]
         counted = at >= 0
         along = part.row_sums(np.where(counted, own * self.common[at], 0))
-        rows = -along[:, None] * self.common
-        rows[owners[counted], at[counted]] += own[counted]
-        rows /= np.sqrt(np.maximum(1 - along**2, 0.25))[:, None]
+        left = np.sqrt(np.maximum(1 - along**2, 0.25))
+        rows: Array = (-along / left)[:, None] * self.common
+        rows[owners[counted], at[counted]] += (own / left[owners])[counted]
         return rows
 
 

@@ -168,14 +168,14 @@ class DPSVD(PrivateModel):
 
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
         statistic = VectorSum(ratings.n_items, 1.0, cone="nonnegative")
-        popularity = releaser.release(POPULARITY, statistic, user_batches(ratings), equal_weights)
+        popularity = releaser.release(POPULARITY, statistic, user_batches(ratings, n_jobs=self.n_jobs), equal_weights)
         chosen = Chosen.by(popularity, releaser.noise(SECOND_MOMENT, GramSum(1, 1.0)).std, self.max_items)
         learn = self._from_histories if ratings.implicit else self._from_ratings
         return {"popularity_": popularity.values.astype(np.float32), **learn(releaser, ratings, chosen)}
 
     def _from_histories(self, releaser: Releaser, ratings: Interactions, chosen: Chosen) -> dict[str, Any]:
         n = len(chosen.items)
-        users = user_batches(ratings, max(DENSE_CELLS // n, 1))
+        users = user_batches(ratings, max(DENSE_CELLS // n, 1), n_jobs=self.n_jobs)
         moment = releaser.release(SECOND_MOMENT, GramSum(n, 1.0), users, Residuals.of(chosen))
         spectrum = Spectrum.of(moment, chosen)
         random, columns = exploration(chosen, spectrum, self.explore)
@@ -193,7 +193,7 @@ class DPSVD(PrivateModel):
 
     def _from_ratings(self, releaser: Releaser, ratings: Interactions, chosen: Chosen) -> dict[str, Any]:
         m, n, centering = ratings.n_items, len(chosen.items), self._centering(ratings)
-        users = user_batches(ratings, max(DENSE_CELLS // n, 1))
+        users = user_batches(ratings, max(DENSE_CELLS // n, 1), n_jobs=self.n_jobs)
         rows, bound = RatingRows(chosen.items, m, centering), centering.row_norm**2
         moment = releaser.release(SECOND_MOMENT, GramSum(n, bound), users, rows)
         return {
