@@ -27,6 +27,7 @@ WEIGHTS = tuple(0.2 * 1.25**step for step in range(13))  # of biases against fac
 USER_SQUARE = 0.3  # mean square of a number of users' vectors, before it is known
 CHANGE = 0.15  # how much an item's share of all interactions may change from one release to the next, relatively
 LEAST_EIGENVALUE = 1.05  # of a direction that is kept, over the largest eigenvalue of the noise
+AS_EXPECTED = 10.0  # items
 SCALES = 4.0 ** np.arange(-2, 6)  # of how often items occur, over the mean
 LEAST_UNIT = 0.025  # of half the range of ratings: the unit of ratings that are all the same
 
@@ -356,6 +357,8 @@ class ItemEstimate:
         information: The precision times the estimate, (items, k).
         gap: The second moment of phi_j about the mean of theta_j, (items, k, k); None before the first step.
         items: What is known now.
+        growth: How much further numbers of theta_j spread about what was known before than that says: a factor of their
+            variance, estimated from all items together, (k,).
     """
 
     before: ItemPosterior
@@ -363,11 +366,13 @@ class ItemEstimate:
     information: Array
     gap: Array | None
     items: ItemPosterior
+    growth: Array
 
     @classmethod
     def nothing(cls, items: ItemPosterior) -> ItemEstimate:
         """Before the first step."""
-        return cls(items, np.zeros_like(items.covariance), np.zeros_like(items.mean), None, items)
+        growth = np.ones(items.mean.shape[1])
+        return cls(items, np.zeros_like(items.covariance), np.zeros_like(items.mean), None, items, growth)
 
     def updated(self, observed: Observation, n_jobs: int | None) -> ItemEstimate:
         """With what another step has observed, some items at a time."""
@@ -381,11 +386,22 @@ class ItemEstimate:
         size = max(1, BLOCK_BYTES // (32 * k**2))
         each_block(work, (slice(at, at + size) for at in range(0, m, size)), n_jobs)
         precision, gap, covariance, information, mean = arrays
-        return ItemEstimate(self.before, precision, information, gap, ItemPosterior(mean, covariance))
+        items = ItemPosterior(mean, covariance)
+        return ItemEstimate(self.before, precision, information, gap, items, self._growth(items))
+
+    def _growth(self, items: ItemPosterior) -> Array:
+        """By MacKay's rule: squared changes over how many numbers have been learned, and a few that are as expected."""
+        expected = self.before.variance
+        changes = ((items.mean - self.before.mean) ** 2 / expected).sum(axis=0)
+        learned = (1 - items.variance / (expected * self.growth)).sum(axis=0)
+        growth = (changes + AS_EXPECTED) / (learned + AS_EXPECTED)
+        growth[:2] = 1  # biases and their slopes: their spread is known from the release of biases
+        return growth
 
     def _updated(self, rows: slice, observed: Observation) -> tuple[Array, ...]:
         s, eye = observed.shares[rows, None, None], np.eye(len(observed.gain))
-        first, spread, mean = self.before.mean[rows], self.before.covariance[rows], self.items.mean[rows]
+        first, mean, root = self.before.mean[rows], self.items.mean[rows], np.sqrt(self.growth)
+        spread = self.before.covariance[rows] * root[:, None] * root
         H, own = s * observed.gain, observed.squares[rows, None, None] / s**2 * observed.blur  # own: the covariance of H^-1 e
         gap = spread + own if self.gap is None else self.gap[rows]
         noise = observed.std**2 * eye + GAIN_ERROR**2 * (H @ gap @ H.swapaxes(1, 2))
