@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial, partialmethod
 from typing import Any
 from unittest.mock import patch
 
@@ -29,6 +30,7 @@ from discreet.privacy import GridArray, Ledger
 from discreet.privacy.statistics import UserBatch
 
 TAINT = "taint"
+Function = Callable[..., Any]
 
 # Functions that may read single private numbers. They cut tables into batches, sort rows by length, choose among a
 # user's own items, or refuse tables that no reader makes, with the same message for all.
@@ -69,7 +71,10 @@ SPARSE = (
     *("tocsr", "tocsc", "tocoo", "toarray", "todense", "sum", "dot", "multiply", "transpose", "power", "diagonal"),
     *("__matmul__", "__rmatmul__"),
 )
-SINKS = ("__float__", "__int__", "__index__", "__bool__", "__complex__", "__str__", "__repr__", "__format__")
+SINKS = (
+    *("__float__", "__int__", "__index__", "__bool__", "__complex__", "__str__", "__repr__", "__format__"),
+    *("item", "tolist"),
+)
 
 
 class Private(np.ndarray[Any, Any]):
@@ -111,6 +116,8 @@ def _plain(value: Any) -> Any:
 def _private(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         return np.asarray(value).view(Private)
+    if isinstance(value, Table):
+        return replace(value, padded=_private(value.padded))
     return type(value)(_private(part) for part in value) if type(value) in (tuple, list) else value
 
 
@@ -119,19 +126,15 @@ def _holds(value: Any) -> bool:
     return isinstance(value, Private) or (isinstance(value, tuple | list) and any(map(_holds, value)))
 
 
-def _sink(name: str) -> Callable[..., Any]:
+def _sink(array: Private, name: str, *given: Any) -> Any:
     """A conversion that reports its caller."""
-
-    def convert(self: Private, *given: Any) -> Any:
-        if _watches and _where() not in _watches[-1].allowed:
-            _watches[-1].read.append(f"{_where(line=True)} ({name.strip('_')})")
-        return getattr(_plain(self), name)(*given)
-
-    return convert
+    if _watches and _where() not in _watches[-1].allowed:
+        _watches[-1].read.append(f"{_where(line=True)} ({name.strip('_')})")
+    return getattr(_plain(array), name)(*given)
 
 
-for _name in (*SINKS, "item", "tolist"):
-    setattr(Private, _name, _sink(_name))
+for _name in SINKS:
+    setattr(Private, _name, partialmethod(_sink, _name))
 
 
 @dataclass
@@ -165,94 +168,63 @@ def _lose(how: str) -> None:
         _watches[-1].lost.append(f"{module}, in {function}: {how}")
 
 
-# Wrappers that keep the mark
+# Replacements that keep the mark: of functions, called with the real one and the arguments, and of methods, called with
+# the object, the real method and the arguments
 
-Function = Callable[..., Any]
 
-
-def _converting(real: Function) -> Function:
+def _convert(real: Function, *args: Any, **kwargs: Any) -> Any:
     """np.asarray and others, which would return plain arrays."""
-
-    def convert(*args: Any, **kwargs: Any) -> Any:
-        if _holds(args) and not _between(sys._getframe(1)):
-            return _private(real(*_plain(args), **_plain(kwargs)))
-        return real(*args, **kwargs)
-
-    return convert
+    if _holds(args) and not _between(sys._getframe(1)):
+        return _private(real(*_plain(args), **_plain(kwargs)))
+    return real(*args, **kwargs)
 
 
-def _allocating(real: Function) -> Function:
+def _allocate(real: Function, *args: Any, **kwargs: Any) -> Any:
     """np.zeros and others: an array allocated by a function that is given users' rows is meant to hold them."""
+    made, frame = real(*_plain(args), **_plain(kwargs)), sys._getframe(1)
+    code = frame.f_code
+    if _between(frame) or f"{frame.f_globals['__name__']}:{code.co_name}" in OF_RELEASES:
+        return made
+    given = (frame.f_locals.get(name) for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+    return _private(made) if any(isinstance(one, Private | UserBatch) for one in given) else made
 
-    def allocate(*args: Any, **kwargs: Any) -> Any:
-        made, frame = real(*_plain(args), **_plain(kwargs)), sys._getframe(1)
-        code = frame.f_code
-        if _between(frame) or f"{frame.f_globals['__name__']}:{code.co_name}" in OF_RELEASES:
-            return made
-        given = (frame.f_locals.get(name) for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
-        return _private(made) if any(isinstance(one, Private | UserBatch) for one in given) else made
 
-    return allocate
+def _compiled(real: Function, *args: Any, **kwargs: Any) -> Any:
+    """A kernel, which sees memory and no marks: its results are private if an argument is."""
+    private = _holds([*args, *kwargs.values()])
+    return _private(real(*_plain(args), **_plain(kwargs))) if private else real(*args, **kwargs)
+
+
+def _declassified(ledger: Ledger, real: Function, statistic: Any, *given: Any, **options: Any) -> Any:
+    """The result of a release is public."""
+    on_grid = GridArray.of(statistic)
+    return _plain(real(ledger, GridArray(_plain(on_grid.values), on_grid.grid), *given, **options))
+
+
+def _sparse_init(matrix: Any, real: Function, arg: Any, *args: Any, **kwargs: Any) -> None:
+    real(matrix, _plain(arg), *args, **_plain(kwargs))
+    if _marked(arg):
+        matrix.data = _private(matrix.data)
+        if not _between(sys._getframe(1)):
+            _lose("the index arrays of a sparse matrix")
+
+
+def _sparse_method(matrix: Any, real: Function, *args: Any, **kwargs: Any) -> Any:
+    if not (_marked(matrix) or any(map(_marked, args))):
+        return real(matrix, *args, **kwargs)
+    made = real(_unmarked(matrix), *map(_unmarked, args), **kwargs)
+    if not isinstance(made, SPARSE_KINDS):
+        return _private(made)
+    made.data = _private(made.data)
+    return made
 
 
 def _marked(value: Any) -> bool:
     return _holds(value) or (isinstance(value, SPARSE_KINDS) and isinstance(value.data, Private))
 
 
-def _mark(value: Any) -> Any:
-    if isinstance(value, SPARSE_KINDS):
-        value.data = _private(value.data)
-        return value
-    return _private(value)
-
-
 def _unmarked(value: Any) -> Any:
     return value._with_data(_plain(value.data), copy=False) if isinstance(value, SPARSE_KINDS) else _plain(value)
-
-
-def _sparse_init(real: Function) -> Function:
-    def init(self: Any, arg: Any, *args: Any, **kwargs: Any) -> None:
-        real(self, _plain(arg), *args, **_plain(kwargs))
-        if _marked(arg):
-            self.data = _private(self.data)
-            if not _between(sys._getframe(1)):
-                _lose("the index arrays of a sparse matrix")
-
-    return init
-
-
-def _sparse_method(real: Function) -> Function:
-    def compute(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not (_marked(self) or any(map(_marked, args))):
-            return real(self, *args, **kwargs)
-        return _mark(real(_unmarked(self), *map(_unmarked, args), **kwargs))
-
-    return compute
-
-
-def _compiled(real: Function) -> Function:
-    """A kernel, which sees memory and no marks: its results are private if an argument is."""
-
-    def mark(made: Any) -> Any:
-        if isinstance(made, tuple):
-            return tuple(map(mark, made))
-        return replace(made, padded=_private(made.padded)) if isinstance(made, Table) else _private(made)
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        private = _holds([*args, *kwargs.values()])
-        return mark(real(*_plain(args), **_plain(kwargs))) if private else real(*args, **kwargs)
-
-    return call
-
-
-def _declassified(real: Function) -> Function:
-    """The result of a release is public."""
-
-    def release(self: Ledger, statistic: Any, *given: Any, **options: Any) -> Any:
-        on_grid = GridArray.of(statistic)
-        return _plain(real(self, GridArray(_plain(on_grid.values), on_grid.grid), *given, **options))
-
-    return release
 
 
 @contextmanager
@@ -261,17 +233,18 @@ def watching(allow: set[str]) -> Iterator[Watch]:
     watch = Watch(PRIVATE_SIDE | allow)
     with ExitStack() as stack:
 
-        def wrap(owner: Any, wrapper: Callable[[Function], Function], *names: str) -> None:
-            changes: dict[str, Any] = {name: wrapper(getattr(owner, name)) for name in names}
+        def put(owner: Any, replacement: Function, *names: str) -> None:
+            bind: Function = partialmethod if isinstance(owner, type) else partial
+            changes: dict[str, Any] = {name: bind(replacement, getattr(owner, name)) for name in names}
             stack.enter_context(patch.multiple(owner, **changes))
 
-        wrap(np, _converting, *CONVERSIONS)
-        wrap(np, _allocating, *ALLOCATIONS)
-        wrap(kernels, _compiled, *KERNELS)
-        wrap(Ledger, _declassified, "_release")
+        put(np, _convert, *CONVERSIONS)
+        put(np, _allocate, *ALLOCATIONS)
+        put(kernels, _compiled, *KERNELS)
+        put(Ledger, _declassified, "_release")
         for kind in SPARSE_KINDS:
-            wrap(kind, _sparse_init, "__init__")
-            wrap(kind, _sparse_method, *(name for name in SPARSE if hasattr(kind, name)))
+            put(kind, _sparse_init, "__init__")
+            put(kind, _sparse_method, *(name for name in SPARSE if hasattr(kind, name)))
         _watches.append(watch)
         stack.callback(_watches.pop)
         yield watch
