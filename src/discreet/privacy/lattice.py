@@ -16,7 +16,7 @@ from fractions import Fraction
 from functools import cache
 from hashlib import blake2b
 from itertools import product
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -74,7 +74,7 @@ class GridArray:
             raise PrivacyError(f"statistic: must be int64 units of a Grid, not {kind}; see discreet.privacy.truncate")
 
     @classmethod
-    def of(cls, statistic: Any) -> "GridArray":
+    def of(cls, statistic: "npt.ArrayLike | GridArray") -> "GridArray":
         """A statistic as passed to `release`: a GridArray, or integers (the grid is then 1)."""
         if isinstance(statistic, GridArray):
             return statistic

@@ -322,7 +322,7 @@ class Ledger:
 
     def _release(
         self,
-        statistic: Any,
+        statistic: npt.ArrayLike | GridArray,
         sensitivity: float,
         noise: Noise | float,
         label: str,

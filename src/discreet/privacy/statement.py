@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from discreet.errors import PrivacyError
 from discreet.kernels import instruction_set
@@ -20,6 +20,9 @@ from discreet.privacy.noise import Noise
 from discreet.privacy.store import Entry, canonical
 from discreet.validation import positive, round_up
 from discreet.version import __version__
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 FORMAT = 3
 
@@ -243,13 +246,13 @@ class Statement:
             valid = False
         _require(valid, "its signature is not one of the key that it names for this certificate")
 
-    def sign(self, private_key: Any) -> "Statement":
+    def sign(self, private_key: "Ed25519PrivateKey") -> "Statement":
         """The same statement with the issuer's signature, made with an `Ed25519PrivateKey` from `cryptography`."""
         public = private_key.public_key().public_bytes_raw().hex()
         signature = {"algorithm": "Ed25519", "public_key": public, "value": private_key.sign(self._signed()).hex()}
         return Statement({**self.certificate, "signature": signature})
 
-    def verify(self, public_key: Any) -> None:
+    def verify(self, public_key: "Ed25519PublicKey") -> None:
         """Raise unless the statement has a valid signature by this `Ed25519PublicKey`."""
         _require("signature" in self.certificate, "it is not signed")
         signature = self.certificate["signature"]
