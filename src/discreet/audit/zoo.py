@@ -119,11 +119,12 @@ MUTANTS: list[Mutant] = []
 
 
 def mutant(
-    name: str, source: str, subject: str, owner: Any = None, attribute: str = "", **given: Any
+    source: str, subject: str, owner: Any = None, attribute: str = "", **given: Any
 ) -> Callable[[Callable[..., Any]], Mutant]:
     """Make a mutant of a function that patches the library, or that replaces an attribute of `owner`.
 
-    A replacement is called with the real attribute, and then its arguments. The docstring says what is wrong.
+    A replacement is called with the real attribute, and then its arguments. The mutant is named after the function,
+    whose docstring says what is wrong.
     """
 
     def add(function: Callable[..., Any]) -> Mutant:
@@ -131,7 +132,7 @@ def mutant(
             real = getattr(owner, attribute)
             return patch.object(owner, attribute, lambda *args, **kwargs: function(real, *args, **kwargs))
 
-        error = " ".join((function.__doc__ or "").split())
+        name, error = function.__name__.replace("_", " "), " ".join((function.__doc__ or "").split())
         MUTANTS.append(Mutant(name, error, source, subject, function if owner is None else wrapped, **given))
         return MUTANTS[-1]
 
@@ -153,7 +154,7 @@ def _exact(statistic: Any) -> Any:
     return statistic.values * statistic.grid.step
 
 
-@mutant("float noise", "Mironov 2012", SVD, Gaussian, "add")
+@mutant("Mironov 2012", SVD, Gaussian, "add")
 def float_noise(real: Any, self: Gaussian, statistic: Any, source: Any) -> Any:
     """The low bits of a noisy float64 tell neighbors apart."""
     rng = np.random.default_rng(np.frombuffer(source.fresh_key(), np.uint64))
@@ -181,15 +182,15 @@ MUTANTS += [
 ]  # fmt: skip
 
 
-@mutant("half the triangle", "field list of broken mechanisms", SVD, Gaussian, "add")
-def half_a_triangle(real: Any, self: Gaussian, statistic: Any, source: Any) -> Any:
+@mutant("field list of broken mechanisms", SVD, Gaussian, "add")
+def half_the_triangle(real: Any, self: Gaussian, statistic: Any, source: Any) -> Any:
     """Only the upper triangle of a symmetric matrix gets noise, and both are released."""
     noisy = real(self, statistic, source)
     return np.triu(noisy) + np.tril(_exact(statistic), -1) if self.symmetric else noisy
 
 
-@mutant("diagonal too quiet", "a common slip with GOE noise", GRADIENT, Gaussian, "add")
-def quiet_diagonal(real: Any, self: Gaussian, statistic: Any, source: Any) -> Any:
+@mutant("a common slip with GOE noise", GRADIENT, Gaussian, "add")
+def diagonal_too_quiet(real: Any, self: Gaussian, statistic: Any, source: Any) -> Any:
     """The diagonal of a symmetric matrix gets noise of std / sqrt 2, like the rest."""
     if not self.symmetric:
         return real(self, statistic, source)
@@ -197,29 +198,28 @@ def quiet_diagonal(real: Any, self: Gaussian, statistic: Any, source: Any) -> An
     return upper + np.triu(upper, 1).swapaxes(-1, -2)
 
 
-@mutant("noise reused after a fork", "workers of data loaders, NumPy's global generator", SVD)
-def remembered_key() -> Patch:
+@mutant("workers of data loaders, NumPy's global generator", SVD)
+def noise_reused_after_a_fork() -> Patch:
     """A source with a state gives forked workers the same noise."""
     state = InsecureSeededNoise(0)
     return patch.object(SystemNoise, "fresh_key", lambda self: state.fresh_key())
 
 
-@mutant("a release without noise", "diffprivlib: sensitivity 0 meant no noise", CLEANSED, Reservation, "release")
-def without_noise(real: Any, self: Reservation, statistic: Any, *given: Any) -> Any:
+@mutant("diffprivlib: sensitivity 0 meant no noise", CLEANSED, Reservation, "release")
+def a_release_without_noise(real: Any, self: Reservation, statistic: Any, *given: Any) -> Any:
     """A release is recorded and charged, and returned exactly."""
     answer = real(self, statistic, *given)
     return _exact(statistic) if given[-1] == "item counts" else answer
 
 
-@mutant("noise cut off", "clipping 'outliers' of noise", OBJECTIVE, Laplace, "add")
-def cut_off(real: Any, self: Laplace, statistic: Any, source: Any) -> Any:
+@mutant("clipping 'outliers' of noise", OBJECTIVE, Laplace, "add")
+def noise_cut_off(real: Any, self: Laplace, statistic: Any, source: Any) -> Any:
     """With bounded noise, some answers are possible on only one of two neighbors."""
     exact = _exact(statistic)
     return np.clip(real(self, statistic, source), exact - self.scale, exact + self.scale)
 
 
 @mutant(
-    "asymmetric flips, two of four ratios",
     "one-bit completion 2021, input perturbation",
     "OneBit, input, flip",
     params={"flip_one": 0.02, "flip_zero": 0.4, "calibration": "published"},
@@ -275,8 +275,8 @@ MUTANTS += [
 ]  # fmt: skip
 
 
-@mutant("NaN past a clip", "min(1, c / nan) is 1", COMPONENTS)
-def past_nan() -> Patch:
+@mutant("min(1, c / nan) is 1", COMPONENTS)
+def nan_past_a_clip() -> Patch:
     """The length of a row with a NaN is NaN, and comparisons with that are false."""
 
     def change(rows: Any, bound: float) -> Any:
@@ -287,20 +287,20 @@ def past_nan() -> Patch:
     return together(_clipping(change), patch.object(pca, "_finite", lambda values: values))
 
 
-@mutant("replace charged as add-remove", "papers that define one, prove the other", REPLACED, Releaser, "_calibrated")
-def replace_as_add_remove(real: Any, self: Releaser, *given: Any) -> Any:
+@mutant("papers that define one and prove the other", REPLACED, Releaser, "_calibrated")
+def replacement_charged_as_removal(real: Any, self: Releaser, *given: Any) -> Any:
     """Two people's contributions differ by up to twice the length of one."""
     return real(replace(self, adjacency="add-remove"), *given)
 
 
-@mutant("signed sums charged as nonnegative", "a misused lemma", CLEANSED_REPLACED, VectorSum, "sensitivity")
-def signed_as_nonnegative(real: Any, self: VectorSum, adjacency: Any) -> float:
+@mutant("the lemma, used where it does not hold", CLEANSED_REPLACED, VectorSum, "sensitivity")
+def signed_sums_charged_as_nonnegative(real: Any, self: VectorSum, adjacency: Any) -> float:
     """The factor sqrt 2 is enough for positive semidefinite matrices, not for signed sums."""
     return self.norm * sensitivity_factor(adjacency, nonnegative=True)
 
 
-@mutant("no cap on items", "DPALS 2021 needs it", ALGORITHM_1, pairs=[(dict.fromkeys(range(240), 1.0), None)])
-def no_cap() -> Patch:
+@mutant("DPALS 2021 needs it", ALGORITHM_1, pairs=[(dict.fromkeys(range(240), 1.0), None)])
+def no_cap_on_items() -> Patch:
     """A person with more than k items moves more than k items."""
 
     def everything(part: Any, *_: Any) -> Any:
@@ -312,8 +312,8 @@ def no_cap() -> Patch:
     )
 
 
-@mutant("ratings out of range", "a reference implementation of a private recommender", ALS)
-def no_range() -> Patch:
+@mutant("a reference implementation of a private recommender", ALS)
+def ratings_out_of_range() -> Patch:
     """The bound on a rating, half of the largest one, is charged for but not enforced."""
     real, centered = published_training.entry_bound, published_contributions._centered
 
@@ -332,8 +332,8 @@ def _read_anew(person: Any) -> Any:
     return ordinary(50, *([] if person is None else [("x", person)]), implicit=True)
 
 
-@mutant("a rating sent twice", "duplicates in a join", SVD, pairs=[(((7, 1.0),) * 60, None)], data=_read_anew)
-def repeated_rows() -> Patch:
+@mutant("duplicates in a join", SVD, pairs=[(((7, 1.0),) * 60, None)], data=_read_anew)
+def a_rating_sent_twice() -> Patch:
     """Repeated rows pass a bound on the user's row and add up in the sum."""
     return together(
         patch.object(assembly, "_merge_repeated", lambda *given: None),
@@ -343,14 +343,13 @@ def repeated_rows() -> Patch:
 
 
 @mutant(
-    "one shuffle for all",
     "sampling by position in a table",
     "PublishedDPCleansedSVD, add-remove",
     published_contributions,
     "priorities",
     params={"max_items": 8},
 )
-def shared_shuffle(real: Any, part: Any, seed: int) -> Any:
+def one_shuffle_for_all(real: Any, part: Any, seed: int) -> Any:
     """Adding or removing a person changes which items everyone else contributes."""
     return np.random.default_rng(seed).permutation(len(part.indices)).astype(np.uint64)
 
@@ -358,50 +357,50 @@ def shared_shuffle(real: Any, part: Any, seed: int) -> Any:
 # Private numbers that bypass the ledger: in models, branches, scales, messages and what others are shown
 
 
-@mutant("factors from exact sums", "field list of broken mechanisms", CLEANSED, Releaser, "_public")
-def exact_sums(real: Any, self: Releaser, label: str, sums: Any, *given: Any) -> Any:
+@mutant("field list of broken mechanisms", CLEANSED, Releaser, "_public")
+def factors_from_exact_sums(real: Any, self: Releaser, label: str, sums: Any, *given: Any) -> Any:
     """Noise is drawn and charged for, but the model is made from the exact sums."""
     exact = _exact(sums)
     real(self, label, sums, *given)
     return exact
 
 
-@mutant("a release missing from the ledger", "DPALS 2021, Appendix C", ALGORITHM_1, Reservation, "release")
-def beside_the_ledger(real: Any, self: Any, *given: Any) -> Any:
+@mutant("DPALS 2021, Appendix C", ALGORITHM_1, Reservation, "release")
+def a_release_missing_from_the_ledger(real: Any, self: Any, *given: Any) -> Any:
     """The matrix lambda_0 K is released, but counts in no total."""
     statistic, _, noise, label = given
     return noise.add(statistic, self._ledger.noise_source) if label == published_training.GRAM else real(self, *given)
 
 
-@mutant("the data's own mean", "SVD baselines scale by exact |Omega|", CLEANSED, Cleansing, "run")
-def exact_mean(real: Any, self: Any, releaser: Releaser, ratings: Any) -> Any:
+@mutant("SVD baselines scale by exact |Omega|", CLEANSED, Cleansing, "run")
+def the_exact_mean_of_the_data(real: Any, self: Any, releaser: Releaser, ratings: Any) -> Any:
     """A mean of the data, taken as if it were public, shows in every item's average."""
     return real(replace(self, middle=float(ratings.values.mean())), releaser, ratings)
 
 
 @mutant(
-    "the data's own scale",
     "diffprivlib warns of it: bounds read off the data",
     OF_RATINGS,
     Centering,
     "public",
     pairs=[({item: 5.0 * (item % 2) for item in range(40)}, None)],
 )
-def exact_scale(real: Any, name: str, ratings: Any, *given: Any, **options: Any) -> Any:
+def the_exact_scale_of_the_data(real: Any, name: str, ratings: Any, *given: Any, **options: Any) -> Any:
     """A clip, and with it the noise, depends on the longest row."""
     squares = np.add.reduceat((ratings.values - 2.5) ** 2, ratings.indptr[:-1])
     return real(name, ratings, float(np.sqrt(squares.max())), **options)
 
 
 @mutant(
-    "items chosen by exact counts",
     "Frank-Wolfe 2018 and DPALS 2021, experiments",
     ALS,
     published_training,
     "noisy_counts",
     params={"item_fraction": 0.4},
 )
-def exact_selection(real: Any, releaser: Releaser, label: str, users: Any, n_items: int, **given: Any) -> Any:
+def items_chosen_by_exact_counts(
+    real: Any, releaser: Releaser, label: str, users: Any, n_items: int, **given: Any
+) -> Any:
     """'The top 400 items' depend on each single rating."""
     noisy = real(releaser, label, users, n_items, **given)
     if label != published_training.COUNTS:
@@ -413,7 +412,7 @@ def exact_selection(real: Any, releaser: Releaser, label: str, users: Any, n_ite
 LEARN = "_learn_privately"
 
 
-@mutant("exact normalizer Z", "DPALS 2021, user regularizer", ALS, PublishedDPALS, LEARN, params={"user_exponent": 1.0})
+@mutant("DPALS 2021, user regularizer", ALS, PublishedDPALS, LEARN, params={"user_exponent": 1.0})
 def exact_normalizer(real: Any, self: Any, releaser: Releaser, ratings: Any) -> Any:
     """Every user's output depends on the exact number of ratings: Z is the mean of users' counts."""
     known = copy.copy(self)
@@ -421,8 +420,8 @@ def exact_normalizer(real: Any, self: Any, releaser: Releaser, ratings: Any) -> 
     return real(known, releaser, ratings)
 
 
-@mutant("uncharged early stop", "usual practice", GRADIENT, DPGradientDescent, LEARN)
-def early_stop(real: Any, self: Any, releaser: Releaser, ratings: Any) -> Any:
+@mutant("usual practice", GRADIENT, DPGradientDescent, LEARN)
+def uncharged_early_stop(real: Any, self: Any, releaser: Releaser, ratings: Any) -> Any:
     """How long to train is decided by an exact error."""
     small = float(np.mean(np.abs(ratings.values - 2.5))) < 0.5
     shorter = copy.copy(self)
@@ -430,8 +429,8 @@ def early_stop(real: Any, self: Any, releaser: Releaser, ratings: Any) -> Any:
     return real(shorter, releaser, ratings)
 
 
-@mutant("uncharged grid search", "usual practice", SVD, DPSVD, LEARN)
-def grid_search(real: Any, self: Any, releaser: Releaser, ratings: Any) -> Any:
+@mutant("usual practice", SVD, DPSVD, LEARN)
+def uncharged_grid_search(real: Any, self: Any, releaser: Releaser, ratings: Any) -> Any:
     """The better of two fits is kept, but only one is charged."""
     book = Ledger(delta=self.delta, adjacency=self.adjacency, noise_source=releaser.reservation.noise_source)
     with book.reserve(self.plan(ratings.n_items)) as reservation:
@@ -441,43 +440,43 @@ def grid_search(real: Any, self: Any, releaser: Releaser, ratings: Any) -> Any:
     return min(tried, kept, key=lambda learned: float(np.abs(learned["popularity_"] - exact).sum()))
 
 
-@mutant("a training user in the artifact", "factors of users in saved models", SVD, DPSVD, LEARN)
-def user_vector(real: Any, self: Any, releaser: Releaser, ratings: Any) -> Any:
+@mutant("factors of users in saved models", SVD, DPSVD, LEARN)
+def a_training_user_in_the_artifact(real: Any, self: Any, releaser: Releaser, ratings: Any) -> Any:
     """The model keeps a user's history."""
     return {**real(self, releaser, ratings), "user_history_": np.array(ratings.indices[ratings.indptr[-2] :])}
 
 
-@mutant("an exact number in a log", "debugging", CLEANSED, Releaser, "_sum")
-def logged(real: Any, self: Releaser, *given: Any) -> Any:
+@mutant("debugging", CLEANSED, Releaser, "_sum")
+def an_exact_number_in_a_log(real: Any, self: Releaser, *given: Any) -> Any:
     """Log files are read by people who are not allowed to see the data."""
     total = real(self, *given)
     log.info("added up to %d", total.sum())
     return total
 
 
-@mutant("an error about one person", "validation of single rows", CLEANSED, private, "require_sound")
-def refused(real: Any, ratings: Any) -> None:
+@mutant("validation of single rows", CLEANSED, private, "require_sound")
+def an_error_about_one_person(real: Any, ratings: Any) -> None:
     """A failed fit reveals that such a person is in the data."""
     real(ratings)
     if np.diff(ratings.indptr).max() > 15:
         raise DataError("ratings: a user has too many of them")
 
 
-@mutant("users served together", "batch normalization; floating-point batches", OF_RATINGS, Model, "_user_vectors")
-def served_together(real: Any, self: Model, histories: Any) -> Any:
+@mutant("batch normalization; floating-point sums in batches", OF_RATINGS, Model, "_user_vectors")
+def users_served_together(real: Any, self: Model, histories: Any) -> Any:
     """What a user is shown depends on who else is served: vectors are centered at their mean."""
     offsets, vectors = real(self, histories)
     return offsets, vectors - vectors.mean(axis=0)
 
 
-@mutant("shuffled batches for Poisson samples", "DP-SGD (Chua and others 2024)", SGD, releaser, "poisson_sample")
-def shuffled_batches(real: Any, n_users: int, rate: float, source: Any) -> Any:
+@mutant("DP-SGD in practice (Chua and others 2024)", SGD, releaser, "poisson_sample")
+def shuffled_batches_for_samples(real: Any, n_users: int, rate: float, source: Any) -> Any:
     """The charge is for secret samples of random size, but the samples are public and of a fixed size."""
     return np.sort(np.random.default_rng(0).permutation(n_users)[: max(int(rate * n_users), 1)])
 
 
-@mutant("a search by exact scores", "usual practice", "private search, add-remove", tuning, "_tried")
-def exact_scores(real: Any, model: Any, task: Any, trial: Any, source: Any) -> tuple[Any, float]:
+@mutant("usual practice", "private search, add-remove", tuning, "_tried")
+def a_search_by_exact_scores(real: Any, model: Any, task: Any, trial: Any, source: Any) -> tuple[Any, float]:
     """Fits are charged, but exact errors on private ratings decide which of them is kept."""
     fitted, _ = real(model, task, trial, source)
     return fitted, evaluate(fitted, task.test, history=task.history, metrics=[trial.metric])[trial.metric]
@@ -514,8 +513,8 @@ def _undercharged(label: str, factor: float) -> Patch:
     return patch.object(Releaser, "_calibrated", calibrated)
 
 
-@mutant("missing factor 2", "DPALS 2021, Theorem 1", ALGORITHM_1)
-def one_of_two_releases() -> Patch:
+@mutant("DPALS 2021, Theorem 1", ALGORITHM_1)
+def missing_factor_of_two() -> Patch:
     """An item step releases a Gram matrix and a right-hand side, but only one is charged."""
     modules = published, statistics
     return together(*(patch.object(one, "normal_equations_sensitivity", lambda *given: 1.0) for one in modules))
@@ -535,12 +534,7 @@ MUTANTS += [
 ]  # fmt: skip
 
 
-@mutant(
-    "unnormalized Oja start",
-    "Frank-Wolfe 2018, Algorithm 2",
-    "DPPCA by Oja's method, add-remove",
-    pairs=[(eigen.start(12, 1)[:, 0], None)],
-)
+@mutant("Frank-Wolfe 2018, Algorithm 2", "DPPCA by Oja's method, add-remove", pairs=[(eigen.start(12, 1)[:, 0], None)])
 def unnormalized_start() -> Patch:
     """A product with v ~ N(0, I), whose length is not 1, is not bounded by the row."""
     start = eigen.start
@@ -555,8 +549,8 @@ def unnormalized_start() -> Patch:
     )
 
 
-@mutant("gradients charged C", "one-bit completion 2021, GraP", "OneBit, gradient, flip", TwoValued, "sensitivity")
-def half_of_a_gradient(real: Any, *given: Any) -> float:
+@mutant("one-bit completion 2021, GraP", "OneBit, gradient, flip", TwoValued, "sensitivity")
+def gradients_charged_by_half(real: Any, *given: Any) -> float:
     """A flip moves a clamped derivative from -C to C, by 2 C."""
     return float(real(*given)) / 2
 
