@@ -288,21 +288,16 @@ def _follows(stated: Mapping[str, Any], guarantee: Guarantee) -> bool:
 
 
 def _check_budget(budget: Mapping[str, Any] | None, guarantee: Guarantee) -> None:
-    """Raise unless the budget covers the total."""
-    if budget is not None:
-        _require(set(budget) == {"epsilon", "delta", "filter"}, "its budget is not an epsilon, a delta and a filter")
-        _require(_covers(budget, guarantee.cost), "its budget is less than what was spent")
-
-
-def _covers(budget: Mapping[str, Any], cost: Cost) -> bool:
-    """Whether a budget admits a total: by its epsilon, or by the filter, which may be the better bound of the two."""
-    epsilon, delta = positive("epsilon", budget["epsilon"]), budget["delta"]
-    if cost.epsilon(delta) <= epsilon * (1 + 1e-9):
-        return True
-    if budget["filter"] != "renyi" or not delta:
-        return False
-    order, bound = renyi_budget(epsilon, delta)
-    return cost.renyi(order) <= bound * (1 + 1e-9)
+    """Raise unless the budget covers the total: by its epsilon, or by a filter, which may be the better bound."""
+    if budget is None:
+        return
+    _require(set(budget) == {"epsilon", "delta", "filter"}, "its budget is not an epsilon, a delta and a filter")
+    epsilon, delta, cost = positive("epsilon", budget["epsilon"]), budget["delta"], guarantee.cost
+    covered = cost.epsilon(delta) <= epsilon * (1 + 1e-9)
+    if not covered and budget["filter"] == "renyi" and delta:
+        order, bound = renyi_budget(epsilon, delta)
+        covered = cost.renyi(order) <= bound * (1 + 1e-9)
+    _require(covered, "its budget is less than what was spent")
 
 
 def _check_ledger(ledger: Mapping[str, Any] | None, guarantee: Guarantee, releases: Sequence[Any]) -> None:
