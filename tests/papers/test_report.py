@@ -6,10 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from scripts.results import page
 
 from discreet import papers
 from discreet.errors import DataError
-from discreet.papers.report import Results, draw, page, read
+from discreet.papers.report import Results, draw, read
 from discreet.papers.reproduction import Options, Plot, Reproduction
 
 Entry = Callable[..., Reproduction]
@@ -19,7 +20,7 @@ KEPT = [name for name in papers.NAMES if (FOLDER / f"{name}.json").exists()]
 
 def test_the_page_is_that_of_the_files() -> None:
     assert (FOLDER / "README.md").read_text(encoding="utf-8") == page(FOLDER / "README.md"), (
-        "run: python -m discreet.papers.report docs/results/README.md"
+        "run: python scripts/results.py docs/results/README.md"
     )
 
 
