@@ -254,21 +254,13 @@ def fitted(make: Callable[[], Any], data: Any, fit: Fit = fit_once, **given: Any
 
 @dataclass(frozen=True)
 class Replay:
-    """Two fits on neighboring data.
+    """Two fits on neighboring data."""
 
-    Attributes:
-        first: The fit with its own released values.
-        second: The fit on the neighbor, with the same released values.
-        moved: For each label, how far one person moved the release, as a fraction of its declared sensitivity.
-        findings: The results of the comparison.
-        secret: The same as `moved` for releases that stay secret, where only values computed from them are visible.
-    """
-
-    first: Recording
-    second: Recording
-    moved: dict[str, float]
-    findings: list[Finding]
-    secret: dict[str, float] = field(default_factory=dict)
+    first: Recording  # with its own released values
+    second: Recording  # on the neighbor, with the same released values
+    moved: dict[str, float]  # how far one person moved each label, as a fraction of its declared sensitivity
+    findings: list[Finding]  # the results of the comparison
+    secret: dict[str, float] = field(default_factory=dict)  # as `moved`, for releases that stay secret
 
     @property
     def ok(self) -> bool:

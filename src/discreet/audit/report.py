@@ -70,21 +70,13 @@ class Alarms:
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check.
+    """The result of one check."""
 
-    Attributes:
-        check: The name of the check.
-        ok: Whether the guarantee holds, as far as this check can see.
-        words: What was found.
-        figures: The numbers behind it.
-        tests: How many statistical tests were made.
-    """
-
-    check: str
-    ok: bool
-    words: str
-    figures: dict[str, Any] = field(default_factory=dict)
-    tests: int = 0
+    check: str  # its name
+    ok: bool  # whether the guarantee holds, as far as this check can see
+    words: str  # what was found
+    figures: dict[str, Any] = field(default_factory=dict)  # the numbers behind it
+    tests: int = 0  # how many statistical tests were made
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; infinity, which JSON does not have, is None."""
