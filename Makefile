@@ -107,7 +107,7 @@ $(VENV)/.audit: pyproject.toml $(VENV)/.dev
 audit: $(VENV)/.audit  ## the slow statistical tests of the guarantee, and an audit of every model: audit.html
 	scripts/install-system java
 	$(BIN)/python -m pytest -m slow
-	$(BIN)/python -m pytest tests/audit/test_outside.py
+	$(BIN)/python -m pytest tests/audit/test_distinguishing.py -k the_same
 	$(BIN)/discreet audit --all --full --zoo --attack --report audit.html
 
 docs: $(VENV)/.dev  ## the site: site/index.html; every link and every snippet is checked

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -186,3 +187,37 @@ def test_what_one_run_could_have_detected() -> None:
         above = sum(proved_at[int(count)] > claim for count in right)
         assert above in proved
     assert OneRun(20, 20, 20).detectable(5.0, 0.0) == np.inf
+
+
+# The same numbers as another auditor's, if it is installed
+
+
+@pytest.fixture(scope="module")
+def auditing() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pytest.importorskip("jax_privacy.auditing")
+
+
+@pytest.mark.parametrize("mu", [0.5, 2.0])
+@pytest.mark.parametrize("delta", [0.0, 1e-3])
+def test_the_same_scores_prove_the_same_epsilon(auditing: Any, mu: float, delta: float) -> None:
+    rng, threshold, level = np.random.default_rng(0), 1.0, 0.01
+    present, absent = rng.standard_normal(2000) + mu, rng.standard_normal(2000)
+    theirs = auditing.CanaryScoreAuditor(present, absent).epsilon_clopper_pearson(
+        2 * level, delta, one_sided=False, threshold_strategy=auditing.Explicit(threshold)
+    )
+    hits, alarms = (int((scores >= threshold).sum()) for scores in (present, absent))
+    assert Evidence(hits, alarms, 2000, level).epsilon(delta) == pytest.approx(theirs, rel=1e-9)
+
+
+@pytest.mark.parametrize("delta", [1e-9, 1e-5, 1e-3])
+def test_the_same_guesses_prove_the_same_epsilon_in_one_run(auditing: Any, delta: float) -> None:
+    rng, threshold = np.random.default_rng(1), 1.5
+    present, absent = rng.standard_normal(500) + 2.5, rng.standard_normal(500)
+    theirs = auditing.CanaryScoreAuditor(present, absent).epsilon_one_run(
+        0.01, delta, threshold_strategy=auditing.Explicit(threshold)
+    )
+    right, wrong = (int((scores >= threshold).sum()) for scores in (present, absent))
+    ours = OneRun(1000, right + wrong, right).epsilon(delta, level=0.01)
+    assert ours == pytest.approx(theirs, rel=1e-3)

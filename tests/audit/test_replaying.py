@@ -15,22 +15,10 @@ from discreet.audit import Subject, record, replay
 from discreet.audit.neighbors import ordinary
 from discreet.audit.replaying import ACCOUNT, EVENTS, OUTPUT, SCORE, SENSITIVITY, _search, same
 from discreet.audit.report import failed
-from discreet.audit.subjects import DELTA, of, shipped
+from discreet.audit.subjects import DELTA, of
 from discreet.audit.suite import designed
-from discreet.models import MODELS
-from discreet.models.private import PrivateModel
 from discreet.privacy import Cost, PureEvent, Selection
 from discreet.privacy.ledger import require_ready
-
-SUBJECTS = shipped()
-
-
-def test_no_private_model_is_left_out() -> None:
-    audited = {type(subject.make()).__name__ for subject in SUBJECTS.values()}
-    private = {name for name in MODELS if issubclass(getattr(discreet, name), PrivateModel)}
-    assert private <= audited
-    for adjacency in ("add-remove", "replace", "flip"):
-        assert any(subject.make().adjacency == adjacency for subject in SUBJECTS.values())
 
 
 class Mine(discreet.DPSVD):

@@ -1,12 +1,11 @@
-"""The report of an audit, and attacks."""
+"""The report of an audit: as text, JSON and HTML."""
 
 import json
 
-from discreet.audit import Finding, Report, attacks, run
+from discreet.audit import Finding, Report, run
 from discreet.audit.report import CHECKS
 from discreet.audit.suite import catch
 from discreet.audit.zoo import MUTANTS, Caught
-from discreet.testing import InsecureSeededNoise
 
 
 def test_a_report_says_what_was_tried_and_found() -> None:
@@ -32,16 +31,3 @@ def test_a_report_about_something_broken() -> None:
     assert "by 200% &lt;of it&gt;" in report.html()
     assert report.to_json()["caught"] == report.to_json()["total"] == 1
     assert not Report(zoo=[Caught(MUTANTS[0], [])]).ok
-
-
-def test_attacks_fall_to_chance_as_epsilon_falls() -> None:
-    members = attacks.membership(epsilons=(0.1, 100.0), source=InsecureSeededNoise(1))
-    hidden, strong, none = (one.rate for one in members)
-    assert abs(hidden - 0.5) < 0.1
-    assert none > 0.9 > strong
-    items = attacks.reconstruction(epsilons=(1.0,), victims=12, source=InsecureSeededNoise(1))
-    assert items[0].rate <= 0.2
-    assert items[1].rate > 0.9
-    page = Report(attacks=[*members, *items]).html()
-    assert page.count("<svg") == 2
-    assert "not private" in str(items[1])

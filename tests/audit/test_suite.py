@@ -5,12 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import discreet
 from discreet.audit import run
-from discreet.audit.neighbors import extremes, ordinary
 from discreet.audit.replaying import SENSITIVITY
 from discreet.audit.report import failed
 from discreet.audit.subjects import shipped
@@ -81,14 +79,3 @@ def test_search_finds_who_breaks_a_bound(monkeypatch: pytest.MonkeyPatch) -> Non
     findings = search(SUBJECTS["DPCleansedSVD, add-remove"], tries=12)
     assert any(finding.check == SENSITIVITY and not finding.ok for finding in findings)
     assert not findings[-1].ok
-
-
-def test_extreme_people_are_within_the_range_or_dropped() -> None:
-    crowd = ordinary(40)
-    people = extremes(crowd)
-    user_batches = ordinary(40, *((f"x{i}", row) for i, row in enumerate(people.values())))
-    assert user_batches.n_users == 100 + len(people)
-    assert np.isfinite(user_batches.values).all()
-    assert user_batches.values.max() <= 5
-    counts = np.bincount(crowd.indices, minlength=40)
-    assert counts[list(dict(people["has rare items only"]))].max() <= np.sort(counts)[4]

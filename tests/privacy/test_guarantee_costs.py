@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq, minimize_scalar
 
-from discreet import account
+from discreet import DPCleansedSVD, account
 from discreet.errors import PrivacyError
 from discreet.models.als.published import published_epsilon
 from discreet.privacy import Cost, PureEvent, SampledGaussian, Selection
@@ -428,3 +428,13 @@ def test_calibration_does_not_trust_the_root_finder(monkeypatch: pytest.MonkeyPa
 def test_an_event_of_an_unknown_kind_has_no_cost() -> None:
     with pytest.raises(PrivacyError, match="unknown kind"):
         Cost.of("a surprise")  # type: ignore[arg-type]
+
+
+def test_the_accountant_of_others_gives_the_epsilon_of_a_plan() -> None:
+    from dp_accounting import NeighboringRelation
+    from dp_accounting.pld import PLDAccountant
+
+    model = DPCleansedSVD(epsilon=2.0, delta=1e-6)
+    theirs = PLDAccountant(NeighboringRelation.ADD_OR_REMOVE_ONE, value_discretization_interval=1e-4)
+    theirs.compose(model.plan(40).cost.dp_event())
+    assert theirs.get_epsilon(1e-6) == pytest.approx(2.0, rel=2e-3)

@@ -195,3 +195,14 @@ def test_this_machine_is_sound_and_says_what_it_computes_with() -> None:
     assert f"discreet {discreet.__version__} v" in words
     assert f"numpy {np.__version__}" in words
     assert "results " in words
+
+
+def test_products_of_large_integers_are_added_up_exactly() -> None:
+    """Entries of 2^25: float64 has the exact sum of eight products, not of twenty."""
+    rows = np.random.default_rng(0).integers(2**25 - 1000, 2**25, (20, 600), endpoint=True)
+    expected = rows.T @ rows
+    assert not np.array_equal((rows.T.astype(float) @ rows.astype(float)).astype(np.int64), expected)
+    assert np.array_equal(lattice.exact_gram(rows, 2**25), expected)
+    upper = lattice.add_products(np.zeros_like(expected), rows, 2**25, 2)
+    lattice.mirror(upper)
+    assert np.array_equal(upper, expected)

@@ -1,8 +1,8 @@
-"""Audits of guarantees: they look for what one person can change in a model, and must not be able to.
+"""Audits of guarantees: they look for anything that one person can change in a model, and should not be able to.
 
-`run` audits a model and reports in plain words what was tried and found; `replay` compares two fits on neighboring
-data; `zoo` breaks the library in every way that is known to have happened, and shows which check notices; `attacks`
-shows what a guarantee is for. docs/guide/audit.md explains the report.
+`run` audits a model and reports what was tried and found; `replay` compares two fits on neighboring data; `zoo` breaks
+the library in every way that is known to have happened, and shows which check notices; `attacks` shows what a guarantee
+is for. docs/guide/audit.md explains the report.
 """
 
 from discreet.audit.replaying import Recording, Replay, record, replay

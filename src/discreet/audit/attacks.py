@@ -1,12 +1,13 @@
-"""Attacks from the literature on recommenders, as demonstrations: against private and other models, on the same data.
+"""Attacks on recommenders from the literature, as demonstrations: private and nonprivate models, on the same data.
 
-These are not tests of the guarantee: that an attack fails proves nothing. They show what a guarantee is for: the
-success of every attack falls to chance as epsilon falls, and without privacy it is far above.
+These are not tests of the guarantee: a failed attack proves nothing. They show what a guarantee is for: the success of
+every attack falls to chance as epsilon falls, and without privacy it is far above.
 
-- **Membership** (Zhang and others 2021, in its simplest form): was a person in the training data? A model explains its
-  members better, beyond their own means, than others. Success is the area under the curve, 50% by chance.
-- **Reconstruction** (Calandrino and others 2011): a person adds an item between two releases of a model. Which? The one
-  whose published popularity grew most. Success is how often that is right.
+- **Membership** (Zhang and others 2021, in its simplest form): was a person in the training data? A model explains the
+  ratings of its training users, beyond their means, better than those of others. Success is the area under the curve,
+  50% by chance.
+- **Reconstruction** (Calandrino and others 2011): which item did a person add between two releases of a model? The
+  attacker guesses the one whose published popularity grew most. Success is how often that is right.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from discreet.data.interactions import Interactions
 from discreet.data.readers import read
 from discreet.data.synthetic import movielens_like
 from discreet.models.als import ALS, DPALS
+from discreet.models.base import Model
+from discreet.models.private import PrivateModel
 from discreet.models.spectral import DPSVD
 from discreet.privacy import Ledger
 from discreet.privacy.noise import NoiseSource
@@ -35,16 +38,16 @@ EPSILONS = (0.1, 1.0, 10.0, 100.0)
 class Success:
     """How well an attack did."""
 
-    attack: str  # its name
-    model: str  # that it was tried on
-    epsilon: float | None  # of the model; None if it is not private
+    attack: str
+    model: str
+    epsilon: float | None  # None for a nonprivate model
     rate: float  # of success, between 0 and 1
-    chance: float  # what guessing would give
+    chance: float  # the rate of random guesses
     trials: int  # how many people were attacked
 
     @property
     def short(self) -> str:
-        """The model in a word, for a plot."""
+        """A short name of the model, for a plot."""
         return self.model.partition(", ")[2]
 
     def __str__(self) -> str:
@@ -54,13 +57,13 @@ class Success:
 
 
 def _targets(
-    private: Callable[..., Any], other: Any, epsilons: Sequence[float], source: NoiseSource | None
-) -> Iterator[tuple[str, float | None, Callable[[Interactions], Any]]]:
-    """Models to attack: their names, their epsilon, and how they are fitted."""
+    private: Callable[..., PrivateModel], other: Model, epsilons: Sequence[float], source: NoiseSource | None
+) -> Iterator[tuple[str, float | None, Callable[[Interactions], Model]]]:
+    """Models to attack: their names, their epsilons, and functions that fit them."""
     for epsilon in sorted(epsilons):
         model = private(epsilon=epsilon, delta=DELTA)
 
-        def fit(data: Interactions, model: Any = model) -> Any:
+        def fit(data: Interactions, model: PrivateModel = model) -> Model:
             return model.fit(data, ledger=Ledger(delta=DELTA, noise_source=source))
 
         yield f"{type(model).__name__}, epsilon {epsilon:g}", epsilon, fit
@@ -76,13 +79,13 @@ def _pairs(table: Interactions) -> list[tuple[Any, Any]]:
 def membership(
     *, epsilons: Sequence[float] = EPSILONS, n_users: int = 300, source: NoiseSource | None = None, seed: int = 0
 ) -> list[Success]:
-    """Who was in the training data? Half of the users were; the attacker has the ratings of all.
+    """Who was in the training data? Half of the users were; the attacker has everyone's ratings.
 
     Args:
         epsilons: Of the private models.
         n_users: Members and others.
-        source: Of repeatable noise, for tests.
-        seed: Of the data, and of who is a member.
+        source: Of reproducible noise, for tests.
+        seed: Of the data and of the members.
     """
     data = movielens_like(n_users, 120, 25 * n_users, random_state=seed)
     members = np.random.default_rng(seed).permutation(n_users) < n_users // 2
@@ -102,13 +105,13 @@ def membership(
 def reconstruction(
     *, epsilons: Sequence[float] = EPSILONS, victims: int = 40, source: NoiseSource | None = None, seed: int = 0
 ) -> list[Success]:
-    """Which item has a person added between two releases? The attacker knows what they had before.
+    """Which item did a person add between two releases? The attacker knows what they had before.
 
     Args:
         epsilons: Of the private models.
         victims: How many people add an item, one after another.
-        source: Of repeatable noise, for tests.
-        seed: Of the data, the people and what they add.
+        source: Of reproducible noise, for tests.
+        seed: Of the data, the people and the items they add.
     """
     before = movielens_like(150, 60, 2000, random_state=seed).to_implicit()
     rng = np.random.default_rng(seed)

@@ -1,12 +1,13 @@
-"""Telling two cases apart from outside: what scores of many runs prove about a guarantee, for any mechanism.
+"""Distinguishing neighbors from outside: what the scores of many runs prove about a guarantee, for any mechanism.
 
-A threshold is chosen on one half of the runs and tried on the other. Clopper-Pearson bounds turn how often it was right
-and wrong into a lower bound on Gaussian DP, mu >= z(true positives) - z(false positives), or on epsilon. If a claim is
-true, the bound exceeds it with probability at most 2 * level: an audit can prove a guarantee wrong, never right.
+A threshold is chosen on one half of the runs and tried on the other. Clopper-Pearson bounds turn the rates of true and
+false positives into a lower bound on Gaussian DP, mu >= z(true positives) - z(false positives), or on epsilon. If a
+claim is true, the bound exceeds it with probability at most 2 * level: an audit can prove a guarantee wrong, never
+right.
 
 `end_to_end` does this with whole fits, with and without one person. The score is the likelihood ratio of the released
-values, the best that any attacker can use: a replay finds what each fit would have released in the other case, given
-the same released values. What all users but the canary are shown follows from these values and from their own data
+values, the best that any attacker can use: a replay finds what each fit would have released on the neighbor, given the
+same released values. What all users except the canary are shown follows from these values and from their own data
 alone, as the replay has checked, so this is the joint view of the guarantee. `one_run` does the same with many canaries
 in one fit (Steinke, Nasr, Jagielski 2023).
 """
@@ -34,11 +35,11 @@ from discreet.typing import Array
 
 CANARY, ONE_RUN = "canary", "one run"
 CANDIDATES = 200  # thresholds to choose from
-FEW = 12  # thresholds that are looked at more closely
-SURELY = 0.95  # the probability with which something is said to be detectable
-MOST = 1e3  # what is not detectable up to here is taken never to be
+FEW = 12  # thresholds that are examined more closely
+SURELY = 0.95  # "detectable" means detected with this probability
+MOST = 1e3  # what is not detectable up to here counts as never detectable
 BLIND = 0.9  # of the claim: an audit that measures less of a designed worst case is blind
-SMALL = 1e-4  # of the level: the delta at which guesses about many canaries are weighed
+SMALL = 1e-4  # of the level: the delta at which guesses about many canaries are evaluated
 
 
 def clopper_pearson(hits: int, runs: int, level: float) -> tuple[float, float]:
@@ -50,11 +51,11 @@ def clopper_pearson(hits: int, runs: int, level: float) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a test that says "this person is in the data" shows."""
+    """The results of a test for whether a person is in the data."""
 
-    hits: int  # how often it said so where the person is in the data
-    alarms: int  # how often where they are not
-    runs: int  # in each case
+    hits: int  # how often it said yes with the person
+    alarms: int  # how often it said yes without them
+    runs: int  # with the person, and as many without
     level: float = EACH  # of each of the two bounds
 
     @property
@@ -70,7 +71,7 @@ class Evidence:
         return max(float(ndtri(hits) - ndtri(alarms)), 0.0) if hits > 0 and alarms < 1 else 0.0
 
     def epsilon(self, delta: float = 0.0) -> float:
-        """A proved lower bound on epsilon at a delta, in either direction."""
+        """A proved lower bound on epsilon at a delta, the better of both directions."""
         hits, alarms = self.rates
         misses = clopper_pearson(self.runs - self.hits, self.runs, self.level)[1]
         ratios = (hits - delta) / alarms if alarms else 0.0, (1 - alarms - delta) / misses if misses else 0.0
@@ -82,7 +83,7 @@ def distinguish(
 ) -> Evidence:
     """Choose a threshold on the first half of the scores with and without the person, and try it on the second.
 
-    The threshold is chosen to make `by` large, by default the mu that is proved.
+    The chosen threshold maximizes `by`, by default the proved mu.
     """
     n = min(len(present), len(absent))
     half = n // 2
@@ -90,7 +91,7 @@ def distinguish(
     candidates = np.unique(np.quantile(np.concatenate(first), np.linspace(0, 1, CANDIDATES)))
     hits, alarms = (half - np.searchsorted(scores, candidates) for scores in first)
     some = np.arange(len(candidates))
-    if by is None:  # only those at which mu is likely to be large are worth a closer look
+    if by is None:  # examine only those where mu is likely to be large
         likely = ndtri((hits + 0.5) / (half + 1)) - ndtri((alarms + 0.5) / (half + 1))
         some = np.union1d(np.argsort(-likely)[:FEW], np.argsort(np.abs(hits + alarms - half))[:FEW])
 
@@ -105,9 +106,9 @@ def distinguish(
 
 @cache
 def detectable(claim: float, runs: int, *, level: float = EACH) -> float:
-    """The smallest true mu that so many runs (half of them to choose) would prove to be above a claim.
+    """The smallest true mu that this many runs (half of them to choose) would prove to be above a claim.
 
-    With probability 95%, by the best test. Infinity if there is none.
+    With probability 95%, with the best test. Infinity if there is none.
     """
     half = max(runs // 2, 1)
     places = np.linspace(0.0, 1.0, 9).tolist()  # of the threshold, between the two means
@@ -121,7 +122,7 @@ def detectable(claim: float, runs: int, *, level: float = EACH) -> float:
 
 @cache
 def detectable_epsilon(claim: float, runs: int, *, delta: float = 0.0, level: float = EACH) -> float:
-    """The same for epsilon: for one bit that is true with odds e^epsilon, which is the easiest to tell apart."""
+    """The same for epsilon: for one bit that is true with odds e^epsilon, which is the easiest to distinguish."""
     half = max(runs // 2, 1)
 
     def detected(epsilon: float) -> bool:
@@ -132,13 +133,13 @@ def detectable_epsilon(claim: float, runs: int, *, delta: float = 0.0, level: fl
 
 
 def _likely(hit: float, alarm: float, runs: int, level: float) -> Evidence:
-    """The evidence that rates like these give, or better, in 95% of cases."""
+    """The evidence that such rates give, or better, in 95% of cases."""
     hits, alarms = binom.ppf((1 - SURELY) / 2, runs, hit), binom.ppf((1 + SURELY) / 2, runs, alarm)
     return Evidence(int(hits), int(alarms), runs, level)
 
 
 def least(detected: Callable[[float], bool], claim: float) -> float:
-    """The smallest number above a claim that is detected, if all larger ones are too; infinity if none is."""
+    """The smallest number above a claim that is detected, if all larger ones are; infinity if none is."""
     low, high = claim, claim + 1.0
     while not detected(high):
         high *= 2
@@ -154,14 +155,14 @@ def could(least_detectable: float) -> str:
     """What an audit could have noticed, in words."""
     if math.isinf(least_detectable):
         return "so few runs could prove nothing"
-    return f"from {least_detectable:.3g} on it would have been noticed"
+    return f"{least_detectable:.3g} or more would have been noticed"
 
 
 # Whole fits
 
 
 def _log_likelihood_ratio(one: Release, other: Release) -> float:
-    """Of the released values of `one`: with its own statistic against that of `other`."""
+    """Of the values that `one` released: given its own statistic, against that of `other`."""
     if isinstance(one.noise, RandomizedResponse):
         bits, changed = one.units > 0, (one.units > 0) != (other.units > 0)
         agree = (one.answer > 0)[changed] == bits[changed]
@@ -175,14 +176,14 @@ def _log_likelihood_ratio(one: Release, other: Release) -> float:
 
 
 def scores(subject: Subject, pair: tuple[Any, Any], runs: int) -> tuple[Array, Array]:
-    """Log-likelihood ratios of so many fits with the first person of a pair, and with the second."""
-    worlds = [subject.world(person) for person in pair]
+    """Log-likelihood ratios of `runs` fits with the first person of a pair, and with the second."""
+    data = [subject.data(person) for person in pair]
     found = np.empty((2, runs))
     for own in (0, 1):
         for run in range(runs):
             number = 2 * run + own
-            seen = fitted(subject.make, worlds[own], subject.fit, seed=number)
-            other = fitted(subject.make, worlds[1 - own], subject.fit, answers=seen.answers, seed=number)
+            seen = fitted(subject.make, data[own], subject.fit, seed=number)
+            other = fitted(subject.make, data[1 - own], subject.fit, answers=seen.answers, seed=number)
             if seen.error is not None or len(seen.releases) != len(other.releases):
                 raise ValueError(f"{subject.name}: fits on neighboring data do not make the same releases")
             ratios = map(_log_likelihood_ratio, seen.releases, other.releases)
@@ -191,22 +192,21 @@ def scores(subject: Subject, pair: tuple[Any, Any], runs: int) -> tuple[Array, A
 
 
 def end_to_end(subject: Subject, pair: tuple[Any, Any], *, runs: int, alarms: Alarms, worst: bool = True) -> Finding:
-    """Fit so many times with each person of a pair, and see what that proves.
+    """Fit `runs` times with each person of a pair, and see what that proves.
 
     If the pair was designed to reach the claim (`worst`), measuring less than 0.9 of it is a failure.
     """
-    guarantee = fitted(subject.make, subject.world(pair[0]), subject.fit).model.guarantee_
+    guarantee = fitted(subject.make, subject.data(pair[0]), subject.fit).model.guarantee_
     present, absent = scores(subject, pair, runs)
     gaussian = guarantee.mu is not None
     tests = 2 + worst if gaussian else 4
-    level = alarms.take(tests)
-    blind = False
+    level, blind = alarms.take(tests), False
     if gaussian:
-        # The scores of two normal distributions at a distance mu have means that differ by mu^2.
+        # The scores of two normal distributions at a distance of mu have means that differ by mu^2.
         measured = math.sqrt(max(float(present.mean() - absent.mean()), 0.0))
         name, claim, proved = "mu", guarantee.mu, distinguish(present, absent, level=level).mu
         noticed = detectable(claim, runs, level=level)
-        error = float(norm.isf(level)) * claim * math.sqrt(2 / runs)  # of the square of what is measured
+        error = float(norm.isf(level)) * claim * math.sqrt(2 / runs)  # of the square of `measured`
         blind = worst and measured**2 + error < (BLIND * claim) ** 2
     else:
         name, claim, delta = "epsilon", guarantee.epsilon, guarantee.delta
@@ -215,7 +215,7 @@ def end_to_end(subject: Subject, pair: tuple[Any, Any], *, runs: int, alarms: Al
         proved, measured = max(one.epsilon(delta) for one in tried), max(map(_likeliest, tried))
         noticed = detectable_epsilon(claim, runs, delta=delta, level=level)
     words = (
-        f"{runs:,} fits with a person and {runs:,} without: {name} >= {proved:.3g} is proved, and {measured:.3g} "
+        f"{runs:,} fits with a person and {runs:,} without: {name} >= {proved:.3g} is proved, and {measured:.3g} is "
         f"measured, of {claim:.3g} claimed; {could(noticed)}"
     )
     figures = {"proved": proved, "measured": measured, "claimed": claim, "runs": runs, "detectable": noticed}
@@ -223,7 +223,7 @@ def end_to_end(subject: Subject, pair: tuple[Any, Any], *, runs: int, alarms: Al
 
 
 def _likeliest(found: Evidence) -> float:
-    """The epsilon of the rates as they were counted."""
+    """The epsilon of the rates as counted."""
     hits, alarms = ((count + 0.5) / (found.runs + 1) for count in (found.hits, found.alarms))
     return max(math.log(hits / alarms), math.log((1 - alarms) / (1 - hits)), 0.0)
 
@@ -233,14 +233,14 @@ def _likeliest(found: Evidence) -> float:
 
 @dataclass(frozen=True)
 class OneRun:
-    """Guesses about canaries, each of which was in the data or not by a fair coin."""
+    """Guesses about canaries, each of which was put in the data by a fair coin."""
 
     canaries: int
-    guesses: int  # about how many of them a guess was made
+    guesses: int  # how many canaries were guessed about
     right: int  # how many guesses were right
 
     def chance(self, epsilon: float, delta: float) -> float:
-        """The largest probability of so many right guesses, if (epsilon, delta) holds.
+        """The largest probability of this many right guesses, if (epsilon, delta) holds.
 
         Each guess is right with probability at most e^eps / (1 + e^eps), whatever the others are; delta adds at most
         what it can by making up for missing guesses.
@@ -262,9 +262,9 @@ class OneRun:
         return low
 
     def detectable(self, claim: float, delta: float, level: float = EACH) -> float:
-        """The smallest true epsilon that so many guesses would prove to be above a claim, with probability 95%.
+        """The smallest true epsilon that this many guesses would prove to be above a claim, with probability 95%.
 
-        If each canary can be told with odds e^epsilon, which is the most that epsilon allows.
+        If each canary can be guessed with odds e^epsilon, which is the most that epsilon allows.
         """
 
         def detected(epsilon: float) -> bool:
@@ -279,8 +279,8 @@ def one_run(
 ) -> tuple[Finding, OneRun]:
     """Put each of many canaries in the data, or not, by a coin; fit once; guess who is in it.
 
-    What a canary adds to every release, given the released values, is what a fit on the canary alone has: sums over
-    users are sums. Its score is how much of that there is in what was released. Guesses are about the quarter of them
+    Statistics are sums over users, so a fit on a canary alone, given the released values, shows what the canary adds to
+    every release. Its score is how much of that is in the released values. Guesses are about the quarter of canaries
     with the highest scores, and the quarter with the lowest. The model has add-remove adjacency.
     """
     coins = np.random.default_rng(0).random(len(people)) < 0.5
@@ -293,13 +293,13 @@ def one_run(
     right = int(np.count_nonzero(coins[order[-half:]]) + np.count_nonzero(~coins[order[:half]]))
     run, guarantee = OneRun(len(people), 2 * half, right), seen.model.guarantee_
     level = alarms.take()
-    # Delta counts once for every canary: it must be far below the level, or nothing can be proved.
+    # Delta counts once for every canary: unless it is far below the level, nothing can be proved.
     delta = min(guarantee.delta, SMALL * level)
     proved, claim = run.epsilon(delta, level), guarantee.epsilon_at(delta)
     noticed = run.detectable(claim, delta, level)
     words = (
-        f"one fit with {len(people):,} canaries, each in it or not: {right:,} of {2 * half:,} guesses were right, and "
-        f"this proves epsilon >= {proved:.3g} at delta {delta:.0e}, of {claim:.3g} claimed; {could(noticed)}"
+        f"one fit with {len(people):,} canaries, each in it or not: {right:,} of {2 * half:,} guesses were right, "
+        f"which proves epsilon >= {proved:.3g} at delta {delta:.0e}, of {claim:.3g} claimed; {could(noticed)}"
     )
     figures = {"proved": proved, "claimed": claim, "right": right, "guesses": 2 * half, "detectable": noticed}
     return Finding(ONE_RUN, proved <= claim, words, figures, tests=1), run
@@ -307,15 +307,14 @@ def one_run(
 
 def _with(crowd: Interactions, people: list[Row]) -> Interactions:
     """The crowd and some canaries."""
-    frame = crowd.to_arrow()
-    columns = [frame.column(name).to_pylist() for name in ("user", "item", "rating")]
+    columns = crowd.to_arrow().select(["user", "item", "rating"]).to_pydict().values()
     rows = [(str(user), item, value) for user, item, value in zip(*columns, strict=True)]
     rows += [(f"x{i:05}", item, value) for i, person in enumerate(people) for item, value in entries(person)]
     return read(rows, items=crowd.catalogue, value_range=crowd.value_range)
 
 
 def _share(seen: Recording, others: Recording, canary: Recording) -> float:
-    """How much of a canary's contributions there is in what was released, beyond the crowd's."""
+    """How much of a canary's contributions is in the released values, beyond the crowd's."""
     total = 0.0
     for release, crowd, own in zip(seen.releases, others.releases, canary.releases, strict=True):
         beyond = release.answer - crowd.statistic - own.statistic / 2

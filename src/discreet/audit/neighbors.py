@@ -1,4 +1,4 @@
-"""Synthetic data: crowds of ordinary users, and one person who may be extreme, or absent. Every bound must hold."""
+"""Synthetic data: ordinary users, and one person who may be extreme, or absent. Every bound must hold."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ import numpy as np
 from discreet.data.interactions import Interactions
 from discreet.data.readers import read
 from discreet.data.synthetic import one_bit
+from discreet.typing import Array
 
 Row = Mapping[int, float] | tuple[tuple[int, float], ...]  # item -> rating; or pairs, which may repeat an item
-CANARY = "x"  # sorted last, so that no other user gets another number when the canary comes or goes
+Rating = tuple[str, int, float]  # user, item, rating
+CANARY = "x"  # sorted last, so that no other user's number depends on whether the canary is there
 
 
 def entries(row: Row) -> Iterable[tuple[int, float]]:
@@ -22,8 +24,8 @@ def entries(row: Row) -> Iterable[tuple[int, float]]:
     return row.items() if isinstance(row, Mapping) else row
 
 
-def _ratings(n_users: int, each: int, items: Iterable[int], value: Callable[..., float]) -> list[tuple[Any, ...]]:
-    """Rows of users with `each` random items and the values of these, by a generator, the user and the item."""
+def _ratings(n_users: int, each: int, items: Iterable[int], value: Callable[..., float]) -> list[Rating]:
+    """Ratings by users with `each` random items; `value` is given a random generator, the user and the item."""
     rng, choices = np.random.default_rng(0), np.array(items)
     return [
         (f"user {user:04}", int(item), value(rng, user, item))
@@ -43,7 +45,7 @@ def ordinary(n_items: int, *people: tuple[str, Row], implicit: bool = False, n_u
 
 
 def extremes(crowd: Interactions) -> dict[str, Row]:
-    """People to try bounds on, for any model: each name says what is unusual about them."""
+    """People to test bounds with, for any model, by what is unusual about them."""
     n_items, (low, high) = crowd.n_items, crowd.value_range or (0.0, 1.0)
     ends, half = (low, high), range(n_items // 2)
     counts = np.bincount(crowd.indices, minlength=n_items)
@@ -65,19 +67,21 @@ def extremes(crowd: Interactions) -> dict[str, Row]:
     }  # fmt: skip
 
 
-# Data for the subjects of `subjects.py`: the first arguments are settings, the last is the person, or None
+# Data for the subjects of `subjects.py`: the last positional argument is the person, or None
 
 _ordinary = cache(ordinary)
 
 
-def crowd(n_items: int, implicit: bool, person: Row | None, *, n_users: int = 100, more: Any = ()) -> Interactions:
+def crowd(
+    n_items: int, implicit: bool, person: Row | None, *, n_users: int = 100, more: tuple[tuple[str, Row], ...] = ()
+) -> Interactions:
     """Ordinary users, some more, and one person."""
     people = more if person is None else (*more, (CANARY, tuple(entries(person))))
     return _ordinary(n_items, *people, implicit=implicit, n_users=n_users)
 
 
-def _with(person: Row | None, rows: Iterable[tuple[Any, ...]], n_items: int, low: int, high: int) -> Interactions:
-    """The rows of a crowd, and those of one person."""
+def _with(person: Row | None, rows: list[Rating], n_items: int, low: int, high: int) -> Interactions:
+    """The given ratings, and those of one person."""
     rows = [*rows, *((CANARY, item, value) for item, value in entries(person or {}))]
     return read(rows, items=list(range(n_items)), value_range=(low, high), on_invalid="drop")
 
@@ -89,7 +93,7 @@ def common(person: Row | None) -> Interactions:
 
 
 def two_tastes(person: Row | None) -> Interactions:
-    """Users who like two items, or two others: these get long vectors, and all other items next to none."""
+    """Users who like two items, or two others: these get long vectors, and all other items nearly none."""
     rows = [(f"user {user:04}", item, 1.0) for user in range(6000) for item in ((0, 1) if user % 2 else (2, 3))]
     return _with(person, rows, 64, -1, 1)
 
@@ -97,7 +101,7 @@ def two_tastes(person: Row | None) -> Interactions:
 def tastes(n_items: int, neutral: int, person: Row | None) -> Interactions:
     """Users who like every other item and dislike the rest, or the reverse; the first items are average for all."""
 
-    def value(_: Any, user: int, item: int) -> float:
+    def value(_: np.random.Generator, user: int, item: int) -> float:
         return 2.5 if item < neutral else 5.0 * float((user + item) % 2)
 
     return _with(person, _ratings(300, 60, range(n_items), value), n_items, 0, 5)
@@ -131,12 +135,12 @@ def board(flipped: tuple[int, ...]) -> Interactions:
 
 @cache
 def unanimous(flipped: tuple[int, ...]) -> Interactions:
-    """A 20 x 20 matrix of bits that are all 1, except for some."""
+    """A 20 x 20 matrix of bits that are all 1, except for those flipped."""
     rows = [(at // 20, at % 20, -1.0 if at in flipped else 1.0) for at in range(400)]
     return read(rows, items=list(range(20)), value_range=(-1, 1))
 
 
-def rows(person: Any, kinds: int = 1) -> Any:
+def rows(person: Any, kinds: int = 1) -> Array:
     """Rows of one or several orthogonal kinds, and one more row."""
     crowd = np.zeros((3000, 12))
     crowd[np.arange(3000), 4 + np.arange(3000) % kinds] = 1.0

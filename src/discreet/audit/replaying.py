@@ -1,10 +1,10 @@
 """Replay: fit on neighboring data with the same noise and the same released values, and compare everything.
 
-`record` watches one fit: every statistic before its noise, what was released, and all that is visible from outside.
-`replay` records two. In the second, every release returns the value of the first. The fits may then differ in the
-statistics before noise, each by at most its declared sensitivity, and in nothing else. Releases come in the same order,
-with the same shapes and noise; the words are the same; and the models are equal bit for bit, since everything after a
-release is post-processing. What all other users are shown is also the same: that is the joint view of the guarantee.
+`record` watches one fit: every statistic before its noise, every released value, and all that is visible from outside.
+`replay` records two. In the second, every release returns the value of the first. The fits may then differ only in the
+statistics before noise, each by at most its declared sensitivity. Releases come in the same order, with the same shapes
+and noise; messages are the same; and the models are equal bit for bit, since everything after a release is
+post-processing. All other users are also shown the same: that is the joint view of the guarantee.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ OUTPUT, JOINT = "post-processing", "joint view"
 ROUNDING = 1e-9  # relative, for costs and densities in float64; statistics are compared exactly
 SCORE = "evaluation"  # how the label of a noisy score begins
 SHOWN = 10  # recommendations to each user
-# Secret random choices that are charged for but add no noise: who is in a sample, how many trials a search makes.
+# Secret random choices that are charged for but add no noise: who is in a sample, how many trials a search makes
 COINS = ("discreet.privacy.selection:poisson_sample", "discreet.privacy.selection:uniform_bits")
-PASSING = ("issued", "digest", "signature")  # of a certificate: different every time
+PASSING = ("issued", "digest", "signature")  # fields of a certificate that differ every time
 _ID = re.compile(r"[0-9a-f]{12,}|(?<=\()[0-9a-f]{8}(?=\))")  # random ids
-_epsilon = lru_cache(4096)(Cost.epsilon)  # slow, and asked for the same releases again and again
+_epsilon = lru_cache(4096)(Cost.epsilon)  # slow, and computed for the same releases again and again
 
-# Fits a model, paid for by a ledger, and returns what has the guarantee.
+# Fits a model, paid for by a ledger, and returns the result that has the guarantee
 Fit = Callable[[Any, Any, Ledger], Any]
-# For releases that stay secret: the answers with which a neighbor's fit gives the same result, and for each of their
-# labels the logarithm of the ratio of densities of these and the first fit's answers, as a share of what is declared.
+# For releases that stay secret: the answers with which a fit on the neighbor gives the same result, and for each of
+# their labels the log density ratio of these and the first fit's answers, as a share of the declared sensitivity
 Couple = Callable[["Recording", Any, Any], tuple[list[Array], dict[str, float]]]
 
 
@@ -72,7 +72,7 @@ class Release:
 
     @property
     def statistic(self) -> Array:
-        """The statistic before noise, as numbers."""
+        """The statistic before noise, in its own units."""
         values: Array = self.units * self.step
         return values
 
@@ -84,7 +84,7 @@ class Release:
         return self.noise.scale if isinstance(self.noise, Laplace | L2Laplace) else 1.0
 
     def _squared_distance(self, other: Release) -> int:
-        """In grid units, exactly, and in the norm that the noise is calibrated to."""
+        """In grid units, exact, in the norm that the noise is calibrated to."""
         if isinstance(self.noise, RandomizedResponse):
             return int(np.count_nonzero((self.units > 0) != (other.units > 0))) ** 2
         apart = (self.units - other.units).ravel()
@@ -102,7 +102,7 @@ class Release:
 
 @dataclass
 class Recording:
-    """What happened in one fit: the releases in order, and all that is visible from outside."""
+    """One fit: the releases in order, and all that is visible from outside."""
 
     releases: list[Release] = field(default_factory=list)
     coins: int = 0  # how many secret random choices other than noise were made
@@ -112,7 +112,7 @@ class Recording:
     keys: list[bytes] = field(default_factory=list)  # of all noise
     model: Any = None  # what the fit returned
     error: Exception | None = None  # what it raised
-    events: list[Entry] = field(default_factory=list)  # what the ledger has recorded
+    events: list[Entry] = field(default_factory=list)  # from the ledger
 
     labels = property(lambda self: [release.label for release in self.releases])
     statistics = property(lambda self: [release.statistic for release in self.releases])
@@ -122,12 +122,12 @@ class Recording:
 
     @property
     def charged(self) -> Cost:
-        """What the ledger has charged."""
+        """The total that the ledger charged."""
         return sum((event.cost for event in self.events), Cost())
 
 
 class _Keys(InsecureSeededNoise):
-    """Seeded noise that notes its keys."""
+    """Seeded noise that records its keys."""
 
     def __init__(self, seed: int, keys: list[bytes]) -> None:
         super().__init__(seed)
@@ -136,15 +136,6 @@ class _Keys(InsecureSeededNoise):
     def fresh_key(self) -> bytes:
         self._keys.append(super().fresh_key())
         return self._keys[-1]
-
-
-class _Lines(logging.Handler):
-    def __init__(self, words: list[str]) -> None:
-        super().__init__(logging.DEBUG)
-        self._words = words
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._words.append(f"log: {record.getMessage()}")
 
 
 def _caller() -> str:
@@ -161,7 +152,7 @@ def _caller() -> str:
 
 @contextmanager
 def _releases(recording: Recording, answers: Sequence[Array]) -> Iterator[None]:
-    """Note every release, and noise that is drawn outside one; return `answers` for the first releases."""
+    """Record every release, and noise that is drawn outside one; return `answers` for the first releases."""
     release, stream, inside = Ledger._release, Stream.__init__, [False]
 
     def noted(self: Ledger, *given: Any, **options: Any) -> Array:
@@ -197,7 +188,7 @@ def _releases(recording: Recording, answers: Sequence[Array]) -> Iterator[None]:
 
 @contextmanager
 def _words(recording: Recording) -> Iterator[None]:
-    """Note everything that a fit prints, logs, warns of or shows as progress."""
+    """Record everything that a fit prints, logs, warns about or shows as progress."""
     words, advance, printed = recording.words, Bar.advance, io.StringIO()
 
     def advanced(self: Bar, amount: float, doing: str = "") -> None:
@@ -205,7 +196,8 @@ def _words(recording: Recording) -> Iterator[None]:
             words.append(f"progress: {amount!r} {doing}")
         advance(self, amount, doing)
 
-    logger, handler = logging.getLogger("discreet"), _Lines(words)
+    logger, handler = logging.getLogger("discreet"), logging.Handler(logging.DEBUG)
+    handler.emit = lambda record: words.append(f"log: {record.getMessage()}")  # type: ignore[method-assign]
     level = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.DEBUG)
@@ -228,18 +220,18 @@ def record(fit: Callable[[Ledger], Any], *, answers: Sequence[Array] = (), seed:
     """Fit once, with seeded noise.
 
     Args:
-        fit: Fits a model with the ledger that it is given, and returns the model.
-        answers: Of an earlier recording: the release step returns these again.
+        fit: Fits a model with the given ledger, and returns the model.
+        answers: From an earlier recording: releases return these again.
         seed: Of the noise.
         ledger: Settings of the ledger.
     """
-    require_ready()  # which draws noise once in each process, and is no part of a fit
+    require_ready()  # draws noise once in each process, which is not part of a fit
     recording = Recording()
     book = Ledger(noise_source=_Keys(seed, recording.keys), **ledger)
     with _releases(recording, answers), _words(recording):
         try:
             recording.model = fit(book)
-        except Exception as error:  # any error: that it happened is visible from outside
+        except Exception as error:  # any error is visible from outside
             recording.error = error
     recording.events = book.events
     return recording
@@ -251,7 +243,7 @@ def fit_once(model: Any, data: Any, ledger: Ledger) -> Any:
 
 
 def fitted(make: Callable[[], Any], data: Any, fit: Fit = fit_once, **given: Any) -> Recording:
-    """Make a model and record its fit, with the ledger that it asks for; `given` is for `record`."""
+    """Make a model and record its fit, with a ledger that suits it; `given` is for `record`."""
     model = make()
     ledger = {"unit": getattr(model, "unit", "user"), "adjacency": model.adjacency, "delta": model.delta}
     return record(lambda book: fit(model, data, book), **given, **ledger)
@@ -262,21 +254,13 @@ def fitted(make: Callable[[], Any], data: Any, fit: Fit = fit_once, **given: Any
 
 @dataclass(frozen=True)
 class Replay:
-    """Two fits on neighboring data.
+    """Two fits on neighboring data."""
 
-    Attributes:
-        first: The fit with released values of its own.
-        second: The fit on the neighbor, with the same released values.
-        moved: For each label, how far one person moved the release, as a fraction of its declared sensitivity.
-        findings: What was compared.
-        secret: The same as `moved` for releases that stay secret, where only what is computed from them is visible.
-    """
-
-    first: Recording
-    second: Recording
-    moved: dict[str, float]
-    findings: list[Finding]
-    secret: dict[str, float] = field(default_factory=dict)
+    first: Recording  # with its own released values
+    second: Recording  # on the neighbor, with the same released values
+    moved: dict[str, float]  # how far one person moved each label, as a fraction of its declared sensitivity
+    findings: list[Finding]  # the results of the comparison
+    secret: dict[str, float] = field(default_factory=dict)  # as `moved`, for releases that stay secret
 
     @property
     def ok(self) -> bool:
@@ -285,7 +269,7 @@ class Replay:
 
     @property
     def mu(self) -> float:
-        """How well the best test can tell these neighbors apart, as Gaussian DP (Gaussian noise only).
+        """How well the best test can distinguish these neighbors, as Gaussian DP (Gaussian noise only).
 
         Given the released values, the likelihood ratio of all releases is that of one number at this distance.
         """
@@ -296,7 +280,7 @@ class Replay:
         """How far apart these neighbors are, over all releases, as a fraction of what the guarantee allows.
 
         A fraction of mu, of a pure epsilon, or of the epsilon of releases over secret samples; None if the guarantee is
-        none of these, or there is no model.
+        of another kind, or there is no model.
         """
         if self.first.model is None or len(self.first.releases) != len(self.second.releases):
             return None
@@ -305,7 +289,7 @@ class Replay:
             return self.mu / float(guarantee.mu)
         each, count = charged[0] if len(charged) == 1 else (None, 0)
         if isinstance(each, SampledGaussian):
-            # Of the releases that a sampled person moves, all are taken to be moved as little as the least.
+            # Every release that a sampled person moves counts as moved by the smallest share.
             shares = [one.distance(other) / one.sensitivity for one, other in _pairs(self.first, self.second)]
             least = min((share for share in shares if share), default=0.0)
             cost = Cost.of(SampledGaussian(each.mu * least, each.probability), count) if least else Cost()
@@ -334,12 +318,12 @@ def replay(
 
     Args:
         make: Makes the model, unfitted; called twice.
-        data: What to fit on: Interactions, or what the model takes.
+        data: Interactions, or anything else that the model can be fitted on.
         neighbor: The same with one person added, removed or changed, according to the model's guarantee.
         seed: Of the noise.
-        fit: How the model is fitted, if that is more than one call of `fit`.
+        fit: How the model is fitted, if not by one call of `fit`.
         couple: For models with releases that stay secret.
-        told: The values of the first releases, if they are not left to chance.
+        told: The values of the first releases, if not left to chance.
     """
     first = fitted(make, data, fit, answers=told, seed=seed)
     answers, secret = (first.answers, {}) if couple is None or first.error else couple(first, data, neighbor)
@@ -359,7 +343,7 @@ def replay(
 
 
 def _pairs(first: Recording, second: Recording) -> list[tuple[Release, Release]]:
-    """The releases of two fits, in order, that have the same shape."""
+    """The releases of two fits, in order, where shapes agree."""
     pairs = zip(first.releases, second.releases, strict=False)
     return [(one, other) for one, other in pairs if one.units.shape == other.units.shape]
 
@@ -373,9 +357,9 @@ def moved(first: Recording, second: Recording) -> dict[str, float]:
 
 
 def _events(first: Recording, second: Recording) -> Finding:
-    """What is visible of a fit while it runs must not depend on one person."""
+    """Whatever is visible of a fit while it runs must not depend on one person."""
     seen: dict[str, Callable[[Recording], Any]] = {
-        "the releases, in their order": lambda r: r.labels,
+        "the releases or their order": lambda r: r.labels,
         "their shapes": lambda r: [release.units.shape for release in r.releases],
         "their declared sensitivities": lambda r: r.sensitivities,
         "their noise": lambda r: [release.noise for release in r.releases],
@@ -393,7 +377,7 @@ def _events(first: Recording, second: Recording) -> Finding:
 
 
 def _account(seen: Recording) -> Finding:
-    """Every draw of noise belongs to a release that the ledger has, and the guarantee covers all of them."""
+    """Every draw of noise must belong to a release in the ledger, and the guarantee must cover all of them."""
     if seen.elsewhere:
         return Finding(ACCOUNT, False, f"noise is drawn without a ledger, in {', '.join(sorted(set(seen.elsewhere)))}")
     searches = [event for event, _ in seen.charged.events if isinstance(event, Selection)]
@@ -403,19 +387,19 @@ def _account(seen: Recording) -> Finding:
     costs = [release.noise.cost(release.sensitivity) for release in seen.releases]
     if len(sampled) == 1:  # releases over secret samples: each must be one that was charged for
         if seen.coins != len(seen.releases):
-            return Finding(ACCOUNT, False, "secret samples are charged for, but not drawn for every release")
+            return Finding(ACCOUNT, False, "secret samples are charged for but not drawn for every release")
         costs = [Cost.of(SampledGaussian(float(cost.mu or 0.0), sampled[0].probability)) for cost in costs]
     if len(set(seen.keys)) < len(seen.keys):
         return Finding(ACCOUNT, False, "some noise is drawn twice: two releases have the same key")
     guarantee = seen.model.guarantee_
     spent, told = sum(costs, Cost()).epsilon(guarantee.delta), guarantee.epsilon
     if not spent <= told * (1 + ROUNDING):
-        return Finding(ACCOUNT, False, f"what was released costs epsilon = {spent:.4g}, and {told:.4g} is declared")
+        return Finding(ACCOUNT, False, f"the releases cost epsilon = {spent:.4g}, but {told:.4g} is declared")
     return Finding(ACCOUNT, True, f"every draw of noise is in the ledger, and the guarantee is epsilon = {told:.4g}")
 
 
 def _search(seen: Recording, search: Selection) -> Finding:
-    """Each trial of a search, which ends with its score, costs at most what the search was charged for."""
+    """Each trial of a search, which ends with its score, must cost at most what the search was charged for."""
     trials: list[Cost] = [Cost()]
     for release in seen.releases:
         trials[-1] += release.noise.cost(release.sensitivity)
@@ -423,7 +407,7 @@ def _search(seen: Recording, search: Selection) -> Finding:
             trials.append(Cost())
     delta = seen.model.guarantee_.delta
     most, paid = max(trial.epsilon(delta) for trial in trials), search.run.epsilon(delta)
-    words = f"a trial costs epsilon = {most:.4g}, and the search was charged for trials of {paid:.4g}"
+    words = f"a trial costs epsilon = {most:.4g}; the search was charged for trials of {paid:.4g}"
     return Finding(ACCOUNT, most <= paid * (1 + ROUNDING), words)
 
 
@@ -437,12 +421,12 @@ def _output(first: Any, second: Any) -> Finding:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values are equal to the last bit, except for what differs every time (times, random ids)."""
+    """Whether two values are equal to the last bit, except for times and random ids."""
     return bool(_content(one) == _content(other))
 
 
 def _content(value: Any) -> Any:
-    """A value in a form that is equal exactly where every bit is."""
+    """A value in a form that is equal only if every bit is."""
     content = value
     if isinstance(value, np.ndarray):
         content = value.shape, str(value.dtype), value.tobytes()
@@ -462,7 +446,7 @@ def _content(value: Any) -> Any:
 
 
 def _joint(model: Any, data: Any, neighbor: Any) -> list[Finding]:
-    """What all other users are shown, with and without one person served beside them."""
+    """What all other users are shown, with and without one person among them."""
     if not isinstance(data, Interactions) or not hasattr(model, "embed"):
         return []
     histories = [
@@ -475,12 +459,12 @@ def _joint(model: Any, data: Any, neighbor: Any) -> list[Finding]:
     others = {user for user, history in histories[0].items() if history == histories[1].get(user)}
 
     def shown(table: Interactions) -> list[Array]:
-        """Vectors, recommended items and scores of the others, served together with all users of the table."""
+        """Vectors, recommended items and scores of the others, served with all users of the table."""
         at = np.array([at for at, user in enumerate(table.users.to_list()) if user in others], np.int64)
         found = model.recommend(table, n=SHOWN)
         lists = [slice(found.indptr[i], found.indptr[i + 1]) for i in at]
         return [model.embed(table)[at], *(part[one] for part in (found.numbers, found.scores) for one in lists)]
 
     ok = same(shown(data), shown(neighbor))
-    words = "what the others are shown is the same, with and without one person beside them"
-    return [Finding(JOINT, ok, words if ok else "what others are shown depends on who is served beside them")]
+    words = "the others are shown the same, with and without one person among them"
+    return [Finding(JOINT, ok, words if ok else "what others are shown depends on who else is served")]

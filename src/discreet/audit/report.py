@@ -1,4 +1,4 @@
-"""What the checks of an audit found, and how likely a false alarm is: in plain words, as JSON, and as an HTML page."""
+"""The findings of an audit, and how likely a false alarm is: as text, as JSON, and as an HTML page."""
 
 from __future__ import annotations
 
@@ -14,51 +14,51 @@ if TYPE_CHECKING:
     from discreet.audit.attacks import Success
     from discreet.audit.zoo import Caught
 
-# One false alarm in a million runs. Every statistical test has the level EACH, fixed beforehand, and a run makes at
+# One false alarm in a million runs. Every statistical test has the level EACH, fixed in advance, and a run makes at
 # most MOST_TESTS of them; all other checks compare exactly, and cannot be wrong by chance.
 FALSE_ALARM = 1e-6
 MOST_TESTS = 10_000
 EACH = FALSE_ALARM / MOST_TESTS
 
 BROKEN, MISSED = "BROKEN", "NOT CAUGHT"
-# What each check does, for readers of the report.
+# What each check does, for readers of the report
 CHECKS = {
     "fit": "The model can be fitted at all.",
     "events": "Fitted with and without one person, and with the same noise, the model makes the same releases in the "
-    "same order, of the same shapes, with the same noise; nothing it logs, warns of or raises differs.",
-    "sensitivity": "No person who comes or goes moves a release by more than was declared.",
-    "worst case": "A designed person moves each release by 95% or more of what was declared: bounds are tight, and the "
-    "audit sees it.",
-    "whole claim": "Two designed people are at least 90% of the claim apart, all releases together: it is not slack, "
-    "and this audit sees all of it.",
-    "account": "Every draw of noise belongs to a release in the ledger; no noise is used twice; the guarantee is that "
-    "of all releases together.",
+    "same order, with the same shapes and noise; nothing it logs, warns about or raises differs.",
+    "sensitivity": "Adding or removing one person moves no release by more than was declared.",
+    "worst case": "A designed person moves each release by 95% or more of what was declared: the bounds are tight, and "
+    "the audit can see it.",
+    "whole claim": "Two designed people are at least 90% of the claim apart, over all releases: the claim is tight, "
+    "and the audit can see all of it.",
+    "account": "Every draw of noise belongs to a release in the ledger; no noise is used twice; the guarantee covers "
+    "all releases together.",
     "post-processing": "Given the same released values, the two models are the same to the last bit.",
     "joint view": "All other users are shown the same, to the last bit.",
-    "search": "Of extreme people, and others uphill from them, none moves a release by more than was declared.",
-    "noise": "The noise has the distribution and the size that are paid for.",
-    "black box": "Told apart many times, two numbers at the distance of the sensitivity prove no more than is claimed.",
+    "search": "No extreme person, and nobody found by climbing from them, moves a release by more than was declared.",
+    "noise": "The noise has the distribution and the scale that were charged for.",
+    "black box": "Two numbers at the distance of the sensitivity, released many times, prove no more than is claimed.",
     "streams": "Threads and forked processes never draw the same noise.",
-    "taint": "No line of code outside the private side looks at a private number.",
-    "canary": "Whole fits with and without a designed person cannot be told apart better than is claimed.",
-    "one run": "In one fit, who of many canaries is in it cannot be guessed better than is claimed.",
+    "taint": "No line of code outside the private side reads a private number.",
+    "canary": "Whole fits with and without a designed person cannot be distinguished better than is claimed.",
+    "one run": "In one fit with many canaries, nobody can guess who is in it better than is claimed.",
 }
 
 
 class Exhausted(RuntimeError):
-    """A run has made all the statistical tests that its rate of false alarms allows."""
+    """A run has made all the statistical tests that its false-alarm rate allows."""
 
 
 @dataclass
 class Alarms:
-    """The budget of a run for false alarms: every statistical test takes its level from here before it is made."""
+    """The false-alarm budget of a run: every statistical test takes its level from here before it is made."""
 
     total: float = FALSE_ALARM  # the largest probability of any false alarm in the run
-    most: int = MOST_TESTS  # how many tests share it, all at the same level, independent of earlier results
+    most: int = MOST_TESTS  # how many tests share it, all at the same level, whatever the earlier results
     made: int = 0
 
     def take(self, tests: int = 1) -> float:
-        """The level of each of the next tests; raises if the budget does not allow so many."""
+        """The level of each of the next tests; raises if the budget does not allow them."""
         if self.made + tests > self.most:
             raise Exhausted(
                 f"audit: {self.made:,} statistical tests of {self.most:,} were made, and {tests:,} more would exceed a "
@@ -70,21 +70,13 @@ class Alarms:
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check.
+    """The result of one check."""
 
-    Attributes:
-        check: Which check.
-        ok: Whether the guarantee holds, as far as this check sees.
-        words: What was found, in plain words.
-        figures: The numbers behind it.
-        tests: How many statistical tests it took.
-    """
-
-    check: str
-    ok: bool
-    words: str
-    figures: dict[str, Any] = field(default_factory=dict)
-    tests: int = 0
+    check: str  # its name
+    ok: bool  # whether the guarantee holds, as far as this check can see
+    words: str  # what was found
+    figures: dict[str, Any] = field(default_factory=dict)  # the numbers behind it
+    tests: int = 0  # how many statistical tests were made
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; infinity, which JSON does not have, is None."""
@@ -96,18 +88,18 @@ class Finding:
 
 
 def failed(findings: Iterable[Finding]) -> list[Finding]:
-    """Those that are not ok."""
+    """The findings that are not ok."""
     return [finding for finding in findings if not finding.ok]
 
 
 @dataclass(frozen=True)
 class Report:
-    """The result of `discreet.audit.run`: print it, or take its `.to_json()` or `.html()`.
+    """The result of `discreet.audit.run`: print it, or use its `.to_json()` or `.html()`.
 
     Attributes:
-        findings: For each model that was audited, what was found.
-        zoo: Which check caught each broken mechanism, if they were tried.
-        attacks: What attackers achieve against private and other models, if they were run.
+        findings: The findings for each audited model.
+        zoo: Which checks caught each broken mechanism, if they were tried.
+        attacks: How well attacks on private and nonprivate models did, if they were run.
     """
 
     findings: dict[str, list[Finding]] = field(default_factory=dict)
@@ -126,7 +118,7 @@ class Report:
 
     @property
     def lost(self) -> list[str]:
-        """Where in the code private numbers lose their mark, so that taint does not follow them further."""
+        """Where in the code private numbers lose their mark, so that taint cannot follow them."""
         every = (one.figures.get("lost", ()) for found in self.findings.values() for one in found)
         return sorted({place for places in every for place in places})
 
@@ -147,13 +139,13 @@ class Report:
         if not self.tests:
             return ""
         return (
-            f"{self.tests:,} statistical tests, each at the level {EACH:.0e}, fixed beforehand: if nothing is broken, "
+            f"{self.tests:,} statistical tests, each at the level {EACH:.0e}, fixed in advance: if nothing is broken, "
             f"any of them fails in fewer than {FALSE_ALARM:.0e} of such audits. An audit can prove a guarantee wrong, "
             "never right."
         )
 
     def tables(self) -> list[tuple[str, Sequence[str], list[tuple[str, ...]]]]:
-        """All that was found, as tables: the title, the headings and the rows of each."""
+        """All findings, as tables: the title, the headings and the rows of each."""
         models = [
             (name, ("", "check", "found"), [("ok" if one.ok else BROKEN, one.check, one.words) for one in found])
             for name, found in self.findings.items()
@@ -162,8 +154,8 @@ class Report:
         attacks = [(one.attack, one.model, f"{one.rate:.1%}", f"{one.chance:.1%}") for one in self.attacks]
         tables: list[tuple[str, Sequence[str], list[Any]]] = [
             *models,
-            ("The zoo", ("broken mechanism", "what is wrong", "published, or happens", "caught by"), zoo),
-            ("What an attacker achieves", ("attack", "model", "success", "by chance"), attacks),
+            ("The zoo", ("broken mechanism", "what is wrong", "published or seen", "caught by"), zoo),
+            ("What attackers achieve", ("attack", "model", "success", "by chance"), attacks),
             ("Where private numbers lose their mark", ("in",), [(place,) for place in self.lost]),
         ]
         return [table for table in tables if table[2]]
@@ -216,7 +208,7 @@ def _cell(text: str) -> str:
 
 
 def _curve(name: str, attacks: Sequence[Success]) -> str:
-    """Success of one attack by model, from the most private on; the dashed line is chance."""
+    """The success of one attack by model, the most private first; the dashed line is chance."""
     mine = [one for one in attacks if one.attack == name]
     wide, high = 560, 200
     at = [(60 + i * (wide - 80) / max(len(mine) - 1, 1), high * (1 - one.rate) + 20) for i, one in enumerate(mine)]

@@ -1,4 +1,4 @@
-"""The noise of a model, drawn many times: does it have the distribution that is paid for, and is it never reused?"""
+"""The noise of a model, drawn many times: is it distributed as charged for, and never reused?"""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ BINS, SIDE, FAR, ARRAYS = 200, 40, 4.0, 50
 LAGS, COORDINATES = 300, 16
 THREADS, FORKS, KEYS = 8, 3, 50
 CLAIM = 0.9  # of a claim: what an audit that is not blind proves in the worst case
-PURE = 30  # times as many draws, to prove as much about a pure epsilon
+PURE = 30  # times as many draws are needed to prove as much about a pure epsilon
 AIM = 2.5  # standard deviations apart: where the fewest runs prove the most
 
-Tests = list[tuple[str, float]]  # what would be wrong, and the probability of such draws if nothing is
+Tests = list[tuple[str, float]]  # what would be wrong, and the p-value of the draws
 
 
 def law(noise: Noise, *, draws: int, source: NoiseSource, alarms: Alarms) -> Finding:
@@ -48,7 +48,7 @@ def law(noise: Noise, *, draws: int, source: NoiseSource, alarms: Alarms) -> Fin
         wrong.append("it is not on its grid")
     if symmetric and not np.array_equal(drawn, drawn.swapaxes(-1, -2)):
         wrong.append("it is not symmetric")
-    words = ", ".join(wrong) or f"{drawn.size:,} draws have the distribution that is paid for"
+    words = ", ".join(wrong) or f"{drawn.size:,} draws have the distribution that was charged for"
     return Finding(NOISE, not wrong, f"{_name(noise)}: {words}", tests=len(tests))
 
 
@@ -63,7 +63,7 @@ def _name(noise: Noise) -> str:
 
 
 def _tests_of(noise: Gaussian | Laplace | L2Laplace, drawn: Array) -> Tests:
-    """Tests of arrays of noise; the first index counts them."""
+    """Tests of noise arrays, stacked on the first axis."""
     if isinstance(noise, Laplace):
         return _tests(drawn.ravel() / noise.scale, laplace=True)
     if isinstance(noise, L2Laplace):  # lengths have a gamma distribution; directions are nearly normal
@@ -105,7 +105,7 @@ def _tests(z: Array, *, laplace: bool = False) -> Tests:
 def _correlations(z: Array) -> tuple[Array, Array]:
     """Of draws at each distance up to LAGS, and of any two coordinates of consecutive rows of COORDINATES draws.
 
-    Each is about standard normal if draws are independent, and all of them are uncorrelated.
+    If draws are independent, each is about standard normal, and they are uncorrelated.
     """
     n = len(z)
     spectrum = np.fft.rfft(z, n=1 << (n + LAGS).bit_length())
@@ -122,11 +122,11 @@ def _coins(noise: RandomizedResponse, draws: int, source: NoiseSource, alarms: A
         if stats.binomtest(flipped, draws, float(flip)).pvalue < level:
             words = f"{_name(noise)}: of {draws:,} bits of {bit}, {flipped:,} were flipped, not {float(flip):.1%}"
             return Finding(NOISE, False, words, tests=2)
-    return Finding(NOISE, True, f"{_name(noise)}: {2 * draws:,} bits were flipped as often as is paid for", tests=2)
+    return Finding(NOISE, True, f"{_name(noise)}: {2 * draws:,} bits were flipped as often as charged for", tests=2)
 
 
 def told_apart(release: Release, *, draws: int, source: NoiseSource, alarms: Alarms) -> Finding:
-    """Draw a mechanism many times on two numbers that differ by the sensitivity: what does that prove of its cost?"""
+    """Release two numbers that differ by the sensitivity many times: what does that prove about the cost?"""
     noise, claim = release.noise, release.noise.cost(release.sensitivity)
     assert not isinstance(noise, L2Laplace)
     if isinstance(noise, Gaussian):
@@ -152,7 +152,7 @@ def told_apart(release: Release, *, draws: int, source: NoiseSource, alarms: Ala
         proved = max(evidence.epsilon() for evidence in found) / apart
         least = detectable_epsilon(claimed * apart, draws, level=level) / apart
     words = (
-        f"{release.label!r}: told apart {draws:,} times, {name} >= {proved:.4g} is proved, of {claimed:.4g} claimed; "
+        f"{release.label!r}: after {draws:,} draws each, {name} >= {proved:.4g} is proved, of {claimed:.4g} claimed; "
         f"{could(least)}"
     )
     figures = {"proved": proved, "claimed": claimed, "detectable": least}
@@ -166,7 +166,7 @@ def _draws(noise: Gaussian | Laplace | RandomizedResponse, truth: float, draws: 
 
 
 def drawn_in(recording: Recording, alarms: Alarms) -> Finding:
-    """Whether the noise that one fit added is what it declares: on the grid, everywhere, of the right size."""
+    """Whether the noise that one fit added is as declared: on the grid, everywhere, of the right scale."""
     squares, n = 0.0, 0
     for release in recording.releases:
         if isinstance(release.noise, RandomizedResponse):
@@ -186,20 +186,20 @@ def drawn_in(recording: Recording, alarms: Alarms) -> Finding:
             scale[..., range(added.shape[-1]), range(added.shape[-1])] *= math.sqrt(2)
         squares, n = squares + float(((added / scale) ** 2).sum()), n + added.size
     if not n:
-        return Finding(NOISE, True, "nothing but bits was released")
+        return Finding(NOISE, True, "only bits were released")
     # Entries of a symmetric matrix count twice, and Laplace noise has a kurtosis of 6: 10 times the usual variance.
     z = (squares / n - 1) * math.sqrt(n / 10)
     ok = 2 * float(stats.norm.sf(abs(z))) >= alarms.take()
-    words = f"{n:,} released numbers have noise of {math.sqrt(squares / n):.3f} times the size that is paid for"
+    words = f"{n:,} released numbers have noise of {math.sqrt(squares / n):.3f} times the scale that was charged for"
     return Finding(NOISE, ok, words, tests=1)
 
 
 def mechanisms(recording: Recording, *, draws: int, source: NoiseSource, alarms: Alarms) -> list[Finding]:
-    """All these checks for the mechanisms of a fit: those of the first three labels."""
+    """All these checks for the mechanisms of the first three labels of a fit."""
     first = {release.label: release for release in reversed(recording.releases)}
     chosen = list(first.values())[::-1][:3]
     laws = [law(release.noise, draws=draws, source=source, alarms=alarms) for release in chosen]
-    # An array of noise with the density of its length takes too long to be drawn a million times.
+    # L2-Laplace noise takes too long to be drawn a million times.
     quick = [release for release in chosen if not isinstance(release.noise, L2Laplace)]
     apart = [told_apart(release, draws=draws // 4, source=source, alarms=alarms) for release in quick]
     return [drawn_in(recording, alarms), *laws, *apart]
@@ -207,8 +207,8 @@ def mechanisms(recording: Recording, *, draws: int, source: NoiseSource, alarms:
 
 @cache
 def streams(fresh_key: Callable[[], bytes]) -> Finding:
-    """Whether threads and forked processes that ask one source for keys ever get the same key; tried once for each."""
-    fresh_key()  # a careless source has a state from now on
+    """Whether threads and forked processes that ask one source for keys ever get the same key; cached by source."""
+    fresh_key()  # from now on a careless source has a state
 
     def keys(_: int) -> list[bytes]:
         return [fresh_key() for _ in range(KEYS)]

@@ -1,7 +1,7 @@
-"""What is audited: a model, data to fit it on, and people designed to be the worst case for it.
+"""The subjects of audits: a model, data to fit it on, and people designed to be its worst case.
 
-Every private model of the library has a subject for each of its adjacencies. For other models on the same base, `of`
-makes one with people who are extreme for any model.
+Every private model of the library has a subject for each of its adjacencies. For other models with the same base class,
+`of` makes a subject with people who are extreme for any model.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from discreet.evaluate import evaluate
 from discreet.models.als.model import GRAM
 from discreet.models.one_bit.contributions import LINEAR_TERM, OUTPUT, TrueBits, two_valued
 from discreet.models.one_bit.likelihood import Link
+from discreet.models.private import PrivateModel
 from discreet.privacy import Ledger
 from discreet.privacy.guarantee import AdjacencyName
 from discreet.tune import search
 from discreet.typing import Array
 
-EPSILON, DELTA = 15.0, 1e-6  # at which a few hundred fits show how well people can be told apart
-NUDGE = 1e-3  # the change of the perturbation by which the derivative of an optimum is found
+EPSILON, DELTA = 15.0, 1e-6  # at which a few hundred fits show how well people can be distinguished
+NUDGE = 1e-3  # of the perturbation, for the numerical derivative of an optimum
 
-World = Callable[[Any], Any]
+Data = Callable[[Any], Any]
 Pairs = Sequence[tuple[Any, Any]]
 
 DIVIDED, ELSEWHERE = ({item: 5.0 * (item % 2) for item in items} for items in (range(20), range(20, 40)))
@@ -47,20 +48,20 @@ class Subject:
     Attributes:
         name: The model and its settings.
         make: Makes the model, unfitted.
-        world: The data with a person, or without one (None).
+        data: Makes the data with a person, or without one (None).
         pairs: The person before and after, for neighboring data.
-        elsewhere: Releases whose worst case is none of these pairs, and why.
+        elsewhere: Releases whose worst case is none of these pairs, and what it is.
         designed: Whether the pairs were designed for this model: then they must reach every bound, and the claim.
-        open: Whether all releases are public, so that whole fits can be told apart by their likelihood ratio.
+        open: Whether all releases are public, so that whole fits can be distinguished by their likelihood ratio.
         runs: Fits with and without the person, in a full audit.
-        fit: How the model is fitted, if that is more than one call of `fit`.
+        fit: How the model is fitted, if not by one call of `fit`.
         couple: For models with releases that stay secret.
-        told: The values of the first releases of a replay, where the worst case is a rare one.
+        told: The values of the first releases of a replay, if the worst case is a rare one.
     """
 
     name: str
     make: Callable[..., Any]
-    world: World
+    data: Data
     pairs: Pairs
     elsewhere: dict[str, str] = field(default_factory=dict)
     designed: bool = True
@@ -72,22 +73,22 @@ class Subject:
 
     def replay(self, pair: tuple[Any, Any]) -> Replay:
         """Fits on neighboring data."""
-        data, neighbor = (self.world(person) for person in pair)
+        data, neighbor = (self.data(person) for person in pair)
         return replay(self.make, data, neighbor, fit=self.fit, couple=self.couple, told=self.told)
 
 
-def of(model: Any) -> Subject:
-    """A subject for any model on the base of private models, with people who are extreme for all of them.
+def of(model: PrivateModel) -> Subject:
+    """A subject for any private model, with people who are extreme for all of them.
 
-    An unfitted model is audited on ratings, a fitted one on what it was fitted on: ratings or implicit feedback.
+    An unfitted model is audited on ratings, a fitted one on the kind of data it was fitted on.
     """
-    world = partial(neighbors.crowd, 40, getattr(model, "implicit_", False))
-    people = list(neighbors.extremes(world(None)).values())
+    data = partial(neighbors.crowd, 40, getattr(model, "implicit_", False))
+    people = list(neighbors.extremes(data(None)).values())
     others: dict[str, list[Any]] = {"add-remove": [None] * len(people), "replace": [*people[1:], people[0]]}
     if model.adjacency not in others:
         raise DataError(f"model: a subject for adjacency {model.adjacency!r} must be given as discreet.audit.Subject")
     pairs = list(zip(people, others[model.adjacency], strict=True))
-    return Subject(type(model).__name__, lambda: clone(model), world, pairs, designed=False)
+    return Subject(type(model).__name__, lambda: clone(model), data, pairs, designed=False)
 
 
 @cache
@@ -97,12 +98,10 @@ def shipped() -> dict[str, Subject]:
     return {subject.name: subject for family in families for subject in family()}
 
 
-def _both(
-    name: str, make: Callable[..., Any], world: World, added: Pairs, replaced: Pairs, **more: Any
-) -> list[Subject]:
+def _both(name: str, make: Callable[..., Any], data: Data, added: Pairs, replaced: Pairs, **more: Any) -> list[Subject]:
     """One subject for each adjacency."""
     return [
-        Subject(f"{name}, {adjacency}", partial(make, adjacency=adjacency), world, pairs, **more)
+        Subject(f"{name}, {adjacency}", partial(make, adjacency=adjacency), data, pairs, **more)
         for adjacency, pairs in (("add-remove", added), ("replace", replaced))
     ]
 
@@ -178,7 +177,7 @@ def _disagreeing(n: int, shared: int, taste: float = 0.0) -> tuple[dict[int, flo
 
 
 def _giants(n: int) -> tuple[Pairs, Pairs]:
-    """People who rate everything, or half of it."""
+    """Pairs of people who rate everything, or half of it."""
     giant = {item: 5.0 * (item % 2) for item in range(n)}
     mirror = {item: 5.0 - rating for item, rating in giant.items()}
     fan, critic = dict.fromkeys(range(n // 2), 5.0), dict.fromkeys(range(n // 2, n), 0.0)
@@ -186,20 +185,20 @@ def _giants(n: int) -> tuple[Pairs, Pairs]:
 
 
 def _continued(model: Any, data: Any, ledger: Any) -> Any:
-    """A fit, continued."""
+    """A fit, and then more steps."""
     return model.fit(data, ledger=ledger).fit_more(data, ledger, epsilon=2.0, n_steps=1)
 
 
 def _published_als() -> list[Subject]:
-    """Replace: two people with opposite opinions on the k items that count, and still the same vectors.
+    """Replace: two people with opposite opinions on the k items that count, but the same vectors.
 
-    Vectors follow from what else they have rated, or from the few items that have large vectors themselves.
+    Vectors follow from the other items they have rated, or from the few items that have large vectors themselves.
     """
     fan, critic = dict.fromkeys(range(120), 1.0), dict.fromkeys(range(120), -1.0)
     penalties = {"regularization": 0.5, "item_exponent": 0.0, "user_exponent": 0.0}
     make = _private(discreet.PublishedDPALS, rank=2, item_fraction=1.0, user_clip=1e-3, **penalties)
     alone: dict[str, Any] = {"preprocess": False, "entry_clip": 1.0, "global_penalty": 0.1, "start": "svd"}
-    world, few = partial(neighbors.polar, 240), dict.fromkeys(range(20), 1.0)
+    data, few = partial(neighbors.polar, 240), dict.fromkeys(range(20), 1.0)
     added: Pairs = [(fan, None), (critic, None), (few, None)]
     apart = partial(make, adjacency="replace")
     # Two rate all common items alike, and 12 rare ones oppositely; two have no item in common.
@@ -211,23 +210,23 @@ def _published_als() -> list[Subject]:
     one_taste: Pairs = [(one, other), (one, {2: 1.0, 3: 1.0, **dict.fromkeys(range(32, 60), 1.0)})]
     first, second = partial(apart, max_items=12, user_items="all"), partial(apart, max_items=30, **alone)
     return [
-        Subject("PublishedDPALS, add-remove", partial(make, max_items=120), world, added),
-        Subject("PublishedDPALS, Algorithm 1, add-remove", partial(make, max_items=120, **alone), world, added),
+        Subject("PublishedDPALS, add-remove", partial(make, max_items=120), data, added),
+        Subject("PublishedDPALS, Algorithm 1, add-remove", partial(make, max_items=120, **alone), data, added),
         Subject("PublishedDPALS, replace", first, neighbors.common, opposed),
         Subject("PublishedDPALS, Algorithm 1, replace", second, neighbors.two_tastes, one_taste),
     ]
 
 
 def _frank_wolfe() -> list[Subject]:
-    """A person whose only item no other user has keeps their whole residual, and so moves every covariance most.
+    """A person with a single item that nobody else has keeps their whole residual, and moves every covariance most.
 
     For products with a vector, the worst case is a person whose only item is the leading direction. As published, steps
-    are so long that they first lead this person as far as possible at a right angle to their only rating, to an item
+    are so long that they first move this person as far as possible at a right angle to their only rating, to an item
     rated 0, and then to the opposite of it.
     """
     make = _private(discreet.DPFrankWolfe, n_steps=2, centre=False, row_norm=5.0)
     crowd = tuple((f"v{i:04}", ((7, 5.0),)) for i in range(2000))
-    world = partial(neighbors.crowd, 20, False, more=crowd)
+    data = partial(neighbors.crowd, 20, False, more=crowd)
     aside, other = {8: 5.0}, {9: 5.0}
     pairs: tuple[Pairs, Pairs] = [(aside, None), (SINGLE, None)], [(aside, other), (SINGLE, {7: 0.0})]
     by_oja = partial(make, eigensolver="oja", n_steps=1, oja_steps=8)
@@ -235,15 +234,15 @@ def _frank_wolfe() -> list[Subject]:
     printed = partial(long, radius=100.0, row_norm=5.0, n_steps=2, eigensolver="oja", oja_steps=8)
     led = {0: 1.0, 1: 0.0}
     return [
-        *_both("DPFrankWolfe", partial(make, eigensolver="dense"), world, *pairs),
-        *_both("DPFrankWolfe by Oja's method", by_oja, world, *pairs),
-        *_both("PublishedDPFrankWolfe by Oja's method", printed, world, *pairs),
+        *_both("DPFrankWolfe", partial(make, eigensolver="dense"), data, *pairs),
+        *_both("DPFrankWolfe by Oja's method", by_oja, data, *pairs),
+        *_both("PublishedDPFrankWolfe by Oja's method", printed, data, *pairs),
         *_both("PublishedDPFrankWolfe", long, neighbors.swaying, [(led, None)], [(led, {2: 1.0, 3: 0.0})]),
     ]
 
 
 def _one_bit() -> list[Subject]:
-    """One bit flipped; or for users, all bits of one."""
+    """One bit flipped; or, for the unit "user", all bits of one user."""
     output: dict[str, Any] = {"mechanism": "output", "epsilon": 8.0, "ridge": 20.0, "tau": 1e3}
     mechanisms: dict[str, dict[str, Any]] = {
         "input": {"mechanism": "input", "epsilon": 1.0},
@@ -273,10 +272,10 @@ def secret_perturbation(
 ) -> tuple[list[Array], dict[str, float]]:
     """The linear perturbation with which a neighbor, with one bit flipped, has the same optimum, and its likelihood.
 
-    What is released is the optimum X, a function of the bits B and of a secret linear perturbation H. At the optimum,
-    H = -(l'(X; B) + ridge X + what constraints add), so that for other bits B' it is H' = H + l'(X; B) - l'(X; B'). The
-    density of X is that of H times the determinant of A = -dH/dX. One entry of its diagonal differs by e, that of the
-    bit: the ratio of the determinants is 1 + e / A, by that entry of the inverse of A, -dX/dH.
+    The release is the optimum X, a function of the bits B and of a secret linear perturbation H. At the optimum, H =
+    -(l'(X; B) + ridge X + a term for the constraints), so for other bits B' it is H' = H + l'(X; B) - l'(X; B'). The
+    density of X is that of H times the determinant of A = -dH/dX. Only the diagonal entry of the bit differs, by e: the
+    ratio of the determinants is 1 + e / A, by that entry of the inverse of A, -dX/dH.
     """
     secret, matrix = first.releases[0], first.releases[1].statistic
     true, other = (TrueBits.of(table, two_valued(table, None)) for table in (data, neighbor))
@@ -296,12 +295,12 @@ def secret_perturbation(
 
 
 def cornered(link: Link, ridge: float) -> tuple[float, Array]:
-    """tau, and the linear perturbation of bits that are all 1 that makes the first of them matter most.
+    """tau, and the linear perturbation with which the first of many bits, all 1, matters most.
 
     For one entry, the density of the perturbation and the determinant of second derivatives change in opposite
     directions where no constraint is active. Here the ball holds the entry up, against its own perturbation: the matrix
-    has a large singular value, in which there is little of the entry, and a small negative one; its nuclear norm would
-    be larger were the entry smaller. All other values are positive, so that the ball hardly keeps it from moving.
+    has a large singular value, to which the entry contributes little, and a small negative one; its nuclear norm would
+    be larger if the entry were smaller. All other values are positive, so that the ball hardly keeps it from moving.
     """
     size, large, share, value, others, multiplier = 20, 15.0, 0.08, 0.98, 0.2, 3.0
     small = (share * large - value) / (1 - share)
@@ -329,14 +328,14 @@ def _components() -> list[Subject]:
 
 
 def _evaluations() -> list[Subject]:
-    """A public model whose predictions for one person are all wrong and whose lists are all right; or the reverse."""
+    """A public model whose predictions for a person are all wrong but whose rankings are all right, or the reverse."""
     wrong, right = dict.fromkeys(range(10), 5.0), dict.fromkeys(range(10, 20), 2.5)
-    world = partial(neighbors.crowd, 20, False)
+    data = partial(neighbors.crowd, 20, False)
     rows = [(user, item, 2.5) for user in range(3) for item in range(20)]  # what it predicts for everyone
     public = discreet.MeanRating("global").fit(read(rows, items=list(range(20)), value_range=(0, 5)))
     return [
-        *_both("private evaluation", partial(Evaluated, public), world, [(wrong, None)], [(wrong, right)], runs=40),
-        *_both("private search", Searched, world, [(DIVIDED, None)], [(DIVIDED, wrong)], designed=False, open=False),
+        *_both("private evaluation", partial(Evaluated, public), data, [(wrong, None)], [(wrong, right)], runs=40),
+        *_both("private search", Searched, data, [(DIVIDED, None)], [(DIVIDED, wrong)], designed=False, open=False),
     ]
 
 
@@ -349,7 +348,7 @@ class Searched:
     delta: float = 1e-6
 
     def fit(self, data: Interactions, ledger: Ledger) -> Any:
-        """The model that is found, with everything that the search reports of it."""
+        """The model that was found, with everything that the search reports about it."""
         base = discreet.DPSVD(epsilon=self.epsilon, delta=self.delta, adjacency=self.adjacency, n_jobs=1)
         found = search(base, {"rank": [2, 4]}, data, (self.epsilon, self.delta), ledger, trials=2.0)
         found.model.searched_ = (dict(found.settings), found.score, found.metric)
@@ -358,7 +357,7 @@ class Searched:
 
 @dataclass
 class Evaluated:
-    """A private evaluation of a public model, with the interface of a model: half of all ratings are targets."""
+    """A private evaluation of a public model, with the interface of a model; half of all ratings are targets."""
 
     model: discreet.MeanRating
     adjacency: AdjacencyName

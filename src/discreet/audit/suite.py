@@ -1,7 +1,7 @@
 """`discreet.audit.run`: an audit of a model, of all models of the library, or of the audit itself.
 
-`audit` makes all checks of one subject: it replays the designed people, tests the noise, follows private numbers, and
-in a full audit searches for people who exceed a bound and fits many times.
+`audit` runs all checks of one subject: it replays the designed people, tests the noise and follows private numbers. A
+full audit also searches for people who exceed a bound, and fits many times.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ Effort = Literal["quick", "full"]
 
 TIGHT, WHOLE, SEARCH = "worst case", "whole claim", "search"
 REACHED = 0.95  # of its declared sensitivity: how far a designed person must move each release
-APART = 0.9  # of the claim: how far apart designed people must be, all releases together
+APART = 0.9  # of the claim: how far apart designed people must be, over all releases
 SYSTEM = SystemNoise()
 DRAWS, SEED = 100_000, 11  # of each kind of noise
-TRIES = 40  # people that a full audit searches through
+TRIES = 40  # people to try in the search of a full audit
 FEW_RUNS = 24  # fits with and without a person who is not the worst case of all releases at once
 CANARIES = 200
 NEARLY = 0.93  # of the claim: what a pair must reach for whole fits to show 0.9 of it
@@ -48,12 +48,12 @@ def run(
     The model is fitted many times, on synthetic data. No budget is spent.
 
     Args:
-        model: A private model, fitted or not, or its name; for other models on the base of private models, with
-            designed people too, a `discreet.audit.Subject`. None: see `everything`.
-        effort: "quick", some seconds for each model; or "full", with a search for people who break a bound, and whole
-            fits end to end: minutes.
-        zoo: Try the broken mechanisms too: does this audit catch them?
-        attack: Run attacks from the literature against private and other models, as a demonstration.
+        model: A private model, fitted or not, or its name. To audit your own model with people designed for it, pass a
+            `discreet.audit.Subject`. None: see `everything`.
+        effort: "quick" takes seconds for each model; "full" takes minutes, searches for people who exceed a bound, and
+            compares whole fits end to end.
+        zoo: Also try the broken mechanisms: does this audit catch them?
+        attack: Run attacks from the literature on private and nonprivate models, as a demonstration.
         everything: Audit all private models of the library.
     """
     chosen = list(subjects.shipped().values()) if everything else [] if model is None else _subjects(model)
@@ -97,13 +97,13 @@ def _subjects(model: Any) -> list[Subject]:
 
 
 def audit(subject: Subject, effort: Effort = "quick", alarms: Alarms | None = None) -> list[Finding]:
-    """All checks of one subject; by default as a run with its own budget for false alarms."""
+    """All checks of one subject; by default with its own false-alarm budget."""
     alarms = alarms or Alarms()
     replays, findings = designed(subject)
     first = next((one.first for one in replays if one.first.model is not None), None)
     if first is not None:
         findings += mechanisms(first, draws=DRAWS, source=InsecureSeededNoise(SEED), alarms=alarms)
-    findings += [streams(SYSTEM.fresh_key), *taint(subject, subject.world(subject.pairs[0][0]))]
+    findings += [streams(SYSTEM.fresh_key), *taint(subject, subject.data(subject.pairs[0][0]))]
     if effort == "quick" or failed(findings):
         return findings
     findings += search(subject, tries=TRIES)
@@ -124,7 +124,7 @@ def catch(mutant: Mutant) -> Caught:
 
 
 def _one_run(alarms: Alarms) -> Finding:
-    """Among a million ratings, as in MovieLens 1M: canaries with two items each that no other canary has."""
+    """Canaries with two items each, which no other canary has, among a million ratings, as in MovieLens 1M."""
     crowd = movielens_like(25_000, 400, 1_000_000, random_state=0)
     items = np.random.default_rng(0).permutation(crowd.n_items)[: 2 * CANARIES].reshape(-1, 2).tolist()
     people: list[Row] = [{crowd.items[one]: 5.0, crowd.items[other]: 0.5} for one, other in items]
@@ -135,7 +135,7 @@ def _one_run(alarms: Alarms) -> Finding:
 
 
 def designed(subject: Subject) -> tuple[list[Replay], list[Finding]]:
-    """Replay the people of a subject; if they were designed for it, check that some of them reach each bound."""
+    """Replay the people of a subject; if they were designed for it, check that each bound is reached."""
     replays = [subject.replay(pair) for pair in subject.pairs]
     findings = _merged([finding for one in replays for finding in one.findings])
     if subject.designed and not failed(findings):
@@ -146,14 +146,14 @@ def designed(subject: Subject) -> tuple[list[Replay], list[Finding]]:
 
 
 def _whole(share: float) -> Finding:
-    """Every bound may be tight, and still no two people may be as far apart as the claim, over all releases."""
+    """Even if every bound is tight, two people may never be as far apart as the claim, over all releases."""
     ok = APART <= share <= 1 + ROUNDING
-    words = f"all releases together, two designed people are {share:.1%} of the claim apart"
+    words = f"over all releases, two designed people are {share:.1%} of the claim apart"
     return Finding(WHOLE, ok, words if ok else f"{words}; this should be {APART:.0%} to 100%", {"share": share})
 
 
 def _tight(subject: Subject, release: str, share: float) -> Finding:
-    """A bound that no one comes near is slack, or the test is blind."""
+    """If nobody comes near a bound, it is slack or the test is blind."""
     ok = share >= REACHED
     words = f"a designed person moves {release!r} by {share:.1%} of its bound"
     if release in subject.elsewhere:
@@ -164,7 +164,7 @@ def _tight(subject: Subject, release: str, share: float) -> Finding:
 
 
 def _merged(findings: list[Finding]) -> list[Finding]:
-    """One finding of each check and release: a failure before a success, and of several the furthest."""
+    """One finding for each check and release: a failure rather than a success, and the largest share."""
     kept: dict[tuple[str, Any], Finding] = {}
     for finding in sorted(findings, key=lambda one: (one.ok, -one.figures.get("share", 0.0))):
         kept.setdefault((finding.check, finding.figures.get("release")), finding)
@@ -173,8 +173,8 @@ def _merged(findings: list[Finding]) -> list[Finding]:
 
 
 def search(subject: Subject, *, tries: int) -> list[Finding]:
-    """Climb from extreme people to more extreme ones, by so many replays; for models of ratings only."""
-    empty = subject.world(None) if subject.pairs and isinstance(subject.pairs[0][0], dict) else None
+    """Climb from extreme people to more extreme ones, in `tries` replays; for models of ratings only."""
+    empty = subject.data(None) if subject.pairs and isinstance(subject.pairs[0][0], dict) else None
     adjacency = subject.make().adjacency
     if not isinstance(empty, Interactions) or adjacency == "flip":
         return []
@@ -189,7 +189,7 @@ def search(subject: Subject, *, tries: int) -> list[Finding]:
         wrong += failed(one.findings)
         share = max(one.moved.values(), default=0.0)
         best = max(best, (share, person), key=lambda pair: pair[0])
-    words = f"{tries} people, extreme ones and others uphill from them: the furthest moves a release by {best[0]:.1%}"
+    words = f"{tries} people, extreme or found by climbing: the furthest moves a release by {best[0]:.1%}"
     return [*_merged(wrong), Finding(SEARCH, not wrong, words, {"share": best[0]})]
 
 
@@ -199,7 +199,7 @@ def _random(n_items: int, value_range: tuple[float, float], rng: np.random.Gener
 
 
 def _changed(person: Any, n_items: int, value_range: tuple[float, float], rng: np.random.Generator) -> dict[int, float]:
-    """A person with some items more, some fewer, some ratings at the other end; or one at random."""
+    """The person with some items added or removed and some ratings changed; or a random person."""
     if rng.random() < 0.25:
         return _random(n_items, value_range, rng)
     changed = {item: rating for item, rating in entries(person) if rng.random() > 0.1}

@@ -1,9 +1,9 @@
-"""Private arrays that know that they are private: reading them outside the private side is reported.
+"""Arrays that are marked as private: reading them outside the private side is reported.
 
-During an audit the arrays of a table are of this kind, and so is everything that NumPy or SciPy's sparse matrices
-compute from them, up to a release. Turning one into a Python number, a truth value, a text or an attribute of the model
-is reported with its line, unless the line belongs to a function of the private side, which works on users' own rows
-(`PRIVATE_SIDE`). Where a mark is lost, that is reported too (`Watch.lost`): beyond that only the replay sees a leak.
+During an audit the arrays of a table are marked, and so is everything that NumPy or SciPy's sparse matrices compute
+from them, up to a release. Turning one into a Python number, a truth value, a string or an attribute of the model is
+reported with its line, unless the line belongs to a function of the private side, which works on users' own rows
+(`PRIVATE_SIDE`). Where a mark is lost, that is reported too (`Watch.lost`): from there on only the replay sees a leak.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial, partialmethod
 from typing import Any
 from unittest.mock import patch
 
@@ -29,9 +30,10 @@ from discreet.privacy import GridArray, Ledger
 from discreet.privacy.statistics import UserBatch
 
 TAINT = "taint"
+Function = Callable[..., Any]
 
-# Functions that may look at single private numbers. They cut tables into batches, sort rows by length, choose among a
-# user's own items, or refuse tables that no reader makes, with the same words for all.
+# Functions that may read single private numbers. They cut tables into batches, sort rows by length, choose among a
+# user's own items, or refuse tables that no reader makes, with the same message for all.
 PRIVATE_SIDE = {
     "discreet.data.interactions:__post_init__",
     "discreet.engine.batches:parts",
@@ -53,10 +55,10 @@ PRIVATE_SIDE = {
     "discreet.recommend.histories:_table",
     "discreet.recommend.serving:_predictions",
 }
-# Functions that are given users' rows, and allocate arrays for what was released of them.
+# Functions that are given users' rows, and allocate arrays for released values.
 OF_RELEASES = {"discreet.models.als.published_training:noisy_svd_start"}
 
-BETWEEN = ("numpy", "scipy", "contextlib", "dataclasses")  # their lines are not reported, but those that call them
+BETWEEN = ("numpy", "scipy", "contextlib", "dataclasses")  # not reported themselves; their callers are
 CONVERSIONS = ("asarray", "array", "ascontiguousarray", "asanyarray")
 ALLOCATIONS = ("zeros", "empty", "ones", "full")
 KERNELS = (
@@ -64,9 +66,15 @@ KERNELS = (
     *("truncate", "rising", "scatter", "scatter_outer", "row_sums"),
 )
 SPARSE_KINDS = (coo_array, csc_array, csr_array)
-# Methods of sparse matrices whose result is private if the matrix or an argument is.
-SPARSE = ("tocsr", "tocsc", "tocoo", "toarray", "todense", "sum", "dot", "multiply", "transpose", "power", "diagonal")
-SINKS = ("__float__", "__int__", "__index__", "__bool__", "__complex__", "__str__", "__repr__", "__format__")
+# Methods of sparse matrices whose result is private if the matrix or an argument is
+SPARSE = (
+    *("tocsr", "tocsc", "tocoo", "toarray", "todense", "sum", "dot", "multiply", "transpose", "power", "diagonal"),
+    *("__matmul__", "__rmatmul__"),
+)
+SINKS = (
+    *("__float__", "__int__", "__index__", "__bool__", "__complex__", "__str__", "__repr__", "__format__"),
+    *("item", "tolist"),
+)
 
 
 class Private(np.ndarray[Any, Any]):
@@ -108,35 +116,33 @@ def _plain(value: Any) -> Any:
 def _private(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         return np.asarray(value).view(Private)
+    if isinstance(value, Table):
+        return replace(value, padded=_private(value.padded))
     return type(value)(_private(part) for part in value) if type(value) in (tuple, list) else value
 
 
 def _holds(value: Any) -> bool:
-    """Whether there is a private array in it."""
+    """Whether it contains a private array."""
     return isinstance(value, Private) or (isinstance(value, tuple | list) and any(map(_holds, value)))
 
 
-def _sink(name: str) -> Callable[..., Any]:
-    """A conversion that is reported."""
-
-    def convert(self: Private, *given: Any) -> Any:
-        if _watches and _where() not in _watches[-1].allowed:
-            _watches[-1].read.append(f"{_where(line=True)} ({name.strip('_')})")
-        return getattr(_plain(self), name)(*given)
-
-    return convert
+def _sink(array: Private, name: str, *given: Any) -> Any:
+    """A conversion that reports its caller."""
+    if _watches and _where() not in _watches[-1].allowed:
+        _watches[-1].read.append(f"{_where(line=True)} ({name.strip('_')})")
+    return getattr(_plain(array), name)(*given)
 
 
-for _name in (*SINKS, "item", "tolist"):
-    setattr(Private, _name, _sink(_name))
+for _name in SINKS:
+    setattr(Private, _name, partialmethod(_sink, _name))
 
 
 @dataclass
 class Watch:
-    """What was seen."""
+    """What was observed."""
 
     allowed: set[str]  # functions of the private side
-    read: list[str] = field(default_factory=list)  # lines outside it that looked at private numbers
+    read: list[str] = field(default_factory=list)  # lines outside it that read private numbers
     lost: list[str] = field(default_factory=list)  # functions in which a mark was lost, and how
 
 
@@ -148,7 +154,7 @@ def _between(frame: Any) -> bool:
 
 
 def _where(*, line: bool = False) -> str:
-    """The running function of the library or of a model, as "module:function"; or with its line, in words."""
+    """The running function of the library or of a model, as "module:function"; or with its line, for people."""
     frame = sys._getframe(1)
     while frame.f_back is not None and (frame.f_globals.get("__name__") == __name__ or _between(frame)):
         frame = frame.f_back
@@ -162,103 +168,63 @@ def _lose(how: str) -> None:
         _watches[-1].lost.append(f"{module}, in {function}: {how}")
 
 
-# What keeps the mark
+# Replacements that keep the mark: of functions, called with the real one and the arguments, and of methods, called with
+# the object, the real method and the arguments
 
 
-def _converting(real: Any) -> Any:
-    """np.asarray and others, which would give plain arrays."""
-
-    def convert(*args: Any, **kwargs: Any) -> Any:
-        if _holds(args) and not _between(sys._getframe(1)):
-            return _private(real(*_plain(args), **_plain(kwargs)))
-        return real(*args, **kwargs)
-
-    return convert
+def _convert(real: Function, *args: Any, **kwargs: Any) -> Any:
+    """np.asarray and others, which would return plain arrays."""
+    if _holds(args) and not _between(sys._getframe(1)):
+        return _private(real(*_plain(args), **_plain(kwargs)))
+    return real(*args, **kwargs)
 
 
-def _allocating(real: Any) -> Any:
-    """np.zeros and others: an array that is made by a function that is given users' rows is there to hold them."""
-
-    def allocate(*args: Any, **kwargs: Any) -> Any:
-        made, frame = real(*_plain(args), **_plain(kwargs)), sys._getframe(1)
-        code = frame.f_code
-        if _between(frame) or f"{frame.f_globals['__name__']}:{code.co_name}" in OF_RELEASES:
-            return made
-        given = (frame.f_locals.get(name) for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
-        return _private(made) if any(isinstance(one, Private | UserBatch) for one in given) else made
-
-    return allocate
+def _allocate(real: Function, *args: Any, **kwargs: Any) -> Any:
+    """np.zeros and others: an array allocated by a function that is given users' rows is meant to hold them."""
+    made, frame = real(*_plain(args), **_plain(kwargs)), sys._getframe(1)
+    code = frame.f_code
+    if _between(frame) or f"{frame.f_globals['__name__']}:{code.co_name}" in OF_RELEASES:
+        return made
+    given = (frame.f_locals.get(name) for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+    return _private(made) if any(isinstance(one, Private | UserBatch) for one in given) else made
 
 
-# Sparse matrices of private numbers, and what is computed from them
+def _compiled(real: Function, *args: Any, **kwargs: Any) -> Any:
+    """A kernel, which sees memory and no marks: its results are private if an argument is."""
+    private = _holds([*args, *kwargs.values()])
+    return _private(real(*_plain(args), **_plain(kwargs))) if private else real(*args, **kwargs)
+
+
+def _declassified(ledger: Ledger, real: Function, statistic: Any, *given: Any, **options: Any) -> Any:
+    """The result of a release is public."""
+    on_grid = GridArray.of(statistic)
+    return _plain(real(ledger, GridArray(_plain(on_grid.values), on_grid.grid), *given, **options))
+
+
+def _sparse_init(matrix: Any, real: Function, arg: Any, *args: Any, **kwargs: Any) -> None:
+    real(matrix, _plain(arg), *args, **_plain(kwargs))
+    if _marked(arg):
+        matrix.data = _private(matrix.data)
+        if not _between(sys._getframe(1)):
+            _lose("the index arrays of a sparse matrix")
+
+
+def _sparse_method(matrix: Any, real: Function, *args: Any, **kwargs: Any) -> Any:
+    if not (_marked(matrix) or any(map(_marked, args))):
+        return real(matrix, *args, **kwargs)
+    made = real(_unmarked(matrix), *map(_unmarked, args), **kwargs)
+    if not isinstance(made, SPARSE_KINDS):
+        return _private(made)
+    made.data = _private(made.data)
+    return made
 
 
 def _marked(value: Any) -> bool:
     return _holds(value) or (isinstance(value, SPARSE_KINDS) and isinstance(value.data, Private))
 
 
-def _mark(value: Any) -> Any:
-    if isinstance(value, SPARSE_KINDS):
-        value.data = _private(value.data)
-        return value
-    return _private(value)
-
-
 def _unmarked(value: Any) -> Any:
     return value._with_data(_plain(value.data), copy=False) if isinstance(value, SPARSE_KINDS) else _plain(value)
-
-
-def _sparse_init(real: Any) -> Any:
-    def init(self: Any, arg: Any, *args: Any, **kwargs: Any) -> None:
-        real(self, _plain(arg), *args, **_plain(kwargs))
-        if _marked(arg):
-            self.data = _private(self.data)
-            if not _between(sys._getframe(1)):
-                _lose("the index arrays of a sparse matrix")
-
-    return init
-
-
-def _sparse_method(real: Any) -> Any:
-    def compute(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not (_marked(self) or any(map(_marked, args))):
-            return real(self, *args, **kwargs)
-        return _mark(real(_unmarked(self), *map(_unmarked, args), **kwargs))
-
-    return compute
-
-
-def _watch_sparse(stack: ExitStack) -> None:
-    for kind in SPARSE_KINDS:
-        names = [name for name in (*SPARSE, "__matmul__", "__rmatmul__") if hasattr(kind, name)]
-        changes = {name: _sparse_method(getattr(kind, name)) for name in names}
-        stack.enter_context(patch.multiple(kind, __init__=_sparse_init(kind.__init__), **changes))
-
-
-def _compiled(real: Any) -> Any:
-    """A kernel, which sees memory and no marks: its results are private if an argument is."""
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if not _holds([*args, *kwargs.values()]):
-            return real(*args, **kwargs)
-        made = real(*_plain(args), **_plain(kwargs))
-        parts = made if isinstance(made, tuple) else (made,)
-        marked = [
-            replace(one, padded=_private(one.padded)) if isinstance(one, Table) else _private(one) for one in parts
-        ]
-        return tuple(marked) if isinstance(made, tuple) else marked[0]
-
-    return call
-
-
-def _declassified(real: Any) -> Any:
-    """What is released is public."""
-
-    def release(self: Ledger, statistic: Any, *given: Any, **options: Any) -> Any:
-        on_grid = GridArray.of(statistic)
-        return _plain(real(self, GridArray(_plain(on_grid.values), on_grid.grid), *given, **options))
-
-    return release
 
 
 @contextmanager
@@ -266,28 +232,35 @@ def watching(allow: set[str]) -> Iterator[Watch]:
     """Collect what is reported."""
     watch = Watch(PRIVATE_SIDE | allow)
     with ExitStack() as stack:
-        changes = {name: _converting(getattr(np, name)) for name in CONVERSIONS}
-        changes |= {name: _allocating(getattr(np, name)) for name in ALLOCATIONS}
-        stack.enter_context(patch.multiple(np, **changes))
-        stack.enter_context(patch.multiple(kernels, **{name: _compiled(getattr(kernels, name)) for name in KERNELS}))
-        stack.enter_context(patch.object(Ledger, "_release", _declassified(Ledger._release)))
-        _watch_sparse(stack)
+
+        def put(owner: Any, replacement: Function, *names: str) -> None:
+            bind: Function = partialmethod if isinstance(owner, type) else partial
+            changes: dict[str, Any] = {name: bind(replacement, getattr(owner, name)) for name in names}
+            stack.enter_context(patch.multiple(owner, **changes))
+
+        put(np, _convert, *CONVERSIONS)
+        put(np, _allocate, *ALLOCATIONS)
+        put(kernels, _compiled, *KERNELS)
+        put(Ledger, _declassified, "_release")
+        for kind in SPARSE_KINDS:
+            put(kind, _sparse_init, "__init__")
+            put(kind, _sparse_method, *(name for name in SPARSE if hasattr(kind, name)))
         _watches.append(watch)
         stack.callback(_watches.pop)
         yield watch
 
 
 def tainted(table: Interactions, *, values_only: bool = False) -> Interactions:
-    """The same table with private arrays; or only private values, where it is public who has rated what."""
+    """The same table with private arrays; with `values_only`, who has rated what is public."""
     names = ("values",) if values_only else ("indptr", "indices", "values")
     arrays: dict[str, NDArray[Any]] = {name: getattr(table, name).view(Private) for name in names}
     return replace(table, **arrays)  # type: ignore[arg-type]
 
 
 def taint(subject: Subject, data: Any, *, allow: set[str] | None = None) -> list[Finding]:
-    """Fit on private arrays, and report every line outside the private side that looks at one.
+    """Fit on private arrays, and report every line outside the private side that reads one.
 
-    `allow` has more functions of the private side, as "module:function".
+    `allow` adds functions to the private side, as "module:function".
     """
     if not isinstance(data, Interactions):
         return []
@@ -298,6 +271,6 @@ def taint(subject: Subject, data: Any, *, allow: set[str] | None = None) -> list
         return [Finding(FIT, False, f"the fit fails on private arrays: {fit.error!r}")]
     words = [f"private numbers are read by {line}" for line in dict.fromkeys(seen.read)]
     words += [f"{name} is private" for name, value in vars(fit.model).items() if isinstance(value, Private)]
-    passed = "no line outside the private side looks at a private number"
+    passed = "no line outside the private side reads a private number"
     figures = {"lost": list(dict.fromkeys(seen.lost))}
     return [Finding(TAINT, not words, one, figures) for one in words or [passed]]

@@ -1,6 +1,6 @@
 """The zoo: the library itself, broken in every way that is known to have happened, and which check notices.
 
-Each mutant is a small change of the real code. An audit that misses one is blind to that error; an audit that calls a
+Each mutant is a small change to the real code. An audit that misses one is blind to that error; an audit that calls a
 correct model broken raises a false alarm. `discreet.audit.run(zoo=True)` tries all of them.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -21,7 +21,7 @@ import numpy as np
 from discreet.audit.neighbors import ordinary
 from discreet.audit.replaying import FIT
 from discreet.audit.report import Finding, failed
-from discreet.audit.subjects import DIVIDED, Subject
+from discreet.audit.subjects import DIVIDED, Data, Pairs, Subject
 from discreet.data import assembly
 from discreet.data.readers import read
 from discreet.errors import DataError
@@ -64,8 +64,9 @@ Patch = AbstractContextManager[Any]
 
 # The subjects that mutants are tried on
 SVD, OF_RATINGS, CLEANSED = "DPSVD, add-remove", "DPSVD of ratings, add-remove", "DPCleansedSVD, add-remove"
+REPLACED, CLEANSED_REPLACED = "DPSVD of ratings, replace", "DPCleansedSVD, replace"
 ALS, ALGORITHM_1 = "PublishedDPALS, add-remove", "PublishedDPALS, Algorithm 1, add-remove"
-GRADIENT, COMPONENTS = "DPGradientDescent, add-remove", "DPPCA, add-remove"
+GRADIENT, SGD, COMPONENTS = "DPGradientDescent, add-remove", "DPSGD, add-remove", "DPPCA, add-remove"
 OBJECTIVE, EVALUATION = "OneBit, objective, flip", "private evaluation, add-remove"
 
 log = logging.getLogger("discreet.audit.zoo")
@@ -73,23 +74,23 @@ log = logging.getLogger("discreet.audit.zoo")
 
 @dataclass(frozen=True)
 class Mutant:
-    """A small change of the real code that breaks a guarantee."""
+    """A small change to the real code that breaks a guarantee."""
 
-    name: str  # a few words
+    name: str
     error: str  # what is wrong, and why it matters
     source: str  # where it was published, or has happened
     subject: str  # the name of the shipped subject that it is tried on
-    patch: Callable[[], Patch]  # makes the change, for as long as a `with` block runs
-    pairs: Sequence[tuple[Any, Any]] | None = None  # people to try, in place of the subject's own
+    patch: Callable[[], Patch]  # makes the change within a `with` block
+    pairs: Pairs | None = None  # people to try instead of the subject's own
     params: dict[str, Any] | None = None  # other parameters of the subject's model
-    world: Callable[[Any], Any] | None = None  # other data
+    data: Data | None = None  # instead of the subject's own
 
     def on(self, subject: Subject) -> Subject:
         """The subject as this mutant is tried on it."""
-        make, pairs, world = partial(subject.make, **self.params or {}), self.pairs or subject.pairs, self.world
+        make, pairs, data = partial(subject.make, **self.params or {}), self.pairs or subject.pairs, self.data
         # People who were designed for something else need not reach every bound.
-        designed = subject.designed and not (self.pairs or self.params or self.world)
-        return replace(subject, name=self.name, make=make, pairs=pairs, world=world or subject.world, designed=designed)
+        designed = subject.designed and not (self.pairs or self.params or self.data)
+        return replace(subject, name=self.name, make=make, pairs=pairs, data=data or subject.data, designed=designed)
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class Caught:
 
     @property
     def by(self) -> list[str]:
-        """The checks that caught it; none if it was missed. A fit that fails for everyone shows nothing."""
+        """The checks that caught it; empty if it was missed. A fit that fails for everyone shows nothing."""
         return sorted({finding.check for finding in failed(self.findings)} - {FIT})
 
     def to_json(self) -> dict[str, Any]:
@@ -118,11 +119,12 @@ MUTANTS: list[Mutant] = []
 
 
 def mutant(
-    name: str, source: str, subject: str, owner: Any = None, attribute: str = "", **given: Any
+    source: str, subject: str, owner: Any = None, attribute: str = "", **given: Any
 ) -> Callable[[Callable[..., Any]], Mutant]:
-    """Make a mutant of a function that patches the library, or that takes the place of an attribute of `owner`.
+    """Make a mutant of a function that patches the library, or that replaces an attribute of `owner`.
 
-    The latter is given the real attribute, and then its arguments. The docstring says what is wrong.
+    A replacement is called with the real attribute, and then its arguments. The mutant is named after the function,
+    whose docstring says what is wrong.
     """
 
     def add(function: Callable[..., Any]) -> Mutant:
@@ -130,7 +132,7 @@ def mutant(
             real = getattr(owner, attribute)
             return patch.object(owner, attribute, lambda *args, **kwargs: function(real, *args, **kwargs))
 
-        error = " ".join((function.__doc__ or "").split())
+        name, error = function.__name__.replace("_", " "), " ".join((function.__doc__ or "").split())
         MUTANTS.append(Mutant(name, error, source, subject, function if owner is None else wrapped, **given))
         return MUTANTS[-1]
 
@@ -145,14 +147,14 @@ def together(*patches: Patch) -> ExitStack:
     return stack
 
 
-# Noise of the wrong distribution or size, missing in places, or drawn twice
+# Noise with the wrong distribution or scale, missing in places, or drawn twice
 
 
 def _exact(statistic: Any) -> Any:
     return statistic.values * statistic.grid.step
 
 
-@mutant("float noise", "Mironov 2012", SVD, Gaussian, "add")
+@mutant("Mironov 2012", SVD, Gaussian, "add")
 def float_noise(real: Any, self: Gaussian, statistic: Any, source: Any) -> Any:
     """The low bits of a noisy float64 tell neighbors apart."""
     rng = np.random.default_rng(np.frombuffer(source.fresh_key(), np.uint64))
@@ -163,15 +165,15 @@ def float_noise(real: Any, self: Gaussian, statistic: Any, source: Any) -> Any:
 
 
 def _scaled(sampler: str, factor: float) -> Patch:
-    """The noise of a sampler is smaller than it should be."""
+    """The noise of a sampler has another scale."""
     real = getattr(noise, sampler)
     return patch.object(noise, sampler, lambda scale, *given: real(scale * factor, *given))
 
 
 MUTANTS += [
-    Mutant("noise 5% too small", "The standard deviation is 0.95 of what is paid for.",
+    Mutant("noise 5% too small", "The standard deviation is 0.95 of what was charged for.",
            "DP libraries, after a dependency changed its scale", SVD, partial(_scaled, "gaussian", 0.95)),
-    Mutant("noise / sqrt 2", "The standard deviation off the diagonal of a symmetric matrix is used for all of it.",
+    Mutant("noise / sqrt 2", "The standard deviation off the diagonal of a symmetric matrix is used everywhere.",
            "a common slip with (N + N^T) / 2", OF_RATINGS, partial(_scaled, "gaussian", math.sqrt(0.5))),
     Mutant("Laplace noise of half the scale", "The printed objective has H with a factor 1/2.",
            "one-bit completion 2021, Eq. (5)", OBJECTIVE, partial(_scaled, "two_sided_geometric", 0.5)),
@@ -180,45 +182,44 @@ MUTANTS += [
 ]  # fmt: skip
 
 
-@mutant("half the triangle", "field list of broken mechanisms", SVD, Gaussian, "add")
-def half_a_triangle(real: Any, self: Gaussian, statistic: Any, source: Any) -> Any:
+@mutant("field list of broken mechanisms", SVD, Gaussian, "add")
+def half_the_triangle(real: Any, self: Gaussian, statistic: Any, source: Any) -> Any:
     """Only the upper triangle of a symmetric matrix gets noise, and both are released."""
     noisy = real(self, statistic, source)
     return np.triu(noisy) + np.tril(_exact(statistic), -1) if self.symmetric else noisy
 
 
-@mutant("diagonal too quiet", "a common slip with GOE noise", GRADIENT, Gaussian, "add")
-def quiet_diagonal(real: Any, self: Gaussian, statistic: Any, source: Any) -> Any:
-    """The diagonal of a symmetric matrix gets noise of std / sqrt 2, as the rest does."""
+@mutant("a common slip with GOE noise", GRADIENT, Gaussian, "add")
+def diagonal_too_quiet(real: Any, self: Gaussian, statistic: Any, source: Any) -> Any:
+    """The diagonal of a symmetric matrix gets noise of std / sqrt 2, like the rest."""
     if not self.symmetric:
         return real(self, statistic, source)
     upper = np.triu(real(Gaussian(self.std * math.sqrt(0.5)), statistic, source))
     return upper + np.triu(upper, 1).swapaxes(-1, -2)
 
 
-@mutant("noise reused after a fork", "workers of data loaders, NumPy's global generator", SVD)
-def remembered_key() -> Patch:
+@mutant("workers of data loaders, NumPy's global generator", SVD)
+def noise_reused_after_a_fork() -> Patch:
     """A source with a state gives forked workers the same noise."""
     state = InsecureSeededNoise(0)
     return patch.object(SystemNoise, "fresh_key", lambda self: state.fresh_key())
 
 
-@mutant("a release without noise", "diffprivlib: sensitivity 0 meant no noise", CLEANSED, Reservation, "release")
-def without_noise(real: Any, self: Reservation, statistic: Any, *given: Any) -> Any:
+@mutant("diffprivlib: sensitivity 0 meant no noise", CLEANSED, Reservation, "release")
+def a_release_without_noise(real: Any, self: Reservation, statistic: Any, *given: Any) -> Any:
     """A release is recorded and charged, and returned exactly."""
     answer = real(self, statistic, *given)
     return _exact(statistic) if given[-1] == "item counts" else answer
 
 
-@mutant("noise cut off", "clipping 'outliers' of noise", OBJECTIVE, Laplace, "add")
-def cut_off(real: Any, self: Laplace, statistic: Any, source: Any) -> Any:
-    """Bounded noise makes some answers impossible in one of two cases."""
+@mutant("clipping 'outliers' of noise", OBJECTIVE, Laplace, "add")
+def noise_cut_off(real: Any, self: Laplace, statistic: Any, source: Any) -> Any:
+    """With bounded noise, some answers are possible on only one of two neighbors."""
     exact = _exact(statistic)
     return np.clip(real(self, statistic, source), exact - self.scale, exact + self.scale)
 
 
 @mutant(
-    "asymmetric flips, two of four ratios",
     "one-bit completion 2021, input perturbation",
     "OneBit, input, flip",
     params={"flip_one": 0.02, "flip_zero": 0.4, "calibration": "published"},
@@ -237,7 +238,7 @@ def two_of_four_ratios() -> Patch:
 
 
 def _clipping(change: Callable[[Any, float], Any]) -> Patch:
-    """All the clipping there is is `change`: the bound that rows are cut to afterwards is as good as none."""
+    """Replace all clipping by `change`: the bound that rows are cut to afterwards has no effect."""
 
     def changed(entries: Any, *, bound: float, indptr: Any, **given: Any) -> Any:
         rows = np.asarray(entries, np.float64).reshape(len(indptr) - 1, -1)  # here all are equally long
@@ -260,7 +261,7 @@ MUTANTS += [
     for name, error, source, change in (
         ("no clip", "A contribution has any length.", "the first thing to forget", lambda rows, bound: rows),
         ("clip after the sum",
-         "All contributions are shortened by the same factor, so that one person moves those of all.",
+         "All contributions are scaled by the same factor, so that one person moves everyone's.",
          "gradient clipping in batches, not per person", _clip_of_the_sum),
         ("clip of entries", "Each number is cut to the bound that the whole row is charged for.",
          "clip by value in place of clip by norm", lambda rows, bound: np.clip(rows, -bound, bound)),
@@ -274,8 +275,8 @@ MUTANTS += [
 ]  # fmt: skip
 
 
-@mutant("NaN past a clip", "min(1, c / nan) is 1", COMPONENTS)
-def past_nan() -> Patch:
+@mutant("min(1, c / nan) is 1", COMPONENTS)
+def nan_past_a_clip() -> Patch:
     """The length of a row with a NaN is NaN, and comparisons with that are false."""
 
     def change(rows: Any, bound: float) -> Any:
@@ -286,33 +287,21 @@ def past_nan() -> Patch:
     return together(_clipping(change), patch.object(pca, "_finite", lambda values: values))
 
 
-@mutant(
-    "replace charged as add-remove",
-    "papers that define one and prove the other",
-    "DPSVD of ratings, replace",
-    Releaser,
-    "_calibrated",
-)
-def replace_as_add_remove(real: Any, self: Releaser, *given: Any) -> Any:
+@mutant("papers that define one and prove the other", REPLACED, Releaser, "_calibrated")
+def replacement_charged_as_removal(real: Any, self: Releaser, *given: Any) -> Any:
     """Two people's contributions differ by up to twice the length of one."""
     return real(replace(self, adjacency="add-remove"), *given)
 
 
-@mutant(
-    "signed sums charged as nonnegative",
-    "the lemma, used where it does not hold",
-    "DPCleansedSVD, replace",
-    VectorSum,
-    "sensitivity",
-)
-def signed_as_nonnegative(real: Any, self: VectorSum, adjacency: Any) -> float:
+@mutant("the lemma, used where it does not hold", CLEANSED_REPLACED, VectorSum, "sensitivity")
+def signed_sums_charged_as_nonnegative(real: Any, self: VectorSum, adjacency: Any) -> float:
     """The factor sqrt 2 is enough for positive semidefinite matrices, not for signed sums."""
     return self.norm * sensitivity_factor(adjacency, nonnegative=True)
 
 
-@mutant("no cap on items", "DPALS 2021 needs it", ALGORITHM_1, pairs=[(dict.fromkeys(range(240), 1.0), None)])
-def no_cap() -> Patch:
-    """A person with more than k items moves more than k of them."""
+@mutant("DPALS 2021 needs it", ALGORITHM_1, pairs=[(dict.fromkeys(range(240), 1.0), None)])
+def no_cap_on_items() -> Patch:
+    """A person with more than k items moves more than k items."""
 
     def everything(part: Any, *_: Any) -> Any:
         return np.ones(len(part.indices), bool)
@@ -323,33 +312,28 @@ def no_cap() -> Patch:
     )
 
 
-@mutant("ratings out of range", "a reference implementation of a private recommender", ALS)
-def no_range() -> Patch:
-    """The bound on a rating, half of what ratings can be, is charged for and not enforced."""
-    real = published_training.entry_bound
-
-    def uncut(table: Any, mean: float, bound: float) -> Any:
-        return published_contributions.Sample(
-            table.indptr, table.indices, table.values - np.float32(mean), table.weights
-        )
+@mutant("a reference implementation of a private recommender", ALS)
+def ratings_out_of_range() -> Patch:
+    """The bound on a rating, half of the largest one, is charged for but not enforced."""
+    real, centered = published_training.entry_bound, published_contributions._centered
 
     def targets(self: NormalEquations, values: Any) -> Any:
         return np.trunc(values / self.target_bound * self.target_units)
 
     return together(
         patch.object(published_training, "entry_bound", lambda *given: real(*given) / 2),
-        patch.object(published_contributions, "_centered", uncut),
+        patch.object(published_contributions, "_centered", lambda table, mean, bound: centered(table, mean, math.inf)),
         patch.object(NormalEquations, "_targets", targets),
     )
 
 
 def _read_anew(person: Any) -> Any:
-    """Data that are read while the mutant is there."""
+    """Data that is read while the mutant is active."""
     return ordinary(50, *([] if person is None else [("x", person)]), implicit=True)
 
 
-@mutant("a rating sent twice", "duplicates in a join", SVD, pairs=[(((7, 1.0),) * 60, None)], world=_read_anew)
-def repeated_rows() -> Patch:
+@mutant("duplicates in a join", SVD, pairs=[(((7, 1.0),) * 60, None)], data=_read_anew)
+def a_rating_sent_twice() -> Patch:
     """Repeated rows pass a bound on the user's row and add up in the sum."""
     return together(
         patch.object(assembly, "_merge_repeated", lambda *given: None),
@@ -359,65 +343,64 @@ def repeated_rows() -> Patch:
 
 
 @mutant(
-    "one shuffle for all",
     "sampling by position in a table",
     "PublishedDPCleansedSVD, add-remove",
     published_contributions,
     "priorities",
     params={"max_items": 8},
 )
-def shared_shuffle(real: Any, part: Any, seed: int) -> Any:
-    """A person who comes or goes changes which items all others take part with."""
+def one_shuffle_for_all(real: Any, part: Any, seed: int) -> Any:
+    """Adding or removing a person changes which items everyone else contributes."""
     return np.random.default_rng(seed).permutation(len(part.indices)).astype(np.uint64)
 
 
-# Private numbers that bypass the ledger: in models, branches, scales, words and what others are shown
+# Private numbers that bypass the ledger: in models, branches, scales, messages and what others are shown
 
 
-@mutant("factors from exact sums", "field list of broken mechanisms", CLEANSED, Releaser, "_public")
-def exact_sums(real: Any, self: Releaser, label: str, sums: Any, *given: Any) -> Any:
-    """Noise is drawn and charged for, and the model is made from what it should hide."""
+@mutant("field list of broken mechanisms", CLEANSED, Releaser, "_public")
+def factors_from_exact_sums(real: Any, self: Releaser, label: str, sums: Any, *given: Any) -> Any:
+    """Noise is drawn and charged for, but the model is made from the exact sums."""
     exact = _exact(sums)
     real(self, label, sums, *given)
     return exact
 
 
-@mutant("a release missing from the ledger", "DPALS 2021, Appendix C", ALGORITHM_1, Reservation, "release")
-def beside_the_ledger(real: Any, self: Any, *given: Any) -> Any:
-    """The matrix lambda_0 K is released, but is in no total."""
+@mutant("DPALS 2021, Appendix C", ALGORITHM_1, Reservation, "release")
+def a_release_missing_from_the_ledger(real: Any, self: Any, *given: Any) -> Any:
+    """The matrix lambda_0 K is released, but counts in no total."""
     statistic, _, noise, label = given
     return noise.add(statistic, self._ledger.noise_source) if label == published_training.GRAM else real(self, *given)
 
 
-@mutant("the data's own mean", "SVD baselines scale by exact |Omega|", CLEANSED, Cleansing, "run")
-def exact_mean(real: Any, self: Any, releaser: Releaser, ratings: Any) -> Any:
+@mutant("SVD baselines scale by exact |Omega|", CLEANSED, Cleansing, "run")
+def the_exact_mean_of_the_data(real: Any, self: Any, releaser: Releaser, ratings: Any) -> Any:
     """A mean of the data, taken as if it were public, shows in every item's average."""
     return real(replace(self, middle=float(ratings.values.mean())), releaser, ratings)
 
 
 @mutant(
-    "the data's own scale",
     "diffprivlib warns of it: bounds read off the data",
     OF_RATINGS,
     Centering,
     "public",
     pairs=[({item: 5.0 * (item % 2) for item in range(40)}, None)],
 )
-def exact_scale(real: Any, name: str, ratings: Any, *given: Any, **options: Any) -> Any:
-    """A clip, and with it the noise, follows from the longest row."""
+def the_exact_scale_of_the_data(real: Any, name: str, ratings: Any, *given: Any, **options: Any) -> Any:
+    """A clip, and with it the noise, depends on the longest row."""
     squares = np.add.reduceat((ratings.values - 2.5) ** 2, ratings.indptr[:-1])
     return real(name, ratings, float(np.sqrt(squares.max())), **options)
 
 
 @mutant(
-    "items chosen by exact counts",
     "Frank-Wolfe 2018 and DPALS 2021, experiments",
     ALS,
     published_training,
     "noisy_counts",
     params={"item_fraction": 0.4},
 )
-def exact_selection(real: Any, releaser: Releaser, label: str, users: Any, n_items: int, **given: Any) -> Any:
+def items_chosen_by_exact_counts(
+    real: Any, releaser: Releaser, label: str, users: Any, n_items: int, **given: Any
+) -> Any:
     """'The top 400 items' depend on each single rating."""
     noisy = real(releaser, label, users, n_items, **given)
     if label != published_training.COUNTS:
@@ -429,16 +412,16 @@ def exact_selection(real: Any, releaser: Releaser, label: str, users: Any, n_ite
 LEARN = "_learn_privately"
 
 
-@mutant("exact normalizer Z", "DPALS 2021, user regularizer", ALS, PublishedDPALS, LEARN, params={"user_exponent": 1.0})
+@mutant("DPALS 2021, user regularizer", ALS, PublishedDPALS, LEARN, params={"user_exponent": 1.0})
 def exact_normalizer(real: Any, self: Any, releaser: Releaser, ratings: Any) -> Any:
-    """The exact number of ratings is in every user's output: Z is the mean of their counts."""
+    """Every user's output depends on the exact number of ratings: Z is the mean of users' counts."""
     known = copy.copy(self)
     known.typical_count = len(ratings) / ratings.n_users
     return real(known, releaser, ratings)
 
 
-@mutant("uncharged early stop", "usual practice", GRADIENT, DPGradientDescent, LEARN)
-def early_stop(real: Any, self: Any, releaser: Releaser, ratings: Any) -> Any:
+@mutant("usual practice", GRADIENT, DPGradientDescent, LEARN)
+def uncharged_early_stop(real: Any, self: Any, releaser: Releaser, ratings: Any) -> Any:
     """How long to train is decided by an exact error."""
     small = float(np.mean(np.abs(ratings.values - 2.5))) < 0.5
     shorter = copy.copy(self)
@@ -446,9 +429,9 @@ def early_stop(real: Any, self: Any, releaser: Releaser, ratings: Any) -> Any:
     return real(shorter, releaser, ratings)
 
 
-@mutant("uncharged grid search", "usual practice", SVD, DPSVD, LEARN)
-def grid_search(real: Any, self: Any, releaser: Releaser, ratings: Any) -> Any:
-    """The better of two fits is kept, and one is paid for."""
+@mutant("usual practice", SVD, DPSVD, LEARN)
+def uncharged_grid_search(real: Any, self: Any, releaser: Releaser, ratings: Any) -> Any:
+    """The better of two fits is kept, but only one is charged."""
     book = Ledger(delta=self.delta, adjacency=self.adjacency, noise_source=releaser.reservation.noise_source)
     with book.reserve(self.plan(ratings.n_items)) as reservation:
         tried = real(self, Releaser(reservation, self.adjacency, self.n_jobs), ratings)
@@ -457,58 +440,50 @@ def grid_search(real: Any, self: Any, releaser: Releaser, ratings: Any) -> Any:
     return min(tried, kept, key=lambda learned: float(np.abs(learned["popularity_"] - exact).sum()))
 
 
-@mutant("a training user in the artifact", "factors of users in saved models", SVD, DPSVD, LEARN)
-def user_vector(real: Any, self: Any, releaser: Releaser, ratings: Any) -> Any:
-    """The model keeps something of a user."""
+@mutant("factors of users in saved models", SVD, DPSVD, LEARN)
+def a_training_user_in_the_artifact(real: Any, self: Any, releaser: Releaser, ratings: Any) -> Any:
+    """The model keeps a user's history."""
     return {**real(self, releaser, ratings), "user_history_": np.array(ratings.indices[ratings.indptr[-2] :])}
 
 
-@mutant("an exact number in a log", "debugging", CLEANSED, Releaser, "_sum")
-def logged(real: Any, self: Releaser, *given: Any) -> Any:
-    """Log files are read by people who may not see the data."""
+@mutant("debugging", CLEANSED, Releaser, "_sum")
+def an_exact_number_in_a_log(real: Any, self: Releaser, *given: Any) -> Any:
+    """Log files are read by people who are not allowed to see the data."""
     total = real(self, *given)
     log.info("added up to %d", total.sum())
     return total
 
 
-@mutant("an error about one person", "validation of single rows", CLEANSED, private, "require_sound")
-def refused(real: Any, ratings: Any) -> None:
-    """That a fit fails tells that such a person is there."""
+@mutant("validation of single rows", CLEANSED, private, "require_sound")
+def an_error_about_one_person(real: Any, ratings: Any) -> None:
+    """A failed fit reveals that such a person is in the data."""
     real(ratings)
     if np.diff(ratings.indptr).max() > 15:
         raise DataError("ratings: a user has too many of them")
 
 
-@mutant(
-    "users served together", "batch normalization; floating-point sums in batches", OF_RATINGS, Model, "_user_vectors"
-)
-def served_together(real: Any, self: Model, histories: Any) -> Any:
-    """What a user is shown depends on who is served beside them: vectors are centered at their mean."""
+@mutant("batch normalization; floating-point sums in batches", OF_RATINGS, Model, "_user_vectors")
+def users_served_together(real: Any, self: Model, histories: Any) -> Any:
+    """What a user is shown depends on who else is served: vectors are centered at their mean."""
     offsets, vectors = real(self, histories)
     return offsets, vectors - vectors.mean(axis=0)
 
 
-@mutant(
-    "shuffled batches for Poisson samples",
-    "DP-SGD in practice (Chua and others 2024)",
-    "DPSGD, add-remove",
-    releaser,
-    "poisson_sample",
-)
-def shuffled_batches(real: Any, n_users: int, rate: float, source: Any) -> Any:
-    """The charge is for secret samples of random size, and the samples are public and of a fixed size."""
+@mutant("DP-SGD in practice (Chua and others 2024)", SGD, releaser, "poisson_sample")
+def shuffled_batches_for_samples(real: Any, n_users: int, rate: float, source: Any) -> Any:
+    """The charge is for secret samples of random size, but the samples are public and of a fixed size."""
     return np.sort(np.random.default_rng(0).permutation(n_users)[: max(int(rate * n_users), 1)])
 
 
-@mutant("a search by exact scores", "usual practice", "private search, add-remove", tuning, "_tried")
-def exact_scores(real: Any, model: Any, task: Any, trial: Any, source: Any) -> tuple[Any, float]:
-    """Fits are paid for, and which of them is kept is decided by exact errors on private ratings."""
+@mutant("usual practice", "private search, add-remove", tuning, "_tried")
+def a_search_by_exact_scores(real: Any, model: Any, task: Any, trial: Any, source: Any) -> tuple[Any, float]:
+    """Fits are charged, but exact errors on private ratings decide which of them is kept."""
     fitted, _ = real(model, task, trial, source)
     return fitted, evaluate(fitted, task.test, history=task.history, metrics=[trial.metric])[trial.metric]
 
 
 def _wider(person: Any) -> Any:
-    """Ratings may be negative, which the model does not know of."""
+    """Some ratings are negative, which the model does not expect."""
     rows = [("user", item, 2.5) for item in range(20)] + [("x", item, value) for item, value in (person or {}).items()]
     return read(rows, items=list(range(20)), value_range=(-1, 5))
 
@@ -517,18 +492,18 @@ MUTANTS += [
     Mutant("progress that counts users", "A progress bar for each user shows how many there are.",
            "this library, found by this audit", EVALUATION, lambda: patch.object(evaluation, "quiet", nullcontext)),
     Mutant("histories refused one by one",
-           "That an evaluation fails tells that a person has a rating which the model does not take.",
+           "A failed evaluation reveals that a person has a rating that the model does not accept.",
            "this library, found by this audit", EVALUATION,
            lambda: patch.object(evaluation, "require_range", lambda task: None),
-           pairs=[({0: 0.0, 1: -1.0}, None)], world=_wider),
+           pairs=[({0: 0.0, 1: -1.0}, None)], data=_wider),
 ]  # fmt: skip
 
 
-# Published errors in guarantees, as they would be in this library (docs/proofs has what is right)
+# Published errors in guarantees, as they would be in this library (docs/proofs has the corrections)
 
 
 def _undercharged(label: str, factor: float) -> Patch:
-    """The sensitivity of a release is taken to be smaller than it is; contributions stay as long as they are."""
+    """Declare a smaller sensitivity of a release; contributions stay as long as they are."""
     real = Releaser._calibrated
 
     def calibrated(self: Releaser, name: str, statistic: Any) -> Any:
@@ -538,9 +513,9 @@ def _undercharged(label: str, factor: float) -> Patch:
     return patch.object(Releaser, "_calibrated", calibrated)
 
 
-@mutant("missing factor 2", "DPALS 2021, Theorem 1", ALGORITHM_1)
-def one_of_two_releases() -> Patch:
-    """An item step releases a Gram matrix and a right-hand side, and one is charged."""
+@mutant("DPALS 2021, Theorem 1", ALGORITHM_1)
+def missing_factor_of_two() -> Patch:
+    """An item step releases a Gram matrix and a right-hand side, but only one is charged."""
     modules = published, statistics
     return together(*(patch.object(one, "normal_equations_sensitivity", lambda *given: 1.0) for one in modules))
 
@@ -554,17 +529,12 @@ MUTANTS += [
            "Frank-Wolfe, if L is charged for 2 L", "PublishedDPFrankWolfe, add-remove",
            partial(_undercharged, COVARIANCE, 1 / 4)),
     Mutant("eps_entry = eps_user / xi", "One rating of 80 moves a second moment by far more than an 80th of the row.",
-           "Frank-Wolfe 2018, discussion", "DPSVD of ratings, replace",
+           "Frank-Wolfe 2018, discussion", REPLACED,
            partial(_undercharged, SECOND_MOMENT, 1 / 80), pairs=[(DIVIDED, {**DIVIDED, 3: 0.0})]),
 ]  # fmt: skip
 
 
-@mutant(
-    "unnormalized Oja start",
-    "Frank-Wolfe 2018, Algorithm 2",
-    "DPPCA by Oja's method, add-remove",
-    pairs=[(eigen.start(12, 1)[:, 0], None)],
-)
+@mutant("Frank-Wolfe 2018, Algorithm 2", "DPPCA by Oja's method, add-remove", pairs=[(eigen.start(12, 1)[:, 0], None)])
 def unnormalized_start() -> Patch:
     """A product with v ~ N(0, I), whose length is not 1, is not bounded by the row."""
     start = eigen.start
@@ -579,14 +549,14 @@ def unnormalized_start() -> Patch:
     )
 
 
-@mutant("gradients charged C", "one-bit completion 2021, GraP", "OneBit, gradient, flip", TwoValued, "sensitivity")
-def half_of_a_gradient(real: Any, *given: Any) -> float:
+@mutant("one-bit completion 2021, GraP", "OneBit, gradient, flip", TwoValued, "sensitivity")
+def gradients_charged_by_half(real: Any, *given: Any) -> float:
     """A flip moves a clamped derivative from -C to C, by 2 C."""
     return float(real(*given)) / 2
 
 
 def _unsaid() -> Patch:
-    """What was published without a valid guarantee claims to have it."""
+    """Let mechanisms that were published without a valid guarantee claim to have one."""
     unsaid = (patch.object(kind, "why_not", "") for kind in (PublishedObjective, PublishedOutput))
     return together(*unsaid, patch.object(releaser, "AsPrinted", ()))
 
@@ -603,7 +573,7 @@ _OUTPUT = {"noise": "laplace", "delta": 0.0, "epsilon": 1.0, "calibration": "pub
 MUTANTS += [
     Mutant("output perturbation", "The noise is for one entry, and one bit moves all of them.",
            "one-bit completion 2021, OutP", "OneBit, output, flip", _unsaid,
-           pairs=[((1,), ())], world=_two_groups, params=_OUTPUT),
+           pairs=[((1,), ())], data=_two_groups, params=_OUTPUT),
     Mutant("probit without its Jacobian", "The density of the optimum contains the ratio of second derivatives.",
            "one-bit completion 2021, ObjP", OBJECTIVE, _unsaid, params={"link": "probit", "calibration": "published"}),
     Mutant("probit without its Jacobian, at a certified optimum",

@@ -1,7 +1,7 @@
 """The tables and figures of three papers: a module per paper declares what it shows and how it is measured here.
 
-A table or figure is a function that makes its points, decorated with what was published, in the module of its paper;
-its name is in `_SHOWN`. Nothing else in the library imports this package; `discreet reproduce` runs it.
+A table or figure is a function that makes its points, decorated with the published values, in the module of its paper;
+its name is in `_SHOWN`. Only the command `discreet reproduce` imports this package.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SHOWN = {
     "dpals": "fig2 fig3a fig3b fig3c fig4 fig5 fig7 fig8 fig9 fig10 fig11 fig12 table4 table5",
     "one_bit": "fig1 fig2 fig3 fig4 fig5",
 }
-# Name -> module and what it is called there. Modules are imported when asked for: a shell completes names at once.
+# Name -> module and attribute. Modules are imported on demand, so that shell completion of names is fast.
 NAMES = {
     f"{module}-{shown}".replace("_", "-"): (module, shown) for module, all_ in _SHOWN.items() for shown in all_.split()
 }

@@ -1,4 +1,4 @@
-"""The data of a table or figure: at hand, another data set in their place, or made up; the label always says which."""
+"""The data of a table or figure: the paper's, another data set instead, or generated; the label always says which."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from discreet.errors import DataError
 from discreet.papers.reproduction import Options
 from discreet.typing import Array
 
-QUICK_USERS = 400  # of data that are at hand
-QUICK_SHAPE = (400, 120, 12_000)  # of data that are made up
+QUICK_USERS = 400  # of real data
+QUICK_SHAPE = (400, 120, 12_000)  # of generated data
 
 Shape = tuple[int, int, int]  # users, items, ratings
 
 
 class Labeled(NamedTuple):
-    """Ratings, and what they are."""
+    """Ratings with a label that says what they are."""
 
     ratings: Interactions
     label: str
 
 
 class Division(NamedTuple):
-    """Ratings divided for learning and testing; `history`: what test users are folded in from."""
+    """Ratings split for training and testing; test users are folded in from `history`."""
 
     label: str
     train: Interactions
@@ -41,11 +41,16 @@ class Division(NamedTuple):
 
 
 def load(name: str, options: Options, shape: Shape | None = None) -> Labeled:
-    """A data set of a paper, or what is to stand in for it; `shape`: of ratings to make up."""
+    """A data set of a paper, or its substitute; `shape` of generated ratings."""
     wanted = CATALOG[name]
     if options.generated:
         real = (wanted.users, wanted.items, wanted.interactions)
-        return _generated(wanted, QUICK_SHAPE if options.quick else shape or real)
+        users, items, count = QUICK_SHAPE if options.quick else shape or real
+        made = datasets.movielens_like(users, items, count, random_state=0)
+        if made.value_range != wanted.value_range:
+            made = made.rescale(*wanted.value_range)
+        size = f"{users:,} x {items:,}, {count:,} ratings"
+        return Labeled(made, f"GENERATED (movielens_like, {size}), NOT {wanted.title}")
     data = wanted if options.data is None else datasets.find(options.data)
     if data.where() is None and options.source is None:
         raise DataError(missing(data))
@@ -57,17 +62,8 @@ def load(name: str, options: Options, shape: Shape | None = None) -> Labeled:
     return Labeled(ratings, label)
 
 
-def _generated(wanted: DataSet, shape: Shape) -> Labeled:
-    users, items, count = shape
-    made = datasets.movielens_like(users, items, count, random_state=0)
-    if made.value_range != wanted.value_range:
-        made = made.rescale(*wanted.value_range)
-    size = f"{users:,} x {items:,}, {count:,} ratings"
-    return Labeled(made, f"GENERATED (movielens_like, {size}), NOT {wanted.title}")
-
-
 def missing(data: DataSet) -> str:
-    """What to do about data that are not at hand."""
+    """What to do about missing data."""
     files = " or ".join(data.files)
     fetch = f"`discreet datasets fetch {data.name}`, or " if data.downloads else ""
     return (
@@ -77,7 +73,7 @@ def missing(data: DataSet) -> str:
 
 
 def at_hand(names: tuple[str, ...], options: Options) -> tuple[str, ...]:
-    """Those of several data sets that can be run; the first of them, to be missed, if there is none."""
+    """The data sets that are available; if there is none the first, so that `load` says what is missing."""
     some = options.generated or options.data is not None or options.source is not None
     return tuple(name for name in names if some or CATALOG[name].where() is not None) or names[:1]
 
@@ -95,7 +91,7 @@ def most_rated(data: Labeled, n_items: int = 400) -> Labeled:
 
 
 def at_most(ratings: Interactions, count: int, seed: int = 0) -> Interactions:
-    """At most so many ratings of each user, picked at random."""
+    """At most `count` ratings per user, picked at random."""
     order = np.lexsort((np.random.default_rng(seed).random(len(ratings)), ratings.user_numbers()))
     kept = np.zeros(len(ratings), bool)
     kept[order[np.arange(len(ratings)) - np.repeat(ratings.indptr[:-1], np.diff(ratings.indptr)) < count]] = True
@@ -103,7 +99,7 @@ def at_most(ratings: Interactions, count: int, seed: int = 0) -> Interactions:
 
 
 def divided(data: Labeled, valid: float, test: float, seed: int = 1234) -> Division:
-    """A random division; test users are folded in from what is for training and for validation."""
+    """A random split; test users are folded in from their training and validation ratings."""
     parts = splits.holdout(data.ratings, valid=valid, test=test, random_state=seed)
     whole, tested = (
         part.user_numbers().astype(np.int64) * part.n_items + part.indices for part in (data.ratings, parts.test)

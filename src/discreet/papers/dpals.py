@@ -1,10 +1,10 @@
 """Private Alternating Least Squares (Chien and others 2021): its tables and figures.
 
-"DPALS 2021, as published" has the noise that Table 4 prints, "DPALS 2021, exact noise" the same model with its noise
-scaled to what epsilon takes; "DPALS" is this library's, with defaults. Gram matrices are projected before penalties are
-added, as in code that the authors published later; the other order, as printed, is far worse. Table 4 leaves out the
-start and the users' Z: here they are the library's. Where the paper tuned hyper-parameters again for a figure, here
-they stay those of Table 4. Choosing them was not charged, by the paper or here.
+"DPALS 2021, as published" has the noise that Table 4 prints, and "DPALS 2021, exact noise" is the same model with its
+noise scaled to what epsilon requires. "DPALS" is this library's model, with defaults. Gram matrices are projected
+before penalties are added, as in code that the authors published later; the other order, as printed, is far worse.
+Table 4 leaves out the start and the users' Z: here they are the library's. Where the paper tuned hyperparameters again
+for a figure, here they stay those of Table 4. Neither the paper nor this module charges for choosing them.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from discreet.papers import frank_wolfe
 from discreet.papers.data import Labeled, at_hand, divided, load, most_rated, most_rated_items
 from discreet.papers.reproduction import (
     Options,
+    Ours,
     Paper,
     Plot,
     Point,
@@ -34,7 +35,7 @@ from discreet.papers.reproduction import (
     scored,
     value_of,
 )
-from discreet.privacy.statistics import UserBatch
+from discreet.privacy import Guarantee, UserBatch
 from discreet.typing import Array
 
 PAPER = Paper("dpals", "DPALS (Chien and others 2021)", runs=1)
@@ -45,10 +46,8 @@ FW_PRINTED, FW_EXACT = frank_wolfe.PUBLISHED, frank_wolfe.EXACT
 TOP_400 = (69_692, 400, 4_490_000)  # Table 2: users, items, ratings
 ML_10M = (69_878, 10_677, 10_000_000)
 ML_20M = (138_493, 26_744, 20_000_000)
-HELD_OUT = 10_000  # users of ML-20M for validation, and as many for the test
-SAMPLE = 50  # ratings of each user, in Figures 2 and 5
-
-# Table 4: the data set and epsilon -> the hyper-parameters and noises of DPALS
+HELD_OUT = 10_000  # users of ML-20M for validation, and as many for testing
+SAMPLE = 50  # ratings per user, in Figures 2 and 5
 
 DELTA = {"ml-10m-top400": 1e-5, "ml-10m": 1e-5, "ml-20m": 1 / 136_677}
 
@@ -73,7 +72,7 @@ _COLUMNS = {
 _RATINGS = {"item_exponent": 0.5, "user_exponent": 1.0, "entry_clip": 5.0, "center": True}
 _IMPLICIT = {"item_exponent": 0.0, "user_exponent": 0.0, "entry_clip": 1.0, "center": False}
 # Table 4: (data set, epsilon) -> the arguments of DPALS.as_published. By default its noise is scaled, in the paper's
-# proportions, to what epsilon really takes; with calibration="given" it is the noise that was printed.
+# proportions, to what epsilon really requires; with calibration="given" it is the noise that was printed.
 TABLE_4: dict[tuple[str, float], dict[str, Any]] = {
     (column, epsilon): {
         **{"epsilon": epsilon, "delta": DELTA[column], "user_clip": 1.0},
@@ -84,25 +83,30 @@ TABLE_4: dict[tuple[str, float], dict[str, Any]] = {
 }
 EPSILONS = {column: [epsilon for name, epsilon in TABLE_4 if name == column] for column in DELTA}
 
-# epsilon -> length of the first item vectors for MovieLens 20M, which Table 4 does not print, so that users' vectors
-# are about as long as their clip: tried on generated data.
+# epsilon -> the length of the first item vectors for MovieLens 20M, which Table 4 does not print, such that users'
+# vectors are about as long as their clip; found on generated data
 START = {1: 0.1, 5: 0.1, 10: 0.1, 20: 4.0}
 
-# Table 5: mean over 20 runs
+# Table 5: means and standard deviations over 20 runs
 TABLE_5: dict[str, dict[float, float]] = {
     "ml-10m-top400": {0.8: 0.8855, 4: 0.8321, 8: 0.8201, 16: 0.8147},
     "ml-10m": {1: 0.9398, 5: 0.8725, 10: 0.8530, 20: 0.8373},
     "ml-20m": {1: 0.3120, 5: 0.3330, 10: 0.3368, 20: 0.3444},
 }
+DEVIATIONS: dict[str, dict[float, float]] = {
+    "ml-10m-top400": {0.8: 0.0025, 4: 0.0009, 8: 0.0011, 16: 0.0008},
+    "ml-10m": {1: 0.0009, 5: 0.0006, 10: 0.0004, 20: 0.0005},
+    "ml-20m": {1: 0.0016, 5: 0.0010, 10: 0.0012, 20: 0.0013},
+}
 
 
 @dataclass(frozen=True)
 class Task:
-    """Data to learn from, and how good a model is."""
+    """Data to learn from, and how to score a model."""
 
     column: str  # of Table 4
-    label: str  # what the data are
-    measure: str  # the name of what `score` gives
+    label: str  # of the data
+    measure: str  # the name of the score
     train: Interactions
     score: Callable[[Any], float]  # of a fitted model
     options: Options
@@ -115,21 +119,20 @@ class Task:
         return Point(found, lambda seed: scored(make(), self.train, self.measure, self.score), runs)
 
     def private(self, epsilon: float | None, methods: Mapping[str, Callable[[], Any]], **keys: Any) -> Iterator[Point]:
-        """Points of those private methods that the caller wants."""
-        for method, make in methods.items():
-            if self.options.wants(method):
-                yield self.point(method, make, epsilon, **keys)
+        """Points of the private methods with the requested calibration."""
+        for method in filter(self.options.wants, methods):
+            yield self.point(method, methods[method], epsilon, **keys)
 
     def dpals_2021(
         self, epsilon: float, keys: Mapping[str, Any] | None = None, name: str = "DPALS 2021", **other: Any
     ) -> Iterator[Point]:
         """The model of 2021 at an epsilon of Table 4, with both kinds of noise."""
-        make = partial(self.table_4, epsilon, **other)
-        kinds = {"as published": partial(make, calibration="given"), "exact noise": partial(make, calibration="exact")}
-        return self.private(epsilon, {f"{name}, {kind}": made for kind, made in kinds.items()}, **(keys or {}))
+        kinds = {f"{name}, as published": "given", f"{name}, exact noise": "exact"}
+        make = {method: partial(self.table_4, epsilon, calibration=kind, **other) for method, kind in kinds.items()}
+        return self.private(epsilon, make, **(keys or {}))
 
     def table_4(self, epsilon: float, **other: Any) -> Any:
-        """DPALS as published, with Table 4's hyper-parameters."""
+        """DPALS as published, with Table 4's hyperparameters."""
         params = {**TABLE_4[self.column, epsilon], "project_first": True, **other}
         if self.column == "ml-20m":
             params["start_scale"] = START[int(epsilon)]
@@ -138,17 +141,18 @@ class Task:
         return discreet.DPALS.as_published(**params)
 
     def ours(self, epsilon: float, **keys: Any) -> Iterator[Point]:
-        """DPALS with defaults, or for implicit feedback what `Recommender` chooses."""
+        """DPALS with defaults, or what `Recommender` chooses for implicit feedback."""
         method, model = (OURS_IMPLICIT, discreet.Recommender) if self.train.implicit else (OURS, discreet.DPALS)
         return self.private(epsilon, {method: partial(model, epsilon=epsilon, delta=DELTA[self.column])}, **keys)
 
     def frank_wolfe(self, epsilon: float, n_items: int, make: Callable[..., Any] = frank_wolfe.as_published) -> Any:
-        """Private Frank-Wolfe of 2018; k and L as in its Figure 2, which the paper does not print for these data."""
-        return make(epsilon, 1.5 * (self.train.n_users * n_items) ** 0.5, 8.0, 6, delta=DELTA[self.column], centre=True)
+        """Private Frank-Wolfe of 2018, with k and L as in its Figure 2: the paper does not print them for this data."""
+        radius = 1.5 * (self.train.n_users * n_items) ** 0.5
+        return make(epsilon, radius, 8.0, 6, delta=DELTA[self.column], centre=True)
 
 
 def ratings_task(column: str, data: Labeled, test: float, options: Options) -> Task:
-    """Ratings to be predicted, with equal parts for the test and for validation."""
+    """Ratings to predict, with equal parts for testing and validation."""
     parts = divided(data, test, test)
     return Task(column, parts.label, "rmse", parts.train, parts.rmse, options)
 
@@ -166,9 +170,9 @@ def ml_10m(options: Options) -> Task:
 def ml_20m(options: Options) -> Task:
     """ML-20M as Liang and others (2018) use it.
 
-    Ratings of at least 4, users with at least 5 of them; 10,000 users for validation and 10,000 to test on are held out
-    whole (at most a tenth, of smaller data), and a fifth of a test user's films is to be found among the best 20 that
-    they are not known to have seen.
+    Only ratings of at least 4, and users with at least 5 of them. 10,000 users are held out for validation and 10,000
+    for testing (at most a tenth, for smaller data). A fifth of a test user's films is to be found among the best 20
+    that they are not known to have seen.
     """
     ratings, label = load("ml-20m", options, ML_20M)
     liked = ratings.to_implicit(4)
@@ -186,41 +190,42 @@ TASKS = {"ml-10m-top400": top_400, "ml-10m": ml_10m, "ml-20m": ml_20m}
 
 
 def uniform_sample(ratings: Interactions) -> Array:
-    """Which 50 ratings of each user count, at random."""
+    """Which ratings are in a random sample of 50 per user."""
     return uniform(UserBatch(ratings.indptr, ratings.indices, ratings.values), SAMPLE, 0)
 
 
-def adaptive_sample(ratings: Interactions, counted: Any = slice(None)) -> Array:
-    """The 50 of each user whose films are rated least, among all ratings or those counted."""
+def adaptive_sample(ratings: Interactions, counted: Array | slice = slice(None)) -> Array:
+    """Which ratings are among the 50 of their user whose films have the fewest ratings, of all or of those counted."""
     counts = np.bincount(ratings.indices[counted], minlength=ratings.n_items).astype(np.float64)
     return lowest(UserBatch(ratings.indptr, ratings.indices, ratings.values), SAMPLE, counts)
 
 
 def held(ratings: Interactions) -> tuple[Array, Array]:
-    """Fractions of the items, the most rated first, and what fraction of the ratings they have."""
+    """Fractions of the items, the most rated first, and the fractions of the ratings that they have."""
     counts = np.sort(np.bincount(ratings.indices, minlength=ratings.n_items))[::-1]
     return np.arange(len(counts) + 1) / len(counts), np.concatenate([[0], np.cumsum(counts)]) / counts.sum()
 
 
 class ItemSubset:
-    """A model of some items; a user's own mean for the others."""
+    """A model of some items; it predicts a user's own mean for the others."""
 
     def __init__(self, make: Callable[[], Any], kept: Array, sample: Callable[[Interactions], Array] | None = None):
         self.model, self.kept, self.sample = make(), kept, sample
 
     def fit(self, train: Interactions) -> ItemSubset:
-        """Fit the model to these items, or to the sampled of their ratings."""
+        """Fit the model to the ratings of these items, or to a sample of them."""
         some = train.of_items(self.kept)
         self.mean = discreet.MeanRating("user").fit(train)
         self.model.fit(some if self.sample is None else some.where(self.sample(some)))
         return self
 
     @property
-    def guarantee_(self) -> Any:
-        """The model's: which items there are is not charged."""
-        return self.model.guarantee_
+    def guarantee_(self) -> Guarantee:
+        """The model's: the choice of items is not charged."""
+        guarantee: Guarantee = self.model.guarantee_
+        return guarantee
 
-    def predict(self, history: Interactions, test: Interactions) -> Any:
+    def predict(self, history: Interactions, test: Interactions) -> Array:
         """Predictions of test ratings."""
         found = np.array(self.mean.predict(history, test), np.float64)
         inside = np.isin(test.indices, self.kept)
@@ -230,10 +235,10 @@ class ItemSubset:
         return found
 
 
-# Synthetic data, of Figures 4 and 7
+# Synthetic data, for Figures 4 and 7
 
 DELTA_SYNTHETIC = 1e-5
-K = 150  # ratings of each user, at most
+K = 150  # ratings per user, at most
 
 # (n, epsilon) -> entry_clip, penalty of items, of a user with 150 ratings, n_steps, sigma_G / sigma_g, start's share
 SETTINGS = {
@@ -249,7 +254,7 @@ SETTINGS = {
 
 
 def low_rank(n_users: int, options: Options) -> Task:
-    """The matrix, divided; test users are folded in from what is for training alone."""
+    """The matrix, divided; test users are folded in from their training ratings alone."""
     n_items = 200 if options.quick else 1000
     made = discreet.datasets.synthetic_low_rank(n_users, n_items, 5, random_state=0)
     parts = divided(Labeled(made, f"synthetic, rank 5, {n_items} items"), 0.1, 0.1)
@@ -257,7 +262,7 @@ def low_rank(n_users: int, options: Options) -> Task:
 
 
 def ball(n_users: int) -> tuple[float, float]:
-    """What Frank-Wolfe is told: the nuclear norm of the matrix, and a length that most rows have."""
+    """What Frank-Wolfe is told: the nuclear norm of the matrix, and a bound on the length of most rows."""
     return float(np.sqrt(5 * n_users * 1000)), float(np.sqrt(20 * np.log(n_users)))
 
 
@@ -281,18 +286,18 @@ def from_noisy_svd(n_users: int, epsilon: int, *, exact: bool) -> Any:
     return algorithm_1(n_users, epsilon, epsilon=epsilon, n_steps=n_steps, **noise, calibration=calibration)
 
 
-def same_noise(n_users: int, sigma: float, steps: int) -> Any:
-    """Frank-Wolfe with constant steps that spends what Algorithm 1 does."""
-    epsilon = float(fixed_noise(sigma, steps).preview(100).cost.epsilon)
-    radius, row_norm = ball(n_users)
-    told: dict[str, Any] = {"n_steps": steps, "step": "constant", "radius": radius, "row_norm": row_norm}
-    return discreet.DPFrankWolfe(epsilon=epsilon, delta=DELTA_SYNTHETIC, **told, centre=False)
-
-
 def fixed_noise(sigma: float, steps: int) -> Any:
     """Algorithm 1, with given noise."""
     noise = {"gram_noise": sigma, "rhs_noise": sigma, "calibration": "given"}
     return algorithm_1(20_000, 10, epsilon=1.0, n_steps=steps, **noise)
+
+
+def same_noise(n_users: int, sigma: float, steps: int) -> Any:
+    """Frank-Wolfe with constant steps that spends as much as Algorithm 1."""
+    epsilon = float(fixed_noise(sigma, steps).preview(100).cost.epsilon)
+    radius, row_norm = ball(n_users)
+    told: dict[str, Any] = {"n_steps": steps, "step": "constant", "radius": radius, "row_norm": row_norm}
+    return discreet.DPFrankWolfe(epsilon=epsilon, delta=DELTA_SYNTHETIC, **told, centre=False)
 
 
 # The tables and figures
@@ -301,7 +306,6 @@ ALL, CORRELATION = "all ratings", "correlation of users' and films' counts"
 
 
 @PAPER.shows(
-    "Figure 2: the share of ratings that the most rated films have",
     "share",
     Published("top 20%, all ratings", 0.85, value_of("share", method=ALL, top=0.2), "Section 5.1", "above"),
     Published(CORRELATION, -0.243, value_of("share", method=CORRELATION), "Appendix C"),
@@ -309,11 +313,12 @@ ALL, CORRELATION = "all ratings", "correlation of users' and films' counts"
     plot=Plot("top", "fraction of the films, the most rated first", log=""),
 )
 def fig2(options: Options) -> Iterator[Point]:
-    """Figure 2: the fraction of ratings that the most rated films have, in MovieLens 10M and in samples of 50 per user.
+    """Figure 2: the share of ratings that the most rated films have.
 
-    Adaptive sampling takes the 50 items of a user that were rated least in a uniform sample; counts have no noise here.
-    The text says that the top 20% of the films have more than 85% of the ratings, and (Appendix C) that the counts of
-    users and of films, over ratings, have correlation -.243.
+    In MovieLens 10M, and in samples of 50 ratings per user. Adaptive sampling takes the 50 items of a user that have
+    the fewest ratings in a uniform sample; counts have no noise here. The text says that the top 20% of the films have
+    more than 85% of the ratings, and (Appendix C) that the counts of users and of films, over ratings, have correlation
+    -.243.
     """
     ratings, label = load("ml-10m", options, ML_10M)
 
@@ -337,33 +342,27 @@ def fig2(options: Options) -> Iterator[Point]:
 MEAN = "mean of all ratings"
 SVD = "DPSVD, as published"
 WEIGHTS = "DPALS 2021, weights of 2023, exact noise"
-FRANK_WOLFE = {0.8: 0.952, 16: 0.922}  # its RMSE at epsilon, by the text
+FRANK_WOLFE = {0.8: 0.952, 16: 0.922}  # its RMSE by epsilon, according to the text
+WORSE = ratio_of("rmse", {"method": SVD, "epsilon": 16}, {"method": MEAN})
 
 # For the weights of 2023: epsilon -> item_fraction, regularization, penalty of a user with 150 ratings
 SEARCHED = {1: (0.05, 1000.0, 5.0), 5: (0.2, 300.0, 3.0), 10: (0.3, 300.0, 3.0), 20: (0.4, 100.0, 5.0)}
 
 
 @PAPER.shows(
-    "Figure 3a: MovieLens 10M (400 films), test RMSE against epsilon",
     "rmse",
     *printed(TABLE_5["ml-10m-top400"], "rmse", (PRINTED, EXACT, OURS), "Table 5"),
     *printed(FRANK_WOLFE, "rmse", (FW_PRINTED, FW_EXACT), "Section 6.2", "about"),
-    Published(
-        "DPSVD, as published / mean of all ratings, epsilon 16",
-        1.0,
-        ratio_of("rmse", {"method": SVD, "epsilon": 16}, {"method": MEAN}),
-        "Section 6.2: worse",
-        "above",
-    ),
+    Published(f"{SVD} / {MEAN}, epsilon 16", 1.0, WORSE, "Section 6.2: worse", "above"),
     needs=("ml-10m",),
     runs=20,
 )
 def fig3a(options: Options) -> Iterator[Point]:
-    """Figure 3a: MovieLens 10M, the 400 most rated films, test RMSE against epsilon; 98/1/1, delta 1e-5, 20 runs.
+    """Figure 3a: MovieLens 10M (400 films), test RMSE against epsilon.
 
-    DPALS's values are those of Table 5. Those of Frank-Wolfe follow from the text, by which DPALS is better by 7% at
-    the smallest and 11.6% at the largest epsilon. Private SVD is said to be worse than predicting the mean of all
-    ratings.
+    The 400 most rated films, 98/1/1, delta 1e-5, 20 runs. DPALS's values are from Table 5. Those of Frank-Wolfe follow
+    from the text, which says that DPALS is better by 7% at the smallest and 11.6% at the largest epsilon. Private SVD
+    is said to be worse than predicting the mean of all ratings.
     """
     task = top_400(options)
     yield task.point(MEAN, lambda: discreet.MeanRating("global"), runs=1)
@@ -380,7 +379,6 @@ def fig3a(options: Options) -> Iterator[Point]:
 
 
 @PAPER.shows(
-    "Figure 3b: MovieLens 10M, test RMSE against epsilon",
     "rmse",
     *printed(TABLE_5["ml-10m"], "rmse", (PRINTED, EXACT, OURS), "Table 5"),
     Published(ALS, 0.785, value_of("rmse", method=ALS), "Section 6.3"),
@@ -388,11 +386,12 @@ def fig3a(options: Options) -> Iterator[Point]:
     runs=20,
 )
 def fig3b(options: Options) -> Iterator[Point]:
-    """Figure 3b: MovieLens 10M, test RMSE against epsilon; 80/10/10, delta 1e-5, 20 runs.
+    """Figure 3b: MovieLens 10M, test RMSE against epsilon.
 
-    DPALS's values are those of Table 5; non-private ALS has .785 (Section 6.3). Frank-Wolfe learns the 400 most rated
-    films, others get the user's own mean; how many films the paper took is not said, nor any of its values. Beside the
-    paper: the weights of 2023 in the place of sampling, also with settings searched on generated data.
+    80/10/10, delta 1e-5, 20 runs. DPALS's values are from Table 5; nonprivate ALS has .785 (Section 6.3). Frank-Wolfe
+    learns the 400 most rated films, and the others get the user's own mean; the paper says neither how many films it
+    took nor any of the values. In addition to the paper: the weights of 2023 instead of sampling, also with settings
+    searched on generated data.
     """
     task = ml_10m(options)
     top = most_rated_items(task.train, 400)
@@ -413,7 +412,6 @@ def fig3b(options: Options) -> Iterator[Point]:
 
 
 @PAPER.shows(
-    "Figure 3c: MovieLens 20M, Recall@20 against epsilon",
     "recall@20",
     *printed(TABLE_5["ml-20m"], "recall@20", (PRINTED, EXACT, OURS_IMPLICIT), "Table 5"),
     Published(ALS, 0.360, value_of("recall@20", method=ALS), "Section 6.2"),
@@ -421,10 +419,11 @@ def fig3b(options: Options) -> Iterator[Point]:
     runs=20,
 )
 def fig3c(options: Options) -> Iterator[Point]:
-    """Figure 3c: MovieLens 20M, Recall@20 against epsilon; the protocol of Liang and others (2018), delta 1/n, 20 runs.
+    """Figure 3c: MovieLens 20M, Recall@20 against epsilon.
 
-    DPALS's values are those of Table 5; 36.0% is what Liang and others have for ALS without privacy. Ours is what
-    `Recommender` chooses for implicit feedback: DPSVD. Beside the paper: the weights of 2023 in the place of sampling.
+    The protocol of Liang and others (2018), delta 1/n, 20 runs. DPALS's values are from Table 5; 36.0% is what Liang
+    and others report for ALS without privacy. Ours is what `Recommender` chooses for implicit feedback: DPSVD. In
+    addition to the paper: the weights of 2023 instead of sampling.
     """
     task = ml_20m(options)
     yield task.point("the most rated films", discreet.Popularity, runs=1)
@@ -449,25 +448,19 @@ def _fig4_claims() -> Iterator[Published]:
         yield Published(f"{FW_PRINTED}, {users:,} users, epsilon 1", 1.0, trivial, "Section 6.2", "at least")
 
 
-@PAPER.shows(
-    "Figure 4: synthetic data, test RMSE against epsilon by the number of users",
-    "rmse",
-    *_fig4_claims(),
-    runs=20,
-    plot=Plot(panels="users", log="xy"),
-)
+@PAPER.shows("rmse", *_fig4_claims(), runs=20, plot=Plot(panels="users", log="xy"))
 def fig4(options: Options) -> Iterator[Point]:
-    """Figure 4: synthetic data, test RMSE against epsilon; rank 5, 1000 items, 5,000 to 50,000 users, delta 1e-5.
+    """Figure 4: synthetic data, test RMSE against epsilon by the number of users.
 
-    Entries have standard deviation 1 and are seen with probability 20 ln(n) / 1000; 80/10/10. Algorithm 1 alone, whose
-    hyper-parameters the paper does not print for these data: those in `SETTINGS` were searched for each (n, epsilon),
-    as the paper did, on the validation part of another draw, 10 to 124 settings each, with a simulation in plain
-    floating point. The start is a noisy SVD (Appendix B.4). "As published" has the noise that the paper's conversion
-    asks for, with both releases of a step and the start charged. Frank-Wolfe (T = 10) is told the nuclear norm of the
-    matrix.
+    Rank 5, 1000 items, 5,000 to 50,000 users, delta 1e-5. Entries have standard deviation 1 and are seen with
+    probability 20 ln(n) / 1000; 80/10/10. Algorithm 1 alone, whose hyperparameters the paper does not print for this
+    data: those in `SETTINGS` were searched for each (n, epsilon), as the paper did, on the validation part of another
+    draw, 10 to 124 settings each, with a simulation in plain floating point. The start is a noisy SVD (Appendix B.4).
+    "As published" has the noise that the paper's conversion asks for, with both releases of a step and the start
+    charged. Frank-Wolfe (T = 10) is told the nuclear norm of the matrix.
 
-    The text says: with 50,000 users Frank-Wolfe's error is at least 7 times that of DPALS at every epsilon; at epsilon
-    1 it is no better than predicting 0, which has 1.
+    The text says that with 50,000 users Frank-Wolfe's error is at least 7 times that of DPALS at every epsilon, and
+    that at epsilon 1 it is no better than predicting 0, which has an error of 1.
     """
     for n_users in options.few(USERS):
         task = low_rank(500 if options.quick else n_users, options)
@@ -490,36 +483,32 @@ FRACTIONS = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
 BY_FRACTION = Plot("fraction", "fraction of the films that are trained on", log="")
 
 
-def least(method: str) -> Any:
+def least(method: str) -> Ours:
     """The smallest error of a method over all fractions."""
     return lambda rows: min((row["rmse"] for row in rows if row["method"] == method), default=None)
 
 
-@PAPER.shows(
-    "Figure 5: MovieLens 10M, epsilon 10, test RMSE against the fraction of films",
-    "rmse",
-    Published("ALS, all films", 0.785, value_of("rmse", method=ALS, fraction=1.0), "Section 6.3"),
-    *(
-        Published(f"ALS, {name} sample, best", 0.812, least(f"{ALS}, {name} sample"), "Section 6.3")
-        for name in ("uniform", "adaptive")
-    ),
-    *(
-        Published(f"{method}, best", value, least(method), "Section 6.3")
-        for name, value in {"uniform": 0.870, "adaptive": 0.854}.items()
-        for method in (f"DPALS 2021, {name} sample, as published", f"DPALS 2021, {name} sample, exact noise")
-    ),
-    Published("best fraction for ALS", 1.0, best_of("fraction", "rmse", method=ALS), "Section 6.3"),
-    needs=("ml-10m",),
-    plot=BY_FRACTION,
-)
-def fig5(options: Options) -> Iterator[Point]:
-    """Figure 5: MovieLens 10M, epsilon 10, test RMSE against the fraction of films that are trained on; rank 128, k = 50.
+def _fig5_claims() -> Iterator[Published]:
+    where = "Section 6.3"
+    yield Published("ALS, all films", 0.785, value_of("rmse", method=ALS, fraction=1.0), where)
+    for name in ("uniform", "adaptive"):
+        yield Published(f"ALS, {name} sample, best", 0.812, least(f"{ALS}, {name} sample"), where)
+    for name, value in {"uniform": 0.870, "adaptive": 0.854}.items():
+        for method in (f"DPALS 2021, {name} sample, as published", f"DPALS 2021, {name} sample, exact noise"):
+            yield Published(f"{method}, best", value, least(method), where)
+    yield Published("best fraction for ALS", 1.0, best_of("fraction", "rmse", method=ALS), where)
 
-    With uniform and with adaptive samples of 50 ratings of each user, private and not. The text gives the best values:
-    .785 for ALS, .812 for ALS on samples, .870 and .854 for DPALS with uniform and adaptive sampling. Without the
-    projection to positive semidefinite matrices DPALS is said to be "terrible"; this library has no such model. ALS
-    here has biases, and the paper's has none; other films get the user's own mean.
-    """  # noqa: E501
+
+@PAPER.shows("rmse", *_fig5_claims(), needs=("ml-10m",), plot=BY_FRACTION)
+def fig5(options: Options) -> Iterator[Point]:
+    """Figure 5: MovieLens 10M, epsilon 10, test RMSE against the fraction of films.
+
+    The fraction of the films that are trained on; rank 128, k = 50. With uniform and with adaptive samples of 50
+    ratings of each user, private and not. The text gives the best values: .785 for ALS, .812 for ALS on samples, .870
+    and .854 for DPALS with uniform and adaptive sampling. Without the projection to positive semidefinite matrices
+    DPALS is said to be "terrible"; this library has no such model. ALS here has biases, and the paper's has none; the
+    other films get the user's own mean.
+    """
     task = ml_10m(options)
     als = partial(discreet.ALS, 4 if options.quick else 128)
     samples = {"": None, ", uniform sample": uniform_sample, ", adaptive sample": adaptive_sample}
@@ -534,7 +523,7 @@ def fig5(options: Options) -> Iterator[Point]:
 
 
 NOISES = (10.0, 20.0)
-MOST = 10  # steps of ALS, which is where it was long before
+MOST = 10  # steps of ALS, which converges long before
 NOISY_ALS, NOISY_FW = "DPALS 2021", "DPFrankWolfe, constant steps"
 
 
@@ -550,21 +539,16 @@ def _fig7_claims() -> Iterator[Published]:
         yield over(NOISY_FW, NOISY_ALS, MOST, sigma, 10.0, "Appendix D.4: an order of magnitude", "about")
 
 
-@PAPER.shows(
-    "Figure 7: synthetic data, test RMSE against steps at fixed noise",
-    "rmse",
-    *_fig7_claims(),
-    plot=Plot("steps", "steps", panels="sigma", log="xy"),
-)
+@PAPER.shows("rmse", *_fig7_claims(), plot=Plot("steps", "steps", panels="sigma", log="xy"))
 def fig7(options: Options) -> Iterator[Point]:
-    """Figure 7: synthetic data with 20,000 users, test RMSE against the number of steps; k = 150, sigma 10 and 20.
+    """Figure 7: synthetic data, test RMSE against steps at fixed noise.
 
-    Noise per step is fixed, so epsilon grows with steps. Algorithm 1 has sigma for both releases of a step and a random
-    start; clip and penalties are those of Figure 4 at epsilon 10. Frank-Wolfe, with constant steps, spends in each step
-    what DPALS does, which is how "the same noise level" is understood here; without noise it searches for the length of
-    each step. It is told the nuclear norm of the matrix. The text says that ALS has after 2 steps a smaller error than
-    Frank-Wolfe after 40, with noise and without, and that where noise stops DPALS the error is an order of magnitude
-    below that of Frank-Wolfe.
+    20,000 users, k = 150, sigma 10 and 20. Noise per step is fixed, so epsilon grows with steps. Algorithm 1 has sigma
+    for both releases of a step and a random start; clip and penalties are those of Figure 4 at epsilon 10. Frank-Wolfe,
+    with constant steps, spends in each step what DPALS does, which is how "the same noise level" is understood here;
+    without noise it searches for the length of each step. It is told the nuclear norm of the matrix. The text says that
+    after 2 steps ALS has a smaller error than Frank-Wolfe after 40, with noise and without, and that where noise stops
+    DPALS the error is an order of magnitude below that of Frank-Wolfe.
     """
     task = low_rank(500 if options.quick else 20_000, options)
     n_users = task.train.n_users
@@ -582,17 +566,16 @@ def fig7(options: Options) -> Iterator[Point]:
 
 
 @PAPER.shows(
-    "Figure 8: MovieLens 10M (400 films), test RMSE against epsilon by the number of users",
     "rmse",
     *printed(FRANK_WOLFE, "rmse", (PRINTED, EXACT, OURS), "Appendix D.4", "below", users=16_000),
     needs=("ml-10m",),
     plot=Plot(lines=("users",)),
 )
 def fig8(options: Options) -> Iterator[Point]:
-    """Figure 8: MovieLens 10M, 400 films, fewer users: test RMSE against epsilon; as Figure 3a otherwise.
+    """Figure 8: MovieLens 10M (400 films), test RMSE against epsilon by the number of users.
 
-    Users are picked at random. The text says that with 16,000 of 69,692 users (23%) DPALS is better than Frank-Wolfe
-    with all of them, whose values follow from the text on Figure 3a.
+    Users are picked at random; otherwise as Figure 3a. The text says that with 16,000 of 69,692 users (23%) DPALS is
+    better than Frank-Wolfe with all of them, whose values follow from the text on Figure 3a.
     """
     ratings, label = most_rated(load("ml-10m", options, TOP_400))
     shuffled = np.random.default_rng(0).permutation(ratings.n_users)
@@ -613,7 +596,6 @@ def best_rank(column: str, epsilon: float, rank: int, says: str = "") -> Publish
 
 
 @PAPER.shows(
-    "Figure 9: MovieLens 10M and 20M, the rank of the model",
     "value",
     best_rank("ml-10m", 20, 128),
     best_rank("ml-10m", 1, 128, "below"),
@@ -623,11 +605,11 @@ def best_rank(column: str, epsilon: float, rank: int, says: str = "") -> Publish
     plot=Plot(panels="column", lines=("rank",)),
 )
 def fig9(options: Options) -> Iterator[Point]:
-    """Figure 9: MovieLens 10M and 20M, several ranks: test RMSE and Recall@20 against epsilon.
+    """Figure 9: MovieLens 10M and 20M, the rank of the model.
 
-    The text says that on MovieLens 10M rank 128 is good at large epsilons but not at 1, and that on MovieLens 20M rank
-    128 is best near epsilon 20 and rank 32 at smaller ones. Other hyper-parameters are those of Table 4. "value" is the
-    RMSE, for MovieLens 20M Recall@20.
+    "value" is the test RMSE for MovieLens 10M and Recall@20 for MovieLens 20M. The text says that on MovieLens 10M rank
+    128 is good at large epsilons but not at 1, and that on MovieLens 20M rank 128 is best near epsilon 20 and rank 32
+    at smaller ones. Other hyperparameters are those of Table 4.
     """
     for column in at_hand(("ml-10m", "ml-20m"), options):
         task = replace(TASKS[column](options), measure="value")
@@ -636,25 +618,21 @@ def fig9(options: Options) -> Iterator[Point]:
                 yield from task.dpals_2021(epsilon, {"column": column, "rank": rank}, rank=rank)
 
 
-@PAPER.shows(
-    "Figure 10: MovieLens 10M, test RMSE against the fraction of films by epsilon",
-    "rmse",
-    *(
-        Published(f"best fraction, {method}, epsilon 1", 0.05, ours, "Appendix D.4")
-        for method in (PRINTED, EXACT)
-        for ours in [best_of("fraction", "rmse", method=method, epsilon=1)]
-    ),
-    Published(
-        "share of the ratings of 5% of the films", 0.5, value_of("share", fraction=0.05), "Appendix D.4", "above"
-    ),
-    needs=("ml-10m",),
-    plot=replace(BY_FRACTION, lines=("epsilon",)),
-)
-def fig10(options: Options) -> Iterator[Point]:
-    """Figure 10: MovieLens 10M, test RMSE against the fraction of films that are trained on, by epsilon; rank 32, k = 50.
+def _fig10_claims() -> Iterator[Published]:
+    for method in (PRINTED, EXACT):
+        ours = best_of("fraction", "rmse", method=method, epsilon=1)
+        yield Published(f"best fraction, {method}, epsilon 1", 0.05, ours, "Appendix D.4")
+    share = value_of("share", fraction=0.05)
+    yield Published("share of the ratings of 5% of the films", 0.5, share, "Appendix D.4", "above")
 
-    The text says that at epsilon 1 the best fraction is 5%, which still has more than half of the ratings.
-    """  # noqa: E501
+
+@PAPER.shows("rmse", *_fig10_claims(), needs=("ml-10m",), plot=replace(BY_FRACTION, lines=("epsilon",)))
+def fig10(options: Options) -> Iterator[Point]:
+    """Figure 10: MovieLens 10M, test RMSE against the fraction of films by epsilon.
+
+    The fraction of the films that are trained on; rank 32, k = 50. The text says that at epsilon 1 the best fraction is
+    5%, which still has more than half of the ratings.
+    """
     task = ml_10m(options)
     shares = held(task.train)
     for fraction in options.few(FRACTIONS, 2):
@@ -664,7 +642,6 @@ def fig10(options: Options) -> Iterator[Point]:
 
 
 @PAPER.shows(
-    "Figure 11: MovieLens 20M, epsilon 5, Recall@20 against the fraction of films",
     "recall@20",
     *(
         Published(f"best fraction, rank {rank}, as published", bound, ours, "Appendix D.4", says)
@@ -676,9 +653,10 @@ def fig10(options: Options) -> Iterator[Point]:
     plot=replace(BY_FRACTION, lines=("rank",)),
 )
 def fig11(options: Options) -> Iterator[Point]:
-    """Figure 11: MovieLens 20M, epsilon 5, Recall@20 against the fraction of films that are trained on, by rank.
+    """Figure 11: MovieLens 20M, epsilon 5, Recall@20 against the fraction of films.
 
-    The text says that the best fraction is between 5% and 10%, depending on the rank.
+    The fraction of the films that are trained on, by rank. The text says that the best fraction is between 5% and 10%,
+    depending on the rank.
     """
     task = ml_20m(options)
     for fraction in options.few((0.02, 0.05, 0.1, 0.2, 0.4), 2):
@@ -687,7 +665,6 @@ def fig11(options: Options) -> Iterator[Point]:
 
 
 @PAPER.shows(
-    "Figure 12: MovieLens 10M, epsilon 10, test RMSE against the fraction of films by exponents of penalties",
     "rmse",
     *(
         Published(f"best {name}, {method}", value, best_of(name, "rmse", method=method), "Table 4")
@@ -698,11 +675,12 @@ def fig11(options: Options) -> Iterator[Point]:
     plot=replace(BY_FRACTION, lines=("nu", "mu")),
 )
 def fig12(options: Options) -> Iterator[Point]:
-    """Figure 12: MovieLens 10M, epsilon 10, rank 128: test RMSE against the fraction of films, by regularization exponents.
+    """Figure 12: MovieLens 10M, epsilon 10, test RMSE against the fraction of films by exponents of penalties.
 
-    Penalties grow as count^nu for users and as count^mu for films. The text has no numbers; by Table 4 the best
-    exponents are nu = 1 and mu = .5. Other hyper-parameters are those of Table 4, where the paper tuned them again.
-    """  # noqa: E501
+    Rank 128. Penalties grow as count^nu for users and as count^mu for films. The text has no numbers; according to
+    Table 4 the best exponents are nu = 1 and mu = .5. The other hyperparameters are those of Table 4; the paper tuned
+    them again.
+    """
     task = ml_10m(options)
     for fraction in options.few(FRACTIONS, 2):
         for nu, mu in options.few(((0.0, 0.0), (0.5, 0.5), (1.0, 0.0), (1.0, 0.5), (1.0, 1.0)), 2):
@@ -723,7 +701,6 @@ def cost(column: str, epsilon: float, method: str, seed: int) -> Mapping[str, fl
 
 
 @PAPER.shows(
-    "Table 4: the epsilons that the printed noise gives",
     "epsilon of the noise",
     *(
         Published(f"{column}, {method}", float(epsilon), ours, "Table 4")
@@ -734,24 +711,18 @@ def cost(column: str, epsilon: float, method: str, seed: int) -> Mapping[str, fl
     plot=None,
 )
 def table4(options: Options) -> Iterator[Point]:
-    """Table 4: hyper-parameters and noise for each epsilon: do they give back the epsilon that is printed above them?
+    """Table 4: the epsilons that the printed noise gives.
 
-    "The paper's rule, as published" charges both releases of an item step and the pre-processing and converts as
-    Appendix A does; 10 of 12 columns agree within 1.1%, the two of the 400 films at 8 and 16 do not, by any rule that
-    was tried. "Exact" is what the printed noise truly costs in this library's form of the algorithm, where the number
-    of ratings costs nothing beside the counts, the sum of ratings is charged in full, and so is the global Gram matrix.
+    Do the hyperparameters and the noise of each column give back the epsilon that is printed above it? "The paper's
+    rule, as published" charges both releases of an item step and the preprocessing, and converts as Appendix A does; 10
+    of 12 columns agree within 1.1%, and the two of the 400 films at 8 and 16 do not, by any rule that was tried.
+    "Exact" is what the printed noise truly costs in this library's form of the algorithm, where the number of ratings
+    costs nothing in addition to the counts, the sum of ratings is charged in full, and so is the global Gram matrix.
     """
     for column, epsilon in TABLE_4:
         for method in filter(options.wants, (RULE, TRULY)):
             keys = {"data": "Table 4", "column": column, "method": method, "epsilon": epsilon}
             yield Point(keys, partial(cost, column, epsilon, method), 1)
-
-
-DEVIATIONS: dict[str, dict[float, float]] = {
-    "ml-10m-top400": {0.8: 0.0025, 4: 0.0009, 8: 0.0011, 16: 0.0008},
-    "ml-10m": {1: 0.0009, 5: 0.0006, 10: 0.0004, 20: 0.0005},
-    "ml-20m": {1: 0.0016, 5: 0.0010, 10: 0.0012, 20: 0.0013},
-}
 
 
 def _table_5() -> Iterator[Published]:
@@ -762,19 +733,13 @@ def _table_5() -> Iterator[Published]:
             yield Published(f"standard deviation, {column}, epsilon {epsilon:g}", deviation, ours, "Table 5")
 
 
-@PAPER.shows(
-    "Table 5: means and standard deviations of DPALS",
-    "value",
-    *_table_5(),
-    needs=("ml-10m", "ml-20m"),
-    runs=20,
-    plot=None,
-)
+@PAPER.shows("value", *_table_5(), needs=("ml-10m", "ml-20m"), runs=20, plot=None)
 def table5(options: Options) -> Iterator[Point]:
-    """Table 5: mean and standard deviation of DPALS in Figure 3 over 20 runs, on those of its three tasks that can be run.
+    """Table 5: means and standard deviations of DPALS.
 
-    "value" is the test RMSE, for MovieLens 20M Recall@20.
-    """  # noqa: E501
+    Over 20 runs, on the three tasks of Figure 3, where their data is available. "value" is the test RMSE for MovieLens
+    10M and Recall@20 for MovieLens 20M.
+    """
     there = at_hand(("ml-10m", "ml-20m"), options)
     for column, make in TASKS.items():
         if column.removesuffix("-top400") in there:

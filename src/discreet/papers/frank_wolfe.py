@@ -1,10 +1,10 @@
 """Differentially Private Matrix Completion Revisited (Jain, Thakkar and Thakurta 2018): Figure 2.
 
 Test RMSE against epsilon for every private method, 1% held out, delta 1e-6, 10 runs. The paper compares its private
-Frank-Wolfe with the SVD after cleansing of McSherry and Mironov, with projected gradient descent, and with what is not
-private. It has plots only, no numbers, so nothing here has a published value beside it but what its text claims. k and
-L of the published algorithm are in a supplement that is not at hand: each panel says which it has. Users' means, which
-cost nothing under joint privacy, are subtracted from all ratings but the synthetic ones.
+Frank-Wolfe with the SVD after cleansing of McSherry and Mironov, with projected gradient descent, and with nonprivate
+methods. It has plots only, no numbers, so the only published values here are claims in its text. k and L of the
+published algorithm are in a supplement that we do not have: each panel says which it uses. Users' means, which cost
+nothing under joint privacy, are subtracted from all ratings except the synthetic ones.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PAPER = Paper("frank-wolfe", "Frank-Wolfe (Jain, Thakkar and Thakurta 2018)", ru
 DELTA = 1e-6
 EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 TEST = 0.01
-RATINGS = 80  # of each user, at most: the paper's xi
+RATINGS = 80  # per user, at most: the paper's xi
 PUBLISHED_STEPS = 6  # T, which makes 5 releases
 PLAIN = "FrankWolfe, not private"
 PUBLISHED, EXACT = "DPFrankWolfe, as published", "DPFrankWolfe, constant steps, exact noise"
@@ -33,24 +33,21 @@ QUICK_METHODS = ("DPFrankWolfe", PUBLISHED, EXACT)
 
 @dataclass(frozen=True)
 class Data:
-    """What a curve is measured on, and what models are told of it."""
+    """What a curve is measured on, and what models are told about it."""
 
     parts: Division
-    centre: bool  # whether users' ratings are taken about their own means
+    centre: bool  # whether users' ratings are taken relative to their own means
     radius: float  # k for the published algorithm
     row_norm: float  # L for the published algorithm
 
     def given(self, epsilon: float) -> dict[str, Any]:
-        """What most private models are told."""
+        """The parameters of most private models."""
         return {"epsilon": epsilon, "delta": DELTA, "centre": self.centre}
 
     def told(self, epsilon: float) -> dict[str, Any]:
-        """What the published algorithm is told."""
+        """The parameters of the published algorithm."""
         ball = {"radius": self.radius, "row_norm": self.row_norm, "steps": PUBLISHED_STEPS}
         return {**self.given(epsilon), **ball}
-
-
-# The models
 
 
 def as_published(epsilon: float, radius: float, row_norm: float, steps: int, **other: Any) -> Any:
@@ -59,7 +56,7 @@ def as_published(epsilon: float, radius: float, row_norm: float, steps: int, **o
 
 
 def exact_noise(epsilon: float, radius: float, row_norm: float, steps: int, **other: Any) -> Any:
-    """Constant steps in the same ball, as many releases, residuals as long as 2 L, and the noise that epsilon takes."""
+    """Constant steps in the same ball, as many releases, residuals up to 2 L, and the noise that epsilon requires."""
     ball: dict[str, Any] = {"step": "constant", "radius": radius, "row_norm": row_norm, "residual_clip": 2 * row_norm}
     return discreet.DPFrankWolfe(epsilon=epsilon, n_steps=steps - 1, **ball, **other)
 
@@ -80,9 +77,9 @@ METHODS: dict[str, Callable[[float, Data], Any]] = {
 
 
 def compared(load_run: Callable[[int], Data], options: Options, plain_runs: int | None = 1) -> Iterator[Point]:
-    """All points of a panel, by the data of a run; what is not private has `plain_runs`.
+    """All points of a panel; `load_run` gives the data of a run, and nonprivate methods have `plain_runs`.
 
-    The lines to compare with have as many steps as DPFrankWolfe makes at epsilon 1, and more.
+    The nonprivate lines have as many steps as DPFrankWolfe makes at epsilon 1, and more.
     """
     label = load_run(0).parts.label
 
@@ -93,23 +90,21 @@ def compared(load_run: Callable[[int], Data], options: Options, plain_runs: int 
 
         return Point({"data": label, "method": method, "epsilon": epsilon}, run, runs)
 
-    for method, make in METHODS.items():
-        asked = options.wants(method) and (not options.quick or method in QUICK_METHODS)
-        for epsilon in options.few(EPSILONS) if asked else ():
-            yield point(method, epsilon, partial(make, epsilon))
+    def plain(steps: int, data: Data) -> Any:
+        return discreet.FrankWolfe(n_steps=steps, centre=data.centre)
+
+    for method in filter(options.wants, QUICK_METHODS if options.quick else METHODS):
+        for epsilon in options.few(EPSILONS):
+            yield point(method, epsilon, partial(METHODS[method], epsilon))
     for steps in (5, 20):
-        yield point(f"{PLAIN}, {steps} steps", None, partial(_plain, steps), plain_runs)
-
-
-def _plain(steps: int, data: Data) -> Any:
-    return discreet.FrankWolfe(n_steps=steps, centre=data.centre)
+        yield point(f"{PLAIN}, {steps} steps", None, partial(plain, steps), plain_runs)
 
 
 # The panels
 
 
-def panel(title: str, *needs: str, log: str = "x", by_run: bool = False) -> Declaration:
-    """A panel of the figure. What the text claims of all of them is that private Frank-Wolfe beats its baselines."""
+def panel(*needs: str, log: str = "x", by_run: bool = False) -> Declaration:
+    """A panel of the figure. For all of them the text claims that private Frank-Wolfe beats its baselines."""
     claims = (
         Published(
             f"{baseline}, as published / DPFrankWolfe, as published, epsilon 1",
@@ -120,7 +115,7 @@ def panel(title: str, *needs: str, log: str = "x", by_run: bool = False) -> Decl
         )
         for baseline in ("DPCleansedSVD", "DPGradientDescent")
     )
-    return PAPER.shows(title, "rmse", *claims, needs=needs, plot=Plot(log=log), by_run=by_run)
+    return PAPER.shows("rmse", *claims, needs=needs, plot=Plot(log=log), by_run=by_run)
 
 
 def rank_one(options: Options, run: int = 0) -> Data:
@@ -135,32 +130,32 @@ def rank_one(options: Options, run: int = 0) -> Data:
     return Data(parts, False, 4.0 * nuclear, each**0.5 / 2)
 
 
-@panel("Figure 2a: a rank-one matrix, test RMSE against epsilon", log="xy", by_run=True)
+@panel(log="xy", by_run=True)
 def fig2a(options: Options) -> Iterator[Point]:
-    """Figure 2a: a random rank-one matrix of largest entry 1, 500,000 x 400, with 80 entries of each user.
+    """Figure 2a: a rank-one matrix, test RMSE against epsilon.
 
-    Each run has a matrix of its own. The paper chooses k by what does best. At epsilon 1 that is 4 to 8 times the
-    nuclear norm of the matrix: steps are short. Here it is 4 times; L is half the root of 80. The test ratings of
-    50,000 users are looked at.
+    A random rank-one matrix with largest entry 1, 500,000 x 400, with 80 entries per user. Each run has its own matrix.
+    The paper chooses the k that does best. At epsilon 1 that is 4 to 8 times the nuclear norm of the matrix: steps are
+    short. Here it is 4 times; L is half the root of 80. RMSE is over the test ratings of 50,000 users.
     """
     return compared(lru_cache(maxsize=1)(partial(rank_one, options)), options, plain_runs=None)
 
 
 def same_data(data: Labeled, radius: float, options: Options, count: int | None = None) -> Iterator[Point]:
-    """The points of a panel whose runs have the same data, with at most `count` ratings of a user to learn from."""
+    """The points of a panel whose runs have the same data, with at most `count` training ratings per user."""
     train, _, test = discreet.splits.holdout(data.ratings, valid=0.0, test=TEST, random_state=0)
     train = train if count is None else at_most(train, count)
     found = Data(Division(data.label, train, train, test), True, radius, 8.0)
     return compared(lambda run: found, options)
 
 
-@panel("Figure 2b: Jester, test RMSE against epsilon", "jester")
+@panel("jester")
 def fig2b(options: Options) -> Iterator[Point]:
-    """Figure 2b: Jester, 100 jokes rated by 73,421 users, scaled to 0..5; nobody's ratings are left out.
+    """Figure 2b: Jester, test RMSE against epsilon.
 
-    All parts of the data set that are at hand are taken: the first of three has 24,983 users. k and L of the published
-    algorithm are those that a prototype did best with on the first part, 2400 and 8, k growing as the root of the
-    users.
+    100 jokes rated by 73,421 users, scaled to 0..5, without a limit on ratings per user. All available parts of the
+    data set are used: the first of three has 24,983 users. k and L of the published algorithm are those that a
+    prototype did best with on the first part, 2400 and 8; k grows with the root of the number of users.
     """
     ratings, label = load("jester", options)
     scaled = Labeled(ratings.rescale(0, 5), f"{label}, {ratings.n_users:,} users, scaled to 0..5")
@@ -168,9 +163,9 @@ def fig2b(options: Options) -> Iterator[Point]:
 
 
 def top_400(name: str, options: Options, shape: Shape, rescale: bool = False) -> Iterator[Point]:
-    """Panels c, d, e: the 400 most rated items, at most 80 ratings of each user to learn from; `shape` if made up.
+    """Panels c, d, e: the 400 most rated items, at most 80 training ratings per user; `shape` of generated data.
 
-    L = 8 and k = 1.5 sqrt(users x items), which is what did best on Jester (8 and 2400 there); not tuned.
+    L = 8 and k = 1.5 sqrt(users x items), which did best on Jester (8 and 2400 there); not tuned.
     """
     ratings, label = most_rated(load(name, options, shape))
     if rescale:
@@ -179,28 +174,31 @@ def top_400(name: str, options: Options, shape: Shape, rescale: bool = False) ->
     return same_data(Labeled(ratings, label), radius, options, RATINGS)
 
 
-@panel("Figure 2c: MovieLens 10M (400 items), test RMSE against epsilon", "ml-10m")
+@panel("ml-10m")
 def fig2c(options: Options) -> Iterator[Point]:
-    """Figure 2c: the 400 most rated items of MovieLens 10M, 4.49 million ratings of 69,692 users.
+    """Figure 2c: MovieLens 10M (400 items), test RMSE against epsilon.
 
-    At most 80 ratings of each user are learned from, picked at random.
+    The 400 most rated items, with 4.49 million ratings by 69,692 users. Models learn from at most 80 ratings per user,
+    picked at random.
     """
     return top_400("ml-10m", options, (69_692, 400, 4_490_000))
 
 
-@panel("Figure 2d: Netflix (400 items), test RMSE against epsilon", "netflix")
+@panel("netflix")
 def fig2d(options: Options) -> Iterator[Point]:
-    """Figure 2d: the 400 most rated items of Netflix, 474,000 users; the paper does not say how many ratings.
+    """Figure 2d: Netflix (400 items), test RMSE against epsilon.
 
-    At most 80 ratings of each user are learned from, picked at random.
+    The 400 most rated items, 474,000 users; the paper does not say how many ratings. Models learn from at most 80
+    ratings per user, picked at random.
     """
     return top_400("netflix", options, (474_000, 400, 19_000_000))
 
 
-@panel("Figure 2e: Yahoo! Music (400 items), test RMSE against epsilon", "yahoo-music")
+@panel("yahoo-music")
 def fig2e(options: Options) -> Iterator[Point]:
-    """Figure 2e: the 400 most rated items of Yahoo! Music, 995,000 users; the paper does not say how many ratings.
+    """Figure 2e: Yahoo! Music (400 items), test RMSE against epsilon.
 
-    At most 80 ratings of each user are learned from, picked at random; scores are scaled to 0..5.
+    The 400 most rated items, 995,000 users; the paper does not say how many ratings. Models learn from at most 80
+    ratings per user, picked at random; scores are scaled to 0..5.
     """
     return top_400("yahoo-music", options, (995_000, 400, 20_000_000), rescale=True)

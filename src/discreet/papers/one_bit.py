@@ -1,8 +1,8 @@
 """Differentially private one-bit matrix completion (2021): its five figures.
 
-Published mechanisms are as printed: no effects of rows and columns, entries bounded by alpha, tau = alpha sqrt(d1 d2
-r). Corrected ones have the defaults of `OneBit`, without effects on the synthetic data, which have none. The paper
-shows plots only; what its text says of them in numbers is all that can be compared. Noise can be repeated.
+Published mechanisms are as printed: no row or column effects, entries bounded by alpha, tau = alpha sqrt(d1 d2 r).
+Corrected ones have the defaults of `OneBit`, except that they fit no effects to the synthetic data, which has none. The
+paper shows plots only, so only the numbers in its text can be compared. Noise is seeded.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ MECHANISMS = ("input", "objective", "gradient", "output")
 PUBLISHED: dict[str, Any] = {"calibration": "published", "biases": False, "box": True}
 CLEAR = "Clear"  # without noise
 QUICK_USERS = 40
-FEW = 3  # runs of what takes minutes
+FEW = 3  # runs of slow methods
 
 
 class Watched(OneBit):
-    """A model that lets the completed matrix be looked at, with noise that can be repeated."""
+    """A model with seeded noise that keeps the completed matrix."""
 
     completed: Completed
     seed = 0
@@ -66,7 +66,7 @@ class Watched(OneBit):
 
 
 def watched(ratings: Interactions, seed: int, **params: Any) -> Watched:
-    """A model, fitted with the noise of a seed."""
+    """A model fitted with seeded noise."""
     model = Watched(**params)
     model.seed = seed
     return cast(Watched, fitted(model, ratings))
@@ -74,7 +74,7 @@ def watched(ratings: Interactions, seed: int, **params: Any) -> Watched:
 
 @contextmanager
 def remembered(known: dict[Any, Any]) -> Iterator[None]:
-    """Within it, a fit to the same true bits is found once: output perturbation would repeat it for every noise."""
+    """Fit the same true bits only once: output perturbation would repeat the fit for every draw of noise."""
     solve = StronglyConvex.solve
 
     def solve_once(self: StronglyConvex, true: TrueBits, perturbation: Any, gap: float) -> Array:
@@ -104,10 +104,10 @@ def compared(
     slow: Mapping[str, Mapping[str, Any]] | None = None,
     **params: Any,
 ) -> Iterator[Point]:
-    """Points of Clear, and of all mechanisms, published and corrected; each run has a draw of its own.
+    """Points of Clear, and of all mechanisms, published and corrected; each run has its own draw.
 
-    Where the data are the same in all runs (`fixed`), so is what has no noise. What was `published` is measured for
-    each of some settings, by what is added to the name. Methods that are `slow`, by name, come last and have few runs.
+    If all runs have the same data (`fixed`), methods without noise run once. `published` maps name suffixes to the
+    settings that published mechanisms are measured with. `slow` methods, by name, come last and have few runs.
     """
     known: dict[Any, Any] = {}
     published = published or {AS_PUBLISHED: PUBLISHED}
@@ -143,13 +143,13 @@ def compared(
 
 
 def relative_error(truth: Array) -> Measure:
-    """|X - M|^2 / |M|^2; 1 is what predicting 0 gives."""
+    """|X - M|^2 / |M|^2; predicting 0 gives 1."""
     size = float((truth**2).sum())
     return lambda model: {"error": float(((model.completed.matrix.dense() - truth) ** 2).sum()) / size}
 
 
 def synthetic(link: str, observed: float, epsilons: Sequence[float], options: Options) -> Iterator[Point]:
-    """100 x 100, rank 1, alpha = 1; a matrix, its bits and the noise are drawn anew for each run."""
+    """100 x 100, rank 1, alpha = 1; each run draws its own matrix, bits and noise."""
     size = 20 if options.quick else 100
 
     def draw(seed: int) -> Draw:
@@ -163,7 +163,7 @@ def synthetic(link: str, observed: float, epsilons: Sequence[float], options: Op
 
 
 def _comparable(link: str, epsilon: float) -> Published:
-    """The error of output perturbation over that of input perturbation."""
+    """The error of output perturbation divided by that of input perturbation."""
     above, below = ({"method": f"{name}, as published"} for name in ("output", "input"))
     ours = ratio_of("error", above, below, link=link, epsilon=epsilon)
     what = f"output / input, as published, {link}, epsilon {epsilon:g}"
@@ -171,16 +171,16 @@ def _comparable(link: str, epsilon: float) -> Published:
 
 
 @PAPER.shows(
-    "Figure 1: synthetic bits, relative error against epsilon",
     "error",
     *(_comparable(link, epsilon) for link in ("logistic", "probit") for epsilon in (4.0, 10.0)),
     runs=40,
     plot=Plot(panels="link", log="y", lines=("observed",)),
 )
 def fig1(options: Options) -> Iterator[Point]:
-    """Figure 1: relative error by epsilon on synthetic bits, 100 x 100, rank 1, 15% observed, both links; 40 draws.
+    """Figure 1: synthetic bits, relative error against epsilon.
 
-    The text has no numbers, but says that output perturbation is comparable to the other mechanisms from epsilon 4 on.
+    100 x 100, rank 1, 15% observed, both links; 40 draws. The text has no numbers, but says that output perturbation is
+    comparable to the other mechanisms from epsilon 4 on.
     """
     for link in options.few(("logistic", "probit")):
         yield from synthetic(link, 0.15, options.few(EPSILONS), options)
@@ -194,14 +194,14 @@ SMALLER = f", alpha 0.5{AS_PUBLISHED}"
 
 
 def few_users(data: Labeled, options: Options) -> Labeled:
-    """Very few of them, if it is to be quick: a nuclear norm takes its time."""
+    """Very few users in a quick run: nuclear norms are slow."""
     if not options.quick:
         return data
     return Labeled(data.ratings.of_users(np.arange(QUICK_USERS)), f"{data.label} (quick: {QUICK_USERS} users only)")
 
 
 def accuracies(train: Interactions, test: Interactions) -> Measure:
-    """Shares of right signs: "accuracy" is what users get, which is the matrix's own as published ("matrix")."""
+    """Shares of right signs: "accuracy" is what users get, "matrix" the matrix's own; as published they are equal."""
     users = train.users.numbers(test.users.to_arrow(), "test")[test.user_numbers()].astype(np.int64)
     items = test.indices.astype(np.int64)
 
@@ -215,7 +215,6 @@ def accuracies(train: Interactions, test: Interactions) -> Measure:
 
 
 @PAPER.shows(
-    "Figure 2: MovieLens 100k, share of right signs against epsilon",
     "accuracy",
     *(
         Published(f"{name}, epsilon 4", 0.68, value_of("accuracy", method=name, epsilon=4.0), "Section 5.2.2", "above")
@@ -226,14 +225,14 @@ def accuracies(train: Interactions, test: Interactions) -> Measure:
     plot=Plot(log=""),
 )
 def fig2(options: Options) -> Iterator[Point]:
-    """Figure 2: MovieLens 100k, split u1, above or below the mean rating: share of right signs by epsilon; 10 runs.
+    """Figure 2: MovieLens 100k, share of right signs against epsilon.
 
-    The paper says that at epsilon 4 all four mechanisms exceed 68%, and that output perturbation is the best of them.
-    It does not say alpha, tau, nor how many gradient steps there are. Here there is one step, tau = alpha sqrt(d1 d2),
-    and alpha is 1, as for the paper's synthetic data, or 0.5: at epsilon 4 the best of 1, 0.5 and 0.25 for all but
-    gradient perturbation, on a division of the training part. Entries are bounded for output perturbation only: it
-    moves accuracies little and takes minutes. The link is logistic; "objective, probit" has the other, whose optimum
-    takes minutes, in three runs.
+    Split u1, above or below the mean rating; 10 runs. The paper says that at epsilon 4 all four mechanisms exceed 68%,
+    and that output perturbation is the best of them. It gives neither alpha nor tau nor the number of gradient steps.
+    Here there is one step, tau = alpha sqrt(d1 d2), and alpha is 1, as for the paper's synthetic data, or 0.5: at
+    epsilon 4 the best of 1, 0.5 and 0.25 for all but gradient perturbation, on a split of the training part. Entries
+    are bounded for output perturbation only: the bound hardly changes accuracies and takes minutes. The link is
+    logistic; "objective, probit" has the other link, whose optimum takes minutes, in three runs.
     """
     ratings, label = few_users(load("ml-100k", options), options)
     if options.generated or options.data is not None:
@@ -257,13 +256,12 @@ def fig2(options: Options) -> Iterator[Point]:
     )
 
 
-@PAPER.shows(
-    "Figure 3: restaurants, share of right signs against epsilon", "accuracy", needs=("restaurant",), plot=Plot(log="")
-)
+@PAPER.shows("accuracy", needs=("restaurant",), plot=Plot(log=""))
 def fig3(options: Options) -> Iterator[Point]:
-    """Figure 3: restaurants (138 customers, 130 places), two stars against fewer: share of right signs; 10 runs.
+    """Figure 3: restaurants, share of right signs against epsilon.
 
-    Another random fifth of the ratings is for testing in each run. The text has no numbers.
+    138 customers, 130 restaurants, two stars against fewer; 10 runs. Each run tests on another random fifth of the
+    ratings. The text has no numbers.
     """
     ratings, label = few_users(load("restaurant", options), options)
 
@@ -275,19 +273,18 @@ def fig3(options: Options) -> Iterator[Point]:
 
 
 def _with_more(method: str, epsilon: float, where: str, says: str) -> Published:
-    """The error with 80% observed over that with 20%."""
+    """The error with 80% observed divided by that with 20%."""
     method += AS_PUBLISHED
     ours = ratio_of("error", {"observed": 0.8}, {"observed": 0.2}, method=method, epsilon=epsilon)
     return Published(f"80% / 20% observed, {method}, epsilon {epsilon:g}", 1.0, ours, f"Section 5.3: {where}", says)
 
 
-def by_share(title: str) -> Declaration:
+def by_share() -> Declaration:
     """Figure 4 or 5."""
-    title += " noise model, relative error against the share of entries observed"
     plot = Plot("observed", "share of entries observed", panels="epsilon", log="y", lines=("link",))
     better = (_with_more(name, e, "better with more entries", "below") for name in MECHANISMS for e in (4.0, 10.0))
     same = (_with_more(name, 1.0, "less prone to change", "about") for name in ("objective", "output"))
-    return PAPER.shows(title, "error", *better, *same, plot=plot)
+    return PAPER.shows("error", *better, *same, plot=plot)
 
 
 def more_and_more(link: str, options: Options) -> Iterator[Point]:
@@ -296,20 +293,20 @@ def more_and_more(link: str, options: Options) -> Iterator[Point]:
         yield from synthetic(link, observed, options.few((1.0, 4.0, 10.0)), options)
 
 
-@by_share("Figure 4: Gaussian")
+@by_share()
 def fig4(options: Options) -> Iterator[Point]:
-    """Figure 4: relative error by the share of entries observed, 20% to 80%, Gaussian noise model; 10 draws.
+    """Figure 4: Gaussian noise model, relative error against the share of entries observed.
 
-    The paper says that all four mechanisms get better with more entries, and that at epsilon up to 1 objective and
-    output perturbation hardly do.
+    20% to 80% observed; 10 draws. The paper says that all four mechanisms get better with more entries, and that at
+    epsilon up to 1 objective and output perturbation hardly do.
     """
     return more_and_more("probit", options)
 
 
-@by_share("Figure 5: logistic")
+@by_share()
 def fig5(options: Options) -> Iterator[Point]:
-    """Figure 5: relative error by the share of entries observed, 20% to 80%, logistic noise model; 10 draws.
+    """Figure 5: logistic noise model, relative error against the share of entries observed.
 
-    As Figure 4 otherwise.
+    Otherwise as Figure 4.
     """
     return more_and_more("logistic", options)

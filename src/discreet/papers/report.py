@@ -1,34 +1,28 @@
-"""The rows of a table or figure: on disk, as text beside what was published, as a plot, and on the page of all results.
-
-`python -m discreet.papers.report docs/results/README.md` writes the page from the files beside it, and their plots.
-"""
+"""The rows of a table or figure: on disk, as text with the published values, and as a plot."""
 
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from discreet import papers
 from discreet.errors import DataError
 from discreet.papers.reproduction import AS_PUBLISHED, Plot, Reproduction, Row, number
 from discreet.version import __version__
 
 HEADINGS = ("", "published", "ours", "ours / published", "where it is printed")
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6a3d9a", "#8c6d31", "#555555")
-STYLES = {AS_PUBLISHED: "--", ", exact noise": "-.", "": "-"}  # by how the name of a method ends
+STYLES = {AS_PUBLISHED: "--", ", exact noise": "-.", "": "-"}  # by the end of a method's name
 MARKERS = "osD^v"
-BELOW = "<!-- What follows is written by `python -m discreet.papers.report docs/results/README.md`; do not edit it. -->"
 
 
 class Results:
-    """Rows that are written as they come: a run that was stopped goes on where it was.
+    """Rows that are written as they come, so that an interrupted run can be continued.
 
-    A file may hold rows of several data sets, by several commands; a row takes the place of the one that it measures
-    again. A note in it, on what was found, stays.
+    A file can hold rows of several data sets, from several commands; a new row replaces an earlier one with the same
+    keys. A note in the file, about the findings, is kept.
     """
 
     def __init__(self, reproduction: Reproduction, path: Path | None = None, command: str = "") -> None:
@@ -40,25 +34,21 @@ class Results:
         self.commands = list(dict.fromkeys([*before.get("commands", []), *([command] if command else [])]))
 
     def put(self, row: Row) -> None:
-        """Take on a row, and write them all."""
-        identities = [self.reproduction.identity(other) for other in self.rows]
-        key = self.reproduction.identity(row)
-        at = identities.index(key) if key in identities else len(self.rows)
-        self.rows[at : at + 1] = [row]
+        """Add a row, or replace the one with the same keys, and write them all."""
+        rows = {self.reproduction.identity(other): other for other in [*self.rows, row]}
+        self.rows = list(rows.values())
         if self.path is not None:
             whole = self.path.with_suffix(f"{self.path.suffix}.part")
             whole.write_text(self.text(), encoding="utf-8")
             whole.replace(self.path)  # never half a file
 
     def document(self) -> dict[str, Any]:
-        """All there is to say."""
+        """Plain values."""
         about = self.reproduction
-        return {
-            **{"name": about.name, "paper": about.paper, "title": about.title},
-            **{"version": __version__, "commands": self.commands},
-            **({} if self.note is None else {"note": self.note}),
-            **{"measure": about.measure, "comparison": about.comparison(self.rows), "rows": self.rows},
-        }
+        head = {"name": about.name, "paper": about.paper, "title": about.title, "version": __version__}
+        note = {} if self.note is None else {"note": self.note}
+        rows = {"measure": about.measure, "comparison": about.comparison(self.rows), "rows": self.rows}
+        return {**head, "commands": self.commands, **note, **rows}
 
     def text(self) -> str:
         """The document as JSON, a row on a line."""
@@ -72,7 +62,7 @@ class Results:
 
 
 def read(path: Path, name: str) -> dict[str, Any]:
-    """A document of a certain table or figure."""
+    """The document of a table or figure."""
     try:
         document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         found, _ = document["name"], document["rows"]
@@ -86,7 +76,7 @@ def read(path: Path, name: str) -> dict[str, Any]:
 
 
 def compared(comparison: Sequence[Row]) -> list[list[str]]:
-    """Published values beside ours, as cells of a table with HEADINGS."""
+    """Published values and ours, as cells of a table with HEADINGS."""
     several = len({line["data"] for line in comparison}) > 1
     return [
         [
@@ -101,7 +91,7 @@ def compared(comparison: Sequence[Row]) -> list[list[str]]:
 
 
 def table(reproduction: Reproduction, rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
-    """All rows as headings and cells; what is the same in all of them is left out."""
+    """All rows as headings and cells; columns with a single value are left out."""
     names = list(dict.fromkeys(key for row in rows for key in row if key not in ("sd", reproduction.measure)))
     fixed = {key for key in names if len({row.get(key) for row in rows}) == 1 and key not in ("method", "epsilon")}
     keys = [key for key in names if key not in fixed and reproduction.is_key(key, rows[0].get(key))]
@@ -119,15 +109,14 @@ def table(reproduction: Reproduction, rows: Sequence[Row]) -> tuple[list[str], l
 
 
 def draw(reproduction: Reproduction, rows: Sequence[Row], path: Path) -> None:
-    """Write a figure to a file, by the ending of its name (extra `plot`); of a table there is none."""
+    """Write a figure to a file, in the format of its extension (extra `plot`); tables have none."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     if reproduction.plot is None:
         return
     plot = _by_data(reproduction.plot, rows)
-    found: set[Any] = {row.get(plot.panels) for row in rows} if plot.panels else set()
-    panels = sorted(found - {None}) or [None]
+    panels: list[Any] = sorted({row.get(plot.panels or "") for row in rows} - {None}) or [None]
     figure = Figure(figsize=(3.4 * len(panels) + 3, 3.8), layout="constrained")
     bases = dict.fromkeys(_base(row["method"])[0] for row in rows)
     colors = {base: COLORS[at % len(COLORS)] for at, base in enumerate(bases)}
@@ -151,20 +140,20 @@ def draw(reproduction: Reproduction, rows: Sequence[Row], path: Path) -> None:
 
 
 def _by_data(plot: Plot, rows: Sequence[Row]) -> Plot:
-    """Rows of several data sets are in panels of their own, or if there are panels already in curves of their own."""
+    """With several data sets, one panel for each; or one curve for each, if there are panels already."""
     if len({row["data"] for row in rows}) == 1:
         return plot
     return replace(plot, lines=("data", *plot.lines)) if plot.panels else replace(plot, panels="data")
 
 
 def _base(method: str) -> tuple[str, str]:
-    """A method's name, and what is said of its noise."""
+    """A method's name, and its suffix for the kind of noise."""
     end = next(end for end in STYLES if method.endswith(end))
     return method.removesuffix(end), end
 
 
 def _curves(axes: Any, measure: str, plot: Plot, rows: Sequence[Row], colors: dict[str, str]) -> None:
-    """The curves; what has no place on the axis, as it has no epsilon, is a horizontal line."""
+    """The curves; rows without a value on the axis, such as nonprivate methods, are horizontal lines."""
     keys = [key for key in plot.lines if len({row.get(key) for row in rows}) > 1]
     curves: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
@@ -184,7 +173,7 @@ def _curves(axes: Any, measure: str, plot: Plot, rows: Sequence[Row], colors: di
 
 
 def _stars(axes: Any, reproduction: Reproduction, plot: Plot, panel: Any) -> None:
-    """What was published, where a point of the figure was."""
+    """The published values that are points of the figure."""
     found = {
         (one.at[plot.x], one.value)
         for one in reproduction.published
@@ -209,76 +198,3 @@ def _axes(axes: Any, plot: Plot, rows: Sequence[Row]) -> None:
     axes.minorticks_off()
     axes.set_xlabel(plot.label)
     axes.spines[["top", "right"]].set_visible(False)
-
-
-# The page
-
-
-def page(path: Path) -> str:
-    """The whole page, as markdown: what it says at first, and all that is in the files beside it."""
-    folder, head = path.parent, path.read_text(encoding="utf-8").partition(BELOW)[0]
-    entries = [(one, _document(one, folder)) for one in papers.every()]
-    lines = [f"{head}{BELOW}\n", "| | what | data | published | ours | ratio | plot |", "|---|---|---|---|---|---|---|"]
-    lines += [_overview(one, document, folder) for one, document in entries]
-    paper = None
-    for one, document in entries:
-        if one.paper != paper:
-            paper = one.paper
-            lines += ["", f"## {paper}"]
-        lines += ["", *_section(one, document, folder)]
-    return "\n".join(lines) + "\n"
-
-
-def write(path: Path) -> None:
-    """Draw all plots, and write the page."""
-    for one in papers.every():
-        document = _document(one, path.parent)
-        if document is not None:
-            draw(one, document["rows"], path.parent / f"{one.name}.svg")
-    path.write_text(page(path), encoding="utf-8")
-
-
-def _document(one: Reproduction, folder: Path) -> dict[str, Any] | None:
-    path = folder / f"{one.name}.json"
-    return read(path, one.name) if path.exists() else None
-
-
-def _overview(one: Reproduction, document: dict[str, Any] | None, folder: Path) -> str:
-    """A line of the table: the first thing that can be compared."""
-    name = f"[{one.name}](#{one.name})"
-    if document is None:
-        return f"| {name} | {one.title} | not run here: needs {', '.join(one.needs)} | | | | |"
-    kinds = ", ".join(dict.fromkeys(_kind(row["data"]) for row in document["rows"]))
-    lines = one.comparison(document["rows"])
-    cells = compared(lines[:1])[0] if lines else ["no number published", "", "", "", ""]
-    plot = f"[plot]({one.name}.svg)" if (folder / f"{one.name}.svg").exists() else ""
-    return f"| {name} | {cells[0]} | {kinds} | {cells[1]} | {cells[2]} | {cells[3]} | {plot} |"
-
-
-def _kind(data: str) -> str:
-    """What data are, in short."""
-    return next((f"**{word.lower()}**" for word in ("GENERATED", "IN THE PLACE OF") if word in data), data)
-
-
-def _section(one: Reproduction, document: dict[str, Any] | None, folder: Path) -> Iterator[str]:
-    yield f"### {one.name}\n\n{one.protocol}\n"
-    if document is None:
-        yield f"Not run here. `discreet reproduce {one.name}` runs it where there is {' and '.join(one.needs)}."
-        return
-    yield from (f"    {command}" for command in document["commands"])
-    runs = sorted({row["runs"] for row in document["rows"] if row["epsilon"] is not None} or {1})
-    times = number(runs[0]) if len(runs) == 1 else f"{runs[0]} to {runs[-1]}"
-    data = "; ".join(dict.fromkeys(row["data"] for row in document["rows"]))
-    yield f"\nOn: {data}. {len(document['rows'])} [rows]({one.name}.json); runs: {times} (paper: {one.runs})."
-    if document.get("note"):
-        yield f"\n{document['note']}"
-    if (folder / f"{one.name}.svg").exists():
-        yield f"\n![{one.title}]({one.name}.svg)"
-    lines = compared(one.comparison(document["rows"]))
-    if lines:
-        yield f"\n| {' | '.join(HEADINGS)} |\n|{'---|' * len(HEADINGS)}"
-        yield from (f"| {' | '.join(line)} |" for line in lines)
-
-
-if __name__ == "__main__":
-    write(Path(sys.argv[1]))

@@ -1,10 +1,10 @@
-"""One table or figure of a paper: which data it needs, what was published, and how it is measured here.
+"""One table or figure of a paper: the data it needs, the published numbers, and how it is measured here.
 
-A `Reproduction` makes points. A point is measured by some runs and becomes a row, a flat dictionary: what tells it from
-the others (data, method, epsilon, ...), the mean and the standard deviation of what is measured, how many runs that
-were, the epsilon that holds in truth, and seconds of a run. Methods whose names end in ", as published" have the noise
-that the paper printed, or that its rule asks for; all other noise is exactly what epsilon takes. Numbers about test
-ratings are exact, and so not covered by any epsilon: research only.
+A `Reproduction` makes points. A point is measured in several runs and becomes a row, a flat dictionary: the keys that
+identify it (data, method, epsilon, ...), the mean and standard deviation of what is measured, the number of runs, the
+epsilon that truly holds, and seconds per run. Methods whose names end in ", as published" use the noise that the paper
+printed or that its rule asks for; all other noise is exactly what epsilon requires. Numbers about test ratings are
+exact, and so not covered by any epsilon: research only.
 """
 
 from __future__ import annotations
@@ -19,25 +19,27 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from discreet.data.interactions import Interactions
+
 Row = dict[str, Any]
 Ours = Callable[[Sequence[Row]], float | None]
 Points = Callable[["Options"], Iterable["Point"]]
 Declaration = Callable[[Points], "Reproduction"]  # a decorator
 
 AS_PUBLISHED = ", as published"
-NOT_KEYS = frozenset({"sd", "runs", "true_epsilon", "seconds"})  # of a row, beside what was measured
+NOT_KEYS = frozenset({"sd", "runs", "true_epsilon", "seconds"})  # columns of a row besides its keys and measures
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the caller may choose."""
+    """What the caller can choose."""
 
-    runs: int | None = None  # how often each point is measured; by default as often as in the paper
+    runs: int | None = None  # runs per point; by default as many as in the paper
     quick: bool = False  # few runs and points on little data: does it work at all?
-    generated: bool = False  # made-up data of the same size in the place of data that nobody may hand out
-    data: str | None = None  # another data set in the place of the one that the paper has, by its name
-    source: str | None = None  # the file of the data set, if it is not where it is looked for
-    calibration: Literal["published", "exact"] | None = None  # only methods with the published noise, or the others
+    generated: bool = False  # generated data of the same size instead of data that cannot be redistributed
+    data: str | None = None  # name of another data set to use instead of the paper's
+    source: str | None = None  # the file of the data set, if it is not in the usual place
+    calibration: Literal["published", "exact"] | None = None  # only methods with published noise, or only the others
 
     @property
     def flags(self) -> list[str]:
@@ -48,11 +50,11 @@ class Options:
         return [*calibration, *words, *["--generated"] * self.generated, *["--quick"] * self.quick]
 
     def wants(self, method: str) -> bool:
-        """Whether a private method has the calibration that was asked for."""
+        """Whether a private method has the requested calibration."""
         return self.calibration is None or method.endswith(AS_PUBLISHED) == (self.calibration == "published")
 
     def few(self, values: Sequence[Any], n: int = 1) -> Sequence[Any]:
-        """The values of an axis: all of them, or the last `n` if it is to be quick."""
+        """The values of an axis: all of them, or the last `n` in a quick run."""
         return values[-n:] if self.quick else values
 
 
@@ -60,12 +62,12 @@ class Options:
 class Point:
     """One point of a figure, or one number of a table."""
 
-    keys: Mapping[str, Any]  # what tells it from the others: data, method, epsilon, and whatever else is on an axis
-    run: Callable[[int], Mapping[str, float | None]]  # by a seed: measures and, if private, true_epsilon
-    runs: int | None = None  # unless the caller says otherwise; None: as many as for the others. 1 stays 1
+    keys: Mapping[str, Any]  # identify it: data, method, epsilon, and anything else on an axis
+    run: Callable[[int], Mapping[str, float | None]]  # seed -> measures and, if private, true_epsilon
+    runs: int | None = None  # at most this many runs; None: as many as the other points
 
     def measured(self, runs: int, first: int = 0) -> Row:
-        """The row of this point: means over runs, and the standard deviation of what was measured first."""
+        """The row of this point: means over runs, and the standard deviation of the first measure."""
         start = time.perf_counter()
         found = [self.run(seed) for seed in range(first, first + runs)]
         seconds = (time.perf_counter() - start) / runs
@@ -87,14 +89,14 @@ class Point:
 
 @dataclass(frozen=True)
 class Published:
-    """A number that a paper prints, and how the same is found in our rows."""
+    """A number that a paper prints, and how to find the same number in our rows."""
 
-    what: str  # it is the number of
+    what: str  # a description
     value: float
-    ours: Ours  # None if the rows, which are all of the same data, do not have it
-    where: str  # the paper prints it
-    says: str = ""  # how it does: "", "about", "above", "below", "at least" or "at most"
-    at: Mapping[str, Any] | None = None  # the keys of the point that it is the value of, if it is; for the plot
+    ours: Ours  # None if the rows, which all have the same data, do not contain it
+    where: str  # the place in the paper
+    says: str = ""  # the paper's qualifier: "", "about", "above", "below", "at least" or "at most"
+    at: Mapping[str, Any] | None = None  # the keys of its point in the plot, if it has one
 
 
 @dataclass(frozen=True)
@@ -103,9 +105,9 @@ class Plot:
 
     x: str = "epsilon"  # the key on the horizontal axis
     label: str = "epsilon, as claimed"  # of that axis
-    panels: str | None = None  # the key that panels differ in
+    panels: str | None = None  # the key with one panel for each value
     log: str = "x"  # which axes are logarithmic: some of "x" and "y"
-    lines: tuple[str, ...] = ()  # keys, beside the method, that tell curves apart
+    lines: tuple[str, ...] = ()  # keys, besides the method, with one curve for each value
 
 
 @dataclass(frozen=True)
@@ -117,49 +119,37 @@ class Reproduction:
     title: str  # what it shows
     protocol: str  # how it was measured, and what differs here
     measure: str  # what is measured: a key of the rows
-    points: Points  # makes them, in the order in which they are worth having
+    points: Points  # in order of importance
     published: tuple[Published, ...] = ()
-    needs: tuple[str, ...] = ()  # the data sets it is about; none: they are made by a formula
+    needs: tuple[str, ...] = ()  # names of data sets; empty if the data is made by a formula
     runs: int = 10  # at each point in the paper
-    plot: Plot | None = Plot()  # None: it is a table
-    by_run: bool = False  # each run has data of its own: all points are measured once before any is measured again
+    plot: Plot | None = Plot()  # None for a table
+    by_run: bool = False  # each run has its own data: all points are measured once before any is measured again
 
     def rows(self, options: Options, done: Sequence[Row] = ()) -> Iterator[Row]:
-        """Measure the points that are not among `done` with as many runs."""
-        usual = options.runs or (1 if options.quick else self.runs)
+        """Measure the points that are not among `done` with enough runs; with `by_run`, rows as they grow."""
+        runs = options.runs or (1 if options.quick else self.runs)
         known = {self.identity(row): row for row in done}
-        if self.by_run:
-            yield from self._run_by_run(list(self.points(options)), usual, known)
-            return
-        for point in self.points(options):
-            runs = usual if point.runs is None else min(usual, point.runs)
-            if known.get(self.identity(point.keys), {"runs": 0})["runs"] < runs:
-                yield point.measured(runs)
-
-    def _run_by_run(self, points: Sequence[Point], runs: int, known: dict[Any, Row]) -> Iterator[Row]:
-        """Measure all points with one seed after the other: rows as they grow, from those that are known."""
-        for seed in range(runs):
+        points = list(self.points(options)) if self.by_run else self.points(options)
+        for first, last in [(seed, seed + 1) for seed in range(runs)] if self.by_run else [(0, runs)]:
             for point in points:
-                key = self.identity(point.keys)
-                if key not in known:
-                    known[key] = point.measured(1, seed)
-                elif known[key]["runs"] <= seed < (point.runs or runs):
-                    known[key] = pooled(known[key], point.measured(1, seed), self.measure)
-                else:
-                    continue
-                yield known[key]
+                key, wanted = self.identity(point.keys), min(last, point.runs or last)
+                if known.get(key, {"runs": 0})["runs"] < wanted:
+                    row = point.measured(wanted - first, first)
+                    known[key] = pooled(known[key], row, self.measure) if first else row
+                    yield known[key]
 
     def identity(self, row: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-        """What tells a row from the others."""
+        """The keys that distinguish a row from the others."""
         return tuple(sorted((key, value) for key, value in row.items() if self.is_key(key, value)))
 
     def is_key(self, key: str, value: Any) -> bool:
-        """Whether a cell tells rows apart: words, epsilon, and what is on an axis do."""
+        """Whether a cell distinguishes rows: strings, epsilon, and whatever is on an axis do."""
         axes = () if self.plot is None else (self.plot.x, self.plot.panels, *self.plot.lines)
         return key not in NOT_KEYS and (key in ("epsilon", *axes) or isinstance(value, str))
 
     def comparison(self, rows: Sequence[Row]) -> list[Row]:
-        """What was published beside ours and the ratio, for all data that there are rows of."""
+        """The published values, ours and their ratio, for each data set in the rows."""
         lines = []
         for data in dict.fromkeys(row["data"] for row in rows):
             mine = [row for row in rows if row["data"] == data]
@@ -176,27 +166,24 @@ class Reproduction:
 class Paper:
     """A paper; each of its tables and figures is a function that makes points, decorated by `shows`."""
 
-    prefix: str  # of the names of tables and figures
+    prefix: str  # of the names of its tables and figures
     title: str  # authors and year
     runs: int  # at each point, unless a figure says otherwise
 
-    def shows(
-        self, title: str, measure: str, *published: Published, runs: int | None = None, **other: Any
-    ) -> Declaration:
-        """A `Reproduction` named as the function, whose docstring, filled, is the protocol; `other` are attributes."""
+    def shows(self, measure: str, *published: Published, **other: Any) -> Declaration:
+        """A `Reproduction` named after the function, whose docstring has the title and the protocol."""
 
         def declared(points: Points) -> Reproduction:
-            paragraphs = inspect.cleandoc(points.__doc__ or "").split("\n\n")
+            title, *paragraphs = inspect.cleandoc(points.__doc__ or "").split("\n\n")
             protocol = "\n\n".join(textwrap.fill(text, 120, break_on_hyphens=False) for text in paragraphs)
-            name = f"{self.prefix}-{points.__name__}"
-            times = self.runs if runs is None else runs
-            return Reproduction(name, self.title, title, protocol, measure, points, published, runs=times, **other)
+            about = (f"{self.prefix}-{points.__name__}", self.title, title.removesuffix("."), protocol)
+            return Reproduction(*about, measure, points, published, **{"runs": self.runs, **other})
 
         return declared
 
 
 def pooled(row: Row, more: Row, measure: str) -> Row:
-    """The row of some runs and one of a single run more: means, and the standard deviation of what is measured."""
+    """The row of several runs combined with that of one more run."""
     n, change = row["runs"], more[measure] - row[measure]
     squares = (row["sd"] or 0.0) ** 2 * (n - 1) + change**2 * n / (n + 1)
     means = {
@@ -208,7 +195,7 @@ def pooled(row: Row, more: Row, measure: str) -> Row:
     return {**row, **means, "sd": spread, "runs": n + 1, "seconds": round(means["seconds"], 1)}
 
 
-# Where published numbers are in our rows
+# Finding published numbers in our rows
 
 
 def _having(rows: Sequence[Row], keys: Mapping[str, Any]) -> list[Row]:
@@ -216,12 +203,12 @@ def _having(rows: Sequence[Row], keys: Mapping[str, Any]) -> list[Row]:
 
 
 def value_of(measure: str, **keys: Any) -> Ours:
-    """What was measured at the first row that has these keys."""
+    """What was measured in the first row with these keys."""
     return lambda rows: next((row[measure] for row in _having(rows, keys)), None)
 
 
 def ratio_of(measure: str, above: Row, below: Row, **keys: Any) -> Ours:
-    """The ratio of what was measured at two rows, where both are there, by their own keys and those of both."""
+    """The ratio of what was measured in two rows, found by their own keys and those of both."""
 
     def found(rows: Sequence[Row]) -> float | None:
         first, second = (value_of(measure, **own, **keys)(rows) for own in (above, below))
@@ -231,7 +218,7 @@ def ratio_of(measure: str, above: Row, below: Row, **keys: Any) -> Ours:
 
 
 def best_of(axis: str, measure: str, pick: Callable[..., Any] = min, **keys: Any) -> Ours:
-    """Where on an axis the best value is, among the rows that have these keys; None if there is nothing to choose."""
+    """Where on an axis the best value is, among the rows with these keys; None if there is nothing to choose."""
 
     def found(rows: Sequence[Row]) -> float | None:
         mine = _having(rows, keys)
@@ -244,44 +231,39 @@ def printed(
     values: Mapping[float, float], measure: str, methods: Sequence[str], where: str, says: str = "", **keys: Any
 ) -> list[Published]:
     """Published numbers by epsilon, to be compared with several of our methods."""
-    return [
-        Published(
-            f"{', '.join([method, *map(str, keys.values())])}, epsilon {epsilon:g}",
-            value,
-            value_of(measure, method=method, epsilon=epsilon, **keys),
-            where,
-            says,
-            {"epsilon": epsilon, **keys},
-        )
-        for epsilon, value in values.items()
-        for method in methods
-    ]
+    found = []
+    for epsilon, value in values.items():
+        for method in methods:
+            what = ", ".join([method, *map(str, keys.values()), f"epsilon {epsilon:g}"])
+            ours = value_of(measure, method=method, epsilon=epsilon, **keys)
+            found.append(Published(what, value, ours, where, says, {"epsilon": epsilon, **keys}))
+    return found
 
 
 # Measuring
 
 
-def fitted(model: Any, ratings: Any) -> Any:
-    """A model, fitted; that the epsilon of the name is not the true one need not be warned of: it is in the row."""
+def fitted(model: Any, ratings: Interactions) -> Any:
+    """A fitted model, without warnings that the claimed epsilon is not the true one: the row shows both."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return model.fit(ratings)
 
 
-def scored(model: Any, train: Any, measure: str, score: Callable[[Any], float]) -> dict[str, float | None]:
-    """What a run gives: the score of a model that is fitted, and the epsilon that it truly has."""
+def scored(model: Any, train: Interactions, measure: str, score: Callable[[Any], float]) -> dict[str, float | None]:
+    """The result of one run: the score of the fitted model, and the epsilon that truly holds."""
     model = fitted(model, train)
     true = float(model.guarantee_.epsilon) if model.guarantee_.holds else None
     return {measure: score(model), "true_epsilon": true}
 
 
-def number(value: Any) -> str:
-    """A number in four digits, a word as it is."""
+def number(value: str | float | None) -> str:
+    """A number with four digits, a string as it is."""
     if value is None:
         return "-"
     return value if isinstance(value, str) else f"{value:.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
 
 
 def _rounded(value: float) -> float:
-    """Five digits of it."""
+    """To five digits."""
     return float(f"{value:.5g}")

@@ -1,9 +1,9 @@
 """The trust base: everything that decides whether a guarantee is true.
 
-Read it in this order: `guarantee` (what is promised, and what releases cost together), `lattice` (integers on a grid,
-and their exact sums), `noise` (what is added to them), `statistics` and `entries` (what may be released, and its
-sensitivity), `selection` (other secret randomness), `store` and `ledger` (the plan, the record, and the release),
-`releaser` (what models use of all this), `statement` (what people get to read of it).
+Read it in this order: `guarantee` (guarantees, and what releases cost together), `lattice` (integers on a grid, and
+their exact sums), `noise` (added to them), `statistics` and `entries` (what may be released, and its sensitivity),
+`selection` (other secret randomness), `store` and `ledger` (the plan, the record, and the release), `releaser` (the
+interface for models), `statement` (what people get to read).
 """
 
 from discreet.privacy.guarantee import Cost, Guarantee, PureEvent, SampledGaussian, Selection

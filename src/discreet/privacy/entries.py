@@ -1,8 +1,8 @@
 """Statistics of single entries: neighbors have the same entries, and at most `entries` of their secret bits differ.
 
-Which entries there are is public here; their bits are not. As in `statistics`, each type knows its sensitivity, in the
-norm of the noise: L1 for Laplace noise, L2 for Gaussian noise and for `L2Laplace`, whole bits for randomized response.
-Proofs, for the "flip" adjacency and no other: docs/proofs/one-bit.md.
+Which entries exist is public here; their bits are not. As in `statistics`, each type knows its sensitivity, in the norm
+of the noise: L1 for Laplace noise, L2 for Gaussian noise and `L2Laplace`, a number of bits for randomized response.
+Proofs, for the "flip" adjacency only: docs/proofs/one-bit.md.
 """
 
 import math
@@ -21,7 +21,7 @@ from discreet.validation import positive, whole
 
 UP = 1 + 2.0**-50  # makes up for the rounding of a square root and a product
 UP_MATRIX = 1 + 2.0**-20  # for the rounding of floats, in a solver and here
-SHORT = 24  # binary digits of an epsilon that several scales of noise are to have in common
+SHORT = 24  # binary digits of an epsilon that several scales of noise share
 
 
 class EntryStatistic(ABC):
@@ -63,9 +63,9 @@ class Bits(EntryStatistic):
 
 @dataclass(frozen=True, eq=False)
 class TwoValued(EntryStatistic):
-    """One of two public numbers for each entry, no further apart than `change`; its bit says which.
+    """One of two public numbers for each entry, at most `change` apart; its bit says which.
 
-    Both are put on the grid, and the second is brought within `change` of the first there: so the sensitivity needs no
+    Both are put on the grid, and the second is moved to within `change` of the first there, so the sensitivity needs no
     proof about the numbers.
     """
 
@@ -73,7 +73,7 @@ class TwoValued(EntryStatistic):
     zero: Array | float  # for bits that are 0
     change: float
     entries: int  # how many bits may differ
-    finest: int = 0  # the exponent of a grid that both numbers are to be on; a finer one is taken if the noise is small
+    finest: int = 0  # the exponent of a grid for both numbers; a finer one is used if the noise is small
 
     def __post_init__(self) -> None:
         positive("change", self.change)
@@ -91,7 +91,7 @@ class TwoValued(EntryStatistic):
     def integers(self, bits: Array, noise: Noise) -> GridArray:
         """The numbers that the bits choose."""
         grid = min(noise.grid(), Grid(self.finest), key=lambda grid: grid.exponent)
-        with np.errstate(over="ignore"):  # what is beyond 2^52 units is cut to that
+        with np.errstate(over="ignore"):  # clipped to 2^52 units
             both = (np.rint(grid.units(1.0) * np.nan_to_num(np.asarray(x, np.float64))) for x in (self.one, self.zero))
             one, zero = (np.clip(units, -(2.0**52), 2.0**52).astype(np.int64) for units in both)
         most = math.floor(grid.units(self.change))
@@ -101,10 +101,10 @@ class TwoValued(EntryStatistic):
 
 @dataclass(frozen=True)
 class LinearPerturbation(EntryStatistic):
-    """The random linear term of an objective: noise alone, which stays secret, and the optimum that goes with it.
+    """The random linear term of an objective: only noise, which stays secret; its optimum is released.
 
     Releasing the exact optimum is as private as releasing the objective's derivatives with this noise, which a flip
-    moves by `change`, but for the ratio of second derivatives, which costs `extra` of epsilon for each entry.
+    moves by `change`, except for the ratio of second derivatives, which costs `extra` of epsilon for each entry.
     """
 
     size: int  # how many entries there are
@@ -119,14 +119,14 @@ class LinearPerturbation(EntryStatistic):
         positive("extra", self.extra, zero=True)
 
     def sensitivity(self, adjacency: str, noise: Noise) -> float:
-        """That of the derivatives, and `extra` in units of the noise."""
+        """The sensitivity of the derivatives, and `extra` in units of the noise."""
         require_adjacency(adjacency, Adjacency.FLIP)
         if not isinstance(noise, Laplace):
             raise _refused(self, noise)
         return self.entries * (self.change + noise.scale * self.extra)
 
     def integers(self, bits: Array, noise: Noise) -> GridArray:
-        """Zeros: what is private is in the objective."""
+        """Zeros: the private part is in the objective."""
         if not isinstance(noise, Laplace):
             raise _refused(self, noise)
         return GridArray(np.zeros(self.size, np.int64), fine_grid(noise.scale, noise.scale))
@@ -134,7 +134,7 @@ class LinearPerturbation(EntryStatistic):
 
 @dataclass(frozen=True)
 class AsPrinted(EntryStatistic):
-    """Numbers with the sensitivity that a paper prints for them, which is wrong: there is no guarantee."""
+    """Numbers with a sensitivity that a paper prints but that is wrong: there is no guarantee."""
 
     printed: float
 
@@ -152,14 +152,14 @@ class AsPrinted(EntryStatistic):
 
 @dataclass(frozen=True)
 class Minimizer:
-    """The minimizer, nearly, of a strongly convex function of a matrix, which depends on bits."""
+    """The approximate minimizer of a strongly convex function of a matrix that depends on bits."""
 
-    ridge: float  # the function is so strongly convex
-    alpha: float  # no entry of the matrix is larger
+    ridge: float  # the modulus of strong convexity
+    alpha: float  # the largest entry of the matrix
     change: float  # how far a flip moves a derivative
     bend: float  # the least second derivative of an entry's loss
     entries: int  # how many bits may differ
-    slack: float = 0.01  # how much of the distance of two minimizers the solver may add to it
+    slack: float = 0.01  # what the solver may add to the distance of two minimizers, as a fraction of it
 
     def __post_init__(self) -> None:
         for name in ("ridge", "alpha", "change", "slack"):
@@ -169,7 +169,7 @@ class Minimizer:
 
     @property
     def exact_distance(self) -> float:
-        """Of the exact minimizers of neighbors, in the Frobenius norm.
+        """The distance of the exact minimizers of neighbors, in the Frobenius norm.
 
         With D = X' - X and t the length of D at the entries that differ, ridge |D|^2 + bend t^2 <= change sqrt(entries)
         t; t is at most |D|, and at most 2 alpha sqrt(entries).
@@ -179,34 +179,49 @@ class Minimizer:
 
     @property
     def gap(self) -> float:
-        """How much more than the least the function may be: then a matrix is within slack / 2 of that distance."""
+        """How far above its minimum the function may be: a matrix is then within slack / 2 of that distance."""
         return self.ridge / 2 * (self.slack / 2 * self.exact_distance) ** 2
 
     @property
     def distance(self) -> float:
-        """Of the matrices that a solver finds for neighbors."""
+        """The distance of the matrices that a solver finds for neighbors."""
         return self.exact_distance * (1 + self.slack) * UP_MATRIX
 
 
 @dataclass(frozen=True)
 class PerturbedMinimizer:
-    """A matrix near the minimizer that a `LinearPerturbation` has paid for: what is left to hide is the solver's error.
+    """A matrix near the minimizer that a `LinearPerturbation` has paid for: only the solver's error is left to hide.
 
     The linear term is on a grid: the minimizer for noise with a density is within 1 / ridge times a grid unit for each
     of its numbers.
     """
 
-    ridge: float  # the function is so strongly convex
-    gap: float  # how much more than the least the function may be
+    ridge: float  # the modulus of strong convexity
+    gap: float  # how far above its minimum the function may be
     noise: Laplace  # of the linear term
     size: int  # how many numbers the linear term has
 
     @property
     def distance(self) -> float:
-        """Of two matrices, each within this of the minimizer."""
+        """The distance of two such matrices."""
         step = fine_grid(self.noise.scale, self.noise.scale).step
         rounded = step * math.sqrt(self.size) / self.ridge
         return 2 * (math.sqrt(2 * self.gap / self.ridge) + rounded) * UP_MATRIX
+
+
+def duality_gap(matrix: Array, gradient: Array, dual: Array, radius: float, alpha: float) -> float:
+    """A bound on how far a solver's matrix is from the minimum of a convex function F.
+
+    No Z whose singular values add up to at most `radius`, with entries up to `alpha`, is better by more than this. F is
+    convex, so F(Z) >= F(X) + <G, Z - X> for X = `matrix` and G, F's `gradient` there. For any A, which a solver calls
+    `dual`, and B = -G - A, <-G, Z> = <A, Z> + <B, Z> is at most radius |A| + alpha sum |B_ij|, |A| being the largest
+    singular value. The gap is this bound less <-G, X>. `Minimizer` and `PerturbedMinimizer` rely on it.
+    """
+    rest = -gradient - dual
+    square = dual @ dual.T if dual.shape[0] <= dual.shape[1] else dual.T @ dual
+    norm = math.sqrt(max(float(np.linalg.eigvalsh(square)[-1]), 0.0))
+    ball = radius * norm - float((dual * matrix).sum())
+    return ball + float((alpha * np.abs(rest) - rest * matrix).sum())
 
 
 def matrix_noise(cost: Cost, distance: float, size: int) -> tuple[Grid, float, L2Laplace | Gaussian]:
@@ -215,33 +230,33 @@ def matrix_noise(cost: Cost, distance: float, size: int) -> tuple[Grid, float, L
     A Gaussian cost pays for Gaussian noise, a pure one for noise N of density exp(-epsilon |N| / distance).
     """
     grid = fine_grid(noise_std(_least_noise(cost, distance)[1], size), distance)
-    # Each entry is rounded to the nearest unit, for both neighbors: that moves them apart by a unit in each, at most.
+    # Each entry is rounded to the nearest unit, for both neighbors, which moves them apart by at most a unit in each.
     return grid, *_least_noise(cost, (distance + grid.step * math.sqrt(size)) * UP_MATRIX)
 
 
 def noise_std(noise: L2Laplace | Gaussian, size: int) -> float:
-    """The standard deviation of the noise on each of so many numbers."""
+    """The standard deviation of the noise on each of `size` numbers."""
     return noise.std(size) if isinstance(noise, L2Laplace) else noise.std
 
 
 def _least_noise(cost: Cost, sensitivity: float) -> tuple[float, L2Laplace | Gaussian]:
-    """The least noise that a cost pays for, and what is declared as the sensitivity: this or a hair above."""
+    """The declared sensitivity, this one or slightly above, and the least noise that a cost pays for."""
     if cost.gaussian:
         return sensitivity, Gaussian.for_cost(cost, sensitivity=sensitivity)
-    # Rounded up to few digits, so that the product is exact in a float's 53, and costs the planned epsilon exactly.
+    # Rounded up to few digits, so that the product fits a float's 53 bits and costs exactly the planned epsilon.
     scale = -shortened(-sensitivity / cost.pure, SHORT + 4)
     return scale * cost.pure, L2Laplace(scale)
 
 
 def shortened(value: float, digits: int = SHORT) -> float:
-    """A number rounded down to so many binary digits."""
+    """A number rounded down to `digits` binary digits."""
     mantissa, exponent = math.frexp(value)
     return math.ldexp(math.floor(math.ldexp(mantissa, digits)), exponent - digits)
 
 
 def pure_cost(epsilon: float) -> Cost:
-    """The cost of Laplace noise for at most this epsilon, of few digits, so that other scales have exactly the same."""
+    """The cost of Laplace noise for at most this epsilon, with few digits, so that other scales cost the same."""
     short = shortened(epsilon)
-    while Laplace(1.0).cost(short).pure != short:  # the number that it prints as is a little below it
+    while Laplace(1.0).cost(short).pure != short:  # the number it prints as is slightly below it
         short = shortened(math.nextafter(short, 0.0))
     return Laplace(1.0).cost(short)

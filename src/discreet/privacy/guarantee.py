@@ -1,10 +1,10 @@
-"""What is promised and what it costs: `Adjacency`, the events of releases, `Cost`, `Guarantee` and `account`.
+"""Guarantees and what they cost: `Adjacency`, the events of releases, `Cost`, `Guarantee` and `account`.
 
-An event says what happened, apart from the accountant, which says what it costs. A `Cost` is the sum of the events of
-any number of releases. Its Gaussian part is one number, the sum of mu^2 = (sensitivity / std)^2, kept as an integer so
-that adding is exact and does not depend on order; everything else goes to dp_accounting's accountants. Each event maps
-to a dp_accounting event (`Cost.dp_event`), so that an outsider can check the result with tools that are not ours.
-Everything errs on the safe side: an epsilon or delta that is reported is never below the true one.
+An event says what happened; an accountant says what it costs. A `Cost` is the sum of the events of any number of
+releases. Its Gaussian part is one number, the sum of mu^2 = (sensitivity / std)^2, kept as an integer so that addition
+is exact and does not depend on order; everything else goes to dp_accounting's accountants. Each event maps to a
+dp_accounting event (`Cost.dp_event`), so that an outsider can check the result with independent tools. Everything errs
+on the safe side: a reported epsilon or delta is never below the true one.
 """
 
 import json
@@ -24,9 +24,9 @@ from discreet.errors import PrivacyError
 from discreet.validation import decimal, positive, probability, round_up, whole
 
 UNIT = 1 << 100  # mu^2 is counted in units of 2^-100, rounded up
-MAX_EPSILON = 200.0  # of a budget: beyond it there is nothing left to protect
+MAX_EPSILON = 200.0  # of a budget: a larger one protects nothing
 MAX_MU = 1 << 20  # of one release
-SPENDABLE = 1 - 2.0**-40  # share of the largest mu^2 that calibration uses: its parts still fit after rounding up
+SPENDABLE = 1 - 2.0**-40  # share of the largest mu^2 that calibration uses, so that its parts fit after rounding up
 
 _SAFETY = 1e-9  # relative, and
 _SAFETY_EPSILON = 4e-12  # absolute: dp_accounting's root is good to 1e-12; tests compare with 60 digits
@@ -40,8 +40,8 @@ class Adjacency(str, Enum):
     """How neighboring data sets differ. A member equals, prints and is saved as the plain string that users write."""
 
     ADD_REMOVE = "add-remove"  # one more, or one less
-    REPLACE = "replace"  # one is any other instead
-    FLIP = "flip"  # a secret bit, or any of a user's, is the opposite
+    REPLACE = "replace"  # one is replaced by any other
+    FLIP = "flip"  # a secret bit, or any of a user's bits, is flipped
 
     def __str__(self) -> str:
         return str(self.value)
@@ -51,7 +51,7 @@ class Adjacency(str, Enum):
 
 
 def require_adjacency(adjacency: str, *supported: Adjacency) -> Adjacency:
-    """An adjacency for which a sensitivity was derived; raises for others, which must never get another one's bound."""
+    """The adjacency, if it is one with a proved sensitivity; raises for others, which must not get another's bound."""
     if adjacency not in supported:
         known = ", ".join(map(repr, supported))
         raise PrivacyError(f"adjacency: the sensitivity is proved for {known}, not for {adjacency!r}; use one of those")
@@ -61,9 +61,9 @@ def require_adjacency(adjacency: str, *supported: Adjacency) -> Adjacency:
 def sensitivity_factor(adjacency: str, *, nonnegative: bool = False) -> float:
     """How far a sum over users moves, in units of the L2 bound of one user's contribution, rounded up.
 
-    Add-remove: 1, one contribution comes or goes. Replace: 2, no two contributions are further apart; sqrt(2) if the
-    inner product of any two is `nonnegative` (vectors without negative entries, positive semidefinite matrices).
-    docs/proofs/grid.md, section 2.
+    Add-remove: 1, since one contribution is added or removed. Replace: 2, since no two contributions are further apart;
+    sqrt(2) if the inner product of any two is `nonnegative` (vectors without negative entries, positive semidefinite
+    matrices). docs/proofs/grid.md, section 2.
     """
     if require_adjacency(adjacency, Adjacency.ADD_REMOVE, Adjacency.REPLACE) is Adjacency.ADD_REMOVE:
         return 1.0
@@ -81,7 +81,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
         return 0.0
     upper, lower = float(log_ndtr(mu / 2 - epsilon / mu)), epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
     delta = -math.exp(upper) * math.expm1(min(lower - upper, 0.0))
-    # The difference of two nearly equal numbers: their rounding errors may be all there is.
+    # The difference of two nearly equal numbers may consist of their rounding errors.
     error = (abs(upper) + abs(lower) + epsilon + 1) * 1e-15 * math.exp(upper)
     return min(delta * (1 + _SAFETY) + 16 * error + sys.float_info.min, 1.0)
 
@@ -92,7 +92,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
     if gaussian_delta(mu, 0.0) <= delta:
         return 0.0
-    with np.errstate(all="ignore"):  # its bracketing meets logarithms of zero
+    with np.errstate(all="ignore"):  # its bracketing takes logarithms of zero
         epsilon = float(dp_accounting.get_epsilon_gaussian(1 / mu, delta, tol=1e-15))
     return epsilon * (1 + _SAFETY) + _SAFETY_EPSILON
 
@@ -101,7 +101,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     """The largest mu, within 1e-9 or so, whose reported epsilon at delta is at most `epsilon`."""
     import dp_accounting
 
-    # A hair below, so that the last digits of the root-finder never decide whether a budget was kept.
+    # Slightly below, so that the last digits of the root-finder never decide whether a budget is kept.
     aim = max(epsilon * (1 - _SAFETY) - 2 * _SAFETY_EPSILON, 0.0) / (1 + _SAFETY)
     with np.errstate(all="ignore"):
         mu, step = 1 / float(dp_accounting.get_sigma_gaussian(aim, delta)), 1e-14
@@ -110,15 +110,15 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     return mu
 
 
-# -- what happened, and what it costs
+# -- events and their cost
 
 
 @dataclass(frozen=True)
 class PureEvent:
     """Any release that is epsilon-DP without a delta: Laplace and geometric noise, randomized response.
 
-    Its privacy loss is dominated by that of one randomized-response bit, which is also the loss of the discrete
-    Laplace mechanism at sensitivity 1: that is the dp_accounting event. A Renyi accountant counts epsilon^2 / 2 zCDP.
+    Its privacy loss is dominated by that of one randomized-response bit, which is also the loss of the discrete Laplace
+    mechanism at sensitivity 1: that is the dp_accounting event. A Renyi accountant counts epsilon^2 / 2 zCDP.
     """
 
     kind: ClassVar[str] = "pure"
@@ -224,7 +224,7 @@ class Cost:
         return rest.gaussian >= 0 and all(count > 0 for _, count in rest.events)
 
     def pays_for(self, each: "Cost", count: int) -> bool:
-        """Whether it covers so many releases of this cost each; over samples of the users, if it is a cost of those."""
+        """Whether it covers `count` releases of this cost each; over samples of users, if it is a cost of those."""
         sampled = [(event.mu, n) for event, n in self.events if isinstance(event, SampledGaussian)]
         if not sampled:
             return (each * count).within(self)
@@ -245,7 +245,7 @@ class Cost:
 
     @property
     def _pld_error(self) -> float:
-        """Of delta: several times what the Fourier transforms of the PLD accountant were seen to lose."""
+        """An error of delta, several times what the Fourier transforms of the PLD accountant were seen to lose."""
         return 1e-12 + 2.0**-52 * sum(count for _, count in self.events)
 
     @property
@@ -266,7 +266,7 @@ class Cost:
         """The Gaussian-DP cost of the whole, in the unit of `gaussian`; None if some events have none.
 
         Unlike (epsilon, delta) totals this may be compared with a budget even if the noise of later releases was chosen
-        in the light of earlier results: docs/proofs/composition.md.
+        after seeing earlier results: docs/proofs/composition.md.
         """
         pure = self._pure_events
         if len(pure) < len(self.events):
@@ -274,12 +274,12 @@ class Cost:
         return self.gaussian + sum(Cost.of_mu(event.mu).gaussian * count for event, count in pure)
 
     def renyi(self, order: float) -> float:
-        """The Renyi divergence at an order; at an order fixed in advance it may be filtered on like `filter`."""
+        """The Renyi divergence at an order; at an order fixed in advance it can be used like `filter`."""
         total, rest = 0.0, Cost(self.gaussian, events=tuple(e for e in self.events if not isinstance(e[0], PureEvent)))
         if rest:
             accountant = _accountant(rest, renyi=True)
             total = float(accountant.rdp[list(accountant.orders).index(order)])
-        for event, count in self._pure_events:  # of one randomized-response bit, which dominates every such release
+        for event, count in self._pure_events:  # one randomized-response bit dominates every such release
             epsilon = event.epsilon
             log_sum = epsilon * order + math.log1p(math.exp(epsilon * (1 - 2 * order)))
             exact = (log_sum - epsilon - math.log1p(math.exp(-epsilon))) / (order - 1)
@@ -287,7 +287,7 @@ class Cost:
         return total * (1 + _SAFETY)
 
     def parts(self) -> Iterator["Cost"]:
-        """This cost, and those of the runs that its selections select from."""
+        """This cost, and the costs of the runs that its selections choose from."""
         yield self
         for event, _ in self.events:
             if isinstance(event, Selection):
@@ -300,7 +300,7 @@ class Cost:
 
     @property
     def sound(self) -> bool:
-        """Whether it is the cost of something: no part of it is negative."""
+        """Whether no part of it is negative."""
         return all(min(p.gaussian, p.releases, *(n for _, n in p.events), 0) == 0 for p in self.parts())
 
     def epsilon(self, delta: float) -> float:
@@ -328,7 +328,7 @@ class Cost:
         """The same releases as one dp_accounting event."""
         from dp_accounting import dp_event as dp
 
-        def one(event: Event) -> Any:  # each of the three kinds that a cost admits
+        def one(event: Event) -> Any:  # of the three kinds in a cost
             if isinstance(event, PureEvent):
                 return dp.ZCDpEvent(event.epsilon**2 / 2) if renyi else dp.DiscreteLaplaceDpEvent(event.epsilon, 1)
             if isinstance(event, SampledGaussian):
@@ -374,7 +374,7 @@ def largest_gaussian(epsilon: float, delta: float) -> int:
 
 @lru_cache(maxsize=64)
 def renyi_budget(epsilon: float, delta: float) -> tuple[float, float]:
-    """The order at which a Renyi filter lets most Gaussian noise through, and the divergence that it admits there."""
+    """The order at which a Renyi filter admits the most Gaussian releases, and the divergence that it admits there."""
     from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
 
     def bound(order: float) -> float:  # Canonne, Kamath and Steinke (2020), Proposition 12
@@ -403,7 +403,7 @@ def _accountant(cost: Cost, renyi: bool) -> Any:
     return dp.pld.PLDAccountant(dp.NeighboringRelation.ADD_OR_REMOVE_ONE, interval).compose(cost.dp_event())
 
 
-# -- what is promised
+# -- guarantees
 
 _UNITS = {"user": "one person's entire history", "entry": "one single entry of one person's history"}
 _CHANGES = {
@@ -422,13 +422,13 @@ class Guarantee:
     """A differential-privacy guarantee: frozen, comparable, and one plain sentence as a string.
 
     Attributes:
-        cost: the releases behind it, from which every (epsilon, delta) pair follows.
+        cost: the cost of the releases, from which every (epsilon, delta) pair follows.
         delta: the delta at which `epsilon` is stated.
-        unit: whose data one step to a neighboring data set changes: a "user" or one "entry".
-        adjacency: how it changes: "add-remove", "replace" or "flip" (of one bit, or any of a user's bits).
-        notion: "joint-dp" covers all that everybody else sees; "dp" covers all outputs.
-        holds: False if there is no guarantee at all, whatever the numbers say; without any noise, epsilon is infinite.
-        why_not: the reason then.
+        unit: what neighboring data sets differ in: the data of one "user", or one "entry".
+        adjacency: how they differ: "add-remove", "replace" or "flip" (of one bit, or any of a user's bits).
+        notion: "joint-dp" covers everything that everybody else sees; "dp" covers all outputs.
+        holds: False if there is no guarantee, whatever the numbers say; without any noise, epsilon is infinite.
+        why_not: the reason if it does not hold.
     """
 
     cost: Cost
@@ -446,7 +446,7 @@ class Guarantee:
             if getattr(self, name) not in known:
                 raise PrivacyError(f"{name}: must be one of {', '.join(known)}, not {getattr(self, name)!r}")
         object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
-        if self.holds is not (not self.why_not):  # a truth value and nothing like one, since it is what people are told
+        if self.holds is not (not self.why_not):  # exactly True or False, since it is what people are told
             raise PrivacyError("why_not: give the reason when the guarantee does not hold, and only then")
         object.__setattr__(self, "epsilon", self.cost.epsilon(self.delta) if self.holds or self.cost else math.inf)
 
@@ -464,7 +464,7 @@ class Guarantee:
         return self.cost.delta(epsilon)
 
     def void(self, why_not: str) -> "Guarantee":
-        """The same numbers with the word that they do not hold, and why."""
+        """The same numbers, marked as not holding, with the reason."""
         return replace(self, holds=False, why_not=why_not)
 
     def _must_match(self, other: "Guarantee", what: str) -> None:
@@ -551,14 +551,14 @@ def account(
     """The guarantee of Gaussian releases together, from any one of its parameters; needs no data.
 
     Args:
-        epsilon: the wanted epsilon: gives the largest mu that meets it at `delta`.
+        epsilon: the desired epsilon of all releases together: gives the largest mu that meets it at `delta`.
         delta: at which delta epsilon is stated.
         mu: the Gaussian-DP parameter, sensitivity / std, of one release.
         rho: the zCDP parameter, mu^2 / 2, of one release.
         noise_multiplier: std / sensitivity of one release.
-        releases: how many such releases; with `epsilon`, it is that of all of them together.
-        unit: whose data a neighboring data set differs in.
-        adjacency: how it differs.
+        releases: the number of such releases.
+        unit: what neighboring data sets differ in: the data of one "user", or one "entry".
+        adjacency: how they differ.
         notion: what is covered.
 
     Example:

@@ -1,9 +1,10 @@
-"""Exact arithmetic: statistics on a public grid, of which only integers are released; and is this machine fit for it?
+"""Exact arithmetic: statistics as integers on a public grid; and a test of whether this machine is fit for it.
 
 A user's contribution is scaled to its norm bound, truncated toward zero on a grid of step 2^e, and its norm is checked
 in exact integer arithmetic. Sums of such contributions are exact, hence the same for any order, thread count or
 machine, and their sensitivity is the bound, not the bound plus rounding errors. Nothing here raises because of a value
-in the data: what is not finite counts as zero, what is too long is shortened. Only public arguments can be wrong.
+in the data: numbers that are not finite count as zero, and rows that are too long are shortened. Only public arguments
+can be wrong.
 """
 
 import math
@@ -15,7 +16,7 @@ from fractions import Fraction
 from functools import cache
 from hashlib import blake2b
 from itertools import product
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -65,7 +66,7 @@ class GridArray:
 
     values: Integers
     grid: Grid
-    spare: bool = False  # whether what is released may take the place of the values in memory
+    spare: bool = False  # whether the released array may overwrite the values
 
     def __post_init__(self) -> None:
         if not isinstance(self.grid, Grid) or not isinstance(self.values, np.ndarray) or self.values.dtype != np.int64:
@@ -73,8 +74,8 @@ class GridArray:
             raise PrivacyError(f"statistic: must be int64 units of a Grid, not {kind}; see discreet.privacy.truncate")
 
     @classmethod
-    def of(cls, statistic: Any) -> "GridArray":
-        """A statistic as it is given to `release`: a GridArray, or integers (the grid is then 1)."""
+    def of(cls, statistic: "npt.ArrayLike | GridArray") -> "GridArray":
+        """A statistic as passed to `release`: a GridArray, or integers (the grid is then 1)."""
         if isinstance(statistic, GridArray):
             return statistic
         array = np.asarray(statistic)
@@ -150,7 +151,7 @@ def truncate(
 
 EXACT = 1 << 53  # integers up to here are exact in float64
 STRIPE = 256  # columns of a large matrix that one thread adds to
-MOST_USERS = 1 << 14  # of normal equations that are added up at once, of at most 2^30 units each
+MOST_USERS = 1 << 14  # whose normal equations, of at most 2^30 units each, are added up at once
 
 
 def scatter(items: Array, units: Integers, size: int) -> Integers:
@@ -161,7 +162,7 @@ def scatter(items: Array, units: Integers, size: int) -> Integers:
 
 
 def _in_float64(rows: Array, most: int) -> Iterator[Array]:
-    """Integer rows with entries of at most `most`, as float64, as many at a time as have exact sums of products."""
+    """Integer rows with entries of at most `most`, as float64, in parts whose sums of products are exact."""
     some = EXACT // (most * most)
     for start in range(0, len(rows), some):
         yield rows[start : start + some].astype(np.float64)
@@ -174,9 +175,9 @@ def add_gram(total: Array, rows: Array, most: int) -> None:
 
 
 def add_products(total: Array, rows: Array, most: int, n_jobs: int | None) -> Array:
-    """Add x x^T, of integer rows x, to a large matrix: from its diagonal up.
+    """Add x x^T, for integer rows x, to a large matrix, on and above its diagonal.
 
-    Threads share one sum, a stripe of it each, so that there is only one of these matrices however many they are.
+    Threads share one sum, a stripe of it each, so that there is only one such matrix for any number of threads.
     """
     for x in _in_float64(rows, most):
 
@@ -204,12 +205,12 @@ Entries = tuple[Array, Array, Array, Array | None]  # indptr of users, then item
 
 
 def normal_equations(total: Array, vectors: Array, entries: Entries, n_jobs: int | None) -> None:
-    """Add w u u^T, and w y u as last columns, by item; some users at a time, so that float64 is exact."""
+    """Add w u u^T, and w y u as last columns, by item; in parts, so that float64 is exact."""
     indptr, items, targets, weights = entries
     for first in range(0, len(vectors), MOST_USERS):
         last = min(first + MOST_USERS, len(vectors))
         own = slice(int(indptr[first]), int(indptr[last]))
-        # By item, and by user within it: what may not count stands at item 0 with the weight 0.
+        # By item, and by user within it; entries that do not count are at item 0 with weight 0.
         ends = indptr[first : last + 1] - own.start
         by_item = csr_array((np.arange(len(items[own])), items[own], ends), shape=(last - first, len(total))).tocsc()
         order, users, ends = by_item.data, by_item.indices, by_item.indptr.astype(np.int64)
@@ -218,21 +219,20 @@ def normal_equations(total: Array, vectors: Array, entries: Entries, n_jobs: int
         kernels.normal_equations(total, ends, users, vectors[first:last], aims, weights=heavy, n_jobs=n_jobs)
 
 
-# -- does this machine give the same bits wherever operands are in memory, and whatever is beside them?
+# -- does this machine compute the same bits for any memory address, and for any neighbors in memory?
 #
-# Our own kernels do by construction (`discreet.kernels`): a row is computed by one thread, in an order of its own. Some
-# models also multiply a user's row by a public matrix with NumPy. Most BLAS do that in the same way wherever it is in
-# memory; some kernels treat the first few numbers apart until they reach an aligned address, and round differently for
-# it. Then what is computed of one user would depend, in its last bits, on which users come before them in memory. And
-# vectorized functions such as tanh may compute the last few numbers of an array in another way. The proofs need that
-# nothing of the kind happens; so it is tested, once in a process, before the first private fit, and before a private
-# model serves anyone.
+# Our own kernels do by construction (`discreet.kernels`): one thread computes a row, in its own order. Models also
+# multiply a user's row by a public matrix with NumPy. Most BLAS kernels give the same result for any address; some
+# treat the first few numbers separately until they reach an aligned address, and round differently. Then the last bits
+# of one user's numbers would depend on which users come before them in memory. And vectorized functions such as tanh
+# may compute the last few numbers of an array in another way. The proofs require that neither happens; so it is tested,
+# once per process, before the first private fit, and before a private model serves anyone.
 
 PLACES = 8  # numbers of 8 bytes in a cache line
 SHAPES = [(c, k) for c in (1, 4, 7, 18, 40, 96) for k in (1, 2, 3, 6, 11, 13, 24, 33, 65)]
 LARGE = [(1002, 64)]  # dense rows, and directions of taste
-ENTRIES = 67  # of an array, whose last ones do not fill a vector register
-KINDS = (np.float32, np.float64)  # that users are folded in with
+ENTRIES = 67  # of an array: the last ones do not fill a vector register
+KINDS = (np.float32, np.float64)  # used to fold in users
 
 Operation = Callable[[Array, Array, Array], Array]
 PRODUCTS: dict[str, Operation] = {  # of a row and a matrix
@@ -254,7 +254,7 @@ FUNCTIONS: dict[str, Callable[[Array], Array]] = {  # entry by entry
 
 
 def require_sound_arithmetic() -> None:
-    """Raise unless one user's numbers are the same, to the last bit, whatever is computed beside them."""
+    """Raise unless one user's numbers are the same, to the last bit, whatever is computed along with them."""
     if operations := address_dependent():
         raise PrivacyError(
             f"this machine's BLAS gives other bits for other memory addresses ({', '.join(operations)}), so that one "
@@ -265,7 +265,7 @@ def require_sound_arithmetic() -> None:
 
 @cache
 def address_dependent() -> tuple[str, ...]:
-    """The operations, of those that fold users in, whose last bits depend on addresses or places here."""
+    """The operations for folding in users whose last bits depend on addresses or positions on this machine."""
     rng = np.random.default_rng(0)
     found: set[str] = set()
     with single_threaded_blas():
@@ -280,14 +280,14 @@ def address_dependent() -> tuple[str, ...]:
 
 @cache
 def machine_kernels() -> str:
-    """What decides the last bits of this process's numbers, in words: equal words, equal bits for one row.
+    """A description of everything that decides the last bits of results: if two are equal, so are the bits of a row.
 
-    The machine, the versions of what computes, and the kernels that were chosen for its processor. Not every library
-    says what it has chosen, so there is a digest of results, too.
+    The machine, the versions of libraries, and the kernels that they chose for its processor. Not every library says
+    which it chose, so there is also a digest of results.
     """
     words = [platform.machine(), " ".join(platform.libc_ver()), f"discreet {__version__} {kernels.instruction_set()}"]
     words += [f"{package.__name__} {package.__version__}" for package in (np, scipy)]
-    with suppress(TypeError, KeyError):  # of NumPy before 1.25, the digest below is all that is known
+    with suppress(TypeError, KeyError):  # NumPy before 1.25 does not say; the digest below must do
         words.append("+".join(np.show_config("dicts")["SIMD Extensions"]["found"]) or "baseline")
     blas = kernels.blas_libraries()
     said = {f"{x.internal_api} {x.version} {getattr(x, 'architecture', None) or 'unnamed kernel'}" for x in blas}
@@ -295,7 +295,7 @@ def machine_kernels() -> str:
 
 
 def _results() -> str:
-    """A digest of what the operations that fold users in, and a few of NumPy's own loops, give here."""
+    """A digest of the results, on this machine, of the operations that fold in users and a few of NumPy's loops."""
     rng, digest = np.random.default_rng(0), blake2b(digest_size=8)
     with single_threaded_blas():
         for (c, k), kind in product(SHAPES, KINDS):
@@ -310,14 +310,14 @@ def _results() -> str:
 
 
 def _depends_on_place(function: Callable[[Array], Array], x: Array) -> bool:
-    """Whether an entry's value is another one where it stands alone, or at another place."""
+    """Whether an entry's value changes if it is alone, or at another position."""
     together, reverse = function(x), function(x[::-1].copy())[::-1]
     alone = [function(x[at : at + 1])[0] for at in range(len(x))]
     return not (np.array_equal(together, alone) and np.array_equal(together, reverse))
 
 
 def _placed(array: Array, at: int) -> Array:
-    """A copy whose first number is `at` numbers behind the beginning of a cache line."""
+    """A copy whose first number is `at` numbers after the start of a cache line."""
     places = _places(array)
     memory = np.zeros(array.size + 2 * places, array.dtype)
     first = (-memory.ctypes.data // memory.itemsize) % places + at
@@ -327,7 +327,7 @@ def _placed(array: Array, at: int) -> Array:
 
 
 def _places(array: Array) -> int:
-    """How many numbers of this kind a cache line has."""
+    """How many numbers of this type fit a cache line."""
     return PLACES * 8 // array.itemsize
 
 

@@ -1,8 +1,8 @@
 """The one place where private numbers become public: each passes `Ledger.release`, which draws its noise.
 
-A `Plan` declares a fit's releases before any data is touched; `Ledger.reserve` sets its cost aside. What a single
-release cannot say (a private selection, noise on users' own devices) is recorded by `Ledger.charge`, with where its
-secret randomness came from.
+A `Plan` declares a fit's releases before any data is touched; `Ledger.reserve` sets its cost aside. Costs other than
+those of single releases (a private selection, noise on users' own devices) are recorded by `Ledger.charge`, with the
+source of their secret randomness.
 """
 
 import json
@@ -47,7 +47,7 @@ _DEFAULTS |= {"notion": "joint-dp", "filter": "gaussian"}
 
 @dataclass(frozen=True)
 class Planned:
-    """One line of a plan: `count` releases under one label, each of at most this cost."""
+    """One line of a plan: `count` releases with one label, each of at most this cost."""
 
     label: str
     cost: Cost
@@ -60,13 +60,13 @@ class Planned:
 
     @property
     def total(self) -> Cost:
-        """The cost of all of them."""
+        """The cost of all its releases."""
         return self.cost * self.count
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The releases of a fit. `Ledger.preview` says what they would cost, `Ledger.reserve` sets it aside."""
+    """The releases of a fit. `Ledger.preview` shows their cost, `Ledger.reserve` sets it aside."""
 
     lines: tuple[Planned, ...]
 
@@ -81,7 +81,7 @@ class Plan:
 
         Args:
             mu: the parameter of the whole, e.g. `discreet.account(epsilon=1, delta=1e-6).mu`.
-            shares: label -> share of mu^2, or (share, count) for a share that `count` equal releases divide.
+            shares: label -> share of mu^2, or (share, count) for `count` equal releases that divide a share.
         """
         pairs = {label: share if isinstance(share, tuple) else (share, 1) for label, share in shares.items()}
         pairs = {label: (share, whole("count", count, 1)) for label, (share, count) in pairs.items()}
@@ -113,7 +113,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Preview:
-    """What a plan would cost, computed without any data; as a string, a table."""
+    """The cost of a plan, computed without any data; as a string, a table."""
 
     plan: Plan
     cost: Guarantee
@@ -144,21 +144,21 @@ class Ledger:
     Args:
         url: where the record is kept: `sqlite:///file.db` or `postgresql://…`, shared by any number of processes;
             in memory by default, for this process only.
-        epsilon: the budget; without one everything is recorded and nothing refused.
+        epsilon: the budget; without one everything is recorded and nothing is refused.
         delta: the delta at which the budget and everything spent are stated.
-        unit: whose data neighboring data sets differ in ("user" or "entry").
+        unit: what neighboring data sets differ in: the data of one "user", or one "entry".
         adjacency: how they differ ("add-remove", "replace", "flip").
         notion: what the guarantee covers ("joint-dp" or "dp").
-        filter: how releases are weighed against the budget: "gaussian" is exact for Gaussian noise and dear for other
-            kinds, "renyi" takes any kind, sampling and private selection included, and is a little looser.
+        filter: how releases count against the budget: "gaussian" is exact for Gaussian noise and expensive for other
+            kinds; "renyi" accepts any kind, including sampling and private selection, and is slightly looser.
         name: which of several ledgers in one database.
-        create: whether to begin a new ledger where there is none; by default if any setting is given, so that a wrong
+        create: whether to begin a new ledger if there is none; by default if any setting is given, so that a wrong
             path is an error and not an unlimited budget.
-        noise_source: where the noise comes from; anything but the default is for tests.
-        lock_timeout: for how many seconds to wait while other processes have the database locked; then
-            `LedgerUnavailable` is raised. After two seconds a warning in the log "discreet.ledger" says who they are.
+        noise_source: the source of the noise; anything but the default is for tests.
+        lock_timeout: how many seconds to wait while other processes have the database locked before
+            `LedgerUnavailable` is raised. After two seconds a warning in the log "discreet.ledger" names them.
 
-    A ledger that exists is opened with its own settings: give them again, or leave them out.
+    An existing ledger is opened with its own settings: give them again, or leave them out.
     """
 
     def __init__(
@@ -184,7 +184,7 @@ class Ledger:
         _require_known(settings)
         self.noise_source = noise_source if noise_source is not None else SystemNoise()
         described(self.noise_source)
-        if epsilon is not None and settings["delta"]:  # refuses budgets that are beyond all reason
+        if epsilon is not None and settings["delta"]:  # raises for absurd budgets
             limit = largest_gaussian if settings["filter"] == "gaussian" else renyi_budget
             limit(given["epsilon"], settings["delta"])
         if not isinstance(name, str) or not name:
@@ -218,13 +218,13 @@ class Ledger:
 
     @property
     def origin(self) -> dict[str, Any]:
-        """Which ledger this is: its URL without a password (None in memory), its name, its first entry's digest."""
+        """The identity of this ledger: its URL without a password (None in memory), name, and first entry's digest."""
         first = self._state().first
         assert first is not None
         return {"url": self._store.url, "name": self._store.name, "digest": first.digest}
 
     def guarantee(self, cost: Cost, events: Iterable[Entry], *, delta: float | None = None) -> Guarantee:
-        """What some of this ledger's events promise together, which a cost covers; NOT PRIVATE if any was insecure."""
+        """The guarantee of some of this ledger's events, which `cost` covers; NOT PRIVATE if any was insecure."""
         return self._terms(cost, any(event.body.get("secure") is not True for event in events), delta)
 
     def _terms(self, cost: Cost, insecure: bool, delta: float | None = None) -> Guarantee:
@@ -234,7 +234,7 @@ class Ledger:
 
     @property
     def spent(self) -> Guarantee:
-        """The guarantee of everything charged so far, reservations that are still open included."""
+        """The guarantee of everything charged so far, including reservations that are still open."""
         state = self._state()
         return self._terms(state.cost, state.insecure)
 
@@ -261,7 +261,7 @@ class Ledger:
         return not spent and cost.epsilon(self.delta) <= self.epsilon
 
     def _filter_admits(self, total: Cost) -> bool:
-        """Whether a total keeps the budget even if each release was chosen in the light of all earlier results."""
+        """Whether a total keeps the budget even if each release was chosen after seeing all earlier results."""
         if self.epsilon is None or total.pure <= self.epsilon:
             return True
         if self.delta == 0:
@@ -272,7 +272,7 @@ class Ledger:
         return total.filter is not None and total.filter <= largest_gaussian(self.epsilon, self.delta)
 
     def _room(self, spent: Cost) -> Cost:
-        """The largest Gaussian cost (or pure one, at delta 0) that still fits beside what is spent."""
+        """The largest Gaussian cost (or pure one, at delta 0) that still fits."""
         if self.epsilon is None or self.delta == 0:
             rest = (self.epsilon or 0.0) - spent.pure
             return Cost.of(PureEvent(rest)) if rest > 0 else Cost()
@@ -283,7 +283,7 @@ class Ledger:
         return Cost() if used is None else Cost(max(largest_gaussian(self.epsilon, self.delta) - used, 0), 1)
 
     def _require(self, state: State, cost: Cost, what: str) -> None:
-        """Raise, before anything is written, unless a cost makes sense here and fits."""
+        """Raise, before anything is written, unless a cost is valid here and fits."""
         if not isinstance(cost, Cost) or not cost.sound or not cost:
             raise PrivacyError(f"{what}: a positive Cost is needed, e.g. Cost.of_mu(0.1)")
         if cost.samples and self.adjacency is not Adjacency.ADD_REMOVE:
@@ -312,17 +312,17 @@ class Ledger:
 
         Args:
             statistic: integers, or integers on a grid (`GridArray`); floats are refused.
-            sensitivity: how much one step to a neighboring data set can change it, in the norm of the noise.
+            sensitivity: how much it can differ between neighboring data sets, in the norm of the noise.
             noise: `Gaussian`, `Laplace`, `L2Laplace` or `RandomizedResponse`; a number is the std of Gaussian noise.
             label: what it is, for the record; public.
 
-        Returns the noisy statistic in its own units. Whatever is computed from it costs nothing more.
+        Returns the noisy statistic in its own units. Anything computed from it costs nothing more.
         """
         return self._release(statistic, sensitivity, noise, label, None)
 
     def _release(
         self,
-        statistic: Any,
+        statistic: npt.ArrayLike | GridArray,
         sensitivity: float,
         noise: Noise | float,
         label: str,
@@ -358,7 +358,7 @@ class Ledger:
             else:
                 entry = reserved.entry(transaction, {**body, "reservation": reserved.id}, cost)
 
-        def draw() -> npt.NDArray[Any]:  # the record is on disk; only now is there anything to know
+        def draw() -> npt.NDArray[Any]:  # only after the record is on disk
             return mechanism.add(on_grid, self.noise_source)
 
         return draw() if reserved is None else reserved.once(entry, draw)
@@ -376,13 +376,13 @@ class Ledger:
         """Record a cost that `release` does not: of a private selection, or of noise on users' own devices.
 
         Args:
-            cost: of everything that the charge is for; believed.
+            cost: of everything that the charge is for; not checked.
             label: what it is for, for the record; public.
-            source: where the secret randomness comes from: this ledger's `noise_source`, or `DeclaredNoise("...")` if
-                it was drawn elsewhere. If it is not secure, this ledger says NOT PRIVATE from then on.
-            noise: of each release that the charge is for, if it is the same for all: for the certificate.
+            source: the source of the secret randomness: this ledger's `noise_source`, or `DeclaredNoise("...")` if it
+                was drawn elsewhere. If it is not secure, this ledger says NOT PRIVATE from then on.
+            noise: of each release that the charge is for, if all have the same: for the certificate.
             sensitivity: of each of these releases, in the norm of the noise.
-            count: how many there are.
+            count: the number of these releases.
 
         Returns the entry in the log.
         """
@@ -399,7 +399,7 @@ class Ledger:
             return transaction.append("charge", {**body, "cost": cost.to_json()})
 
     def preview(self, plan: Plan) -> Preview:
-        """What a plan would cost; touches no data and spends nothing."""
+        """The cost of a plan; touches no data and spends nothing."""
         state, insecure = self._state(), self.noise_source.secure is not True
         after = self._terms(state.cost + plan.cost, state.insecure or insecure)
         return Preview(plan, self._terms(plan.cost, insecure), after, self._fits(state.cost, plan.cost))
@@ -411,14 +411,14 @@ class Ledger:
             with ledger.reserve(plan) as reservation:
                 public = reservation.release(statistic, sensitivity, noise, "counts")
 
-        What the plan did not use is returned at the end (unless it fits only because it was fixed in advance, as a mix
-        of kinds of noise may). If the process dies, the whole plan stays charged until `close` is called.
+        Unused cost is returned at the end (unless the plan fits only because it was fixed in advance, as a mix of kinds
+        of noise may). If the process dies, the whole plan stays charged until `close` is called.
 
         Args:
-            plan: what is to be released.
-            checkpoint: where each release is kept before anybody sees it. If the reservation of the checkpoint is there
-                already, this is a run of the same releases once more, from the first: those that were saved are read,
-                at no cost. After an exception the reservation stays open, to be gone on with.
+            plan: the releases.
+            checkpoint: where each release is saved before anybody sees it. If the checkpoint's reservation exists
+                already, this run repeats the same releases from the first: those that were saved are read, at no cost.
+                After an exception the reservation stays open, so that it can be resumed.
         """
         require_ready()
         lines = json.loads(canonical(plan.to_json()))
@@ -442,10 +442,10 @@ class Ledger:
                 self.close(reservation.id)
 
     def close(self, reservation: str) -> None:
-        """Return what a reservation has not released; it can release nothing from then on.
+        """Return the cost that a reservation has not used; it can release nothing from then on.
 
-        Call it for one whose process was killed. Each release is recorded before its noise is drawn, so what is
-        returned has never been seen by anyone.
+        Call it for a reservation whose process was killed. Each release is recorded before its noise is drawn, so
+        nobody has seen the releases whose cost is returned.
         """
         with self._store.transaction() as transaction:
             opening, entries = _opening(transaction, reservation)
@@ -457,7 +457,7 @@ class Ledger:
                 transaction.append("close", {"reservation": reservation, "cost": unused.to_json()})
 
     def open_reservations(self) -> list[str]:
-        """The ids of reservations that were never closed: running fits, or ones whose process died."""
+        """The ids of reservations that were never closed: running fits, or fits whose process died."""
         entries = self.entries
         closed = {entry.body["reservation"] for entry in entries if entry.kind == "close"}
         return [e.body["reservation"] for e in entries if e.kind == "reserve" and e.body["reservation"] not in closed]
@@ -465,23 +465,23 @@ class Ledger:
     def statement(self, *, title: str = "Privacy ledger", public_inputs: Mapping[str, str] = _NONE) -> Statement:
         """The privacy statement of everything this ledger has released."""
         budget = self._budget()
-        # What a reservation has returned was perhaps not released because of what had been: that is not a fixed list.
+        # Releases may have been left out because of earlier results: then the list was not fixed in advance.
         stopped = any(entry.kind == "close" and entry.cost for entry in self.entries)
         return Statement.of(title, self.spent, self.events, public_inputs=public_inputs, budget=budget, stopped=stopped)
 
     def totals(self) -> dict[str, Any]:
-        """What this ledger has spent in all and its budget, for the statement of something that it has paid for."""
+        """This ledger's total and its budget, for the statement of something that it has paid for."""
         return {"spent": self.spent.to_json(), "budget": self._budget()}
 
     def _budget(self) -> dict[str, Any] | None:
         return {"epsilon": self.epsilon, "delta": self.delta, "filter": self.filter} if self.epsilon else None
 
     def to_json(self) -> dict[str, Any]:
-        """The whole log with its digests: what an outsider needs to check it."""
+        """The whole log with its digests, which an outsider can check."""
         return {"format": 1, "entries": [asdict(e) for e in self.entries], "spent": self.spent.to_json()}
 
     def verify(self) -> None:
-        """Read the whole log again and recompute its hash chain; raise if anything was changed afterwards."""
+        """Read the whole log again and recompute its hash chain; raise if anything was changed."""
         with self._store.transaction() as transaction:
             transaction.entries()
 
@@ -505,7 +505,7 @@ class Ledger:
 
 
 class Reservation:
-    """A plan whose cost has been set aside: releases under its labels, each at no more than its planned cost."""
+    """A plan whose cost has been set aside: releases with its labels, each at no more than its planned cost."""
 
     def __init__(self, ledger: Ledger, plan: Plan, identifier: str, checkpoint: Checkpoint | None = None) -> None:
         self._ledger, self.plan, self.id, self._checkpoint = ledger, plan, identifier, checkpoint
@@ -525,11 +525,11 @@ class Reservation:
 
     @property
     def noise_source(self) -> NoiseSource:
-        """Where the ledger's noise comes from, and with it all secret randomness."""
+        """The source of the ledger's noise and all other secret randomness."""
         return self._ledger.noise_source
 
     def sampled(self, label: str, cost: Cost, rate: float) -> Cost:
-        """What a release costs over a Poisson sample, as planned; raises unless the plan's line is one for it."""
+        """The planned cost of a release over a Poisson sample; raises unless the plan's line covers it."""
         planned = self.plan[label].cost
         rates = [event.probability for event, _ in planned.events if isinstance(event, SampledGaussian)]
         if rates != [rate] or not planned.pays_for(cost, 1):
@@ -537,7 +537,7 @@ class Reservation:
         return planned
 
     def entry(self, transaction: Transaction, body: dict[str, Any], cost: Cost) -> Entry:
-        """The record of a release: a new one, or that of an earlier run, which must be of the very same release."""
+        """The record of a release: a new one, or that of an earlier run, which must be for the same release."""
         opening, entries = _opening(transaction, self.id)
         recorded = [entry for entry in entries if entry.kind == "release"][self._made :]
         if self._checkpoint is None or not recorded:
@@ -554,11 +554,11 @@ class Reservation:
         return recorded[0]
 
     def once(self, entry: Entry, draw: Callable[[], npt.NDArray[Any]]) -> npt.NDArray[Any]:
-        """The one array of a release: drawn now, and saved before it is seen; or what an earlier run has saved."""
+        """The one array of a release: drawn now, and saved before anyone sees it; or saved by an earlier run."""
         if self._checkpoint is None:
             return draw()
 
-        def saved(transaction: Transaction) -> dict[str, Any] | None:  # what the ledger says of the array
+        def saved(transaction: Transaction) -> dict[str, Any] | None:  # the ledger's record of the array
             found = (e.body for e in transaction.entries(self.id) if e.kind == "saved")
             return next((body for body in found if body["release"] == entry.seq), None)
 
@@ -578,7 +578,7 @@ class Reservation:
 
 
 def _opening(transaction: Transaction, reservation: str) -> tuple[Entry, list[Entry]]:
-    """The entry that made a reservation, and all that belong to it: what counts is the record, not an object."""
+    """The entry that made a reservation, and all its entries: the record counts, not an object in memory."""
     entries = transaction.entries(reservation)
     if not entries or entries[0].kind != "reserve":
         raise PrivacyError(f"reservation: this ledger has none with the id {reservation!r}")
@@ -586,7 +586,7 @@ def _opening(transaction: Transaction, reservation: str) -> tuple[Entry, list[En
 
 
 def _require_planned(opening: Entry, entries: list[Entry], label: str, cost: Cost) -> None:
-    """Raise unless a release is one that the plan has left, at no more than its cost."""
+    """Raise unless the plan has such a release left, at no less than its cost."""
     lines = {line["label"]: line for line in opening.body["lines"]}
     if label not in lines:
         raise PrivacyError(f"label: {label!r} is not in the plan, which has {', '.join(lines)}")
@@ -599,7 +599,7 @@ def _require_planned(opening: Entry, entries: list[Entry], label: str, cost: Cos
 
 
 def _require_known(settings: Mapping[str, Any]) -> None:
-    """Raise unless a ledger's settings are among those that there is a proof for."""
+    """Raise unless there is a proof for a ledger's settings."""
     Guarantee(Cost(), *(settings[key] for key in ("delta", "unit", "adjacency", "notion")))  # checks them
     if settings["filter"] not in ("gaussian", "renyi"):
         raise PrivacyError(f"filter: must be 'gaussian' or 'renyi', not {settings['filter']!r}")
@@ -611,17 +611,17 @@ def _label(label: str) -> str:
     return label
 
 
-@cache  # what raised is tried again
+@cache  # after an exception it is tried again
 def require_ready() -> None:
-    """Raise unless the noise of every kind, and a statement, can be made on this machine: nothing is spent then.
+    """Raise, before anything is spent, unless every kind of noise, and a statement, can be made on this machine.
 
-    Tried once in each process. It says that the code runs, not that the noise has its law: `discreet doctor` draws a
+    Tried once in each process. It shows that the code runs, not that the noise has its law: `discreet doctor` draws a
     million numbers for that.
     """
     try:
         require_noise()
         Statement.parse(Statement.of("test", Guarantee(Cost(), 0.0), [], public_inputs={}).json())
-    except Exception as error:  # whatever a library of another version says
+    except Exception as error:  # anything that another version of a library may raise
         what = str(error) if isinstance(error, PrivacyError) else f"{type(error).__name__}: {error}"
         raise PrivacyError(
             f"noise: the test of what a release needs has failed on this machine ({what}); nothing was spent. "

@@ -1,15 +1,15 @@
-"""Noise: secret bits, exact integer laws that are drawn from them, and the mechanisms that put those on a statistic.
+"""Noise: secret bits, exact integer laws that are drawn from them, and the mechanisms that add those to a statistic.
 
 The bits are an AES-256-CTR keystream keyed by the operating system. The system's source has no state that could be
 copied: each release asks it for a fresh 256-bit key. So there is nothing to re-key after a fork, in a worker process or
 after unpickling, and threads that release at the same time read the keystreams of different keys.
 
-The sampler is a ziggurat (Marsaglia and Tsang) in which nothing is approximated. A point is thrown on a stack of
-equal-area rectangles that covers the region under the density f. Its coordinates are uniform reals of which the first
-bits are drawn at once, for a whole block, in float64; every comparison has a proved error band, and the few points that
-fall into a band (about one in ten million; for the geometric law also its tail, one in ten thousand) get more bits and
-are decided again in arithmetic of growing precision. What comes out is the integer part of a real number with exactly
-the wanted law, tails included. docs/proofs/sampler.md has the proof.
+The sampler is a ziggurat (Marsaglia and Tsang) in which nothing is approximated. A random point is drawn in a stack of
+equal-area rectangles that covers the region under the density f. Its coordinates are uniform reals whose first bits are
+drawn at once, for a whole block, in float64; every comparison has a proved error band, and the few points that fall
+into a band (about one in ten million; for the geometric law also its tail, one in ten thousand) get more bits and are
+decided again in arithmetic of growing precision. The result is the integer part of a real number with exactly the
+desired law, tails included. docs/proofs/sampler.md has the proof.
 
 `sensitivity` is always the largest change of the statistic between neighboring data sets, under the ledger's unit and
 adjacency, in the statistic's own units: L2 for Gaussian noise (Frobenius for a symmetric matrix), L1 for Laplace noise
@@ -74,7 +74,7 @@ class Stream:
 
 
 class NoiseSource(Protocol):
-    """Where the bits of a ledger's noise come from; unless they are secure, every guarantee says NOT PRIVATE."""
+    """The source of a ledger's noise; unless it is secure, every guarantee says NOT PRIVATE."""
 
     name: str
     secure: bool
@@ -84,7 +84,7 @@ class NoiseSource(Protocol):
 
 
 class SystemNoise:
-    """The default source: every release has its own key from the operating system's generator."""
+    """The default source: every release gets its own key from the operating system's generator."""
 
     name = "AES-256-CTR keystream, a key per release from the operating system"
     secure = True
@@ -95,9 +95,9 @@ class SystemNoise:
 
 
 class InsecureSeededNoise:
-    """Reproducible noise, FOR TESTS ONLY: whoever knows the seed can subtract the noise.
+    """Reproducible noise, FOR TESTS ONLY: anyone who knows the seed can subtract the noise.
 
-    A ledger that uses it, and every model and statement that comes from that ledger, says NOT PRIVATE.
+    A ledger that uses it, and every model and statement from that ledger, says NOT PRIVATE.
 
     Example:
         >>> import discreet
@@ -122,18 +122,18 @@ class InsecureSeededNoise:
 
 @dataclass
 class DeclaredNoise:
-    """Randomness that was drawn where this process does not see it: that it was secret is the owner's word."""
+    """Randomness that was drawn outside this process: only its owner can vouch that it was secret."""
 
     name: str  # who drew it, and how, for the record; public
     secure: bool = field(default=True, init=False)
 
     def fresh_key(self) -> bytes:
-        """There is none: what was drawn elsewhere cannot be drawn here."""
+        """There is none: it was drawn elsewhere."""
         raise PrivacyError("source: declared noise was drawn elsewhere; it is for `Ledger.charge` only")
 
 
 def described(source: NoiseSource) -> dict[str, Any]:
-    """What is recorded of a source: its name, and whether it is plainly secure."""
+    """What is recorded about a source: its name, and whether it is secure."""
     name = getattr(source, "name", None)
     if not isinstance(name, str) or not name.strip() or not hasattr(source, "secure"):
         raise PrivacyError(
@@ -159,7 +159,7 @@ _END = 24  # of the rectangles of the normal law
 
 
 def precision(digits: int) -> AbstractContextManager[Context]:
-    """Decimal arithmetic of so many digits, whatever the caller's own settings are."""
+    """Decimal arithmetic with this many digits, whatever the caller's settings are."""
     return localcontext(Context(prec=digits, rounding=ROUND_HALF_EVEN, Emin=MIN_EMIN, Emax=MAX_EMAX))
 
 
@@ -263,13 +263,13 @@ class _Real(NamedTuple):
     uniform: Uniform
 
     def bounds(self, bits: int) -> list[Fraction]:
-        """Between which numbers it is, at least so many digits of the uniform being known."""
+        """Lower and upper bounds, from at least this many bits of the uniform."""
         self.uniform.refine(bits)
         ends = (Fraction(self.uniform.value + end, 1 << self.uniform.bits) for end in (0, 1))
         return sorted(self.offset + self.factor * end for end in ends)
 
     def decimal(self, digits: int) -> Decimal:
-        """Its value to so many digits, in the current decimal context."""
+        """Its value to this many digits, in the current decimal context."""
         low, _ = self.bounds(4 * digits)
         return Decimal(low.numerator) / Decimal(low.denominator)
 
@@ -287,7 +287,7 @@ def _integer(scale: Scale, real: _Real, floor: bool) -> int:
 
 
 def _draw(zig: _Ziggurat, stream: Stream) -> _Real:
-    """One draw of the law, without the sign: throws points until one is under the curve."""
+    """One draw of the law, without the sign: draws points until one is under the curve."""
     real = None
     while real is None:
         word = int(stream.words(1)[0])
@@ -297,7 +297,7 @@ def _draw(zig: _Ziggurat, stream: Stream) -> _Real:
 
 
 def _exact(zig: _Ziggurat, stream: Stream, word: int, up: Uniform | None) -> _Real | None:
-    """Finish one point that float64 could not: its abscissa, or None if it is above the curve.
+    """Finish a point that float64 could not decide: its abscissa, or None if it is above the curve.
 
     `up` is the ordinate within the rectangle, None for a point that is known to be under the curve.
     """
@@ -333,7 +333,7 @@ class RandomScale(NamedTuple):
     gamma: _Real
 
     def bounds(self, bits: int) -> list[Fraction]:
-        """Between which numbers it is, about so many digits being known."""
+        """Lower and upper bounds, from about this many bits."""
         ends = (max(math.floor(2 * end * 4**bits), 0) for end in self.gamma.bounds(bits + 64))
         return [Fraction(self.scale) * Fraction(math.isqrt(end) + k, 1 << bits) for k, end in enumerate(ends)]
 
@@ -347,7 +347,7 @@ class RandomScale(NamedTuple):
 def random_scale(scale: float, size: int, stream: Stream) -> RandomScale:
     """The standard deviation with which `size` normal numbers together have the density exp(-|x| / scale), |x| in L2.
 
-    For fewer than three, that of three. Gamma has the density f(x) = x^mode exp(-x): rejection from an exponential law
+    For fewer than three, as for three. Gamma has the density f(x) = x^mode exp(-x): rejection from an exponential law
     to both sides of the mode, since log f(mode + t) - log f(mode) <= -t^2 / (2 (mode + |t|)) <= 2 - |t| / width.
     """
     mode, width = Fraction(max(size, 3) - 1, 2), math.isqrt(max(size, 3)) + 2
@@ -366,7 +366,7 @@ def random_scale(scale: float, size: int, stream: Stream) -> RandomScale:
 
 
 class _Memory(threading.local):
-    """Where a thread works on a block: fresh pages of memory for each would cost more than the arithmetic."""
+    """A thread's buffers for a block: allocating fresh pages for each would cost more than the arithmetic."""
 
     def __init__(self) -> None:
         self.arrays = np.empty((5, BLOCK))
@@ -376,7 +376,7 @@ _memory = _Memory()
 
 
 def _fill(zig: _Ziggurat, exact: Scale, stream: Stream, out: Integers) -> None:
-    """Fill `out`, of at most a block, with independent signed draws; what is rejected is drawn again."""
+    """Fill `out`, of at most a block, with independent signed draws; rejected ones are drawn again."""
     scale = float(exact)
     mantissa, value, other, *integers = _memory.arrays[:, : out.size]
     words, index = integers[0].view(np.uint64), integers[1].view(np.int64)
@@ -390,10 +390,10 @@ def _fill(zig: _Ziggurat, exact: Scale, stream: Stream, out: Integers) -> None:
     with np.errstate(invalid="ignore"):  # beyond int64 nothing is sure, below
         out[:] = nearest = np.rint(value, out=other)
     value -= nearest
-    # Not sure of the integer: the bits not drawn yet and three roundings, each 2^-52 of the largest value at most.
+    # The integer is uncertain: bits not drawn yet and three roundings, each at most 2^-52 of the largest value.
     close = np.abs(value, out=value) > 0.5 - 4 * scale * float(zig.width[0]) * 2.0**-_MANTISSA
 
-    # Points beyond the quick part of their rectangle: throw the ordinate and compare with the curve.
+    # Points beyond the quick part of their rectangle: draw the ordinate and compare with the curve.
     quick = np.take(np.concatenate([zig.quick, zig.quick]), index, out=other, mode="clip")
     beyond = np.flatnonzero(mantissa >= quick)
     layer = index[beyond] & (_LAYERS - 1)
@@ -420,7 +420,7 @@ def _fill(zig: _Ziggurat, exact: Scale, stream: Stream, out: Integers) -> None:
 
 
 def _decided(zig: _Ziggurat, exact: Scale, stream: Stream, word: int, ordinate: Uniform | None) -> tuple[int, bool]:
-    """What float64 could not decide, in exact arithmetic: the integer of a point, and whether it is rejected."""
+    """A point that float64 could not decide, in exact arithmetic: its integer, and whether it is rejected."""
     real = _exact(zig, stream, word, ordinate)
     integer = 0 if real is None else _integer(exact, real, zig.density.floor)
     return ((-integer if word & _LAYERS else integer) + 2**63) % 2**64 - 2**63, real is None  # as int64 adds
@@ -438,7 +438,7 @@ def gaussian(sigma: Scale, stream: Stream, out: Integers) -> None:
 
 
 def two_sided_geometric(scale: float, stream: Stream, out: Integers) -> None:
-    """Fill `out` with independent draws of the law proportional to exp(-|k| / scale): exactly, no cut."""
+    """Fill `out` with independent draws of the law proportional to exp(-|k| / scale): exact, not truncated."""
     _sample(_EXPONENTIAL, scale, stream, out)
 
 
@@ -514,7 +514,7 @@ def _scale(name: str, scale: float, grid: Grid) -> float:
 class Gaussian:
     """round(std Z) on the grid: exactly (sensitivity / std)-Gaussian DP, since rounding is post-processing.
 
-    With `symmetric`, the statistic is a symmetric matrix (or a stack of them, on the last two axes), of which the upper
+    With `symmetric`, the statistic is a symmetric matrix (or a stack of them, on the last two axes), and only the upper
     triangle is read: the diagonal gets `std`, the rest std / sqrt 2, mirrored. The sensitivity is then that of the full
     matrix in the Frobenius norm.
     """
@@ -565,7 +565,7 @@ class Gaussian:
         result, some = flat.view(float) if statistic.spare else np.empty(flat.shape), 1 + 2 * BLOCK // n**2
         diagonals = _plus(flat.take(diagonal, axis=1), grid, wide, stream)
 
-        def fill(at: int) -> None:  # as many matrices as fit in the cache; of the keystream a part that is theirs alone
+        def fill(at: int) -> None:  # as many matrices as fit in the cache, with their own part of the keystream
             rows, own = slice(at, at + some), Stream(key, at) if at else stream
             noisy = [diagonals[rows], _plus(flat[rows].take(above, axis=1), grid, narrow, own)]
             np.concatenate(noisy, axis=1).take(place.ravel(), axis=1, out=result[rows], mode="clip")
@@ -610,20 +610,20 @@ class Laplace(_Pure):
 
 
 class L2Laplace(_Pure):
-    """round(N) on the grid, N of density exp(-|x| / scale), |x| the Euclidean length of the whole array.
+    """round(N) on the grid, N with density exp(-|x| / scale), |x| the Euclidean length of the whole array.
 
-    Exactly (sensitivity / scale)-DP, no delta, in the L2 sensitivity; rounding is post-processing. Of n numbers each
-    gets a standard deviation of scale sqrt(n + 1), or of 2 scale if there are fewer than three.
+    Exactly (sensitivity / scale)-DP, no delta, for L2 sensitivity; rounding is post-processing. Each of n numbers gets
+    noise with standard deviation scale sqrt(n + 1), or 2 scale if there are fewer than three.
     """
 
     kind: ClassVar[str] = "l2-laplace"
 
     def std(self, size: int) -> float:
-        """The standard deviation of the noise on each of so many numbers."""
+        """The standard deviation of the noise on each of `size` numbers."""
         return self.scale * math.sqrt(max(size, 3) + 1)
 
     def grid(self, size: int = 3) -> Grid:
-        """The grid that suits this noise on so many numbers."""
+        """The grid that suits this noise on `size` numbers."""
         return Grid.for_std(self.std(size))
 
     def check(self, statistic: GridArray) -> None:

@@ -18,15 +18,15 @@ from discreet.privacy.selection import poisson_sample
 from discreet.privacy.statistics import Statistic
 from discreet.typing import Array
 
-Contribution = Callable[[Any], Any]  # of a batch of users, from their own rows and from what is public
+Contribution = Callable[[Any], Any]  # of a batch of users, from their own rows and public values
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """What a batch of users contributes, in grid units: a function that can be sent to where they are.
+    """What a batch of users contributes, in grid units: a function that can be sent to other machines.
 
-    There is one encoder; or, `together`, several with equally many columns, whose sums stand one below the other: then
-    `contribution` gives a tuple with what a batch contributes to each.
+    There is one encoder; or, with `together`, several with equally many columns, whose sums are stacked: then
+    `contribution` returns a tuple with the contribution to each.
     """
 
     encoders: tuple[Statistic, ...]  # on their grids
@@ -41,12 +41,12 @@ class Encoded:
         return (sum(shape[0] for shape in shapes), *shapes[0][1:])
 
     def contributions(self, batch: Any) -> tuple[Any, ...]:
-        """For each encoder, what a batch contributes."""
+        """What a batch contributes to each encoder."""
         given = self.contribution(batch)
         return tuple(given) if self.together else (given,)
 
     def __call__(self, batch: Any) -> Any:
-        """What the encoders make of that."""
+        """The encoded contributions of a batch."""
         pairs = zip(self.encoders, self.contributions(batch), strict=True)
         made = [encoder.encode(batch, given) for encoder, given in pairs]
         return np.vstack(made) if self.together else made[0]
@@ -68,7 +68,7 @@ class Encoded:
 
 
 class Users(Protocol):
-    """All users' rows, a batch at a time, wherever they are."""
+    """All users' rows, a batch at a time, on this or other machines."""
 
     def add_up(self, work: Encoded, n_jobs: int | None) -> Array:
         """The exact sum, by `work.add`, of what `work` makes of each batch."""
@@ -97,15 +97,15 @@ def without_noise(values: Any, edge: float) -> Any:
 class Releaser:
     """Releases statistics of users under a plan whose cost is set aside. All that a private model learns comes from it.
 
-    Contributions are computed a batch of users at a time, and may use nothing but a user's own rows and what is public.
-    In all its methods `label` is a line of the plan.
+    Contributions are computed a batch of users at a time, and may use only a user's own rows and public values. In all
+    its methods `label` is a line of the plan.
 
     Attributes:
-        reservation: Who pays.
+        reservation: Pays for the releases.
         adjacency: Of the guarantee.
-        n_jobs: Threads, in scikit-learn's meaning.
-        progress: Told after each release what share of the budget it took, and its label.
-        unproved: Whether sensitivities that a paper prints, and that are wrong, are taken. Then there is no guarantee.
+        n_jobs: Number of threads, as in scikit-learn.
+        progress: Called after each release with the share of the budget it took, and its label.
+        unproved: Whether to accept sensitivities that a paper prints but that are wrong. Then there is no guarantee.
     """
 
     reservation: Reservation
@@ -141,7 +141,7 @@ class Releaser:
     ) -> list[Noisy]:
         """Make several statistics with equally many columns public, each with its label, from one pass over the users.
 
-        `contribution` gives a tuple with what a batch contributes to each.
+        `contribution` returns a tuple with the contribution to each.
         """
         calibrated = [self._calibrated(label, statistic) for label, statistic in statistics]
         pairs = zip(statistics, calibrated, strict=True)
@@ -170,8 +170,8 @@ class Releaser:
     ) -> Noisy:
         """Make a statistic of a fresh, secret Poisson sample of the users public. For add-remove adjacency only.
 
-        Each of `n_users` is in the sample with probability `rate`; `users_of` gives those with the numbers drawn. `mu`
-        is the sensitivity over the standard deviation of the noise.
+        Each of `n_users` is in the sample with probability `rate`; `users_of` returns the users with the drawn numbers.
+        `mu` is the sensitivity divided by the standard deviation of the noise.
         """
         require_adjacency(self.adjacency, Adjacency.ADD_REMOVE)
         sensitivity = statistic.sensitivity(self.adjacency)
@@ -193,14 +193,14 @@ class Releaser:
         return Noisy(self._public(label, sums, sensitivity, noise, rate), noise.std)
 
     def release_entries(self, label: str, statistic: EntryStatistic, bits: Array, noise: Noise) -> Array:
-        """Make a statistic of the secret bits of all entries public, with a noise that the plan pays for."""
+        """Make a statistic of the secret bits of all entries public, with noise that the plan pays for."""
         if isinstance(statistic, AsPrinted) and not self.unproved:
             raise PrivacyError(f"label: {label!r} has no proof; nothing was released")
         sensitivity = statistic.sensitivity(self.adjacency, noise)
         return self._public(label, statistic.integers(bits, noise), sensitivity, noise)
 
     def release_matrix(self, label: str, statistic: Minimizer | PerturbedMinimizer, matrix: Array) -> Noisy:
-        """Make a matrix public that a solver has found from the bits of entries, to the gap that the statistic says."""
+        """Make a matrix public that a solver has found from the bits of entries, within the gap of the statistic."""
         require_adjacency(self.adjacency, Adjacency.FLIP)
         cost = self.reservation.plan[label].cost
         grid, sensitivity, noise = matrix_noise(cost, statistic.distance, matrix.size)

@@ -1,6 +1,6 @@
 """Secret choices that add no noise: who is in a Poisson sample of the users, and how many trials a search makes.
 
-Their bits come from where the noise comes from: whoever knew the choices would know more than is paid for.
+Their bits come from the source of the noise: anyone who knew the choices would learn more than was charged for.
 """
 
 import math
@@ -18,12 +18,12 @@ from discreet.privacy.guarantee import SPENDABLE, Cost, SampledGaussian, largest
 from discreet.privacy.noise import NoiseSource, Stream, Uniform, bernoulli, precision
 from discreet.validation import positive
 
-# -- Poisson samples of users: each person is in one by a coin of their own, exact and secret, anew for each release.
-# They are accounted as `SampledGaussian` events, for add-remove adjacency only: docs/proofs/sgd.md.
+# -- Poisson samples of users: for each release, an exact and secret coin decides for each person. They are accounted as
+# `SampledGaussian` events, for add-remove adjacency only: docs/proofs/sgd.md.
 
-AIM, CLOSE = 0.997, 0.99  # of epsilon: what to look for, and what is near enough
+AIM, CLOSE = 0.997, 0.99  # of epsilon: the target, and what is close enough
 TRIALS = 60
-LEAST_MU = 2.0**-20  # of a release: with less, noise would drown any number of people
+LEAST_MU = 2.0**-20  # of a release: with less, noise would drown out any number of people
 
 
 def poisson_sample(n_users: int, rate: float, source: NoiseSource) -> npt.NDArray[np.intp]:
@@ -36,7 +36,7 @@ def poisson_sample(n_users: int, rate: float, source: NoiseSource) -> npt.NDArra
 
 
 def sampled_cost(mu: float, rate: float, releases: int) -> Cost:
-    """What mu-Gaussian releases over Poisson samples cost together."""
+    """The cost of mu-Gaussian releases over Poisson samples, together."""
     if rate == 1:
         return Cost.of_mu(mu) * releases
     return Cost.of(SampledGaussian(mu, rate), releases)
@@ -44,11 +44,11 @@ def sampled_cost(mu: float, rate: float, releases: int) -> Cost:
 
 @lru_cache(maxsize=64)
 def largest_mu(epsilon: float, delta: float, rate: float, releases: int) -> float:
-    """(Nearly) the largest mu for which so many mu-Gaussian releases over samples of this rate keep a budget."""
+    """(Nearly) the largest mu for which this many mu-Gaussian releases over samples of this rate keep a budget."""
     low, high, slope = 0.0, math.inf, 1.2
     before: tuple[float, float] | None = None
     budget = Cost(math.floor(largest_gaussian(epsilon, delta) * Fraction(SPENDABLE)), 1)
-    mu: float = (budget.mu or 0.0) / releases**0.5  # enough if all were in every sample
+    mu: float = (budget.mu or 0.0) / releases**0.5  # right if everyone were in every sample
     if mu < LEAST_MU:
         raise PrivacyError(
             f"epsilon, delta: {epsilon:g} and {delta:g} leave nothing to spend; give more, or fewer steps"
@@ -73,20 +73,20 @@ def largest_mu(epsilon: float, delta: float, rate: float, releases: int) -> floa
 # again if it is 0; "geometric", "logarithmic", or a shape between and beyond them, truncated negative binomial.
 
 SHAPES = {"poisson": math.inf, "geometric": 1.0, "logarithmic": 0.0}
-MOST = 1000.0  # trials on average: more would take for ever
-BITS = 512  # of a uniform number, to begin with
+MOST = 1000.0  # trials on average: more would take forever
+BITS = 512  # of a uniform number, at first
 
 
 @dataclass(frozen=True)
 class Trials:
-    """The law of the number of trials: at least 1, with a mean, and of a shape (infinite: Poisson)."""
+    """The law of the number of trials, at least 1, given by its mean and shape (infinite: Poisson)."""
 
     mean: float
     shape: float
 
     @classmethod
     def of(cls, mean: float, law: str | float) -> "Trials":
-        """Checked, from what a caller gives."""
+        """From a caller's arguments, checked."""
         if isinstance(law, str) and law not in SHAPES:
             raise PrivacyError(
                 f"law: must be one of {', '.join(SHAPES)}, or the shape of a negative binomial, not {law!r}"
@@ -102,7 +102,7 @@ class Trials:
         return f"{self.mean:g} trials on average ({law}, at least one)"
 
     def draw(self, source: NoiseSource) -> int:
-        """A number of trials, by inversion: exact, with as many digits as it takes."""
+        """A number of trials, by inversion: exact, with as many digits as needed."""
         uniform, digits = uniform_bits(source), BITS // 4
         while True:
             uniform.refine(4 * digits)
@@ -114,7 +114,7 @@ class Trials:
             digits *= 2
 
     def _at(self, point: Decimal) -> int:
-        """The first number of trials up to which probabilities add up to more than this; 0 if there is none."""
+        """The first number of trials up to which probabilities add up to more than `point`; 0 if there is none."""
         below, number, masses = Decimal(0), 0, self._masses()
         while point >= below and point < 1:
             below += next(masses)
@@ -155,20 +155,20 @@ class Trials:
 
 
 def _bisected(is_low: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
-    """Neighboring numbers, of which the lower one is low and the upper one is not."""
+    """Adjacent floats: the lower one is low and the upper one is not."""
     while low < (middle := (low + high) / 2) < high:
         low, high = (middle, high) if is_low(middle) else (low, middle)
     return low, high
 
 
 def uniform_bits(source: NoiseSource) -> Uniform:
-    """A uniform secret number in [0, 1), the binary digits of which are drawn when they are needed."""
+    """A uniform secret number in [0, 1) whose binary digits are drawn when they are needed."""
     stream = Stream(source.fresh_key())
     return Uniform(stream, int.from_bytes(stream.words(BITS // 64).tobytes(), "little"), BITS)
 
 
 def choose(count: int, source: NoiseSource) -> int:
-    """One of 0, ..., count - 1, each as likely as the others."""
+    """One of 0, ..., count - 1, all equally likely."""
     uniform = uniform_bits(source)
     while (found := uniform.value * count >> uniform.bits) != ((uniform.value + 1) * count - 1) >> uniform.bits:
         uniform.refine(uniform.bits + 64)

@@ -1,4 +1,4 @@
-"""The privacy statement: what was released, at what cost, on which assumptions; for people and for machines."""
+"""The privacy statement: what was released, at what cost, under which assumptions; for people and for machines."""
 
 import hashlib
 import html
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from discreet.errors import PrivacyError
 from discreet.kernels import instruction_set
@@ -20,6 +20,9 @@ from discreet.privacy.noise import Noise
 from discreet.privacy.store import Entry, canonical
 from discreet.validation import positive, round_up
 from discreet.version import __version__
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 FORMAT = 3
 
@@ -46,7 +49,7 @@ _FIXED = (
 
 
 def _proved(budget: Mapping[str, Any] | None, continued: bool) -> str:
-    """What holds of releases that were chosen in the light of earlier ones."""
+    """What is proved about releases that were chosen after seeing earlier ones."""
     if budget:
         return f"the ledger's budget, epsilon = {round_up(budget['epsilon'])} at delta = {round_up(budget['delta'])}."
     if continued:
@@ -55,7 +58,7 @@ def _proved(budget: Mapping[str, Any] | None, continued: bool) -> str:
 
 
 def _adaptive(events: Sequence[Entry], budget: Mapping[str, Any] | None, continued: bool, stopped: bool) -> list[str]:
-    """What a reader must know of releases that no single plan fixed in advance, or of which one was not finished."""
+    """A note for readers, unless the releases are one complete plan that was fixed in advance."""
     plans = {event.body.get("reservation") for event in events}
     if not (continued or stopped) and (len(events) < 2 or (len(plans) == 1 and None not in plans)):
         return []
@@ -66,9 +69,9 @@ PACKAGES = ("discreet", "numpy", "scipy", "cryptography", "dp-accounting", "sqla
 
 
 def installed(name: str) -> str:
-    """The version of a package; "unknown" where it was put in place without saying which it is."""
+    """The version of a package; "unknown" if it was installed without metadata."""
     if name == "discreet":
-        return __version__  # also of a copy that was never installed
+        return __version__  # also for a copy that was never installed
     try:
         return version(name) or "unknown"
     except PackageNotFoundError:
@@ -83,11 +86,11 @@ def _versions() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Statement:
-    """A certificate and its three faces: `str()` markdown, `.json()` for machines, `.html()` for a browser.
+    """A certificate in three formats: `str()` is markdown, `.json()` is for machines, `.html()` for a browser.
 
-    That of a model names its class and parameters and has the SHA-256 of each of its arrays and of its catalog, so
-    that it fits no other model; `discreet.load` checks that it does. The digest covers every field; a signature
-    (Ed25519) says who issued it. `Statement.parse` checks both, and computes the guarantee again from the releases.
+    A model's certificate names its class and parameters and has the SHA-256 of each of its arrays and of its catalog,
+    so that it fits no other model; `discreet.load` checks that. The digest covers every field; a signature (Ed25519)
+    says who issued it. `Statement.parse` checks both, and computes the guarantee again from the releases.
 
     Example:
         >>> import discreet
@@ -117,15 +120,15 @@ class Statement:
         """Write the certificate of a list of ledger events.
 
         Args:
-            title: what it is about.
+            title: the subject of the statement.
             guarantee: of all events together.
             events: from `Ledger.events`.
-            public_inputs: what was assumed to be public, and why.
-            budget: epsilon, delta and filter of the ledger, where it has a budget.
-            ledger: from `Ledger.totals`, if the events are a part of what somebody's ledger has paid for.
+            public_inputs: the inputs assumed to be public, and why.
+            budget: epsilon, delta and filter of the ledger, if it has a budget.
+            ledger: from `Ledger.totals`, if the events are only part of what the ledger has paid for.
             notes: anything else that a reader must know.
-            after: the statement of what was released before, if `guarantee` is that of all together.
-            stopped: whether `guarantee` leaves out releases that were planned and then not made.
+            after: the statement of earlier releases, if `guarantee` covers them too.
+            stopped: whether `guarantee` leaves out releases that were planned but not made.
         """
         earlier = after.certificate if after else {"releases": [], "public_inputs": {}, "notes": []}
         own = [{"seq": event.seq, "kind": event.kind, **_public(event.body)} for event in events]
@@ -142,14 +145,14 @@ class Statement:
             "covered": COVERED[guarantee.notion],
             "not_covered": list(NOT_COVERED),
             "budget": dict(budget) if budget else None,
-            "ledger": {**ledger, "releases": len(events)} if ledger else None,  # the last so many are of this ledger
+            "ledger": {**ledger, "releases": len(events)} if ledger else None,  # how many, at the end, it paid for
             "notes": [*dict.fromkeys(notes)],
             "versions": _versions(),
         }
         return cls({**content, "digest": _digest(content)})
 
     def of_model(self, binding: Mapping[str, Any]) -> "Statement":
-        """The same statement, not signed, as that of one model: its "class", "params", and "sha256" of each part."""
+        """The same statement, unsigned, for one model: its "class", "params", and "sha256" of each part."""
         return self._with(model=dict(binding))
 
     def _with(self, **changes: Any) -> "Statement":
@@ -163,7 +166,7 @@ class Statement:
         return Guarantee.from_json(self.certificate["guarantee"])
 
     def void(self, why_not: str) -> "Statement":
-        """The same releases with the word that what they give does not hold, and why; not signed."""
+        """The same releases, unsigned, marked as having no guarantee, with the reason."""
         guarantee = self.guarantee.void(why_not) if self.guarantee.holds else self.guarantee
         notes = [*dict.fromkeys([*self.certificate["notes"], f"{why_not[0].upper()}{why_not[1:]}."])]
         return self._with(sentence=str(guarantee), guarantee=guarantee.to_json(), notes=notes)
@@ -191,14 +194,14 @@ class Statement:
 
     @classmethod
     def parse(cls, text: str | bytes) -> "Statement":
-        """Read a certificate; refuses one that was changed, that contradicts itself, or whose signature is not valid.
+        """Read a certificate; refuses one that was changed, that contradicts itself, or whose signature is invalid.
 
-        A signature is then one of the key in the certificate. Whose key that is, only you can say: see `verify`.
+        A valid signature is by the key in the certificate. Only you can know whose key that is: see `verify`.
         """
         try:
             statement = cls(json.loads(text, object_pairs_hook=distinct))
             statement._check()
-            str(statement), statement.html()  # every field that people read is there
+            str(statement), statement.html()  # every field that people read must be there
         except PrivacyError:
             raise
         except (ValueError, LookupError, AttributeError, TypeError, ArithmeticError, RecursionError):
@@ -207,10 +210,8 @@ class Statement:
 
     def _check(self) -> None:
         """Raise unless the certificate agrees with itself."""
-        c, reads = (
-            self.certificate,
-            f"this version of discreet reads {FORMAT}; ask for one that this version has issued",
-        )
+        c = self.certificate
+        reads = f"this version of discreet reads {FORMAT}; ask for one that this version has issued"
         _require(c["format"] == FORMAT, f"its format is {c['format']!r}, and {reads}")
         guarantee = self.guarantee
         _require(set(c) - {"signature"} == FIELDS, f"{_MALFORMED}: fields are missing, or there are others)")
@@ -233,7 +234,7 @@ class Statement:
             self._check_signature(c["signature"])
 
     def _check_signature(self, signature: Mapping[str, str]) -> None:
-        """Raise unless it is one of the key that it names."""
+        """Raise unless the signature is by the key that it names."""
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -245,14 +246,14 @@ class Statement:
             valid = False
         _require(valid, "its signature is not one of the key that it names for this certificate")
 
-    def sign(self, private_key: Any) -> "Statement":
-        """The same statement with the issuer's signature, by an `Ed25519PrivateKey` of the package cryptography."""
+    def sign(self, private_key: "Ed25519PrivateKey") -> "Statement":
+        """The same statement with the issuer's signature, made with an `Ed25519PrivateKey` from `cryptography`."""
         public = private_key.public_key().public_bytes_raw().hex()
         signature = {"algorithm": "Ed25519", "public_key": public, "value": private_key.sign(self._signed()).hex()}
         return Statement({**self.certificate, "signature": signature})
 
-    def verify(self, public_key: Any) -> None:
-        """Raise unless the statement carries a valid signature of this `Ed25519PublicKey`."""
+    def verify(self, public_key: "Ed25519PublicKey") -> None:
+        """Raise unless the statement has a valid signature by this `Ed25519PublicKey`."""
         _require("signature" in self.certificate, "it is not signed")
         signature = self.certificate["signature"]
         self._check_signature(signature)
@@ -264,12 +265,12 @@ class Statement:
 
 
 def _public(body: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a ledger entry others may see: not when it happened, since running times depend on the data."""
+    """The fields of a ledger entry that others may see: not its time, since running times depend on the data."""
     return {key: value for key, value in body.items() if key not in ("time", "reservation")}
 
 
 def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object: what is read must not depend on which of two values a reader happens to take."""
+    """A JSON object; raises for repeated names, since readers may differ in which value they take."""
     if len({key for key, _ in pairs}) < len(pairs):
         raise ValueError("a name is given twice")
     return dict(pairs)
@@ -281,31 +282,26 @@ def _require(holds: bool, what_not: str) -> None:
 
 
 def _follows(stated: Mapping[str, Any], guarantee: Guarantee) -> bool:
-    """Whether the JSON of a guarantee has nothing but what follows from its cost; `from_json` has compared epsilon."""
+    """Whether the JSON of a guarantee has only values that follow from its cost; `from_json` has compared epsilon."""
     computed = guarantee.to_json()
     return canonical({**stated, "epsilon": computed["epsilon"]}) == canonical(computed)
 
 
 def _check_budget(budget: Mapping[str, Any] | None, guarantee: Guarantee) -> None:
-    """Raise unless the budget covers what was spent."""
-    if budget is not None:
-        _require(set(budget) == {"epsilon", "delta", "filter"}, "its budget is not an epsilon, a delta and a filter")
-        _require(_covers(budget, guarantee.cost), "its budget is less than what was spent")
-
-
-def _covers(budget: Mapping[str, Any], cost: Cost) -> bool:
-    """Whether a budget admits a total: by its epsilon, or by the filter, which may be the better bound of the two."""
-    epsilon, delta = positive("epsilon", budget["epsilon"]), budget["delta"]
-    if cost.epsilon(delta) <= epsilon * (1 + 1e-9):
-        return True
-    if budget["filter"] != "renyi" or not delta:
-        return False
-    order, bound = renyi_budget(epsilon, delta)
-    return cost.renyi(order) <= bound * (1 + 1e-9)
+    """Raise unless the budget covers the total: by its epsilon, or by a filter, which may be the better bound."""
+    if budget is None:
+        return
+    _require(set(budget) == {"epsilon", "delta", "filter"}, "its budget is not an epsilon, a delta and a filter")
+    epsilon, delta, cost = positive("epsilon", budget["epsilon"]), budget["delta"], guarantee.cost
+    covered = cost.epsilon(delta) <= epsilon * (1 + 1e-9)
+    if not covered and budget["filter"] == "renyi" and delta:
+        order, bound = renyi_budget(epsilon, delta)
+        covered = cost.renyi(order) <= bound * (1 + 1e-9)
+    _require(covered, "its budget is less than what was spent")
 
 
 def _check_ledger(ledger: Mapping[str, Any] | None, guarantee: Guarantee, releases: Sequence[Any]) -> None:
-    """Raise unless what a ledger has spent in all covers the releases that it has paid for, in the same terms."""
+    """Raise unless a ledger's total covers the releases that it has paid for, in the same unit and adjacency."""
     if ledger is None:
         return
     count, spent = ledger["releases"], Guarantee.from_json(ledger["spent"])
@@ -320,7 +316,7 @@ def _check_ledger(ledger: Mapping[str, Any] | None, guarantee: Guarantee, releas
 
 
 def _check_binding(binding: Mapping[str, Any] | None, guarantee: Guarantee) -> None:
-    """Raise unless it names a model whose parameters are of the same terms as a guarantee that holds."""
+    """Raise unless it names a model, and its parameters agree with a guarantee that holds."""
     if binding is None:
         return
     named = {key: type(value) for key, value in binding.items()} == {"class": str, "params": dict, "sha256": dict}
@@ -343,7 +339,7 @@ def noise_from_json(data: Mapping[str, Any]) -> Noise:
 
 
 def _recomputed(release: Mapping[str, Any]) -> Cost:
-    """What a release costs by its own noise and sensitivity; raises if it says otherwise."""
+    """The cost of a release by its own noise and sensitivity; raises if it states another."""
     stated = Cost.from_json(release["cost"])
     known = release["kind"] in ("release", "charge") and stated.sound
     _require(known, f"{release['label']!r} is neither a release nor a charge")
@@ -360,11 +356,11 @@ def _digest(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical(signed).encode()).hexdigest()
 
 
-# -- how it looks to people: text, markdown, HTML. Computes nothing that a guarantee rests on.
+# -- the statement for people: text, markdown, HTML. No guarantee depends on anything below.
 
 
 def release_rows(releases: Sequence[Mapping[str, Any]], delta: float) -> list[dict[str, Any]]:
-    """The releases as people read them: with the epsilon of each alone, and its share where all are of one kind."""
+    """The releases for people: with the epsilon of each alone, and its share if all are of one kind."""
     costs = [Cost.from_json(release["cost"]) for release in releases]
     total = sum(costs, Cost())
     alone = {cost: round_up(cost.epsilon(delta)) for cost in set(costs)}  # of many releases, most cost the same
@@ -387,7 +383,7 @@ def release_rows(releases: Sequence[Mapping[str, Any]], delta: float) -> list[di
 
 
 def _noise(release: Mapping[str, Any], cost: Cost) -> str:
-    """Of a release, or of each of those that a charge is for."""
+    """The noise of a release, or of each release that a charge is for."""
     noise = dict(release.get("noise", {"kind": "charged elsewhere"}))
     words = [noise.pop("kind")]
     words += [f"{key} {value:.6g}" for key, value in noise.items() if isinstance(value, float)]
@@ -402,7 +398,7 @@ _COLUMNS |= {"epsilon": "epsilon alone", "share": "share of what was spent"}
 
 
 def _legend(certificate: Mapping[str, Any]) -> str:
-    """What the columns are, to who has not seen them before."""
+    """An explanation of the columns."""
     if not certificate["releases"]:
         return "Nothing, through a ledger."
     return (
@@ -418,7 +414,7 @@ def _footer(certificate: Mapping[str, Any]) -> str:
 
 
 def _lists(certificate: Mapping[str, Any]) -> dict[str, list[str]]:
-    """What is shown as lists, by its heading."""
+    """The parts that are shown as lists, by heading."""
     public = [f"{name}: {why}" for name, why in certificate["public_inputs"].items()] or ["nothing"]
     model, about = certificate["model"], []
     if model is not None:
@@ -430,12 +426,12 @@ def _lists(certificate: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def paid(certificate: Mapping[str, Any]) -> str:
-    """What the ledger that paid for it has spent in all, so that nobody takes one fit's epsilon for the total."""
+    """The total of the ledger that paid for it, so that nobody takes one fit's epsilon for the total."""
     if certificate["ledger"] is None:
         return ""
     spent, budget = certificate["ledger"]["spent"], certificate["ledger"]["budget"]
     total = math.inf if spent["epsilon"] is None else spent["epsilon"]
-    if budget:  # which is proved, also where the sum of what was spent is computed less tightly than the filter does
+    if budget:  # proved too, even if the sum of what was spent is a looser bound than the filter's
         total = min(total, budget["epsilon"])
     numbers = f"epsilon = {round_up(total)} at delta = {round_up(spent['delta'])}"
     limit = f"of a budget of epsilon = {round_up(budget['epsilon'])}" if budget else "and has no budget"
@@ -486,7 +482,7 @@ def ledger_table(events: Sequence[Entry], delta: float) -> list[str]:
 
 
 def page(certificate: dict[str, Any], *, body: str = "") -> str:
-    """A certificate as a self-contained HTML page; `body`, such as a report's tables and plots, stands before it."""
+    """A certificate as a self-contained HTML page, after a `body` such as a report's tables and plots."""
     title = html.escape(certificate["title"])
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
@@ -496,7 +492,7 @@ def page(certificate: dict[str, Any], *, body: str = "") -> str:
 
 
 def article(certificate: dict[str, Any], *, body: str = "") -> str:
-    """What a page has below its title, to be a part of other pages; it needs the style sheet `CSS`."""
+    """The page below its title, for use in other pages; it needs the style sheet `CSS`."""
     c, text = certificate, html.escape
     cells = "".join(
         "<tr>"

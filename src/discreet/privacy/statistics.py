@@ -2,12 +2,12 @@
 
 A model chooses a type and its public bounds, and computes contributions from one user's own rows and public numbers.
 The type does the rest: it says how far one person can move the sum, clips a contribution to the bound, puts it on a
-grid of integers and adds it up exactly. A model cannot state a sensitivity. What makes a smaller one true, such as
-entries that are never negative, is enforced here, not promised by the model.
+grid of integers and adds it up exactly. A model cannot state a sensitivity. Conditions for a smaller one, such as
+entries that are never negative, are enforced here, not promised by the model.
 
 For every type, whatever the contributions are, f(D + u) - f(D) = f({u}) exactly, in integers, and no longer than the
-sensitivity (tests/privacy/test_statistics.py). Nothing here raises because of a value in the data: what is not finite
-counts as zero, what is too long is shortened, an item that a user has twice counts once.
+sensitivity (tests/privacy/test_statistics.py). Nothing here raises because of a value in the data: numbers that are not
+finite count as zero, rows that are too long are shortened, and an item that a user has twice counts once.
 
 Proofs: docs/proofs/grid.md for `VectorSum`, `GramSum` and `OuterSum`; docs/proofs/oja.md for `ProductSum`;
 docs/proofs/dpals-published.md for `NormalEquations`; docs/proofs/evaluation.md for `MeanSum`.
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 UNIT_BITS = 14  # a unit vector is at most 2^14 grid units long
 GRID_BITS = 29  # a noise standard deviation, or a bound, is at most 2^29 grid units long
 WEIGHT_BITS = 6  # a weight of 1 is 2^6 grid units
-SMALL = 1024  # columns of a Gram matrix up to which each batch of users has a sum of its own
-UP = 1 + 2.0**-40  # makes up for the rounding of a sensitivity's own arithmetic
-BELOW_ONE = 1 - 2.0**-40  # a vector of this length in floats is no longer than 1, whatever rounded
-ROUNDING = 2.0**-30  # relative; far more than float64 errs by in a user's product with a vector
+SMALL = 1024  # columns of a Gram matrix up to which each batch of users has its own sum
+UP = 1 + 2.0**-40  # makes up for rounding in the arithmetic of a sensitivity
+BELOW_ONE = 1 - 2.0**-40  # a vector of this length in floats is no longer than 1, despite rounding
+ROUNDING = 2.0**-30  # relative; far more than the float64 error of a user's product with a vector
 ROOM = 1 + 2.0**-30  # between the longest row of a `MeanSum` and its bound: no row is ever shortened to fit
 
 
@@ -67,15 +67,15 @@ class UserBatch:
         return np.repeat(np.arange(len(self.indptr) - 1), self.counts)
 
     def row_sums(self, entries: Array) -> Array:
-        """The sum of each row's entries, in their order: no row's depends on another's."""
+        """The sum of each row's entries, in their order: no row's sum depends on another row."""
         return kernels.row_sums(entries, self.indptr)
 
 
 def countable(batch: UserBatch, size: int) -> tuple[Array, npt.NDArray[np.bool_] | None]:
-    """Item numbers in uint32, and which entries may count, None if all: each item of a user once, none that is not.
+    """Item numbers in uint32, and which entries count (None: all): each of a user's items once, if it exists.
 
-    A bound on the length of a user's entries is one on what they add up to only if no two of them meet. What may not
-    count is at item 0.
+    A bound on the length of a user's entries bounds their sum only if no two of them have the same item. Entries that
+    do not count are put at item 0.
     """
     items, indptr = np.asarray(batch.indices), row_ends(batch.indptr, len(batch.indices))
     if kernels.rising(items, indptr, size):
@@ -89,20 +89,20 @@ def countable(batch: UserBatch, size: int) -> tuple[Array, npt.NDArray[np.bool_]
 
 
 def _only(batch: UserBatch, entries: Array, size: int) -> tuple[Array, Array]:
-    """Items and entries in float64; what may not count is 0, at item 0."""
+    """Items and entries in float64; entries that do not count are 0, at item 0."""
     values, (items, counts) = np.asarray(entries, np.float64), countable(batch, size)
     return items, values if counts is None else np.where(counts, values, 0.0)
 
 
-# -- what a type of sum has to say
+# -- the interface of a type of sum
 
 
 @dataclass(frozen=True)
 class Statistic(ABC):
-    """A kind of sum over people. On the grids of an `encoder`, it encodes and adds up what they contribute."""
+    """A kind of sum over people. On the grids of an `encoder`, it encodes and adds up their contributions."""
 
-    symmetric: ClassVar[bool] = False  # whether it is made of symmetric matrices
-    grids: tuple[Grid, ...] = field(default=(), kw_only=True)  # of the factors of which contributions are products
+    symmetric: ClassVar[bool] = False  # whether it consists of symmetric matrices
+    grids: tuple[Grid, ...] = field(default=(), kw_only=True)  # contributions are products of factors on these grids
 
     @property
     @abstractmethod
@@ -130,12 +130,12 @@ class Statistic(ABC):
     def grid(self) -> Grid:
         """Of the sum."""
         if not self.grids:
-            raise PrivacyError("statistic: it is on no grid yet, see `encoder`")
+            raise PrivacyError("statistic: it has no grid yet; use its `encoder`")
         return Grid(sum(grid.exponent for grid in self.grids))
 
     @abstractmethod
     def encode(self, batch: Any, contribution: Any) -> Any:
-        """What some users contribute, in grid units, in the form that `add` takes: their sum, if nothing else is said.
+        """The contributions of some users, in grid units, as `add` takes them: their sum, unless a type says otherwise.
 
         Sums are over one user's numbers, in their order, or over integers.
         """
@@ -150,7 +150,7 @@ class Statistic(ABC):
         self.add(total, self.encode(batch, contribution), 1)
 
     def finish(self, total: Array) -> Array:
-        """The total as it is released."""
+        """The total in the form that is released."""
         return total
 
 
@@ -179,11 +179,11 @@ def fine_grid(std: float, bound: float) -> Grid:
 class VectorSum(Statistic):
     """The sum over users of a vector of `size` numbers, of L2 norm at most `norm`.
 
-    A contribution is the user's entries on their own items, all users' one after the other (one axis), or one row for
-    each user (two axes). For replace adjacency the sensitivity is twice the norm; sqrt 2 times where the inner product
-    of any two contributions cannot be negative, because they are in a self-dual cone: "nonnegative" entries, or
-    the "second-order" cone, of vectors whose first entry is at least as large as the length of the others. What is
-    outside the cone is brought in. Two nonnegative numbers are no further apart than the larger of them.
+    A contribution is the user's entries on their own items, concatenated over users (one axis), or one row for each
+    user (two axes). For replace adjacency the sensitivity is twice the norm; sqrt 2 times if the inner product of any
+    two contributions cannot be negative, because they are in a self-dual cone: "nonnegative" entries, or the
+    "second-order" cone, of vectors whose first entry is at least as large as the length of the others. Contributions
+    outside the cone are moved into it. Two nonnegative numbers are no further apart than the larger of them.
     """
 
     size: int
@@ -216,7 +216,7 @@ class VectorSum(Statistic):
             entries = np.maximum(entries, 0.0)
         if entries.ndim == 1:
             if self.cone == "second-order":
-                raise PrivacyError("cone: 'second-order' is for one row for each user")
+                raise PrivacyError("cone: 'second-order' needs one row for each user")
             items, entries = _only(batch, entries, size)
             units = truncate(entries, bound=self.norm, grid=self.grid, indptr=batch.indptr)
             return scatter(items, units, size)
@@ -248,9 +248,9 @@ class GramSum(Statistic):
     """The sum over users of the `size` x `size` matrix x x^T, |x|^2 at most `norm_squared`.
 
     It is positive semidefinite, so sqrt 2 is enough for replace. A contribution is the user's x on their own items (one
-    axis), or one row for each user (two axes), in which several x may stand side by side; then the squares of their
-    lengths add up to at most `norm_squared`, and the length of the sum of their x x^T does, too. Leaving out the
-    diagonal, with `zero_diagonal`, is a projection, which brings no two contributions further apart.
+    axis), or one row for each user (two axes), in which several x may be concatenated; then the squares of their
+    lengths add up to at most `norm_squared`, and so does the length of the sum of their x x^T. Leaving out the
+    diagonal, with `zero_diagonal`, is a projection, which moves no two contributions further apart.
     """
 
     symmetric: ClassVar[bool] = True
@@ -281,7 +281,7 @@ class GramSum(Statistic):
 
     @property
     def most(self) -> int:
-        """No entry of a user's x is larger, in grid units."""
+        """The largest entry of a user's x, in grid units."""
         return math.floor(self.grids[0].units(self.length))
 
     def entries(self, batch: UserBatch, contribution: Array) -> tuple[Array, Array]:
@@ -298,7 +298,7 @@ class GramSum(Statistic):
             return truncate(contribution, bound=self.length, grid=self.grids[0]).reshape(-1, size)
         items, units = self.entries(batch, contribution)
         rows = np.zeros((len(batch.indptr) - 1, size), np.int64)
-        kept = units != 0  # what may not count is a zero at item 0, and must not replace what is there
+        kept = units != 0  # entries that do not count are zeros at item 0, and must not overwrite it
         rows.reshape(-1)[(batch.owners * size + items)[kept]] = units[kept]
         return rows
 
@@ -322,7 +322,7 @@ class GramSum(Statistic):
         add_gram(total, rows, self.most) if self.size <= SMALL else add_products(total, rows, self.most, 1)
 
     def finish(self, total: Array) -> Array:
-        """With the lower triangle, and perhaps without the diagonal."""
+        """With the lower triangle, and with `zero_diagonal` without the diagonal."""
         mirror(total)
         if self.zero_diagonal:
             np.fill_diagonal(total, 0)
@@ -337,8 +337,8 @@ class OuterSum(Statistic):
     """The sum over users of a matrix with a row x_j a^T for each of their items j, |x| at most `norm`, |a| at most 1.
 
     The `size` is (items, columns). Rows of different items are orthogonal, so a user's matrix is no longer than their
-    x. A contribution is the x of all entries, and all vectors a, the same number of them for each user: entry p of a
-    user goes with their vector p modulo that number.
+    x. A contribution is the x of all entries, and all vectors a, equally many for each user: entry p of a user goes
+    with their vector p modulo that number.
     """
 
     size: tuple[int, int]
@@ -375,9 +375,7 @@ class OuterSum(Statistic):
         if not users:
             return
         if not len(vectors) or len(vectors) % users or np.shape(vectors)[1:] != self.shape[1:]:
-            raise PrivacyError(
-                "contribution: the same number of vectors of the declared length is needed for each user"
-            )
+            raise PrivacyError("contribution: give the same number of vectors, of the declared length, for each user")
         items, entries = _only(batch, entries, self.shape[0])
         indptr, (x_grid, a_grid) = np.ascontiguousarray(batch.indptr, np.int64), self.grids
         x = truncate(entries, bound=self.norm, grid=x_grid, indptr=indptr)
@@ -391,9 +389,9 @@ class OuterSum(Statistic):
 class ProductSum(Statistic):
     """The sum over users of x (x . v) for public orthonormal vectors v, |x|^2 at most `norm_squared`.
 
-    For one vector, x (x . v) lies in the ball of diameter `norm_squared` that has 0 and norm_squared * v as its ends:
-    so any two people's products, or one's and nobody's, differ by at most `norm_squared`. For several vectors the bound
-    for replace is sqrt 2 times that. A contribution is the user's x on their own items.
+    For one vector, x (x . v) lies in the ball whose diameter runs from 0 to norm_squared * v: so two people's products,
+    or a person's and 0, differ by at most `norm_squared`. For several vectors the bound for replace is sqrt 2 times
+    that. A contribution is the user's x on their own items.
     """
 
     vectors: Array  # (items, r)
@@ -410,25 +408,23 @@ class ProductSum(Statistic):
         return self.vectors.shape
 
     def sensitivity(self, adjacency: str) -> float:
-        """`norm_squared`; for replace and several vectors sqrt 2 times that, and in both cases a little more."""
+        """`norm_squared`; for replace slightly more, and sqrt 2 times that for several vectors."""
         if require_adjacency(adjacency, Adjacency.ADD_REMOVE, Adjacency.REPLACE) is Adjacency.ADD_REMOVE:
             return self.norm_squared  # a contribution's own length, which is checked in integers
         return self.norm_squared * (1.0 if self.vectors.shape[1] == 1 else math.sqrt(2)) * (1 + 2 * ROUNDING)
 
     def calibrated(self, adjacency: str, noise_for: Callable[[float], Gaussian]) -> tuple[float, Gaussian]:
-        """For replace, the sensitivity grows with the units of the grid, which depend on the noise."""
+        """For replace, the sensitivity grows with the grid units, which depend on the noise."""
         exact = self.sensitivity(adjacency)
         if Adjacency(adjacency) is Adjacency.ADD_REMOVE:
             return exact, noise_for(exact)
         # A grid unit is at most 2^-28 of the bound or of the noise, as long as this noise is less than twice that for
-        # `exact`; truncating two people's numbers parts them by a unit each.
+        # `exact`; truncation moves two people's numbers apart by a unit each.
         std = noise_for(exact).std
         sensitivity = exact + 2.0**-27 * max(std, self.norm_squared) * math.sqrt(self.vectors.size)
         noise = noise_for(sensitivity)
         if noise.std > 2 * std:
-            raise PrivacyError(
-                "epsilon: with so little of it, or so many items, the noise would drown any number of people"
-            )
+            raise PrivacyError("epsilon: too small for this many items: the noise would drown out any number of people")
         return sensitivity, noise
 
     def grids_for(self, std: float) -> tuple[Grid, ...]:
@@ -483,8 +479,9 @@ class NormalEquations(Statistic):
 
     A user has one vector u, no longer than `user_norm`, and for each of their items a weight w and a target y, at most
     `target_bound`. The squares of their weights add up to at most `k`; without weights, k items count. The right-hand
-    side w y u, scaled, is the last column of the item's matrix: so one bound covers both, and two people's opposite
-    targets and opposite vectors are not counted twice. A contribution is users' vectors, targets, and weights or None.
+    side w y u, scaled, is the last column of the item's matrix: so one bound covers both, and opposite targets and
+    opposite vectors of two people are not counted twice. A contribution is users' vectors, targets, and weights or
+    None.
     """
 
     symmetric: ClassVar[bool] = True
@@ -507,11 +504,11 @@ class NormalEquations(Statistic):
         return (self.n_items, self.rank + 1, self.rank + 1)
 
     def sensitivity(self, adjacency: str) -> float:
-        """sqrt(k) times that of a single item."""
+        """sqrt(k) times the sensitivity of a single item."""
         return math.sqrt(self.k) * normal_equations_sensitivity(self.ratio, adjacency) * self.user_norm**2 * UP
 
     def grids_for(self, std: float) -> tuple[Grid, ...]:
-        """Of two vectors and a weight, whose product is at most about 2^29 grid units, and so is the noise."""
+        """For two vectors and a weight: their product is at most about 2^29 grid units, and so is the noise."""
         weight = Grid(-WEIGHT_BITS if self.weighted else 0)
         heaviest = math.sqrt(self.k) if self.weighted else 1.0
         most = max(std, heaviest * self.user_norm**2 * max(1.0, self.ratio))
@@ -520,7 +517,7 @@ class NormalEquations(Statistic):
 
     @property
     def target_unit(self) -> float:
-        """What released right-hand sides are to be multiplied by."""
+        """The factor for released right-hand sides."""
         return self.target_bound / (self.ratio / math.sqrt(2) * self.user_norm)
 
     def encode(self, batch: UserBatch, contribution: tuple[Array, Array, Array | None]) -> EncodedEquations:
@@ -535,7 +532,7 @@ class NormalEquations(Statistic):
 
     @property
     def target_units(self) -> float:
-        """What the largest target is: it weighs ratio / sqrt 2 as much as the longest vector."""
+        """The largest target, in grid units: ratio / sqrt 2 times the longest vector."""
         return self.ratio / math.sqrt(2) * self.grids[0].units(self.user_norm)
 
     def _targets(self, targets: Array) -> Array:
@@ -545,7 +542,7 @@ class NormalEquations(Statistic):
         return np.clip(units, -math.floor(most), math.floor(most))
 
     def _weights(self, indptr: Array, weights: Array | None, counts: Array | None) -> Array | None:
-        """Weights in grid units, None if all are 1; the squares of a user's add up to at most k."""
+        """Weights in grid units, None if all are 1; the squares of a user's weights add up to at most k."""
         if (weights is not None) != self.weighted:
             raise PrivacyError(f"contribution: {'no ' if weights is not None else ''}weights were declared")
         if weights is None:
@@ -558,24 +555,24 @@ class NormalEquations(Statistic):
         return units
 
     def _first_k(self, indptr: Array, counts: Array | None) -> Array | None:
-        """1 for each user's first k entries that may count, 0 for others; None if all are 1."""
+        """1 for each user's first k entries that count, 0 for others; None if all are 1."""
         lengths = np.diff(indptr)
         if counts is None and lengths.max(initial=0) <= self.k:
             return None
         allowed = np.ones(int(indptr[-1])) if counts is None else counts.astype(np.float64)
-        before = np.concatenate([[0.0], np.cumsum(allowed)])  # entries that may count, of all users before
+        before = np.concatenate([[0.0], np.cumsum(allowed)])  # earlier entries that count, of all users
         place = before[:-1] - np.repeat(before[indptr[:-1]], lengths)
         first: Array = allowed * (place < self.k)
         return first
 
     def add(self, total: Array, encoded: EncodedEquations, n_jobs: int | None) -> Array:
-        """The total with some users' integers added; of the last rows, which are copies of columns, nothing."""
+        """The total with some users' integers added, except in the last rows, which are copies of columns."""
         entries = encoded.indptr, encoded.items, encoded.targets, encoded.weights
         normal_equations(total, encoded.vectors, entries, n_jobs)
         return total
 
     def finish(self, total: Array) -> Array:
-        """With the lower triangles, of which the last rows are the right-hand sides."""
+        """With the lower triangles, whose last rows are the right-hand sides."""
         for row in range(self.rank):
             total[:, row + 1 :, row] = total[:, row, row + 1 :]
         return total
@@ -588,8 +585,8 @@ class NormalEquations(Statistic):
 class MeanSum(Statistic):
     """For means over users of values from 0 to 1: the sum of (value - 1/2), and how many users have one.
 
-    Values that the same users have share one count: `groups` has for each value the number of its group. What a user
-    counts is chosen for the least noise in the worst case of an `adjacency`; a flip of a user's bits replaces their
+    Values that the same users have share one count: `groups` has the group number of each value. The weight of a user's
+    count is chosen for the least noise in the worst case of an `adjacency`; a flip of a user's bits replaces their
     values. A contribution is a row of values for each user, NaN where they have none.
     """
 
@@ -599,13 +596,13 @@ class MeanSum(Statistic):
     def __post_init__(self) -> None:
         object.__setattr__(self, "adjacency", require_adjacency(self.adjacency, *Adjacency))
         if not self.groups or set(self.groups) != set(range(max(self.groups) + 1)):
-            raise PrivacyError("groups: one number for each value is needed, 0, 1, ...")
+            raise PrivacyError("groups: give one number for each value, from 0, without gaps")
         if self.grids and not self.counts.all():
             raise PrivacyError("epsilon: with so little of it the noise would drown any number of people; give more")
 
     @property
     def weights(self) -> tuple[float, ...]:
-        """What a user counts in each group."""
+        """The weight of a user's count in each group."""
         sizes = [self.groups.count(group) for group in range(max(self.groups) + 1)]
         if self.adjacency is Adjacency.ADD_REMOVE:
             return tuple((len(self.groups) / len(sizes)) ** 0.25 / 2 for _ in sizes)
@@ -617,7 +614,7 @@ class MeanSum(Statistic):
         return (len(self.groups) + len(self.weights),)
 
     def sensitivity(self, adjacency: str) -> float:
-        """The largest norm of a user's row; it is also the largest distance of two, by the choice of the counts."""
+        """The largest norm of a user's row; by the choice of weights, also the largest distance of two."""
         require_adjacency(adjacency, Adjacency(self.adjacency))
         return math.sqrt(len(self.groups) / 4 + math.fsum(weight**2 for weight in self.weights)) * ROOM
 
@@ -626,7 +623,7 @@ class MeanSum(Statistic):
 
     @property
     def counts(self) -> Array:
-        """What a user counts in each group, in grid units, rounded down."""
+        """The weights in grid units, rounded down."""
         return np.floor([self.grid.units(weight) for weight in self.weights]).astype(np.int64)
 
     def rows(self, values: Array) -> Array:
@@ -635,8 +632,8 @@ class MeanSum(Statistic):
         if np.ndim(values) != 2 or np.shape(values)[1] != len(groups):
             raise PrivacyError(f"contribution: rows of {len(groups)} values were declared")
         there = ~np.isnan(values)
-        # To the nearest unit, which is unbiased; 1/2 is a whole number of units (or less than one, which goes to 0), so
-        # nothing gets beyond it. `truncate` finds whole units and rows within the bound, and leaves them as they are.
+        # Rounding to the nearest unit is unbiased; 1/2 is a whole number of units (or below one, which rounds to 0), so
+        # nothing exceeds it. Rows are then whole units within the bound, and `truncate` leaves them as they are.
         about = np.where(there, np.clip(values, 0, 1) - 0.5, 0.0)
         about = np.rint(about / self.grid.step) * self.grid.step
         counted = np.zeros((len(there), len(self.weights)))

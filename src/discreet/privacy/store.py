@@ -1,12 +1,13 @@
-"""Where a ledger is kept: its log in a database, and for a fit that may be interrupted the released arrays on disk.
+"""Where a ledger is kept: its log in a database, and, for a fit that can be resumed, the released arrays on disk.
 
-The log is append-only entries in a hash chain, checked before anything rests on them. What counts is the log alone.
-Whoever opens it walks it from its first entry to its last and adds it up; each later transaction reads what has been
-added since, and sees whether the first entry, which has the budget, and the last one are still what they were. A row
-of another table has the length and the last digest: without it a log that was cut off would look complete.
+The log consists of append-only entries in a hash chain, checked before anything relies on them. Only the log counts.
+Opening it reads it from the first entry to the last and adds it up; each later transaction reads the entries added
+since, and checks that the first entry, which has the budget, and the last known one are unchanged. A row of another
+table has the length and the last digest: without it a truncated log would look complete.
 
 Every transaction first takes the database's one lock for ledgers, so that writers in other threads, processes and
-machines wait for each other, and is on disk when it ends. Who waits for long is told for whom, and not without end.
+machines wait for each other, and is on disk when it ends. A long wait is logged, with who has the lock, and ends with
+an error.
 """
 
 import hashlib
@@ -38,12 +39,12 @@ from discreet.privacy.guarantee import Cost
 from discreet.privacy.noise import Stream
 
 BEGIN = "give epsilon and delta to begin a ledger, or create=True for one without a budget"
-PATIENCE = 2.0  # seconds until the first message about a lock; each next one comes after twice the time
+PATIENCE = 2.0  # seconds until the first message about a lock; the time doubles for each next one
 
 log = logging.getLogger("discreet.ledger")
 
 _LOCK = 7143501  # PostgreSQL's advisory lock for ledgers
-_SYNCHRONOUS = 3  # SQLite's "extra": what is committed is on disk, and so is the name of the journal being gone
+_SYNCHRONOUS = 3  # SQLite's "extra": a commit is on disk, and so is the removal of the journal's name
 _LOCKS = range(0x40000000, 0x40000000 + 512)  # the bytes that SQLite locks
 _UNKNOWN = "another process"
 _NOTHING = "Nothing was spent"
@@ -76,7 +77,7 @@ _entries = sa.Table(
 
 
 def canonical(data: Any) -> str:
-    """JSON in the one form that digests are taken of."""
+    """JSON in the canonical form for digests."""
     return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
 
 
@@ -91,12 +92,12 @@ class Entry:
 
     @property
     def label(self) -> str:
-        """What was released."""
+        """The label of a release or charge."""
         return str(self.body.get("label", ""))
 
     @property
     def cost(self) -> Cost:
-        """What it costs."""
+        """The cost in its body; none if it has no cost."""
         return Cost.from_json(self.body["cost"]) if "cost" in self.body else Cost()
 
     def chained(self, previous: str) -> str:
@@ -107,7 +108,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class State:
-    """What a log adds up to; `reservations` are those that are open, each with its entries."""
+    """The total of a log; `reservations` has the entries of each open reservation."""
 
     first: Entry | None = None
     last: Entry | None = None
@@ -121,7 +122,7 @@ class State:
         return (self.last.seq, self.last.digest) if self.last else (0, "")
 
     def after(self, entry: Entry) -> "State":
-        """The state once an entry has been appended."""
+        """The state after an entry is appended."""
         cost, drawn, reservation = entry.cost, entry.kind in ("release", "charge"), entry.body.get("reservation")
         paid = Cost() if reservation else cost  # by the reservation, if there is one
         free = dict.fromkeys(("open", "saved"), Cost())
@@ -137,13 +138,13 @@ class State:
         return State(self.first or entry, entry, self.cost + changes[entry.kind], insecure, reservations)
 
     def following(self, entries: Iterable[Entry]) -> "State":
-        """The state once these entries have been appended, if they can be; else they are not what was recorded."""
+        """The state after these entries are appended; raises if they are not what was recorded."""
         state = self
         for entry in entries:
             seq, digest = state.head
             try:
                 sound = entry.seq == seq + 1 and entry.digest == entry.chained(digest)
-            except (ValueError, TypeError, RecursionError):  # nothing that a digest was ever taken of
+            except (ValueError, TypeError, RecursionError):  # not something that was ever digested
                 sound = False
             if not sound:
                 raise _damaged(f"entry {seq + 1} is missing or has been changed")
@@ -152,7 +153,7 @@ class State:
 
 
 class Transaction:
-    """The lock is held: the state has been checked, and can be trusted until the transaction ends."""
+    """While it lasts, the lock is held and the state, which has been checked, can be trusted."""
 
     def __init__(self, connection: sa.Connection, name: str, known: State) -> None:
         self._connection, self._name = connection, name
@@ -177,7 +178,7 @@ class Transaction:
         return entry
 
     def entries(self, reservation: str | None = None) -> list[Entry]:
-        """The log, in order and checked as a whole, or what belongs to a reservation."""
+        """The log, in order and checked as a whole, or the entries of a reservation."""
         if reservation is not None and reservation in self.state.reservations:
             return list(self.state.reservations[reservation])
         entries = self._read(sa.true())
@@ -224,7 +225,7 @@ class Store:
         weakref.finalize(self, self._engine.dispose)
         self._where = self._engine.url.set(query={}).render_as_string()  # without its password
         self.url = None if memory else self._engine.url.set(password=None).render_as_string()  # for others to see
-        self._known = State()  # what this object itself has found the log to add up to
+        self._known = State()  # the state of the log as this object last saw it
         with self._connection() as connection:
             if create:
                 _metadata.create_all(connection)
@@ -233,7 +234,7 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        """Lock and check, and commit on the way out; nothing is kept if there is an exception."""
+        """Lock and check, and commit at the end; nothing is kept if there is an exception."""
         with self._connection() as connection:
             transaction = Transaction(connection, self.name, self._known)
             self._known = transaction.state
@@ -260,7 +261,7 @@ class Store:
             raise LedgerUnavailable(f"url: {self._where} cannot be used ({said}){advice}. {known}") from None
 
     def _acquire(self, connection: sa.Connection) -> None:
-        """Begin a transaction that has the lock; say whom we wait for, and give up in the end."""
+        """Begin a transaction with the lock; log who has it while waiting, and give up after the timeout."""
         take, holder = (_take_file, _file_holder) if self._engine.dialect.name == "sqlite" else (_take, _holder)
         started, patience = time.monotonic(), PATIENCE
         while not take(connection, min(patience, max(self._lock_timeout - (time.monotonic() - started), 0.001))):
@@ -275,7 +276,7 @@ class Store:
 
 
 def _take_file(connection: sa.Connection, seconds: float) -> bool:
-    """Begin with all of SQLite's locks, so that nothing has to wait later on; False if they are taken for so long."""
+    """Begin with all of SQLite's locks, so that nothing has to wait later; False if others keep them that long."""
     run = connection.exec_driver_sql
     run(f"pragma busy_timeout = {math.ceil(seconds * 1000)}")
     try:
@@ -297,7 +298,7 @@ def _take_file(connection: sa.Connection, seconds: float) -> bool:
 
 
 def _file_holder(connection: sa.Connection) -> str:
-    """Which processes have SQLite's locks on a file, if Linux says so. Opening the file would drop our own."""
+    """Which processes have SQLite's locks on a file, if Linux tells. Opening the file would drop our own."""
     try:
         inode = os.stat(str(connection.engine.url.database)).st_ino
         # such as "1: POSIX  ADVISORY  WRITE 1234 08:01:5678 1073741824 1073742335"
@@ -314,7 +315,7 @@ def _file_holder(connection: sa.Connection) -> str:
 
 
 def _process(pid: int) -> str:
-    """A process of this machine for people: its id, its name and what it is doing."""
+    """A process of this machine: its id, its name and its state."""
     if pid == os.getpid():
         return "another thread of this process"
     try:
@@ -326,11 +327,11 @@ def _process(pid: int) -> str:
 
 
 def _take(connection: sa.Connection, seconds: float) -> bool:
-    """Begin with PostgreSQL's advisory lock; False if it is taken for so long."""
+    """Begin with PostgreSQL's advisory lock; False if others keep it that long."""
     settings = {
         "synchronous_commit": "on",
         "lock_timeout": f"{math.ceil(seconds * 1000)}ms",
-        "application_name": f"discreet, process {os.getpid()} on {platform.node()}"[:63],  # for those who wait
+        "application_name": f"discreet, process {os.getpid()} on {platform.node()}"[:63],  # shown to those who wait
     }
     try:
         connection.execute(sa.select(*(sa.func.set_config(key, value, True) for key, value in settings.items())))
@@ -344,7 +345,7 @@ def _take(connection: sa.Connection, seconds: float) -> bool:
 
 
 def _holder(connection: sa.Connection) -> str:
-    """Who has PostgreSQL's advisory lock, as far as the server tells us."""
+    """Who has PostgreSQL's advisory lock, as far as the server tells."""
     query = """
         select pid, application_name as name, coalesce(host(client_addr), 'the same machine') as host, state,
                extract(epoch from clock_timestamp() - xact_start) as seconds
@@ -391,9 +392,9 @@ def _engine(url: str, create: bool, lock_timeout: float) -> sa.Engine:
     return sa.create_engine(parsed, connect_args=options, poolclass=StaticPool if memory else NullPool)
 
 
-# -- released arrays on the disk, for a fit that is interrupted to go on with them: docs/proofs/resuming.md. An array is
-# written under a key of its own, and the key goes to the ledger, with the entry that says that the array is saved. A
-# file that the ledger says nothing of can be read by nobody, wherever copies are: as if it had never been drawn.
+# -- released arrays on disk, with which an interrupted fit can be resumed: docs/proofs/resuming.md. Each array is
+# encrypted with its own key, which goes to the ledger with the entry that says that the array is saved. Nobody can read
+# a file that the ledger does not mention, or any copy of it: it is as if the array had never been drawn.
 
 SUFFIX = ".release"
 _BLOCK = 1 << 20  # bytes; a multiple of the keystream's words
@@ -407,7 +408,7 @@ class Checkpoint:
     reservation: str  # its id
 
     def write(self, array: npt.NDArray[Any]) -> dict[str, str]:
-        """Write an array, encrypted, and sync it; returns what it takes to read it again, for the ledger."""
+        """Write an array, encrypted, and sync it; returns what is needed to read it again, for the ledger."""
         kind, key = array.dtype.newbyteorder("<"), os.urandom(32)
         content = np.ascontiguousarray(array, kind).reshape(-1).view(np.uint8)
         name = f"{secrets.token_hex(16)}{SUFFIX}"
@@ -415,7 +416,7 @@ class Checkpoint:
         return {"file": name, "sha256": sha256, "key": key.hex(), "dtype": kind.str}
 
     def read(self, saved: Mapping[str, Any], shape: Iterable[int]) -> npt.NDArray[Any]:
-        """The array that was written; raises unless it is the one that the ledger says was saved."""
+        """The array that was written; raises unless it is the one in the ledger."""
         array = np.empty(tuple(shape), np.dtype(saved["dtype"]))
         path = self.folder / saved["file"]
         content = _content(path, array.nbytes)
@@ -434,7 +435,7 @@ class Checkpoint:
 
 
 def _content(path: Path, size: int) -> npt.NDArray[np.uint8] | None:
-    """The bytes of a file, if there is one of this size."""
+    """The bytes of a file: none if it has another size, None if it is missing."""
     try:
         return np.fromfile(path, np.uint8) if path.stat().st_size == size else np.zeros(0, np.uint8)
     except FileNotFoundError:
@@ -442,7 +443,7 @@ def _content(path: Path, size: int) -> npt.NDArray[np.uint8] | None:
 
 
 def _ciphered(content: npt.NDArray[np.uint8], key: bytes) -> Iterable[npt.NDArray[np.uint8]]:
-    """The content with the keystream of the key on it, which is its own inverse, a block at a time."""
+    """The content XOR the keystream of the key, which is its own inverse, a block at a time."""
     stream = Stream(key)
     for start in range(0, len(content), _BLOCK):
         block = content[start : start + _BLOCK]
@@ -450,7 +451,7 @@ def _ciphered(content: npt.NDArray[np.uint8], key: bytes) -> Iterable[npt.NDArra
 
 
 def put(path: Path, blocks: Iterable[Any]) -> str:
-    """Write a file, whole and on the disk when it gets its name; returns its SHA-256."""
+    """Write a file that is complete and on disk when it gets its name; returns its SHA-256."""
     temporary, sha256 = path.with_name(f"{secrets.token_hex(8)}.tmp"), hashlib.sha256()
     with open(temporary, "xb") as file:
         for block in blocks:
@@ -464,7 +465,7 @@ def put(path: Path, blocks: Iterable[Any]) -> str:
 
 
 def sync(folder: Path) -> None:
-    """Bring the names in a folder to the disk."""
+    """Write the names in a folder to disk."""
     if sys.platform != "win32":  # where folders cannot be opened
         handle = os.open(folder, os.O_RDONLY)
         try:

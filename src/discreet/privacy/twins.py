@@ -1,7 +1,6 @@
-"""What the compiled functions of the trust base compute, in NumPy: these are their definition.
+"""The definition, in NumPy, of the compiled functions of the trust base.
 
-`discreet.kernels` does the same in C, to the last bit: tests/privacy/test_twins.py compares them on hostile
-input.
+`discreet.kernels` computes the same in C, to the last bit: tests/privacy/test_twins.py compares them on hostile input.
 """
 
 from itertools import pairwise
@@ -15,7 +14,7 @@ from discreet.typing import Array, Integers
 def truncate(values: Array, indptr: Integers, step: float, limit: float, largest: int, *, power: int = 2) -> Integers:
     """Ragged rows as integers, in units of `step`, of norm at most `limit`: L2, or L1 for a power of 1.
 
-    `largest` is the largest integer that is at most limit^power. What is not finite counts as zero.
+    `largest` is the largest integer that is at most limit^power. Numbers that are not finite count as zero.
     """
     counts = np.diff(indptr)
     owners = np.repeat(np.arange(len(counts)), counts)
@@ -25,8 +24,8 @@ def truncate(values: Array, indptr: Integers, step: float, limit: float, largest
         factor = (limit / np.maximum(length, limit))[owners]
         scaled = units * factor
         integers = np.trunc(np.where(np.isfinite(scaled), scaled, 0.0)).astype(np.int64)
-        # The scaling rounds by about 2^-52: a row that this left too long is shortened by 2^-40. (A row that were too
-        # long even then, which docs/proofs/grid.md excludes, would count as zero: the bound holds in any case.)
+        # The scaling rounds by about 2^-52: a row that is still too long is shortened by 2^-40. (If it were too long
+        # even then, which docs/proofs/grid.md excludes, it would count as zero: the bound holds in any case.)
         for shorten in (1 - 2.0**-40, 0.0):
             over = row_sums(np.abs(integers) ** power, indptr)[owners] > largest
             integers[over] = np.trunc(units[over] * factor[over] * shorten).astype(np.int64)
@@ -51,7 +50,7 @@ def scatter(items: Array, units: Integers, total: Integers) -> None:
 
 
 def scatter_outer(items: Array, x: Integers, vectors: Integers, indptr: Integers, total: Integers) -> None:
-    """Add x a^T to the rows of their items; entry p of a row has vector p modulo how many its row has."""
+    """Add x a^T to the rows of their items; entry p of a row has vector p modulo the row's number of vectors."""
     counts = np.diff(indptr)
     each = len(vectors) // max(len(counts), 1)
     owners = np.repeat(np.arange(len(counts)), counts)
@@ -62,7 +61,7 @@ def scatter_outer(items: Array, x: Integers, vectors: Integers, indptr: Integers
 def normal_equations(
     total: Integers, indptr: Integers, users: Array, vectors: Array, targets: Array, *, weights: Array | None = None
 ) -> None:
-    """Add w u u^T, on and above the diagonal, and t u as last column, by item, in Python's integers."""
+    """Add w u u^T, on and above the diagonal, and t u as the last column, by item, in Python's integers."""
     r = vectors.shape[1]
     for item, (first, last) in enumerate(pairwise(indptr)):
         for at in range(first, last):

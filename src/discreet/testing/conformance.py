@@ -4,7 +4,7 @@
         def model(self):
             return Mine(epsilon=1, delta=1e-6)
 
-Any test runner that collects methods named test_* runs it; importing it needs none.
+Any test runner that collects methods named test_* can run it; importing it needs none.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ found = model.recommend(json.loads(sys.argv[2]), n=7)
 print(json.dumps([found.items, [float(score).hex() for score in found.scores], str(model.guarantee_)]))
 """
 
-_FITTED: dict[tuple[type, bool], tuple[Model, Interactions]] = {}  # of each suite, with integers or strings as ids
+_FITTED: dict[tuple[type, bool], tuple[Model, Interactions]] = {}  # by suite, and whether ids are strings
 
 Row = tuple[Array, Array]  # the items of one history, as numbers, and their values
 
 
 @contextmanager
 def raises(kind: type[BaseException] | tuple[type[BaseException], ...], *words: str) -> Iterator[None]:
-    """Assert that the block raises an error whose message has these words."""
+    """Assert that the block raises an error whose message contains these words."""
     try:
         yield
     except kind as error:
@@ -67,10 +67,10 @@ def raises(kind: type[BaseException] | tuple[type[BaseException], ...], *words: 
 
 
 class ModelConformance:
-    """Subclass it in a test module and say how to make the model (`model`).
+    """Subclass it in a test module and override `model`.
 
     Attributes:
-        personal: Whether recommendations depend on the history; those of a popularity list do not.
+        personal: Whether recommendations depend on the history, unlike those of a popularity list.
         n_users: In the small data sets; private models need more to learn anything.
         n_items_large: In the catalog of the memory test.
         implicit: Whether the model learns from implicit feedback.
@@ -88,20 +88,18 @@ class ModelConformance:
         raise NotImplementedError
 
     def fit(self, model: Model, ratings: Interactions) -> Model:
-        """Fit it; override to pass a ledger with repeatable noise."""
+        """Fit it; override to pass a ledger with reproducible noise."""
         return model.fit(ratings)
 
     # Data
 
     def ratings(self, *, strings: bool = False) -> Interactions:
-        """Generated ratings in the range 1 to 5, or the same as implicit feedback for models that take no ratings."""
+        """Generated ratings from 1 to 5, or the same as implicit feedback for models that take no ratings."""
         made = movielens_like(self.n_users, 40, 20 * self.n_users, random_state=1).rescale(1, 5)
         if strings:
-            frame = made.to_arrow()
-            rows = zip(*(frame.column(name).to_pylist() for name in ("user", "item", "rating")), strict=True)
-            named = [(f"user {user}", f"film {item}", rating) for user, item, rating in rows]
-            items = [f"film {item}" for item in made.items]
-            made = read(named, items=items, value_range=(1, 5))
+            columns = made.to_arrow().select(["user", "item", "rating"]).to_pydict().values()
+            named = [(f"user {user}", f"film {item}", rating) for user, item, rating in zip(*columns, strict=True)]
+            made = read(named, items=[f"film {item}" for item in made.items], value_range=(1, 5))
         return made if self.explicit else made.to_implicit()
 
     def _table(self, rows: list[tuple[Any, Any, float]], items: list[Any], *, implicit: bool = False) -> Interactions:
@@ -111,7 +109,7 @@ class ModelConformance:
         return read(rows, items=items, value_range=(1, 5))
 
     def checkerboard(self, *, implicit: bool) -> Interactions:
-        """Users like items of their own parity and no others; the pairs (u, u mod 20) are missing."""
+        """Users like only items of their own parity; the pairs (u, u mod 20) are missing."""
         rows = [
             (user, item, 5.0 if (user + item) % 2 == 0 else 1.0)
             for user in range(self.n_users)
@@ -121,7 +119,7 @@ class ModelConformance:
         return self._table(rows, list(range(20)), implicit=implicit)
 
     def _threads(self, n_jobs: int) -> Model:
-        """A new model that uses so many threads, if it uses any."""
+        """A new model that uses this many threads, if it uses any."""
         model = self.model()
         return model.set_params(n_jobs=n_jobs) if "n_jobs" in model.get_params() else model
 
@@ -135,12 +133,12 @@ class ModelConformance:
         return copy.deepcopy(model), ratings
 
     def history(self, ratings: Interactions, at: int = 0) -> dict[Any, float]:
-        """The history of a user."""
+        """The history of the user at a position."""
         return ratings.history(ratings.users[at])
 
     @staticmethod
     def fresh(code: str, *arguments: str) -> str:
-        """What the code prints in a new process; override it where there is a faster way."""
+        """What the code prints in a new process; override it if there is a faster way."""
         command = [sys.executable, "-c", code, *arguments]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
@@ -153,7 +151,7 @@ class ModelConformance:
         model = self.fit(self.model(), board)
         for user in (0, 1, 38, 39):
             best = model.recommend(board.history(user), n=1)
-            assert best.items == [user % 20], f"user {user} was recommended {best.items}"
+            assert best.items == [user % 20], f"user {user} got {best.items}"
 
     def test_completes_a_checkerboard_of_ratings(self) -> None:
         if not (self.personal and self.explicit):
@@ -229,7 +227,7 @@ class ModelConformance:
         again = read(shuffled, items=ratings.catalogue, value=value, value_range=value_range)
         assert not _differing(model, self.fit(self.model(), again))
 
-    # What it has learned
+    # Learned attributes
 
     def test_learned_attributes(self) -> None:
         model, ratings = self.fitted()
@@ -249,7 +247,7 @@ class ModelConformance:
         for name, value in vars(model).items():
             if name not in known:
                 held = [part for part in gc.get_referents(value) if isinstance(part, np.ndarray)]
-                assert all(ratings.n_users not in array.shape for array in held), f"{name} holds something of users"
+                assert all(ratings.n_users not in array.shape for array in held), f"{name} holds something about users"
         assert all(ratings.n_users not in getattr(model, name).shape for name in model._ARRAYS)
 
     def test_it_carries_its_guarantee(self) -> None:
@@ -292,18 +290,33 @@ class ModelConformance:
         assert frame.column_names == ["user", "item", "score", "rank"]
 
     def test_what_a_person_is_shown_does_not_depend_on_the_others(self) -> None:
-        """To the last bit: alone and among others, first, in the middle and last, in one or two threads.
+        """To the last bit: alone and among 1 to 1,026 users, first, in the middle and last, in one or two threads.
 
-        Joint differential privacy promises each person that what all others are shown hardly depends on them.
+        Joint differential privacy promises each person that what others are shown hardly depends on them.
         """
         model, ratings = self.fitted()
-        assert_served_alike(model, ratings, (1, 2) if "n_jobs" in model.get_params() else ())
+        rows, people, rng = _rows_of(ratings), _people(ratings), np.random.default_rng(0)
+        alone = [_shown(model, _table_of(ratings, [row]), [0])[0] for row in people]
+        tables = []
+        for turn, size in enumerate((1, 2, 5, 1025, 1026)):
+            several = [rows[at] for at in rng.integers(0, len(rows), size)]
+            places = {place: (turn + at) % len(people) for at, place in enumerate(sorted({0, size // 2, size - 1}))}
+            for place, person in places.items():
+                several[place] = people[person]
+            tables.append((_table_of(ratings, several), places))
+        for n_jobs in (1, 2) if "n_jobs" in model.get_params() else (None,):
+            if n_jobs is not None:
+                model.set_params(n_jobs=n_jobs)
+            for table, places in tables:
+                for (place, person), found in zip(places.items(), _shown(model, table, list(places)), strict=True):
+                    names = [name for name, value in found.items() if value != alone[person][name]]
+                    assert not names, f"person {place} of {table.n_users}, {n_jobs} threads: {', '.join(names)}"
 
     def test_one_history_is_answered_as_a_table_of_one_is(self) -> None:
         model, ratings = self.fitted()
         items = ratings.items.to_list()
         everyone = _table_of(ratings, _rows_of(ratings))
-        _shown(model, everyone, [0])  # serving others first leaves nothing behind
+        _shown(model, everyone, [0])  # serving others first must not change anything
         for numbers, values in _people(ratings):
             history = {items[at]: float(value) for at, value in zip(numbers, values, strict=True)}
             table = _table_of(ratings, [(numbers, values)])
@@ -313,7 +326,7 @@ class ModelConformance:
             assert np.array_equal(model.predict(history, items), model.predict(table, [(0, item) for item in items]))
             assert np.array_equal(model.embed(history), model.embed(table)[0])
             assert np.array_equal(model.query_vector(history), model.query_vector(table)[0])
-            with single_threaded_blas():  # as it is while others are served
+            with single_threaded_blas():  # as while others are served
                 why = model.explain(history, items[0])
             again = model.explain(history, items[0])
             assert why.score == again.score
@@ -448,7 +461,7 @@ class ModelConformance:
             assert np.isfinite(found.scores).all()
             assert 0 not in found.items
 
-    # Keeping it
+    # Storage and memory
 
     def test_saved_and_loaded_in_a_fresh_process(self) -> None:
         model, ratings = self.fitted(strings=True)
@@ -488,11 +501,11 @@ class ModelConformance:
 
 
 def _differing(one: Model, other: Model) -> list[str]:
-    """The arrays of two models that are not the same."""
+    """The names of arrays in which two models differ."""
     return [name for name in one._ARRAYS if not np.array_equal(getattr(one, name), getattr(other, name))]
 
 
-# One person served alone, and among others
+# Serving one person alone, and among others
 
 
 def _rows_of(table: Interactions) -> list[Row]:
@@ -501,7 +514,7 @@ def _rows_of(table: Interactions) -> list[Row]:
 
 
 def _table_of(like: Interactions, rows: Sequence[Row]) -> Interactions:
-    """A table of some histories, which may be the same, or empty; the users are 0, 1, 2, ..."""
+    """A table of histories, which may repeat or be empty; the users are 0, 1, 2, ..."""
     return replace(
         like,
         users=Ids(range(len(rows))),
@@ -513,14 +526,14 @@ def _table_of(like: Interactions, rows: Sequence[Row]) -> Interactions:
 
 
 def _people(table: Interactions) -> list[Row]:
-    """A person without a history, one with a single item, and those with the shortest and the longest history."""
+    """Histories: none, a single item, and the shortest and longest of a table."""
     rows = sorted(_rows_of(table), key=lambda row: len(row[0]))
     items, values = rows[0]
     return [(items[:0], values[:0]), (items[:1], values[:1]), rows[0], rows[-1]]
 
 
 def _shown(model: Model, table: Interactions, places: Sequence[int]) -> list[dict[str, Any]]:
-    """All that the people at some places of a table are shown, by name."""
+    """Everything that the people at some positions of a table are shown, by name."""
     items = table.items.to_list()
     pairs = [(place, item) for place in places for item in items]
     everyone = pairs + [(user, items[user % len(items)]) for user in range(table.n_users)]
@@ -544,26 +557,3 @@ def _shown(model: Model, table: Interactions, places: Sequence[int]) -> list[dic
         }
         for row, place in enumerate(places)
     ]
-
-
-def assert_served_alike(model: Model, ratings: Interactions, threads: Sequence[int] = ()) -> None:
-    """Assert that people are shown the same alone and among others, to the last bit, in any number of threads.
-
-    Tables of 1 to 1,026 users have some of the people first, in the middle and last.
-    """
-    rows, people, rng = _rows_of(ratings), _people(ratings), np.random.default_rng(0)
-    alone = [_shown(model, _table_of(ratings, [row]), [0])[0] for row in people]
-    companies = []
-    for turn, size in enumerate((1, 2, 5, 1025, 1026)):
-        several = [rows[at] for at in rng.integers(0, len(rows), size)]
-        places = {place: (turn + at) % len(people) for at, place in enumerate(sorted({0, size // 2, size - 1}))}
-        for place, person in places.items():
-            several[place] = people[person]
-        companies.append((_table_of(ratings, several), places))
-    for n_jobs in threads or (None,):
-        if n_jobs is not None:
-            model.set_params(n_jobs=n_jobs)
-        for table, places in companies:
-            for (place, person), found in zip(places.items(), _shown(model, table, list(places)), strict=True):
-                names = [name for name, value in found.items() if value != alone[person][name]]
-                assert not names, f"person {place} of {table.n_users}, {n_jobs} threads: {', '.join(names)}"

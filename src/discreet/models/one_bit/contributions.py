@@ -38,10 +38,10 @@ from discreet.privacy.entries import (
     Minimizer,
     PerturbedMinimizer,
     TwoValued,
+    duality_gap,
     pure_cost,
 )
 from discreet.privacy.guarantee import account
-from discreet.privacy.minimizer import duality_gap
 from discreet.typing import Array
 from discreet.validation import positive, whole
 
