@@ -32,10 +32,10 @@ def titles(catalogue: Catalogue, numbers: Array) -> list[Any] | None:
     return cells
 
 
-def _text(headings: Sequence[str], rows: Sequence[Sequence[str]], note: str) -> str:
-    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in (headings, *rows)]
-    return "\n".join([line.rstrip() for line in lines] + ([f"({note})"] if note else []))
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table as lines of text."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -82,11 +82,12 @@ class Recommendations:
 
     def __repr__(self) -> str:
         names = self.titles if self.titles is not None else [""] * len(self)
-        rows = [
+        rows = [("rank", "item", "score", "title" if self.titles is not None else "")]
+        rows += [
             (str(rank), str(item), f"{score:.4g}", "" if title is None else str(title))
             for rank, (item, score, title) in enumerate(zip(self.items, self.scores, names, strict=True), 1)
         ]
-        return _text(("rank", "item", "score", "title" if self.titles is not None else ""), rows, self.note)
+        return "\n".join([*aligned(rows), *([f"({self.note})"] if self.note else [])])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -197,12 +198,12 @@ class Explanation:
 
     def __repr__(self) -> str:
         names = self.titles if self.titles is not None else [""] * len(self.items)
-        rows = [("", "", f"{self.baseline:+.4f}", "without any history")]
+        rows = [("item", "rating", "adds", ""), ("", "", f"{self.baseline:+.4f}", "without any history")]
         rows += [
             (str(item), f"{rating:g}", f"{part:+.4f}", "" if title is None else str(title))
             for item, rating, part, title in zip(self.items, self.ratings, self.contributions, names, strict=True)
         ]
-        return _text(("item", "rating", "adds", ""), rows, f"score of {self.item!r}: {self.score:.4f}")
+        return "\n".join([*aligned(rows), f"(score of {self.item!r}: {self.score:.4f})"])
 
 
 # -- item vectors
