@@ -310,6 +310,9 @@ class OneBit(PrivateModel):
         kinds, published = MECHANISMS[self.mechanism], self.calibration == "published"
         if published:
             kinds = {**kinds, **PUBLISHED.get(self.mechanism, {})}
+        steps: dict[str, Any] = {}
+        if self.mechanism == "gradient":
+            steps = {"clamp": float(self.clamp), "steps": self.n_steps}
         return kinds[self.link](
             self._link(),
             self.epsilon,
@@ -320,8 +323,7 @@ class OneBit(PrivateModel):
             published=published,
             flips=None if self.flip_one is None or self.flip_zero is None else (self.flip_one, self.flip_zero),
             ridge=None if self.ridge is None else float(self.ridge),
-            clamp=float(self.clamp),
-            steps=self.n_steps,
+            **steps,
         )
 
     @property
