@@ -146,13 +146,6 @@ def test_what_may_not_be_read(saved: Path) -> None:
 # -- what is refused: model.json by somebody who knows the format
 
 
-def nested(depth: int) -> Any:
-    value: Any = 0
-    for _ in range(depth):
-        value = [value]
-    return value
-
-
 def test_editing_alone_is_harmless(saved: Path) -> None:
     edit(saved, lambda d: None)
     assert same(load(saved), fitted())
@@ -210,7 +203,6 @@ def test_an_epsilon_edited_by_hand(saved: Path) -> None:
         (lambda d: d["files"]["items.parquet"].update(size=0), "items.parquet.*at most 0"),
         (lambda d: d["files"]["items.parquet"].update(sha256="/../../secret"), "items.parquet.*SHA-256"),
         (lambda d: d["files"]["items.parquet"].update(sha256=None), "list of files"),
-        (lambda d: d["params"].update(weights=nested(100)), "does not describe a model"),
         (lambda d: d["params"].update(weights="x" * (17 << 20)), "at most"),
     ],
 )
@@ -231,6 +223,7 @@ def test_documents_that_are_odd(saved: Path, change: Callable[[Any], object], re
         ('"rank": 2,', f'"rank": {"9" * 5000},'),
         ('"rank": 2,', f'"rank": {"[" * 100_000}{"]" * 100_000},'),
         ('"rank": 2,', f'"rank": {"[" * 100_000}'),
+        ('"rank": 2,', f'"rank": {"[" * 900}{"]" * 900},'),
         ('"rank": 2,', '"rank": 2e0,'),
         ('"rank": 2,', '"r\\u0061nk": 2,'),
         ('"rank": 2,', "/* two */ 'rank': 2,"),

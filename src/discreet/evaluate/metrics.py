@@ -289,9 +289,9 @@ def collect(task: Task) -> Collected:
         past = rows(task.history, known[block])
         targets = replace(rows(task.test, asked[block]), users=past.users)
         if any(not metric.is_ranking for metric in task.metrics):
-            _add_values(found, block, task, past, targets)
+            _values(found, block, task, past, targets)
         if task.depth:
-            _add_rankings(found, block, task, past, targets)
+            _rankings(found, block, task, past, targets)
     return found
 
 
@@ -308,7 +308,7 @@ def _users(task: Task) -> tuple[Integers, Integers]:
     return asked[~missing], known[~missing]
 
 
-def _add_values(found: Collected, block: slice, task: Task, past: Interactions, targets: Interactions) -> None:
+def _values(found: Collected, block: slice, task: Task, past: Interactions, targets: Interactions) -> None:
     """Each user's sums of errors, and numbers of interactions."""
     predicted = np.asarray(task.model.predict(past, targets, on_unknown="ignore"), dtype=np.float64)
     if predicted.shape != targets.values.shape:
@@ -327,7 +327,7 @@ def _add_values(found: Collected, block: slice, task: Task, past: Interactions, 
                 found.sums[key][side, block] = np.bincount(owner[inside], weights[inside], minlength=targets.n_users)
 
 
-def _add_rankings(found: Collected, block: slice, task: Task, past: Interactions, targets: Interactions) -> None:
+def _rankings(found: Collected, block: slice, task: Task, past: Interactions, targets: Interactions) -> None:
     """Each user's value of the ranking metrics; the denominator says whether the user counts."""
     if task.relevant is not None:
         targets = targets.where(targets.values >= task.relevant)

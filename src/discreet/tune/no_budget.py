@@ -1,8 +1,8 @@
 """Hyper-parameters that spend no privacy budget: by a public rule, or by the owner's own search.
 
-The rule is what `DPALS` does by default, from epsilon, delta, the size of the catalog and a hint of the number of
-users. docs/guide/tuning.md says how it was made, and how much better the best settings are. The owner's search looks at
-exact numbers: it is not private, and the model that it chooses says so.
+The rule is the default of `DPALS`, a function of epsilon, delta, the size of the catalog and a hint of the number of
+users. docs/guide/tuning.md explains how it was found, and how much better the best settings are. The owner's search
+looks at exact numbers: it is not private, and the model that it chooses says so.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from discreet.models.als.model import DPALS
 from discreet.tune.private import PAID, Found
 from discreet.validation import whole
 
-SLOPES = 2  # columns that every model has: how much users follow biases, and popularity
+SLOPES = 2  # columns of every model: how much users follow biases, and popularity
 STAMP = "hyper-parameters chosen on private data, not covered"
 
 
 @dataclass(frozen=True)
 class Defaults:
-    """The settings that follow from public inputs. Print them; `DPALS(**parameters)` is the model that has them.
+    """The settings for public inputs. Print them; `DPALS(**parameters)` is the model with these settings.
 
     Attributes:
         parameters: The arguments of `DPALS`.
@@ -60,7 +60,7 @@ def public_defaults(n_users_hint: int | None, n_items: int, epsilon: float, delt
     """The settings of `DPALS` for public inputs, by the rule that `DPALS(epsilon=..., delta=...).fit(x)` follows.
 
     Args:
-        n_users_hint: About how many users there are, if that may be public; else None.
+        n_users_hint: The approximate number of users, if it may be public; otherwise None.
         n_items: The size of the catalog.
         epsilon: The privacy budget.
         delta: The delta of the budget.
@@ -73,11 +73,9 @@ def public_defaults(n_users_hint: int | None, n_items: int, epsilon: float, delt
     model = DPALS(epsilon=epsilon, delta=delta, n_users_hint=n_users_hint)
     model.plan(whole("n_items", n_items, 1))  # raises for parameters that `fit` would refuse
     found = model._settings(n_items)
-    columns = SLOPES + PROBES + (found.n_directions if found.looks_for_directions else 0)
-    given = {"epsilon": epsilon, "delta": delta, "n_users_hint": n_users_hint}
     return Defaults(
-        parameters={**given, "n_steps": found.n_steps},
-        rank=columns,
+        parameters={"epsilon": epsilon, "delta": delta, "n_users_hint": n_users_hint, "n_steps": found.n_steps},
+        rank=SLOPES + PROBES + (found.n_directions if found.looks_for_directions else 0),
         n_steps=found.n_steps,
         clips=found.bounds,
         budget={label: share if isinstance(share, float) else share[0] for label, share in found.shares.items()},
@@ -104,9 +102,9 @@ def owner_search(
 ) -> Found:
     """Choose hyper-parameters by exact errors on validation data, and fit the best to all data: for the owner.
 
-    No guarantee covers a choice that was made by looking at private data. The guarantee and the statement of the model
-    say so for good: "hyper-parameters chosen on private data, not covered". Use it to learn what is possible; to
-    publish a model, use `public_defaults` or `search`.
+    No guarantee covers a choice made by looking at private data. The model's guarantee and statement say so for good:
+    "hyper-parameters chosen on private data, not covered". Use it to learn what is possible; to publish a model, use
+    `public_defaults` or `search`.
 
     Args:
         model: A model, private or not, with its final epsilon and delta.
@@ -127,9 +125,8 @@ def owner_search(
         raise DataError(f"data: Interactions were expected, not {type(data).__name__}; see discreet.read")
     suggest = _suggestions(model, space)
     asked = parse(metric or ("recall@20" if data.implicit else "rmse"))[0]
-    train, held_out, _ = splits.holdout(
-        data, valid=valid, test=0.0, random_state=whole("random_state", random_state, 0)
-    )
+    seed = whole("random_state", random_state, 0)
+    train, held_out, _ = splits.holdout(data, valid=valid, test=0.0, random_state=seed)
     optuna.logging.disable_propagation()
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -159,7 +156,7 @@ def owner_search(
 
 
 def _suggestions(model: Any, space: Any) -> Callable[[Any], Mapping[str, Any]]:
-    """A function of an Optuna trial; for a mapping, one that takes a value of each list."""
+    """A function of an Optuna trial; for a mapping, one that takes a value from each list."""
     if callable(space):
         return space  # type: ignore[no-any-return]
     lists = space.values() if isinstance(space, Mapping) else ()

@@ -114,14 +114,15 @@ def kept(batch: UserBatch, mask: NDArray[np.bool_]) -> UserBatch:
     return UserBatch(np.concatenate([[0], np.cumsum(mask)])[batch.indptr], batch.indices[mask], batch.values[mask])
 
 
+def _centered(table: UserBatch, mean: float, bound: float) -> Sample:
+    values = np.clip(table.values - np.float32(mean), -bound, bound)
+    return Sample(table.indptr, table.indices, values, getattr(table, "weights", None))
+
+
 def centered(sample: Sample, mean: float, bound: float) -> Sample:
     """Samples minus the mean, with entries clipped to `bound`."""
-
-    def moved(values: Array) -> Array:
-        return np.clip(values - np.float32(mean), -bound, bound)
-
-    own = None if sample.own is None else replace(sample.own, values=moved(sample.own.values))
-    return replace(sample, values=moved(sample.values), own=own)
+    own = None if sample.own is None else _centered(sample.own, mean, bound)
+    return replace(_centered(sample, mean, bound), own=own)
 
 
 # -- Algorithm 1
