@@ -27,7 +27,7 @@ from discreet.testing import InsecureSeededNoise
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'discreet[spark]'")
 
-from tests.spark.pretended import Pretended, tree
+from tests.engine.pretended import Pretended, tree
 
 DATA = discreet.datasets.movielens_like(300, 60, 6000, random_state=0)
 BUDGET = {"epsilon": 5.0, "delta": 1e-6}
