@@ -25,7 +25,8 @@ def fake_registry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def saved(tmp_path: Path, fake_registry: None) -> Path:
+def saved(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """The folder of a saved model."""
+    request.getfixturevalue("fake_registry")
     save(fitted(), tmp_path / "model")
     return tmp_path / "model"

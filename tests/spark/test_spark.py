@@ -296,7 +296,7 @@ def test_a_pipeline(spark: Any, table: Any, tmp_path: Path) -> None:
     model.save(tmp_path / "local")
     assert same(discreet.spark.RecommenderModel.load(str(tmp_path / "local")).model, model)
     edit(tmp_path / "local", lambda d: d["values"].update(global_mean_=0.0))
-    with pytest.raises(PrivacyError, match="that of another model, with other values"):
+    with pytest.raises(PrivacyError, match="belongs to another model, with other values"):
         discreet.spark.RecommenderModel.load(str(tmp_path / "local"))
 
 
