@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from sklearn.base import clone
 
@@ -30,9 +30,11 @@ from discreet.data.progress import Bar, quiet
 from discreet.errors import DataError, MissingExtra, PrivacyError
 from discreet.evaluate.metrics import Metric, parse
 from discreet.evaluate.result import ON_PLOTS, html_table, new_axes, number, paragraphs
-from discreet.evaluate.run import evaluate
+from discreet.evaluate.run import evaluate, pair
 from discreet.models.als import ALS
+from discreet.models.base import Model
 from discreet.models.baselines import MeanRating, Popularity
+from discreet.models.recommender import Recommender
 from discreet.privacy import Ledger
 from discreet.privacy.noise import InsecureSeededNoise
 from discreet.privacy.statement import CSS as STATEMENT_CSS
@@ -41,6 +43,8 @@ from discreet.privacy.store import canonical
 from discreet.recommend.results import aligned
 from discreet.validation import positive, probability, whole
 from discreet.version import __version__
+
+Kind: TypeAlias = Model | Recommender | type[Model] | type[Recommender]
 
 EPSILONS = (0.5, 1.0, 2.0, 5.0, 10.0)
 TWIN, OWN_MEAN, POPULAR = "ALS, not private", "each user's own mean", "popularity, not private"
@@ -63,14 +67,14 @@ summary{cursor:pointer;font-weight:600}
 
 
 def tradeoff(
-    models: Any,
+    models: Kind | Sequence[Kind] | Mapping[str, Kind],
     data: Interactions | tuple[Interactions, Interactions],
     epsilons: Iterable[float] = EPSILONS,
     repeats: int = 3,
     *,
     delta: float | None = None,
     metrics: str | Iterable[str] | None = None,
-    baselines: Mapping[str, Any] | None = None,
+    baselines: Mapping[str, Model] | None = None,
     relevant: float | None = None,
     threshold: float | None = None,
     test: float = 0.1,
@@ -107,7 +111,8 @@ def tradeoff(
         Model -> epsilon -> metric -> mean over the repeats: a mapping that prints as a table, with `plot`, `to_frame`,
         `sentence` and `html`.
     """
-    train, held_out = _divided(data, test, random_state)
+    seed = whole("random_state", random_state, 0)
+    train, held_out = pair(data, "test", lambda table: splits.holdout(table, test=test, random_state=seed)[::2])
     asked = parse((IMPLICIT if train.implicit else EXPLICIT) if metrics is None else metrics)
     budgets = _budgets(epsilons)
     repeats = whole("repeats", repeats, 1)
@@ -148,22 +153,13 @@ def _measured(
     return dict(scores), model.statement().certificate
 
 
-def _checked(model: Any, epsilon: float | None, n_items: int) -> Any:
+def _checked(model: Model, epsilon: float | None, n_items: int) -> Model:
     """A model with this epsilon, checked as far as possible before the first run."""
-    found = clone(model) if epsilon is None else clone(model).set_params(epsilon=epsilon)
+    found: Model = clone(model) if epsilon is None else clone(model).set_params(epsilon=epsilon)
     found._check_parameters()
     if epsilon is not None and hasattr(found, "plan"):
         found.plan(n_items)
     return found
-
-
-def _divided(data: Any, test: float, random_state: int) -> tuple[Interactions, Interactions]:
-    if isinstance(data, Interactions):
-        parts = splits.holdout(data, test=test, random_state=whole("random_state", random_state, 0))
-        return parts.train, parts.test
-    if isinstance(data, tuple | list) and len(data) == 2 and all(isinstance(part, Interactions) for part in data):
-        return data[0], data[1]
-    raise DataError("data: Interactions (see discreet.read) or a pair (train, test) of them was expected")
 
 
 def _budgets(epsilons: Iterable[float]) -> list[float]:
@@ -175,7 +171,7 @@ def _budgets(epsilons: Iterable[float]) -> list[float]:
     return found
 
 
-def _named(models: Any, train: Interactions, delta: float | None) -> dict[str, Any]:
+def _named(models: Any, train: Interactions, delta: float | None) -> dict[str, Model]:
     if isinstance(models, Mapping):
         found = {str(name): _made(model, train, delta) for name, model in models.items()}
     else:
@@ -189,7 +185,7 @@ def _named(models: Any, train: Interactions, delta: float | None) -> dict[str, A
     return found
 
 
-def _made(model: Any, train: Interactions, delta: float | None) -> Any:
+def _made(model: Any, train: Interactions, delta: float | None) -> Model:
     """A model to clone: an instance, with this delta; for a model that chooses another, the other."""
     if inspect.isclass(model):
         takes = inspect.signature(model).parameters
@@ -201,16 +197,17 @@ def _made(model: Any, train: Interactions, delta: float | None) -> Any:
         raise DataError(f"models: models of discreet were expected, not {type(model).__name__}")
     if delta is not None and "delta" in model.get_params(deep=False):
         model = clone(model).set_params(delta=probability("delta", delta))
-    return model.choose(train) if hasattr(type(model), "choose") else model
+    found: Model = model.choose(train) if hasattr(type(model), "choose") else model
+    return found
 
 
-def _is_private(model: Any) -> bool:
+def _is_private(model: Model) -> bool:
     return "epsilon" in model.get_params(deep=False)
 
 
-def _usual(metrics: Sequence[Metric]) -> dict[str, Any]:
+def _usual(metrics: Sequence[Metric]) -> dict[str, Model]:
     """The default baselines."""
-    lines: dict[str, Any] = {TWIN: ALS()}
+    lines: dict[str, Model] = {TWIN: ALS()}
     if any(not metric.is_ranking for metric in metrics):
         lines[OWN_MEAN] = MeanRating("user")
     if any(metric.is_ranking for metric in metrics):
@@ -247,7 +244,7 @@ class Question:
     """A run to make: an unfitted model, and the number of the noise draw."""
 
     name: str
-    model: Any
+    model: Model
     epsilon: float | None
     repeat: int
     metrics: tuple[str, ...]

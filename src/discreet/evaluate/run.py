@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, Literal
@@ -149,6 +149,17 @@ def _check_tables(model: Any, test: Any, history: Any, popularity: Any) -> None:
     for name, table in (("test", test), ("history", history), ("popularity", popularity)):
         if not isinstance(table, Interactions) and not (name == "popularity" and table is None):
             raise DataError(f"{name}: Interactions were expected, not {type(table).__name__}; see discreet.read")
+
+
+def pair(
+    data: Any, second: str, split: Callable[[Interactions], tuple[Interactions, Interactions]]
+) -> tuple[Interactions, Interactions]:
+    """Two tables to train and to test on: as given, or split."""
+    if isinstance(data, Interactions):
+        return split(data)
+    if isinstance(data, tuple | list) and len(data) == 2 and all(isinstance(part, Interactions) for part in data):
+        return data[0], data[1]
+    raise DataError(f"data: Interactions (see discreet.read) or a pair (train, {second}) of them was expected")
 
 
 def _refuse(reasons: dict[str, str], **given: Any) -> None:

@@ -9,14 +9,13 @@ import math
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from discreet.data.interactions import Interactions
 from discreet.errors import PrivacyError
+from discreet.models.base import Learned
 from discreet.models.private import PrivateModel
 from discreet.privacy import Cost, Ledger, Plan, Planned
 from discreet.privacy.guarantee import MAX_EPSILON, AdjacencyName, sensitivity_factor
-from discreet.privacy.statement import Statement
 from discreet.validation import round_up
 
 UP = 1 + 2.0**-40  # makes up for the rounding of a sensitivity's own arithmetic
@@ -58,9 +57,7 @@ class PublishedModel(PrivateModel):
         # The cost does not depend on the size of the catalog, if there are as many items as directions.
         return true_ledger(self, self.plan(self.rank or 1), "epsilon", url)
 
-    def _learn(
-        self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None
-    ) -> tuple[dict[str, Any], Statement]:
+    def _learn(self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None) -> Learned:
         learned, statement = super()._learn(ratings, ledger, checkpoint)
         if statement.guarantee.epsilon > self.epsilon:
             warnings.warn(

@@ -13,7 +13,7 @@ from functools import partial
 from inspect import signature
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 
 _TUPLE = "tuple"  # JSON has no tuples: {"tuple": [1, 5]} is one
+Learned: TypeAlias = tuple[dict[str, Any], Statement]  # attributes by name, and what they are certified by
 DERIVED = ("_fold_in_now", "_scorer_now")  # computed from learned attributes when first needed
 HERE = (*DERIVED, "_checkpoint")  # stays with this object until it learns again, and is not copied
 NOT_PRIVATE = "it was trained without noise, so whoever has it may learn what single people did"
@@ -104,9 +105,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 
     # To be defined by each model
 
-    def _learn(
-        self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None
-    ) -> tuple[dict[str, Any], Statement]:
+    def _learn(self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None) -> Learned:
         """Learn from checked data. Returns all attributes to set, by name, and the statement."""
         raise NotImplementedError
 
@@ -456,9 +455,7 @@ def readied(ratings: Any, reading: dict[str, Any], in_spark: bool, name: str) ->
 class NotPrivateModel(Model):
     """A model without a guarantee, and it says so: a baseline for private models."""
 
-    def _learn(
-        self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None
-    ) -> tuple[dict[str, Any], Statement]:
+    def _learn(self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None) -> Learned:
         if ledger is not None:
             raise PrivacyError(f"ledger: {type(self).__name__} is not private and records nothing; leave it out")
         if not len(ratings):
@@ -471,9 +468,7 @@ class NotPrivateModel(Model):
             "popularity_": np.bincount(ratings.indices, minlength=ratings.n_items).astype(np.float32),
             **self._learn_exactly(ratings),
         }
-        guarantee = Guarantee(Cost(), 0.0, holds=False, why_not=NOT_PRIVATE)
-        title = f"{type(self).__name__}: a recommender without a privacy guarantee"
-        return learned, Statement.of(title, guarantee, [], public_inputs=ratings.public_inputs)
+        return learned, no_guarantee(self, ratings)
 
     def _learn_exactly(self, ratings: Interactions) -> dict[str, Any]:
         """Factors, bias and the other learned attributes."""
@@ -483,6 +478,13 @@ class NotPrivateModel(Model):
         if statement.guarantee.holds:  # a certificate can be valid and belong to another model
             raise PrivacyError(f"its certificate promises privacy, which a {type(self).__name__} never has")
         super()._require_certified(statement)
+
+
+def no_guarantee(model: Model, ratings: Interactions) -> Statement:
+    """The statement of a model that is not private."""
+    guarantee = Guarantee(Cost(), 0.0, holds=False, why_not=NOT_PRIVATE)
+    title = f"{type(model).__name__}: a recommender without a privacy guarantee"
+    return Statement.of(title, guarantee, [], public_inputs=ratings.public_inputs)
 
 
 def check_parameters(

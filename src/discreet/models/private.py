@@ -13,7 +13,7 @@ import numpy as np
 from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar
 from discreet.errors import DataError, PrivacyError
-from discreet.models.base import Model
+from discreet.models.base import Learned, Model
 from discreet.models.unfinished import described, remove, resumable
 from discreet.privacy import Ledger, Plan, Releaser
 from discreet.privacy.guarantee import Adjacency, AdjacencyName, Unit, account, require_adjacency
@@ -141,9 +141,7 @@ class PrivateModel(Model):
     def _not_resumable(self) -> str:
         return ""
 
-    def _learn(
-        self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None
-    ) -> tuple[dict[str, Any], Statement]:
+    def _learn(self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None) -> Learned:
         require_sound(ratings)
         self._check_data(ratings)
         plan = self.plan(ratings.n_items)
@@ -183,7 +181,7 @@ class PrivateModel(Model):
         *,
         after: Statement | None = None,
         resumed: tuple[Ledger, Checkpoint] | None = None,
-    ) -> tuple[dict[str, Any], Statement]:
+    ) -> Learned:
         """Learn as planned, paid for by a ledger. The guarantee includes earlier releases, stated in `after`."""
         ledger, checkpoint = resumed or (self._own_ledger() if given is None else given, None)
         ledger.expect(unit=self.unit, adjacency=self.adjacency)

@@ -28,7 +28,7 @@ from discreet.errors import DiscreetError, ModelError, NotFitted, PrivacyError
 from discreet.models import model_folder, registry
 from discreet.models.base import Model, little_endian, plain, rich
 from discreet.models.model_folder import FACTORS, FORMAT, HEAD, ITEMS, MAX_HEAD, PARTS, UNFINISHED, digest, refused
-from discreet.privacy.statement import Statement, distinct
+from discreet.privacy.statement import Statement
 from discreet.privacy.store import canonical
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _text(document: dict[str, Any]) -> bytes:
 def _parsed(path: Path, head: bytes) -> dict[str, Any]:
     """The content of model.json, if it has the form that this version reads."""
     try:
-        document = json.loads(head.decode("utf-8"), object_pairs_hook=distinct, parse_constant=_no_number)
+        document = json.loads(head)  # what `_text` does not write, such as repeated keys or NaN, is refused later
     except (ValueError, RecursionError) as error:
         raise refused(path, f"it is not proper JSON, so it was cut off or changed ({error})") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
@@ -187,10 +187,6 @@ def _parsed(path: Path, head: bytes) -> dict[str, Any]:
     if not isinstance(origin, str | None):
         raise refused(path, "its origin is neither a text nor null")
     return document
-
-
-def _no_number(token: str) -> float:
-    raise ValueError(f"{token} is not a number")
 
 
 def _types(content: Any) -> dict[str, type] | None:

@@ -7,7 +7,7 @@ looks at exact numbers: it is not private, and the model that it chooses says so
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,8 @@ from discreet.evaluate.run import evaluate
 from discreet.models.als.contributions import USER_BIAS, USER_VECTOR
 from discreet.models.als.estimate import BIAS_SPREAD, COLUMN_SPREAD, PROBES
 from discreet.models.als.model import DPALS
+from discreet.models.base import Model
+from discreet.privacy import Ledger
 from discreet.tune.private import PAID, Found
 from discreet.validation import whole
 
@@ -89,8 +91,8 @@ def public_defaults(n_users_hint: int | None, n_items: int, epsilon: float, delt
 
 
 def owner_search(
-    model: Any,
-    space: Mapping[str, Any] | Callable[[Any], Mapping[str, Any]],
+    model: Model,
+    space: Mapping[str, Sequence[Any]] | Callable[[Any], Mapping[str, Any]],
     data: Interactions,
     *,
     metric: str | None = None,
@@ -98,7 +100,7 @@ def owner_search(
     valid: float = 0.1,
     random_state: int = 0,
     sampler: Any = None,
-    ledger: Any = None,
+    ledger: Ledger | None = None,
 ) -> Found:
     """Choose hyper-parameters by exact errors on validation data, and fit the best to all data: for the owner.
 
@@ -155,7 +157,7 @@ def owner_search(
     return Found(best, chosen, float(study.best_value), str(asked))
 
 
-def _suggestions(model: Any, space: Any) -> Callable[[Any], Mapping[str, Any]]:
+def _suggestions(model: Model, space: Any) -> Callable[[Any], Mapping[str, Any]]:
     """A function of an Optuna trial; for a mapping, one that takes a value from each list."""
     if callable(space):
         return space  # type: ignore[no-any-return]

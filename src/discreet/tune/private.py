@@ -13,7 +13,8 @@ import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from functools import partial
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ from discreet.data.progress import quiet
 from discreet.errors import DataError, PrivacyError
 from discreet.evaluate import private as scoring
 from discreet.evaluate.metrics import Metric, Task, parse
-from discreet.evaluate.run import threshold_of
+from discreet.evaluate.run import pair, threshold_of
 from discreet.hashing import ODD, mixed
 from discreet.models.private import PrivateModel, large_delta, require_sound
 from discreet.privacy import Cost, Guarantee, Ledger, NoiseSource, Selection
@@ -40,7 +41,8 @@ PAID = ("epsilon", "delta", "adjacency", "unit")  # what a trial costs, and what
 SAME = 1e-9  # the largest relative difference between equal costs: plans round in the last bits
 SHRINK = 0.98  # factor for mu, if a model costs more than Gaussian releases of its epsilon
 
-Setting = dict[str, Any]
+Setting: TypeAlias = dict[str, Any]
+Space: TypeAlias = Mapping[str, Iterable[Any]] | Iterable[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -111,10 +113,10 @@ class Found:
 
 
 def preview(
-    model: Any,
-    space: Any,
+    model: PrivateModel | type[PrivateModel],
+    space: Space,
     n_items: int,
-    budget: Any,
+    budget: Guarantee | tuple[float, float],
     *,
     metric: str | None = None,
     trials: float = 5.0,
@@ -132,10 +134,10 @@ def preview(
 
 
 def search(
-    model: Any,
-    space: Any,
+    model: PrivateModel | type[PrivateModel],
+    space: Space,
     data: Interactions | tuple[Interactions, Interactions],
-    budget: Any,
+    budget: Guarantee | tuple[float, float],
     ledger: Ledger | None = None,
     *,
     metric: str | None = None,
@@ -178,7 +180,7 @@ def search(
         threshold: As for `discreet.evaluate`.
     """
     base, settings, epsilon_delta = _base(model, space, budget)
-    train, held_out = _divided(data, valid, random_state)
+    train, held_out = pair(data, "valid", partial(_divided, share=valid, seed=random_state))
     asked = parse(metric or ("recall@20" if train.implicit else "rmse"))[0]
     asking: dict[str, Any] = {"trials": Trials.of(trials, law), "metric": str(asked), "share": score_share}
     trial = calibrated(base, settings, train.n_items, epsilon_delta, **asking)
@@ -220,9 +222,9 @@ def _charged(
     return Statement.of(title, guarantee, [event], public_inputs=public, ledger=totals, notes=notes)
 
 
-def _best(models: list[Any], task: Task, trial: Trial, source: NoiseSource) -> tuple[int, Any, float]:
+def _best(models: list[PrivateModel], task: Task, trial: Trial, source: NoiseSource) -> tuple[int, PrivateModel, float]:
     """Run a secret number of trials, and forget all but the best (the first, if there are ties)."""
-    best: tuple[int, Any, float] | None = None
+    best: tuple[int, PrivateModel, float] | None = None
     try:
         with quiet(), warnings.catch_warnings():  # progress and warnings would reveal something about trials
             warnings.simplefilter("ignore")
@@ -240,10 +242,10 @@ def _best(models: list[Any], task: Task, trial: Trial, source: NoiseSource) -> t
     return best
 
 
-def _tried(model: Any, task: Task, trial: Trial, source: NoiseSource) -> tuple[Any, float]:
+def _tried(model: PrivateModel, task: Task, trial: Trial, source: NoiseSource) -> tuple[PrivateModel, float]:
     """One trial: a fit and its score. Its own ledger only adds the noise: the search is already charged."""
     own = Ledger(delta=trial.delta, unit=model.unit, adjacency=model.adjacency, noise_source=source)
-    fitted = clone(model).fit(task.history, ledger=own)
+    fitted: PrivateModel = clone(model).fit(task.history, ledger=own)
     asked = replace(task, model=fitted)
     scores = scoring.release(asked, ledger=own, epsilon=trial.score, delta=trial.delta, confidence=None)
     return fitted, scores[trial.metric]
@@ -260,7 +262,7 @@ def _worth(trial: Trial, score: float) -> float:
 
 
 def calibrated(
-    model: Any,
+    model: PrivateModel,
     settings: Sequence[Setting],
     n_items: int,
     budget: tuple[float, float],
@@ -304,7 +306,7 @@ def _largest_mu(epsilon: float, delta: float, trials: Trials) -> float:
     return math.exp(brentq(excess, low, high, xtol=1e-10) - 1e-10) if excess(high) > 0 else math.exp(high)
 
 
-def _fit_cost(model: Any, settings: Sequence[Setting], n_items: int, budget: tuple[float, float]) -> Cost:
+def _fit_cost(model: PrivateModel, settings: Sequence[Setting], n_items: int, budget: tuple[float, float]) -> Cost:
     """The cost of a fit, which must be the same for all settings."""
     models = [clone(model).set_params(**setting, epsilon=budget[0], delta=budget[1]) for setting in settings]
     costs = [tried.plan(n_items).cost for tried in models]
@@ -320,7 +322,7 @@ def _fit_cost(model: Any, settings: Sequence[Setting], n_items: int, budget: tup
 # -- checks of the arguments
 
 
-def settings_of(model: Any, space: Any) -> list[Setting]:
+def settings_of(model: PrivateModel, space: Any) -> list[Setting]:
     """All settings of a space, checked against the parameters of a model."""
     several = [*space] if isinstance(space, Iterable) and not isinstance(space, Mapping | str) else [space]
     if odd := [one for one in several if not isinstance(one, Mapping)]:
@@ -365,15 +367,11 @@ def _base(model: Any, space: Any, given: Any) -> tuple[PrivateModel, list[Settin
     return model, settings_of(model, space), budget
 
 
-def _divided(data: Any, share: float, seed: int) -> tuple[Interactions, Interactions]:
-    if isinstance(data, Interactions):
-        if not 0 < positive("valid", share) < 1:
-            raise DataError(f"valid: must be between 0 and 1, not {share:g}")
-        held_out = own_share(data, share, whole("random_state", seed, 0))
-        return data.where(~held_out), data.where(held_out)
-    if isinstance(data, tuple | list) and len(data) == 2 and all(isinstance(part, Interactions) for part in data):
-        return data[0], data[1]
-    raise DataError("data: Interactions (see discreet.read) or a pair (train, valid) of them was expected")
+def _divided(data: Interactions, share: float, seed: int) -> tuple[Interactions, Interactions]:
+    if not 0 < positive("valid", share) < 1:
+        raise DataError(f"valid: must be between 0 and 1, not {share:g}")
+    held_out = own_share(data, share, whole("random_state", seed, 0))
+    return data.where(~held_out), data.where(held_out)
 
 
 def own_share(data: Interactions, share: float, seed: int) -> NDArray[np.bool_]:

@@ -27,12 +27,11 @@ from discreet.models.als.published_training import (
     prepared,
 )
 from discreet.models.as_published import true_ledger
-from discreet.models.base import check_parameters
+from discreet.models.base import Learned, check_parameters
 from discreet.models.fold_in import FoldIn, Penalty, RidgeFoldIn, shared_gram
 from discreet.models.private import PrivateModel
 from discreet.privacy import Cost, Ledger, Plan, Planned, Releaser
 from discreet.privacy.guarantee import AdjacencyName, sensitivity_factor
-from discreet.privacy.statement import Statement
 from discreet.privacy.statistics import UP, normal_equations_sensitivity
 from discreet.typing import Array
 from discreet.validation import positive, probability, round_up, whole
@@ -292,9 +291,7 @@ class PublishedDPALS(PrivateModel):
             return super()._own_ledger(url)
         return true_ledger(self, self.plan(1), "gram_noise, rhs_noise, preprocessing_noise", url)
 
-    def _learn(
-        self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None
-    ) -> tuple[dict[str, Any], Statement]:
+    def _learn(self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None) -> Learned:
         if ratings.implicit and self._center:
             raise DataError("center: implicit feedback has nothing to center; pass center=False")
         learned, statement = super()._learn(ratings, ledger, checkpoint)

@@ -69,7 +69,6 @@ class Factored:
 
     @classmethod
     def zeros(cls, shape: tuple[int, int]) -> Factored:
-        """The zero matrix."""
         return cls(np.zeros((shape[0], 0)), np.zeros(0), np.zeros((shape[1], 0)))
 
     @classmethod
@@ -81,7 +80,6 @@ class Factored:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
         return len(self.left), len(self.right)
 
     @property
@@ -90,11 +88,9 @@ class Factored:
         return len(self.values)
 
     def dense(self) -> Array:
-        """All entries."""
         return np.asarray((self.left * self.values) @ self.right.T)
 
     def at(self, rows: Array, columns: Array) -> Array:
-        """Some entries."""
         found = np.zeros(len(rows))
         scaled = self.left * self.values
         for k in range(self.rank):  # column by column: no array of entries x rank
@@ -102,12 +98,10 @@ class Factored:
         return found
 
     def inner(self, other: Factored) -> float:
-        """The inner product of two matrices."""
         crossed = (self.left.T @ other.left) * (self.right.T @ other.right)
         return float(self.values @ crossed @ other.values)
 
     def distance(self, other: Factored) -> float:
-        """The length of their difference."""
         return float(max(self.inner(self) + other.inner(other) - 2 * self.inner(other), 0.0) ** 0.5)
 
     def scaled(self, share: float) -> Factored:
@@ -133,7 +127,6 @@ class Moved:
         return np.asarray((low.right * low.values) @ (low.left.T @ left) + self.sparse.T @ left)
 
     def dense(self) -> Array:
-        """All entries."""
         return np.asarray(self.low.dense() + self.sparse.toarray())
 
 
@@ -444,11 +437,9 @@ class Effects:
 
     @classmethod
     def none(cls, shape: tuple[int, int]) -> Effects:
-        """All of them zero."""
         return cls(0.0, np.zeros(shape[0]), np.zeros(shape[1]))
 
     def at(self, rows: Array, columns: Array) -> Array:
-        """Their sum at some entries."""
         return np.asarray(self.level + self.rows[rows] + self.columns[columns])
 
     def refined(self, observed: Observed, loss: Loss, x: Array, sweeps: int) -> Effects:
@@ -494,13 +485,12 @@ class Completed:
     def item_vectors(self) -> Array:
         """Vectors v_j such that a user's vector u, in x_j = u . v_j, has the penalty |u|^2 / 2.
 
-        The nuclear norm is the minimum of (|U|^2 + |V|^2) / 2 over all U V^T = X, attained by singular vectors times the
+        The nuclear norm is the minimum of (|U|^2 + |V|^2) / 2 over all U V^T = X, attained by singular vectors times
         square roots of singular values. So a row of X minimizes its own loss plus penalty / 2 |u|^2, given V.
         """
         return self.matrix.right * np.sqrt(self.matrix.values / self.penalty)
 
     def at(self, rows: Array, columns: Array) -> Array:
-        """Some entries of x."""
         return self.effects.at(rows, columns) + self.matrix.at(rows, columns)
 
 

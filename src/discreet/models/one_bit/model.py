@@ -14,7 +14,7 @@ import numpy as np
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError, PrivacyError
 from discreet.kernels import single_threaded_blas
-from discreet.models.base import NOT_PRIVATE, check_parameters
+from discreet.models.base import Learned, check_parameters, no_guarantee
 from discreet.models.fold_in import FoldIn, Penalty, Ridge, RidgeFoldIn
 from discreet.models.one_bit.contributions import (
     FLIPPED,
@@ -351,9 +351,7 @@ class OneBit(PrivateModel):
 
     # Learning
 
-    def _learn(
-        self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None
-    ) -> tuple[dict[str, Any], Statement]:
+    def _learn(self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None) -> Learned:
         if self.mechanism is None:
             return self._learn_in_the_clear(ratings, ledger)
         if self.perturbed:
@@ -397,7 +395,7 @@ class OneBit(PrivateModel):
             completed = mechanism.noisy_matrix(releaser, true, radius, self._entry_bound)
         return self._learned(completed, true.observed, ratings)
 
-    def _learn_in_the_clear(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:
+    def _learn_in_the_clear(self, ratings: Interactions, ledger: Ledger | None) -> Learned:
         if ledger is not None:
             raise PrivacyError("ledger: with mechanism=None nothing is private and nothing recorded; leave it out")
         if ratings.value_range is None and len(ratings):
@@ -405,11 +403,9 @@ class OneBit(PrivateModel):
         self._check_data(ratings)
         true = self._true_bits(ratings)
         learned = self._from_noisy(true.observed, FlippedBits(true.bits, self._link()), ratings)
-        guarantee = Guarantee(Cost(), 0.0, holds=False, why_not=NOT_PRIVATE)
-        title = "OneBit: a recommender without a privacy guarantee"
-        return learned, Statement.of(title, guarantee, [], public_inputs=ratings.public_inputs)
+        return learned, no_guarantee(self, ratings)
 
-    def _learn_from_perturbed(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:
+    def _learn_from_perturbed(self, ratings: Interactions, ledger: Ledger | None) -> Learned:
         """Noise was added elsewhere: the ledger records its cost."""
         require_sound(ratings)
         self._check_data(ratings)

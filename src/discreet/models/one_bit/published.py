@@ -22,7 +22,6 @@ class PerturbedBits(FlippedBits):
     linear: Array = field(kw_only=True)
 
     def __call__(self, x: Array) -> tuple[float, Array]:
-        """The loss, and its derivatives."""
         value, slopes = super().__call__(x)
         return value + float(self.linear @ x), slopes + self.linear
 
