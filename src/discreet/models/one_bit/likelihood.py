@@ -130,6 +130,7 @@ class FlippedBits:
         return 1 - self.flip_one - self.flip_zero
 
     def __call__(self, x: Array) -> tuple[float, Array]:
+        """The loss, and its derivatives."""
         sign = np.where(self.bits > 0, 1.0, -1.0)
         if not self.flip_one and not self.flip_zero:
             return -float(self.link.log(sign * x).sum()), -sign * self.link.log_slope(sign * x)
@@ -157,6 +158,7 @@ class ShiftedBits:
         return float(self.dispersion**-0.5)
 
     def __call__(self, x: Array) -> tuple[float, Array]:
+        """The loss, and its derivatives."""
         return float((-log_expit(-x) - self.targets * x).sum()), expit(x) - self.targets
 
 
