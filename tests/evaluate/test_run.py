@@ -290,7 +290,7 @@ def test_wrong_models_and_tables() -> None:
     [
         ("predict", lambda *_, **__: np.zeros(3), "one value for each target"),
         ("predict", lambda _, targets, **__: np.full(len(targets), np.nan), "not finite"),
-        ("recommend", lambda *_, **__: type("Lists", (), {"indptr": [0], "numbers": []}), "not those of the users"),
+        ("recommend", lambda *_, **__: type("Lists", (), {"indptr": [0], "numbers": []}), "one list for each user"),
     ],
 )
 def test_wrong_answers(method: str, answer: Any, message: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -230,7 +230,7 @@ def _job(rows: Any, broadcast: Broadcast, layout: Layout, n_partitions: int) -> 
     """The stages of a pass, not yet run."""
     from pyspark.sql.functions import expr
 
-    branches = BRANCHES  # the value here, not that of a worker
+    branches = BRANCHES  # the driver's value, not a worker's
 
     def partial(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext

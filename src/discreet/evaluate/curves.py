@@ -7,7 +7,6 @@ continues where it stopped, and a changed question never gets an old answer.
 
 from __future__ import annotations
 
-import hashlib
 import html
 import inspect
 import io
@@ -22,10 +21,11 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
+import numpy as np
 from sklearn.base import clone
 
 from discreet.data import Interactions, splits
-from discreet.data.catalogue import to_library
+from discreet.data.catalogue import Catalogue, catalogue_sha256, sha256_of, to_library
 from discreet.data.progress import Bar, quiet
 from discreet.errors import DataError, MissingExtra, PrivacyError
 from discreet.evaluate.metrics import Metric, parse
@@ -260,26 +260,22 @@ class Question:
     def key(self) -> str:
         """A digest of everything that the result depends on, except the noise."""
         about = [__version__, type(self.model).__qualname__, self.parameters, list(self.metrics), self.context]
-        return hashlib.sha256(canonical({"about": about}).encode()).hexdigest()
+        return sha256_of(canonical({"about": about}).encode())
 
 
 def context_of(train: Interactions, test: Interactions, options: dict[str, Any]) -> str:
     """A digest of the data and the options. It is as private as the data, and stays in the owner's file."""
-    import pyarrow as pa
-
-    digest = hashlib.sha256(canonical({"options": options}).encode())
-    for part in (train, test):
-        digest.update(canonical({"range": part.value_range, "implicit": part.implicit}).encode())
-        for array in (part.indptr, part.indices, part.values):
-            digest.update(f"{array.dtype}{array.shape}".encode())
-            digest.update(array.tobytes())
-        # Users of the test data are matched with their histories by their ids.
-        for table in (part.catalogue.to_arrow(), pa.table({"user": part.users.to_arrow()})):
-            sink = pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, table.schema) as writer:
-                writer.write_table(table)
-            digest.update(sink.getvalue())
-    return digest.hexdigest()
+    about = [
+        [
+            part.value_range,
+            part.implicit,
+            catalogue_sha256(part.catalogue),
+            catalogue_sha256(Catalogue(part.users)),  # test users are matched with their histories by their ids
+            sha256_of(*(np.ascontiguousarray(array) for array in (part.indptr, part.indices, part.values))),
+        ]
+        for part in (train, test)
+    ]
+    return sha256_of(canonical({"options": options, "data": about}).encode())
 
 
 class Store:

@@ -334,7 +334,7 @@ def _rankings(found: Collected, block: slice, task: Task, past: Interactions, ta
     answer = task.model.recommend(past, n=task.depth, exclude_seen=task.exclude_seen, on_unknown="ignore")
     indptr, numbers = np.asarray(answer.indptr, dtype=np.int64), np.asarray(answer.numbers, dtype=np.int64)
     if len(indptr) != targets.n_users + 1 or indptr[-1] != len(numbers):
-        raise DataError("model: recommend returned lists that are not those of the users asked for")
+        raise DataError("model: recommend must return one list for each user")
     in_bucket = {bucket: _lists(task, targets, bucket, indptr, numbers) for bucket in (None, *range(task.n_buckets))}
     for metric, bucket in (key for one in task.metrics if one.is_ranking for key in task.keys(one)):
         k, lists = task.depth if metric.k is None else metric.k, in_bucket[bucket]

@@ -183,7 +183,7 @@ def _parsed(path: Path, head: bytes) -> dict[str, Any]:
         raise refused(path, "it does not have the fields of a model, so it was changed")
     files = document["files"]
     if set(files) != set(PARTS) or not all(_types(about) == _ENTRY for about in files.values()):
-        raise refused(path, f"its list of files is not that of a model, {' and '.join(PARTS)} with sizes and digests")
+        raise refused(path, f"its list of files must be {' and '.join(PARTS)}, with sizes and digests")
     if not isinstance(origin, str | None):
         raise refused(path, "its origin is neither a text nor null")
     return document
@@ -294,8 +294,8 @@ def items_from_bytes(path: Path, content: bytes, origin: str | None) -> Catalogu
             column if column.type == kind else column.cast(kind)
             for column, kind in zip(table.columns, wanted.types, strict=True)
         ]
-        beside = pa.table(columns[1:], names=table.column_names[1:])
-        return Catalogue(Ids(columns[0], "items"), beside, origin=origin)
+        rest = pa.table(columns[1:], names=table.column_names[1:])
+        return Catalogue(Ids(columns[0], "items"), rest, origin=origin)
     except Exception as error:  # from a parser of untrusted bytes
         raise refused(path, f"it does not hold a catalog ({error})") from error
 

@@ -104,7 +104,7 @@ def owner_search(
 ) -> Found:
     """Choose hyper-parameters by exact errors on validation data, and fit the best to all data: for the owner.
 
-    No guarantee covers a choice made by looking at private data. The model's guarantee and statement say so for good:
+    No guarantee covers a choice made by looking at private data. The model's guarantee and statement always say so:
     "hyper-parameters chosen on private data, not covered". Use it to learn what is possible; to publish a model, use
     `public_defaults` or `search`.
 

@@ -167,7 +167,7 @@ def search(
             where one person can change which part of other people's rows is held out).
         budget: What the whole search may cost: (epsilon, delta), or a Guarantee.
         ledger: The ledger that pays; by default the search's own. A ledger with filter="gaussian" takes a search only
-            as its first and only charge, one with filter="renyi" also beside others.
+            as its first and only charge, one with filter="renyi" also next to others.
         metric: For comparing trials; by default rmse, or recall@20 without values.
         trials: The average number of trials.
         law: The distribution of that number: "poisson" (never 0), "geometric", "logarithmic", or the shape of a
@@ -233,7 +233,7 @@ def _best(models: list[PrivateModel], task: Task, trial: Trial, source: NoiseSou
                 fitted, score = _tried(models[which], task, trial, source)
                 if best is None or _worth(trial, score) > _worth(trial, best[2]):
                     best = which, fitted, score
-    except Exception:  # the reason may be about the data, or about a trial that nobody may know of
+    except Exception:  # the reason may be about the data, or about a trial that must stay secret
         raise PrivacyError(
             "search: a trial failed, and with it the search. What was charged for it stays charged. To see why, fit "
             "the model with the same settings to public data"

@@ -78,7 +78,7 @@ class PublishedDPALS(PrivateModel):
         sum over sampled (i, j) of (y_ij - m - u_i . v_j)^2 + global_penalty * sum over all (i, j) of (u_i . v_j)^2
         + regularization * (sum_i c_i^user_exponent / Z |u_i|^2 + sum_j c_j^item_exponent / Z' |v_j|^2)
 
-    by turns: each user exactly and from their own row, items from noisy sums. c_i is the user's own number of items and
+    in turn: each user exactly and from their own row, items from noisy sums. c_i is the user's own number of items and
     Z a public constant (the paper's Z, a mean over users, is private); c_j and Z' come from noisy counts, m from a
     noisy mean. Items that are not frequent get the user's own mean (ratings) or the score 0 (implicit feedback).
 

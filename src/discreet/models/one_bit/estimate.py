@@ -519,13 +519,13 @@ def complete(
     `alpha`, the matrix has entries up to alpha. With `rank`, it is the result of `factorize` with a max-norm of
     radius / sqrt(d1 d2), which also bounds the nuclear norm.
     """
-    beside = Effects.none(observed.shape)
+    effect = Effects.none(observed.shape)
     start, x = Factored.zeros(observed.shape), np.zeros(len(observed))
     with single_threaded_blas():
         for turn in range(EFFECT_ROUNDS if effects else 1):
             if effects:
-                beside = beside.refined(observed, loss, x, EFFECT_SWEEPS[turn > 0])
-            problem = Problem(observed, loss, radius, beside.at(observed.rows, observed.columns), alpha, MAX_RANK)
+                effect = effect.refined(observed, loss, x, EFFECT_SWEEPS[turn > 0])
+            problem = Problem(observed, loss, radius, effect.at(observed.rows, observed.columns), alpha, MAX_RANK)
             if rank is None:
                 found = minimize(problem, start=start)
             else:
@@ -534,4 +534,4 @@ def complete(
             start, x = found.matrix, found.x
     # The multiplier of the constraint, larger if item vectors come from noisier bits than a user's own.
     penalty = found.multiplier(problem) / loss.clarity
-    return Completed(beside, found.matrix, max(penalty, LEAST_PENALTY))
+    return Completed(effect, found.matrix, max(penalty, LEAST_PENALTY))

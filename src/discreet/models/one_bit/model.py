@@ -290,7 +290,7 @@ class OneBit(PrivateModel):
     def _check_data(self, ratings: Interactions) -> None:
         two_valued(ratings, self.threshold)
         if not len(ratings):
-            raise DataError("ratings: there is not one entry to learn from")
+            raise DataError("ratings: there are no entries to learn from")
 
     def _public_inputs(self) -> dict[str, str]:
         public = {"observed entries": _OBSERVED}
