@@ -178,19 +178,17 @@ def _parsed(path: Path, head: bytes) -> dict[str, Any]:
             f"its format version is {brief(version)}, and this discreet reads version {VERSION}; save it again with "
             "this version, or load it with the one that saved it",
         )
-    origin = document.get("origin", 0)
-    if _types({key: value for key, value in document.items() if key != "origin"}) != _FIELDS:
+    fields = _types(document)
+    if fields.pop("origin", None) not in (str, type(None)) or "origin" not in document or fields != _FIELDS:
         raise refused(path, "it does not have the fields of a model, so it was changed")
     files = document["files"]
     if set(files) != set(PARTS) or not all(_types(about) == _ENTRY for about in files.values()):
         raise refused(path, f"its list of files must be {' and '.join(PARTS)}, with sizes and digests")
-    if not isinstance(origin, str | None):
-        raise refused(path, "its origin is neither a text nor null")
     return document
 
 
-def _types(content: Any) -> dict[str, type] | None:
-    return {key: type(value) for key, value in content.items()} if isinstance(content, dict) else None
+def _types(content: Any) -> dict[str, type]:
+    return {key: type(value) for key, value in content.items()} if isinstance(content, dict) else {}
 
 
 def _decoded(
@@ -319,58 +317,44 @@ def _require_plain(content: bytes) -> None:
     Parses the file's metadata here, because pyarrow aborts the process when asked about malformed columns.
     """
     length = int.from_bytes(content[-8:-4], "little")
-    metadata = _Thrift(content[-8 - length : -8]).struct()
-    for group in metadata[4]:
+    for group in _thrift(iter(content[-8 - length : -8]))[4]:
         for chunk in group[1]:
             about = chunk[3]
             if about[4] != 0 or set(about[2]) - {0, 3} or 1 in chunk:  # codec, encodings PLAIN and RLE, another file
                 raise ValueError("it is compressed or encoded in a way that save does not use")
 
 
-class _Thrift:
-    """Reads Thrift's compact protocol: a struct becomes a dictionary by the numbers of its fields."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data, self._at = data, 0
-
-    def _byte(self) -> int:
-        self._at += 1
-        return self._data[self._at - 1]
-
-    def _natural(self) -> int:
-        value = 0
-        for shift in range(0, 64, 7):
-            byte = self._byte()
-            value |= (byte & 127) << shift
-            if byte < 128:
-                return value
-        raise ValueError("its metadata has a number of more than 64 bits")
-
-    def _integer(self) -> int:
-        value = self._natural()
-        return value >> 1 ^ -(value & 1)
-
-    def struct(self) -> dict[int, Any]:
-        """The fields up to the end of this struct."""
-        fields: dict[int, Any] = {}
-        number = 0
-        while head := self._byte():
-            number = number + (head >> 4) if head >> 4 else self._integer()
-            fields[number] = head & 15 == 1 if head & 15 in (1, 2) else self._value(head & 15)
-        return fields
-
-    def _value(self, kind: int) -> Any:
-        if kind in (1, 2, 3):
-            return self._byte()
-        if kind in (4, 5, 6):
-            return self._integer()
-        if kind in (7, 8):
-            length = 8 if kind == 7 else self._natural()
-            self._at += length
-            return self._data[self._at - length : self._at]
-        if kind in (9, 10):
-            head = self._byte()
-            return [self._value(head & 15) for _ in range(self._natural() if head >> 4 == 15 else head >> 4)]
-        if kind == 12:
-            return self.struct()
+def _thrift(data: Iterator[int], kind: int = 12) -> Any:
+    """A value in Thrift's compact protocol; a struct becomes a dictionary by the numbers of its fields."""
+    if kind in (1, 2, 3):
+        return next(data)
+    if kind in (4, 5, 6):
+        return _integer(data)
+    if kind in (7, 8):
+        return bytes([next(data) for _ in range(8 if kind == 7 else _natural(data))])
+    if kind in (9, 10):
+        head = next(data)
+        return [_thrift(data, head & 15) for _ in range(_natural(data) if head >> 4 == 15 else head >> 4)]
+    if kind != 12:
         raise ValueError("its metadata has values of an unknown kind")
+    fields: dict[int, Any] = {}
+    number = 0
+    while head := next(data):
+        number = number + (head >> 4) if head >> 4 else _integer(data)
+        fields[number] = head & 15 == 1 if head & 15 in (1, 2) else _thrift(data, head & 15)
+    return fields
+
+
+def _natural(data: Iterator[int]) -> int:
+    value = 0
+    for shift in range(0, 64, 7):
+        byte = next(data)
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value
+    raise ValueError("its metadata has a number of more than 64 bits")
+
+
+def _integer(data: Iterator[int]) -> int:
+    value = _natural(data)
+    return value >> 1 ^ -(value & 1)
