@@ -205,9 +205,10 @@ def test_a_killed_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_file_of_something_else(tmp_path: Path) -> None:
     file = tmp_path / "ratings.csv"
-    file.write_text("user,item\n1,2\n")
-    with pytest.raises(DataError, match="is not a DuckDB file"):
-        curves(results=file)
+    for content in ("user,item\n1,2\n", "a\n1\n"):
+        file.write_text(content)
+        with pytest.raises(DataError, match="is not a DuckDB file"):
+            curves(results=file)
     with duckdb.connect(tmp_path / "mine.duckdb") as mine:
         mine.execute("CREATE TABLE runs (distance DOUBLE)")
     with pytest.raises(DataError, match="not of a trade-off"):

@@ -285,9 +285,10 @@ class Store:
         import duckdb
 
         file = None if path is None else Path(path)
-        # DuckDB also opens tables in other formats, to read them.
-        if file is not None and file.exists() and not (file.is_file() and file.read_bytes()[8:12] in (b"DUCK", b"")):
-            raise DataError(f"results: {str(file)!r} exists and is not a DuckDB file; give another name")
+        if file is not None and file.exists():  # DuckDB also opens tables in other formats, to read them
+            head = file.read_bytes()[:12] if file.is_file() else b"a folder"
+            if head and head[8:] != b"DUCK":
+                raise DataError(f"results: {str(file)!r} exists and is not a DuckDB file; give another name")
         try:
             self._rows = duckdb.connect(":memory:" if file is None else str(file))
             kinds = {"repeat": "INTEGER", "epsilon": "DOUBLE"}
