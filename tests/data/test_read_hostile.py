@@ -335,7 +335,7 @@ def test_python_objects_in_polars() -> None:
 
 
 def test_a_table_made_by_hand() -> None:
-    """One id on two rows would be one person who counts twice. What else is checked of such tables: test_dpals.py."""
+    """One id on two rows would be one person who counts twice. See also tests/models/als/test_model.py."""
     ratings = discreet.datasets.movielens_like(50, 20, 500, random_state=0)
     twice = np.arange(50)
     twice[7] = 6

@@ -5,17 +5,17 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pytest
 
 import discreet
 from discreet.errors import DataError, PrivacyError
 from discreet.evaluate import Tradeoff, tradeoff
-from discreet.evaluate.curves import OWN_MEAN, OWNER, POPULAR, TWIN, Run, Spread, Store
+from discreet.evaluate.curves import OWN_MEAN, OWNER, POPULAR, TWIN, Run, Spread
 
 DELTA = 1e-6
 DATA = discreet.datasets.movielens_like(400, 40, 9_000, random_state=0)
@@ -168,8 +168,8 @@ def test_a_changed_question_never_gets_an_old_answer(tmp_path: Path, changed: di
     curves(**few)
     curves(**{**few, **changed})
     curves(**few)
-    with closing(Store(few["results"])) as store:
-        assert len(store._rows.execute("SELECT * FROM runs").fetchall()) == 2
+    with duckdb.connect(few["results"]) as file:
+        assert len(file.execute("SELECT * FROM runs").fetchall()) == 2
 
 
 KILLED = """
@@ -205,11 +205,10 @@ def test_a_killed_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_file_of_something_else(tmp_path: Path) -> None:
     file = tmp_path / "ratings.csv"
-    file.write_text("user,item\n1,2\n")
-    with pytest.raises(DataError, match="is not a DuckDB file"):
-        curves(results=file)
-    import duckdb
-
+    for content in ("user,item\n1,2\n", "a\n1\n"):
+        file.write_text(content)
+        with pytest.raises(DataError, match="is not a DuckDB file"):
+            curves(results=file)
     with duckdb.connect(tmp_path / "mine.duckdb") as mine:
         mine.execute("CREATE TABLE runs (distance DOUBLE)")
     with pytest.raises(DataError, match="not of a trade-off"):

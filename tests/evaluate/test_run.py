@@ -279,7 +279,7 @@ def test_wrong_models_and_tables() -> None:
         evaluate("als", test, history=history)  # type: ignore[arg-type]
     with pytest.raises(DataError, match=r"^test: Interactions were expected"):
         evaluate(model, [(1, 2)], history=history)  # type: ignore[arg-type]
-    with pytest.raises(DataError, match=r"^history: there are users with targets in test who are not in it"):
+    with pytest.raises(DataError, match=r"^history: some users with targets in test are not in it"):
         evaluate(model, test, history=history.for_users([0, 1]))
     with pytest.raises(DataError, match=r"^test: no user has a target"):
         evaluate(model, test.where(np.zeros(len(test), bool)), history=history)
@@ -290,7 +290,7 @@ def test_wrong_models_and_tables() -> None:
     [
         ("predict", lambda *_, **__: np.zeros(3), "one value for each target"),
         ("predict", lambda _, targets, **__: np.full(len(targets), np.nan), "not finite"),
-        ("recommend", lambda *_, **__: type("Lists", (), {"indptr": [0], "numbers": []}), "not those of the users"),
+        ("recommend", lambda *_, **__: type("Lists", (), {"indptr": [0], "numbers": []}), "one list for each user"),
     ],
 )
 def test_wrong_answers(method: str, answer: Any, message: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,13 @@ import discreet
 from discreet.models import MODELS
 from discreet.models.base import Model
 from discreet.testing import InsecureSeededNoise, ModelConformance
-from tests.models import test_cleansed, test_dpals, test_gradient, test_one_bit, test_published, test_sgd, test_svd  # noqa: F401  # suites of their own
+from tests.models.als import test_model as _dpals  # noqa: F401  # more suites
+from tests.models.als import test_published  # noqa: F401
+from tests.models.gradient import test_model as _gradient  # noqa: F401
+from tests.models.gradient import test_sgd  # noqa: F401
+from tests.models.one_bit import test_model as _one_bit  # noqa: F401
+from tests.models.spectral import test_cleansed  # noqa: F401
+from tests.models.spectral import test_published as _svd  # noqa: F401
 
 
 class TestALS(ModelConformance):

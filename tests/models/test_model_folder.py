@@ -30,9 +30,7 @@ OLD, NEW = fitted(1), fitted(2)
 TRIES = range(1, 1000)  # more than there are lines or calls
 
 
-@pytest.fixture(autouse=True)
-def registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("discreet.models.registry.MODELS", REGISTRY)
+pytestmark = pytest.mark.usefixtures("fake_registry")
 
 
 @cache

@@ -40,17 +40,7 @@ from tests.models.models import (
     tensors,
 )
 
-
-@pytest.fixture(autouse=True)
-def registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("discreet.models.registry.MODELS", REGISTRY)
-
-
-@pytest.fixture
-def saved(tmp_path: Path) -> Path:
-    folder = tmp_path / "model"
-    save(fitted(), folder)
-    return folder
+pytestmark = pytest.mark.usefixtures("fake_registry")
 
 
 # -- what comes back

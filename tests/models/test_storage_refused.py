@@ -26,7 +26,6 @@ from discreet.models.storage import load, save
 from discreet.privacy.statement import _digest
 from tests.models.models import (
     NAMES,
-    REGISTRY,
     Fake,
     cheaper,
     edit,
@@ -40,17 +39,7 @@ from tests.models.models import (
     tensors,
 )
 
-
-@pytest.fixture(autouse=True)
-def registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("discreet.models.registry.MODELS", REGISTRY)
-
-
-@pytest.fixture
-def saved(tmp_path: Path) -> Path:
-    folder = tmp_path / "model"
-    save(fitted(), folder)
-    return folder
+pytestmark = pytest.mark.usefixtures("fake_registry")
 
 
 # -- what is refused: files
@@ -146,13 +135,6 @@ def test_what_may_not_be_read(saved: Path) -> None:
 # -- what is refused: model.json by somebody who knows the format
 
 
-def nested(depth: int) -> Any:
-    value: Any = 0
-    for _ in range(depth):
-        value = [value]
-    return value
-
-
 def test_editing_alone_is_harmless(saved: Path) -> None:
     edit(saved, lambda d: None)
     assert same(load(saved), fitted())
@@ -190,8 +172,8 @@ def test_an_epsilon_edited_by_hand(saved: Path) -> None:
         (lambda d: d.update({"class": ["Fake"]}), "fields of a model"),
         (lambda d: d.update(extra=1), "fields of a model"),
         (lambda d: d.pop("params"), "fields of a model"),
-        (lambda d: d.pop("origin"), "origin"),
-        (lambda d: d.update(origin=["given"]), "origin"),
+        (lambda d: d.pop("origin"), "fields of a model"),
+        (lambda d: d.update(origin=["given"]), "fields of a model"),
         (lambda d: d["params"].update(rank=[]), "do not make a Fake"),
         (lambda d: d["params"].update(rank=3), "item_factors_: has the shape"),
         (lambda d: d["params"].update(hook="os.system"), "has no parameter 'hook'"),
@@ -210,7 +192,6 @@ def test_an_epsilon_edited_by_hand(saved: Path) -> None:
         (lambda d: d["files"]["items.parquet"].update(size=0), "items.parquet.*at most 0"),
         (lambda d: d["files"]["items.parquet"].update(sha256="/../../secret"), "items.parquet.*SHA-256"),
         (lambda d: d["files"]["items.parquet"].update(sha256=None), "list of files"),
-        (lambda d: d["params"].update(weights=nested(100)), "does not describe a model"),
         (lambda d: d["params"].update(weights="x" * (17 << 20)), "at most"),
     ],
 )
@@ -231,6 +212,7 @@ def test_documents_that_are_odd(saved: Path, change: Callable[[Any], object], re
         ('"rank": 2,', f'"rank": {"9" * 5000},'),
         ('"rank": 2,', f'"rank": {"[" * 100_000}{"]" * 100_000},'),
         ('"rank": 2,', f'"rank": {"[" * 100_000}'),
+        ('"rank": 2,', f'"rank": {"[" * 900}{"]" * 900},'),
         ('"rank": 2,', '"rank": 2e0,'),
         ('"rank": 2,', '"r\\u0061nk": 2,'),
         ('"rank": 2,', "/* two */ 'rank': 2,"),

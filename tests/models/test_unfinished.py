@@ -181,7 +181,7 @@ def test_nothing_is_left_where_nothing_was_reserved(tmp_path: Path, monkeypatch:
         fit(tmp_path / "a" / "fit", ledger=Ledger(epsilon=1, delta=DELTA))
     with pytest.raises(DataError, match="n_jobs"):
         fit(tmp_path / "a" / "fit", dpals(n_jobs=0))
-    with pytest.raises(ModelError, match=r"'\?' is in the path"):
+    with pytest.raises(ModelError, match=r"in a path with a '\?'"):
         fit(tmp_path / "a?" / "fit")
 
     def full(*given: Any) -> str:

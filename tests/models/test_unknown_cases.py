@@ -9,7 +9,7 @@ import pytest
 
 import discreet
 from discreet.errors import DataError, PrivacyError
-from discreet.models.als.published import Schedule, Sigmas
+from discreet.models.als.published import Sigmas
 from discreet.models.als.published_training import private_regressions
 from discreet.models.as_published import true_plan
 from discreet.privacy import Ledger, Plan, ProductSum, Releaser, VectorSum
@@ -36,12 +36,12 @@ def item_step(adjacency: Any) -> None:
     normal_equations_sensitivity(1.0, adjacency)
 
 
-def schedule(adjacency: Any) -> None:
-    on = {"preprocess": True, "center": True, "global_gram": True, "svd_start": True, "gradients": 1}
-    Schedule(k=2, steps=1, adjacency=adjacency, **on).releases(Sigmas(1.0, 1.0, 1.0, 1.0))  # type: ignore[arg-type]
+def published_releases(adjacency: Any) -> None:
+    model = discreet.DPALS.as_published(epsilon=1, delta=1e-6, global_penalty=1.0, start="svd", adjacency=adjacency)
+    model._releases(Sigmas(1.0, 1.0, 1.0, 1.0))
 
 
-@pytest.mark.parametrize("place", [vector_sums, products, published_plan, item_step, schedule])
+@pytest.mark.parametrize("place", [vector_sums, products, published_plan, item_step, published_releases])
 def test_sensitivities(place: Callable[[Any], None]) -> None:
     for adjacency in ("add-remove", "replace"):
         place(adjacency)

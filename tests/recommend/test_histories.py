@@ -18,7 +18,6 @@ import discreet
 from discreet.data.catalogue import Catalogue
 from discreet.errors import DataError, UnknownItem
 from discreet.models.als import ALS
-from discreet.recommend import histories
 from discreet.recommend.histories import Reader
 from tests.recommend.conftest import N_ITEMS, make_ratings
 
@@ -281,12 +280,11 @@ def test_ids_of_another_type_are_told_apart_from_unknown_ones(als, size):
             als.recommend(form(list(range(size))), on_unknown="ignore")
 
 
-@pytest.mark.parametrize("short", [0, 10_000])
-def test_long_arrays_are_looked_up_in_another_way(monkeypatch, als, ids, short):
-    monkeypatch.setattr(histories, "SHORT", short)
-    assert as_dict(als._reader("raise").read(np.array(ids))[0]) == dict.fromkeys(ids, 5.0)
+@pytest.mark.parametrize("times", [1, 100])
+def test_short_and_long_arrays(als, ids, times):
+    assert as_dict(als._reader("raise").read(np.array(ids * times))[0]) == dict.fromkeys(ids, 5.0)
     with pytest.raises(UnknownItem, match="'x'"):
-        als.recommend(np.array([*ids, "x"]))
+        als.recommend(np.array([*ids * times, "x"]))
 
 
 IDS = {

@@ -1,8 +1,7 @@
-"""Recommending: filters, batches, files, memory, speed."""
+"""Recommending: filters, batches, files, memory."""
 
 import itertools
 import os
-import time
 import tracemalloc
 import warnings
 
@@ -248,20 +247,6 @@ def test_memory_of_a_batch(ratings):
     tracemalloc.stop()
     assert len(found.numbers) == 10 * n_users
     assert peak < 30e6
-
-
-def test_latency_of_one_user():
-    """About a millisecond: hundreds of requests a second on one core. The limit forgives tracing and a busy machine."""
-    ratings = discreet.datasets.movielens_like(300, 20_000, 30_000, random_state=0)
-    model = ALS(rank=64, n_steps=1).fit(ratings)
-    history = dict.fromkeys(ratings.items.to_list()[:4000:200], 4.0)
-    model.recommend(history)
-    times = []
-    for _ in range(60):
-        start = time.process_time()
-        model.recommend(history)
-        times.append(time.process_time() - start)
-    assert min(times) < 10e-3
 
 
 # Explaining and similar items

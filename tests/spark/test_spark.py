@@ -91,7 +91,7 @@ def same(model: Any, other: Any) -> bool:
 
 @pytest.mark.parametrize(("n", "branches"), [(1, 16), (2, 16), (7, 16), (7, 2)])
 def test_partitions_change_no_bit(table: Any, n: int, branches: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One item step from a public start: what is released, and the factors. Every model: test_engine.py."""
+    """One item step from a public start: what is released, and the factors. Every model: tests/engine."""
     monkeypatch.setattr("discreet.engine.spark.BRANCHES", branches)  # with 2, a tree of three levels
     alone = {"preprocess": False, "item_fraction": 1.0}
     model, expected = (discreet.DPALS.as_published(**BUDGET, rank=3, n_steps=1, **alone) for _ in range(2))
@@ -296,7 +296,7 @@ def test_a_pipeline(spark: Any, table: Any, tmp_path: Path) -> None:
     model.save(tmp_path / "local")
     assert same(discreet.spark.RecommenderModel.load(str(tmp_path / "local")).model, model)
     edit(tmp_path / "local", lambda d: d["values"].update(global_mean_=0.0))
-    with pytest.raises(PrivacyError, match="that of another model, with other values"):
+    with pytest.raises(PrivacyError, match="belongs to another model, with other values"):
         discreet.spark.RecommenderModel.load(str(tmp_path / "local"))
 
 

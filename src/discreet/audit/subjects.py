@@ -154,7 +154,7 @@ def _als() -> list[Subject]:
     make = _private(discreet.DPALS, n_users_hint=100_000, n_steps=2)
     added, replaced = zip(*map(_giants, (420, 200)), strict=True)
     of_many, of_few = [_disagreeing(420, 20), *replaced[0]], [_disagreeing(200, 16, taste=2.25), *replaced[1]]
-    far = {GRAM: "two people with orthogonal vectors, by public biases: tests/models/test_dpals.py"}
+    far = {GRAM: "two people with orthogonal vectors, by public biases: tests/models/als/test_model.py"}
     many, few = (partial(neighbors.crowd, n, False, n_users=40) for n in (420, 200))
     divided = partial(neighbors.tastes, 200, 16)
     return [

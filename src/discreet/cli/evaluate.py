@@ -155,7 +155,8 @@ def _fitting(
 
 def _show_results(results: dict[str, "Evaluation"], about: dict[str, Any]) -> None:
     """One table: of one model with intervals, or of several side by side."""
-    from discreet.evaluate.result import OWNER, aligned
+    from discreet.evaluate.result import OWNER
+    from discreet.recommend.results import aligned
 
     tested = {
         name: {

@@ -1,4 +1,4 @@
-"""All users' rows, a batch of users at a time, and exact sums over them: in memory here, on threads; or in Spark."""
+"""All users' rows, a batch of users at a time, and exact sums over them: in memory, on threads; or in Spark."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -20,10 +21,10 @@ from discreet.typing import Array
 if TYPE_CHECKING:
     from discreet.data.spark import SparkInteractions
 
-    Ratings: TypeAlias = Interactions | SparkInteractions  # of which a model may know what is public, and sums
+    Ratings: TypeAlias = Interactions | SparkInteractions  # a model may use what is public about them, and sums
 
-# Of a batch, whose contributions are in memory, for each thread:
-PART = 1 << 17  # interactions: enough to make what Python does for a batch cheap
+# Limits for a batch, whose contributions are in memory, for each thread:
+PART = 1 << 17  # interactions: enough to make the Python overhead of a batch small
 MOST_USERS = 1 << 16
 DENSE_CELLS = 1 << 19  # entries of users' dense rows: larger arrays get fresh pages of memory each time
 LEAST = 1 << 15  # interactions of the last batches, and so that all threads end together
@@ -35,54 +36,44 @@ Made = TypeVar("Made")
 
 
 class Blocks(ABC, Generic[Block]):
-    """All users' rows, a block of users at a time. An engine says where they are; all that it gives away is a sum."""
+    """All users' rows, a block of users at a time. An engine knows where they are, and returns nothing but sums."""
 
     @abstractmethod
     def map(self, make: Callable[[Block], Made]) -> Blocks[Made]:
-        """The same users, with each block replaced by `make` of it: a function of a block and of what is public.
+        """The same users, with `make` applied to each block. It may use the block and public values.
 
-        Blocks are made anew for each sum, because they are as large as the data.
+        Blocks are computed again for each sum, because they are as large as the data.
         """
 
     @abstractmethod
     def keep(self, n_jobs: int | None) -> Blocks[Block]:
-        """The same blocks for several sums: made once and kept, where the engine has the memory."""
+        """The same blocks for several sums: computed once and kept, if the engine has the memory."""
 
     @abstractmethod
     def add_up(self, work: Encoded, n_jobs: int | None) -> Array:
-        """The exact sum of what `work` makes of each block, in grid units, on so many threads."""
+        """The exact sum of `work` over all blocks, in grid units, on `n_jobs` threads."""
 
 
 @dataclass(frozen=True)
 class LocalBlocks(Blocks[Block]):
-    """Blocks in this process's memory.
+    """Blocks in this process's memory."""
 
-    Attributes:
-        source: Gives all blocks as they are stored, each time it is called.
-        make: What becomes of each.
-    """
-
-    source: Callable[[], Iterable[Any]]
-    make: Callable[[Any], Block] = lambda block: block
+    source: Callable[[], Iterable[Any]]  # returns all blocks as they are stored
+    make: Callable[[Any], Block] = lambda block: block  # applied to each
 
     def map(self, make: Callable[[Block], Made]) -> LocalBlocks[Made]:
-        """The same users, with each block replaced by `make` of it."""
         return LocalBlocks(self.source, lambda block: make(self.make(block)))
 
     def each(self, n_jobs: int | None) -> Iterator[Block]:
-        """All blocks in order, made by threads."""
+        """All blocks in order, computed by threads."""
         return over_blocks(self.make, self.source(), n_jobs)
 
     def keep(self, n_jobs: int | None) -> LocalBlocks[Block]:
-        """The same blocks, made once."""
         made = list(self.each(n_jobs))
         return LocalBlocks(lambda: made)
 
     def add_up(self, work: Encoded, n_jobs: int | None) -> Array:
-        """The sum, by threads that work on a block each.
-
-        Each has a total of its own, so that none waits for another; or, if totals are large, all share one.
-        """
+        # Each thread has its own total, so that none waits for another; large totals are shared instead.
         totals: dict[int, Array] = {}
         if n_threads(n_jobs) * 8 * math.prod(work.shape) > SHARED_BYTES:
             totals[0] = np.zeros(work.shape, np.int64)
@@ -115,14 +106,10 @@ class Table(Protocol):
     """Users' rows: user u's items are indices[indptr[u]:indptr[u + 1]]."""
 
     @property
-    def indptr(self) -> Array:
-        """One offset more than users."""
-        ...
+    def indptr(self) -> Array: ...
 
     @property
-    def indices(self) -> Array:
-        """Item numbers."""
-        ...
+    def indices(self) -> Array: ...
 
 
 def parts(
@@ -165,5 +152,5 @@ def user_batches(
 
 
 def equal_weights(part: UserBatch) -> Array:
-    """A user's weights of their items: all equal, with an L2 norm of 1."""
+    """Equal weights for each user's items, with an L2 norm of 1."""
     return (1 / np.sqrt(np.maximum(part.counts, 1)))[part.owners]

@@ -1,16 +1,16 @@
 """Users in the partitions of a Spark cluster: each partition keeps its users' rows, and emits nothing but sums.
 
-A pass over the users is one Spark job. In its first stage, a partition opens the broadcast of functions and public
-arrays from the driver, works through its rows, and emits its total in blocks of grid units. In the next stages the
-blocks are added up, 16 partitions at a time. The driver gets integers, sums over all users, and releases them: only it
-draws noise, once, after the job has succeeded. Why no user is counted twice: docs/proofs/spark.md.
+A pass over the users is one Spark job. In the first stage, each partition reads the broadcast of functions and public
+arrays from the driver, works through its rows, and emits its total in blocks of grid units. The next stages add up the
+blocks, 16 partitions at a time. The driver gets integer sums over all users and releases them: only the driver draws
+noise, once, after the job has succeeded. docs/proofs/spark.md proves that no user is counted twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from functools import cached_property, singledispatch
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce, singledispatch
 from hashlib import blake2b
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 
 TRIES = 3
-# A row of these tables is up to some megabytes, and Spark counts rows; plans of two stages are not worth adapting.
+# A row of these tables can have megabytes, and Spark counts rows; plans of two stages are not worth adapting.
 SETTINGS = {"spark.sql.execution.arrow.maxRecordsPerBatch": "8", "spark.sql.adaptive.enabled": "false"}
 
 # -- sums on their way from partitions to the driver: in blocks, with checksums, added up exactly
 #
-# A cluster may run a task twice, and take one block from the first run and another one from the second. If these runs
-# saw different rows, a user could be in both halves, and their contribution would be longer than its bound. So a
-# partition marks what it emits with its own number and a digest of the whole; sums keep the checksums of all that is in
-# them; and the driver accepts them only if every block has the same checksums, one of each partition.
+# A cluster may run a task twice, and take one block from the first run and another from the second. If these runs saw
+# different rows, a user could be in both, and their contribution would exceed its bound. So a partition marks blocks
+# with its number and a digest of the whole total; sums keep the checksums of their parts; and the driver accepts them
+# only if every block has the same checksums, one from each partition.
 
 PARTIAL = "block int, branch int, checksums binary, kernels array<string>, touched binary, units binary"
 BLOCK_UNITS = 1 << 17  # of a block: a megabyte
@@ -51,11 +51,10 @@ CHECKSUM = np.dtype([("source", "<i4"), ("digest", f"V{DIGEST}")])
 
 @dataclass(frozen=True)
 class Layout:
-    """How an array of integers is cut into blocks.
+    """How an array of integers becomes a table, (length, width), in blocks of rows.
 
-    Attributes:
-        shape: Of the array.
-        symmetric: Whether only the upper triangles of its last two axes are sent.
+    A row has all numbers of an item, which are sent or left out together. If the last two axes are symmetric matrices,
+    only the upper triangles are sent.
     """
 
     shape: tuple[int, ...]
@@ -63,27 +62,23 @@ class Layout:
 
     @property
     def width(self) -> int:
-        """How many numbers are sent or left out together: all those of an item."""
+        """Numbers in a row."""
         if not self.symmetric:
             return prod(self.shape[1:])
-        side = self.shape[-1]
-        return 1 if len(self.shape) == 2 else side * (side + 1) // 2
+        return 1 if len(self.shape) == 2 else len(self._triangle[0])
 
     @property
     def length(self) -> int:
-        """How many rows of `width` numbers there are."""
-        if self.symmetric and len(self.shape) == 2:
-            return self.shape[0] * (self.shape[0] + 1) // 2
-        return self.shape[0]
+        """Rows."""
+        return len(self._triangle[0]) if self.symmetric and len(self.shape) == 2 else self.shape[0]
 
     @property
     def rows(self) -> int:
-        """Rows of a block."""
+        """Rows in a block."""
         return max(1, BLOCK_UNITS // max(self.width, 1))
 
     @property
     def n_blocks(self) -> int:
-        """How many blocks there are."""
         return -(-self.length // self.rows)
 
     def nothing(self, block: int) -> Array:
@@ -95,13 +90,13 @@ class Layout:
         return np.triu_indices(self.shape[-1])
 
     def packed(self, total: Array) -> Array:
-        """The array as rows, (length, width)."""
+        """The table."""
         if self.symmetric:
             total = total[(..., *self._triangle)]
         return np.ascontiguousarray(total.reshape(self.length, self.width))
 
     def unpacked(self, rows: Array) -> Array:
-        """The array; what is below the diagonal of a symmetric one is zero."""
+        """The array; zero below the diagonal of symmetric matrices."""
         if not self.symmetric:
             return rows.reshape(self.shape)
         total = np.zeros(self.shape, rows.dtype)
@@ -110,7 +105,7 @@ class Layout:
 
 
 def emitted(total: Array, layout: Layout, source: int, kernels: Iterable[str]) -> Iterator[pa.RecordBatch]:
-    """A partition's total, block by block: also blocks of zeros, for their checksums and kernels."""
+    """A partition's total, block by block, including blocks of zeros, for their checksums and kernels."""
     table = layout.packed(total)
     checksum = np.array([(source, blake2b(table.data, digest_size=DIGEST).digest())], CHECKSUM)
     for block in range(layout.n_blocks):
@@ -136,7 +131,7 @@ def _batch(block: int, branch: int, checksums: Array, kernels: Iterable[str], ro
 
 
 def added_up(batches: Iterable[pa.RecordBatch], layout: Layout, branches: int) -> Iterator[pa.RecordBatch]:
-    """The sums of some blocks over the branches that meet here, with the checksums and the kernels of all."""
+    """The sums of blocks over the branches that meet here, with all their checksums and kernels."""
     sums: dict[tuple[int, int], tuple[Array, list[Array], set[str]]] = {}
     for batch in batches:
         for row in batch.to_pylist():
@@ -153,13 +148,8 @@ def _touched(row: dict[str, Any], rows: Array) -> Array:
     return np.unpackbits(np.frombuffer(row["touched"], np.uint8), count=len(rows)).astype(bool)
 
 
-def kernels_of(sums: pa.Table) -> set[str]:
-    """All kernels that these sums were computed with."""
-    return {kernel for row in sums["kernels"].to_pylist() for kernel in row}
-
-
 def put_together(sums: pa.Table, layout: Layout, n_sources: int) -> Array | None:
-    """The whole array; None unless each block is the sum of the same totals, one of each partition."""
+    """The whole array; None unless each block is the sum of the same totals, one from each partition."""
     found = sums.to_pylist()
     complete = sorted(row["block"] for row in found) == list(range(layout.n_blocks))
     alike = {row["checksums"] for row in found}
@@ -178,14 +168,14 @@ def put_together(sums: pa.Table, layout: Layout, n_sources: int) -> Array | None
 
 
 def stored_rows(row: dict[str, bytes], n_items: int) -> UserBatch:
-    """Some users' rows, from the bytes that a partition keeps."""
+    """Users' rows, from the bytes that a partition keeps."""
     numbers = np.frombuffer(row["indices"], smallest_unsigned(n_items))
     return UserBatch(np.frombuffer(row["indptr"], np.int64), numbers, np.frombuffer(row["values"], np.float32))
 
 
 @dataclass(frozen=True)
 class Pass:
-    """What a partition does with its users' rows: public functions and arrays."""
+    """What a partition computes from its users' rows: public functions and arrays."""
 
     make: Callable[[Any], Any]
     work: Encoded
@@ -194,11 +184,10 @@ class Pass:
 
     @property
     def layout(self) -> Layout:
-        """Of the total."""
         return Layout(self.work.shape, self.work.symmetric)
 
     def total(self, batches: Iterable[pa.RecordBatch]) -> tuple[Array, set[str]]:
-        """What the users of a partition contribute together, and the kernels it was read and computed with."""
+        """The total contribution of a partition's users, and the kernels that read and computed it."""
         total, used = np.zeros(self.work.shape, np.int64), {machine_kernels()}
         with single_threaded_blas():  # a task has one core
             for batch in batches:
@@ -211,17 +200,17 @@ class Pass:
 
 
 def add_up(table: SparkInteractions, task: Pass) -> Array:
-    """The exact sum of what all partitions contribute, each of them once."""
+    """The exact sum of all partitions' contributions, each counted once."""
     for _ in range(TRIES):
         sums = partial_sums(table, task)
-        table.require_equal_kernels(kernels_of(sums))
+        table.require_equal_kernels({kernel for row in sums["kernels"].to_pylist() for kernel in row})
         total = put_together(sums, task.layout, table.n_partitions)
         if total is not None:
             return total
     raise PrivacyError(
-        "ratings: Spark has computed partitions more than once, with different results, so that a user may count "
-        "twice in a sum. Nothing of it was released. If the table is random, or is being written to, store it first "
-        "and read it from there"
+        "ratings: Spark has computed partitions more than once, with different results, so a user may count twice in "
+        "a sum. Nothing was released. If the table is random, or is being written to, store it first and read it "
+        "from there"
     )
 
 
@@ -241,7 +230,7 @@ def _job(rows: Any, broadcast: Broadcast, layout: Layout, n_partitions: int) -> 
     """The stages of a pass, not yet run."""
     from pyspark.sql.functions import expr
 
-    branches = BRANCHES  # the value here, not that of a worker
+    branches = BRANCHES  # the driver's value, not a worker's
 
     def partial(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -266,38 +255,22 @@ def _job(rows: Any, broadcast: Broadcast, layout: Layout, n_partitions: int) -> 
 
 @dataclass(frozen=True)
 class SparkBlocks(Blocks[Any]):
-    """Blocks in the partitions of a cluster.
-
-    Attributes:
-        table: Whose rows.
-        most_users: Of a block.
-        make: Functions that are applied to each block, in order.
-    """
+    """Blocks in the partitions of a cluster."""
 
     table: SparkInteractions
-    most_users: int | None
-    make: tuple[Callable[[Any], Any], ...] = ()
-
-    @property
-    def made(self) -> Callable[[Any], Any]:
-        """All of `make` as one function, which holds nothing but what is public."""
-        steps = self.make
-
-        def made(part: Any) -> Any:
-            for step in steps:
-                part = step(part)
-            return part
-
-        return made
+    most_users: int | None  # of a block
+    steps: tuple[Callable[[Any], Any], ...] = ()  # functions that are applied to each block, in order
 
     def map(self, make: Callable[[Any], Any]) -> SparkBlocks:
-        """The same users, with each block replaced by `make` of it."""
-        return SparkBlocks(self.table, self.most_users, (*self.make, make))
+        return replace(self, steps=(*self.steps, make))
 
     def keep(self, n_jobs: int | None) -> SparkBlocks:
-        """The same: partitions keep nothing but users' rows, and make blocks anew for each sum."""
-        return self
+        return self  # partitions keep nothing but users' rows
 
     def add_up(self, work: Encoded, n_jobs: int | None) -> Array:
-        """The sum, by a Spark job; the cluster decides on the number of threads."""
-        return add_up(self.table, Pass(self.made, work, self.most_users, self.table.n_items))
+        steps = self.steps  # a function that is sent to workers must not refer to the table
+
+        def made(part: Any) -> Any:
+            return reduce(lambda found, step: step(found), steps, part)
+
+        return add_up(self.table, Pass(made, work, self.most_users, self.table.n_items))

@@ -1,44 +1,50 @@
-"""Privacy against accuracy: models over epsilons and draws of the noise, `discreet.evaluate.tradeoff(...)`.
+"""Privacy against accuracy: `discreet.evaluate.tradeoff(...)` fits models at several epsilons.
 
-Each run is one row of a DuckDB file, committed before the next one begins. A row is identified by a digest of all that
-its result depends on (class and parameters of the model, training and test data, metrics, version). So a call that was
-killed continues where it stopped, and a question that has changed never gets an old answer.
+Each run is a row of a DuckDB file, committed before the next run begins. Its key is a digest of everything the result
+depends on (class and parameters of the model, training and test data, metrics, version). So a call that was killed
+continues where it stopped, and a changed question never gets an old answer.
 """
 
 from __future__ import annotations
 
-import hashlib
 import html
 import inspect
 import io
 import json
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from os import PathLike, fspath
+from functools import partial
+from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
+import numpy as np
 from sklearn.base import clone
 
 from discreet.data import Interactions, splits
-from discreet.data.catalogue import to_library
+from discreet.data.catalogue import Catalogue, catalogue_sha256, sha256_of, to_library
 from discreet.data.progress import Bar, quiet
 from discreet.errors import DataError, MissingExtra, PrivacyError
 from discreet.evaluate.metrics import Metric, parse
-from discreet.evaluate.result import ON_PLOTS, aligned, html_table, new_axes, number, paragraphs
-from discreet.evaluate.run import evaluate
+from discreet.evaluate.result import ON_PLOTS, html_table, new_axes, number, paragraphs
+from discreet.evaluate.run import evaluate, pair
 from discreet.models.als import ALS
+from discreet.models.base import Model
 from discreet.models.baselines import MeanRating, Popularity
+from discreet.models.recommender import Recommender
 from discreet.privacy import Ledger
 from discreet.privacy.noise import InsecureSeededNoise
 from discreet.privacy.statement import CSS as STATEMENT_CSS
 from discreet.privacy.statement import Statement, article
 from discreet.privacy.store import canonical
+from discreet.recommend.results import aligned
 from discreet.validation import positive, probability, whole
 from discreet.version import __version__
+
+Kind: TypeAlias = Model | Recommender | type[Model] | type[Recommender]
 
 EPSILONS = (0.5, 1.0, 2.0, 5.0, 10.0)
 TWIN, OWN_MEAN, POPULAR = "ALS, not private", "each user's own mean", "popularity, not private"
@@ -47,7 +53,7 @@ OWNER = (
     "Exact numbers about private users, for the owner's eyes only: no guarantee covers them if they are published, or "
     "if a model or an epsilon is chosen by them."
 )
-TOLERABLE = 0.05  # the largest loss, against the best model without privacy, of an epsilon that is recommended
+TOLERABLE = 0.05  # a recommended epsilon loses at most this fraction to the best model without privacy
 COLUMNS = ("key", "repeat", "model", "epsilon", "parameters", "metrics", "certificate")
 COLORS = ("#2f6f6d", "#b3541e", "#5b4b8a", "#7a6a1c", "#8a2f55", "#33639b")
 STYLES = ("--", ":", "-.")
@@ -61,14 +67,14 @@ summary{cursor:pointer;font-weight:600}
 
 
 def tradeoff(
-    models: Any,
+    models: Kind | Sequence[Kind] | Mapping[str, Kind],
     data: Interactions | tuple[Interactions, Interactions],
     epsilons: Iterable[float] = EPSILONS,
     repeats: int = 3,
     *,
     delta: float | None = None,
     metrics: str | Iterable[str] | None = None,
-    baselines: Mapping[str, Any] | None = None,
+    baselines: Mapping[str, Model] | None = None,
     relevant: float | None = None,
     threshold: float | None = None,
     test: float = 0.1,
@@ -76,21 +82,21 @@ def tradeoff(
     results: str | PathLike[str] | None = None,
     insecure_seed: int | None = None,
 ) -> Tradeoff:
-    """Measure models at several epsilons, over several draws of the noise, beside baselines without privacy.
+    """Measure models at several epsilons, over several draws of the noise, next to baselines without privacy.
 
     Every (model, epsilon, repeat) is fitted with its own noise and measured on the same test data. The numbers are
-    exact, about private users, and for the owner's eyes only: the fits are not charged to any ledger, since nothing of
-    them is meant to be published, and a model or an epsilon that is chosen by them is chosen by private data.
+    exact, about private users, and for the owner's eyes only. The fits are not charged to any ledger, because they are
+    not meant to be published, and choosing a model or an epsilon by them is a choice by private data.
 
     Args:
-        models: Private models, whose epsilon is replaced: one, a list, or a mapping from names to them. Each is an
-            instance, or a class (which needs `delta`). A model without an epsilon is fitted once, and drawn as a line.
-        data: Interactions, of which a part is held out at random; or a pair (train, test).
+        models: Private models, whose epsilon is replaced: one, a list, or a mapping from names to models. Each is an
+            instance, or a class (which needs `delta`). A model without an epsilon is fitted once and drawn as a line.
+        data: Interactions, part of which is held out at random; or a pair (train, test).
         epsilons: The budgets.
-        repeats: How many draws of the noise at each.
-        delta: The delta of all private models; by default each one's own.
+        repeats: The number of draws of the noise at each epsilon.
+        delta: The delta of all private models; by default each one keeps its own.
         metrics: For instance ["rmse", "recall@20"]; by default rmse, or recall@20 and ndcg@100 without values. The
-            recommendation is by the first one.
+            recommendation uses the first one.
         baselines: Names and models that are not private, drawn as lines; by default `ALS` and a baseline that needs no
             training: each user's own mean (for lists: the most popular items).
         relevant: As for `discreet.evaluate`.
@@ -99,13 +105,14 @@ def tradeoff(
         random_state: The seed of that split, which is public.
         results: A DuckDB file for the runs. Runs that it already has are not repeated, so a killed call continues where
             it stopped. By default results are kept in memory.
-        insecure_seed: For tests: noise that can be repeated, of models that then say NOT PRIVATE.
+        insecure_seed: For tests: repeatable noise. The models then say NOT PRIVATE.
 
     Returns:
         Model -> epsilon -> metric -> mean over the repeats: a mapping that prints as a table, with `plot`, `to_frame`,
         `sentence` and `html`.
     """
-    train, held_out = _divided(data, test, random_state)
+    seed = whole("random_state", random_state, 0)
+    train, held_out = pair(data, "test", lambda table: splits.holdout(table, test=test, random_state=seed)[::2])
     asked = parse((IMPLICIT if train.implicit else EXPLICIT) if metrics is None else metrics)
     budgets = _budgets(epsilons)
     repeats = whole("repeats", repeats, 1)
@@ -126,57 +133,45 @@ def tradeoff(
     runs = []
     with closing(Store(results)) as store, Bar("trade-off", len(questions), f"of {len(questions)} runs") as bar:
         for question in questions:
-            run = store.find(question)
-            if run is None:
-                model = clone(question.model)
-                with quiet():  # one bar at a time
-                    model.fit(train, ledger=_ledger(question, insecure_seed))
-                    given = {**options, "metrics": question.metrics, "confidence": None}
-                    scores = evaluate(model, held_out, history=train, **given)
-                run = store.add(question, dict(scores), model.statement().certificate)
-            runs.append(run)
+            runs.append(store.run(question, partial(_measured, question, train, held_out, options, insecure_seed)))
             bar.advance(1, question.name if question.epsilon is None else f"{question.name}, {question.epsilon:g}")
     free = POPULAR if asked[0].is_ranking else OWN_MEAN
     return Tradeoff(runs, metrics=[str(m) for m in asked], repeats=repeats, free=free if free in lines else None)
 
 
-def _checked(model: Any, epsilon: float | None, n_items: int) -> Any:
+def _measured(
+    question: Question, train: Interactions, test: Interactions, options: dict[str, Any], seed: int | None
+) -> tuple[dict[str, float], dict[str, Any]]:
+    """The scores and the certificate of a fit. It has its own ledger, whose noise a seed makes repeatable."""
+    model, ledger = clone(question.model), None
+    if seed is not None and question.epsilon is not None:
+        source = InsecureSeededNoise(int(question.key, 16) ^ question.repeat)
+        ledger = Ledger(delta=model.delta, unit=model.unit, adjacency=model.adjacency, noise_source=source)
+    with quiet():  # one bar at a time
+        model.fit(train, ledger=ledger)
+        scores = evaluate(model, test, history=train, metrics=question.metrics, confidence=None, **options)
+    return dict(scores), model.statement().certificate
+
+
+def _checked(model: Model, epsilon: float | None, n_items: int) -> Model:
     """A model with this epsilon, checked as far as possible before the first run."""
-    found = clone(model) if epsilon is None else clone(model).set_params(epsilon=epsilon)
+    found: Model = clone(model) if epsilon is None else clone(model).set_params(epsilon=epsilon)
     found._check_parameters()
     if epsilon is not None and hasattr(found, "plan"):
         found.plan(n_items)
     return found
 
 
-def _ledger(question: Question, seed: int | None) -> Ledger | None:
-    """None, for the fit's own ledger with the system's noise; with a seed, one whose noise can be repeated."""
-    if seed is None or question.epsilon is None:
-        return None
-    model = question.model
-    source = InsecureSeededNoise(int(question.key, 16) ^ question.repeat)
-    return Ledger(delta=model.delta, unit=model.unit, adjacency=model.adjacency, noise_source=source)
-
-
-def _divided(data: Any, test: float, random_state: int) -> tuple[Interactions, Interactions]:
-    if isinstance(data, Interactions):
-        parts = splits.holdout(data, test=test, random_state=whole("random_state", random_state, 0))
-        return parts.train, parts.test
-    if isinstance(data, tuple | list) and len(data) == 2 and all(isinstance(part, Interactions) for part in data):
-        return data[0], data[1]
-    raise DataError("data: Interactions (see discreet.read) or a pair (train, test) of them was expected")
-
-
 def _budgets(epsilons: Iterable[float]) -> list[float]:
     if isinstance(epsilons, str) or not isinstance(epsilons, Iterable):
-        epsilons = [epsilons]  # one number will do
+        epsilons = [epsilons]
     found = sorted({positive("epsilons", epsilon) for epsilon in epsilons})
     if not found:
         raise PrivacyError("epsilons: at least one is needed, for instance [0.5, 1, 2, 5]")
     return found
 
 
-def _named(models: Any, train: Interactions, delta: float | None) -> dict[str, Any]:
+def _named(models: Any, train: Interactions, delta: float | None) -> dict[str, Model]:
     if isinstance(models, Mapping):
         found = {str(name): _made(model, train, delta) for name, model in models.items()}
     else:
@@ -190,8 +185,8 @@ def _named(models: Any, train: Interactions, delta: float | None) -> dict[str, A
     return found
 
 
-def _made(model: Any, train: Interactions, delta: float | None) -> Any:
-    """A model to clone: an instance of a class, with this delta; of a model that chooses among others, its choice."""
+def _made(model: Any, train: Interactions, delta: float | None) -> Model:
+    """A model to clone: an instance, with this delta; for a model that chooses another, the other."""
     if inspect.isclass(model):
         takes = inspect.signature(model).parameters
         if "epsilon" in takes and delta is None:
@@ -202,16 +197,17 @@ def _made(model: Any, train: Interactions, delta: float | None) -> Any:
         raise DataError(f"models: models of discreet were expected, not {type(model).__name__}")
     if delta is not None and "delta" in model.get_params(deep=False):
         model = clone(model).set_params(delta=probability("delta", delta))
-    return model.choose(train) if hasattr(type(model), "choose") else model
+    found: Model = model.choose(train) if hasattr(type(model), "choose") else model
+    return found
 
 
-def _is_private(model: Any) -> bool:
+def _is_private(model: Model) -> bool:
     return "epsilon" in model.get_params(deep=False)
 
 
-def _usual(metrics: Sequence[Metric]) -> dict[str, Any]:
+def _usual(metrics: Sequence[Metric]) -> dict[str, Model]:
     """The default baselines."""
-    lines: dict[str, Any] = {TWIN: ALS()}
+    lines: dict[str, Model] = {TWIN: ALS()}
     if any(not metric.is_ranking for metric in metrics):
         lines[OWN_MEAN] = MeanRating("user")
     if any(metric.is_ranking for metric in metrics):
@@ -233,6 +229,11 @@ class Run:
     certificate: dict[str, Any]
 
     @property
+    def title(self) -> str:
+        """The model and its epsilon."""
+        return self.model if self.epsilon is None else f"{self.model}, epsilon {self.epsilon:g}"
+
+    @property
     def statement(self) -> Statement:
         """The privacy statement of this fit, checked."""
         return Statement.parse(json.dumps(self.certificate))
@@ -240,10 +241,10 @@ class Run:
 
 @dataclass(frozen=True)
 class Question:
-    """A run to be made: a model, not yet fitted, and the number of the noise draw."""
+    """A run to make: an unfitted model, and the number of the noise draw."""
 
     name: str
-    model: Any
+    model: Model
     epsilon: float | None
     repeat: int
     metrics: tuple[str, ...]
@@ -251,7 +252,7 @@ class Question:
 
     @property
     def parameters(self) -> str:
-        """The parameters that the result depends on, as JSON: not the number of threads."""
+        """The parameters that the result depends on, as JSON: all but the number of threads."""
         given = self.model.get_params(deep=False)
         return json.dumps({k: v for k, v in given.items() if k != "n_jobs"}, sort_keys=True, default=repr)
 
@@ -259,80 +260,65 @@ class Question:
     def key(self) -> str:
         """A digest of everything that the result depends on, except the noise."""
         about = [__version__, type(self.model).__qualname__, self.parameters, list(self.metrics), self.context]
-        return hashlib.sha256(canonical({"about": about}).encode()).hexdigest()
+        return sha256_of(canonical({"about": about}).encode())
 
 
 def context_of(train: Interactions, test: Interactions, options: dict[str, Any]) -> str:
     """A digest of the data and the options. It is as private as the data, and stays in the owner's file."""
-    import pyarrow as pa
-
-    digest = hashlib.sha256(canonical({"options": options}).encode())
-    for part in (train, test):
-        digest.update(canonical({"range": part.value_range, "implicit": part.implicit}).encode())
-        for array in (part.indptr, part.indices, part.values):
-            digest.update(f"{array.dtype}{array.shape}".encode())
-            digest.update(array.tobytes())
-        # Users of the test data are matched with their histories by their ids.
-        for table in (part.catalogue.to_arrow(), pa.table({"user": part.users.to_arrow()})):
-            sink = pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, table.schema) as writer:
-                writer.write_table(table)
-            digest.update(sink.getvalue())
-    return digest.hexdigest()
-
-
-def _is_database(path: Path) -> bool:
-    """Whether DuckDB would open a file as its own, or make one. It also opens tables in other formats, to read them."""
-    if not path.exists() or (path.is_file() and not path.stat().st_size):
-        return True
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return file.read(12)[8:] == b"DUCK"
+    about = [
+        [
+            part.value_range,
+            part.implicit,
+            catalogue_sha256(part.catalogue),
+            catalogue_sha256(Catalogue(part.users)),  # test users are matched with their histories by their ids
+            sha256_of(*(np.ascontiguousarray(array) for array in (part.indptr, part.indices, part.values))),
+        ]
+        for part in (train, test)
+    ]
+    return sha256_of(canonical({"options": options, "data": about}).encode())
 
 
 class Store:
-    """The rows: in a DuckDB file, which one process at a time can open, or in memory."""
+    """The rows, in a DuckDB file that one process at a time can open, or in memory."""
 
     def __init__(self, path: str | PathLike[str] | None) -> None:
         import duckdb
 
-        self.path = None if path is None else fspath(path)
-        if self.path is not None and not _is_database(Path(self.path)):
-            raise DataError(f"results: {self.path!r} exists and is not a DuckDB file; give another name")
+        file = None if path is None else Path(path)
+        if file is not None and file.exists():  # DuckDB also opens tables in other formats, to read them
+            head = file.read_bytes()[:12] if file.is_file() else b"a folder"
+            if head and head[8:] != b"DUCK":
+                raise DataError(f"results: {str(file)!r} exists and is not a DuckDB file; give another name")
         try:
-            self._rows = duckdb.connect(":memory:" if self.path is None else self.path)
+            self._rows = duckdb.connect(":memory:" if file is None else str(file))
             kinds = {"repeat": "INTEGER", "epsilon": "DOUBLE"}
             columns = ", ".join(f"{name} {kinds.get(name, 'VARCHAR')}" for name in COLUMNS)
             self._rows.execute(f"CREATE TABLE IF NOT EXISTS runs ({columns}, PRIMARY KEY (key, repeat))")
-            found = [row[0] for row in self._rows.execute("DESCRIBE runs").fetchall()]
+            found = tuple(row[0] for row in self._rows.execute("DESCRIBE runs").fetchall())
         except duckdb.Error as error:
             reason = str(error).splitlines()[0]
             raise DataError(
-                f"results: {self.path!r} cannot be opened as a DuckDB file ({reason}); if another run is using it, "
+                f"results: {str(file)!r} cannot be opened as a DuckDB file ({reason}); if another run is using it, "
                 "wait until it has finished, or give another name"
             ) from None
-        if tuple(found) != COLUMNS:
+        if found != COLUMNS:
             self._rows.close()
-            raise DataError(f"results: {self.path!r} has a table 'runs' that is not of a trade-off; give another name")
+            raise DataError(f"results: {str(file)!r} has a table 'runs' that is not of a trade-off; give another name")
 
     def close(self) -> None:
         """Close the file."""
         self._rows.close()
 
-    def find(self, question: Question) -> Run | None:
-        """The run, if it was made before; under the name that the model has now."""
+    def run(self, question: Question, measured: Callable[[], tuple[dict[str, float], dict[str, Any]]]) -> Run:
+        """The run from the file, or made now; it is on disk when this returns."""
+        key, q = question.key, question
         found = self._rows.execute(
-            "SELECT metrics, certificate FROM runs WHERE key = ? AND repeat = ?", [question.key, question.repeat]
+            "SELECT metrics, certificate FROM runs WHERE key = ? AND repeat = ?", [key, q.repeat]
         ).fetchone()
-        if found is None:
-            return None
-        return Run(question.name, question.epsilon, question.repeat, json.loads(found[0]), json.loads(found[1]))
-
-    def add(self, question: Question, metrics: dict[str, float], certificate: dict[str, Any]) -> Run:
-        """Keep a run. It is on disk when this returns."""
-        q = question
-        row = [q.key, q.repeat, q.name, q.epsilon, q.parameters, json.dumps(metrics), json.dumps(certificate)]
+        if found is not None:
+            return Run(q.name, q.epsilon, q.repeat, json.loads(found[0]), json.loads(found[1]))
+        metrics, certificate = measured()
+        row = [key, q.repeat, q.name, q.epsilon, q.parameters, json.dumps(metrics), json.dumps(certificate)]
         self._rows.execute(f"INSERT INTO runs VALUES ({', '.join('?' * len(COLUMNS))})", row)
         return Run(q.name, q.epsilon, q.repeat, metrics, certificate)
 
@@ -341,7 +327,7 @@ class Store:
 
 
 class Spread(NamedTuple):
-    """The values of one metric over draws of the noise: mean, standard deviation (0 of one), lowest, highest."""
+    """The values of one metric over draws of the noise: mean, standard deviation (0 for one draw), lowest, highest."""
 
     mean: float
     sd: float
@@ -358,9 +344,9 @@ class Tradeoff(dict[str, dict[float, dict[str, float]]]):
 
     Attributes:
         lines: For each model that was fitted without an epsilon to vary: metric -> value.
-        runs: Every single run, with its privacy statement.
-        metrics: The metrics. The recommendation is by the first one.
-        repeats: How many draws of the noise there are at each epsilon.
+        runs: Every run, with its privacy statement.
+        metrics: The metrics. The recommendation uses the first one.
+        repeats: The number of draws of the noise at each epsilon.
         free: The baseline that needs nobody else's data, so every private model must beat it; None if it is missing.
     """
 
@@ -377,6 +363,7 @@ class Tradeoff(dict[str, dict[float, dict[str, float]]]):
         for (model, epsilon, metric), values in self._values.items():
             means.setdefault(model, {}).setdefault(epsilon, {})[metric] = statistics.fmean(values)
         super().__init__(means)
+        self._epsilons = sorted({epsilon for curve in means.values() for epsilon in curve})
 
     def __missing__(self, name: str) -> NoReturn:
         raise KeyError(f"{name!r} was not tried; there are {', '.join(self)}")
@@ -396,19 +383,12 @@ class Tradeoff(dict[str, dict[float, dict[str, float]]]):
             raise DataError(f"metric: {metric!r} was not measured; there are {', '.join(self.metrics)}")
         return metric or self.metrics[0]
 
-    # -- what follows
+    # -- conclusions
 
     def _loss(self, metric: str, value: float, against: float) -> float:
         """By what fraction a value is worse than another; negative if it is better."""
         worse = value - against if Metric.parse(metric).lower_is_better else against - value
         return worse / abs(against) if against else math.copysign(math.inf, worse) if worse else 0.0
-
-    def _full(self, metric: str) -> tuple[str, float] | None:
-        """The best model without privacy."""
-        known = {name: values[metric] for name, values in self.lines.items() if name != self.free and metric in values}
-        if not known:
-            return None
-        return min(known.items(), key=lambda pair: self._loss(metric, pair[1], 1.0))
 
     def sentence(self, metric: str | None = None) -> str:
         """The recommendation: the smallest epsilon that loses at most 5% to the best model without privacy.
@@ -416,10 +396,10 @@ class Tradeoff(dict[str, dict[float, dict[str, float]]]):
         Where every epsilon loses more, it is the largest one.
         """
         metric = self._metric(metric)
-        full = self._full(metric)
-        if full is None:
+        known = {name: values[metric] for name, values in self.lines.items() if name != self.free and metric in values}
+        if not known:
             return "There is no model without privacy to compare with."
-        name, against = full
+        name, against = min(known.items(), key=lambda pair: self._loss(metric, pair[1], 1.0))
         points = [
             (epsilon, self._loss(metric, values[metric], against), model)
             for model, curve in self.items()
@@ -434,7 +414,7 @@ class Tradeoff(dict[str, dict[float, dict[str, float]]]):
         return f"At epsilon {at:g} {found} with {model} against {name} ({numbers})."
 
     def beats_free(self, model: str, metric: str | None = None) -> float | None:
-        """The smallest epsilon from which on every run of a model beats the baseline `free`; None if there is none."""
+        """The smallest epsilon such that every run there and above beats the baseline `free`; None if there is none."""
         metric = self._metric(metric)
         if self.free is None or metric not in self.lines[self.free]:
             raise DataError("baselines: the one that needs nobody's data is missing; leave `baselines` out to have it")
@@ -447,41 +427,40 @@ class Tradeoff(dict[str, dict[float, dict[str, float]]]):
         return smallest
 
     def worth(self, metric: str | None = None) -> list[str]:
-        """A sentence for each model: from which epsilon on it is worth having at all."""
+        """A sentence for each model: the epsilon from which it beats the baseline `free`."""
         metric = self._metric(metric)
         if self.free is None or metric not in self.lines[self.free]:
             return []
         bar = f"{self.free} ({metric} {number(self.lines[self.free][metric])})"
-        told = []
+        sentences = []
         for model, curve in self.items():
             smallest = self.beats_free(model, metric)
             if smallest is None:
-                told.append(
+                sentences.append(
                     f"{model} does not beat {bar} at any epsilon up to {max(curve):g}: there is too little data for a "
                     "private model, and you lose nothing by doing without one."
                 )
             elif smallest == min(curve):
-                told.append(f"{model} beats {bar} at every epsilon tried, from {smallest:g} on.")
+                sentences.append(f"{model} beats {bar} at every epsilon tried, from {smallest:g} on.")
             else:
-                told.append(
+                sentences.append(
                     f"The smallest epsilon at which {model} beats {bar} is {smallest:g}: below it there is too little "
                     "data for a private model."
                 )
-        return told
+        return sentences
 
     # -- words
 
     def table(self, metric: str | None = None) -> list[list[str]]:
         """One metric: a heading, each model with its mean and spread at every epsilon, and each line."""
         metric = self._metric(metric)
-        budgets = sorted({epsilon for curve in self.values() for epsilon in curve})
-        rows = [[metric, *(f"epsilon {epsilon:g}" for epsilon in budgets)]]
+        rows = [[metric, *(f"epsilon {epsilon:g}" for epsilon in self._epsilons)]]
         for model, curve in self.items():
-            cells = [str(self.spread(model, e, metric)) if metric in curve.get(e, {}) else "-" for e in budgets]
+            cells = (str(self.spread(model, e, metric)) if metric in curve.get(e, {}) else "-" for e in self._epsilons)
             rows.append([model, *cells])
         for name, values in self.lines.items():
             if metric in values:
-                rows.append([name, number(values[metric]), *[""] * (len(budgets) - 1)])
+                rows.append([name, number(values[metric]), *[""] * (len(self._epsilons) - 1)])
         return rows
 
     def _notes(self) -> list[str]:
@@ -501,8 +480,8 @@ class Tradeoff(dict[str, dict[float, dict[str, float]]]):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        said = paragraphs([*self._notes(), self.sentence(), *self.worth()])
-        return said + "".join(html_table(self.table(metric)) for metric in self.metrics)
+        text = paragraphs([*self._notes(), self.sentence(), *self.worth()])
+        return text + "".join(html_table(self.table(metric)) for metric in self.metrics)
 
     # -- other forms
 
@@ -556,9 +535,8 @@ class Tradeoff(dict[str, dict[float, dict[str, float]]]):
             if metric in values:
                 look = {"color": "#69727d", "linestyle": STYLES[at % len(STYLES)], "linewidth": 1.2}
                 ax.axhline(values[metric], label=name, **look)
-        budgets = sorted({epsilon for curve in self.values() for epsilon in curve})
         ax.set_xscale("log")
-        ax.set_xticks(budgets, [f"{epsilon:g}" for epsilon in budgets])
+        ax.set_xticks(self._epsilons, [f"{epsilon:g}" for epsilon in self._epsilons])
         ax.minorticks_off()
         ax.set_xlabel("epsilon: less is more private")
         ax.set_ylabel(metric)
@@ -578,7 +556,7 @@ class Tradeoff(dict[str, dict[float, dict[str, float]]]):
             for metric in self.metrics
         )
         statements = "".join(
-            f"<details><summary>{text(_titled(run))}</summary>{article(run.certificate)}</details>"
+            f"<details><summary>{text(run.title)}</summary>{article(run.certificate)}</details>"
             for run in self.runs
             if run.repeat == 0
         )
@@ -605,7 +583,3 @@ class Tradeoff(dict[str, dict[float, dict[str, float]]]):
         with mpl.rc_context({"svg.hashsalt": metric, "svg.fonttype": "none"}):
             figure.savefig(text, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
         return text.getvalue()[text.getvalue().index("<svg") :]
-
-
-def _titled(run: Run) -> str:
-    return run.model if run.epsilon is None else f"{run.model}, epsilon {run.epsilon:g}"

@@ -1,7 +1,6 @@
 """Evaluation through the ledger: means over users of bounded values, with Gaussian noise on their sums.
 
-**Released**: for each metric the sum over users of (value - 1/2), and how many users there are, as one vector.
-**Sensitivity**: that of `MeanSum`.
+**Released**: for each metric the sum over users of (value - 1/2), and the number of users, as one vector (`MeanSum`).
 The proof is docs/proofs/evaluation.md.
 """
 
@@ -28,15 +27,12 @@ from discreet.validation import positive
 _MEANS = ("rmse", "mae", "accuracy", "recall", "precision", "ndcg", "map", "mrr")  # over users, of their own values
 _REFUSED = {
     "coverage": "it is not a mean over users: whether anybody was shown an item can depend on a single person",
-    "novelty": "popularity is counted over everybody, so one person moves the value of all others",
+    "novelty": "popularity is counted over everybody, so one person moves the values of all others",
 }
 
 
 def mean_sum(metrics: Sequence[Metric], relevant: float | None, adjacency: str) -> MeanSum:
-    """What is released for some metrics.
-
-    With `relevant=`, users who have a target and users who have a relevant one are two groups; else they are one.
-    """
+    """The statistic to release. With `relevant=`, users with a target and users with a relevant one are two groups."""
     apart = relevant is not None and len({metric.is_ranking for metric in metrics}) == 2
     return MeanSum(tuple(int(apart and metric.is_ranking) for metric in metrics), adjacency)
 
@@ -52,7 +48,7 @@ def plan(metrics: str | Iterable[str], *, epsilon: float, delta: float) -> Plan:
     Args:
         metrics: Their names.
         epsilon: How much the evaluation may spend.
-        delta: The delta of that.
+        delta: The delta that goes with epsilon.
     """
     asked = parse(metrics)
     for metric in asked:
@@ -65,7 +61,7 @@ def plan(metrics: str | Iterable[str], *, epsilon: float, delta: float) -> Plan:
 
 
 def release(task: Task, *, ledger: Ledger, epsilon: float, delta: float, confidence: float | None) -> Evaluation:
-    """Compute, bound, add up and release; `task` is private and its public arguments have been checked."""
+    """Compute, bound, add up and release. `task` is private, and its public arguments have been checked."""
     metrics, statistic = task.metrics, mean_sum(task.metrics, task.relevant, ledger.adjacency)
     planned = plan(map(str, metrics), epsilon=epsilon, delta=delta)
     std = planned.noise(label(metrics), sensitivity=statistic.sensitivity(ledger.adjacency)).std
@@ -73,15 +69,13 @@ def release(task: Task, *, ledger: Ledger, epsilon: float, delta: float, confide
     with ledger.reserve(planned) as reservation:
         with quiet():  # a bar would show how many users there are, which is private
             collected = collect(task)
+        users = LocalBlocks[Collected](lambda: [collected])
         releaser = Releaser(reservation, ledger.adjacency, None)
-        public = releaser.release(
-            label(metrics), statistic, LocalBlocks(lambda: [collected]), partial(contributions, task)
-        )
+        public = releaser.release(label(metrics), statistic, users, partial(contributions, task))
     mine = [event for event in ledger.events if event.body.get("reservation") == reservation.id]
     guarantee = ledger.guarantee(planned.cost, mine, delta=delta)
-    return Evaluation(
-        read(public, task, statistic, confidence), confidence=confidence, guarantee=guarantee, noise_std=public.std
-    )
+    scores = read(public, task, statistic, confidence)
+    return Evaluation(scores, confidence=confidence, guarantee=guarantee, noise_std=public.std)
 
 
 def contributions(task: Task, collected: Collected) -> Floats:
@@ -95,7 +89,7 @@ def contributions(task: Task, collected: Collected) -> Floats:
 
 
 def read(public: Noisy, task: Task, statistic: MeanSum, confidence: float | None) -> dict[str, Score]:
-    """Values and noise intervals from what was released: post-processing."""
+    """Values and noise intervals from a release: post-processing."""
     encoder = statistic.encoder(public.std)
     weights = encoder.counts * encoder.grid.step
     users = public.values[len(task.metrics) :] / weights
@@ -114,7 +108,7 @@ def ratio(
     """The mean total / users, within [-1/2, 1/2], and its noise interval (Fieller 1954).
 
     `total` has noise of `std`, `users` of `std / weight`. For the true mean c, total - c users is Gaussian with mean 0
-    and std sqrt(1 + (c / weight)^2) times `std`: the interval is the set of c for which it is not unlikely. This is
+    and std sqrt(1 + (c / weight)^2) times `std`: the interval is the set of c that this does not make unlikely. It is
     exact, not an approximation. With too few users it is the whole range, and the mean may be NaN.
     """
     mean = min(max(total / users, -0.5), 0.5) if users > 0 else math.nan
@@ -131,13 +125,13 @@ def ratio(
 
 
 def require_private_model(model: Any, ledger: Ledger, public_model: bool) -> None:
-    """Raise unless what the model has learned is public, or protected in the terms of the ledger.
+    """Raise unless the model is public, or private in the unit and adjacency of the ledger.
 
-    Otherwise one person changes the model and so all users' errors, and a bound on their own part does not help.
+    Otherwise one person changes the model and thus all users' errors, and bounding their own part does not help.
     """
     if ledger.unit != "user":
         raise PrivacyError(
-            f"ledger: its unit is {ledger.unit!r}, but the bound of a private evaluation is proved for users: use a "
+            f"ledger: its unit is {ledger.unit!r}, but the bound of a private evaluation is proved for users; use a "
             "ledger with unit='user'"
         )
     if public_model:
@@ -145,9 +139,9 @@ def require_private_model(model: Any, ledger: Ledger, public_model: bool) -> Non
     guarantee = getattr(model, "guarantee_", None)
     if not isinstance(guarantee, Guarantee) or not guarantee.holds:
         raise PrivacyError(
-            "model: it is not private, so one person can change it, and so everybody's errors; noise on their sums "
-            "does not hide that. Evaluate a private model; or, if this one was learned from public data alone, say so "
-            "with public_model=True"
+            "model: it is not private, so one person can change it and thus everybody's errors; noise on their sums "
+            "does not hide that. Evaluate a private model; or, if this one was learned from public data alone, pass "
+            "public_model=True"
         )
     ledger.expect(unit=guarantee.unit, adjacency=guarantee.adjacency)
 
@@ -155,7 +149,7 @@ def require_private_model(model: Any, ledger: Ledger, public_model: bool) -> Non
 def require_range(task: Task) -> None:
     """Raise unless the model accepts every value in the declared range of the history.
 
-    Otherwise it would refuse some person's history, and the refusal itself would reveal something about them.
+    Otherwise it might refuse a person's history, and the refusal itself would reveal something about them.
     """
     known, history = getattr(task.model, "value_range_", None), task.history
     if known is None or history.implicit or getattr(task.model, "implicit_", False):

@@ -1,4 +1,4 @@
-"""What an evaluation returns: a dict of numbers that prints as a table, and can become a data frame or a plot."""
+"""The result of an evaluation: a dict of numbers that prints as a table, and can become a data frame or a plot."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from discreet.data.catalogue import to_library
 from discreet.errors import DataError, MissingExtra
+from discreet.recommend.results import aligned
 
 if TYPE_CHECKING:
     from discreet.privacy.guarantee import Guarantee
@@ -21,11 +22,11 @@ OWNER = (
     "Exact numbers about private users, for the owner's eyes only: no guarantee covers them if they are published, or "
     "if a model is chosen by them. discreet.evaluate(..., private=True) gives noisy ones."
 )
-ON_PLOTS = "exact numbers about private users: for the owner's eyes only"  # a plot travels without its notes
+ON_PLOTS = "exact numbers about private users: for the owner's eyes only"  # a plot may be shown without its notes
 
 
 class Score(NamedTuple):
-    """A value, its interval (NaN where there is none) and the number of users behind it."""
+    """A value, its interval (NaN if there is none) and the number of users it is about."""
 
     value: float
     low: float
@@ -48,8 +49,8 @@ class Evaluation(dict[str, float]):
 
     Attributes:
         confidence: The level of the intervals, or None if there are none.
-        buckets: The same metrics by popularity of the target, where asked for; the most popular items first.
-        bucket_by: What buckets have in equal numbers: "items" or "interactions".
+        buckets: The same metrics by popularity of the target, if asked for; the most popular items first.
+        bucket_by: Whether buckets have equal numbers of "items" or of "interactions".
         guarantee_: What a private evaluation promises; None if the numbers are exact.
         noise_std_: The standard deviation of a private evaluation's noise on the sums over users; else None.
     """
@@ -81,25 +82,25 @@ class Evaluation(dict[str, float]):
         return self.guarantee_ is not None
 
     def interval(self, name: str) -> tuple[float, float]:
-        """The interval of a metric: lower and upper end, NaN where there is none.
+        """The interval of a metric: lower and upper end, NaN if there is none.
 
-        For exact numbers it is the user bootstrap's: how far the value might be for other users of the same kind. For
-        private ones it is the noise's: how far the noise may have moved the value, nothing else.
+        For exact numbers it comes from a bootstrap over users: how far off the value may be for other users of the same
+        kind. For private numbers it says how far the noise may have moved the value, and nothing else.
         """
         self[name]  # raises an error that lists the metrics
         return self.scores[name].low, self.scores[name].high
 
-    # -- words
+    # -- text
 
     def _notes(self) -> list[str]:
-        """What a reader must know, in front of the table."""
+        """What a reader must know before the table."""
         if self.guarantee_ is None:
             return [OWNER]
-        bounded = "Every user counts the same, whatever the number of their targets; errors are cut to a public bound."
+        bounded = "Every user counts the same, however many targets they have; errors are clipped to a public bound."
         if self.confidence is not None:
             bounded += (
-                " The intervals hold what the values would be without noise, each with probability "
-                f"{self.confidence:.0%}: they are about the noise, not about other users."
+                f" Each interval contains the value without noise with probability {self.confidence:.0%}: it is "
+                "about the noise, not about other users."
             )
         return [f"Noisy numbers through a ledger. {self.guarantee_}", bounded]
 
@@ -148,16 +149,16 @@ class Evaluation(dict[str, float]):
             return to_library(pa.table(_columns(list(self.scores.items()))), library)
         self._require_buckets()
         inside = [(bucket, item) for bucket in self.buckets for item in bucket.scores.items()]
-        front: dict[str, list[Any]] = {"bucket": [b.number for b, _ in inside], "items": [b.items for b, _ in inside]}
-        front["share"] = [b.share for b, _ in inside]
-        return to_library(pa.table({**front, **_columns([item for _, item in inside])}), library)
+        front = {"bucket": [b.number for b, _ in inside], "items": [b.items for b, _ in inside]}
+        share = [b.share for b, _ in inside]
+        return to_library(pa.table({**front, "share": share, **_columns([item for _, item in inside])}), library)
 
     def plot(self, ax: Any = None, *, metrics: Sequence[str] | None = None, buckets: bool = False) -> Any:
         """Bars with error bars; or a curve over the buckets for each metric that has them.
 
         Args:
             ax: The matplotlib axes to draw on; new ones by default.
-            metrics: Which metrics; by default all. Those of different scale are better drawn apart.
+            metrics: Which metrics; by default all. Draw metrics of different scales separately.
             buckets: Whether to draw the curves by popularity instead of the bars.
 
         Returns:
@@ -172,11 +173,10 @@ class Evaluation(dict[str, float]):
             self[name]  # raises an error that lists the metrics
         ax = new_axes() if ax is None else ax
         (self._draw_curves if buckets else self._draw_bars)(ax, metrics)
-        title = ON_PLOTS
-        if self.guarantee_ is not None:
-            promised = f"{self.guarantee_.epsilon:.3g}, delta {self.guarantee_.delta:.3g}"
-            title = f"with noise: {self.guarantee_.unit} level, epsilon {promised}"
-            title = title if self.guarantee_.holds else f"NOT PRIVATE: {self.guarantee_.why_not}"
+        title, promised = ON_PLOTS, self.guarantee_
+        if promised is not None:
+            title = f"with noise: {promised.unit} level, epsilon {promised.epsilon:.3g}, delta {promised.delta:.3g}"
+            title = title if promised.holds else f"NOT PRIVATE: {promised.why_not}"
         ax.set_title(title, fontsize="small", loc="left")
         ax.spines[["top", "right"]].set_visible(False)
         return ax
@@ -242,12 +242,6 @@ def _interval(score: Score) -> str:
 def paragraphs(sentences: Sequence[str]) -> str:
     """Sentences as HTML."""
     return "".join(f"<p>{html.escape(sentence)}</p>" for sentence in sentences)
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """A table as lines of text."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def html_table(rows: Sequence[Sequence[str]]) -> str:

@@ -1,9 +1,9 @@
-"""The call: `discreet.evaluate(model, test, history=train, metrics=[...])`, with intervals by resampling users."""
+"""`discreet.evaluate(model, test, history=train, metrics=[...])`, with intervals from a bootstrap over users."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, Literal
@@ -21,12 +21,13 @@ from discreet.privacy import Ledger
 from discreet.typing import Floats, Integers
 
 EXPLICIT, IMPLICIT = ("rmse", "mae"), ("recall@20", "ndcg@100")
-THRESHOLDS = {(0.0, 1.0): 0.5, (-1.0, 1.0): 0.0}  # of values that are one bit
+THRESHOLDS = {(0.0, 1.0): 0.5, (-1.0, 1.0): 0.0}  # for values of one bit
 N_BOOT = 1000
 DRAWS = 4_000_000  # users drawn at once, over all resamples of a block
+PRIVATE_ONLY = "without private=True the numbers are exact, and it does nothing"
 EXACT_ONLY = {
     "buckets": "items are sorted by exact counts, so one person can move them for everybody",
-    "n_boot": "resampling needs every user's exact value, and the interval of a private number is that of its noise",
+    "n_boot": "resampling needs every user's exact value, and the interval of a private number is about its noise",
     "popularity": "only novelty and buckets use it, and neither is available",
 }
 
@@ -78,12 +79,12 @@ def evaluate(
     Args:
         model: A fitted model.
         test: The targets: interactions that the model has not seen.
-        history: What the model is shown of the same users. It must have all users who have targets.
+        history: What the model is shown of the same users. It must have every user who has a target.
         metrics: For instance ["rmse", "recall@20", "ndcg@100"]. The default is rmse and mae, or recall@20 and ndcg@100
-            where the test has no values.
+            if the test has no values.
         relevant: Ranking metrics count only targets of at least this value; by default they count all.
         threshold: Accuracy compares values with this. Needed unless the values are 0 and 1, or -1 and 1.
-        exclude_seen: Whether lists leave out the items of the history. A target in the history is then missed.
+        exclude_seen: Whether lists leave out the items of the history. Then a target in the history is missed.
         popularity: Where the popularity of items is counted, for novelty and buckets; by default in `history`.
         buckets: The number of buckets of items, by popularity, in which to measure rmse, mae, accuracy and recall too.
         bucket_by: Whether buckets have equal numbers of "items" or of "interactions".
@@ -91,10 +92,10 @@ def evaluate(
         n_boot: The number of resamples of users for the intervals; 1000 by default.
         random_state: The seed of the resamples.
         private: Whether to release noisy numbers instead of exact ones.
-        ledger: The ledger whose budget that spends. Its unit must be "user".
-        epsilon: How much the evaluation may spend; no default.
-        delta: The delta of that; no default.
-        max_error: A public bound to which errors are cut; by default the width of the declared value range. A lower
+        ledger: The ledger that a private evaluation is charged to. Its unit must be "user".
+        epsilon: How much a private evaluation may spend; no default.
+        delta: The delta that goes with epsilon; no default.
+        max_error: A public bound that errors are clipped to; by default the width of the declared value range. A lower
             bound means less noise, for rmse by its square.
         public_model: Set this if the model has no guarantee, but was learned from public data alone.
 
@@ -103,15 +104,16 @@ def evaluate(
     """
     _check_tables(model, test, history, popularity)
     asked = parse((IMPLICIT if test.implicit else EXPLICIT) if metrics is None else metrics)
-    level = None if confidence is None else _level(confidence)
+    level = None if confidence is None else _finite("confidence", confidence)
+    if level is not None and not 0 < level < 1:
+        raise DataError(f"confidence: a level between 0 and 1 was expected, for instance 0.95, not {confidence!r}")
     least = None if relevant is None else _finite("relevant", relevant)
     task = Task(model, test, history, asked, relevant=least, exclude_seen=bool(exclude_seen), private=bool(private))
     if any(metric.name == "accuracy" for metric in asked):
         task = replace(task, threshold=threshold_of(test, threshold, private))
     if private:
-        exact: dict[str, Any] = {"buckets": buckets, "n_boot": n_boot, "popularity": popularity}
-        for name in (name for name, value in exact.items() if value is not None):
-            raise PrivacyError(f"{name}: not available with private=True: {EXACT_ONLY[name]}; leave it out")
+        reasons = {name: f"not available with private=True: {why}" for name, why in EXACT_ONLY.items()}
+        _refuse(reasons, buckets=buckets, n_boot=n_boot, popularity=popularity)
         if not isinstance(ledger, Ledger) or epsilon is None or delta is None:
             raise PrivacyError(
                 "ledger, epsilon, delta: private=True needs all three: a discreet.Ledger, and how much of its budget "
@@ -121,13 +123,12 @@ def evaluate(
         released.require_range(task)
         task = replace(task, max_error=released.error_bound(task, max_error))
         return released.release(task, ledger=ledger, epsilon=epsilon, delta=delta, confidence=level)
-    unused: dict[str, Any] = {"ledger": ledger, "epsilon": epsilon, "delta": delta, "max_error": max_error}
-    unused["public_model"] = public_model or None
-    for name in (name for name, value in unused.items() if value is not None):
-        raise PrivacyError(f"{name}: without private=True the numbers are exact, and it does nothing; leave it out")
+    given = {"ledger": ledger, "epsilon": epsilon, "delta": delta, "max_error": max_error}
+    _refuse(dict.fromkeys((*given, "public_model"), PRIVATE_ONLY), **given, public_model=public_model or None)
     source = history if popularity is None else popularity
     if any(metric.name == "novelty" for metric in asked):
-        task = replace(task, bits=surprise(source, model.items_))
+        share = np.maximum(counts(source, model.items_), 1)  # times the number of users
+        task = replace(task, bits=np.log2(max(source.n_users, 1)) - np.log2(share))
     if buckets is not None:
         if not any(metric.has_buckets for metric in asked):
             raise DataError("buckets: none of the metrics can be divided by item; rmse, mae, accuracy and recall@k can")
@@ -139,7 +140,7 @@ def evaluate(
     return Evaluation(overall, confidence=level, buckets=_bucket_table(task, source, scores), bucket_by=bucket_by)
 
 
-# -- what was given
+# -- checks of the arguments
 
 
 def _check_tables(model: Any, test: Any, history: Any, popularity: Any) -> None:
@@ -150,17 +151,27 @@ def _check_tables(model: Any, test: Any, history: Any, popularity: Any) -> None:
             raise DataError(f"{name}: Interactions were expected, not {type(table).__name__}; see discreet.read")
 
 
+def pair(
+    data: Any, second: str, split: Callable[[Interactions], tuple[Interactions, Interactions]]
+) -> tuple[Interactions, Interactions]:
+    """Two tables to train and to test on: as given, or split."""
+    if isinstance(data, Interactions):
+        return split(data)
+    if isinstance(data, tuple | list) and len(data) == 2 and all(isinstance(part, Interactions) for part in data):
+        return data[0], data[1]
+    raise DataError(f"data: Interactions (see discreet.read) or a pair (train, {second}) of them was expected")
+
+
+def _refuse(reasons: dict[str, str], **given: Any) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise PrivacyError(f"{name}: {reasons[name]}; leave it out")
+
+
 def _finite(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
         raise DataError(f"{name}: a number was expected, not {value!r}")
     return float(value)
-
-
-def _level(confidence: Any) -> float:
-    level = _finite("confidence", confidence)
-    if not 0 < level < 1:
-        raise DataError(f"confidence: a level between 0 and 1 was expected, for instance 0.95, not {confidence!r}")
-    return level
 
 
 def _count(name: str, value: Any) -> int:
@@ -170,7 +181,7 @@ def _count(name: str, value: Any) -> int:
 
 
 def threshold_of(test: Interactions, threshold: float | None, private: bool) -> float:
-    """The threshold of accuracy: the one given, or the one that follows from what the values are."""
+    """The threshold of accuracy: the one given, or the one that follows from the kind of values."""
     if threshold is not None:
         return _finite("threshold", threshold)
     if test.value_range in THRESHOLDS:
@@ -180,7 +191,7 @@ def threshold_of(test: Interactions, threshold: float | None, private: bool) -> 
         return THRESHOLDS[present]
     raise DataError(
         "threshold: accuracy needs one, unless value_range is (0, 1) or (-1, 1): values of at least the threshold are "
-        "one side, those below it the other"
+        "one side, values below it the other"
     )
 
 
@@ -188,27 +199,20 @@ def threshold_of(test: Interactions, threshold: float | None, private: bool) -> 
 
 
 def counts(popularity: Interactions, items: Ids) -> Integers:
-    """How many interactions each of some items has in a table; 0 for an item that the table does not know."""
-    known = np.bincount(popularity.indices, minlength=popularity.n_items)
-    at = popularity.items.numbers(items.to_arrow(), "items")
-    return np.where(at >= 0, known[at], 0).astype(np.int64) if len(known) else np.zeros(len(items), np.int64)
-
-
-def surprise(popularity: Interactions, items: Ids) -> Floats:
-    """-log2 of the share of users who have each item; an item that nobody has counts as one that a single user has."""
-    bits: Floats = np.log2(max(popularity.n_users, 1)) - np.log2(np.maximum(counts(popularity, items), 1))
-    return bits
+    """How many interactions each item has in a table; 0 for an item that the table does not know."""
+    known = np.append(np.bincount(popularity.indices, minlength=popularity.n_items), 0)
+    found: Integers = known[popularity.items.numbers(items.to_arrow(), "items")]  # unknown is -1, the last one
+    return found
 
 
 def divided(per_item: Integers, n_buckets: int, by: str) -> Integers:
     """The bucket of each item, 0 for the most popular ones.
 
-    Items are sorted by count, ties in the order of the catalog, and divided
+    Items are sorted by count, ties in the order of the catalog, and divided into buckets of equal numbers
 
-    - by "items": into buckets of equal numbers of items (they differ by one at most, the first are the larger ones);
-    - by "interactions": into buckets of equal numbers of interactions, as nearly as whole items allow: an item
-      belongs to the bucket that the middle of its stretch of the cumulative count falls into. An item with more
-      than its share of all interactions can leave a bucket empty.
+    - of "items": they differ by at most one, and the first are the larger ones;
+    - of "interactions", as nearly as whole items allow: an item is in the bucket that contains the middle of its
+      stretch of the cumulative count. An item with more than its share of all interactions can leave a bucket empty.
     """
     if by not in ("items", "interactions"):
         raise DataError(f"bucket_by: must be 'items' or 'interactions', not {by!r}")
@@ -227,7 +231,7 @@ def divided(per_item: Integers, n_buckets: int, by: str) -> Integers:
 
 
 def _bucket_table(task: Task, source: Interactions, scores: dict[Key, Score]) -> list[Bucket]:
-    """What is in each bucket, and how well the model does there; empty without buckets."""
+    """The contents of each bucket, and the model's scores there; empty without buckets."""
     if task.bucket_of is None:
         return []
     per_item = counts(source, task.test.items)
@@ -244,36 +248,36 @@ def _bucket_table(task: Task, source: Interactions, scores: dict[Key, Score]) ->
 
 
 def score(
-    task: Task, collected: Collected, confidence: float | None, n_boot: int, random_state: Any
+    task: Task, collected: Collected, confidence: float | None, n_boot: int, random_state: int | None
 ) -> dict[Key, Score]:
     """Values and intervals of every metric, over all items and in each bucket."""
-    counted = [below for (_, bucket), (_, below) in collected.sums.items() if bucket is None]
-    if not all(map(np.any, counted)) or not all(users for _, users in collected.shown.values()):
-        raise DataError("test: no user has a target to evaluate on (with relevant=, one that is at least that)")
-    scores: dict[Key, Score] = {}
-    for metric, (shown, users) in collected.shown.items():  # no interval: fewer users see fewer items
-        scores[metric, None] = Score(coverage(shown), np.nan, np.nan, users)
-    keys = list(collected.sums)
+    if not all(below.any() for (_, bucket), (_, below) in collected.sums.items() if bucket is None):
+        raise DataError("test: no user has a target to evaluate on (with relevant=, none of at least that value)")
+    users = {key: int((below > 0).sum()) for key, (_, below) in collected.sums.items()}
+    scores: dict[Key, Score] = {  # coverage has no interval: fewer users see fewer items
+        (metric, None): Score(coverage(shown), np.nan, np.nan, users[metric, None])
+        for metric, shown in collected.shown.items()
+    }
+    keys = [key for key in collected.sums if key not in scores]
     if not keys:
         return scores
-    above = np.column_stack([collected.sums[key][0] for key in keys])
-    below = np.column_stack([collected.sums[key][1] for key in keys])
-    n_users = (below > 0).sum(axis=0)
+    above, below = (np.column_stack([collected.sums[key][side] for key in keys]) for side in (0, 1))
     total = below.sum(axis=0)
-    means = np.divide(above.sum(axis=0), total, out=np.full(len(keys), np.nan), where=total > 0)
-    ends = np.full((len(keys), 2), np.nan)
+    values = np.full((len(keys), 3), np.nan)
+    np.divide(above.sum(axis=0), total, out=values[:, 0], where=total > 0)
     if confidence is not None:
         resampled = resampled_ratios(above, below, n_boot, random_state)
-        for at in np.flatnonzero(n_users > 1):  # one user has only one resample
-            ends[at] = percentile_interval(resampled[:, at], confidence)
-    for column, key in enumerate(keys):
-        value, low, high = key[0].finish(np.array([means[column], *ends[column]])).tolist()
-        scores[key] = Score(value, low, high, int(n_users[column]))
+        for at, key in enumerate(keys):
+            if users[key] > 1:  # a single user has only one resample
+                values[at, 1:] = percentile_interval(resampled[:, at], confidence)
+    for key, means in zip(keys, values, strict=True):
+        value, low, high = key[0].finish(means).tolist()
+        scores[key] = Score(value, low, high, users[key])
     return scores
 
 
-def resampled_ratios(numerators: Floats, denominators: Floats, n_boot: int, random_state: Any) -> Floats:
-    """Ratios of sums over resampled users: a row for each resample, a column for each metric; NaN for no denominator.
+def resampled_ratios(numerators: Floats, denominators: Floats, n_boot: int, random_state: int | None) -> Floats:
+    """Ratios of sums over resampled users (resamples, metrics); NaN where the denominator is 0.
 
     A resample draws as many users as there are, with replacement. All its sums are linear in how often each user was
     drawn, so a block of resamples is one matrix product, and every metric sees the same resamples.
@@ -295,7 +299,7 @@ def resampled_ratios(numerators: Floats, denominators: Floats, n_boot: int, rand
 
 
 def percentile_interval(ratios: Floats, confidence: float) -> tuple[float, float]:
-    """The percentile interval of one metric's resampled values, those that exist."""
+    """The percentile interval of one metric's resampled values; NaN if none of them is finite."""
     finite = ratios[np.isfinite(ratios)]
     if not len(finite):
         return np.nan, np.nan

@@ -1,7 +1,7 @@
-"""The interface that every model shares.
+"""The interface that all models share.
 
-A model learns public things: a vector and a bias for each item, and how a user is folded in. What it knows about a user
-is computed from their own history on every call, and then dropped: no model stores anything about users.
+A model learns public things: a vector and a bias for each item, and how a user is folded in. What it needs to know
+about a user is computed from their own history on every call, and then dropped: no model stores anything about users.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import partial
 from inspect import signature
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -42,13 +42,14 @@ if TYPE_CHECKING:
 
 
 _TUPLE = "tuple"  # JSON has no tuples: {"tuple": [1, 5]} is one
-DERIVED = ("_fold_in_now", "_scorer_now")  # computed from what was learned, when it is first needed
-HERE = (*DERIVED, "_checkpoint")  # what stays with this very object, until it learns again
-NOT_PRIVATE = "it was trained without noise, so whoever holds it may learn what single people did"
+Learned: TypeAlias = tuple[dict[str, Any], Statement]  # attributes by name, and what they are certified by
+DERIVED = ("_fold_in_now", "_scorer_now")  # computed from learned attributes when first needed
+HERE = (*DERIVED, "_checkpoint")  # stays with this object until it learns again, and is not copied
+NOT_PRIVATE = "it was trained without noise, so whoever has it may learn what single people did"
 
 
 class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """What every model can do once it is fitted: it knows items, and folds any user in from their own history.
+    """What every fitted model can do: it knows items, and folds in any user from their own history.
 
     A history is a mapping {item: rating}, a list of liked items, or a table of many histories. The model stores none.
 
@@ -71,12 +72,12 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         1500
 
     Attributes:
-        guarantee_: What was promised to the people in the data.
+        guarantee_: The guarantee for the people in the data.
         items_: The item ids.
-        catalogue_: The items, with the columns that are publicly known about them.
+        catalogue_: The items, with their public columns.
         item_factors_: One vector for each item, (items, rank).
         item_bias_: One number for each item, in the unit of the ratings.
-        popularity_: What items are ranked by where there is no history and no bias to go by.
+        popularity_: The order of items if there is neither a history nor a bias.
         value_range_: The lowest and the highest value.
         implicit_: Whether there were no values, so that every interaction counts 1.
     """
@@ -84,10 +85,10 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     _ARRAYS: ClassVar[tuple[str, ...]] = ("item_factors_", "item_bias_", "popularity_")
     _VALUES: ClassVar[tuple[str, ...]] = ("value_range_", "implicit_", "global_mean_")
 
-    # Parameters that only say how it serves: they may change after a fit, and its certificate leaves them out.
+    # Parameters for serving only: they may change after a fit, and the certificate leaves them out.
     _NOT_LEARNED: ClassVar[tuple[str, ...]] = ("n_jobs",)
 
-    _in_spark: ClassVar[bool] = False  # whether it can be fitted where a Spark table is
+    _in_spark: ClassVar[bool] = False  # whether it can be fitted in Spark
 
     n_jobs: int | None = -1
     catalogue_: Catalogue
@@ -102,12 +103,10 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     _fold_in_now: FoldIn
     _scorer_now: tuple[FoldIn, float | None, Scorer]
 
-    # What a model defines
+    # To be defined by each model
 
-    def _learn(
-        self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None
-    ) -> tuple[dict[str, Any], Statement]:
-        """Learn from checked data: all attributes to set, by name, and the statement."""
+    def _learn(self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None) -> Learned:
+        """Learn from checked data. Returns all attributes to set, by name, and the statement."""
         raise NotImplementedError
 
     def _not_resumable(self) -> str:
@@ -136,16 +135,16 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         Args:
             ratings: Interactions, or anything that `discreet.read` takes. A Spark DataFrame stays in Spark.
             ledger: Where a private model records what it spends; by default a ledger of its own.
-            checkpoint: A folder for what a private fit releases, as it comes. If the process dies, the same call
-                finishes the fit that was paid for, at no further cost; until the model has been saved, it gives the
-                same model again. `save` removes the folder.
+            checkpoint: A folder for the releases of a private fit. If the process dies, the same call finishes the fit
+                that was paid for, at no further cost; until the model has been saved, it gives the same model again.
+                `save` removes the folder.
             reading: Other arguments of `discreet.read` (`items`, `value_range`, ...), if the table is not read yet.
 
         Returns:
-            The model itself. If anything fails, it is what it was before.
+            The model itself. If anything fails, it stays as it was.
 
         Raises:
-            DataError: A parameter is wrong, or the data are of a kind that the model does not learn from.
+            DataError: A parameter is wrong, or the model cannot learn from this kind of data.
             NotPublic: A public input is missing, such as the items or the range of values. Nothing was spent.
             BudgetExceeded: The ledger has too little left. Nothing was spent, no data was touched.
         """
@@ -159,7 +158,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 
     @contextmanager
     def _readied(self, ratings: Any, reading: dict[str, Any] | None = None) -> Iterator[Interactions]:
-        """Check all parameters, then read the table if it is not read yet; what was read in Spark is released again."""
+        """Check all parameters, then read the table if needed. A table read in Spark is released at the end."""
         self._check_parameters()
         n_threads(self.n_jobs)
         with readied(ratings, reading or {}, self._in_spark, type(self).__name__) as table:
@@ -168,7 +167,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             yield table
 
     def _set(self, learned: dict[str, Any], catalogue: Catalogue, statement: Statement) -> None:
-        """Take on what was learned, all at once."""
+        """Set all learned attributes, and forget earlier ones."""
         for name in [name for name in vars(self) if name.endswith("_") or name in HERE]:
             delattr(self, name)
         for name, value in learned.items():
@@ -179,15 +178,15 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         self._certify(statement)
 
     def _certify(self, statement: Statement) -> None:
-        """Take on a statement, as that of this model and of no other."""
+        """Set the statement, bound to this model and no other."""
         self._statement = statement.of_model(binding(self))
         self.guarantee_ = statement.guarantee
 
     def _require_certified(self, statement: Statement) -> None:
-        """Raise unless the statement is that of this very model."""
+        """Raise unless the statement belongs to this model."""
         stated, found = statement.certificate["model"], binding(self)
         if stated is None:
-            raise PrivacyError("its certificate names no model, so it could be that of any")
+            raise PrivacyError("its certificate names no model, so it could belong to any")
         others = [
             *(["class"] if stated["class"] != found["class"] else []),
             *(["parameters"] if canonical(stated["params"]) != canonical(found["params"]) else []),
@@ -195,8 +194,8 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         ]
         if others or set(stated["sha256"]) != set(found["sha256"]):
             raise PrivacyError(
-                f"its certificate is that of another model, with other {', '.join(others) or 'parts'}: do not use it "
-                "as what was certified"
+                f"its certificate belongs to another model, with other {', '.join(others) or 'parts'}; do not use it "
+                "as the certified model"
             )
 
     def __getattr__(self, name: str) -> Any:
@@ -205,7 +204,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy has, perhaps in another process: what is derived is computed and checked again there."""
+        """The state of a copy, perhaps in another process, which computes and checks derived attributes again."""
         return {name: value for name, value in super().__getstate__().items() if name not in HERE}
 
     @property
@@ -223,7 +222,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 
     @property
     def _scorer(self) -> Scorer:
-        """How scores are computed from a user's vector."""
+        """Computes scores from a user's vector."""
         fold_in, variance = self._fold_in, self._score_variance()
         caution = None if variance is None else variance[0]
         known: tuple[FoldIn, float | None, Scorer] | None = vars(self).get("_scorer_now")
@@ -233,7 +232,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         return known[2]
 
     def _require_sound(self) -> None:
-        """Raise if what this machine computes for one user depends on the others, where that breaks a promise."""
+        """Raise if results for one user depend on other users on this machine, and that breaks a promise."""
 
     # Serving
 
@@ -242,18 +241,18 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 
     def _user_vectors(self, histories: Interactions) -> tuple[Array, Array]:
         """Users' offsets and vectors, to go with the columns of `_fold_in`."""
-        with single_threaded_blas():  # for all of it: else it would depend on whether others are being served
+        with single_threaded_blas():  # otherwise bits would depend on whether others are being served
             return self._fold_in.fold_in(histories, self.n_jobs)
 
     def _cold(self) -> tuple[Array, str]:
-        """Scores for someone without a history, and what they are."""
+        """Scores for users without a history, and a note about them."""
         base = self._fold_in.base
         if np.ptp(base) > 0 or not np.ptp(self.popularity_) > 0:
             return base, "no history: ranked by " + ("popularity" if self.implicit_ else "average rating")
         return self.popularity_.astype(base.dtype), "no history: ranked by popularity"
 
     def _score_variance(self) -> Variance:
-        """How cautiously to rank items that are not well known: a factor, and variances (items, 1 + rank); or None."""
+        """For cautious ranking: a factor, and variances (items, 1 + rank) of base and columns; or None."""
         return None
 
     def recommend(
@@ -271,18 +270,18 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         Args:
             history: One history: a mapping {item: rating}, a list of liked items, a data frame without users. Or
                 many: Interactions, a data frame with users, a list of mappings.
-            n: How many items. If fewer may be recommended, the list is shorter.
-            exclude_seen: Leave out what is in the history.
+            n: The number of items. If there are fewer candidates, the list is shorter.
+            exclude_seen: Leave out the items of the history.
             allow: Recommend only these items.
-            deny: Never recommend these items. All filters hold at once.
-            on_unknown: What to do about items that the model does not know: "raise", "warn" or "ignore" them.
+            deny: Never recommend these items. Filters can be combined.
+            on_unknown: For items that the model does not know: "raise" an error, "warn" and skip them, or "ignore".
 
         Returns:
             `Recommendations` for one history, `BatchRecommendations` for many.
 
         Raises:
             UnknownItem: An item is not in the model's catalog, and `on_unknown` is "raise".
-            DataError: A rating is out of range, or the history is none.
+            DataError: A rating is out of range, or this is not a history.
         """
         histories, single = self._reader(on_unknown).read(history)
         options = serving.Options(n, exclude_seen, allow, deny, on_unknown)
@@ -292,7 +291,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     def recommend_blocks(
         self, history: Any, n: int = 10, *, on_unknown: OnUnknown = "raise", **filters: Any
     ) -> Iterator[BatchRecommendations]:
-        """Like `recommend` for many, some thousand users at a time: for more users than fit in memory.
+        """Like `recommend` for many, some thousand users at a time, if not all results fit in memory.
 
         The `filters` are `exclude_seen`, `allow` and `deny`, as for `recommend`.
         """
@@ -311,9 +310,8 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             history: As for `recommend`.
             targets: For one history a list of items; for many, pairs (user, item): a list of tuples, a data frame
                 with users and items, or Interactions.
-            on_unknown: What to do about unknown items and users without a history: "raise"; or "warn", "ignore": an
-                unknown item gets the user's own mean (0 for implicit feedback), an unknown user what a user without
-                history gets.
+            on_unknown: For unknown items and users: "raise"; or "warn", "ignore": an unknown item gets the user's own
+                mean (0 for implicit feedback), an unknown user counts as a user without a history.
 
         Returns:
             An array aligned with the targets (for Interactions: with their `values`).
@@ -335,12 +333,12 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         return vectors[0] if single else vectors
 
     def similar_items(self, item: Any, n: int = 10, *, metric: Literal["cosine", "dot"] = "cosine") -> Recommendations:
-        """The items whose vectors are most like that of an item.
+        """The items whose vectors are most similar to an item's vector.
 
         Args:
-            item: Its id.
-            n: How many items.
-            metric: By the "cosine" of vectors, or by their inner product, "dot", which prefers popular items.
+            item: The item's id.
+            n: The number of items.
+            metric: The "cosine" of vectors, or their inner product, "dot", which prefers popular items.
         """
         return serving.similar_items(self, item, n, metric)
 
@@ -348,8 +346,8 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         """Why an item gets its score: what each item of one history adds to it.
 
         Args:
-            history: Of one person, as for `recommend`.
-            item: The id of the item to be explained.
+            history: The history of one person, as for `recommend`.
+            item: The id of the item to explain.
             on_unknown: As for `recommend`.
 
         Returns:
@@ -358,7 +356,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         return serving.explain(self, history, item, on_unknown)
 
     def export_vectors(self, format: str = "numpy", path: str | PathLike[str] | None = None) -> Any:
-        """Item vectors for another search engine: inner products with `query_vector` order items as scores do.
+        """Item vectors for another search engine: inner products with `query_vector` give the order of scores.
 
         Args:
             format: "numpy" (ids, vectors), "arrow", or, written to `path`, "parquet" or "npz".
@@ -375,19 +373,19 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         """An approximate index of the items (extra `ann`), to search with `query_vector`.
 
         Args:
-            connectivity: Neighbors of each item in the index: more are slower and find more.
-            expansion: How many candidates are looked at while it is built: more are slower and find more.
+            connectivity: Neighbors of each item in the index; more is slower and finds more.
+            expansion: Candidates to examine; more is slower and finds more.
         """
         return AnnIndex.build(self.catalogue_, self._search_vectors(), connectivity, expansion)
 
     def _similar_columns(self) -> slice:
-        """The columns of `item_factors_` that say what items are like."""
+        """The columns of `item_factors_` that `similar_items` compares."""
         return slice(0, self.item_factors_.shape[1])
 
     def _search_vectors(self) -> Array:
         return np.column_stack([self.item_factors_, self.item_bias_.astype(self.item_factors_.dtype)])
 
-    # The guarantee, and keeping a model
+    # The guarantee, and saving
 
     def statement(self) -> Statement:
         """The privacy statement: print it, or take its `.json()` or `.html()`."""
@@ -408,7 +406,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         catalogue: Catalogue,
         statement: Statement,
     ) -> Self:
-        """A model from what was saved of it; raises if that does not fit together, or is not what was certified."""
+        """A model from saved parts; raises if they do not fit together, or are not what was certified."""
         model = cls(**params)
         model._check_parameters()
         model._set({**arrays, **values}, catalogue, statement)
@@ -430,9 +428,9 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
 
 @contextmanager
 def readied(ratings: Any, reading: dict[str, Any], in_spark: bool, name: str) -> Iterator[Interactions]:
-    """A table to learn from, read if it is not yet: in Spark, if it is there and the model can be fitted there.
+    """A table to learn from, read if needed; in Spark, if it is there and the model can be fitted there.
 
-    A table in Spark offers all that such a model needs of Interactions: what is public about them, and sums.
+    A table in Spark has everything that such a model needs of Interactions: what is public, and sums.
     """
     there = isinstance(ratings, SparkInteractions) or is_spark(ratings) or reading.get("engine") == "spark"
     if there and not in_spark:
@@ -455,15 +453,13 @@ def readied(ratings: Any, reading: dict[str, Any], in_spark: bool, name: str) ->
 
 
 class NotPrivateModel(Model):
-    """A model without a guarantee, and it says so: a baseline to measure private ones against."""
+    """A model without a guarantee, and it says so: a baseline for private models."""
 
-    def _learn(
-        self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None
-    ) -> tuple[dict[str, Any], Statement]:
+    def _learn(self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None) -> Learned:
         if ledger is not None:
             raise PrivacyError(f"ledger: {type(self).__name__} is not private and records nothing; leave it out")
         if not len(ratings):
-            raise DataError("ratings: there is not one interaction to learn from")
+            raise DataError("ratings: there are no interactions to learn from")
         low, high = ratings.value_range or (float(ratings.values.min()), float(ratings.values.max()))
         learned = {
             "value_range_": (low, high),
@@ -472,18 +468,23 @@ class NotPrivateModel(Model):
             "popularity_": np.bincount(ratings.indices, minlength=ratings.n_items).astype(np.float32),
             **self._learn_exactly(ratings),
         }
-        guarantee = Guarantee(Cost(), 0.0, holds=False, why_not=NOT_PRIVATE)
-        title = f"{type(self).__name__}: a recommender without a privacy guarantee"
-        return learned, Statement.of(title, guarantee, [], public_inputs=ratings.public_inputs)
+        return learned, no_guarantee(self, ratings)
 
     def _learn_exactly(self, ratings: Interactions) -> dict[str, Any]:
-        """Factors, bias and whatever else the model needs."""
+        """Factors, bias and the other learned attributes."""
         raise NotImplementedError
 
     def _require_certified(self, statement: Statement) -> None:
-        if statement.guarantee.holds:  # a certificate can be whole and of another model
+        if statement.guarantee.holds:  # a certificate can be valid and belong to another model
             raise PrivacyError(f"its certificate promises privacy, which a {type(self).__name__} never has")
         super()._require_certified(statement)
+
+
+def no_guarantee(model: Model, ratings: Interactions) -> Statement:
+    """The statement of a model that is not private."""
+    guarantee = Guarantee(Cost(), 0.0, holds=False, why_not=NOT_PRIVATE)
+    title = f"{type(model).__name__}: a recommender without a privacy guarantee"
+    return Statement.of(title, guarantee, [], public_inputs=ratings.public_inputs)
 
 
 def check_parameters(
@@ -493,9 +494,9 @@ def check_parameters(
     wholes: Iterable[str] = (),
     choices: Mapping[str, tuple[Any, ...]] | None = None,
 ) -> None:
-    """Raise unless `positives` are positive numbers, `wholes` whole numbers of at least 1, and others their `choices`.
+    """Raise unless `positives` are positive numbers, `wholes` whole numbers of at least 1, others among `choices`.
 
-    None is allowed where the constructor has it as the default.
+    None is allowed if it is the default in the constructor.
     """
     optional = {name for name, one in signature(type(model)).parameters.items() if one.default is None}
     for names, check in ((positives, positive), (wholes, partial(whole, least=1))):
@@ -515,7 +516,7 @@ def check_seed(name: str, value: Any) -> None:
 
 
 def require_ratings(name: str, ratings: Interactions) -> tuple[float, float]:
-    """The range of the ratings; raises if there are none, or if it is no range to compute with."""
+    """The range of the ratings; raises if there are none, or if the range is too narrow or too wide."""
     if ratings.implicit:
         raise DataError(f"ratings: {name} learns from ratings; for implicit feedback use discreet.DPSVD")
     low, high = ratings.value_range or (math.nan, math.nan)
@@ -524,11 +525,11 @@ def require_ratings(name: str, ratings: Interactions) -> tuple[float, float]:
     return low, high
 
 
-# -- what ties a certificate to one model, before it is saved and after it is loaded
+# -- what binds a certificate to one model, before it is saved and after it is loaded
 
 
 def binding(model: Model) -> dict[str, Any]:
-    """The class, the parameters and the SHA-256 of each part of a fitted model, as its certificate has them."""
+    """The class, the parameters and the SHA-256 of each part of a fitted model, for its certificate."""
     cls = type(model)
     values = {name: _plain_or_type(name, getattr(model, name)) for name in cls._VALUES}
     arrays = {name: sha256_of(*_numbers(getattr(model, name))) for name in cls._ARRAYS}
@@ -537,13 +538,13 @@ def binding(model: Model) -> dict[str, Any]:
 
 
 def learned_by(model: Model) -> dict[str, Any]:
-    """The parameters that a model learns by, as JSON has them; not those that only say how it serves."""
+    """The parameters for learning, in JSON form, without the ones for serving."""
     given = model.get_params(deep=False).items()
     return {name: _plain_or_type(name, value) for name, value in given if name not in type(model)._NOT_LEARNED}
 
 
 def _plain_or_type(name: str, value: Any) -> Any:
-    """As JSON has it. A model with any other value can be fitted but not saved: then its type has to do."""
+    """A value in JSON form, or its type. A model with a value of another type can be fitted, but not saved."""
     try:
         return plain(name, value)
     except ModelError:
@@ -551,7 +552,7 @@ def _plain_or_type(name: str, value: Any) -> Any:
 
 
 def plain(name: str, value: Any) -> Any:
-    """A parameter or learned value as JSON has it; `rich` gives the same value back."""
+    """A parameter or learned value in JSON form; `rich` is the inverse."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not np.isfinite(value):
@@ -576,10 +577,10 @@ def rich(value: Any) -> Any:
 
 
 def _numbers(array: Array) -> tuple[bytes, Any]:
-    """Type and shape, and the numbers in one piece and little-endian."""
+    """Type and shape, and the numbers."""
     return canonical([array.dtype.name, *array.shape]).encode(), little_endian(array).reshape(-1)
 
 
 def little_endian(array: Array) -> Array:
-    """In one piece, and little-endian."""
+    """A contiguous little-endian array."""
     return np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")

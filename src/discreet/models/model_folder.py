@@ -1,16 +1,16 @@
 """The three files of a model in one folder, replaced all at once.
 
-No portable call replaces a folder that is not empty, and moving the old one
-away first leaves a moment with neither. So the folder stays where it is, and one file in it, model.json, decides:
+No portable call replaces a folder that is not empty, and moving the old one away first leaves a moment with neither. So
+the folder stays where it is, and one file in it, model.json, decides:
 
-1. The other files are written first, whole and synced, beside the old ones: as `factors.safetensors.<its sha256>`.
-2. Then model.json is replaced, which is one atomic step: from here on the model is the new one.
-3. Then the other files are moved to their plain names, and whatever is left of this or an earlier save is removed.
+1. The other files are written first and synced, next to the old ones, as `factors.safetensors.<its sha256>`.
+2. Then model.json is replaced in one atomic step: from here on the model is the new one.
+3. Then the other files are moved to their plain names, and leftovers of this or an earlier save are removed.
 
-A reader takes the file with the right SHA-256, under its plain name or the longer one. So the folder holds the old
-model at every moment before the second step and the new one at every moment after it, even for a reader on a medium
-that cannot be written. A process that dies in the third step leaves longer names behind; the next save tidies up.
-Savers take turns by a lock on the folder itself; readers need none.
+A reader takes the file with the right SHA-256, under its plain name or the longer one. So the folder always holds the
+old model before the second step and the new one after it, even for a reader that cannot write. A process that dies in
+the third step leaves longer names behind; the next save removes them. Savers take turns by a lock on the folder itself;
+readers need none.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if sys.platform != "win32":
 FORMAT = "discreet-model"
 HEAD, FACTORS, ITEMS = "model.json", "factors.safetensors", "items.parquet"
 PARTS = (FACTORS, ITEMS)
-UNFINISHED = "unfinished"  # a folder beside them: a fit whose model will take their place
+UNFINISHED = "unfinished"  # a folder next to them: a fit whose model will replace this one
 MAX_HEAD = 16 << 20  # bytes of model.json: tens of thousands of releases in its certificate
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -42,7 +42,7 @@ _STRAY = re.compile(r"(factors\.safetensors|items\.parquet)\.[0-9a-f]{64}|[0-9a-
 
 
 def refused(path: Path, reason: str) -> ModelError:
-    """The error that a file or a folder is refused with."""
+    """The error for a file or folder that is refused."""
     return ModelError(f"{str(path)!r}: {reason}")
 
 
@@ -55,10 +55,11 @@ def digest(content: bytes) -> str:
 
 
 def replace(folder: Path, head: bytes, parts: Mapping[str, bytes]) -> None:
-    """Put a new model, model.json and the other files, in the place of the one in the folder, if any."""
-    with _held(folder):
+    """Replace the model in the folder, if any, by a new one: model.json and the other files."""
+    with held(folder):
+        _require_ours(folder)
         try:
-            for name, content in parts.items():  # `put` syncs: these are on the disk before model.json speaks of them
+            for name, content in parts.items():  # `put` syncs: these are on the disk before model.json names them
                 put(folder / f"{name}.{digest(content)}", [content])
             put(folder / HEAD, [head])
         except BaseException:
@@ -69,7 +70,7 @@ def replace(folder: Path, head: bytes, parts: Mapping[str, bytes]) -> None:
 
 
 def _settle(folder: Path) -> None:
-    """Leave nothing but the model that model.json speaks of, under its plain names."""
+    """Leave nothing but the model that model.json describes, under its plain names."""
     for name, sha256 in _wanted(folder).items():
         if os.path.lexists(folder / f"{name}.{sha256}"):
             os.replace(folder / f"{name}.{sha256}", folder / name)
@@ -80,7 +81,7 @@ def _settle(folder: Path) -> None:
 
 
 def _wanted(folder: Path) -> dict[str, str]:
-    """The digests that model.json demands; none if it is missing or broken, since there is no model then."""
+    """The digests in model.json; none if it is missing or broken, because there is no model then."""
     try:
         files = json.loads((folder / HEAD).read_bytes())["files"]
         wanted = {name: files[name]["sha256"] for name in PARTS}
@@ -90,45 +91,42 @@ def _wanted(folder: Path) -> dict[str, str]:
 
 
 @contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    """Make the folder if there is none, wait for other savers, and refuse to touch what is not a model of ours."""
-    made = held = False
+def held(folder: Path, busy: str = "") -> Iterator[None]:
+    """Make a folder if there is none, and be the only one to use it. After an error, folders made here are removed.
+
+    If another process holds the folder, waits; with a reason `busy`, refuses the folder for it.
+    """
+    made, mine = list[Path](), False
     with ExitStack() as locks:
         try:
-            while not held:  # else another save had made the folder, failed, and has removed it
-                made = _make(folder) or made
+            while not mine:  # until no other process, whose save failed, has removed the folder in between
+                made = [one for one in (folder, *folder.parents) if not one.exists()] or made
+                _make(folder)
                 with suppress(FileNotFoundError):
-                    held = os.path.samestat(locks.enter_context(locked(folder)), os.stat(folder))
-            if made:
-                sync(folder.parent)
-            _require_ours(folder)
+                    mine = os.path.samestat(locks.enter_context(locked(folder, busy)), os.stat(folder))
             yield
         except BaseException:
-            if made:  # while the lock is held, so that nobody else believes to have the folder
+            for one in made:  # while the lock is held, so that nobody else relies on the folder
                 with suppress(OSError):
-                    folder.rmdir()
+                    one.rmdir()
             raise
 
 
-def _make(folder: Path) -> bool:
+def _make(folder: Path) -> None:
     if not folder.parent.exists():
         _make(folder.parent)
-        sync(folder.parent.parent)
     try:
         folder.mkdir()
     except FileExistsError:
         if not folder.is_dir():
             raise refused(folder, "it exists and is not a folder; give another") from None
-        return False
-    return True
+    else:
+        sync(folder.parent)
 
 
 @contextmanager
 def locked(folder: Path, busy: str = "") -> Iterator[os.stat_result]:
-    """Hold the folder's lock; yields which folder it is, for another may have its name by now.
-
-    If another process holds the lock, waits; with a reason `busy`, refuses the folder for it.
-    """
+    """Hold the folder's lock; yields which folder it is, because another one may have its name by now."""
     if sys.platform == "win32":
         yield os.stat(folder)
         return
@@ -138,7 +136,7 @@ def locked(folder: Path, busy: str = "") -> Iterator[os.stat_result]:
             fcntl.flock(handle, fcntl.LOCK_EX | (fcntl.LOCK_NB if busy else 0))
         except BlockingIOError:
             raise refused(folder, busy) from None
-        except OSError:  # some network file systems lock no folders: then everybody is on their own
+        except OSError:  # some network file systems cannot lock folders
             pass
         yield os.fstat(handle)
     finally:
@@ -159,7 +157,7 @@ def _require_ours(folder: Path) -> None:
 
 
 def read_file(path: Path, most: int) -> bytes:
-    """The content of a regular file of at most so many bytes; nothing else is opened or followed."""
+    """The content of a regular file of at most `most` bytes; nothing else is opened or followed."""
     flags = [getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY")]
     if os.path.islink(path):
         raise refused(path, "it is a symbolic link, and those are not followed")
@@ -178,7 +176,7 @@ def read_file(path: Path, most: int) -> bytes:
 
 
 def read_part(folder: Path, name: str, *, sha256: str, size: int) -> bytes:
-    """The file with this SHA-256 and size, under its plain name or the one that it has while a save is under way."""
+    """The file with this SHA-256 and size, under its plain name or the one it has during a save."""
     try:
         return _read_exactly(folder / name, sha256, size)
     except ModelError as error:

@@ -1,4 +1,4 @@
-"""What all private models share: checks that data are as the proofs assume, a plan, a ledger, and a statement."""
+"""What all private models share: checks that the data are as the proofs assume, plan, ledger and statement."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar
 from discreet.errors import DataError, PrivacyError
 from discreet.kernels import each_block, rising
-from discreet.models.base import Model
+from discreet.models.base import Learned, Model
 from discreet.models.unfinished import described, remove, resumable
 from discreet.privacy import Ledger, Plan, Releaser
 from discreet.privacy.guarantee import Adjacency, AdjacencyName, Unit, account, require_adjacency
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
     from discreet.engine.batches import Ratings
 
 
-# Quoting the cost of the releases that were made would not be true: docs/proofs/composition.md, section 4.
+# The cost of only the releases that were made would not be a true guarantee: docs/proofs/composition.md, section 4.
 _STOPPED = (
-    "Of the {planned} releases that were planned, {made} were made: whether to go on was decided by what had been "
-    "released. The guarantee stated is that of the whole plan; what was not released went back to the ledger."
+    "Of the {planned} releases that were planned, {made} were made: whether to go on was decided by earlier releases. "
+    "The guarantee covers the whole plan; what was not released went back to the ledger."
 )
 CHECKED = 1 << 18  # values that a thread checks at a time
-_EXPOSED = 0.1  # people whom a mechanism as below may expose on average, before a delta is called large
+_EXPOSED = 0.1  # a delta is large if the mechanism below exposes more people than this on average
 
 
 def large_delta(delta: float, people: float) -> list[str]:
-    """A warning, if delta is large for about so many people: a number that is released, or declared.
+    """A warning, if delta is large for about this many people (a released or declared number).
 
     A mechanism that publishes the whole history of each of n people with probability delta, and nothing else, is
-    (0, delta)-DP, and exposes delta n of them on average. So delta must be well below 1 / n (Dwork and Roth 2014,
+    (0, delta)-DP, and exposes delta n people on average. So delta must be well below 1 / n (Dwork and Roth 2014,
     section 2.3).
     """
     if delta * people <= _EXPOSED:
@@ -55,10 +55,10 @@ def large_delta(delta: float, people: float) -> list[str]:
 
 
 def require_sound(ratings: Ratings, n_jobs: int | None = None) -> None:
-    """Raise unless a table is what the proofs assume, and this machine computes as they do. Tells nothing of the data.
+    """Raise unless table and machine satisfy the assumptions of the proofs. The error reveals nothing about the data.
 
-    Everything that `discreet.read` returns passes; an Interactions put together by hand may not. A table in Spark was
-    made by its partitions, which check their own machines.
+    Everything that `discreet.read` returns passes; Interactions made by hand may not. The partitions of a Spark table
+    check their own machines.
     """
     ratings.require_public()
     if not isinstance(ratings, Interactions):
@@ -82,8 +82,8 @@ def require_sound(ratings: Ratings, n_jobs: int | None = None) -> None:
     )
     if not sound:
         raise DataError(
-            "ratings: each user's items must be in increasing order, each once, with values in the declared range, as "
-            "discreet.read makes them; this table was put together otherwise"
+            "ratings: each user's items must be in increasing order, without repetition, with values in the declared "
+            "range; make the table with discreet.read"
         )
     require_sound_arithmetic()
 
@@ -91,8 +91,8 @@ def require_sound(ratings: Ratings, n_jobs: int | None = None) -> None:
 class PrivateModel(Model):
     """A model with a guarantee: joint differential privacy, for users unless it says otherwise.
 
-    It declares its releases (`plan`), reserves their cost in a ledger before it looks at the data, and learns from
-    nothing but what the releaser gives back.
+    It declares its releases (`plan`), reserves their cost in a ledger before it looks at the data, and learns only
+    from what the releaser returns.
     """
 
     epsilon: float
@@ -105,18 +105,18 @@ class PrivateModel(Model):
         raise NotImplementedError
 
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
-        """All learned attributes, from releases alone."""
+        """All learned attributes, computed from releases alone."""
         raise NotImplementedError
 
     def _check_data(self, ratings: Interactions) -> None:
-        """Raise if these data are of the wrong kind, by what is public of them. Called before anything is reserved."""
+        """Raise if the data are of the wrong kind, judged by what is public. Called before anything is reserved."""
 
     def _people(self, learned: Mapping[str, Any], plan: Plan) -> float:
-        """About how many people there are at least, if a release or a declared number says so; else 0."""
+        """A lower estimate of the number of people from a release or a declared number; 0 if there is none."""
         return 0.0
 
     def _public_inputs(self) -> dict[str, str]:
-        """What else is assumed to be public, in words for the statement."""
+        """Other inputs that are assumed to be public, in words for the statement."""
         return {}
 
     def _mu(self) -> float:
@@ -127,11 +127,11 @@ class PrivateModel(Model):
         return mu
 
     def preview(self, n_items: int, ledger: Ledger | None = None) -> Preview:
-        """What a fit would cost, and whether it fits in a ledger; spends nothing. Print it.
+        """What a fit would cost, and whether a ledger has enough left; spends nothing. Print it.
 
         Args:
             n_items: The size of the catalog.
-            ledger: The ledger that would pay; by default one of the fit's own.
+            ledger: The ledger that would pay; by default the fit's own.
         """
         return (ledger or self._own_ledger()).preview(self.plan(n_items))
 
@@ -139,7 +139,7 @@ class PrivateModel(Model):
         return Ledger(url, epsilon=self.epsilon, delta=self.delta, unit=self.unit, adjacency=self.adjacency)
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write the model to a folder, as every model does; the checkpoint that it was fitted with is then removed."""
+        """Write the model to a folder, and remove the checkpoint that it was fitted with, if any."""
         super().save(folder)
         if (checkpoint := vars(self).get("_checkpoint")) is not None:
             remove(checkpoint.folder, checkpoint.reservation)
@@ -147,9 +147,7 @@ class PrivateModel(Model):
     def _not_resumable(self) -> str:
         return ""
 
-    def _learn(
-        self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None
-    ) -> tuple[dict[str, Any], Statement]:
+    def _learn(self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None) -> Learned:
         require_sound(ratings, getattr(self, "n_jobs", None))
         self._check_data(ratings)
         plan = self.plan(ratings.n_items)
@@ -189,23 +187,20 @@ class PrivateModel(Model):
         *,
         after: Statement | None = None,
         resumed: tuple[Ledger, Checkpoint] | None = None,
-    ) -> tuple[dict[str, Any], Statement]:
-        """Learn as planned, paid for by a ledger. The guarantee includes what was released before, `after` which."""
+    ) -> Learned:
+        """Learn as planned, paid for by a ledger. The guarantee includes earlier releases, stated in `after`."""
         ledger, checkpoint = resumed or (self._own_ledger() if given is None else given, None)
         ledger.expect(unit=self.unit, adjacency=self.adjacency)
         with (
             ledger.reserve(plan, checkpoint=checkpoint) as reservation,
             Bar(type(self).__name__, 100, "% of the budget") as bar,
         ):
-
-            def progress(share: float, label: str) -> None:
-                bar.advance(100 * share, label)
-
-            learned = learn(Releaser(reservation, self.adjacency, self.n_jobs, progress), ratings)
+            releaser = Releaser(
+                reservation, self.adjacency, self.n_jobs, lambda share, label: bar.advance(100 * share, label)
+            )
+            learned = learn(releaser, ratings)
         events = [event for event in ledger.events if event.body.get("reservation") == reservation.id]
         guarantee = ledger.guarantee(plan.cost, events, delta=self.delta)
-        title = f"{type(self).__name__}: a private recommender"
-        public = {**ratings.public_inputs, **self._public_inputs()}
         if after is not None:
             guarantee = after.guarantee + guarantee
         planned = sum(line.count for line in plan.lines)
@@ -213,7 +208,12 @@ class PrivateModel(Model):
         for note in large_delta(self.delta, self._people(learned, plan)):
             notes.append(note)
             warnings.warn(note, stacklevel=4)
-        totals = None if given is None else ledger.totals()
         return learned, Statement.of(
-            title, guarantee, events, public_inputs=public, ledger=totals, after=after, notes=notes
+            f"{type(self).__name__}: a private recommender",
+            guarantee,
+            events,
+            public_inputs={**ratings.public_inputs, **self._public_inputs()},
+            ledger=None if given is None else ledger.totals(),
+            after=after,
+            notes=notes,
         )

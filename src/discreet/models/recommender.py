@@ -1,4 +1,4 @@
-"""The private model that suits the data."""
+"""A private model chosen for the kind of data."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
         >>> model = discreet.Recommender(epsilon=1.0, delta=1e-6).fit(ratings)
         >>> type(model.model_).__name__
         'DPALS'
-        >>> type(model.choose(ratings.to_implicit(4))).__name__  # what 4 stars and more say, without the stars
+        >>> type(model.choose(ratings.to_implicit(4))).__name__  # items with 4 stars or more, without the stars
         'DPSVD'
 
     Args:

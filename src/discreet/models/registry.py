@@ -1,4 +1,4 @@
-"""Every model there is, one line each: what a saved model can be, and what the command, audits and tests go through."""
+"""All models, one line each: the classes of saved models, and the list that the command, audits and tests use."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def find(name: str) -> type[Model]:
 
 
 def register(model: type[M]) -> type[M]:
-    """Make a model of your own known, so that it can be saved, loaded, exported and used by the command.
+    """Register your own model, so that it can be saved, loaded, exported and used by the command.
 
-    Use it as a decorator. A saved model is loaded only where its class is registered: a file can name no other code.
+    Use it as a decorator. A saved model can be loaded only if its class is registered: a file can name no other code.
 
     Example:
         >>> import discreet

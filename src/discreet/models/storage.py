@@ -2,11 +2,10 @@
 
 model.json holds the class of the model (one of `discreet.models.MODELS`, never a name to import), its parameters and
 learned values, the SHA-256 and size of the other two files, the certificate, and a digest of all that. The arrays are
-in factors.safetensors, the catalog is in items.parquet. Nothing else of a model is written: an attribute that its class
-does not list, such as anything about a user, cannot be. What is to be saved is decoded again and compared before the
-folder is touched: what `save` writes, `load` reads.
+in factors.safetensors, the catalog is in items.parquet. No other attribute of a model is written, so nothing about a
+user can be. `save` decodes its result and compares before it touches the folder: what it writes, `load` can read.
 
-How the folder changes from one model to the next, whatever happens meanwhile, is in `discreet.models.model_folder`.
+`discreet.models.model_folder` replaces one model in a folder by another in a single step.
 """
 
 from __future__ import annotations
@@ -29,14 +28,13 @@ from discreet.errors import DiscreetError, ModelError, NotFitted, PrivacyError
 from discreet.models import model_folder, registry
 from discreet.models.base import Model, little_endian, plain, rich
 from discreet.models.model_folder import FACTORS, FORMAT, HEAD, ITEMS, MAX_HEAD, PARTS, UNFINISHED, digest, refused
-from discreet.privacy.statement import Statement, distinct
+from discreet.privacy.statement import Statement
 from discreet.privacy.store import canonical
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 VERSION = 2
-MAX_DEPTH = 64  # of model.json
 TRIES = 100  # of a reader, while others save; each try that fails has met another save
 
 _TEXTS, _OBJECTS = ("format", "class", "digest"), ("params", "values", "files", "certificate")
@@ -46,7 +44,7 @@ _DTYPES = ("float32", "float64", "int64")
 
 
 def save(model: Model, folder: str | os.PathLike[str]) -> None:
-    """Write a fitted model to a folder, in the place of the model that it may hold.
+    """Write a fitted model to a folder, which may hold another model.
 
     Whatever happens, the folder holds the old model or the new one. A folder with anything but a model is refused.
 
@@ -58,8 +56,8 @@ def save(model: Model, folder: str | os.PathLike[str]) -> None:
     head, parts = _encoded(model)
     try:
         again = _decoded(home, head, _parsed(home / HEAD, head), parts)
-        if again.catalogue_ == model.catalogue_:  # else it has NaN, or is not the same
-            again.catalogue_ = model.catalogue_  # for equal columns may still differ in the names inside nested types
+        if again.catalogue_ == model.catalogue_:  # otherwise it has NaN, or is not the same
+            again.catalogue_ = model.catalogue_  # equal columns may differ in the names inside nested types
         unchanged = _encoded(again) == (head, parts)
     except DiscreetError as error:
         raise ModelError(f"model: it cannot be saved, because it could not be loaded again: {error}") from error
@@ -71,7 +69,7 @@ def save(model: Model, folder: str | os.PathLike[str]) -> None:
 def load(
     folder: str | os.PathLike[str], *, expect_class: type[Model] | None = None, certificate: Statement | None = None
 ) -> Model:
-    """Read a model that `save` wrote, on whichever machine; refuse it if anything is missing, changed or odd.
+    """Read a model that `save` wrote, on any machine; refuse it if anything is missing or was changed.
 
     Args:
         folder: Where it is.
@@ -82,8 +80,8 @@ def load(
         The model, with the guarantee computed again from the releases in its certificate.
 
     Raises:
-        ModelError: The folder does not hold a whole and unchanged model; the message names the file and the reason.
-        PrivacyError: Its certificate was changed, is that of another model, or claims what its releases do not give.
+        ModelError: The folder does not hold a complete, unchanged model; the message names the file and the reason.
+        PrivacyError: The certificate was changed, belongs to another model, or claims more than its releases give.
     """
     home, before = Path(folder), None
     if not os.path.isdir(home):
@@ -101,7 +99,7 @@ def load(
             parts = {name: model_folder.read_part(home, name, **about) for name, about in document["files"].items()}
             break
         except ModelError:
-            if head == before or attempt == TRIES - 1:  # no save is to blame
+            if head == before or attempt == TRIES - 1:  # not because of a save
                 raise
         before = head
     model = _decoded(home, head, document, parts, expect_class)
@@ -150,7 +148,7 @@ def unfitted(about: dict[str, Any]) -> Model:
 
 
 def _registered(name: str) -> type[Model] | None:
-    """The class of this name among the models of the library. Nothing else is ever imported."""
+    """The model class of this name. Nothing else is ever imported."""
     return registry.find(name) if name in registry.MODELS else None
 
 
@@ -168,10 +166,10 @@ def _text(document: dict[str, Any]) -> bytes:
 def _parsed(path: Path, head: bytes) -> dict[str, Any]:
     """The content of model.json, if it has the form that this version reads."""
     try:
-        document = json.loads(head.decode("utf-8"), object_pairs_hook=distinct, parse_constant=_no_number)
+        document = json.loads(head)  # what `_text` does not write, such as repeated keys or NaN, is refused later
     except (ValueError, RecursionError) as error:
         raise refused(path, f"it is not proper JSON, so it was cut off or changed ({error})") from error
-    if _too_deep(document) or not isinstance(document, dict) or document.get("format") != FORMAT:
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise refused(path, "it does not describe a model of discreet")
     version = document.get("version")
     if type(version) is not int or version != VERSION:
@@ -180,46 +178,31 @@ def _parsed(path: Path, head: bytes) -> dict[str, Any]:
             f"its format version is {brief(version)}, and this discreet reads version {VERSION}; save it again with "
             "this version, or load it with the one that saved it",
         )
-    origin = document.get("origin", 0)
-    if _types({key: value for key, value in document.items() if key != "origin"}) != _FIELDS:
+    fields = _types(document)
+    if fields.pop("origin", None) not in (str, type(None)) or "origin" not in document or fields != _FIELDS:
         raise refused(path, "it does not have the fields of a model, so it was changed")
     files = document["files"]
     if set(files) != set(PARTS) or not all(_types(about) == _ENTRY for about in files.values()):
-        raise refused(path, f"its list of files is not that of a model, {' and '.join(PARTS)} with sizes and digests")
-    if not isinstance(origin, str | None):
-        raise refused(path, "its origin is neither a text nor null")
+        raise refused(path, f"its list of files must be {' and '.join(PARTS)}, with sizes and digests")
     return document
 
 
-def _no_number(token: str) -> float:
-    raise ValueError(f"{token} is not a number")
-
-
-def _types(content: Any) -> dict[str, type] | None:
-    return {key: type(value) for key, value in content.items()} if isinstance(content, dict) else None
-
-
-def _too_deep(document: Any) -> bool:
-    """Whether it nests deeper than the recursion of any reader can be relied on to follow."""
-    level = [document]
-    for _ in range(MAX_DEPTH):
-        parents = [part.values() if isinstance(part, dict) else part for part in level if isinstance(part, dict | list)]
-        level = [part for parent in parents for part in parent]
-    return bool(level)
+def _types(content: Any) -> dict[str, type]:
+    return {key: type(value) for key, value in content.items()} if isinstance(content, dict) else {}
 
 
 def _decoded(
     home: Path, head: bytes, document: dict[str, Any], parts: dict[str, bytes], expect: type[Model] | None = None
 ) -> Model:
-    """The model, once all that can be checked has been."""
+    """The model, after all checks."""
     path = home / HEAD
-    try:  # before the digest, since its reasons are the better ones
+    try:  # before the digest, because its messages are better
         statement = Statement.parse(json.dumps(document["certificate"], allow_nan=False))
-    except Exception as error:  # numbers that nobody has checked before go through two accountants
+    except Exception as error:  # unchecked numbers go through two accountants
         raise PrivacyError(f"{str(path)!r}: {error}") from error
     try:
         unchanged = document["digest"] == _digest(document) and _text(document) == head
-    except ValueError:  # a number that is too large to be one
+    except (ValueError, RecursionError):  # a number that is too large, or lists that are nested too deep
         unchanged = False
     if not unchanged:
         raise refused(path, "its digest does not match, so it was changed after it was saved")
@@ -236,14 +219,13 @@ def _decoded(
     catalogue = items_from_bytes(home / ITEMS, parts[ITEMS], document["origin"])
     try:
         return cls._restored(rich(document["params"]), arrays, rich(document["values"]), catalogue, statement)
-    except Exception as error:  # whatever a model says to values that nobody has checked before
+    except Exception as error:  # anything that a model may raise for unchecked values
         kind = PrivacyError if isinstance(error, PrivacyError) else ModelError
         raise kind(f"{str(home)!r}: its files do not make a {cls.__name__} ({error})") from error
 
 
-# -- arrays as safetensors and a catalog as parquet: bytes from anywhere are refused or mean what they say. Both files
-#    are plain and uncompressed, so that neither grows in memory to much more than its size on the disk, and the same
-#    content gives the same bytes
+# -- arrays as safetensors and a catalog as parquet. Both files are plain and uncompressed, so that neither takes much
+#    more memory than its size on the disk, and the same content gives the same bytes
 
 
 def _arrays_to_bytes(arrays: Mapping[str, Any]) -> bytes:
@@ -258,12 +240,12 @@ def _arrays_to_bytes(arrays: Mapping[str, Any]) -> bytes:
 
 
 def _arrays_from_bytes(path: Path, content: bytes, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
-    """The arrays in a safetensors file: those of the class, and finite."""
+    """The arrays in a safetensors file, which must be finite and have these names."""
     import safetensors.numpy
 
     try:
         arrays: dict[str, NDArray[Any]] = safetensors.numpy.load(content)
-    except Exception as error:  # of a parser in another language, on bytes from anywhere
+    except Exception as error:  # from a parser of untrusted bytes
         raise refused(path, f"it is not a sound safetensors file ({error})") from error
     if set(arrays) != set(names):
         raise refused(path, f"its arrays are {', '.join(sorted(arrays)) or 'none'}, not {', '.join(sorted(names))}")
@@ -276,7 +258,7 @@ def _arrays_from_bytes(path: Path, content: bytes, names: tuple[str, ...]) -> di
 
 
 def items_to_bytes(catalogue: Catalogue) -> bytes:
-    """A parquet file: the ids as the first column, whatever its name, and what is known about the items beside them."""
+    """A parquet file with the ids as the first column, whatever its name, and the other columns of the catalog."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -305,24 +287,24 @@ def items_from_bytes(path: Path, content: bytes, origin: str | None) -> Catalogu
         _require_plain(content)
         table = pa.Table.from_batches(_bounded(file, len(content)), file.schema_arrow)
         wanted = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(file.metadata.metadata[b"ARROW:schema"])))
-        # Parquet knows no seconds, and dates in days only: such columns become others, and again what they were.
+        # Parquet has no times in seconds, and dates only in days: such columns are converted back.
         columns = [
             column if column.type == kind else column.cast(kind)
             for column, kind in zip(table.columns, wanted.types, strict=True)
         ]
-        beside = pa.table(columns[1:], names=table.column_names[1:])
-        return Catalogue(Ids(columns[0], "items"), beside, origin=origin)
-    except Exception as error:  # of a parser in another language, on bytes from anywhere
+        rest = pa.table(columns[1:], names=table.column_names[1:])
+        return Catalogue(Ids(columns[0], "items"), rest, origin=origin)
+    except Exception as error:  # from a parser of untrusted bytes
         raise refused(path, f"it does not hold a catalog ({error})") from error
 
 
 def _bounded(file: Any, size: int) -> Iterator[pa.RecordBatch]:
-    """What is in the file, as long as that has to do with its size, whatever its pages say."""
+    """The content of the file, if its size in memory is in proportion to its size on disk."""
     if file.metadata.num_rows > 8 * size:
         raise ValueError("it claims more rows than its size allows")
     total = 0
     for batch in file.iter_batches(batch_size=256, use_threads=False):
-        batch.validate(full=True)  # offsets within bounds, text that is text
+        batch.validate(full=True)  # offsets within bounds, valid UTF-8
         total += batch.nbytes
         if total > 256 * size:
             raise ValueError("it holds more than its size allows")
@@ -330,63 +312,49 @@ def _bounded(file: Any, size: int) -> Iterator[pa.RecordBatch]:
 
 
 def _require_plain(content: bytes) -> None:
-    """Only what does not grow in memory: a few bytes can stand for gigabytes otherwise.
+    """Raise if data is compressed, because then a few bytes can stand for gigabytes.
 
-    Reads the file's metadata by itself, since pyarrow ends the process where it is asked about malformed columns.
+    Parses the file's metadata here, because pyarrow aborts the process when asked about malformed columns.
     """
     length = int.from_bytes(content[-8:-4], "little")
-    metadata = _Thrift(content[-8 - length : -8]).struct()
-    for group in metadata[4]:
+    for group in _thrift(iter(content[-8 - length : -8]))[4]:
         for chunk in group[1]:
             about = chunk[3]
             if about[4] != 0 or set(about[2]) - {0, 3} or 1 in chunk:  # codec, encodings PLAIN and RLE, another file
                 raise ValueError("it is compressed or encoded in a way that save does not use")
 
 
-class _Thrift:
-    """Reads Thrift's compact protocol: a struct becomes a dictionary by the numbers of its fields."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data, self._at = data, 0
-
-    def _byte(self) -> int:
-        self._at += 1
-        return self._data[self._at - 1]
-
-    def _natural(self) -> int:
-        value = 0
-        for shift in range(0, 64, 7):
-            byte = self._byte()
-            value |= (byte & 127) << shift
-            if byte < 128:
-                return value
-        raise ValueError("its metadata has a number of more than 64 bits")
-
-    def _integer(self) -> int:
-        value = self._natural()
-        return value >> 1 ^ -(value & 1)
-
-    def struct(self) -> dict[int, Any]:
-        """The fields up to the end of this struct."""
-        fields: dict[int, Any] = {}
-        number = 0
-        while head := self._byte():
-            number = number + (head >> 4) if head >> 4 else self._integer()
-            fields[number] = head & 15 == 1 if head & 15 in (1, 2) else self._value(head & 15)
-        return fields
-
-    def _value(self, kind: int) -> Any:
-        if kind in (1, 2, 3):
-            return self._byte()
-        if kind in (4, 5, 6):
-            return self._integer()
-        if kind in (7, 8):
-            length = 8 if kind == 7 else self._natural()
-            self._at += length
-            return self._data[self._at - length : self._at]
-        if kind in (9, 10):
-            head = self._byte()
-            return [self._value(head & 15) for _ in range(self._natural() if head >> 4 == 15 else head >> 4)]
-        if kind == 12:
-            return self.struct()
+def _thrift(data: Iterator[int], kind: int = 12) -> Any:
+    """A value in Thrift's compact protocol; a struct becomes a dictionary by the numbers of its fields."""
+    if kind in (1, 2, 3):
+        return next(data)
+    if kind in (4, 5, 6):
+        return _integer(data)
+    if kind in (7, 8):
+        return bytes([next(data) for _ in range(8 if kind == 7 else _natural(data))])
+    if kind in (9, 10):
+        head = next(data)
+        return [_thrift(data, head & 15) for _ in range(_natural(data) if head >> 4 == 15 else head >> 4)]
+    if kind != 12:
         raise ValueError("its metadata has values of an unknown kind")
+    fields: dict[int, Any] = {}
+    number = 0
+    while head := next(data):
+        number = number + (head >> 4) if head >> 4 else _integer(data)
+        fields[number] = head & 15 == 1 if head & 15 in (1, 2) else _thrift(data, head & 15)
+    return fields
+
+
+def _natural(data: Iterator[int]) -> int:
+    value = 0
+    for shift in range(0, 64, 7):
+        byte = next(data)
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value
+    raise ValueError("its metadata has a number of more than 64 bits")
+
+
+def _integer(data: Iterator[int]) -> int:
+    value = _natural(data)
+    return value >> 1 ^ -(value & 1)

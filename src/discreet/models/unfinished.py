@@ -1,8 +1,8 @@
-"""A fit that can be finished after a crash: its releases as they come, and what it takes to go on with them.
+"""A fit that can be finished after a crash.
 
-The folder of a checkpoint holds fit.json (which fit it is: class, parameters, plan, catalog, ledger and reservation;
-all of it public), a file for each release, and the fit's own ledger, unless it is paid for by another. Only the ledger
-decides what has been paid for, and what has been seen: docs/proofs/resuming.md.
+The folder of a checkpoint holds fit.json (class, parameters, plan, catalog, ledger and reservation of the fit; all of
+it public), a file for each release, and the fit's own ledger, unless another one pays. Only the ledger decides what has
+been paid for and what has been seen: docs/proofs/resuming.md.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from discreet.data.catalogue import catalogue_sha256
 from discreet.errors import ModelError, PrivacyError
 from discreet.models.base import learned_by
-from discreet.models.model_folder import locked, refused
+from discreet.models.model_folder import held, refused
 from discreet.privacy import Cost, Guarantee, Ledger
 from discreet.privacy.store import SUFFIX, Checkpoint, Entry, canonical, put, sync
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from discreet.privacy import Plan
 
 FORMAT = "discreet-unfinished-1"
-HEAD, LEDGER = "fit.json", "ledger-of-this-fit.db"  # no name that a ledger of somebody's has: leftovers are removed
+HEAD, LEDGER = "fit.json", "ledger-of-this-fit.db"  # a name that no other ledger has: leftovers are removed
 _OURS = re.compile(rf"{HEAD}|{LEDGER}(-\w+)?|[0-9a-f]+(\.tmp|{SUFFIX})")
 
 
@@ -47,7 +47,7 @@ def read(folder: Path) -> dict[str, Any] | None:
 
 
 def described(model: PrivateModel, ratings: Ratings, plan: Plan) -> dict[str, Any]:
-    """What must be the same to go on with a fit: all that decides what it releases, except the data."""
+    """What must be the same to resume a fit: everything that decides its releases, except the data."""
     about = {
         "class": type(model).__name__,
         "params": learned_by(model),
@@ -64,10 +64,10 @@ def described(model: PrivateModel, ratings: Ratings, plan: Plan) -> dict[str, An
 def resumable(
     folder: Path, about: dict[str, Any], ledger: Ledger | None, own: Callable[[str], Ledger]
 ) -> Iterator[tuple[Ledger, Checkpoint]]:
-    """Begin the fit that is `described` in a folder, or go on with it there; nobody else does meanwhile.
+    """Begin the fit that is `described` in a folder, or resume it, while no other process does.
 
-    Yields the ledger that pays (without one given, the fit's `own`, at a URL), and the checkpoint to reserve the plan
-    with. If nothing is reserved, nothing is left.
+    Yields the ledger that pays (by default the fit's `own`, at a URL), and the checkpoint to reserve the plan with. If
+    nothing is reserved, nothing is left behind.
     """
     with _held(folder):
         found = read(folder)
@@ -90,21 +90,21 @@ def resumable(
 
 
 def remove(folder: Path, reservation: str | None = None) -> None:
-    """Remove a checkpoint, all of it or nothing; with a reservation, only if it is still that one's."""
+    """Remove a checkpoint; with a reservation, only if it still belongs to that one."""
     found = read(folder)
     if reservation is not None and (found is None or found["reservation"] != reservation):
         return
-    (folder / HEAD).unlink(missing_ok=True)  # what is left without it counts as nothing
+    (folder / HEAD).unlink(missing_ok=True)  # without it, the rest counts as nothing
     sync(folder)
     for name in os.listdir(folder):
         if _OURS.fullmatch(name):
             (folder / name).unlink()
-    with suppress(OSError):  # it holds something of others
+    with suppress(OSError):  # it holds other files
         folder.rmdir()
 
 
 def give_up(folder: Path, ledger: Ledger | None) -> Guarantee:
-    """Return to the ledger that pays for it what an unfinished fit has not released, and remove the fit.
+    """Remove an unfinished fit, and return what it has not released to the ledger that pays for it.
 
     Returns what stays spent.
     """
@@ -126,12 +126,12 @@ def give_up(folder: Path, ledger: Ledger | None) -> Guarantee:
 def _begun(
     folder: Path, about: dict[str, Any], ledger: Ledger | None, own: Callable[[str], Ledger]
 ) -> tuple[Ledger, dict[str, Any]]:
-    """Write fit.json before anything is reserved, so that a fit that was paid for can always be finished."""
+    """Write fit.json before anything is reserved, so that a paid fit can always be finished."""
     paying = own(_url(folder)) if ledger is None else ledger
     origin = paying.origin
     if origin["url"] is None:
         raise PrivacyError(
-            "checkpoint: a ledger in memory is gone with its process, and with it the record of what was paid for; "
+            "checkpoint: a ledger in memory is lost with its process, and with it the record of what was paid for; "
             "give the ledger a URL, e.g. Ledger('sqlite:///ledger.db', ...)"
         )
     begun = {"format": FORMAT, **about, "ledger": origin, "own_ledger": ledger is None, "reservation": uuid.uuid4().hex}
@@ -142,12 +142,12 @@ def _begun(
 def _url(folder: Path) -> str:
     path = str(folder.absolute() / LEDGER)
     if "?" in path:
-        raise ModelError(f"{path!r}: a ledger cannot be kept where a '?' is in the path; choose another folder")
+        raise ModelError(f"{path!r}: a ledger cannot be in a path with a '?'; choose another folder")
     return f"sqlite:///{path}"
 
 
 def _paying(folder: Path, found: dict[str, Any], ledger: Ledger | None) -> Ledger:
-    """The ledger that has paid for a fit; raises if another one is given, or if it has forgotten the fit."""
+    """The ledger that has paid for a fit; raises if another one is given, or if it does not know the fit."""
     where = f"the ledger {found['ledger']['name']!r} at {found['ledger']['url']}"
     if found["own_ledger"] and ledger is not None:
         raise PrivacyError(f"ledger: the fit in {str(folder)!r} began with a ledger of its own; go on without one")
@@ -179,26 +179,13 @@ def _require_same(folder: Path, found: dict[str, Any], about: dict[str, Any]) ->
 
 @contextmanager
 def _held(folder: Path) -> Iterator[None]:
-    """Make a folder if there is none, and be the only one to use it; refuse one that holds something else."""
-    made = [one for one in (folder, *folder.parents) if not one.exists()]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        # Where no folder can be locked, the ledger lets only one of several save a release.
-        with locked(folder, busy="another process is at work on this fit; let it finish, or stop it"):
-            if read(folder) is None:
-                _clear(folder)
-            yield
-    except BaseException:
-        for one in made:
-            with suppress(OSError):
-                one.rmdir()
-        raise
-
-
-def _clear(folder: Path) -> None:
-    """Remove what is left of a fit that was removed, or had not begun."""
-    names = os.listdir(folder)
-    if not all(map(_OURS.fullmatch, names)):
-        raise refused(folder, "this folder is not empty and holds no unfinished fit; give another")
-    for name in names:
-        (folder / name).unlink()
+    """Be the only one to use a folder, which is made if there is none; refuse a folder with other content."""
+    # On file systems without locks, the ledger lets only one of several processes save a release.
+    with held(folder, busy="another process is at work on this fit; let it finish, or stop it"):
+        if read(folder) is None:  # leftovers of a fit that was removed, or had not begun
+            names = os.listdir(folder)
+            if not all(map(_OURS.fullmatch, names)):
+                raise refused(folder, "this folder is not empty and holds no unfinished fit; give another")
+            for name in names:
+                (folder / name).unlink()
+        yield

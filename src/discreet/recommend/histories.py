@@ -1,4 +1,4 @@
-"""What a caller gives as a history, made into a table over the model's own items."""
+"""Reads a caller's history into a table over the model's own items."""
 
 from __future__ import annotations
 
@@ -21,35 +21,28 @@ from discreet.typing import Array
 OnUnknown = Literal["raise", "warn", "ignore"]
 POLICIES = ("raise", "warn", "ignore")
 ONE = Ids([0])
-SHORT = 256  # ids in an array that are quicker looked up one by one
+SHORT = 256  # up to this length, it is faster to look up the ids of an array one by one
 
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads histories for one model.
+    """Reads histories for one model."""
 
-    Attributes:
-        catalogue: The model's items.
-        value_range: Of the ratings that the model was trained on.
-        implicit: Whether the model knows of no ratings, so that every item in a history counts 1.
-        on_unknown: What becomes of items that the model does not know: "raise", "warn" or "ignore" (leave them out).
-    """
-
-    catalogue: Catalogue
-    value_range: tuple[float, float]
-    implicit: bool
-    on_unknown: OnUnknown = "raise"
+    catalogue: Catalogue  # the model's items
+    value_range: tuple[float, float]  # of the ratings that the model was trained on
+    implicit: bool  # whether the model knows no ratings, so that every item in a history counts 1
+    on_unknown: OnUnknown = "raise"  # for items that the model does not know; "warn" and "ignore" leave them out
 
     def __post_init__(self) -> None:
         if self.on_unknown not in POLICIES:
             raise DataError(f"on_unknown: one of {', '.join(POLICIES)} is needed, not {self.on_unknown!r}")
 
     def read(self, history: Any) -> tuple[Interactions, bool]:
-        """The history or histories, and whether there is only one.
+        """The history or histories, and whether it is a single one.
 
-        One history is a mapping {item: rating} or a pandas Series of ratings by item, a list of items (which then count
-        as liked: they get the highest rating there is), or a data frame without a column of users. Many are
-        Interactions, a data frame with a column of users, or a list of mappings, whose users are then 0, 1, 2, ...
+        One history is a mapping {item: rating}, a pandas Series of ratings by item, a list of items (which count as
+        liked: they get the highest rating), or a data frame without a column of users. Many are Interactions, a data
+        frame with a column of users, or a list of mappings (whose users are 0, 1, 2, ...).
         """
         if isinstance(history, Interactions):
             return self._moved(history), False
@@ -84,7 +77,7 @@ class Reader:
         return numbers, values[kept][first].astype(np.float32)
 
     def _frame(self, history: Any) -> tuple[Interactions, bool]:
-        """Read as any table is, so that types, repeated and missing values are dealt with in the same way."""
+        """Read like any table, so that types, repeated and missing values are handled in the same way."""
         import narwhals as nw
         import pyarrow as pa
 
@@ -108,7 +101,7 @@ class Reader:
         return self._moved(ratings), user is None
 
     def _moved(self, ratings: Interactions) -> Interactions:
-        """Interactions over the model's items; those with unknown items are dealt with as `on_unknown` says."""
+        """Interactions over the model's items. `on_unknown` decides about unknown items."""
         indices, values = ratings.indices, ratings.values
         if ratings.catalogue is not self.catalogue and ratings.items != self.catalogue.ids:
             numbers = self._numbers(ratings.items.to_arrow(), "history")
@@ -140,22 +133,20 @@ class Reader:
         )
 
     def known(self, items: Any, argument: str) -> NDArray[np.int64]:
-        """The numbers of some items, -1 for unknown ones where `on_unknown` lets them pass."""
+        """The numbers of some items; -1 for unknown ones, unless `on_unknown` is "raise"."""
         if isinstance(items, str | bytes) or not isinstance(items, Iterable):
             raise DataError(f"{argument}: a list of items is needed, not {items!r}")
         keys = to_array(items, argument) if hasattr(items, "__array__") else list(items)
-        if isinstance(keys, list) or len(keys) <= SHORT:
-            keys = keys if isinstance(keys, list) else keys.to_pylist()
-            numbers = self._looked_up(keys, argument)
-        else:
-            numbers = self._numbers(keys, argument)
+        if len(keys) <= SHORT and not isinstance(keys, list):
+            keys = keys.to_pylist()
+        numbers = (self._looked_up if isinstance(keys, list) else self._numbers)(keys, argument)
         unknown = np.flatnonzero(numbers < 0)[:3]
         if len(unknown):
             self._tell([keys[int(at)] for at in unknown], argument)
         return numbers
 
     def _looked_up(self, keys: list[Any], argument: str) -> NDArray[np.int64]:
-        """One by one: for few keys far quicker than to hash the catalog anew."""
+        """One by one, which for few keys is much faster than hashing the catalog again."""
         ids = self.catalogue.ids
         try:
             numbers = np.array([ids.number(key) if key in ids else -1 for key in keys], np.int64)
@@ -163,12 +154,12 @@ class Reader:
             return self._numbers(keys, argument)
         unknown = np.flatnonzero(numbers < 0)
         kind = type(ids[0])
-        if any(type(keys[at]) is not kind for at in unknown):  # the same id in another type, or a type that cannot be
+        if any(type(keys[at]) is not kind for at in unknown):  # perhaps the same id in another type
             numbers[unknown] = self._numbers([keys[at] for at in unknown], argument)
         return numbers
 
     def _numbers(self, ids: Any, argument: str) -> NDArray[np.int64]:
-        """The numbers of ids, 7 as "7" where the model's are text; raises if that gives not one of the model's."""
+        """The numbers of ids, converted to the model's type (7 to "7"); raises if the types have no id in common."""
         import pyarrow as pa
 
         asked, own = to_array(ids, argument), self.catalogue.ids.to_arrow().type
@@ -187,7 +178,7 @@ class Reader:
         self.warn(f"{argument}: left out items that the model does not know, {shown}")
 
     def warn(self, message: str) -> None:
-        """Warn the caller, if they want to be warned: at their line that called the library."""
+        """Warn the caller, if they asked for warnings, at the line that called the library."""
         if self.on_unknown != "warn":
             return
         level, frame = 1, sys._getframe()
@@ -197,7 +188,7 @@ class Reader:
 
 
 def is_frame(thing: Any) -> bool:
-    """Whether this is a table with named columns. A query is not asked what they are, for that may be costly."""
+    """Whether this is a table with named columns. Looks at the type, because listing a query's columns may be slow."""
     return hasattr(type(thing), "columns") or hasattr(type(thing), "column_names")
 
 
@@ -211,7 +202,7 @@ def _as_floats(ratings: list[Any]) -> NDArray[np.float64]:
     for rating in ratings:
         if isinstance(rating, bool | np.bool_ | str | bytes) or not hasattr(rating, "__float__"):
             raise DataError(
-                f"history: ratings must be numbers, not {type(rating).__name__}; of items without ratings give a list"
+                f"history: ratings must be numbers, not {type(rating).__name__}; for items without ratings, give a list"
             )
     try:
         values = np.array([float(rating) for rating in ratings], np.float64)

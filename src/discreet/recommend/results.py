@@ -1,4 +1,4 @@
-"""What models give back: recommendations, explanations, item vectors for other search engines; and files of them."""
+"""What models return: recommendations, explanations, item vectors for other search engines; and files of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def titles(catalogue: Catalogue, numbers: Array) -> list[Any] | None:
-    """What people call the items, if the catalog says."""
+    """The titles of items, if the catalog has them."""
     name = next((name for name in catalogue.names if name.lower() in ("title", "name")), None)
     if name is None:
         return None
@@ -32,10 +32,10 @@ def titles(catalogue: Catalogue, numbers: Array) -> list[Any] | None:
     return cells
 
 
-def _text(headings: Sequence[str], rows: Sequence[Sequence[str]], note: str) -> str:
-    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in (headings, *rows)]
-    return "\n".join([line.rstrip() for line in lines] + ([f"({note})"] if note else []))
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table as lines of text."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -45,10 +45,10 @@ class Recommendations:
     Attributes:
         items: Ids, in the caller's type.
         scores: Aligned with `items`.
-        titles: What the catalog calls them, if it says.
-        note: What a reader must know: that there was no history to go by, for instance. Empty if nothing.
+        titles: The items' titles, if the catalog has them.
+        note: What a reader must know, for instance that there was no history; empty if nothing.
         library: The data frame library of the caller.
-        kind: The Arrow type of the ids, also where there are none; None: as Arrow guesses.
+        kind: The Arrow type of the ids, even if there are none; None: as Arrow guesses.
     """
 
     items: list[Any]
@@ -62,7 +62,7 @@ class Recommendations:
     def of(
         cls, catalogue: Catalogue, numbers: Array, scores: Array, note: str, library: str | None = None
     ) -> Recommendations:
-        """From item numbers."""
+        """Look up item numbers."""
         items = catalogue.ids.take(numbers)
         return cls(items.to_pylist(), scores, titles(catalogue, numbers), note, library, items.type)
 
@@ -73,7 +73,7 @@ class Recommendations:
         return iter(zip(self.items, self.scores.tolist(), strict=True))
 
     def to_frame(self, library: str | None = None) -> Any:
-        """A table with the columns item, score, rank: of "pandas", "polars" or "pyarrow"; by default the caller's."""
+        """A table with the columns item, score, rank, for "pandas", "polars" or "pyarrow"; by default the caller's."""
         import pyarrow as pa
 
         ranks = np.arange(1, len(self) + 1, dtype=np.int32)
@@ -82,11 +82,12 @@ class Recommendations:
 
     def __repr__(self) -> str:
         names = self.titles if self.titles is not None else [""] * len(self)
-        rows = [
+        rows = [("rank", "item", "score", "title" if self.titles is not None else "")]
+        rows += [
             (str(rank), str(item), f"{score:.4g}", "" if title is None else str(title))
             for rank, (item, score, title) in enumerate(zip(self.items, self.scores, names, strict=True), 1)
         ]
-        return _text(("rank", "item", "score", "title" if self.titles is not None else ""), rows, self.note)
+        return "\n".join([*aligned(rows), *([f"({self.note})"] if self.note else [])])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -94,13 +95,13 @@ class BatchRecommendations:
     """Items and scores for many users: user u's are at indptr[u]:indptr[u + 1], best first.
 
     Attributes:
-        users: Whose they are, in the order of the histories.
+        users: The users, in the order of the histories.
         catalogue: The model's items.
-        indptr: Offsets; a user with fewer candidates than asked for has a shorter list.
+        indptr: Offsets; a user with fewer than n candidates has a shorter list.
         numbers: Item numbers, positions in the model's `items_`.
         scores: Aligned with `numbers`.
-        cold: Which users had no history to go by, and got `note` instead.
-        note: What such users got.
+        cold: Which users had no history.
+        note: How items were ranked for users without a history.
         library: The data frame library of the caller.
     """
 
@@ -152,7 +153,7 @@ class BatchRecommendations:
         )
 
     def to_frame(self, library: str | None = None) -> Any:
-        """The long table in a data frame library: "pandas", "polars", "pyarrow"; by default that of the histories."""
+        """The long table for "pandas", "polars" or "pyarrow"; by default the library of the histories."""
         return to_library(self.to_arrow(), library or self.library)
 
     def __repr__(self) -> str:
@@ -166,13 +167,13 @@ class Explanation:
     """Why an item was recommended: what each item of the history adds to its score.
 
     Attributes:
-        item: What is explained.
+        item: The item that is explained.
         score: baseline + the sum of the contributions.
         baseline: The score without any history.
-        items: Of the history, the one that moves the score most first.
+        items: The items of the history, the ones that move the score most first.
         ratings: Aligned with `items`.
         contributions: Aligned with `items`.
-        titles: What the catalog calls the items, if it says.
+        titles: The items' titles, if the catalog has them.
         library: The data frame library of the caller.
         kind: The Arrow type of the ids.
     """
@@ -188,7 +189,7 @@ class Explanation:
     kind: Any = None
 
     def to_frame(self, library: str | None = None) -> Any:
-        """A table with the columns item, rating, contribution; by default of the caller's library."""
+        """A table with the columns item, rating, contribution; by default in the caller's library."""
         import pyarrow as pa
 
         items = pa.array(self.items, self.kind)
@@ -197,12 +198,12 @@ class Explanation:
 
     def __repr__(self) -> str:
         names = self.titles if self.titles is not None else [""] * len(self.items)
-        rows = [("", "", f"{self.baseline:+.4f}", "without any history")]
+        rows = [("item", "rating", "adds", ""), ("", "", f"{self.baseline:+.4f}", "without any history")]
         rows += [
             (str(item), f"{rating:g}", f"{part:+.4f}", "" if title is None else str(title))
             for item, rating, part, title in zip(self.items, self.ratings, self.contributions, names, strict=True)
         ]
-        return _text(("item", "rating", "adds", ""), rows, f"score of {self.item!r}: {self.score:.4f}")
+        return "\n".join([*aligned(rows), f"(score of {self.item!r}: {self.score:.4f})"])
 
 
 # -- item vectors
@@ -218,9 +219,8 @@ def export_vectors(catalogue: Catalogue, vectors: Array, format: str, path: str 
     if format not in FORMATS:
         raise DataError(f"format: one of {', '.join(FORMATS)} is needed, not {format!r}")
     if (path is None) != (format in ("numpy", "arrow")):
-        raise DataError(
-            f"path: format={format!r} " + ("writes a file, so say where" if path is None else "writes none")
-        )
+        needed = "writes a file, so say where" if path is None else "writes none"
+        raise DataError(f"path: format={format!r} {needed}")
     if format == "numpy":
         return catalogue.ids.to_numpy(), vectors
     cells = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), vectors.shape[1])
@@ -251,8 +251,8 @@ class AnnIndex:
             from usearch.index import Index
         except ModuleNotFoundError:
             raise MissingExtra("An approximate index", "ann") from None
-        # Inner products are searched as they are. To make vectors equally long by one more number, so that the largest
-        # product becomes the nearest direction, points nearly all of them in that direction, and halves the recall.
+        # Inner products are searched as they are. Adding one more coordinate that makes all vectors equally long turns
+        # this into a search for directions, but then nearly all vectors point the same way, which halves the recall.
         index = Index(
             ndim=vectors.shape[1], metric="ip", dtype="f32", connectivity=connectivity, expansion_search=expansion
         )
@@ -260,7 +260,7 @@ class AnnIndex:
         return cls(catalogue, index)
 
     def search(self, queries: Array, n: int = 10) -> Array:
-        """Item numbers (queries, n) of about the largest inner products with each query vector; -1 where none is."""
+        """Item numbers (queries, n) with approximately the largest inner products; -1 if fewer were found."""
         queries = np.atleast_2d(queries)
         if queries.ndim != 2 or queries.shape[1] != self.index.ndim:
             raise DataError(f"queries: vectors of length {self.index.ndim} are needed, as query_vector gives them")
@@ -270,8 +270,8 @@ class AnnIndex:
             return numbers
         found = self.index.search(queries.astype(np.float32), n)
         keys = np.atleast_2d(found.keys)
-        counts = getattr(found, "counts", [keys.shape[1]])  # a single query's keys are those that were found
-        for row, count in enumerate(counts):  # a graph may have places that no search reaches
+        counts = getattr(found, "counts", [keys.shape[1]])  # a single query has no counts
+        for row, count in enumerate(counts):  # a graph may have nodes that no search reaches
             numbers[row, :count] = keys[row, :count]
         return numbers
 
@@ -281,7 +281,7 @@ class AnnIndex:
 
 @contextmanager
 def whole_file(path: str | PathLike[str]) -> Iterator[Path]:
-    """Where to write a file; it takes its place in the end, and leaves nothing behind after an error."""
+    """A temporary path to write to. The file is moved to `path` at the end, and removed after an error."""
     target = Path(path)
     if target.is_dir() or not target.parent.is_dir():
         raise DataError(f"path: {str(target)!r} cannot be written; give the name of a file in a folder that exists")

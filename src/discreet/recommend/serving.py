@@ -1,9 +1,10 @@
-"""What the models' serving methods do, once a history has been read: score all candidates, and keep the best."""
+"""Behind the models' serving methods: score all candidates for the histories, and keep the best."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -26,32 +27,24 @@ if TYPE_CHECKING:
 
 Variance: TypeAlias = tuple[float, Array] | None  # c, and the variances (items, 1 + k) of base and columns
 
-FEW = 4  # candidates are few if there are so many times more items: then their columns are laid out anew
+FEW = 4  # if there are this many times more items than candidates, the candidates get panels of their own
 USERS = 1 << 14  # folded in at a time
-PAIRS = 1 << 12  # predicted at a time: vectors and columns stay in a cache
+PAIRS = 1 << 12  # predicted at a time, so that vectors and columns stay in the cache
 
 
 @dataclass(frozen=True)
 class Scorer:
-    """Scores of users for the items that may be recommended: users' vectors times columns, plus a base.
+    """Scores of users for the candidates, the items that may be recommended: users' vectors times columns, plus a base.
 
-    A user's list is a function of the vector and history of that user alone, to the last bit (`kernels.top_n`).
-
-    Attributes:
-        columns: Of the candidates.
-        panels: The same, as the kernel takes them.
-        base: The score of each candidate before anything is known of the user. Minus infinity: it is none after all.
-        cold: The scores of each candidate for a user without a history.
-        candidates: Their item numbers, increasing; None: every item.
-        variance: None; or c and the variances of base and of columns: c standard deviations are taken from scores.
+    A user's list is a function of that user's vector and history alone, to the last bit (`kernels.top_n`).
     """
 
-    columns: Array
-    panels: Panels
-    base: Array
-    cold: Array
-    candidates: Array | None = None
-    variance: Variance = None
+    columns: Array  # of the candidates
+    panels: Panels  # the same, as the kernel takes them
+    base: Array  # scores before anything is known about the user; minus infinity: not a candidate after all
+    cold: Array  # scores for a user without a history
+    candidates: Array | None = None  # item numbers, increasing; None: every item
+    variance: Variance = None  # c and the variances of base and columns: c standard deviations are subtracted
 
     @classmethod
     def of(cls, columns: Array, base: Array, cold: Array, variance: Variance = None) -> Scorer:
@@ -59,7 +52,7 @@ class Scorer:
         return cls(columns, Panels.of(columns), base, cold, None, variance)
 
     def among(self, allowed: NDArray[np.bool_] | None) -> Scorer:
-        """Only the items where `allowed` is true; None: all."""
+        """Only the items where `allowed` is true; None means all."""
         if allowed is None or allowed.all():
             return self
         at = np.flatnonzero(allowed)
@@ -96,7 +89,7 @@ class Scorer:
     def _seen(self, histories: Interactions) -> tuple[Array, Array]:
         """The candidates that users have in their histories, in CSR form, ascending for each user."""
         seen = histories.indices
-        if not rising(seen, histories.indptr, histories.n_items):  # an Interactions that was put together by hand
+        if not rising(seen, histories.indptr, histories.n_items):  # Interactions made by hand
             seen = seen[np.lexsort((seen, histories.user_numbers()))]
         if self.candidates is None:
             return histories.indptr, seen
@@ -106,9 +99,10 @@ class Scorer:
         return np.concatenate([[0], np.cumsum(found)])[histories.indptr], place[found]
 
 
-def deviations(vectors: Any, variances: Any) -> Any:
-    """Standard deviations (users, items) of base + vector . column, if that is how surely base and column are known."""
-    return (variances[:, 0] + vectors**2 @ variances[:, 1:].T) ** 0.5
+def deviations(vectors: Array, variances: Array) -> Array:
+    """Standard deviations (users, items) of base + vector . column, given the variances of base and columns."""
+    found: Array = (variances[:, 0] + vectors**2 @ variances[:, 1:].T) ** 0.5
+    return found
 
 
 @dataclass(frozen=True)
@@ -131,7 +125,7 @@ def library_of(history: Any) -> str | None:
 
 
 def _allowed(model: Model, options: Options) -> NDArray[np.bool_] | None:
-    """Which items pass `allow` and `deny`; None if all do."""
+    """Which items pass `allow` and `deny`; None if there are no filters."""
     if options.allow is None and options.deny is None:
         return None
     reader, m = model._reader(options.on_unknown), len(model.items_)
@@ -146,7 +140,7 @@ def _allowed(model: Model, options: Options) -> NDArray[np.bool_] | None:
 def blocks(
     model: Model, histories: Interactions, options: Options, library: str | None
 ) -> Iterator[BatchRecommendations]:
-    """Recommendations for some thousand users at a time; arguments are checked before the first are asked for."""
+    """Recommendations for some thousand users at a time. Checks the arguments right away."""
     n = whole("n", options.n, 1)
     scorer, note = model._scorer.among(_allowed(model, options)), model._cold()[1]
 
@@ -154,7 +148,7 @@ def blocks(
         part = _slice(histories, start, min(start + USERS, histories.n_users))
         offsets, vectors = model._user_vectors(part)
         numbers, scores = scorer.best(vectors, part, n=n, exclude_seen=options.exclude_seen, n_jobs=model.n_jobs)
-        scores += offsets[:, None]  # which do not change the order
+        scores += offsets[:, None]  # does not change the order
         kept = numbers >= 0
         indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(kept, axis=1))])
         empty = np.diff(part.indptr) == 0
@@ -182,7 +176,7 @@ def _slice(histories: Interactions, start: int, stop: int) -> Interactions:
 def recommend(
     model: Model, histories: Interactions, options: Options, library: str | None = None
 ) -> BatchRecommendations:
-    """Recommendations for all, in memory."""
+    """Recommendations for all users, in memory."""
     with Bar("recommending", histories.n_users, "users") as bar:
         parts = []
         for part in blocks(model, histories, options, library):
@@ -190,37 +184,28 @@ def recommend(
             bar.advance(len(part))
     if len(parts) == 1:
         return parts[0]
-    ends = np.cumsum([0, *(part.indptr[-1] for part in parts)])
-    indptr = [part.indptr[:-1] + end for part, end in zip(parts, ends, strict=False)]
-    return BatchRecommendations(
-        histories.users,
-        model.catalogue_,
-        np.concatenate([*indptr, ends[-1:]]),
-        np.concatenate([part.numbers for part in parts]),
-        np.concatenate([part.scores for part in parts]),
-        np.concatenate([part.cold for part in parts]),
-        parts[0].note,
-        library,
+    lengths = np.concatenate([np.diff(part.indptr) for part in parts])
+    numbers, scores, cold = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("numbers", "scores", "cold")
     )
+    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    return replace(parts[0], users=histories.users, indptr=indptr, numbers=numbers, scores=scores, cold=cold)
 
 
 def to_parquet(path: str | PathLike[str], parts: Iterator[BatchRecommendations]) -> None:
-    """Write parts to one file, which appears when it is whole."""
+    """Write parts to one file, which appears when it is complete."""
     from pyarrow import parquet
 
     with whole_file(path) as temporary, Bar("recommending", None, "users") as bar:
-        first = next(parts)  # there is one, perhaps of no users
-        table = first.to_arrow()
-        with parquet.ParquetWriter(temporary, table.schema) as writer:
-            writer.write_table(table)
-            bar.advance(len(first))
-            for part in parts:
+        first = next(parts)  # there is always one, perhaps without users
+        with parquet.ParquetWriter(temporary, first.to_arrow().schema) as writer:
+            for part in chain([first], parts):
                 writer.write_table(part.to_arrow())
                 bar.advance(len(part))
 
 
 def predict(model: Model, history: Any, targets: Any, on_unknown: OnUnknown, *, clip: bool = True) -> Array:
-    """Predictions aligned with the targets; ratings are clipped to their range, unless they are asked for as scores."""
+    """Predictions aligned with the targets; with `clip`, ratings are clipped to their range."""
     reader = model._reader(on_unknown)
     histories, single = reader.read(history)
     if single:
@@ -259,7 +244,7 @@ def _pairs(reader: Reader, histories: Interactions, targets: Any) -> tuple[Array
 
 
 def _columns(targets: Any, *roles: str) -> list[Any]:
-    """Columns of a data frame, by what they are."""
+    """The columns of a data frame for some roles."""
     import narwhals as nw
 
     frame = nw.from_native(targets)
@@ -278,14 +263,14 @@ def _predictions(model: Model, histories: Interactions, users: Array, items: Arr
     place[asked] = asked if needed is histories else np.arange(len(asked))
     found = model._user_vectors(needed)
     offsets, vectors = (np.concatenate([own, np.zeros_like(own, shape=(1, *own.shape[1:]))]) for own in found)
-    row = place[users]  # -1: the last row, that of nobody
+    row = place[users]  # -1: the last row, for users without a history
     out = np.empty(len(users), fold_in.columns.dtype)
     for start in range(0, len(users), PAIRS):
         part = slice(start, start + PAIRS)
         terms = vectors[row[part]]
         terms *= fold_in.columns[items[part]]
         own = fold_in.base[items[part]] + offsets[row[part]]
-        for column in terms.T:  # one after the other: a sum along rows may be taken in another order for fewer of them
+        for column in terms.T:  # one by one: the order of a sum along rows may depend on their number
             own += column
         out[part] = own
     unknown = items < 0
@@ -297,7 +282,7 @@ def _predictions(model: Model, histories: Interactions, users: Array, items: Arr
 
 
 def _means(model: Model, histories: Interactions) -> Array:
-    """Each user's own mean rating, and that of nobody behind them: the prediction for an item nothing is known of."""
+    """The predictions for unknown items: each user's own mean rating; last, the one for users without a history."""
     if model.implicit_:
         return np.zeros(histories.n_users + 1)
     counts = np.diff(histories.indptr)
@@ -311,7 +296,7 @@ def _number(model: Model, item: Any) -> int:
 
 
 def similar_items(model: Model, item: Any, n: int, metric: str) -> Recommendations:
-    """Items by the likeness of their vectors; of a model without vectors, by popularity, which the note says."""
+    """Items by the similarity of their vectors; without vectors, by popularity, as the note says."""
     if metric not in ("cosine", "dot"):
         raise DataError(f"metric: 'cosine' or 'dot' is needed, not {metric!r}")
     n = whole("n", n, 1)
@@ -334,13 +319,13 @@ def similar_items(model: Model, item: Any, n: int, metric: str) -> Recommendatio
 
 
 def explain(model: Model, history: Any, item: Any, on_unknown: OnUnknown) -> Explanation:
-    """Contributions of one history's items to the score of an item."""
+    """The contributions of a history's items to the score of an item."""
     histories, single = model._reader(on_unknown).read(history)
     if not single:
         raise DataError("history: explain takes the history of one user")
     at = _number(model, item)
     baseline = float(model._cold()[0][at] if not len(histories) else model._fold_in.base[at])
-    with single_threaded_blas():  # else it would depend on whether others are being served
+    with single_threaded_blas():  # otherwise bits would depend on whether others are being served
         if (variance := model._score_variance()) is not None:
             baseline -= variance[0] * float(deviations(model._user_vectors(histories)[1], variance[1][[at]])[0, 0])
         added = model._fold_in.contributions(histories.indices, histories.values, at)

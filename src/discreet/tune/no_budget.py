@@ -1,13 +1,13 @@
 """Hyper-parameters that spend no privacy budget: by a public rule, or by the owner's own search.
 
-The rule is what `DPALS` does by default, from epsilon, delta, the size of the catalog and a hint of the number of
-users. docs/guide/tuning.md says how it was made, and how much better the best settings are. The owner's search looks at
-exact numbers: it is not private, and the model that it chooses says so.
+The rule is the default of `DPALS`, a function of epsilon, delta, the size of the catalog and a hint of the number of
+users. docs/guide/tuning.md explains how it was found, and how much better the best settings are. The owner's search
+looks at exact numbers: it is not private, and the model that it chooses says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,16 +21,18 @@ from discreet.evaluate.run import evaluate
 from discreet.models.als.contributions import USER_BIAS, USER_VECTOR
 from discreet.models.als.estimate import BIAS_SPREAD, COLUMN_SPREAD, PROBES
 from discreet.models.als.model import DPALS
+from discreet.models.base import Model
+from discreet.privacy import Ledger
 from discreet.tune.private import PAID, Found
 from discreet.validation import whole
 
-SLOPES = 2  # columns that every model has: how much users follow biases, and popularity
+SLOPES = 2  # columns of every model: how much users follow biases, and popularity
 STAMP = "hyper-parameters chosen on private data, not covered"
 
 
 @dataclass(frozen=True)
 class Defaults:
-    """The settings that follow from public inputs. Print them; `DPALS(**parameters)` is the model that has them.
+    """The settings for public inputs. Print them; `DPALS(**parameters)` is the model with these settings.
 
     Attributes:
         parameters: The arguments of `DPALS`.
@@ -60,7 +62,7 @@ def public_defaults(n_users_hint: int | None, n_items: int, epsilon: float, delt
     """The settings of `DPALS` for public inputs, by the rule that `DPALS(epsilon=..., delta=...).fit(x)` follows.
 
     Args:
-        n_users_hint: About how many users there are, if that may be public; else None.
+        n_users_hint: The approximate number of users, if it may be public; otherwise None.
         n_items: The size of the catalog.
         epsilon: The privacy budget.
         delta: The delta of the budget.
@@ -73,11 +75,9 @@ def public_defaults(n_users_hint: int | None, n_items: int, epsilon: float, delt
     model = DPALS(epsilon=epsilon, delta=delta, n_users_hint=n_users_hint)
     model.plan(whole("n_items", n_items, 1))  # raises for parameters that `fit` would refuse
     found = model._settings(n_items)
-    columns = SLOPES + PROBES + (found.n_directions if found.looks_for_directions else 0)
-    given = {"epsilon": epsilon, "delta": delta, "n_users_hint": n_users_hint}
     return Defaults(
-        parameters={**given, "n_steps": found.n_steps},
-        rank=columns,
+        parameters={"epsilon": epsilon, "delta": delta, "n_users_hint": n_users_hint, "n_steps": found.n_steps},
+        rank=SLOPES + PROBES + (found.n_directions if found.looks_for_directions else 0),
         n_steps=found.n_steps,
         clips=found.bounds,
         budget={label: share if isinstance(share, float) else share[0] for label, share in found.shares.items()},
@@ -91,8 +91,8 @@ def public_defaults(n_users_hint: int | None, n_items: int, epsilon: float, delt
 
 
 def owner_search(
-    model: Any,
-    space: Mapping[str, Any] | Callable[[Any], Mapping[str, Any]],
+    model: Model,
+    space: Mapping[str, Sequence[Any]] | Callable[[Any], Mapping[str, Any]],
     data: Interactions,
     *,
     metric: str | None = None,
@@ -100,13 +100,13 @@ def owner_search(
     valid: float = 0.1,
     random_state: int = 0,
     sampler: Any = None,
-    ledger: Any = None,
+    ledger: Ledger | None = None,
 ) -> Found:
     """Choose hyper-parameters by exact errors on validation data, and fit the best to all data: for the owner.
 
-    No guarantee covers a choice that was made by looking at private data. The guarantee and the statement of the model
-    say so for good: "hyper-parameters chosen on private data, not covered". Use it to learn what is possible; to
-    publish a model, use `public_defaults` or `search`.
+    No guarantee covers a choice made by looking at private data. The model's guarantee and statement always say so:
+    "hyper-parameters chosen on private data, not covered". Use it to learn what is possible; to publish a model, use
+    `public_defaults` or `search`.
 
     Args:
         model: A model, private or not, with its final epsilon and delta.
@@ -127,9 +127,8 @@ def owner_search(
         raise DataError(f"data: Interactions were expected, not {type(data).__name__}; see discreet.read")
     suggest = _suggestions(model, space)
     asked = parse(metric or ("recall@20" if data.implicit else "rmse"))[0]
-    train, held_out, _ = splits.holdout(
-        data, valid=valid, test=0.0, random_state=whole("random_state", random_state, 0)
-    )
+    seed = whole("random_state", random_state, 0)
+    train, held_out, _ = splits.holdout(data, valid=valid, test=0.0, random_state=seed)
     optuna.logging.disable_propagation()
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -158,8 +157,8 @@ def owner_search(
     return Found(best, chosen, float(study.best_value), str(asked))
 
 
-def _suggestions(model: Any, space: Any) -> Callable[[Any], Mapping[str, Any]]:
-    """A function of an Optuna trial; for a mapping, one that takes a value of each list."""
+def _suggestions(model: Model, space: Any) -> Callable[[Any], Mapping[str, Any]]:
+    """A function of an Optuna trial; for a mapping, one that takes a value from each list."""
     if callable(space):
         return space  # type: ignore[no-any-return]
     lists = space.values() if isinstance(space, Mapping) else ()

@@ -13,7 +13,8 @@ import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from functools import partial
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ from discreet.data.progress import quiet
 from discreet.errors import DataError, PrivacyError
 from discreet.evaluate import private as scoring
 from discreet.evaluate.metrics import Metric, Task, parse
-from discreet.evaluate.run import threshold_of
+from discreet.evaluate.run import pair, threshold_of
 from discreet.hashing import ODD, mixed
 from discreet.models.private import PrivateModel, large_delta, require_sound
 from discreet.privacy import Cost, Guarantee, Ledger, NoiseSource, Selection
@@ -37,23 +38,24 @@ from discreet.validation import positive, probability, round_up, whole
 LABEL = "private search: the best of a random number of trials"
 MOST = 1000  # settings
 PAID = ("epsilon", "delta", "adjacency", "unit")  # what a trial costs, and what that cost means
-SAME = 1e-9  # the largest relative difference between costs that are the same: plans round in the last bits
-SHRINK = 0.98  # of mu, where a model costs more than Gaussian releases of its epsilon
+SAME = 1e-9  # the largest relative difference between equal costs: plans round in the last bits
+SHRINK = 0.98  # factor for mu, if a model costs more than Gaussian releases of its epsilon
 
-Setting = dict[str, Any]
+Setting: TypeAlias = dict[str, Any]
+Space: TypeAlias = Mapping[str, Iterable[Any]] | Iterable[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What each trial gets, whichever setting it tries. Print it."""
+    """What each trial may spend, whichever setting it tries. Print it."""
 
     fit: float  # the epsilon of its fit
     score: float  # the epsilon of its private score
     delta: float  # of both, and of the whole search
     run: Cost  # of a trial: fit and score
-    trials: Trials  # the distribution of their number
+    trials: Trials  # the distribution of the number of trials
     settings: int  # how many there are to choose from
-    metric: str  # what trials are compared by
+    metric: str  # for comparing trials
     budget: float  # the largest epsilon that the whole search may cost
 
     @property
@@ -67,24 +69,23 @@ class Trial:
         return self.cost.epsilon(self.delta)
 
     def __str__(self) -> str:
-        lines = [
-            f"{self.trials}, each of one of {self.settings:,} settings, drawn at random.",
+        return (
+            f"{self.trials}, each of one of {self.settings:,} settings, drawn at random.\n"
             f"A trial fits with epsilon = {round_up(self.fit)} and is scored, by {self.metric}, with epsilon = "
-            f"{round_up(self.score)}.",
-            f"The search as a whole costs epsilon = {round_up(self.epsilon)}; all at delta = {round_up(self.delta)}.",
-        ]
-        return "\n".join(lines)
+            f"{round_up(self.score)}.\n"
+            f"The search as a whole costs epsilon = {round_up(self.epsilon)}; all at delta = {round_up(self.delta)}."
+        )
 
 
 @dataclass(frozen=True)
 class Found:
-    """The best trial of a search, and everything that anybody may know about the search.
+    """The best trial of a search, and everything that may be known about the search.
 
     Attributes:
-        model: The fitted model. Its guarantee is that of the whole search.
-        settings: The parameters that were chosen.
-        score: Its score, with noise. The best of several scores is too good: measure again before you publish one.
-        metric: What the score is.
+        model: The fitted model. Its guarantee covers the whole search.
+        settings: The chosen parameters.
+        score: Its score, with noise. The best of several scores is too optimistic: measure again before you publish it.
+        metric: The metric of the score.
     """
 
     model: Any
@@ -94,7 +95,7 @@ class Found:
 
     @property
     def guarantee_(self) -> Guarantee:
-        """What the whole search promises."""
+        """The guarantee of the whole search."""
         return cast(Guarantee, self.model.guarantee_)
 
     def statement(self) -> Statement:
@@ -112,31 +113,31 @@ class Found:
 
 
 def preview(
-    model: Any,
-    space: Any,
+    model: PrivateModel | type[PrivateModel],
+    space: Space,
     n_items: int,
-    budget: Any,
+    budget: Guarantee | tuple[float, float],
     *,
     metric: str | None = None,
     trials: float = 5.0,
     law: str | float = "poisson",
     score_share: float = 0.1,
 ) -> Trial:
-    """What a trial of `search` would get, and how many trials there would be. Needs no data and spends nothing.
+    """What a trial of `search` could spend, and how many trials there would be. Needs no data and spends nothing.
 
-    The arguments are those of `search`, but for `n_items`, the size of the catalog. The default metric is rmse.
+    The arguments are the same as for `search`, except `n_items`, the size of the catalog. The default metric is rmse.
     """
     base, settings, epsilon_delta = _base(model, space, budget)
-    named, n_items = str(parse(metric or "rmse")[0]), whole("n_items", n_items, 1)
-    law_of_trials = Trials.of(trials, law)
-    return calibrated(base, settings, n_items, epsilon_delta, trials=law_of_trials, metric=named, share=score_share)
+    asked, n_items = str(parse(metric or "rmse")[0]), whole("n_items", n_items, 1)
+    several = Trials.of(trials, law)
+    return calibrated(base, settings, n_items, epsilon_delta, trials=several, metric=asked, share=score_share)
 
 
 def search(
-    model: Any,
-    space: Any,
+    model: PrivateModel | type[PrivateModel],
+    space: Space,
     data: Interactions | tuple[Interactions, Interactions],
-    budget: Any,
+    budget: Guarantee | tuple[float, float],
     ledger: Ledger | None = None,
     *,
     metric: str | None = None,
@@ -151,35 +152,35 @@ def search(
 ) -> Found:
     """Choose hyper-parameters privately: the best of a random number of trials, all of them paid for.
 
-    Each trial draws a setting, fits the model to a part of every user's interactions, and scores it on the rest, with
+    Each trial draws a setting, fits the model to part of every user's interactions, and scores it on the rest, with
     noise. The whole search is charged to the ledger as one event, by Papernot and Steinke (2022), before the first
-    trial; a search that fails or is stopped costs the same. `preview` says what a trial gets: much less than a fit
-    without a search. `discreet.tune.public_defaults` costs nothing. Try that first.
+    trial; a search that fails or is stopped costs the same. `preview` shows what a trial may spend: much less than a
+    fit without a search. `discreet.tune.public_defaults` costs nothing. Try it first.
 
-    The duration of a search tells roughly how many trials there were, and no guarantee covers time.
+    The duration of a search reveals roughly how many trials there were, and no guarantee covers time.
 
     Args:
         model: A private model, instance or class. Its epsilon and delta are replaced by those of a trial.
-        space: Parameter -> values, of which all combinations count; or a list of settings. All must cost the same.
-        data: Interactions, of which a part of each user's is held out for the score, chosen from their own row alone;
-            or a pair (train, valid) that was split user by user (`splits.leave_k_out(by="time")`; not
-            `splits.holdout`, where one person can change which part of other people's rows is held out).
+        space: Parameter -> values, for all combinations; or a list of settings. All must cost the same.
+        data: Interactions, part of which is held out for the score, chosen for each user from their own row alone; or a
+            pair (train, valid) that was split user by user (`splits.leave_k_out(by="time")`; not `splits.holdout`,
+            where one person can change which part of other people's rows is held out).
         budget: What the whole search may cost: (epsilon, delta), or a Guarantee.
         ledger: The ledger that pays; by default the search's own. A ledger with filter="gaussian" takes a search only
-            as its first and only charge, one with filter="renyi" also beside others.
-        metric: What trials are compared by; by default rmse, or recall@20 without values.
+            as its first and only charge, one with filter="renyi" also next to others.
+        metric: For comparing trials; by default rmse, or recall@20 without values.
         trials: The average number of trials.
         law: The distribution of that number: "poisson" (never 0), "geometric", "logarithmic", or the shape of a
             negative binomial. From about 10 trials on, the last two leave each trial more, but often make few trials.
         score_share: The share of a trial's budget (in mu^2) for its score.
         valid: The share of a user's interactions that is held out for the score.
-        random_state: The seed by which they are chosen, which is public.
+        random_state: The seed of that choice, which is public.
         max_error: As for `discreet.evaluate` with private=True.
         relevant: As for `discreet.evaluate`.
         threshold: As for `discreet.evaluate`.
     """
     base, settings, epsilon_delta = _base(model, space, budget)
-    train, held_out = _divided(data, valid, random_state)
+    train, held_out = pair(data, "valid", partial(_divided, share=valid, seed=random_state))
     asked = parse(metric or ("recall@20" if train.implicit else "rmse"))[0]
     asking: dict[str, Any] = {"trials": Trials.of(trials, law), "metric": str(asked), "share": score_share}
     trial = calibrated(base, settings, train.n_items, epsilon_delta, **asking)
@@ -192,9 +193,8 @@ def search(
     task = replace(task, max_error=scoring.error_bound(task, max_error))
     if asked.name == "accuracy":
         task = replace(task, threshold=threshold_of(held_out, threshold, private=True))
-    paying = ledger
-    if paying is None:
-        paying = Ledger(epsilon=epsilon_delta[0], delta=trial.delta, unit=base.unit, adjacency=base.adjacency)
+    epsilon, delta = epsilon_delta
+    paying = ledger or Ledger(epsilon=epsilon, delta=delta, unit=base.unit, adjacency=base.adjacency)
     statement = _charged(paying, base, trial, train, settings, own=ledger is None)
     which, fitted, score = _best(models, task, trial, paying.noise_source)
     fitted._certify(statement)
@@ -204,7 +204,7 @@ def search(
 def _charged(
     ledger: Ledger, base: PrivateModel, trial: Trial, train: Interactions, settings: list[Setting], *, own: bool
 ) -> Statement:
-    """Charge the whole search, durably, and write its statement: before the first trial, so that it shows no trial."""
+    """Charge the whole search and write its statement, before the first trial, so that it reveals no trial."""
     ledger.expect(unit=base.unit, adjacency=base.adjacency)
     event = ledger.charge(trial.cost, LABEL, source=ledger.noise_source)
     guarantee = ledger.guarantee(trial.cost, [event], delta=trial.delta)
@@ -222,9 +222,9 @@ def _charged(
     return Statement.of(title, guarantee, [event], public_inputs=public, ledger=totals, notes=notes)
 
 
-def _best(models: list[Any], task: Task, trial: Trial, source: NoiseSource) -> tuple[int, Any, float]:
-    """Run a secret number of trials, and forget all but the best; the first of equals."""
-    best: tuple[int, Any, float] | None = None
+def _best(models: list[PrivateModel], task: Task, trial: Trial, source: NoiseSource) -> tuple[int, PrivateModel, float]:
+    """Run a secret number of trials, and forget all but the best (the first, if there are ties)."""
+    best: tuple[int, PrivateModel, float] | None = None
     try:
         with quiet(), warnings.catch_warnings():  # progress and warnings would reveal something about trials
             warnings.simplefilter("ignore")
@@ -233,7 +233,7 @@ def _best(models: list[Any], task: Task, trial: Trial, source: NoiseSource) -> t
                 fitted, score = _tried(models[which], task, trial, source)
                 if best is None or _worth(trial, score) > _worth(trial, best[2]):
                     best = which, fitted, score
-    except Exception:  # the reason may be about the data, or about a trial that nobody may know of
+    except Exception:  # the reason may be about the data, or about a trial that must stay secret
         raise PrivacyError(
             "search: a trial failed, and with it the search. What was charged for it stays charged. To see why, fit "
             "the model with the same settings to public data"
@@ -242,14 +242,13 @@ def _best(models: list[Any], task: Task, trial: Trial, source: NoiseSource) -> t
     return best
 
 
-def _tried(model: Any, task: Task, trial: Trial, source: NoiseSource) -> tuple[Any, float]:
-    """One trial: a fit and its score. Their own ledger only adds the noise: the search is already charged."""
+def _tried(model: PrivateModel, task: Task, trial: Trial, source: NoiseSource) -> tuple[PrivateModel, float]:
+    """One trial: a fit and its score. Its own ledger only adds the noise: the search is already charged."""
     own = Ledger(delta=trial.delta, unit=model.unit, adjacency=model.adjacency, noise_source=source)
-    fitted = clone(model).fit(task.history, ledger=own)
-    measured = scoring.release(
-        replace(task, model=fitted), ledger=own, epsilon=trial.score, delta=trial.delta, confidence=None
-    )
-    return fitted, measured[trial.metric]
+    fitted: PrivateModel = clone(model).fit(task.history, ledger=own)
+    asked = replace(task, model=fitted)
+    scores = scoring.release(asked, ledger=own, epsilon=trial.score, delta=trial.delta, confidence=None)
+    return fitted, scores[trial.metric]
 
 
 def _worth(trial: Trial, score: float) -> float:
@@ -263,7 +262,7 @@ def _worth(trial: Trial, score: float) -> float:
 
 
 def calibrated(
-    model: Any,
+    model: PrivateModel,
     settings: Sequence[Setting],
     n_items: int,
     budget: tuple[float, float],
@@ -272,7 +271,7 @@ def calibrated(
     metric: str,
     share: float,
 ) -> Trial:
-    """The most that a trial may spend, so that the whole search stays within its budget, for any of these settings."""
+    """The most that a trial may spend so that the whole search stays within its budget, for any of these settings."""
     if not positive("score_share", share) < 1:
         raise PrivacyError(f"score_share: must be between 0 and 1, not {share:g}")
     epsilon, delta = budget
@@ -285,7 +284,7 @@ def calibrated(
         trial = Trial(fit, score, delta, run, trials, len(settings), metric, epsilon)
         if trial.epsilon <= epsilon:
             return trial
-        # Too much by rounding alone, at first; for models that are not Gaussian, by their cost in Renyi's terms.
+        # At first it is too much by rounding alone; models that are not Gaussian cost more in Renyi DP.
         mu *= 1 - SAME if trial.epsilon <= epsilon * (1 + 100 * SAME) else SHRINK
         mu = mu if mu > 1e-6 else 0.0
     raise PrivacyError(
@@ -307,8 +306,8 @@ def _largest_mu(epsilon: float, delta: float, trials: Trials) -> float:
     return math.exp(brentq(excess, low, high, xtol=1e-10) - 1e-10) if excess(high) > 0 else math.exp(high)
 
 
-def _fit_cost(model: Any, settings: Sequence[Setting], n_items: int, budget: tuple[float, float]) -> Cost:
-    """What a fit costs, the same for all settings."""
+def _fit_cost(model: PrivateModel, settings: Sequence[Setting], n_items: int, budget: tuple[float, float]) -> Cost:
+    """The cost of a fit, which must be the same for all settings."""
     models = [clone(model).set_params(**setting, epsilon=budget[0], delta=budget[1]) for setting in settings]
     costs = [tried.plan(n_items).cost for tried in models]
     most = max(cost.gaussian for cost in costs)
@@ -320,18 +319,23 @@ def _fit_cost(model: Any, settings: Sequence[Setting], n_items: int, budget: tup
     return Cost(most, max(cost.releases for cost in costs), costs[0].events)
 
 
-# -- what was given
+# -- checks of the arguments
 
 
-def settings_of(model: Any, space: Any) -> list[Setting]:
+def settings_of(model: PrivateModel, space: Any) -> list[Setting]:
     """All settings of a space, checked against the parameters of a model."""
+    several = [*space] if isinstance(space, Iterable) and not isinstance(space, Mapping | str) else [space]
+    if odd := [one for one in several if not isinstance(one, Mapping)]:
+        raise DataError(
+            f"space: a mapping from parameters to lists was expected, or a list of settings, not {odd[0]!r}"
+        )
     if isinstance(space, Mapping):
-        lists = [_values(name, values) for name, values in space.items()]
-        found = [dict(zip(space, values, strict=True)) for values in itertools.product(*lists)] if space else []
-    elif isinstance(space, Iterable) and not isinstance(space, str):
-        found = [dict(setting) if isinstance(setting, Mapping) else _refuse(setting) for setting in space]
-    else:
-        _refuse(space)
+        for name, values in space.items():
+            if isinstance(values, str) or not isinstance(values, Iterable):
+                raise DataError(f"space: a list of values was expected for {name!r}, not {values!r}")
+        product = itertools.product(*space.values())
+        several = [dict(zip(space, values, strict=True)) for values in product] if space else []
+    found = [dict(setting) for setting in several]
     if not found:
         raise DataError("space: there is nothing to choose from; give for instance {'n_steps': [2, 4, 8]}")
     if len(found) > MOST:
@@ -344,16 +348,6 @@ def settings_of(model: Any, space: Any) -> list[Setting]:
             free = ", ".join(parameter for parameter in known if parameter not in PAID)
             raise DataError(f"space: {type(model).__name__} has no parameter {name!r}; it has {free}")
     return found
-
-
-def _values(name: str, values: Any) -> list[Any]:
-    if isinstance(values, str) or not isinstance(values, Iterable):
-        raise DataError(f"space: a list of values was expected for {name!r}, not {values!r}")
-    return list(values)
-
-
-def _refuse(given: Any) -> Any:
-    raise DataError(f"space: a mapping from parameters to lists was expected, or a list of settings, not {given!r}")
 
 
 def _base(model: Any, space: Any, given: Any) -> tuple[PrivateModel, list[Setting], tuple[float, float]]:
@@ -373,24 +367,20 @@ def _base(model: Any, space: Any, given: Any) -> tuple[PrivateModel, list[Settin
     return model, settings_of(model, space), budget
 
 
-def _divided(data: Any, share: float, seed: int) -> tuple[Interactions, Interactions]:
-    if isinstance(data, Interactions):
-        if not 0 < positive("valid", share) < 1:
-            raise DataError(f"valid: must be between 0 and 1, not {share:g}")
-        held_out = own_share(data, share, whole("random_state", seed, 0))
-        return data.where(~held_out), data.where(held_out)
-    if isinstance(data, tuple | list) and len(data) == 2 and all(isinstance(part, Interactions) for part in data):
-        return data[0], data[1]
-    raise DataError("data: Interactions (see discreet.read) or a pair (train, valid) of them was expected")
+def _divided(data: Interactions, share: float, seed: int) -> tuple[Interactions, Interactions]:
+    if not 0 < positive("valid", share) < 1:
+        raise DataError(f"valid: must be between 0 and 1, not {share:g}")
+    held_out = own_share(data, share, whole("random_state", seed, 0))
+    return data.where(~held_out), data.where(held_out)
 
 
 def own_share(data: Interactions, share: float, seed: int) -> NDArray[np.bool_]:
     """Which interactions to hold out: about this share of each user's, pseudo-randomly, by their own row alone.
 
-    The choice depends on the seed, the item and all items of the user. No person can change what is held out of another
+    The choice depends on the seed, the item and all items of the user. Nobody can change what is held out of another
     person's row, as they could in a random split of the whole table.
     """
     items = mixed(data.indices.astype(np.uint64) + np.uint64(seed % 2**32) * ODD)
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(items, dtype=np.uint64)])
-    rows = sums[data.indptr[1:]] - sums[data.indptr[:-1]]  # modulo 2^64, as is meant
+    rows = sums[data.indptr[1:]] - sums[data.indptr[:-1]]  # modulo 2^64, on purpose
     return mixed(items ^ rows[data.user_numbers()]) < np.uint64(min(int(share * 2**64), 2**64 - 1))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -27,12 +27,11 @@ from discreet.models.als.published_training import (
     prepared,
 )
 from discreet.models.as_published import true_ledger
-from discreet.models.base import check_parameters
+from discreet.models.base import Learned, check_parameters
 from discreet.models.fold_in import FoldIn, Penalty, RidgeFoldIn, shared_gram
 from discreet.models.private import PrivateModel
 from discreet.privacy import Cost, Ledger, Plan, Planned, Releaser
 from discreet.privacy.guarantee import AdjacencyName, sensitivity_factor
-from discreet.privacy.statement import Statement
 from discreet.privacy.statistics import UP, normal_equations_sensitivity
 from discreet.typing import Array
 from discreet.validation import positive, probability, round_up, whole
@@ -49,12 +48,25 @@ _CHOICES = {
 }
 _NOISES = ("gram_noise", "rhs_noise", "preprocessing_noise", "start_noise")
 _SCALES = ("user_clip", "start_scale", "learning_rate", "entry_clip", "gradient_clip", "typical_count")
-TYPICAL = 20  # times k, what Z is computed from
+TYPICAL = 20  # times k: the default of `typical_count`
 ERRORS = {
     "published": "Theorem 1 charges one Gaussian release for each item of a user where there are two",
     "experiments": "the rule that reproduces Table 4 charges both releases of an item step",
 }
 ALSO = "the mean is undercharged by a factor of up to k, and the global Gram is not charged at all"
+
+
+class Sigmas(NamedTuple):
+    """Noise multipliers: sigma_G, sigma_g and sigma_p of the paper, and the one of a noisy SVD start.
+
+    As in the paper, their unit is what one item of one user can move; the number of items per user, k, is part of the
+    sensitivity. For the SVD start the unit is Gamma_M^2.
+    """
+
+    gram: float
+    rhs: float
+    pre: float
+    start: float
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -66,7 +78,7 @@ class PublishedDPALS(PrivateModel):
         sum over sampled (i, j) of (y_ij - m - u_i . v_j)^2 + global_penalty * sum over all (i, j) of (u_i . v_j)^2
         + regularization * (sum_i c_i^user_exponent / Z |u_i|^2 + sum_j c_j^item_exponent / Z' |v_j|^2)
 
-    by turns: each user exactly and from their own row, items from noisy sums. c_i is the user's own number of items and
+    in turn: each user exactly and from their own row, items from noisy sums. c_i is the user's own number of items and
     Z a public constant (the paper's Z, a mean over users, is private); c_j and Z' come from noisy counts, m from a
     noisy mean. Items that are not frequent get the user's own mean (ratings) or the score 0 (implicit feedback).
 
@@ -84,7 +96,7 @@ class PublishedDPALS(PrivateModel):
 
     Args:
         epsilon: The budget; for calibration="published" and "experiments" what the paper would call epsilon.
-        delta: Its delta.
+        delta: The delta of the budget.
         rank: r.
         regularization: lambda.
         global_penalty: lambda_0; positive for implicit feedback.
@@ -92,25 +104,25 @@ class PublishedDPALS(PrivateModel):
         user_exponent: nu.
         n_steps: T.
         user_clip: Gamma_u.
-        entry_clip: Gamma_M, which entries are clipped to before and after centering; by default the largest that a
-            centered entry can be.
-        max_items: k, the items of a user that train items.
-        item_fraction: beta, the fraction of items that get vectors: those of the largest noisy counts.
+        entry_clip: Gamma_M, the bound on entries before and after centering; by default the largest that a centered
+            entry can be.
+        max_items: k, the number of a user's items that train items.
+        item_fraction: beta, the fraction of items that get vectors: the ones with the largest noisy counts.
         gram_noise: sigma_G; with calibration="exact" only the ratios of the noises matter.
         rhs_noise: sigma_g.
         preprocessing_noise: sigma_p.
         start_noise: Noise of the SVD start, in units of Gamma_M^2 (where one user moves it by k).
         calibration: "exact": the noises are scaled by one factor so that they cost (epsilon, delta), exactly.
-            "published": sigma_G and sigma_g are scaled to what Theorem 1 and Appendix C ask for, which is too little.
+            "published": sigma_G and sigma_g are scaled to what Theorem 1 and Appendix C require, which is too little.
             "experiments": the same with both releases of an item step charged, as in Table 4. "given": as they are.
         preprocess: Whether to run Algorithm 2; without it there are no counts, no mean, and a uniform sample.
-        center: Whether to subtract the noisy mean; by default where there are counts. Not for implicit feedback.
+        center: Whether to subtract the noisy mean; by default if there are counts. Not for implicit feedback.
         sampling: "adaptive": a user's k items of lowest count (the default with Algorithm 2); "uniform"; "weights": all
             their items, weighted by count^(-1/4) so that the squares add up to k (2023).
         user_items: Whether a user's own vector is solved, in training, from "all" their frequent items or from the
             "sampled" ones; by default the latter with adaptive sampling, as in Algorithm 2.
-        typical_count: What Z is computed from, as typical_count^user_exponent; by default 20 k. Table 4 does not give
-            it, because the paper's Z is private. If it is large, users' vectors are as long as `user_clip`.
+        typical_count: Z is typical_count^user_exponent; by default 20 k. Table 4 does not give it, because the paper's
+            Z is private. If it is large, users' vectors are as long as `user_clip`.
         start: "random", or "svd", the leading eigenvectors of a noisy second moment.
         start_scale: Length of the vectors of a random start, or of the longest of an SVD start.
         item_step: "solve" (A_item), or "gradient", noisy gradient steps (Remark 8).
@@ -118,7 +130,7 @@ class PublishedDPALS(PrivateModel):
         learning_rate: Of the gradient steps, relative to 1 / a bound on each item's curvature.
         gradient_clip: Bound of a user's whole gradient; by default the most that k items can give.
         project_first: Whether Gram matrices are projected on the positive semidefinite cone before penalties are added,
-            as in code that the authors published later, and not after, as in Algorithm 1. With much noise the model is
+            as in code that the authors published later, not after, as in Algorithm 1. With much noise the model is
             better: no eigenvalue is below the penalty.
         normalise: Whether the start and each step end with V (V^T V)^(-1/2) (line 13).
         adjacency: "add-remove" or "replace".
@@ -198,28 +210,62 @@ class PublishedDPALS(PrivateModel):
     def _center(self) -> bool:
         return self.preprocess if self.center is None else self.center
 
-    def _schedule(self) -> Schedule:
-        return Schedule(
-            k=self.max_items,
-            steps=self.n_steps,
-            adjacency=self.adjacency,
-            preprocess=self.preprocess,
-            center=self._center,
-            global_gram=self.global_penalty > 0,
-            svd_start=self.start == "svd",
-            gradients=self.n_gradients if self.item_step == "gradient" else 0,
-        )
+    def _releases(self, sigmas: Sigmas) -> dict[str, tuple[float, float, int]]:
+        """Label -> (sensitivity, std, count), in the units of the paper: Gamma_u = Gamma_M = 1."""
+        root, any_sign = math.sqrt(self.max_items), sensitivity_factor(self.adjacency)
+        nonnegative = sensitivity_factor(self.adjacency, nonnegative=True)
+        found = {}
+        if self.preprocess:
+            found[COUNTS] = (root * nonnegative, sigmas.pre, 1)
+            found[RECOUNTS] = (root * nonnegative, sigmas.pre, 1)
+            if self._center:  # a sum over k ratings moves by k, and gets noise of sqrt(k) sigma_p
+                found[MEAN] = (root * any_sign, sigmas.pre, 1)
+        if self.start == "svd":
+            found[START] = (self.max_items * nonnegative, sigmas.start, 1)
+        if self.item_step == "gradient":
+            found[GRADIENT] = (root * any_sign, sigmas.rhs, self.n_steps * self.n_gradients)
+        else:
+            sensitivity = root * normal_equations_sensitivity(sigmas.gram / sigmas.rhs, self.adjacency)
+            found[STEP] = (sensitivity, sigmas.gram, self.n_steps)
+        if self.global_penalty > 0:
+            found[GRAM] = (nonnegative, sigmas.gram, self.n_steps)
+        return {label: (sensitivity * UP, std, count) for label, (sensitivity, std, count) in found.items()}
+
+    def _mu_squared(self, sigmas: Sigmas) -> float:
+        """The true Gaussian-DP parameter of a fit, squared."""
+        return math.fsum(count * (size / std) ** 2 for size, std, count in self._releases(sigmas).values())
 
     def sigmas(self) -> Sigmas:
-        """The noise multipliers of a fit: sigma_G, sigma_g, sigma_p, and that of the SVD start."""
+        """The noise multipliers of a fit: sigma_G, sigma_g, sigma_p, and the one of the SVD start."""
         self._check_parameters()
-        schedule = self._schedule()
         given = Sigmas(self.gram_noise, self.rhs_noise, self.preprocessing_noise, self.start_noise)
         if self.calibration == "exact":
-            return given.times(schedule.mu_squared(given) ** 0.5 / self._mu())
-        if self.calibration == "given":
-            return given
-        return published(schedule, given, self.epsilon, self.delta, self.calibration)
+            factor = self._mu_squared(given) ** 0.5 / self._mu()
+            return Sigmas(*(sigma * factor for sigma in given))
+        return given if self.calibration == "given" else self._published(given)
+
+    def _published(self, given: Sigmas) -> Sigmas:
+        """The least sigma_G and sigma_g, in their ratio, for which the published rule gives epsilon; sigma_p stays.
+
+        The paper finds them by binary search. The rule is a square root and a sum, so this solves for them instead.
+        """
+        if self.item_step == "gradient" or self.start == "svd":
+            raise PrivacyError(
+                f"calibration: the paper has no rule for noisy gradients or a noisy start, so {self.calibration!r} "
+                "does not work with them; use 'exact' or 'given'"
+            )
+        target = published_rho_squared_for(self.epsilon, self.delta)
+        pre = given.pre if self.preprocess else math.inf
+        fixed = published_rho_squared(self.max_items, self.n_steps, math.inf, math.inf, pre)
+        if fixed >= target:
+            raise PrivacyError(
+                f"preprocessing_noise: by the paper's rule {pre:g} alone costs more than epsilon = {self.epsilon:g}; "
+                "raise it"
+            )
+        both = published_rho_squared(self.max_items, self.n_steps, given.gram, given.rhs, math.inf)
+        charged = both if self.calibration == "experiments" else both / 2
+        factor = math.sqrt(charged / (target - fixed))
+        return given._replace(gram=given.gram * factor, rhs=given.rhs * factor)
 
     def plan(self, n_items: int) -> Plan:
         """What a fit would release, and what each release truly costs; needs only the size of the catalog."""
@@ -229,18 +275,23 @@ class PublishedDPALS(PrivateModel):
             check_size(trained, self.rank)
         if self.start == "svd":
             check_size(1, trained, "start, item_fraction")
-        schedule, sigmas = self._schedule(), self.sigmas()
-        return schedule.plan_for(self._mu(), sigmas) if self.calibration == "exact" else schedule.plan(sigmas)
+        sigmas = self.sigmas()
+        releases = self._releases(sigmas).items()
+        if self.calibration == "exact":  # the whole budget, divided in proportion to the costs at this noise
+            total = self._mu_squared(sigmas)
+            return Plan.gaussian(
+                self._mu(),
+                {label: (count * (size / std) ** 2 / total, count) for label, (size, std, count) in releases},
+            )
+        lines = (Planned(label, Cost.of_gaussian(size, std), count) for label, (size, std, count) in releases)
+        return Plan(tuple(lines))
 
     def _own_ledger(self, url: str | None = None) -> Ledger:
         if self.calibration == "exact":
             return super()._own_ledger(url)
-        names = "gram_noise, rhs_noise, preprocessing_noise"
-        return true_ledger(self, self._schedule().plan(self.sigmas()), names, url)
+        return true_ledger(self, self.plan(1), "gram_noise, rhs_noise, preprocessing_noise", url)
 
-    def _learn(
-        self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None
-    ) -> tuple[dict[str, Any], Statement]:
+    def _learn(self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None) -> Learned:
         if ratings.implicit and self._center:
             raise DataError("center: implicit feedback has nothing to center; pass center=False")
         learned, statement = super()._learn(ratings, ledger, checkpoint)
@@ -305,119 +356,7 @@ class PublishedDPALS(PrivateModel):
             raise DataError("frequent_, folding_: they do not fit the catalogue")
 
 
-# -- the noise: which releases there are, how far one user moves them, and how the noise is set
-#
-# As in the paper, the unit of noise is what one item of one user can move: sigma_G for the Gram matrices, sigma_g for
-# the right-hand sides, sigma_p for the counts and the mean. The number of items per user, k, is part of the
-# sensitivity. docs/proofs/dpals-published.md proves the sensitivities.
-
-
-@dataclass(frozen=True)
-class Sigmas:
-    """Noise multipliers: sigma_G, sigma_g, sigma_p of the paper, and that of the noisy SVD (in units of Gamma_M^2)."""
-
-    gram: float
-    rhs: float
-    pre: float
-    start: float
-
-    def times(self, factor: float) -> Sigmas:
-        """All of them, scaled."""
-        return Sigmas(self.gram * factor, self.rhs * factor, self.pre * factor, self.start * factor)
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """Which releases a fit makes, and what each costs at given noise. Public.
-
-    Attributes:
-        k: How many items a user takes part with (or the sum of their squared weights).
-        steps: T.
-        adjacency: Of the guarantee.
-        preprocess: Whether Algorithm 2 runs.
-        center: Whether a mean is released.
-        global_gram: Whether K is released, for lambda_0.
-        svd_start: Whether the start is a noisy SVD.
-        gradients: How many noisy gradients make an item step; 0: it solves a noisy least squares problem.
-    """
-
-    k: int
-    steps: int
-    adjacency: AdjacencyName
-    preprocess: bool
-    center: bool
-    global_gram: bool
-    svd_start: bool
-    gradients: int
-
-    def releases(self, sigmas: Sigmas) -> dict[str, tuple[float, float, int]]:
-        """Label -> (sensitivity, std, how often), in the units of the paper: Gamma_u = Gamma_M = 1."""
-        root, any_sign = math.sqrt(self.k), sensitivity_factor(self.adjacency)
-        nonnegative = sensitivity_factor(self.adjacency, nonnegative=True)
-        found = {}
-        if self.preprocess:
-            found[COUNTS] = (root * nonnegative, sigmas.pre, 1)
-            found[RECOUNTS] = (root * nonnegative, sigmas.pre, 1)
-            if self.center:  # a sum over k ratings moves by k, and gets noise of sqrt(k) sigma_p
-                found[MEAN] = (root * any_sign, sigmas.pre, 1)
-        if self.svd_start:
-            found[START] = (self.k * nonnegative, sigmas.start, 1)
-        if self.gradients:
-            found[GRADIENT] = (root * any_sign, sigmas.rhs, self.steps * self.gradients)
-        else:
-            sensitivity = root * normal_equations_sensitivity(sigmas.gram / sigmas.rhs, self.adjacency)
-            found[STEP] = (sensitivity, sigmas.gram, self.steps)
-        if self.global_gram:
-            found[GRAM] = (nonnegative, sigmas.gram, self.steps)
-        return {label: (sensitivity * UP, std, count) for label, (sensitivity, std, count) in found.items()}
-
-    def mu_squared(self, sigmas: Sigmas) -> float:
-        """The true Gaussian-DP parameter of a fit, squared."""
-        return math.fsum(count * (sensitivity / std) ** 2 for sensitivity, std, count in self.releases(sigmas).values())
-
-    def plan(self, sigmas: Sigmas) -> Plan:
-        """The releases at this noise, with their true costs."""
-        return Plan(
-            tuple(
-                Planned(label, Cost.of_gaussian(sensitivity, std), count)
-                for label, (sensitivity, std, count) in self.releases(sigmas).items()
-            )
-        )
-
-    def plan_for(self, mu: float, sigmas: Sigmas) -> Plan:
-        """A budget, all of it, divided in proportion to what the releases cost at this noise."""
-        total = self.mu_squared(sigmas)
-        shares: dict[str, float | tuple[float, int]] = {
-            label: (count * (sensitivity / std) ** 2 / total, count)
-            for label, (sensitivity, std, count) in self.releases(sigmas).items()
-        }
-        return Plan.gaussian(mu, shares)
-
-
-def published(schedule: Schedule, sigmas: Sigmas, epsilon: float, delta: float, rule: Calibration) -> Sigmas:
-    """The least sigma_G and sigma_g, in their ratio, for which a published rule gives epsilon; sigma_p stays.
-
-    The paper finds them by binary search. The rule is a square root and a sum, so they are solved for instead.
-    """
-    if schedule.gradients or schedule.svd_start:
-        raise PrivacyError(
-            f"calibration: the paper has no rule for noisy gradients or a noisy start, so {rule!r} does not work with "
-            "them; use 'exact' or 'given'"
-        )
-    target = published_rho_squared_for(epsilon, delta)
-    pre = sigmas.pre if schedule.preprocess else math.inf
-    fixed = published_rho_squared(schedule.k, schedule.steps, math.inf, math.inf, pre)
-    if fixed >= target:
-        raise PrivacyError(
-            f"preprocessing_noise: by the paper's rule {pre:g} costs more than epsilon = {epsilon:g} alone; raise it"
-        )
-    both = published_rho_squared(schedule.k, schedule.steps, sigmas.gram, sigmas.rhs, math.inf)
-    charged = both if rule == "experiments" else both / 2
-    factor = math.sqrt(charged / (target - fixed))
-    return replace(sigmas, gram=sigmas.gram * factor, rhs=sigmas.rhs * factor)
-
-
-# The paper's own accounting: kept to reproduce its numbers, never to state a guarantee
+# -- the paper's own accounting: only to reproduce its numbers, never to state a guarantee
 
 
 def published_rho_squared(k: int, steps: int, gram_noise: float, rhs_noise: float, preprocessing_noise: float) -> float:

@@ -1,10 +1,10 @@
-"""The private side of DPALS as published: which of their items a user takes part with, and what they contribute.
+"""The private side of DPALS as published: which items a user takes part with, and what they contribute.
 
-All of it comes from the user's own row and public numbers alone. Row numbers, user ids, other users' rows and the
-division of a table into batches do not matter: a user who is added, removed or renumbered leaves the choices of all
-others unchanged, bit for bit. Choices are random by hashing the public seed with the content of the row. Two users with
-the same row make the same choice, which does no harm: they are protected by the bound on what a row can contribute, not
-by the randomness of the choice.
+Everything is computed from the user's own row and public numbers. Row numbers, user ids, other users' rows and the
+division of a table into batches do not matter: adding, removing or renumbering a user leaves the choices of all others
+unchanged, bit for bit. Choices are random by hashing the public seed with the content of the row. Two users with the
+same row make the same choice, which does no harm: the bound on what a row can contribute protects them, not the
+randomness of the choice.
 """
 
 from __future__ import annotations
@@ -25,17 +25,11 @@ Sampling: TypeAlias = Literal["uniform", "adaptive", "weights"]
 
 @dataclass(frozen=True)
 class Sample(UserBatch):
-    """Some users' rows as an item step takes them.
+    """Some users' rows for an item step."""
 
-    Attributes:
-        weights: Of each entry; None: all 1.
-        own: The rows that the same users solve their own side from; None: the same rows.
-        vectors: What they have solved, one row for each user; None before that.
-    """
-
-    weights: Array | None = None
-    own: UserBatch | None = None
-    vectors: Array | None = None
+    weights: Array | None = None  # of each entry; None: all 1
+    own: UserBatch | None = None  # the rows that the same users solve their own side from; None: the same rows
+    vectors: Array | None = None  # the users' solutions, one row each; None before that
 
     def own_weights(self) -> Array:
         """The weight of each entry."""
@@ -44,19 +38,12 @@ class Sample(UserBatch):
 
 @dataclass(frozen=True)
 class ItemChoice:
-    """Line 5 of Algorithm 2, with its public constants: what users train items with, and solve their own side with.
+    """Line 5 of Algorithm 2, with its public constants: the items that users train, and solve their own side with."""
 
-    Attributes:
-        k: Items of a user.
-        sampling: How they are picked: "uniform", "adaptive" (lowest counts), or "weights" (all, with weights).
-        all_items: Whether users solve their own side with all their items, not only the sampled ones.
-        seed: Public.
-    """
-
-    k: int
-    sampling: Sampling
-    all_items: bool
-    seed: int
+    k: int  # items per user
+    sampling: Sampling  # "uniform", "adaptive" (lowest counts), or "weights" (all items, with weights)
+    all_items: bool  # whether users solve their own side with all their items, not only the sampled ones
+    seed: int  # public
 
     def uniform(self, batch: UserBatch) -> NDArray[np.bool_]:
         """Which entries are in a uniform sample."""
@@ -64,7 +51,7 @@ class ItemChoice:
 
     def __call__(self, batch: UserBatch, counts: Array) -> Sample:
         """The samples of some users, given the noisy counts."""
-        if self.sampling == "weights":  # which has everything in the sample
+        if self.sampling == "weights":  # everything is in the sample
             return Sample(batch.indptr, batch.indices, batch.values, weights(batch, self.k, counts))
         adaptive = self.sampling == "adaptive"
         chosen = kept(batch, lowest(batch, self.k, counts) if adaptive else self.uniform(batch))
@@ -82,7 +69,7 @@ def priorities(batch: UserBatch, seed: int) -> Words:
 
 
 def _first(batch: UserBatch, keys: Array, k: int) -> NDArray[np.bool_]:
-    """Which entries have the k smallest keys of their row; of equal keys the first item's counts as smaller."""
+    """Which entries have the k smallest keys of their row, ties by item number."""
     order = np.lexsort((batch.indices, keys, batch.owners))
     chosen = np.empty(len(order), bool)
     chosen[order] = np.arange(len(order)) - np.repeat(batch.indptr[:-1], batch.counts) < k
@@ -90,21 +77,21 @@ def _first(batch: UserBatch, keys: Array, k: int) -> NDArray[np.bool_]:
 
 
 def uniform(batch: UserBatch, k: int, seed: int) -> NDArray[np.bool_]:
-    """Line 2 of Algorithm 2: k items of each user, all equally likely; all of them if there are no more."""
+    """Line 2 of Algorithm 2: k random items of each user, or all if there are no more."""
     return _first(batch, priorities(batch, seed), k)
 
 
 def lowest(batch: UserBatch, k: int, counts: Array) -> NDArray[np.bool_]:
-    """Line 5 of Algorithm 2: the k items of each user with the lowest noisy counts; of equal counts the first item."""
+    """Line 5 of Algorithm 2: the k items of each user with the lowest noisy counts, ties by item number."""
     return _first(batch, counts[batch.indices], k)
 
 
 def weights(batch: UserBatch, k: int, counts: Array, exponent: float = 0.25) -> Array:
-    """Adaptive weights (2023): count^-exponent, scaled so that the squares of each user's add up to k.
+    """Adaptive weights (2023): count^-exponent, scaled so that the squares of each user's weights add up to k.
 
     There is no sampling: heavy users keep all their items, with small weights.
     """
-    raw = (np.maximum(counts, 1.0) ** -exponent)[batch.indices]  # of public numbers: no bit depends on the users
+    raw = (np.maximum(counts, 1.0) ** -exponent)[batch.indices]  # powers of public numbers, the same for all users
     sums = batch.row_sums(raw**2).astype(np.float64)  # row sums of no entries are integers
     scale = np.sqrt(np.divide(float(k), sums, out=np.zeros_like(sums), where=sums > 0))
     scaled: Array = raw * scale[batch.owners]
@@ -112,12 +99,12 @@ def weights(batch: UserBatch, k: int, counts: Array, exponent: float = 0.25) -> 
 
 
 def clipped(batch: UserBatch, most: float) -> UserBatch:
-    """Entries of at most `most`."""
+    """Entries clipped to `most`."""
     return UserBatch(batch.indptr, batch.indices, np.clip(batch.values, -most, most))
 
 
 def renumbered(batch: UserBatch, place: Array) -> UserBatch:
-    """The entries of items that have a place, with that as their number; others have the place -1."""
+    """The entries of items with a place, which becomes their number. Items without one have the place -1."""
     known = kept(batch, place[batch.indices] >= 0)
     return UserBatch(known.indptr, place[known.indices], known.values)
 
@@ -133,7 +120,7 @@ def _centered(table: UserBatch, mean: float, bound: float) -> Sample:
 
 
 def centered(sample: Sample, mean: float, bound: float) -> Sample:
-    """Samples about the mean, with entries of at most `bound`."""
+    """Samples minus the mean, with entries clipped to `bound`."""
     own = None if sample.own is None else _centered(sample.own, mean, bound)
     return replace(_centered(sample, mean, bound), own=own)
 
@@ -158,16 +145,9 @@ def a_user(ridge: Ridge, rows: UserBatch, user_clip: float) -> Array:
     return clip(ridge.solve(rows.indptr, rows.indices, rows.values)[1], user_clip)
 
 
-@dataclass(frozen=True)
-class UserStep:
-    """A_user for all users: samples get the vectors of their users."""
-
-    ridge: Ridge
-    user_clip: float
-
-    def __call__(self, sample: Sample) -> Sample:
-        """Those of some users."""
-        return replace(sample, vectors=a_user(self.ridge, sample if sample.own is None else sample.own, self.user_clip))
+def user_step(sample: Sample, ridge: Ridge, user_clip: float) -> Sample:
+    """A sample with the vectors of its users, by A_user."""
+    return replace(sample, vectors=a_user(ridge, sample if sample.own is None else sample.own, user_clip))
 
 
 def own_vectors(sample: Sample) -> Array:

@@ -1,9 +1,9 @@
-"""DPALS as published: what is released, in order, and what is made of it.
+"""DPALS as published: the releases, in order, and what is made of them.
 
 Algorithm 2 prepares: noisy counts, frequent items, which items a user trains on, counts of these, the mean. Algorithm 1
-trains, users and items by turns: in an item step, a user with the vector u adds, for each of their items j with weight
-w_j and rating y_j, w_j u u^T to the item's Gram matrix and w_j y_j u to its right-hand side (`NormalEquations`). The
-private side is in `published_contributions.py`. Proof: docs/proofs/dpals-published.md.
+alternates between users and items: in an item step, a user with the vector u adds, for each of their items j with
+weight w_j and rating y_j, w_j u u^T to the item's Gram matrix and w_j y_j u to its right-hand side (`NormalEquations`).
+The private side is in `published_contributions.py`. Proof: docs/proofs/dpals-published.md.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from discreet.errors import DataError
 from discreet.kernels import n_threads, over_blocks, single_threaded_blas
 from discreet.models.als.published_contributions import (
     Sample,
-    UserStep,
     centered,
     clipped,
     kept,
@@ -34,6 +33,7 @@ from discreet.models.als.published_contributions import (
     renumbered,
     uniform,
     user_ridge,
+    user_step,
 )
 from discreet.privacy import GramSum, Ledger, NormalEquations, OuterSum, Plan, Releaser, VectorSum
 from discreet.privacy.guarantee import AdjacencyName, account
@@ -55,7 +55,7 @@ BLOCK_BYTES = 1 << 22  # of matrices that a thread solves at a time
 
 
 def check_size(n_items: int, rank: int, names: str = "rank, item_fraction") -> None:
-    """Raise if so many matrices of this size are too large to be released at once on this machine."""
+    """Raise if matrices of this number and size are too large to be released at once on this machine."""
     size, most = n_items * (rank + 1) ** 2 * 8, most_bytes()
     if size > most:
         raise DataError(
@@ -66,7 +66,7 @@ def check_size(n_items: int, rank: int, names: str = "rank, item_fraction") -> N
 
 
 def most_bytes() -> int:
-    """Of a stack of matrices: a quarter of the machine's memory, where that is known."""
+    """The limit for a stack of matrices: a quarter of the machine's memory, if that is known."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4
     except (AttributeError, ValueError, OSError):  # Windows
@@ -78,29 +78,19 @@ def most_bytes() -> int:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What training works on. All but the samples is public.
+    """The input of training. All but the samples is public."""
 
-    Attributes:
-        popularity: Noisy counts of all items (zeros without Algorithm 2).
-        frequent: The numbers of the items that are trained on, increasing.
-        counts: Their noisy counts in the final sample.
-        mean: What was subtracted from every rating.
-        bound: No centered rating is larger.
-        samples: Each user's items, for the item side and for their own.
-        in_batches: The same in batches of so many users.
-    """
-
-    popularity: Array
-    frequent: Array
-    counts: Array
-    mean: float
-    bound: float
-    samples: Blocks[Sample]
-    in_batches: Callable[[int], Blocks[Sample]]
+    popularity: Array  # noisy counts of all items (zeros without Algorithm 2)
+    frequent: Array  # the numbers of the items that are trained on, increasing
+    counts: Array  # their noisy counts in the final sample
+    mean: float  # what was subtracted from every rating
+    bound: float  # no centered rating is larger
+    samples: Blocks[Sample]  # each user's items, for the item side and for their own side
+    in_batches: Callable[[int], Blocks[Sample]]  # the same in batches of at most this many users
 
 
 def prepared(model: PublishedDPALS, releaser: Releaser, ratings: Ratings) -> Prepared:
-    """Lines 1 to 7."""
+    """Lines 1 to 7 of Algorithm 2."""
     m, (low, high) = ratings.n_items, ratings.value_range or (1.0, 1.0)
     choice, most = model._choice(), model.entry_clip
     if most is not None:
@@ -112,7 +102,7 @@ def prepared(model: PublishedDPALS, releaser: Releaser, ratings: Ratings) -> Pre
 
     every = users(BATCH_USERS)
     popularity = counts = np.zeros(m)
-    if model.preprocess:  # line 3: each user counts for k items, picked uniformly
+    if model.preprocess:  # line 3: each user counts for k random items
         popularity = noisy_counts(releaser, COUNTS, every, m, k=choice.k, own=choice.uniform)
     frequent = most_frequent(popularity, model.item_fraction)
     place = np.full(m, -1, np.int32)
@@ -133,21 +123,16 @@ def prepared(model: PublishedDPALS, releaser: Releaser, ratings: Ratings) -> Pre
         mean = noisy_mean(releaser, samples, float(counts.sum()), choice.k, (low, high))
     bound = entry_bound(most, mean, low, high)
     center = partial(centered, mean=mean, bound=bound)
+    samples = samples.map(center).keep(releaser.n_jobs)
     return Prepared(
-        popularity,
-        frequent,
-        counts,
-        mean,
-        bound,
-        samples.map(center).keep(releaser.n_jobs),
-        lambda n: users(n).map(draw).map(center),
+        popularity, frequent, counts, mean, bound, samples, lambda n_users: users(n_users).map(draw).map(center)
     )
 
 
 def noisy_counts(
     releaser: Releaser, label: str, users: Blocks[Any], n_items: int, *, k: int, own: Callable[[Any], Array]
 ) -> Array:
-    """Sums over users of what each `own` says of their items, of which the squares add up to k at most."""
+    """Sums over users of `own`, a number for each of a user's items; their squares add up to k at most."""
     bound = math.nextafter(math.sqrt(k), math.inf)
     return releaser.release(label, VectorSum(n_items, bound, cone="nonnegative"), users, own).values
 
@@ -194,9 +179,9 @@ def noisy_mean(
 def a_item(
     stack: Array, unit: float, penalty: Array, shared: Array | None, n_jobs: int | None, *, project_first: bool = False
 ) -> Array:
-    """A_item after the noise: v_j = PSD(X_j)^+ b_j with X_j = the noisy Gram + lambda_j I + lambda_0 K, free of charge.
+    """A_item after the noise: v_j = PSD(X_j)^+ b_j, where X_j = noisy Gram + lambda_j I + lambda_0 K. Post-processing.
 
-    `stack` has the matrices as they are released: the last columns, times `unit`, are right-hand sides b_j. With
+    `stack` has the matrices as they are released: their last columns, times `unit`, are the right-hand sides b_j. With
     `project_first`, v_j = (PSD(Gram) + lambda_j I + PSD(lambda_0 K))^-1 b_j.
     """
     m, r = len(stack), stack.shape[1] - 1
@@ -213,16 +198,16 @@ def a_item(
 
 
 def project_psd(X: Array) -> Array:
-    """The nearest positive semidefinite matrix, negative eigenvalues being replaced by 0."""
+    """The nearest positive semidefinite matrix: negative eigenvalues become 0."""
     values, vectors = np.linalg.eigh(X)
     projected: Array = (vectors * np.maximum(values, 0)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
     return projected
 
 
 def solve_positive_part(X: Array, b: Array) -> Array:
-    """The solutions of least norm of PSD(X[i]) z = b[i], eigenvalues that are not positive being replaced by 0.
+    """The least-norm solutions of PSD(X[i]) z = b[i], with eigenvalues that are not positive set to 0.
 
-    A Cholesky factor tells most of those that are positive definite; the others are diagonalized.
+    Matrices without a Cholesky factor are diagonalized.
     """
     z, failed = kernels.solve(X, b)
     if failed.any():
@@ -281,11 +266,12 @@ class Training:
         factors = normalized(self._start()) if model.normalise else self._start()
         for _ in range(model.n_steps):
             ridge = user_ridge(factors, model._user_penalty(), model.global_penalty)
-            users = self.data.samples.map(UserStep(ridge, model.user_clip)).keep(self.releaser.n_jobs)
+            step = partial(user_step, ridge=ridge, user_clip=model.user_clip)
+            users = self.data.samples.map(step).keep(self.releaser.n_jobs)
             shared = self._shared(users)
             factors = (self._descend if model.item_step == "gradient" else self._solve)(factors, users, shared)
-            if not np.isfinite(factors).all():  # of public numbers: gradient steps may diverge
-                factors = np.nan_to_num(factors, nan=0.0, posinf=0.0, neginf=0.0)
+            # Gradient steps may diverge. These are public numbers.
+            factors = np.nan_to_num(factors, nan=0.0, posinf=0.0, neginf=0.0)
             if model.normalise:
                 factors = normalized(factors)
         return factors
@@ -307,7 +293,7 @@ class Training:
         return model.global_penalty * noisy.values
 
     def _penalty(self) -> Array:
-        """The lambda c_j^mu / Z' of each item, Z' being the mean of the numerators: public, since the counts are."""
+        """The penalty lambda c_j^mu / Z' of each item; Z' is the mean of the numerators. Public, like the counts."""
         weights = np.maximum(self.data.counts, 1.0) ** self.model.item_exponent
         penalty: Array = self.model.regularization * weights / weights.mean()
         return penalty
@@ -366,20 +352,20 @@ def private_regressions(
 ) -> Array:
     """Coefficients t_j with x_i . t_j close to y_ij, for all columns j at once: DP for a change of one person's row.
 
-    Minimizes, but for the noise, sum_i (y_ij - x_i . t_j)^2 + regularization |t_j|^2, over the people i who have a
-    target j. Released, once: for each j the sums of x x^T and of y x. One person moves them, at noise s_G and s_g, by
-    sqrt(k feature_clip^4 / s_G^2 + k feature_clip^2 target_clip^2 / s_g^2) deviations, k being `max_targets`.
+    Up to the noise, they minimize sum_i (y_ij - x_i . t_j)^2 + regularization |t_j|^2 over the people i with a target
+    j. One release has the sums of x x^T and of y x for each j. One person moves them, at noise s_G and s_g, by
+    sqrt(k feature_clip^4 / s_G^2 + k feature_clip^2 target_clip^2 / s_g^2) deviations, where k is `max_targets`.
 
     Args:
         features: x_i, one row for each person.
         targets: y_ij, one row for each person; NaN where there is none.
         epsilon: The budget.
-        delta: Its delta.
+        delta: The delta of the budget.
         feature_clip: Longer rows of features are scaled down to this length; public.
         target_clip: Larger targets are clipped to this size; public.
-        max_targets: The most targets of a person that count; of more, some are picked at random; public.
+        max_targets: How many targets of a person count, chosen at random if there are more; public.
         regularization: Weight of the squared lengths of the coefficients.
-        noise_ratio: sigma_G / sigma_g, the noise of the Gram matrices against that of the right-hand sides.
+        noise_ratio: sigma_G / sigma_g, the noise of the Gram matrices over the noise of the right-hand sides.
         adjacency: "add-remove" or "replace".
         ledger: Where the cost is recorded; by default a ledger of its own.
         random_state: Seed of the sample of targets; public.
@@ -415,7 +401,6 @@ def _sample(features: Array, targets: Array, k: int, seed: int) -> Sample:
     """Each person's targets, at most k, as sparse rows, and their features."""
     there = ~np.isnan(targets)
     indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(there, axis=1))])
-    every = Sample(indptr, np.nonzero(there)[1], targets[there])
-    mask = uniform(every, k, seed)
-    ends = np.concatenate([[0], np.cumsum(mask)])[indptr]
-    return Sample(ends, every.indices[mask], every.values[mask], vectors=features)
+    every = UserBatch(indptr, np.nonzero(there)[1], targets[there])
+    chosen = kept(every, uniform(every, k, seed))
+    return Sample(chosen.indptr, chosen.indices, chosen.values, vectors=features)

@@ -1,7 +1,7 @@
-"""The private side of one-bit completion: true bits, and mechanisms, which release something of them with noise.
+"""The private side of one-bit completion: true bits, and the mechanisms that add noise.
 
-Mechanisms on bits give `FlippedBits` or `ShiftedBits`, which hold no true bit, and are all that the solver in
-`estimate` gets. Those whose guarantee is about an optimum itself fit the true bits here (`StronglyConvex`), and release
+Mechanisms on bits return `FlippedBits` or `ShiftedBits`, which hold no true bit and are all that the solver in
+`estimate` sees. Mechanisms whose guarantee is about an optimum fit the true bits here (`StronglyConvex`), and release
 the result with noise.
 """
 
@@ -48,40 +48,40 @@ from discreet.validation import positive, whole
 FLIPPED, SHIFTED = "flipped bits", "bits with noise"
 GRADIENT, OUTPUT, LINEAR_TERM = "gradient", "completed matrix", "linear term of the objective"
 
-NEWTON = 60  # steps of Newton's method between bounds that close in, at most: bisection alone would need as many
+NEWTON = 60  # steps of Newton's method between shrinking bounds, at most: bisection alone would need as many
 CHECK = 10  # steps between two computations of the gap
-INERTIA = 0.23  # of a step, repeated with the next: below sqrt(5) - 2 all steps together converge
+INERTIA = 0.23  # share of a step that the next one repeats: the steps converge below sqrt(5) - 2
 PRECISION = 1e-13  # least gap of a fit relative to the size of its objective; rounding takes about a tenth of it
 BISECTIONS = 60
-BACK = 1 - 2.0**-10  # by how much epsilon is lowered at a time until the accountant agrees
+BACK = 1 - 2.0**-10  # factor that lowers epsilon until the accountant agrees
 GRADIENT_SWEEPS = 50  # of the projection on bounded entries, at most: it follows noise, and need not be precise
-FINEST = -20  # a gradient is rounded to steps of 2^-20, or to what suits the noise if that is finer
+FINEST = -20  # a gradient is rounded to steps of 2^-20, or to finer ones if that suits the noise
 OUTPUT_RIDGE = 0.5  # by default
-SOLVER = 0.05  # of epsilon, for hiding how far from the optimum the solver stops
+SOLVER = 0.05  # of epsilon, to hide how far from the optimum the solver stops
 ROUNDING = 1e-3  # of epsilon, for what accountants of two kinds of noise lose
-EXTRA_COST = 0.25  # of epsilon: what the ratio of second derivatives may cost with the default ridge
+EXTRA_COST = 0.25  # of epsilon: the cost of the ratio of second derivatives with the default ridge, at most
 LEAST_RIDGE = 0.5  # by default, for the probit objective
 
 
 @dataclass(frozen=True)
 class TrueBits:
-    """Which entries are observed, which is public, and their bits, which are not."""
+    """Which entries are observed (public), and their bits (private)."""
 
     observed: Observed
     bits: NDArray[np.int64]
 
     @classmethod
     def of(cls, ratings: Interactions, threshold: float) -> TrueBits:
-        """1 for values from the threshold on, 0 for those below."""
+        """1 for values of at least the threshold, 0 for values below."""
         shape = (ratings.n_users, ratings.n_items)
         observed = Observed(ratings.user_numbers().astype(np.int64), ratings.indices.astype(np.int64), shape)
         return cls(observed, (ratings.values >= np.float32(threshold)).astype(np.int64))
 
 
 def two_valued(ratings: Interactions, threshold: float | None) -> float:
-    """The threshold; without one, the middle of the range, if all values are its two ends.
+    """The threshold; by default the middle of the range, if all values are at its two ends.
 
-    Neighbors have values of the same kind, so this error says nothing about any user's values.
+    Neighbors have values of the same kind, so this error reveals nothing about any user's values.
     """
     low, high = ratings.value_range or (math.nan, math.nan)
     if ratings.implicit or not low < high:
@@ -93,7 +93,7 @@ def two_valued(ratings: Interactions, threshold: float | None) -> float:
         if not np.isin(ratings.values, ends).all():
             raise DataError(
                 f"threshold: there are values other than {low:g} and {high:g}, the ends of value_range; give the "
-                "threshold from which on a value counts as high"
+                "least value that counts as high"
             )
         return (low + high) / 2
     if not low < threshold <= high:
@@ -102,7 +102,7 @@ def two_valued(ratings: Interactions, threshold: float | None) -> float:
 
 
 def require_flipped(ratings: Interactions, most: int | None) -> None:
-    """Raise if these cannot be bits from `perturb`: by their range and by which entries there are, both public."""
+    """Raise if these cannot be bits from `perturb`, by their range and by which entries there are, both public."""
     if ratings.value_range != (0.0, 1.0):
         low, high = ratings.value_range or (math.nan, math.nan)
         raise PrivacyError(
@@ -111,13 +111,13 @@ def require_flipped(ratings: Interactions, most: int | None) -> None:
         )
     if most is not None and len(ratings) and int(np.diff(ratings.indptr).max()) > most:
         raise PrivacyError(
-            f"max_entries: there are users with more than {most} flipped bits, so that all of them together are not as "
-            "private as is declared; give `perturb` and `OneBit` the same number"
+            f"max_entries: there are users with more than {most} flipped bits, which together are less private than "
+            "declared; give `perturb` and `OneBit` the same number"
         )
 
 
 def capped(ratings: Interactions, most: int, seed: int) -> Interactions:
-    """At most `most` entries of each user, chosen by a public seed and by which entries there are, also public."""
+    """At most `most` entries of each user, chosen by a public seed and by which entries there are (public)."""
     keys, owners = np.random.default_rng(seed).random(len(ratings)), ratings.user_numbers()
     order = np.lexsort((keys, owners))
     place = np.empty(len(ratings), np.int64)
@@ -130,7 +130,7 @@ def capped(ratings: Interactions, most: int, seed: int) -> Interactions:
 
 @dataclass(frozen=True)
 class Mechanism(ABC):
-    """Where noise is added: what is released, what that costs, and what follows from it."""
+    """Where noise is added: the releases, their costs, and what is made of them."""
 
     link: Link
     epsilon: float  # of all releases together; as published, what the paper calls epsilon
@@ -138,13 +138,13 @@ class Mechanism(ABC):
     entries: int  # in how many bits neighbors differ, at most
     alpha: float  # the bound on entries
     gaussian: bool = False  # whether noise is Gaussian; otherwise Laplace
-    published: bool = False  # whether it is the noise that was printed
-    flips: tuple[float, float] | None = None  # the probabilities that a 1 and a 0 are flipped, if they are given
-    ridge: float | None = None  # lambda, if it is given
+    published: bool = False  # whether the noise is as printed
+    flips: tuple[float, float] | None = None  # the probabilities that a 1 and a 0 are flipped, if given
+    ridge: float | None = None  # lambda, if given
     clamp: float = 0.5  # C, of gradients
     steps: int = 1  # of gradients
 
-    on_bits: ClassVar[bool] = False  # whether bits get the noise, so that any solver may follow
+    on_bits: ClassVar[bool] = False  # whether the noise is on the bits, so that any solver may follow
     why_not: ClassVar[str] = ""  # why there is no guarantee at all, if there is none
     error: ClassVar[str] = ""  # of the paper
 
@@ -153,19 +153,19 @@ class Mechanism(ABC):
         """The releases of a fit, before any data is touched."""
 
     def noisy_bits(self, releaser: Releaser, true: TrueBits) -> Loss:
-        """The bits as the solver gets them, of a mechanism on bits."""
+        """For mechanisms on bits: the noisy bits, for the solver."""
         raise NotImplementedError
 
     def noisy_matrix(self, releaser: Releaser, true: TrueBits, radius: float, alpha: float | None) -> Completed:
-        """The matrix of another mechanism; `alpha` if gradient steps are to keep the entries bounded."""
+        """For other mechanisms: the noisy matrix. With `alpha`, gradient steps keep its entries bounded."""
         raise NotImplementedError
 
     def clarity(self) -> float:
-        """Where a fit of true bits has noise: the root of what is said about x, against true bits without noise."""
+        """How much a fit says about x near 0, relative to one without noise: the square root of that ratio."""
         return 1.0
 
     def _clarity(self, variance: float) -> float:
-        """At x = 0, derivatives of the loss have the variance of their curvature; that of noise is on top."""
+        """At x = 0, derivatives of the loss have the variance of their curvature; noise adds its own."""
         return 1 / math.sqrt(1 + variance / float(self.link.log_slope(np.zeros(1))[0]) ** 2)
 
 
@@ -176,21 +176,17 @@ class FlippingBits(Mechanism):
     error = "two of the four ratios that the two probabilities of a flip must keep are missing in the paper"
 
     def response(self) -> RandomizedResponse:
-        """The coins."""
         if self.flips is not None:
             return RandomizedResponse(flip_one=self.flips[0], flip_zero=self.flips[1])
         return RandomizedResponse(bit_epsilon(self.epsilon, self.delta, self.entries))
 
     def lines(self) -> tuple[Planned, ...]:
-        """All bits at once."""
         return (Planned(FLIPPED, self.response().cost(self.entries)),)
 
     def noisy_bits(self, releaser: Releaser, true: TrueBits) -> FlippedBits:
-        """The flipped bits."""
         return self.likelihood(releaser.release_entries(FLIPPED, Bits(self.entries), true.bits, self.response()))
 
     def likelihood(self, flipped: Array) -> FlippedBits:
-        """That of bits that were flipped."""
         if self.flips is not None:
             return FlippedBits(flipped, self.link, *self.flips)
         flip = 1 / (1 + math.exp(bit_epsilon(self.epsilon, self.delta, self.entries)))
@@ -198,35 +194,35 @@ class FlippingBits(Mechanism):
 
 
 class Additive(Mechanism):
-    """Noise on one number for each entry; a flip moves that of its entry by at most `change`."""
+    """Noise on one number for each entry, in each of `steps` steps.
+
+    The number is a derivative of the loss, clamped to C. A flip moves it by at most 2 C, and by at most
+    h'(alpha) / (h(alpha) h(-alpha)). A bit is such a derivative of the logistic loss, at x = 0 and up to a constant:
+    `clamp` and `steps` then have their defaults.
+    """
 
     label: ClassVar[str]
-    change: float = 1.0
-    releases: int = 1
-    printed: float = 0.5  # epsilon times the printed scale of noise
 
     def two_valued(self, one: Array | float = 1.0, zero: Array | float = 0.0, finest: int = 0) -> TwoValued:
-        """The statistic."""
-        return TwoValued(one, zero, self.change, self.entries, finest)
+        change = min(2 * self.clamp, self.link.sensitivity(self.alpha))
+        return TwoValued(one, zero, change, self.entries, finest)
 
     def noise(self) -> Laplace | Gaussian:
-        """On each number."""
         if self.published:
-            return Laplace(self.printed / self.epsilon)
+            return Laplace(self.steps * self.clamp / self.epsilon)
         if self.gaussian:
             mu = account(epsilon=self.epsilon, delta=self.delta).mu or 0.0
-            share = Plan.gaussian(mu, {"each": (1.0, self.releases)})["each"].cost
+            share = Plan.gaussian(mu, {"each": (1.0, self.steps)})["each"].cost
             return Gaussian.for_cost(share, sensitivity=self.two_valued().sensitivity("flip", Gaussian(1.0)))
         distance = self.two_valued().sensitivity("flip", Laplace(1.0))
-        scale = distance * self.releases / self.epsilon
-        while (Laplace(scale).cost(distance) * self.releases).pure > self.epsilon:
+        scale = distance * self.steps / self.epsilon
+        while (Laplace(scale).cost(distance) * self.steps).pure > self.epsilon:
             scale = math.nextafter(scale, math.inf)
         return Laplace(scale)
 
     def lines(self) -> tuple[Planned, ...]:
-        """All numbers at once, once for each step."""
         noise = self.noise()
-        return (Planned(self.label, noise.cost(self.two_valued().sensitivity("flip", noise)), self.releases),)
+        return (Planned(self.label, noise.cost(self.two_valued().sensitivity("flip", noise)), self.steps),)
 
 
 class NoisyBits(Additive):
@@ -237,7 +233,6 @@ class NoisyBits(Additive):
     error = "Eq. (5) has half of the noise that its proof is about"
 
     def noisy_bits(self, releaser: Releaser, true: TrueBits) -> ShiftedBits:
-        """The bits plus noise."""
         noise = self.noise()
         return ShiftedBits(releaser.release_entries(SHIFTED, self.two_valued(), true.bits, noise), variance(noise))
 
@@ -248,30 +243,14 @@ class NoisyGradients(Additive):
     label = GRADIENT
     error = "noise for the bound of a clamped gradient, C, is too little: a flip moves it by up to 2 C"
 
-    @property
-    def change(self) -> float:  # type: ignore[override]
-        """min(2 C, h'(alpha) / (h(alpha) h(-alpha)))."""
-        return min(2 * self.clamp, self.link.sensitivity(self.alpha))
-
-    @property
-    def releases(self) -> int:  # type: ignore[override]
-        """One for each step."""
-        return self.steps
-
-    @property
-    def printed(self) -> float:  # type: ignore[override]
-        """For the bound C, and all steps."""
-        return self.steps * self.clamp
-
     def clarity(self) -> float:
-        """Of noise that is the mean over all steps."""
-        return self._clarity(variance(self.noise()) / self.steps)
+        return self._clarity(variance(self.noise()) / self.steps)  # noise is averaged over all steps
 
     def noisy_matrix(self, releaser: Releaser, true: TrueBits, radius: float, alpha: float | None) -> Completed:
         """The mean of the later half of the iterates, each after a projected step of length 1 / curvature / step.
 
-        An entry has two clamped derivatives, that of a 1 and that of a 0, both public at a public x; its bit decides
-        which it is. Released are the derivatives of all entries, with noise.
+        An entry has two clamped derivatives, for a 1 and for a 0, both public at a public x; its bit selects one of
+        them. The derivatives of all entries are released, with noise.
         """
         observed, link, noise, rng = true.observed, self.link, self.noise(), np.random.default_rng(SEED)
         now, found = Factored.zeros(observed.shape), list[Factored]()
@@ -295,14 +274,12 @@ class NoisyOutput(Mechanism):
     """mechanism="output": the minimizer of a strongly convex objective, with noise."""
 
     def lines(self) -> tuple[Planned, ...]:
-        """The matrix."""
         if not self.gaussian:
             return (Planned(OUTPUT, pure_cost(self.epsilon)),)
         mu = account(epsilon=self.epsilon, delta=self.delta).mu or 0.0
         return Plan.gaussian(mu, {OUTPUT: 1.0}).lines
 
     def noisy_matrix(self, releaser: Releaser, true: TrueBits, radius: float, alpha: float | None) -> Completed:
-        """The minimizer with noise, projected again."""
         fit = StronglyConvex(self.link, radius, self.alpha, self.ridge or OUTPUT_RIDGE)
         bend, change = self.link.least_bend(self.alpha), self.link.sensitivity(self.alpha)
         statistic = Minimizer(fit.ridge, self.alpha, change, bend, self.entries)
@@ -311,20 +288,19 @@ class NoisyOutput(Mechanism):
 
 
 class PerturbedObjective(Mechanism):
-    """The optimum of the loss of true bits + <H, X> + ridge / 2 |X|^2 over feasible X, H being Laplace noise.
+    """mechanism="objective" with the probit link: the optimum of loss + <H, X> + ridge / 2 |X|^2, with Laplace noise H.
 
-    mechanism="objective" with the probit link: with the logistic link such a term is noise on the bits, and nothing has
-    to be optimal.
+    (With the logistic link such a term is noise on the bits, and nothing has to be optimal.)
 
-    A flip costs `change` / scale of H, since the derivative moves by `change` at most; and `extra`, since the density
-    of the optimum also contains the determinant of second derivatives. This is about the exact optimum: the fit is
-    released with a little more noise, which hides how far from it the solver stopped. With a `delta` that noise is
+    A flip costs sensitivity / scale of H, for the derivative that it moves, plus `extra`, because the density of the
+    optimum also contains the determinant of second derivatives. This is about the exact optimum: the fit is released
+    with a little more noise, which hides how far from the optimum the solver stopped. With a `delta` that noise is
     Gaussian, of the same size for any number of entries.
     """
 
     @property
     def effective_ridge(self) -> float:
-        """By default so large that the ratio of second derivatives costs EXTRA_COST of an entry's epsilon."""
+        """By default, large enough that the ratio of second derivatives costs EXTRA_COST of an entry's epsilon."""
         if self.ridge:
             return self.ridge
         most, least = self.link.bend(np.array([-self.alpha, self.alpha])).tolist()
@@ -338,15 +314,12 @@ class PerturbedObjective(Mechanism):
         return self.link.log_bends(self.alpha, self.effective_ridge)
 
     def fit(self, radius: float) -> StronglyConvex:
-        """What is minimized."""
         return StronglyConvex(self.link, radius, self.alpha, self.effective_ridge)
 
-    def perturbation(self, size: int = 0) -> LinearPerturbation:
-        """The statistic for so many entries."""
-        return LinearPerturbation(size, self.link.sensitivity(self.alpha), self.entries, self.extra)
+    def perturbation(self, n_entries: int = 0) -> LinearPerturbation:
+        return LinearPerturbation(n_entries, self.link.sensitivity(self.alpha), self.entries, self.extra)
 
     def noise(self) -> Laplace:
-        """The distribution of H."""
         left = self.epsilon * (1 - SOLVER) - self.entries * self.extra
         if left <= 0:
             raise PrivacyError(
@@ -356,11 +329,9 @@ class PerturbedObjective(Mechanism):
         return Laplace(self.entries * self.link.sensitivity(self.alpha) / left * UP_MATRIX)
 
     def clarity(self) -> float:
-        """With the linear term."""
         return self._clarity(variance(self.noise()))
 
     def lines(self) -> tuple[Planned, ...]:
-        """The linear term, which stays secret, and the matrix."""
         noise = self.noise()
         first = noise.cost(self.perturbation().sensitivity("flip", noise))
         left = self.epsilon - first.pure
@@ -370,11 +341,11 @@ class PerturbedObjective(Mechanism):
         return Planned(LINEAR_TERM, first), *Plan.gaussian(mu, {OUTPUT: 1.0}).lines
 
     def gap(self, n_observed: int) -> float:
-        """The gap at which the fit stops, from public numbers."""
+        """The gap at which the fit stops, a function of public numbers."""
         return PRECISION * (self.alpha * n_observed * (self.link.sensitivity(self.alpha) + self.noise().scale))
 
     def noisy_matrix(self, releaser: Releaser, true: TrueBits, radius: float, alpha: float | None) -> Completed:
-        """The ledger draws the linear term and records its cost. The term itself is never shown."""
+        """The ledger draws the linear term and records its cost. The term itself stays secret."""
         noise, size, fit = self.noise(), len(true.observed), self.fit(radius)
         linear = releaser.release_entries(LINEAR_TERM, self.perturbation(size), true.bits, noise)
         gap = self.gap(size)
@@ -384,15 +355,15 @@ class PerturbedObjective(Mechanism):
 
 
 def variance(noise: Laplace | Gaussian) -> float:
-    """Of the noise on one number."""
+    """The variance of the noise on one number."""
     return 2 * noise.scale**2 if isinstance(noise, Laplace) else noise.std**2
 
 
 def binomial_delta(entries: int, bit_epsilon: float, epsilon: float) -> float:
     """The exact delta at `epsilon` of randomized response on `entries` bits, all of which may change.
 
-    The number of bits that stay as they are is binomial, with p = 1 / (1 + e^-bit_epsilon) in one world and 1 - p in
-    the other. It is all that an observer can use.
+    The number of bits that stay as they are is binomial, with p = 1 / (1 + e^-bit_epsilon) for one data set and 1 - p
+    for its neighbor. It is a sufficient statistic.
     """
     from scipy.stats import binom
 
@@ -406,8 +377,8 @@ def binomial_delta(entries: int, bit_epsilon: float, epsilon: float) -> float:
 def bit_epsilon(epsilon: float, delta: float, entries: int) -> float:
     """The largest epsilon of single bits for which randomized response on `entries` bits is (epsilon, delta)-DP.
 
-    At delta 0 it is epsilon / entries. Otherwise the exact binomial delta gives it, lowered until the ledger's
-    accountant, which rounds up, agrees.
+    At delta 0 it is epsilon / entries. Otherwise it follows from the exact binomial delta, and is lowered until the
+    ledger's accountant, which rounds up, agrees.
     """
     least = epsilon / entries
     if delta == 0 or entries == 1:
@@ -422,7 +393,7 @@ def bit_epsilon(epsilon: float, delta: float, entries: int) -> float:
 
 
 def require_flips(flip_one: float, flip_zero: float, epsilon: float, *, published: bool) -> None:
-    """Raise unless these probabilities of a flip give epsilon: by all four ratios, or the two published ones."""
+    """Raise unless these flips give epsilon, by all four ratios or by the two published ones."""
     one, zero = (positive(name, flip) for name, flip in (("flip_one", flip_one), ("flip_zero", flip_zero)))
     if one + zero >= 1:
         raise PrivacyError(
@@ -446,13 +417,12 @@ def require_flips(flip_one: float, flip_zero: float, epsilon: float, *, publishe
 class StronglyConvex:
     """F(X) = loss of the true bits + <linear, X> + ridge / 2 |X|^2, for |X|_* <= radius and all |x| <= alpha.
 
-    The linear term is at observed entries. F is minimized to a gap that is computed. All entries are kept: this is for
-    matrices that LAPACK decomposes quickly.
+    The linear term is at observed entries. F is minimized to a computed gap. All entries are kept: this is for matrices
+    that LAPACK decomposes quickly.
 
     It is solved in the dual: A is the multiplier of the ball, and X(A), which minimizes F(X) + <A, X> within alpha, is
-    found entry by entry. The gradient of the dual at A is X(A), and moves at most 1 / ridge times as far as A. So
-    proximal steps of length `ridge` converge to the optimum for any data, and sooner with a little inertia (Lorenz and
-    Pock 2015).
+    found entry by entry. The gradient of the dual at A is X(A), which moves at most 1 / ridge times as far as A. So
+    proximal steps of length `ridge` converge for any data, and faster with a little inertia (Lorenz and Pock 2015).
     """
 
     link: Link
@@ -463,8 +433,8 @@ class StronglyConvex:
     def solve(self, true: TrueBits, linear: Array | float, gap: float) -> Array:
         """A feasible matrix whose F is at most `gap` above the minimum. Private.
 
-        The number of steps has no limit, since reaching one would reveal something. That the gap is within reach
-        follows from public numbers.
+        The number of steps has no limit, because reaching it would reveal something. Public numbers show that the gap
+        can be reached.
         """
         if gap < PRECISION * self.alpha * len(true.observed) * self.link.sensitivity(self.alpha):
             raise PrivacyError(
@@ -490,7 +460,7 @@ class StronglyConvex:
     def _primal(
         self, at: tuple[Array, Array], signs: Array, linear: Array | float, dual: Array, x: Array
     ) -> tuple[Array, Array]:
-        """X(A) and its observed entries, by Newton's method from a guess; where it leaves the bounds, by bisection."""
+        """X(A) and its observed entries, by Newton's method from a guess, with bisection where it leaves the bounds."""
         primal = np.clip(dual / -self.ridge, -self.alpha, self.alpha)
         pull = dual[at] + linear
         low, high = np.full(len(x), -self.alpha), np.full(len(x), self.alpha)

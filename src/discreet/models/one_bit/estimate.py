@@ -2,14 +2,14 @@
 
 Maximum likelihood in the nuclear-norm ball uses a spectral projected gradient method (Birgin, Martinez, Raydan 2000).
 Iterates are kept as singular vectors and values, and the gradient is sparse, so a step never forms all entries. Steps
-have the length of Barzilai and Borwein. The loss may rise for a while: only the worst of the last few must fall. A step
-is projected on the ball by its first singular vectors. Subspace iteration finds them from those of the previous
+have the Barzilai-Borwein length. The loss may rise for a while: only the worst of the last few values must fall. A step
+is projected on the ball by its first singular vectors. Subspace iteration finds them, starting from the previous
 iterate; there are enough of them when the last singular value is below the threshold that the projection subtracts.
 
-The method of multipliers keeps a bound on all entries, |x| <= alpha: the loss gets a term for entries beyond it, and is
+The method of multipliers bounds all entries, |x| <= alpha: the loss gets a term for entries beyond the bound, and is
 minimized again from the same place, with updated multipliers. The entries beyond the bound are sparse.
 
-All of it is post-processing of releases. Nothing here names a true bit.
+Everything here is post-processing of releases. Nothing uses a true bit.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ from discreet.models.fold_in import Penalty, Ridge
 from discreet.models.one_bit.likelihood import Loss, Observed
 from discreet.typing import Array
 
-MEMORY = 10  # losses that a step is compared with
-DECREASE = 1e-4  # share of the promised decrease that a step must bring
+MEMORY = 10  # number of earlier losses that a step is compared with
+DECREASE = 1e-4  # fraction of the predicted decrease that a step must achieve
 SHORTEST, LONGEST = 1e-10, 1e10  # steps
-SEED = 0  # of the vectors that subspace iteration starts from, where nothing better is known
+SEED = 0  # for the start of subspace iteration, if nothing better is known
 STIFF = 12.0  # times the curvature of the loss: the weight of the term for entries beyond the bound
 MULTIPLIER_ROUNDS = 20  # at most
-MOST_DENSE = 400  # rows or columns up to which LAPACK finds the largest singular value sooner
+MOST_DENSE = 400  # up to this number of rows or columns, LAPACK finds the largest singular value faster
 UP = 1 + 1e-9  # for the rounding of the largest singular value
 FACTOR_SWEEPS = 12  # over both sides
 FACTOR_RIDGE = 0.1  # times the curvature of the loss, so that rows with few entries have a solution
-FACTOR_START = 0.1  # of the bound: the length of rows at the start
-EFFECT_ROUNDS = 3  # of effects and matrix by turns
+FACTOR_START = 0.1  # initial length of rows, relative to the bound
+EFFECT_ROUNDS = 3  # alternating between effects and matrix
 EFFECT_SWEEPS = (30, 10)  # over the effects, in the first round and in each later one
-EFFECT_PENALTY = 2.0  # 1 / the variance that effects of rows and columns are taken to have
-SHARE = 0.5  # of tau, where effects explain part of what the matrix would have to
+EFFECT_PENALTY = 2.0  # 1 / the prior variance of effects of rows and columns
+SHARE = 0.5  # factor for tau if there are effects, which explain part of the matrix
 LEAST_PENALTY = 1e-3  # of users' vectors
-MAX_RANK = 64  # of the matrix: what is beyond is noise, and too much to work with for large matrices
+MAX_RANK = 64  # of the matrix: the rest is noise, and too slow for large matrices
 SUBSPACE_SWEEPS = 4  # at most: later steps continue where the last one stopped
-SETTLED = 1e-3  # change of squared singular values, relative to the first, at which iteration stops
+SETTLED = 1e-3  # iteration stops at this change of squared singular values, relative to the first
 EXTRA_VECTORS = 4  # more than were needed the last time
-DENSE_SHARE = 0.4  # of all singular vectors, from which on LAPACK finds them sooner
-FAR = 1e-3  # of the largest singular value: above it, squares of singular values have all digits that matter
+DENSE_SHARE = 0.4  # from this share of all singular vectors on, LAPACK finds them faster
+FAR = 1e-3  # of the largest singular value: above it, squares of singular values are precise enough
 BLOCK = 1 << 20  # entries of a factored matrix in memory at a time
-PRECISE = 1e-8  # share of |A|^2 that the gap of a projection may be
+PRECISE = 1e-8  # largest gap of a projection, relative to |A|^2
 DYKSTRA_SWEEPS = 500  # at most
-ABOVE = 1.2  # times the singular value of noise: what stands out of it
+ABOVE = 1.2  # singular values above this many times those of noise are signal
 OUTPUT_SWEEPS = 20  # of the projection after the noise, at most: it need not be precise
 
 
@@ -61,7 +61,7 @@ OUTPUT_SWEEPS = 20  # of the projection after the noise, at most: it need not be
 
 @dataclass(frozen=True)
 class Factored:
-    """left @ diag(values) @ right^T, with orthonormal columns and positive values in falling order."""
+    """left @ diag(values) @ right^T, with orthonormal columns and positive, decreasing values."""
 
     left: Array
     values: Array
@@ -69,7 +69,6 @@ class Factored:
 
     @classmethod
     def zeros(cls, shape: tuple[int, int]) -> Factored:
-        """The zero matrix."""
         return cls(np.zeros((shape[0], 0)), np.zeros(0), np.zeros((shape[1], 0)))
 
     @classmethod
@@ -81,7 +80,6 @@ class Factored:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
         return len(self.left), len(self.right)
 
     @property
@@ -90,11 +88,9 @@ class Factored:
         return len(self.values)
 
     def dense(self) -> Array:
-        """All entries."""
         return np.asarray((self.left * self.values) @ self.right.T)
 
     def at(self, rows: Array, columns: Array) -> Array:
-        """Some entries."""
         found = np.zeros(len(rows))
         scaled = self.left * self.values
         for k in range(self.rank):  # column by column: no array of entries x rank
@@ -102,12 +98,10 @@ class Factored:
         return found
 
     def inner(self, other: Factored) -> float:
-        """The inner product of two matrices."""
         crossed = (self.left.T @ other.left) * (self.right.T @ other.right)
         return float(self.values @ crossed @ other.values)
 
     def distance(self, other: Factored) -> float:
-        """The length of their difference."""
         return float(max(self.inner(self) + other.inner(other) - 2 * self.inner(other), 0.0) ** 0.5)
 
     def scaled(self, share: float) -> Factored:
@@ -133,7 +127,6 @@ class Moved:
         return np.asarray((low.right * low.values) @ (low.left.T @ left) + self.sparse.T @ left)
 
     def dense(self) -> Array:
-        """All entries."""
         return np.asarray(self.low.dense() + self.sparse.toarray())
 
 
@@ -144,7 +137,7 @@ def trimmed(left: Array, values: Array, right: Array) -> Factored:
 
 
 def _leading(matrix: Moved, start: Array) -> tuple[Array, Array, Array]:
-    """The first singular values and vectors, as many as `start` has columns, by subspace iteration from there."""
+    """The first singular values and vectors, by subspace iteration from `start`, which has as many columns."""
     basis, before = np.linalg.qr(start)[0], np.zeros(start.shape[1])
     for _ in range(SUBSPACE_SWEEPS):
         basis, triangle = np.linalg.qr(matrix.transposed_times(matrix.times(basis)))
@@ -179,9 +172,9 @@ def nuclear_ball(
 def in_ball(array: Array, radius: float) -> Array:
     """The nearest matrix whose singular values add up to at most `radius`, with all its entries.
 
-    It uses the eigenvectors of A A^T, which are found several times sooner than singular vectors. Singular values below
-    the threshold, which suffer most from squaring, are not needed. If the threshold is so low that others suffer, it
-    uses singular vectors.
+    It uses the eigenvectors of A A^T, which are several times faster than singular vectors. Small singular values lose
+    digits by squaring; below the threshold they are not needed, and if the threshold is too low for that, it uses
+    singular vectors.
     """
     wide = array.shape[0] <= array.shape[1]
     squares, vectors = np.linalg.eigh(array @ array.T if wide else array.T @ array)
@@ -197,7 +190,7 @@ def in_ball(array: Array, radius: float) -> Array:
 
 @dataclass(frozen=True)
 class Excess:
-    """The entries of X + B / weight beyond the bound alpha, and `weight` times by how much: `pulls`.
+    """The entries of X + B / weight beyond the bound alpha; `pulls` are `weight` times how far they are beyond it.
 
     The pulls are the derivatives of weight / 2 * (squared distance of X + B / weight to the bounded matrices), the term
     that the method of multipliers adds to a loss. They are also the next multipliers B. `largest` is the largest |x|.
@@ -211,12 +204,12 @@ class Excess:
 
     @classmethod
     def none(cls) -> Excess:
-        """That of matrices without a bound on entries."""
+        """Without a bound on entries."""
         return cls(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
 
     @classmethod
     def of(cls, matrix: Factored, alpha: float, multipliers: Excess, weight: float) -> Excess:
-        """That of a matrix, from all its entries, some rows at a time."""
+        """For a matrix, from all its entries, some rows at a time."""
         table = csr_array((multipliers.pulls / weight, (multipliers.rows, multipliers.columns)), shape=matrix.shape)
         scaled, found, largest = matrix.left * matrix.values, list[tuple[Array, Array, Array]](), 0.0
         height = max(BLOCK // matrix.shape[1], 1)
@@ -233,7 +226,7 @@ class Excess:
 
     @property
     def penalty(self) -> float:
-        """The term: weight / 2 * the squared distance."""
+        """The term that is added to the loss: weight / 2 * the squared distance."""
         return float(self.pulls @ self.pulls) / (2 * self.weight)
 
 
@@ -242,13 +235,12 @@ def intersection(
 ) -> tuple[Factored, float]:
     """The nearest matrix of nuclear norm at most `radius` with entries up to `alpha`, by Dykstra's method; and its gap.
 
-    The matrix X is in both sets. |X - A|^2 / 2 is at most `gap` above the minimum, so X is no further than sqrt(2 gap)
-    from the projection. With p and q, what the method subtracts for the ball and for the entries, A = Y + p + q, and by
-    the dual problem
+    The matrix X is in both sets. |X - A|^2 / 2 is at most `gap` above the minimum, so X is at most sqrt(2 gap) from the
+    projection. The method subtracts p for the ball and q for the entries: A = Y + p + q, and by the dual problem
 
         gap = |X - Y|^2 / 2 + (radius |p| - <p, X>) + (alpha sum |q_ij| - <q, X>),
 
-    |p| being the largest singular value. Y is in the ball; X = c Y, with the largest c up to 1 that alpha allows.
+    where |p| is the largest singular value. Y is in the ball; X = c Y, with the largest c up to 1 that alpha allows.
     """
     q = np.zeros_like(array)
     enough = precise * float((array**2).sum())
@@ -269,7 +261,7 @@ def intersection(
 def without_output_noise(noisy: Array, std: float, radius: float, alpha: float) -> Factored:
     """A noisy matrix, projected on the ball and on bounded entries.
 
-    Singular values are first lowered by what noise alone has, which is near std (sqrt(d1) + sqrt(d2)).
+    First, singular values are lowered by the largest one of noise alone, about std (sqrt(d1) + sqrt(d2)).
     """
     left, values, right = np.linalg.svd(noisy, full_matrices=False)
     values = np.maximum(values - ABOVE * std * (math.sqrt(noisy.shape[0]) + math.sqrt(noisy.shape[1])), 0.0)
@@ -281,7 +273,7 @@ def without_output_noise(noisy: Array, std: float, radius: float, alpha: float) 
 
 @dataclass(frozen=True)
 class Problem:
-    """The loss of base + X at observed entries, |X|_* <= radius and, if alpha is given, |x| <= alpha."""
+    """The loss of base + X at observed entries, for |X|_* <= radius and, if alpha is given, |x| <= alpha."""
 
     observed: Observed
     loss: Loss
@@ -291,14 +283,13 @@ class Problem:
     max_rank: int | None = None
     multipliers: Excess = field(default_factory=Excess.none)
 
-    def at(self, matrix: Factored) -> Solution:
-        """The loss of a matrix, and what goes with it."""
+    def at(self, matrix: Factored, excess: Excess | None = None) -> Solution:
+        """The loss and its derivatives at a matrix; `excess`, if it is known already."""
         x = matrix.at(self.observed.rows, self.observed.columns)
         loss, slopes = self.loss(self.base + x)
-        excess = Excess.none()
-        if self.alpha is not None:
+        if excess is None and self.alpha is not None:
             excess = Excess.of(matrix, self.alpha, self.multipliers, STIFF * self.loss.curvature)
-        return Solution(matrix, x, loss, slopes, excess)
+        return Solution(matrix, x, loss, slopes, excess or Excess.none())
 
     def step(self, now: Solution, length: float, rng: np.random.Generator) -> Solution:
         """A step against the gradient, projected on the ball."""
@@ -319,24 +310,24 @@ class Solution:
 
     @property
     def value(self) -> float:
-        """What is minimized."""
+        """The objective: the loss, plus the term for entries beyond the bound."""
         return self.loss + self.excess.penalty
 
     def gradient(self, observed: Observed, factor: float = 1.0) -> csr_array:
-        """Of the value, at observed entries and at those beyond the bound, times a factor."""
+        """The gradient of the objective, times a factor."""
         data = np.concatenate([self.slopes, self.excess.pulls]) * factor
         rows = np.concatenate([observed.rows, self.excess.rows])
         columns = np.concatenate([observed.columns, self.excess.columns])
         return csr_array((data, (rows, columns)), shape=observed.shape)
 
     def along(self, start: Solution, end: Solution) -> float:
-        """The inner product of the gradient here with the way from one point to another."""
+        """The inner product of the gradient here with end - start."""
         at = (self.excess.rows, self.excess.columns)
         way = end.matrix.at(*at) - start.matrix.at(*at)
         return float(self.slopes @ (end.x - start.x) + self.excess.pulls @ way)
 
     def multiplier(self, problem: Problem) -> float:
-        """How fast the loss falls with the radius: the weight at which a nuclear-norm penalty does the same."""
+        """How fast the loss falls with the radius: the weight of an equivalent nuclear-norm penalty."""
         fall = -float(self.slopes @ self.x)
         fall -= (problem.alpha or 0.0) * float(np.abs(self.excess.pulls).sum())
         return max(fall / max(float(self.matrix.values.sum()), 1e-300), 0.0)
@@ -344,8 +335,8 @@ class Solution:
     def gap(self, problem: Problem) -> float:
         """No feasible matrix has a loss that is lower by more than this, if the loss is convex.
 
-        With G the gradient at X, the loss of a matrix Z is at least that of X plus <G, Z - X>. For any B, such as the
-        multipliers of the entries, <-G, Z> = <-G - B, Z> + <B, Z> is at most radius |G + B| + alpha sum |B_ij|.
+        With the gradient G at X, the loss of a matrix Z is at least the loss of X plus <G, Z - X>. For any B, such as
+        the multipliers, <-G, Z> = <-G - B, Z> + <B, Z> is at most radius |G + B| + alpha sum |B_ij|.
         """
         outside = (problem.alpha or 0.0) * float(np.abs(self.excess.pulls).sum())
         gradient = self.gradient(problem.observed)
@@ -360,30 +351,22 @@ class Solution:
 def minimize(
     problem: Problem, *, start: Factored | None = None, tolerance: float = 1e-3, max_steps: int = 200, gap: float = 1e-3
 ) -> Solution:
-    """The matrix with the least loss, from `start` on. With `max_rank`, time is bounded, but the problem is not convex.
+    """Minimize the loss, from `start` on. With `max_rank`, time is bounded, but the problem is not convex.
 
-    It stops where a step changes X by no more than `tolerance`, relative to its length. With a bound on entries it does
-    so in each round, and ends where the certified gap is at most `gap` for each observed entry.
+    It stops when a step changes X by at most `tolerance`, relative to its length. With a bound on entries this ends a
+    round, and the last round has a certified gap of at most `gap` for each observed entry.
     """
     now, steps = problem.at(start or Factored.zeros(problem.observed.shape)), 0
     for _ in range(1 if problem.alpha is None else MULTIPLIER_ROUNDS):
         now, more = _descend(problem, problem.at(now.matrix), tolerance, max_steps)
         steps += more
-        found = replace(_bounded(problem, now), steps=steps)
+        found = now
+        if problem.alpha is not None and now.excess.largest > problem.alpha:  # shrink all entries to alpha
+            found = problem.at(now.matrix.scaled(problem.alpha / now.excess.largest), now.excess)
         if problem.alpha is None or found.gap(problem) <= gap * len(problem.observed):
             break
         problem = replace(problem, multipliers=now.excess)
-    return found
-
-
-def _bounded(problem: Problem, now: Solution) -> Solution:
-    """A point, shrunk until all of its entries are within alpha, if there is one."""
-    if problem.alpha is None or now.excess.largest <= problem.alpha:
-        return now
-    matrix = now.matrix.scaled(problem.alpha / now.excess.largest)
-    x = matrix.at(problem.observed.rows, problem.observed.columns)
-    loss, slopes = problem.loss(problem.base + x)
-    return Solution(matrix, x, loss, slopes, now.excess)
+    return replace(found, steps=steps)
 
 
 def _descend(problem: Problem, now: Solution, tolerance: float, max_steps: int) -> tuple[Solution, int]:
@@ -409,14 +392,14 @@ def _descend(problem: Problem, now: Solution, tolerance: float, max_steps: int) 
 
 
 def factorize(problem: Problem, bound: float, rank: int, start: Factored, n_jobs: int | None) -> Factored:
-    """For matrices too large for singular vectors: U V^T, rows no longer than sqrt(bound), with a low loss.
+    """For matrices too large for singular vectors: U V^T with a low loss and rows of length at most sqrt(bound).
 
-    The bound is on the max-norm, the least max |u_i| max |v_j| over all factorizations, in place of the nuclear norm: a
-    matrix of rank r with entries up to alpha keeps alpha sqrt(r), and its nuclear norm is then at most
+    The bound is on the max-norm, the least max |u_i| max |v_j| over all factorizations, instead of the nuclear norm. A
+    matrix of rank r with entries up to alpha satisfies the bound alpha sqrt(r), which implies a nuclear norm of at most
     alpha sqrt(d1 d2 r). The problem is not convex: the result depends on the start, and no gap is certified.
 
-    Rows of U and of V take turns. Each is a ridge regression on the minima of the parabolas that touch the loss and
-    have its largest curvature. Rows that come out too long are shortened.
+    Rows of U and V are updated in turn, each by a ridge regression on the minima of tangent parabolas with the largest
+    curvature of the loss. Rows that are too long are shortened.
     """
     observed, loss, length = problem.observed, problem.loss, math.sqrt(bound)
     rng, roots = np.random.default_rng(SEED), np.sqrt(start.values[:rank])
@@ -454,15 +437,13 @@ class Effects:
 
     @classmethod
     def none(cls, shape: tuple[int, int]) -> Effects:
-        """All of them zero."""
         return cls(0.0, np.zeros(shape[0]), np.zeros(shape[1]))
 
     def at(self, rows: Array, columns: Array) -> Array:
-        """Their sum at some entries."""
         return np.asarray(self.level + self.rows[rows] + self.columns[columns])
 
     def refined(self, observed: Observed, loss: Loss, x: Array, sweeps: int) -> Effects:
-        """Better ones, beside x: by turns, each with a step for the largest curvature, which never overshoots."""
+        """Better effects, given x: one kind after the other, with steps for the largest curvature."""
         level, rows, columns = self.level, self.rows, self.columns
         bend, penalty = loss.curvature, EFFECT_PENALTY * loss.dispersion
         per_row, per_column = (
@@ -484,7 +465,7 @@ class Effects:
 
 @dataclass(frozen=True)
 class Completed:
-    """What was learned: x_ij = effects_ij + matrix_ij, and the penalty that goes with the matrix."""
+    """The result: x_ij = effects_ij + matrix_ij, and the penalty of users' vectors."""
 
     effects: Effects
     matrix: Factored
@@ -494,8 +475,8 @@ class Completed:
     def of_matrix(cls, matrix: Factored, penalty: float | None = None) -> Completed:
         """A matrix without effects.
 
-        The penalty is by default 1 / the mean square of users' vectors, which are the left singular vectors times the
-        roots of the singular values.
+        The penalty is by default 1 / the mean square of users' vectors: left singular vectors times the square roots of
+        the singular values.
         """
         if penalty is None:
             penalty = matrix.shape[0] / float(matrix.values.mean()) if matrix.rank else 1.0
@@ -504,21 +485,20 @@ class Completed:
     def item_vectors(self) -> Array:
         """Vectors v_j such that a user's vector u, in x_j = u . v_j, has the penalty |u|^2 / 2.
 
-        A nuclear norm is the least of (|U|^2 + |V|^2) / 2 over all U V^T = X, reached by the singular vectors times the
-        roots of the singular values. So a row of X minimizes its own loss plus penalty / 2 |u|^2, given V.
+        The nuclear norm is the minimum of (|U|^2 + |V|^2) / 2 over all U V^T = X, attained by singular vectors times
+        square roots of singular values. So a row of X minimizes its own loss plus penalty / 2 |u|^2, given V.
         """
         return self.matrix.right * np.sqrt(self.matrix.values / self.penalty)
 
     def at(self, rows: Array, columns: Array) -> Array:
-        """Some entries of x."""
         return self.effects.at(rows, columns) + self.matrix.at(rows, columns)
 
 
 def default_radius(shape: tuple[int, int], alpha: float, rank: int, *, clarity: float, effects: bool) -> float:
-    """tau: alpha sqrt(d1 d2 r), which every matrix of rank r with entries up to alpha keeps, times clarity^2.
+    """The default of tau: alpha sqrt(d1 d2 r), the bound for rank r and entries up to alpha, times clarity^2.
 
     The less noisy bits say, the more of the fit would be noise. Effects of rows and columns explain part of the matrix,
-    so beside them it is half as much.
+    so with them it is half as much.
     """
     return alpha * math.sqrt(shape[0] * shape[1] * rank) * clarity**2 * (SHARE if effects else 1.0)
 
@@ -533,25 +513,25 @@ def complete(
     rank: int | None = None,
     n_jobs: int | None = 1,
 ) -> Completed:
-    """The most likely matrix of nuclear norm at most `radius`; with `effects`, beside a number for each row and column.
+    """The most likely matrix of nuclear norm at most `radius`; with `effects`, plus a number for each row and column.
 
     Effects have a penalty of their own, EFFECT_PENALTY / 2 times their squares (more, if the loss is dispersed). With
-    `alpha`, no entry of the matrix is larger. With `rank`, it is the best that `factorize` finds with a max-norm of
-    radius / sqrt(d1 d2), which bounds the nuclear norm, too.
+    `alpha`, the matrix has entries up to alpha. With `rank`, it is the result of `factorize` with a max-norm of
+    radius / sqrt(d1 d2), which also bounds the nuclear norm.
     """
-    beside = Effects.none(observed.shape)
+    effect = Effects.none(observed.shape)
     start, x = Factored.zeros(observed.shape), np.zeros(len(observed))
     with single_threaded_blas():
         for turn in range(EFFECT_ROUNDS if effects else 1):
             if effects:
-                beside = beside.refined(observed, loss, x, EFFECT_SWEEPS[turn > 0])
-            problem = Problem(observed, loss, radius, beside.at(observed.rows, observed.columns), alpha, MAX_RANK)
+                effect = effect.refined(observed, loss, x, EFFECT_SWEEPS[turn > 0])
+            problem = Problem(observed, loss, radius, effect.at(observed.rows, observed.columns), alpha, MAX_RANK)
             if rank is None:
                 found = minimize(problem, start=start)
             else:
                 bound = radius / math.sqrt(math.prod(observed.shape))
                 found = problem.at(factorize(problem, bound, rank, start, n_jobs))
             start, x = found.matrix, found.x
-    # The multiplier of the constraint; more than that if item vectors come from bits less clear than a user's own.
+    # The multiplier of the constraint, larger if item vectors come from noisier bits than a user's own.
     penalty = found.multiplier(problem) / loss.clarity
-    return Completed(beside, found.matrix, max(penalty, LEAST_PENALTY))
+    return Completed(effect, found.matrix, max(penalty, LEAST_PENALTY))

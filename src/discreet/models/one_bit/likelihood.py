@@ -1,8 +1,9 @@
-"""Bits: the probability that one is 1, and the likelihoods of noisy bits, which are all that the solver sees.
+"""The probability that a bit is 1, and the likelihoods of noisy bits, which are all that the solver sees.
 
-A loss is a sum over observed entries. Called with the entries x of a matrix, it returns its value and the derivative of
-each. Its `curvature` bounds second derivatives; `dispersion` is the variance of the derivatives relative to that of a
-likelihood, their mean curvature; `clarity` is the root of what a noisy bit says about x near 0, relative to a true bit.
+A loss is a sum over observed entries. Called with the entries x of a matrix, it returns its value and its derivatives.
+`curvature` bounds second derivatives; `dispersion` is the variance of the derivatives, relative to their mean curvature
+(1 for a likelihood); `clarity` is the square root of the information of a noisy bit about x near 0, relative to a true
+bit.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Link:
         return np.asarray(expit(x) if self.name == "logistic" else ndtr(x / self.sigma))
 
     def log(self, x: Array) -> Array:
-        """The logarithm of h, accurate where h rounds to 0; that of 1 - h is this at -x."""
+        """The logarithm of h, accurate even if h rounds to 0; for 1 - h, use -x."""
         return np.asarray(log_expit(x) if self.name == "logistic" else log_ndtr(x / self.sigma))
 
     def density(self, x: Array) -> Array:
@@ -55,7 +56,7 @@ class Link:
         return np.asarray(np.exp(-0.5 * z * z - log_ndtr(z)) / (self.sigma * math.sqrt(2 * math.pi)))
 
     def bend(self, x: Array) -> Array:
-        """-(log h)''(x), the second derivative of the loss of a 1; for the loss of a 0 it is this at -x."""
+        """-(log h)''(x), the second derivative of the loss of a 1; of the loss of a 0, at -x."""
         if self.name == "logistic":
             return self.density(x)
         slope = self.log_slope(x)
@@ -72,7 +73,7 @@ class Link:
         return 0.25 if self.name == "logistic" else 1 / self.sigma**2
 
     def sensitivity(self, alpha: float) -> float:
-        """The most that a flip moves the derivative of the loss within |x| <= alpha: 1 for the logistic link.
+        """How far a flip moves the derivative of the loss within |x| <= alpha, at most: 1 for the logistic link.
 
         h'(x) / (h(x) h(-x)) is even, and rises with |x| for the probit link.
         """
@@ -107,7 +108,7 @@ class Observed:
 
 @dataclass(frozen=True)
 class FlippedBits:
-    """-log P(bit | x) for bits that were flipped: a 1 with probability `flip_one`, a 0 with `flip_zero`.
+    """-log P(bit | x) for flipped bits: a 1 is flipped with probability `flip_one`, a 0 with `flip_zero`.
 
     A bit is 1 with probability c(x) = (1 - flip_one) h(x) + flip_zero h(-x). Without flips these are the true bits.
     """
@@ -120,7 +121,7 @@ class FlippedBits:
 
     @property
     def curvature(self) -> float:
-        """That of bits that are not flipped: -log c bends less."""
+        """As for bits that are not flipped, since -log c has less curvature."""
         return self.link.curvature
 
     @property
@@ -140,7 +141,7 @@ class FlippedBits:
 
 @dataclass(frozen=True)
 class ShiftedBits:
-    """log(1 + e^x) - t x, where t is a bit plus noise: the logistic loss, to which noise adds a random linear term."""
+    """log(1 + e^x) - t x, where t is a bit plus noise: the logistic loss plus a random linear term."""
 
     targets: Array
     variance: float  # of the noise

@@ -14,7 +14,7 @@ import numpy as np
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError, PrivacyError
 from discreet.kernels import single_threaded_blas
-from discreet.models.base import NOT_PRIVATE, check_parameters
+from discreet.models.base import Learned, check_parameters, no_guarantee
 from discreet.models.fold_in import FoldIn, Penalty, Ridge, RidgeFoldIn
 from discreet.models.one_bit.contributions import (
     FLIPPED,
@@ -45,16 +45,17 @@ from discreet.validation import positive, probability, round_up, whole
 
 MechanismName: TypeAlias = Literal["input", "objective", "gradient", "output"]
 
-# By mechanism and link; as published, where that has no guarantee at all.
-MECHANISMS: dict[str, dict[str, type[Mechanism]]] = {
-    "input": {"logistic": FlippingBits, "probit": FlippingBits},
-    "objective": {"logistic": NoisyBits, "probit": PerturbedObjective},
-    "gradient": {"logistic": NoisyGradients, "probit": NoisyGradients},
-    "output": {"logistic": NoisyOutput, "probit": NoisyOutput},
+MECHANISMS: dict[str, type[Mechanism]] = {
+    "input": FlippingBits,
+    "objective": NoisyBits,
+    "objective, probit": PerturbedObjective,
+    "gradient": NoisyGradients,
+    "output": NoisyOutput,
 }
-PUBLISHED: dict[str, dict[str, type[Mechanism]]] = {
-    "objective": {"probit": PublishedObjective},
-    "output": {"logistic": PublishedOutput, "probit": PublishedOutput},
+PUBLISHED: dict[str, type[Mechanism]] = {  # these two are not private
+    **MECHANISMS,
+    "objective, probit": PublishedObjective,
+    "output": PublishedOutput,
 }
 CHOICES: dict[str, tuple[Any, ...]] = {
     "mechanism": ("input", "objective", "gradient", "output", None),
@@ -64,29 +65,29 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "solver": ("spg", "factored"),
     "biases": (True, False, None),
     "box": (True, False, None),
-    "perturbed": (True, False),  # a truthy value such as "no" must not switch the noise off
+    "perturbed": (True, False),  # a truthy value such as "no" must not turn off the noise
 }
 _OBSERVED = "who has rated which items, and how many there are: that is not hidden, only the values are"
 DECLARED = DeclaredNoise("coins tossed where the bits are, as declared by perturbed=True")
-STEPS = 15  # of folding in, each a ridge regression
+STEPS = 15  # ridge regressions for folding in
 
 
 @dataclass(frozen=True)
 class BitTargets:
     """Targets of ridge regressions that fit a user's true bits.
 
-    Their offset a_i and vector z_i minimize
+    The user's offset a_i and vector z_i minimize
 
         sum over j in row i of -log P(bit_ij | x_ij) + |z_i|^2 / 2 + EFFECT_PENALTY / 2 (a_i / unit)^2
 
     where x_ij = (base_j - threshold + a_i + c_j . z_i) / unit and c_j are the columns.
 
-    Numbers are in the unit of ratings, in which x is threshold + unit x. Each step replaces the loss by the parabola
-    that touches it and has its largest curvature, and so is a ridge regression.
+    Numbers are on the scale of ratings, where x becomes threshold + unit x. Each step is a ridge regression: it
+    replaces the loss by a tangent parabola with the largest curvature of the loss.
     """
 
     link: Link
-    threshold: float  # ratings from here on are ones
+    threshold: float  # ratings of at least this are ones
     unit: float  # how much of a rating is 1 of x
 
     def __call__(self, ridge: Ridge, indptr: Array, indices: Array, values: Array, n_jobs: int | None) -> Array:
@@ -103,7 +104,7 @@ class BitTargets:
         return targets
 
     def _lowest(self, values: Array, fitted: Array) -> Array:
-        """The minima of the parabolas, in the unit of ratings."""
+        """The minima of the parabolas, on the scale of ratings."""
         sign = np.where(values >= np.float32(self.threshold), 1.0, -1.0)
         x = (fitted - self.threshold) / self.unit
         return np.asarray(fitted + self.unit * sign * self.link.log_slope(sign * x) / self.link.curvature)
@@ -123,11 +124,11 @@ class BitTargets:
 
 @dataclass(eq=False, repr=False)
 class OneBit(PrivateModel):
-    """Completion of a matrix of bits (values from `threshold` on are ones) by maximum likelihood.
+    """Completion of a matrix of bits (values of at least `threshold` are ones) by maximum likelihood.
 
-    A bit is 1 with probability h(x_ij), where h is the link. X, beside effects of rows and columns if there are any, is
-    the matrix of nuclear norm at most `tau` that makes the noisy bits most likely. The guarantee is for single
-    entries: that one bit is the opposite. **Which entries there are is public.** What follows noise is post-processing:
+    A bit is 1 with probability h(x_ij), where h is the link. X is the matrix of nuclear norm at most `tau` that makes
+    the noisy bits most likely, together with effects of rows and columns if there are any. The guarantee is for single
+    entries: neighbors differ in one bit. **Which entries there are is public.** The noise is in one of these places:
 
     - mechanism="input": each bit is flipped with probability 1 / (1 + e^epsilon), or `flip_one`, `flip_zero`; X is
       fitted to the distribution of flipped bits. `perturb` only flips, for users who do the flipping themselves.
@@ -139,15 +140,15 @@ class OneBit(PrivateModel):
       clamped to `clamp`, C: one flip moves them by min(2 C, h'(alpha) / (h(alpha) h(-alpha))). The steps share the
       budget: for the logistic link these are the bits of the objective mechanism with more noise. Without biases.
     - mechanism="output": noise on all of X, which is then projected again. With `ridge` / 2 |X|^2 in its objective a
-      flip moves X by a bounded length; the gap of the solver is on top. Without biases, and with so much noise that it
-      is useful for small and dense matrices only.
+      flip moves X by a bounded length, plus the gap of the solver. Without biases, and with so much noise that it is
+      useful only for small and dense matrices.
     - mechanism=None: not private.
 
-    One flip changes one bit by 1. With `unit` "user", all bits of a user may change, `max_entries` at most: the
+    One flip changes one bit by 1. With `unit` "user", all bits of a user may change, at most `max_entries`: the
     sensitivity is then `max_entries` (L1) or its root (L2). docs/proofs/one-bit.md has the proofs.
 
-    A model keeps item vectors, never users'. A user's prediction comes from their own history: a regression of their
-    true bits on the public vectors, on their own side. For the bits of the fit it gives their row of X.
+    A model keeps item vectors, never users' vectors. A user's prediction is computed on their side, from their own
+    history: a regression of their true bits on the public vectors. For the bits of the fit it gives their row of X.
 
     Example:
         >>> import discreet
@@ -162,31 +163,31 @@ class OneBit(PrivateModel):
         mechanism: "input", "objective", "gradient", "output" or None.
         link: "logistic" or "probit".
         epsilon: The privacy budget; needed unless `mechanism` is None.
-        delta: Its delta: 0, unless noise is Gaussian. A delta also helps with unit="user" and mechanism="input", and
-            with the probit objective, whose noise otherwise grows with the number of entries.
-        threshold: Values from here on are ones; public. Not needed where values are the two ends of their range.
+        delta: The delta of the budget: 0, unless noise is Gaussian. A delta also helps with unit="user" and
+            mechanism="input", and with the probit objective, whose noise otherwise grows with the number of entries.
+        threshold: Values of at least this are ones; public. Not needed if values are at the two ends of their range.
         alpha: The size of entries of X; public.
-        tau: The nuclear norm of X, at most; public. By default alpha sqrt(d1 d2 rank) for d1 users and d2 items, times
+        tau: The largest nuclear norm of X; public. By default alpha sqrt(d1 d2 rank) for d1 users and d2 items, times
             what a noisy bit says relative to a true one (1 without noise, and as published), and half with biases.
-        rank: For the default of `tau`; with solver="factored", of X.
+        rank: For the default of `tau`; with solver="factored", the rank of X.
         sigma: Standard deviation of the probit link.
-        biases: Whether users and items have effects beside X; by default where noise is on bits. The paper has none.
-        box: Whether no entry of X is larger than alpha, as in the paper. By default only where a guarantee needs it,
-            with mechanism="output" and the probit objective: it takes longer and predicts no better.
+        biases: Whether users and items have effects next to X; by default if noise is on bits. The paper has none.
+        box: Whether entries of X are at most alpha, as in the paper. By default only if a guarantee needs it, with
+            mechanism="output" and the probit objective: it takes longer and predicts no better.
         solver: "spg", for the convex problem; "factored", for matrices too large for it: X = U V^T of the given rank
             with rows no longer than (alpha sqrt(rank))^(1/2), a bound on its max-norm, by least squares. Not convex.
         noise: "laplace" or "gaussian", for all mechanisms but "input". With "output" the former is noise N of density
-            exp(-epsilon |N| / sensitivity), |N| being the length of the whole matrix.
-        n_steps: Of the gradient mechanism; they share the budget, so few are best.
-        clamp: C, of the gradient mechanism; public.
-        ridge: lambda, of the output mechanism and of the probit objective; public. By default 0.5, or for the latter
+            exp(-epsilon |N| / sensitivity), where |N| is the length of the whole matrix.
+        n_steps: Steps of the gradient mechanism; they share the budget, so few are best.
+        clamp: C, for the gradient mechanism; public.
+        ridge: lambda, for the output mechanism and the probit objective; public. By default 0.5, or for the latter
             more if second derivatives would cost more than a quarter of epsilon.
-        flip_one: The probability that a 1 is flipped; with `flip_zero`, in place of the symmetric one.
+        flip_one: The probability that a 1 is flipped; with `flip_zero`, instead of a symmetric one.
         flip_zero: The probability that a 0 is flipped.
         unit: "entry" or "user".
         max_entries: With unit="user", how many entries of a user count; `random_state` chooses them.
         perturbed: Whether the bits were flipped before, by `perturb` with the same epsilon: no noise is added.
-        calibration: "exact", or "published": the noise that was printed, with the epsilon that it truly gives, if any.
+        calibration: "exact", or "published": the published noise, with the epsilon that it truly gives, if any.
         random_state: Seed of the choice of entries; public.
         n_jobs: Threads, in scikit-learn's meaning, for serving.
     """
@@ -259,9 +260,9 @@ class OneBit(PrivateModel):
     def _check_mechanism(self) -> None:
         if not self._on_bits:
             if self.biases:
-                raise PrivacyError(f"biases: the {self.mechanism} mechanism has none here; leave it out")
+                raise PrivacyError(f"biases: the {self.mechanism} mechanism has none; leave it out")
             if self.solver == "factored":
-                raise PrivacyError("solver: 'factored' is for noise on bits; what it finds is not near any optimum")
+                raise PrivacyError("solver: 'factored' is for noise on bits: its result is not near any optimum")
         if self.mechanism in ("objective", "output") and not self._on_bits and self.box is False:
             raise PrivacyError(
                 f"box: the guarantee of the {self.mechanism} mechanism is for entries up to alpha; leave it out"
@@ -271,11 +272,13 @@ class OneBit(PrivateModel):
         if self.mechanism != "input" and self.noise == "gaussian" and not self.delta:
             raise PrivacyError("delta: Gaussian noise needs one, a constant well below 1 / the number of entries")
         if (self.unit == "user") != (self.max_entries is not None):
-            raise PrivacyError("max_entries: how many entries of a user count is for unit='user', which needs it")
+            raise PrivacyError(
+                "max_entries: unit='user' needs the number of a user's entries that count, and no other unit has it"
+            )
         if self.max_entries is not None:
             whole("max_entries", self.max_entries, 1)
         if self.perturbed and self.mechanism != "input":
-            raise PrivacyError("perturbed: bits are flipped beforehand for mechanism='input' only")
+            raise PrivacyError("perturbed: only mechanism='input' takes bits that were flipped before")
         if self.calibration == "published" and (self.unit, self.noise) != ("entry", "laplace"):
             raise PrivacyError("calibration: what was published is for unit='entry' and noise='laplace'")
 
@@ -287,7 +290,7 @@ class OneBit(PrivateModel):
     def _check_data(self, ratings: Interactions) -> None:
         two_valued(ratings, self.threshold)
         if not len(ratings):
-            raise DataError("ratings: there is not one entry to learn from")
+            raise DataError("ratings: there are no entries to learn from")
 
     def _public_inputs(self) -> dict[str, str]:
         public = {"observed entries": _OBSERVED}
@@ -307,10 +310,11 @@ class OneBit(PrivateModel):
     def _mechanism(self) -> Mechanism:
         assert self.mechanism is not None
         assert self.epsilon is not None
-        kinds, published = MECHANISMS[self.mechanism], self.calibration == "published"
-        if published:
-            kinds = {**kinds, **PUBLISHED.get(self.mechanism, {})}
-        return kinds[self.link](
+        published = self.calibration == "published"
+        steps: dict[str, Any] = {}
+        if self.mechanism == "gradient":
+            steps = {"clamp": float(self.clamp), "steps": self.n_steps}
+        return self._kind(PUBLISHED if published else MECHANISMS)(
             self._link(),
             self.epsilon,
             self.delta,
@@ -320,17 +324,19 @@ class OneBit(PrivateModel):
             published=published,
             flips=None if self.flip_one is None or self.flip_zero is None else (self.flip_one, self.flip_zero),
             ridge=None if self.ridge is None else float(self.ridge),
-            clamp=float(self.clamp),
-            steps=self.n_steps,
+            **steps,
         )
+
+    def _kind(self, kinds: dict[str, type[Mechanism]]) -> type[Mechanism]:
+        return kinds.get(f"{self.mechanism}, {self.link}") or kinds[str(self.mechanism)]
 
     @property
     def _on_bits(self) -> bool:
-        """Whether nothing but the bits gets noise, if anything does."""
-        return self.mechanism is None or MECHANISMS[self.mechanism][self.link].on_bits
+        """Whether the noise, if any, is on the bits."""
+        return self.mechanism is None or self._kind(MECHANISMS).on_bits
 
     def plan(self, n_items: int) -> Plan:
-        """What a fit would release, and what it truly costs; needs no data, and not even the number of items."""
+        """What a fit would release, and what it truly costs; needs no data. The number of items does not matter."""
         self._check_parameters()
         whole("n_items", n_items, 1)
         if self.mechanism is None:
@@ -345,9 +351,7 @@ class OneBit(PrivateModel):
 
     # Learning
 
-    def _learn(
-        self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None
-    ) -> tuple[dict[str, Any], Statement]:
+    def _learn(self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None) -> Learned:
         if self.mechanism is None:
             return self._learn_in_the_clear(ratings, ledger)
         if self.perturbed:
@@ -391,7 +395,7 @@ class OneBit(PrivateModel):
             completed = mechanism.noisy_matrix(releaser, true, radius, self._entry_bound)
         return self._learned(completed, true.observed, ratings)
 
-    def _learn_in_the_clear(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:
+    def _learn_in_the_clear(self, ratings: Interactions, ledger: Ledger | None) -> Learned:
         if ledger is not None:
             raise PrivacyError("ledger: with mechanism=None nothing is private and nothing recorded; leave it out")
         if ratings.value_range is None and len(ratings):
@@ -399,12 +403,10 @@ class OneBit(PrivateModel):
         self._check_data(ratings)
         true = self._true_bits(ratings)
         learned = self._from_noisy(true.observed, FlippedBits(true.bits, self._link()), ratings)
-        guarantee = Guarantee(Cost(), 0.0, holds=False, why_not=NOT_PRIVATE)
-        title = "OneBit: a recommender without a privacy guarantee"
-        return learned, Statement.of(title, guarantee, [], public_inputs=ratings.public_inputs)
+        return learned, no_guarantee(self, ratings)
 
-    def _learn_from_perturbed(self, ratings: Interactions, ledger: Ledger | None) -> tuple[dict[str, Any], Statement]:
-        """Noise was added elsewhere: the ledger records what it cost."""
+    def _learn_from_perturbed(self, ratings: Interactions, ledger: Ledger | None) -> Learned:
+        """Noise was added elsewhere: the ledger records its cost."""
         require_sound(ratings)
         self._check_data(ratings)
         require_flipped(ratings, self.max_entries)
@@ -412,7 +414,7 @@ class OneBit(PrivateModel):
         ledger.expect(unit=self.unit, adjacency=self.adjacency)
         plan, mechanism = self.plan(ratings.n_items), self._mechanism()
         assert isinstance(mechanism, FlippingBits)
-        # Who flipped the bits is not visible here. A ledger for tests does not make a test's flips private, either.
+        # Nobody can tell here who flipped the bits. A ledger for tests does not make a test's flips private, either.
         source = DECLARED if ledger.noise_source.secure is True else ledger.noise_source
         noise = mechanism.response()
         event = ledger.charge(plan.cost, FLIPPED, source=source, noise=noise, sensitivity=mechanism.entries)
@@ -426,7 +428,7 @@ class OneBit(PrivateModel):
         return learned, Statement.of(title, guarantee, [event], public_inputs=public, ledger=totals)
 
     def _from_noisy(self, observed: Observed, loss: Loss, ratings: Interactions) -> dict[str, Any]:
-        """All learned attributes. Of `ratings` it uses what is public: which entries there are, and the range."""
+        """All learned attributes. Uses only what is public about `ratings`: which entries there are, and the range."""
         completed = complete(
             observed,
             loss,
@@ -448,7 +450,7 @@ class OneBit(PrivateModel):
         return float(self.alpha) if self.box else None
 
     def _radius(self, observed: Observed, clarity: float) -> float:
-        """The nuclear norm of X, at most."""
+        """The largest nuclear norm of X."""
         if self.tau is not None:
             return float(self.tau)
         clarity = 1.0 if self.calibration == "published" else clarity
@@ -471,7 +473,7 @@ class OneBit(PrivateModel):
     # Serving
 
     def _unit(self, value_range: tuple[float, float]) -> float:
-        """How much of a rating is 1 of x: scores are the tangent of low + (high - low) h(x), moved to the threshold."""
+        """How much of a rating is 1 of x: scores are the tangent of low + (high - low) h(x), at the threshold."""
         return (value_range[1] - value_range[0]) * self._link().slope
 
     def _make_fold_in(self) -> FoldIn:
@@ -486,15 +488,15 @@ class OneBit(PrivateModel):
 
     def _x(self, history: Any, targets: Any, on_unknown: OnUnknown) -> Array:
         scores = serving.predict(self, history, targets, on_unknown, clip=False).astype(np.float64)
-        # Scores are in single precision: where nothing is known, they are the threshold as it is there.
+        # Scores are in single precision: if nothing is known, they are the threshold in single precision.
         return np.asarray((scores - float(np.float32(self.threshold_))) / self._unit(self.value_range_))
 
     def predict_proba(self, history: Any, targets: Any, *, on_unknown: OnUnknown = "raise") -> Array:
-        """The probability that each target would get a value from the threshold on. Arguments as for `predict`."""
+        """The probability that each target gets a value of at least the threshold. Arguments as for `predict`."""
         return self._link().probability(self._x(history, targets, on_unknown))
 
     def predict_sign(self, history: Any, targets: Any, *, on_unknown: OnUnknown = "raise") -> Array:
-        """+1 for targets that are more likely than not to get a value from the threshold on, -1 for others."""
+        """+1 for targets that are more likely than not to get a value of at least the threshold, -1 for others."""
         return np.where(self._x(history, targets, on_unknown) >= 0, 1, -1)
 
     def _check_learned(self) -> None:
@@ -507,12 +509,12 @@ class OneBit(PrivateModel):
 def perturb(ratings: Interactions, *, ledger: Ledger | None = None, **parameters: Any) -> Interactions:
     """The input mechanism alone: bits, 0 or 1, each flipped by a coin, for `OneBit(perturbed=True, ...).fit`.
 
-    It can run where the ratings are, for one user or for all, so that no one else ever sees a true bit.
+    It can run where the ratings are, for one user or for all, so that nobody else ever sees a true bit.
 
     Args:
         ratings: One user's, or many users' ratings.
         ledger: Where the cost is recorded; by default a ledger of its own.
-        parameters: Those of `OneBit`: epsilon, threshold, delta, flip_one, flip_zero, unit, max_entries.
+        parameters: Parameters of `OneBit`: epsilon, threshold, delta, flip_one, flip_zero, unit, max_entries.
     """
     model = OneBit("input", **parameters)
     model._check_parameters()

@@ -22,7 +22,6 @@ class PerturbedBits(FlippedBits):
     linear: Array = field(kw_only=True)
 
     def __call__(self, x: Array) -> tuple[float, Array]:
-        """The loss, and its derivatives."""
         value, slopes = super().__call__(x)
         return value + float(self.linear @ x), slopes + self.linear
 
@@ -30,7 +29,7 @@ class PerturbedBits(FlippedBits):
 class PublishedObjective(Mechanism):
     """Eq. (5) with the probit link: the maximum likelihood estimate with -H/2 x in the objective, as a solver finds it.
 
-    The noise is half of what Theorem 2 asks for, since Eq. (5) multiplies it by a half; the published sensitivity is
+    The noise is half of what Theorem 2 requires, because Eq. (5) multiplies it by a half; the published sensitivity is
     2 h'(0) / h(-alpha).
     """
 
@@ -44,11 +43,9 @@ class PublishedObjective(Mechanism):
         return Laplace(change / (2 * self.epsilon))
 
     def lines(self) -> tuple[Planned, ...]:
-        """The linear term."""
         return (Planned(LINEAR_TERM, self._noise().cost(self.link.sensitivity(self.alpha))),)
 
     def noisy_matrix(self, releaser: Releaser, true: TrueBits, radius: float, alpha: float | None) -> Completed:
-        """What the solver finds."""
         statistic = AsPrinted(self.link.sensitivity(self.alpha))
         linear = releaser.release_entries(LINEAR_TERM, statistic, np.zeros(len(true.observed)), self._noise())
         loss = PerturbedBits(true.bits, self.link, linear=linear)
@@ -69,11 +66,9 @@ class PublishedOutput(Mechanism):
         return Laplace(2 * self.alpha / self.epsilon)
 
     def lines(self) -> tuple[Planned, ...]:
-        """The matrix."""
         return (Planned(OUTPUT, self._noise().cost(2 * self.alpha)),)
 
     def noisy_matrix(self, releaser: Releaser, true: TrueBits, radius: float, alpha: float | None) -> Completed:
-        """What the solver finds, plus noise."""
         loss = FlippedBits(true.bits, self.link)
         problem = Problem(true.observed, loss, radius, alpha=self.alpha, max_rank=MAX_RANK)
         matrix = minimize(problem).matrix.dense()

@@ -12,7 +12,7 @@ from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.models.centering import Centering
 from discreet.models.frank_wolfe.contributions import Corrective, Fitted, Local, Loss, Users, residuals_of
 from discreet.models.frank_wolfe.estimate import COVARIANCE, ENERGY, LENGTH, PRODUCT, Basis, Step
-from tests.models.frank_wolfe_data import DELTA, N, model, seeded, strong, world
+from tests.models.frank_wolfe.data import DELTA, N, model, seeded, strong, world
 from tests.models.replay import moved, record, replay
 
 

@@ -27,7 +27,7 @@ from discreet.testing import InsecureSeededNoise
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'discreet[spark]'")
 
-from tests.spark.pretended import Pretended, tree
+from tests.engine.pretended import Pretended, tree
 
 DATA = discreet.datasets.movielens_like(300, 60, 6000, random_state=0)
 BUDGET = {"epsilon": 5.0, "delta": 1e-6}
@@ -109,7 +109,7 @@ def _mixed(partials: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 def test_a_sum_with_a_user_twice_is_not_released(trouble: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("discreet.engine.spark.BLOCK_UNITS", 16)  # many blocks
     ledger = seeded()
-    with pytest.raises(PrivacyError, match="Nothing of it was released"):
+    with pytest.raises(PrivacyError, match="Nothing was released"):
         discreet.DPALS(**BUDGET).fit(Pretended.of(DATA, 3, trouble=trouble), ledger=ledger)
     # A sum of a single block cannot be mixed: it is of one run, or it is refused.
     assert [event.body["label"] for event in ledger.events] == ["users and their means"] * (trouble is _mixed)

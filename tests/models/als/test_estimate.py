@@ -10,8 +10,8 @@ from discreet.data import Interactions
 from discreet.errors import BudgetExceeded, DataError, PrivacyError
 from discreet.models.als.model import DPALS, GRAM
 from discreet.testing import InsecureSeededNoise
+from tests.models.als.test_model import CRITIC, DELTA, FAN, FIVE_STARS, GIANT, MIRROR, ONE_STAR, STRIPES, seeded, world
 from tests.models.replay import moved, record
-from tests.models.test_dpals import CRITIC, DELTA, FAN, FIVE_STARS, GIANT, MIRROR, ONE_STAR, STRIPES, seeded, world
 
 
 def rmse(model: DPALS, history: Interactions, test: Interactions) -> float:

@@ -12,7 +12,7 @@ from discreet.data import Interactions
 from discreet.datasets import synthetic_low_rank
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.models.als import DPALS, PublishedDPALS, private_regressions
-from discreet.models.als.published import Schedule, Sigmas, published_epsilon, published_rho_squared
+from discreet.models.als.published import published_epsilon, published_rho_squared
 from discreet.models.als.published_contributions import (
     Sample,
     a_user,
@@ -306,20 +306,26 @@ def test_theorem_1_misses_a_factor_of_two(epsilon: float, true: float) -> None:
 @pytest.mark.parametrize(("part", "factor"), [("mean", 50 / 2), ("global Gram", math.inf)])
 def test_what_the_papers_total_leaves_out(part: str, factor: float) -> None:
     """By App. C the mean costs mu^2 = 2 / sigma_p^2, and K nothing; in truth k / sigma_p^2, and T / sigma_G^2."""
-    plain = Schedule(50, 2, "add-remove", True, False, False, False, 0)
-    sigmas = Sigmas(10.0, 10.0, 20.0, 1.0)
-    changed = Schedule(50, 2, "add-remove", True, part == "mean", part != "mean", False, 0)
-    added = changed.mu_squared(sigmas) - plain.mu_squared(sigmas)
+    plain, changed = (
+        PublishedDPALS(
+            epsilon=1, delta=DELTA, max_items=50, n_steps=2, calibration="given", gram_noise=10.0, rhs_noise=10.0,
+            preprocessing_noise=20.0, center=on and part == "mean", global_penalty=float(on and part != "mean"),
+        ).plan(100).cost.gaussian * 2.0**-100
+        for on in (False, True)
+    )  # fmt: skip
+    added = changed - plain
     claimed = 2 / 20.0**2 if part == "mean" else 0.0
     assert added == pytest.approx(50 / 20.0**2 if part == "mean" else 2 / 10.0**2, rel=1e-9)
     assert (added / claimed if claimed else math.inf) == pytest.approx(factor, rel=1e-9)
 
 
 def test_costs_are_those_of_the_proof() -> None:
-    sigmas = Sigmas(6.0, 4.0, 30.0, 100.0)
-    schedule = Schedule(50, 3, "add-remove", True, True, True, True, 0)
+    model = PublishedDPALS(
+        epsilon=1, delta=DELTA, max_items=50, n_steps=3, calibration="given", gram_noise=6.0, rhs_noise=4.0,
+        preprocessing_noise=30.0, start_noise=100.0, global_penalty=1.0, start="svd",
+    )  # fmt: skip
     expected = 3 * (50 / 36 + 50 / 16 + 1 / 36) + 3 * 50 / 900 + (50 / 100) ** 2
-    assert schedule.mu_squared(sigmas) == pytest.approx(expected, rel=1e-9)
+    assert model.plan(100).cost.gaussian * 2.0**-100 == pytest.approx(expected, rel=1e-9)
     assert normal_equations_sensitivity(1.0, "replace") ** 2 == pytest.approx(4.5)
     assert normal_equations_sensitivity(2.0, "replace") ** 2 == pytest.approx(16)
     assert normal_equations_sensitivity(math.sqrt(2), "replace") ** 2 == pytest.approx(8)

@@ -42,10 +42,10 @@ def test_a_model_under_the_certificate_of_a_stronger_one_is_refused(tmp_path: Pa
     eight.save(tmp_path / "m")
     certificate = one.statement().certificate
     edit(tmp_path / "m", lambda d: d.update(certificate=certificate))
-    with pytest.raises(PrivacyError, match="that of another model, with other parameters, item_factors_"):
+    with pytest.raises(PrivacyError, match="belongs to another model, with other parameters, item_factors_"):
         discreet.load(tmp_path / "m")
     edit(tmp_path / "m", lambda d: d["params"].update(epsilon=1))
-    with pytest.raises(PrivacyError, match="that of another model, with other item_factors_"):
+    with pytest.raises(PrivacyError, match="belongs to another model, with other item_factors_"):
         discreet.load(tmp_path / "m")
 
 
@@ -80,7 +80,7 @@ def test_nothing_in_model_json_can_be_exchanged(
 ) -> None:
     one.save(tmp_path / "m")
     edit(tmp_path / "m", change)
-    with pytest.raises(PrivacyError, match=f"that of another model, with other {named}:"):
+    with pytest.raises(PrivacyError, match=f"belongs to another model, with other {named};"):
         discreet.load(tmp_path / "m")
 
 
@@ -90,7 +90,7 @@ def test_no_array_can_be_exchanged(tmp_path: Path, one: Any, name: str) -> None:
     arrays = safetensors.numpy.load((tmp_path / "m" / "factors.safetensors").read_bytes())
     arrays[name] = arrays[name] * np.float32(1.0001)
     smuggle(tmp_path / "m", "factors.safetensors", safetensors.numpy.save(arrays))
-    with pytest.raises(PrivacyError, match=f"that of another model, with other {name}:"):
+    with pytest.raises(PrivacyError, match=f"belongs to another model, with other {name};"):
         discreet.load(tmp_path / "m")
 
 
@@ -98,7 +98,7 @@ def test_the_catalogue_cannot_be_exchanged(tmp_path: Path, one: Any) -> None:
     one.save(tmp_path / "m")
     turned = one.catalogue_.take(np.arange(50)[::-1])
     smuggle(tmp_path / "m", "items.parquet", items_to_bytes(turned))
-    with pytest.raises(PrivacyError, match="that of another model, with other catalogue:"):
+    with pytest.raises(PrivacyError, match="belongs to another model, with other catalogue;"):
         discreet.load(tmp_path / "m")
 
 
@@ -126,9 +126,9 @@ def test_a_certificate_for_other_neighbours_is_refused(one: Any) -> None:
 def test_a_model_that_was_changed_is_neither_saved_nor_published(tmp_path: Path) -> None:
     model = discreet.DPALS(epsilon=1, delta=1e-6).fit(RATINGS)
     model.item_factors_ = np.roll(model.item_factors_, 1, axis=0)  # of the same shape, whatever the noise has found
-    with pytest.raises(ModelError, match="that of another model, with other item_factors_"):
+    with pytest.raises(ModelError, match="belongs to another model, with other item_factors_"):
         model.save(tmp_path / "m")
-    with pytest.raises(PrivacyError, match="that of another model, with other item_factors_"):
+    with pytest.raises(PrivacyError, match="belongs to another model, with other item_factors_"):
         export(model)
 
 
@@ -189,7 +189,7 @@ def test_the_lines_in_the_guide_refuse_a_forged_model(
     offer(one, one.statement().sign(key))
     check()
     offer(eight, one.statement().sign(key))  # other factors under the right certificate
-    with pytest.raises(PrivacyError, match="that of another model"):
+    with pytest.raises(PrivacyError, match="belongs to another model"):
         check()
     offer(eight, eight.statement().sign(Ed25519PrivateKey.generate()))  # somebody else's signature
     with pytest.raises(PrivacyError, match="another key"):

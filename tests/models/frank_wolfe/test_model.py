@@ -17,7 +17,7 @@ from discreet.models.frank_wolfe.estimate import COVARIANCE, LENGTH, Basis, Corr
 from discreet.privacy import Noisy
 from discreet.privacy.statistics import UserBatch
 from discreet.testing import ModelConformance
-from tests.models.frank_wolfe_data import DELTA, N, model, seeded, strong, world
+from tests.models.frank_wolfe.data import DELTA, N, model, seeded, strong, world
 from tests.models.replay import record
 
 
