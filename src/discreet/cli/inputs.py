@@ -2,14 +2,13 @@
 
 import csv
 import inspect
-import json
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_type_hints
 
 from typer import Argument, Option
 
@@ -27,11 +26,8 @@ if TYPE_CHECKING:
 BEST = "Recommender"  # chooses a model for the data, so it is the default
 PRIVATE = ("epsilon", "delta")
 TEXT = {".csv": ",", ".txt": ",", ".tsv": "\t", ".tab": "\t"}
-# The order in which the members of a union are tried: types that accept any text come last.
-ORDER: tuple[Any, ...] = (NoneType, bool, Literal, int, float, list, tuple, str)
-SPELLED: dict[Any, dict[str, Any]] = {bool: {"true": True, "false": False}, NoneType: {"none": None, "null": None}}
-WORDS = {int: "a whole number", float: "a number", bool: "true or false", NoneType: "none", str: "a text"}
-
+SPELLED = {"none": None, "null": None, "true": True, "false": False}
+KINDS = {int: "a whole number", float: "a number", bool: "true or false", NoneType: "none", str: "a text"}
 
 complete_models = completing("discreet.models", "MODELS")
 
@@ -268,50 +264,31 @@ def chosen(model: "Model", ratings: "Interactions") -> "Model":
 
 
 def parameter(model: type["Model"], name: str, text: str) -> Any:
-    """A parameter of a model, from text, in the type that its constructor asks for."""
+    """A parameter of a model, from text, in a type that its constructor takes."""
     parameters = inspect.signature(model).parameters
     if name not in parameters:
         if name in PRIVATE:
             _require(model, name)
         raise Misuse(f"--set: {model.__name__} has no parameter {name!r}; it has {', '.join(parameters)}")
-    default = parameters[name].default
+    kinds = _kinds(model, name, parameters[name].default)
+    word = SPELLED.get(text.lower(), text)
+    if word in kinds or type(word) in kinds:
+        return word
+    for kind in (int, float, str):
+        if kind in kinds:
+            with suppress(ValueError):
+                return kind(text)
+    raise Misuse(f"--set: {name} needs {' or '.join(KINDS.get(kind, str(kind)) for kind in kinds)}, not {text!r}")
+
+
+def _kinds(model: type["Model"], name: str, default: Any) -> list[Any]:
+    """The types, or the literal values, that a parameter may have."""
     try:
-        hint = get_type_hints(model.__init__).get(name, Any)
-    except NameError:  # a type that is imported for type checkers only
-        hint = Any if default in (None, inspect.Parameter.empty) else type(default)
-    kinds = sorted(_members(hint), key=lambda kind: ORDER.index(get_origin(kind) or kind))
-    for kind in kinds:
-        with suppress(ValueError):
-            return _converted(kind, text)
-    if not kinds:  # nothing is known about it
-        with suppress(ValueError):
-            return json.loads(text)
-        return text
-    words = (
-        " or ".join(map(str, get_args(k))) if get_origin(k) is Literal else WORDS.get(k, "a list a,b,…") for k in kinds
-    )
-    raise Misuse(f"--set: {name} needs {' or '.join(words)}, not {text!r}")
-
-
-def _members(hint: Any) -> list[Any]:
-    """The types that a parameter may have and that can be written on a command line."""
-    known = (get_origin(hint) or hint) in ORDER
-    return [hint] if known else [kind for part in get_args(hint) for kind in _members(part)]
-
-
-def _converted(kind: Any, text: str) -> Any:
-    """The text as a value of one type; ValueError if that is impossible."""
-    origin, parts = get_origin(kind) or kind, get_args(kind)
-    if origin in (list, tuple):
-        inner = parts[0] if parts else str
-        return origin(_converted(inner, part.strip()) for part in text.strip("[]()").split(",") if part.strip())
-    words = {str(choice): choice for choice in parts} if origin is Literal else SPELLED.get(origin)
-    if words is None:
-        return origin(text)
-    spelled = text if origin is Literal else text.lower()
-    if spelled not in words:
-        raise ValueError(text)
-    return words[spelled]
+        hint = get_type_hints(model.__init__)[name]
+    except (NameError, KeyError):  # a type that is imported for type checkers only
+        return list(KINDS) if default in (None, inspect.Parameter.empty) else [type(default)]
+    members = get_args(hint) or (hint,)
+    return [kind for member in members for kind in get_args(member) or (member,)]
 
 
 # -- ids that arrive as text, or in another type than the model's
@@ -395,6 +372,7 @@ def listed(given: str, argument: str) -> tuple[list[str], list[str] | None]:
 
 def _in_file(path: str, argument: str) -> tuple[list[str], list[str] | None]:
     """Items and ratings of a file; a text file may have no header."""
+    from discreet.data.readers import read_items
     from discreet.data.sources import guess
 
     separator = TEXT.get(Path(path).suffix.lower())
@@ -402,16 +380,15 @@ def _in_file(path: str, argument: str) -> tuple[list[str], list[str] | None]:
         rows = _text_rows(path, separator, argument)
         names = [name.strip() for name in rows[0]] if rows else []
         if guess("item", names) is None and "id" not in names:  # no header
-            return _cells(rows, 0, 1 if rows and len(rows[0]) > 1 else None, f"{argument}: {path!r}")
-        rows = rows[1:]
-    else:
-        names, rows = _typed_rows(path)
-    if guess("user", names) is not None:
+            rated = bool(rows) and len(rows[0]) > 1
+            if any(len(row) <= rated for row in rows):
+                raise DataError(f"{argument}: {path!r} has rows with too few cells; each needs an item and a rating")
+            return [row[0] for row in rows], [row[1] for row in rows] if rated else None
+    items, about = read_items(path, None, None)
+    if guess("user", about.column_names) is not None:
         raise DataError(f"{argument}: {path!r} has a column of users; give a table of many people with --users")
-    item, value = guess("item", names) or ("id" if "id" in names else None), guess("value", names)
-    if item is None:
-        raise DataError(f"{argument}: none of the columns {names} of {path!r} looks like the item; call one 'item'")
-    return _cells(rows, names.index(item), None if value is None else names.index(value), f"{argument}: {path!r}")
+    value = guess("value", about.column_names)
+    return list(map(str, items)), None if value is None else list(map(str, about[value].to_pylist()))
 
 
 def _text_rows(path: str, separator: str, argument: str) -> list[list[str]]:
@@ -420,28 +397,3 @@ def _text_rows(path: str, separator: str, argument: str) -> list[list[str]]:
             return [row for row in csv.reader(file, delimiter=separator) if any(map(str.strip, row))]
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{argument}: {path!r} is not a text file of rows: {error}") from None
-
-
-def _typed_rows(path: str) -> tuple[list[str], list[list[str]]]:
-    """The columns and the rows of a file that is not CSV."""
-    import pyarrow as pa
-
-    from discreet.data.readers import open_table, text_table
-    from discreet.data.sources import Wanted, found_files
-
-    paths, kind = found_files([path])
-    if kind == "json":
-        found, _ = text_table(paths, kind, lambda names: names[0])
-    else:
-        table = open_table(path)
-        try:
-            found = pa.Table.from_batches(list(table.stream(Wanted(list(table.names or ()), ()))))
-        finally:
-            table.close()
-    return found.column_names, [[str(cell) for cell in row.values()] for row in found.to_pylist()]
-
-
-def _cells(rows: list[list[str]], item: int, value: int | None, where: str) -> tuple[list[str], list[str] | None]:
-    if any(len(row) <= max(item, value or 0) for row in rows):
-        raise DataError(f"{where} has rows with too few cells; each needs an item" + ", rating" * bool(value))
-    return [row[item] for row in rows], None if value is None else [row[value] for row in rows]

@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import IO, TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import pyarrow as pa
@@ -484,72 +484,66 @@ def _is_null(column: pa.Array) -> Mask:
     return mask
 
 
-# The catalog: public, so that types may be guessed from all of it
+# The catalog: public, so types may be guessed from all of it
 
 
 def read_items(items: Any, item: str | None, connection: Any) -> tuple[Ids, pa.Table]:
     """The ids and the other columns of a data frame, file or SELECT with one row for each item."""
-
-    def column(names: Sequence[str]) -> str:
-        found = item if item in names else guess("item", names) or ("id" if "id" in names else None)
-        if found is None:
-            raise DataError(f"items: none of the columns {list(names)} looks like the item; name it with item=")
-        return found
-
     is_file = isinstance(items, os.PathLike) or (isinstance(items, str) and not SELECT.match(items))
     paths, kind = found_files([items]) if is_file and connection is None else ([], "")
     if kind in ("csv", "tsv", "json"):
-        table, name = text_table(paths, kind, column)
+        tables = [_json_table(path) if kind == "json" else _csv_table(path, kind, item) for path in paths]
         what = shown(paths)
     else:
         with closing(open_table(items, connection)) as source:
             names, what = list(source.names or ()), source.what
-            name = column(names)
-            batches = [pa.Table.from_batches([batch]) for batch in source.stream(Wanted(names, (name,)))]
-            table = pa.concat_tables(batches, promote_options="permissive") if batches else pa.table({})
+            wanted = Wanted(names, (_item_column(names, item),))
+            tables = [pa.Table.from_batches([batch]) for batch in source.stream(wanted)]
+    table = pa.concat_tables(tables, promote_options="permissive") if tables else pa.table({})
     if not table.num_rows:
         raise DataError(f"items: {what} has no rows; a catalog needs at least one item")
+    name = _item_column(table.column_names, item)
     ids = table.column(name).combine_chunks()
     return Ids(typed(ids) if kind in ("csv", "tsv") else ids, "items"), table.drop_columns([name])
 
 
-def text_table(paths: list[str], kind: str, item: Callable[[Sequence[str]], str]) -> tuple[pa.Table, str]:
-    """A public table of items, all of it, with the name of the column of ids; types are those that its columns have.
-
-    The ids are text, unless JSON has them as numbers.
-    """
-    found = []
-    for path in paths:
-        with texts.opened(path) as file:
-            found.append((_json_table if kind == "json" else _csv_table)(path, file, kind, item))
-    return pa.concat_tables([table for table, _ in found], promote_options="permissive"), found[-1][1]
+def _item_column(names: Sequence[str], item: str | None) -> str:
+    found = item if item in names else guess("item", names) or ("id" if "id" in names else None)
+    if found is None:
+        raise DataError(
+            f"items: none of the columns {list(names)} looks like the item; call one 'item', or name it with item="
+        )
+    return found
 
 
-def _json_table(path: str, file: IO[bytes], _: str, item: Callable[[Sequence[str]], str]) -> tuple[pa.Table, str]:
+def _json_table(path: str) -> pa.Table:
     try:
-        table = arrow_json.read_json(file)
+        with texts.opened(path) as file:
+            return arrow_json.read_json(file)
     except pa.ArrowInvalid as error:
         raise DataError(f"items: {path!r} cannot be read ({error}). {texts.JSON_ADVICE}") from None
-    return table, item(table.column_names)
 
 
-def _csv_table(path: str, file: IO[bytes], kind: str, item: Callable[[Sequence[str]], str]) -> tuple[pa.Table, str]:
-    reader = texts.Csv.of(path, file.readline(), texts.checked_separator(None, kind))
-    name = item(reader.names)
-    try:
-        table = arrow_csv.read_csv(
-            file,
-            read_options=arrow_csv.ReadOptions(column_names=list(reader.names), use_threads=False),  # for row numbers
-            parse_options=arrow_csv.ParseOptions(delimiter=reader.separator, newlines_in_values=True),
-            convert_options=arrow_csv.ConvertOptions(column_types={name: pa.large_string()}),
-        )
-    except pa.ArrowInvalid as error:
-        if "Empty CSV file" in str(error):
-            return pa.table({column: pa.array([], pa.large_string()) for column in reader.names}), name
-        uneven = re.search(r"Row #(\d+): Expected \d+ columns, got \d+: (.*)", str(error), flags=re.S)
-        if uneven is None:
-            advice = "Check that the file is whole, in UTF-8, and that every line has as many cells as the first"
-            raise DataError(f"items: {path!r} cannot be read ({error}). {advice}") from None
-        fault = reader.fault(uneven[2].encode())
-        raise DataError(f"items: line {int(uneven[1]) + 1} of {path!r}, {uneven[2]!r}, {fault}") from None
-    return table, name
+def _csv_table(path: str, kind: str, item: str | None) -> pa.Table:
+    """A public table whose ids are text, and whose other columns have the types that Arrow finds."""
+    with texts.opened(path) as file:
+        reader = texts.Csv.of(path, file.readline(), texts.checked_separator(None, kind))
+        ids = {_item_column(reader.names, item): pa.large_string()}
+        try:
+            return arrow_csv.read_csv(
+                file,
+                read_options=arrow_csv.ReadOptions(
+                    column_names=list(reader.names), use_threads=False
+                ),  # for row numbers
+                parse_options=arrow_csv.ParseOptions(delimiter=reader.separator, newlines_in_values=True),
+                convert_options=arrow_csv.ConvertOptions(column_types=ids),
+            )
+        except pa.ArrowInvalid as error:
+            if "Empty CSV file" in str(error):
+                return pa.table({column: pa.array([], pa.large_string()) for column in reader.names})
+            uneven = re.search(r"Row #(\d+): Expected \d+ columns, got \d+: (.*)", str(error), flags=re.S)
+            if uneven is None:
+                advice = "Check that the file is whole, in UTF-8, and that every line has as many cells as the first"
+                raise DataError(f"items: {path!r} cannot be read ({error}). {advice}") from None
+            fault = reader.fault(uneven[2].encode())
+            raise DataError(f"items: line {int(uneven[1]) + 1} of {path!r}, {uneven[2]!r}, {fault}") from None
