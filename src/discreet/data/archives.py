@@ -175,8 +175,10 @@ class _Archive:
             raise
         except NotImplementedError as error:  # an unknown compression or encryption
             raise self.refusal(f"is packed in a way that cannot be read here ({error})", YOURSELF) from None
-        except (*DAMAGED, OSError) as error:
-            if getattr(error, "errno", None) is None:  # gzip reports a wrong checksum as an OSError without a number
+        except DAMAGED as error:
+            raise self.refusal(f"is damaged ({error})", AGAIN) from None
+        except OSError as error:
+            if error.errno is None:  # how gzip reports a wrong checksum
                 raise self.refusal(f"is damaged ({error})", AGAIN) from None
             what = f"could not be unpacked into {tempfile.gettempdir()!r} ({error.strerror}), and nothing was kept"
             room = "make room there, or set TMPDIR to a folder with more"

@@ -517,11 +517,11 @@ def _item_column(names: Sequence[str], item: str | None) -> str:
 
 
 def _json_table(path: str) -> pa.Table:
-    try:
-        with texts.opened(path) as file:
+    with texts.opened(path) as file:
+        try:
             return arrow_json.read_json(file)
-    except pa.ArrowInvalid as error:
-        raise DataError(f"items: {path!r} cannot be read ({error}). {texts.JSON_ADVICE}") from None
+        except pa.ArrowInvalid as error:
+            raise DataError(f"items: {path!r} cannot be read ({error}). {texts.JSON_ADVICE}") from None
 
 
 def _csv_table(path: str, kind: str, item: str | None) -> pa.Table:
@@ -530,11 +530,9 @@ def _csv_table(path: str, kind: str, item: str | None) -> pa.Table:
         reader = texts.Csv.of(path, file.readline(), texts.checked_separator(None, kind))
         ids = {_item_column(reader.names, item): pa.large_string()}
         try:
-            return arrow_csv.read_csv(
+            return arrow_csv.read_csv(  # in one thread, so that errors have row numbers
                 file,
-                read_options=arrow_csv.ReadOptions(
-                    column_names=list(reader.names), use_threads=False
-                ),  # for row numbers
+                read_options=arrow_csv.ReadOptions(column_names=list(reader.names), use_threads=False),
                 parse_options=arrow_csv.ParseOptions(delimiter=reader.separator, newlines_in_values=True),
                 convert_options=arrow_csv.ConvertOptions(column_types=ids),
             )

@@ -110,10 +110,11 @@ class Broadcast:
     @classmethod
     def of(cls, thing: Any, context: Any) -> Broadcast:
         """Pack something for the workers of a Spark context."""
-        from pyspark.cloudpickle import dumps
+        from pyspark import cloudpickle
 
+        pickler: Any = cloudpickle
         buffers: list[pickle.PickleBuffer] = []
-        head = dumps(thing, protocol=5, buffer_callback=buffers.append)
+        head = pickler.dumps(thing, protocol=5, buffer_callback=buffers.append)
         content = head, [buffer.raw().tobytes() for buffer in buffers]
         small = len(head) + sum(map(len, content[1])) <= INLINE
         return cls(uuid.uuid4().hex, content if small else context.broadcast(content))
