@@ -183,21 +183,12 @@ def test_parameters_have_the_types_of_the_constructor() -> None:
     assert type(made["regularization"]) is float
 
 
-class Odd(discreet.Popularity):
-    """Parameters of every kind."""
-
-    def __init__(
-        self, *, pair: tuple[float, float] = (0.0, 1.0), words: list[str] | None = None, any_one=None, n_jobs: int = 1
-    ) -> None:
-        self.pair, self.words, self.any_one, self.n_jobs = pair, words, any_one, n_jobs
-
-
 def test_parameters_of_other_types() -> None:
-    made = inputs.make(Odd, ["pair=(1, 2.5)", "words=a, b", 'any_one={"a": 1}'], None, None)
-    assert (made.pair, made.words, made.any_one) == ((1.0, 2.5), ["a", "b"], {"a": 1})  # type: ignore[attr-defined]
-    assert inputs.make(Odd, ["any_one=text"], None, None).any_one == "text"  # type: ignore[attr-defined]
-    with pytest.raises(inputs.Misuse, match="a list"):
-        inputs.make(Odd, ["pair=a,b"], None, None)
+    settings = ["n_steps=none", "features=genres, year", "adjacency=replace"]
+    made = inputs.make(discreet.DPALS, settings, 1.0, 1e-6).get_params()
+    assert (made["n_steps"], made["features"], made["adjacency"]) == (None, ["genres", "year"], "replace")
+    with pytest.raises(inputs.Misuse, match="adjacency needs add-remove or replace or flip, not 'swap'"):
+        inputs.make(discreet.DPALS, ["adjacency=swap"], 1.0, 1e-6)
 
 
 # -- private models, of which there will be more

@@ -492,7 +492,9 @@ def test_one_host_is_needed(
     "name", ["http://a.example", "a.example:80", "a.example/x", "*.example", "", "a b", "[::1]:80"]
 )
 def test_names_that_are_none(films: Model, site: Site, name: str) -> None:
-    with pytest.raises(discreet.errors.ModelError, match=r"allowed hosts: .* is no name; .*without http:// and port"):
+    with pytest.raises(
+        discreet.errors.ModelError, match=r"allowed hosts: .* is not a host name; .*without http:// and port"
+    ):
         application(films, site, allowed_hosts=[name])
 
 
@@ -539,7 +541,7 @@ def test_the_command_refuses_a_wrong_name(films: Model, tmp_path: Path) -> None:
     films.save(tmp_path / "model")
     told = CliRunner().invoke(app, ["serve", str(tmp_path / "model"), "--not-private", "--allowed-hosts", "http://a"])
     assert told.exit_code == 1
-    assert "'http://a' is no name" in told.output
+    assert "'http://a' is not a host name" in told.output
 
 
 def test_large_and_small_requests_at_once_get_the_same_bits(ratings: discreet.Interactions) -> None:

@@ -8,11 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from typer import Argument, Option
 
-from discreet.cli.common import Misuse, completing
+from discreet.cli.common import Misuse, by_commas, completing
 from discreet.errors import DataError, NotPublic, PrivacyError, UnknownItem
 
 if TYPE_CHECKING:
@@ -278,6 +278,8 @@ def parameter(model: type["Model"], name: str, text: str) -> Any:
         if kind in kinds:
             with suppress(ValueError):
                 return kind(text)
+    if list in kinds:
+        return by_commas(text)
     raise Misuse(f"--set: {name} needs {' or '.join(KINDS.get(kind, str(kind)) for kind in kinds)}, not {text!r}")
 
 
@@ -287,7 +289,7 @@ def _kinds(model: type["Model"], name: str, default: Any) -> list[Any]:
         hint = get_type_hints(model.__init__)[name]
     except (NameError, KeyError):  # a type that is imported for type checkers only
         return list(KINDS) if default in (None, inspect.Parameter.empty) else [type(default)]
-    members = get_args(hint) or (hint,)
+    members = [list if get_origin(member) is Sequence else member for member in get_args(hint) or (hint,)]
     return [kind for member in members for kind in get_args(member) or (member,)]
 
 

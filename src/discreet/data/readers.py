@@ -1,7 +1,7 @@
 """`discreet.read`: any table of who liked what, checked, numbered and compressed.
 
-There is one path. Every source becomes a stream of Arrow batches (`sources`, `texts`, `sql`), whose cells are checked
-here, whose ids are numbered and whose rows are compressed (`assembly`).
+There is one path: every source becomes a stream of Arrow batches (`sources`, `texts`, `sql`). Their cells are checked
+here, then ids are numbered and rows compressed (`assembly`).
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ POLICIES = {
 }
 MOST = float(np.finfo(np.float32).max)
 NO_HEADER = (
-    ". (JSON lines have no header to guess from: unless others are named, the keys are user, item and rating; name "
-    "them with user=, item= and value=, or pass value=None if there are no ratings)"
+    ". (JSON lines have no header to guess from: by default the keys are user, item and rating; name others with "
+    "user=, item= and value=, or pass value=None if there are no ratings)"
 )
 BY_SELECT = (
     "discreet.read(\"SELECT * FROM read_csv('ratings.csv', auto_detect = false, quote = '', header = true, "
@@ -97,13 +97,13 @@ def read(
 ) -> Any:
     """Read a table with one row for each time a user rated, bought, played or looked at an item.
 
-    Nothing is guessed from rows: how a row is read depends on that row, on the header and on the arguments, so that
-    what one person writes changes no other person's record (docs/proofs/reading.md).
+    Nothing is guessed from rows. How a row is read depends only on that row, the header and the arguments, so one
+    person's rows never change another person's record (docs/proofs/reading.md).
 
-    Ids may be of any type and come back in that type. In text files (csv, tsv, json lines), which have no types, ids
-    are text as it is written; where `items` are integers, "7" is the item 7. Users are numbered in sorted order of
-    their ids, items in the order of `items` (or sorted, without it): the order of the rows does not matter, except
-    to tell the first from the last of repeated pairs. A user is in the result if at least one of their rows is.
+    Ids may have any type and come back in that type. Text files (csv, tsv, json lines) have no types, so their ids are
+    text as written; if `items` are integers, "7" is the item 7. Users are numbered in sorted order of their ids, items
+    in the order of `items` (or sorted, without it). The order of the rows does not matter, except to tell the first
+    from the last row of a repeated pair. A user is in the result if at least one of their rows is.
 
     Example:
         >>> import discreet
@@ -120,35 +120,36 @@ def read(
             JSON lines have no header to guess from: by default their keys are "user", "item" and "rating".
         item: The column of the item; by default one with a usual name.
         value: The column of the value (rating, plays, ...); by default one with a usual name. None, or a table without
-            such a column: implicit feedback, every row counts 1 and `value_range` is (0, 1). To count how often a pair
-            occurs, pass on_duplicate="sum" with a `value_range` for the counts.
-        time: The column of the time; by default one with a usual name. None: do without.
+            such a column, means implicit feedback: every row counts 1 and `value_range` is (0, 1). To count how often a
+            pair occurs, pass on_duplicate="sum" with a `value_range` for the counts.
+        time: The column of the time; by default one with a usual name. None: ignore times.
         items: The catalog, a public input: ids, or a data frame, file or SELECT with titles and other columns,
             or `discreet.observed_items_are_public`. Without it no private model can be fitted.
         value_range: The lowest and highest possible value, a public input. Without it no private model can be
             fitted.
         connection: Where a SELECT runs: a SQLAlchemy URL, engine or connection (PostgreSQL, SQLite, ...), a
             DuckDB connection, or the path of a DuckDB database.
-        on_duplicate: What becomes of a (user, item) pair that occurs again: "last" (the default) keeps the
-            last one by time, or by row without times (by value in a query, whose rows have no order); "first"; "mean";
-            "sum"; "raise". A model never sees a pair twice.
-        on_invalid: What becomes of rows that cannot be read (a line of text with too many or too few cells, a value or
-            time that is none), and of values that are missing, NaN, infinite or outside `value_range`: "raise";
-            "drop" leaves such rows out; "clip" moves infinite and out-of-range values to the nearest bound and
-            leaves out the others. With "raise", whether the reading succeeds depends on single rows, and
-            a failure says something about one; with "drop" or "clip" nothing in a row can stop it.
-        on_unknown: What becomes of rows about items outside `items`: "raise" or "drop".
-        separator: Between the cells of a CSV file, if it is none of `,` `;` `|` and tab, or the header has several.
+        on_duplicate: What to do if a (user, item) pair occurs more than once: "last" (the default) keeps the last row
+            by time, or by position if there are no times (by value in a query, whose rows have no order); "first";
+            "mean"; "sum"; "raise". A model never sees a pair twice.
+        on_invalid: What to do with rows that cannot be read (a line with too many or too few cells, text that is not a
+            number or time), and with values that are missing, NaN, infinite or outside `value_range`: "raise";
+            "drop" leaves out such rows; "clip" moves infinite and out-of-range values to the nearest bound and
+            leaves out the others. With "raise", a single row can make the reading fail, and the failure says something
+            about that row; with "drop" or "clip" no row can stop it.
+        on_unknown: What to do with rows about items outside `items`: "raise" or "drop".
+        separator: The character between the cells of a CSV file, if it is not one of `,` `;` `|` and tab, or if the
+            header has several of them.
         time_format: How times are written in text, for `strptime`, such as "%d/%m/%Y %H:%M". By default they are
-            numbers, or ISO 8601; dates and times of text become seconds since 1970 in UTC.
-        cache: A folder in which to build the result, for tables larger than memory: it is mapped into memory,
-            and can be opened again by `Interactions.from_disk`.
-        engine: "local", or "spark": the table, a Spark DataFrame, or a path, SELECT or table name for the session,
-            stays in Spark, and models that can are fitted there (`SparkInteractions`).
-        partitions: Into how many partitions Spark divides the users; by default as many as it has cores, or more.
+            numbers or ISO 8601. Dates and times in text become seconds since 1970 in UTC.
+        cache: A folder in which to build the result, for tables larger than memory. It is mapped into memory, and
+            `Interactions.from_disk` opens it again.
+        engine: "local", or "spark": the table (a Spark DataFrame, or a path, SELECT or table name for the session)
+            stays in Spark, and models that support it are fitted there (`SparkInteractions`).
+        partitions: How many partitions Spark divides the users into; by default at least one for each core.
 
     Raises:
-        DataError: The table cannot be read as it is; says which argument or row, and what to do.
+        DataError: The table cannot be read. The message names the argument or row, and what to do.
     """
     policies: dict[str, Any] = {"on_duplicate": on_duplicate, "on_invalid": on_invalid, "on_unknown": on_unknown}
     for name, known in POLICIES.items():
@@ -175,7 +176,7 @@ def read(
         there = spark.open_table(source, separator)
         return spark.read(there, recipe_for(there.names), items, partitions)
     if engine != "local" or partitions is not None:
-        raise DataError("engine: 'local' or 'spark' is needed; partitions= are those of Spark, with engine='spark'")
+        raise DataError("engine: 'local' or 'spark' is needed; partitions= is only for engine='spark'")
     with closing(open_table(source, connection, separator)) as table:
         recipe, declared = recipe_for(table.names), items
         if items is not None and items is not observed_items_are_public:
@@ -198,7 +199,7 @@ def open_table(source: Any, connection: Any = None, separator: str | None = None
     if kind not in ("", "parquet"):
         return texts.text_files(found, kind, separator)
     if separator is not None:
-        raise DataError("separator: it is that of a CSV file; leave it out")
+        raise DataError("separator: only CSV files have one; leave it out")
     if found:
         return sources.from_parquet(found)
     if not is_select:
@@ -209,7 +210,7 @@ def open_table(source: Any, connection: Any = None, separator: str | None = None
 
 
 def _from_object(source: Any) -> Table:
-    if isinstance(source, Table):  # one of our own, such as the files of a data set
+    if isinstance(source, Table):  # such as the files of a data set
         return source
     library = type(source).__module__.split(".")[0].lstrip("_")  # some versions of DuckDB say _duckdb
     if library == "scipy":
@@ -233,7 +234,7 @@ def _interactions(
     hint = NO_HEADER if table.names is None else ""
     cleaner, assembler = Cleaner(recipe, hint), Assembler(allocate, is_text=table.is_text)
     wanted = recipe.columns.wanted(lenient=recipe.on_invalid != "raise")
-    # Closed before the connection is, if a row is refused: the next batch may be on its way in a thread.
+    # If a row is refused, the stream is closed before the connection: a thread may be fetching the next batch.
     with Bar(f"reading {table.what}", table.rows) as bar, closing(table.stream(wanted)) as batches:
         for batch in batches:
             cells = cleaner(batch)
@@ -250,7 +251,7 @@ def _interactions(
 
 @dataclass
 class Counts:
-    """How many rows of each kind there were. For the owner: exact numbers about private data."""
+    """How many rows of each kind there were: exact numbers about private data, for the owner."""
 
     rows: int = 0
     dropped: int = 0
@@ -268,7 +269,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How rows are read, wherever they are, and what becomes of those that cannot be used: all of it public."""
+    """How rows are read, wherever they are, and what to do with those that cannot be used. All of it is public."""
 
     columns: Columns
     items: Ids | None  # the catalog; None: the items that occur
@@ -293,7 +294,7 @@ class Recipe:
 
     @property
     def implicit(self) -> bool:
-        """Whether a pair counts 1 however often it occurs, because there is no column of values."""
+        """Whether there is no column of values, so that a pair counts 1 however often it occurs."""
         return self.columns.value is None and self.on_duplicate != "sum"
 
     @property
@@ -340,12 +341,12 @@ class Cleaner:
     """Turns the cells of a batch into ids, 32-bit values and times that a model can rely on."""
 
     recipe: Recipe
-    hint: str = ""  # what may be the reason that cells are missing
+    hint: str = ""  # a possible reason why cells are missing
     counts: Counts = field(default_factory=Counts)
     time_type: Any = None
 
     def __call__(self, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array, Any, Any]:
-        """Return users, items, values, times of the rows that stay."""
+        """Return the users, items, values and times of the rows that are kept."""
         users, items = plain(batch.column(0), "user"), plain(batch.column(1), "item")
         missing = {"user": _is_null(users), "item": _is_null(items)}
         values = times = None
@@ -381,7 +382,7 @@ class Cleaner:
         """Apply the policy to values that are missing, infinite or out of range; round to 32 bits."""
         declared, policy = self.recipe.value_range, self.recipe.on_invalid
         bounds = declared or (-MOST, MOST)
-        if values.dtype == np.float32:  # in which a bound such as 0.3 is another number
+        if values.dtype == np.float32:  # where a bound such as 0.3 is a different number
             bounds = float(np.float32(bounds[0])), float(np.float32(bounds[1]))
         missing, outside = np.isnan(values), (values < bounds[0]) | (values > bounds[1])
         if policy == "raise" and (missing | outside).any():
@@ -395,7 +396,7 @@ class Cleaner:
             )
         unusable = missing | outside if policy == "drop" else missing
         self.counts.clipped += int(outside.sum()) if policy == "clip" else 0
-        # Within 64 bits first, in which no NaN is cast; then within 32 bits.
+        # First within 64 bits, so that no NaN is cast; then within 32 bits.
         rounded = np.where(unusable, bounds[0], np.clip(values, *bounds)).astype(np.float32)
         return rounded if declared is None else np.clip(rounded, *inner_range(declared)), unusable
 
@@ -405,7 +406,7 @@ class Cleaner:
         if pa.types.is_boolean(kind) or pa.types.is_null(kind):
             column = column.cast(pa.uint8())
         elif pa.types.is_decimal(kind) or pa.types.is_large_string(kind):
-            column = column.cast(pa.large_string())  # of a decimal: Arrow does not round to the nearest float
+            column = column.cast(pa.large_string())  # Arrow does not round decimals to the nearest float
             parsed, wrong = texts.numbers(column)
             if wrong is not None and self.recipe.on_invalid == "raise":
                 at, row = self._first(wrong)
@@ -423,7 +424,7 @@ class Cleaner:
     def _times(self, column: pa.Array) -> tuple[Array, Mask]:
         """Times as integers in the column's own unit, or floats, and where they are missing.
 
-        Each type of column has one type of times: nothing is cast to the type of another batch.
+        The type of the result depends on the type of the column alone, not on other batches.
         """
         kind = column.type
         if pa.types.is_large_string(kind):
@@ -431,7 +432,7 @@ class Cleaner:
             return self._written_times(column)
         if self.recipe.time_format is not None:
             raise DataError(f"time_format: the times are not text, but {kind}; leave it out")
-        if pa.types.is_null(kind):  # nothing but missing times, which say nothing of their type
+        if pa.types.is_null(kind):  # all missing, so the type is unknown
             return np.zeros(len(column)), np.ones(len(column), bool)
         if kind == pa.uint64() or pa.types.is_decimal(kind) or pa.types.is_floating(kind):
             self._require_time_type(pa.float64())
@@ -440,7 +441,7 @@ class Cleaner:
         if not (kind == pa.int64() or pa.types.is_date32(kind) or pa.types.is_timestamp(kind)):
             raise DataError(
                 f"time: numbers, dates or timestamps are needed, not {kind}; name another column with time=, or pass "
-                "time=None to do without"
+                "time=None to ignore times"
             )
         self._require_time_type(kind)
         numbers = (column.cast(pa.int32()) if pa.types.is_date32(kind) else column).cast(pa.int64())
@@ -459,12 +460,12 @@ class Cleaner:
             raise DataError(
                 f"time: row {row} holds {column[at].as_py()!r}, where {expected} is needed. Correct it, say how times "
                 "are written with time_format= (for instance '%d/%m/%Y'), pass on_invalid='drop' to leave such rows "
-                "out, or time=None to do without"
+                "out, or time=None to ignore times"
             )
         return found, np.isnan(found)
 
     def finish(self, rows: Rows, catalogue: Catalogue) -> Interactions:
-        """The finished table. Sums outside the value range (or that of 32 bits) are dropped or clipped."""
+        """The finished table. Sums outside the value range, or too large for 32 bits, are dropped or clipped."""
         recipe, arrays = self.recipe, (rows.indptr, rows.indices, rows.values, rows.times)
         ratings = Interactions(rows.users, catalogue, *arrays, recipe.bounds, recipe.implicit, time_type=self.time_type)
         self.counts.unknown, self.counts.repeated = rows.unknown, rows.repeated
