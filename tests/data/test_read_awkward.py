@@ -76,7 +76,7 @@ def test_a_title_above_the_header_is_not_skipped(above: str, tmp_path: Path) -> 
 
 
 def test_a_separator_that_is_not_known(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"not separated as.*'user::item::rating'.*delim"):
+    with pytest.raises(DataError, match=r"separated by several.*'user::item::rating'.*delim"):
         discreet.read(written(tmp_path, "user::item::rating\n1::2::3\n2::2::3\n"))
 
 

@@ -83,7 +83,7 @@ def test_times_of_iso_8601(time: str, seconds: float, tmp_path: Path) -> None:
         ("r.csv", gzip.compress(b"user,item\n", mtime=0), "packed by gzip; rename it"),
         ("r.csv", "sep=;\nuser;item\n", "remove it, and pass separator="),
         ("r.csv", "user,item\né,x\n".encode("latin-1"), "iconv"),
-        ("r.csv", 'user,item\na, "x"\n', "a blank stands before"),
+        ("r.csv", 'user,item\na, "x"\n', "follows a blank"),
     ],
 )
 def test_mistakes_are_named(name: str, content: str | bytes, said: str, tmp_path: Path) -> None:

@@ -329,9 +329,11 @@ def test_decimals_are_rounded_one_by_one() -> None:
 
 
 def test_python_objects_in_polars() -> None:
-    frame = pl.DataFrame({"user": pl.Series(["a", "b"], dtype=pl.Object), "item": ["x", "y"]})
-    with pytest.raises(DataError, match="'user' holds Python objects"):
-        discreet.read(frame)
+    frame = pl.DataFrame({"user": pl.Series(["b", "a"], dtype=pl.Object), "item": ["x", "y"]})
+    assert discreet.read(frame).users.to_list() == ["a", "b"]
+    mixed = frame.with_columns(user=pl.Series([1, "a"], dtype=pl.Object))
+    with pytest.raises(DataError, match="'user' holds more than one type"):
+        discreet.read(mixed)
 
 
 def test_a_table_made_by_hand() -> None:

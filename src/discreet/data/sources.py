@@ -238,15 +238,15 @@ def _whole(path: str, otherwise: str) -> Iterator[None]:
         raise DataError(f"source: {path!r} {otherwise} ({error}); fetch it again") from None
 
 
+def _parquet(path: str) -> Any:
+    with _whole(path, "is not a whole parquet file"):
+        # A buffer would hold the whole file. Checksums are verified where the file has them.
+        return pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True)
+
+
 def from_parquet(paths: list[str]) -> Table:
     """Parquet files, which must all have the columns that are read, in the same types."""
-
-    def opened(path: str) -> Any:
-        with _whole(path, "is not a whole parquet file"):
-            # A buffer would hold the whole file. Checksums are verified where the file has them.
-            return pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True)
-
-    files = {path: opened(path) for path in paths}
+    files = {path: _parquet(path) for path in paths}
     schemas = {path: file.schema_arrow for path, file in files.items()}
     first = paths[0]
     require_names(schemas[first].names)
@@ -267,10 +267,10 @@ def from_parquet(paths: list[str]) -> Table:
         require_schemas(names)  # before any row is read
         for path in paths:
             with _whole(path, "is damaged"):
-                for batch in opened(path).iter_batches(BATCH, columns=names):
+                for batch in files[path].iter_batches(BATCH, columns=names):
                     yield batch.select(names)
 
-    rows = sum(files[path].metadata.num_rows for path in paths)
+    rows = sum(file.metadata.num_rows for file in files.values())
     return Table(shown(paths), schemas[first].names, lambda wanted: prefetched(stream(wanted.names)), rows)
 
 
@@ -346,73 +346,47 @@ def from_frame(source: Any, library: str) -> Table:
 
     def stream(wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:
         chosen = frame.select(wanted.names)
-        if library == "polars":
-            _refuse_objects(chosen)
-        if library == "pandas" and (table := _from_pandas(nw.to_native(chosen), wanted)) is not None:
-            return sliced(table.to_batches())
         try:
-            return sliced(_reader(chosen.collect("pyarrow") if is_query else chosen))
+            chosen = chosen.collect("pyarrow") if is_query else chosen
         except ImportError as error:
             raise MissingExtra(f"reading {what} ({error})", "spark") from None
+        columns = {name: _column(chosen[name], name == wanted.value) for name in wanted.names}
+        return sliced(pa.table(columns).to_batches())
 
     kept = library if library in LIBRARIES else None
     return Table(what, names, stream, None if is_query else len(frame), library=kept, is_query=is_query)
 
 
 def _from_stream(source: Any, what: str) -> Table:
-    """What is no data frame: an Arrow stream, or nothing that can be read."""
+    """An Arrow stream, or else nothing that can be read."""
     if not hasattr(source, "__arrow_c_stream__"):
         raise DataError(
             f"source: {type(source).__name__} is not a table that can be read. Give a path, a SELECT, a data frame, an "
             "Arrow table, a scipy sparse matrix or a list of (user, item, value)"
         )
     reader = pa.RecordBatchReader.from_stream(source)
-    return Table(what, reader.schema.names, lambda wanted: _selected(reader, wanted), library="pyarrow")
 
-
-def _refuse_objects(frame: Any) -> None:
-    for name, dtype in frame.collect_schema().items():
-        if dtype == nw.Object:
-            raise DataError(f"source: column {name!r} holds Python objects; give it a type: frame.cast(...)")
-
-
-def _selected(reader: pa.RecordBatchReader, wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:
-    try:
-        yield from sliced(batch.select(wanted.names) for batch in reader)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"source: the Arrow stream broke off: {error}") from None
-
-
-def _reader(frame: Any) -> pa.RecordBatchReader:
-    """A frame as an Arrow stream; an error names the column that Arrow cannot take."""
-    try:
-        return pa.RecordBatchReader.from_stream(frame)
-    except (pa.ArrowException, OverflowError, UnicodeEncodeError) as error:
-        names = list(frame.columns)
-        for name in names if len(names) > 1 else ():
-            _reader(frame.select([name]))
-        raise _mixed(names[0], error.args[0]) from None
-
-
-def _mixed(name: str, why: object) -> DataError:
-    return DataError(
-        f"source: column {name!r} holds more than one type, or an unknown one ({why}); make it one, for instance "
-        f"frame[{name!r}].astype(str)"
-    )
-
-
-def _from_pandas(frame: Any, wanted: Wanted) -> pa.Table | None:
-    """A pandas frame with columns of Python objects or categories, converted cell by cell; None for any other."""
-    if not any(str(dtype) in ("object", "category") for dtype in frame.dtypes):
-        return None
-    arrays = {}
-    for name in wanted.names:
-        column, convert = frame[name], to_values if name == wanted.value else to_array
+    def stream(wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:
         try:
-            if str(column.dtype) == "category":
-                to_array(column.cat.categories.tolist(), "categories")
-            is_object = column.dtype == object
-            arrays[name] = convert(column.tolist(), "it") if is_object else pa.array(column, from_pandas=True)
-        except (DataError, pa.ArrowException) as error:
-            raise _mixed(name, error) from None
-    return pa.table(arrays)
+            yield from sliced(batch.select(wanted.names) for batch in reader)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise DataError(f"source: the Arrow stream broke off: {error}") from None
+
+    return Table(what, reader.schema.names, stream, library="pyarrow")
+
+
+def _column(column: Any, is_value: bool) -> pa.ChunkedArray:
+    """A column of a frame in Arrow; Python objects are converted cell by cell."""
+    native = column.to_native()
+    kind = str(getattr(native, "dtype", "")).lower()
+    try:
+        if kind == "category":  # of pandas, which has categories of any type
+            to_array(native.cat.categories.tolist(), "categories")
+        if kind == "object":
+            return pa.chunked_array([(to_values if is_value else to_array)(column.to_list(), "it")])
+        return pa.chunked_array(column)
+    except (DataError, pa.ArrowException, OverflowError, UnicodeEncodeError) as error:
+        raise DataError(
+            f"source: column {column.name!r} holds more than one type, or an unknown one ({error}); make it one, for "
+            f"instance frame[{column.name!r}].astype(str)"
+        ) from None
