@@ -34,7 +34,7 @@ SUFFIXES = {
 
 
 class Guess(enum.Enum):
-    """The default of a column argument: look for one of the usual names; None means that there is none."""
+    """The default of a column argument: look for a usual name. None means that there is no such column."""
 
     GUESS = enum.auto()
 
@@ -71,12 +71,12 @@ def guess(role: str, names: Sequence[str]) -> str | None:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What to read of a table: which columns, and which of them are ids or the value."""
+    """Which columns of a table to read, and which of them are ids or the value."""
 
     names: list[str]
     ids: tuple[str, ...]
     value: str | None = None
-    lenient: bool = False  # whether a line of text that cannot be read is a row of nulls, not an error
+    lenient: bool = False  # whether a line that cannot be read is a row of nulls, not an error
 
 
 @dataclass(frozen=True)
@@ -107,9 +107,9 @@ class Columns:
 
 
 def choose(names: Sequence[str] | None, **given: str | Guess | None) -> Columns:
-    """Settle the four roles from what the caller said and, where nothing was said, from the usual names.
+    """Choose the four columns: those that the caller named, and otherwise those with usual names.
 
-    JSON lines have no header (`names` is None). Which keys there are depends on the rows, so none is guessed from them.
+    JSON lines have no header (`names` is None). Their keys depend on the rows, so nothing is guessed from them.
     """
     if names is None:
         given = {role: KEYS[role] if isinstance(name, Guess) else name for role, name in given.items()}
@@ -120,14 +120,14 @@ def choose(names: Sequence[str] | None, **given: str | Guess | None) -> Columns:
     guessed: list[str] = []
     for role, name in given.items():
         chosen[role] = guess(role, free) if isinstance(name, Guess) else name
-        if isinstance(name, Guess) and (role != "time" or chosen[role] is not None):  # no times is no guess
+        if isinstance(name, Guess) and (role != "time" or chosen[role] is not None):  # having no times is not a guess
             guessed.append(role)
         if chosen[role] is not None and chosen[role] not in names:
             raise DataError(f"{role}={name!r}: there is no such column; the columns are {listed}")
         if role in ("user", "item") and chosen[role] is None:
             raise DataError(
-                f"{role}: no column has a usual name for it; pass {role}=, one of {listed}. (If these are not "
-                "names but data, the file has no header line: read it with a SELECT that names its columns)"
+                f"{role}: no column has a usual name; pass {role}=, one of {listed}. (If these are data and not names, "
+                "the file has no header line: read it with a SELECT that names its columns)"
             )
     columns = Columns(**chosen, guessed=tuple(guessed))
     if len(set(columns.names)) < len(columns.names):
@@ -140,7 +140,7 @@ def choose(names: Sequence[str] | None, **given: str | Guess | None) -> Columns:
 
 @dataclass(frozen=True)
 class Table:
-    """The one form that every source takes: a table that has been found but not read."""
+    """A table that has been found but not read: the common form of all sources."""
 
     what: str  # for people
     names: Sequence[str] | None  # None: JSON lines, which have no header
@@ -153,14 +153,14 @@ class Table:
 
 
 def sliced(batches: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
-    """Cut large batches, so that what follows needs little memory at a time; leave out empty ones."""
+    """Cut large batches, so that the next steps need little memory; leave out empty ones."""
     for batch in batches:
         for start in range(0, batch.num_rows, BATCH):
             yield batch.slice(start, BATCH)
 
 
 def prefetched(batches: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
-    """Decode the next batch while the last one is being indexed."""
+    """Decode the next batch while the last one is processed."""
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(next, batches, None)
         while (batch := waiting.result()) is not None:
@@ -177,7 +177,7 @@ def batch_of(names: Sequence[str], rows: Iterable[Sequence[Any]], wanted: Wanted
 
 
 def require_names(names: Any) -> None:
-    """Raise unless columns have names, all different."""
+    """Raise unless the names of columns are distinct strings."""
     listed = list(names) if isinstance(names, Iterable) else []
     for name in listed:
         if not isinstance(name, str):
@@ -193,7 +193,7 @@ def require_names(names: Any) -> None:
 
 
 def found_files(given: Sequence[str | os.PathLike[str]]) -> tuple[list[str], str]:
-    """The files that paths and globs stand for, and their format. A path that exists is never taken for a glob."""
+    """The files that match paths and globs, and their format. A path that exists is not a glob."""
     paths: list[str] = []
     for one in given:
         source = os.fspath(one)
@@ -226,7 +226,7 @@ def format_of(path: str) -> str | None:
 
 
 def shown(paths: list[str]) -> str:
-    """Some files in words."""
+    """A short description of some files."""
     return paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more files"
 
 
@@ -287,8 +287,8 @@ def from_sparse(matrix: Any) -> Table:
         raise DataError(
             f"source: a sparse matrix of numbers is needed, not of {matrix.dtype}; give matrix.astype(float)"
         )
-    entries = matrix.astype(np.float64).tocoo(copy=True)  # in which sums do not overflow
-    entries.sum_duplicates()  # what entries that repeat mean in such a matrix
+    entries = matrix.astype(np.float64).tocoo(copy=True)  # as floats, so that sums do not overflow
+    entries.sum_duplicates()  # repeated entries of a sparse matrix mean their sum
     columns = {"user": entries.row.astype(np.int64), "item": entries.col.astype(np.int64), "value": entries.data}
 
     def stream(wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:
@@ -306,11 +306,11 @@ def from_rows(rows: Iterable[Any]) -> Table:
     mapping = isinstance(first, dict)
     if not mapping and not (isinstance(first, list | tuple) and 2 <= len(first) <= len(ROLES)):
         raise DataError(f"source: rows (user, item), (user, item, value) or with a time are needed, not {first!r}")
-    # Sorted: which key comes first in the first row must not decide which of two is the user.
+    # Sorted, so that the order of keys in the first row does not decide which column is the user.
     names = sorted(first, key=str) if mapping else list(ROLES[: len(first)])
 
     def cells(row: Any, at: int) -> tuple[Any, ...]:
-        # All rows have the keys of the first, no more and no fewer: otherwise the first would decide for the others.
+        # All rows must have the keys of the first; otherwise the first row would decide for the others.
         alike = isinstance(row, dict if mapping else list | tuple) and len(row) == len(names)
         if not alike or (mapping and not all(name in row for name in names)):
             raise DataError(f"source: row {at} is {row!r}, but the first row has {len(names)} cells ({names})")
@@ -332,7 +332,7 @@ def from_frame(source: Any, library: str) -> Table:
         source = pa.Table.from_batches([source])
     if kind == "Series" or isinstance(source, pa.Array | pa.ChunkedArray):
         raise DataError(f"source: a {kind} is a single column; give a table with columns user and item")
-    if kind != "LazyFrame":  # whose names are the result of a query
+    if kind != "LazyFrame":  # its names are the result of a query
         require_names(getattr(source, "column_names", None) or getattr(source, "columns", ()))
     try:
         frame: Any = nw.from_native(source)
