@@ -35,15 +35,21 @@ complete_models = completing("discreet.models", "MODELS")
 # -- tables
 
 Source = Annotated[str, Argument(help="A file or glob (csv, tsv, parquet, json), a SELECT, or the name of a data set.")]
-User = Annotated[str | None, Option(help="The column of users; by default guessed from its name.")]
-Item = Annotated[str | None, Option(help="The column of items; by default guessed from its name.")]
-Value = Annotated[str | None, Option(help="The column of ratings; by default guessed from its name.")]
-Time = Annotated[str | None, Option(help="The column of times; by default guessed from its name.")]
-Connection = Annotated[str | None, Option(help="The URL of the database for a SELECT.")]
 
 
 @dataclass(frozen=True)
-class Table:
+class Columns:
+    """Where the rows of a table are, and which column is which."""
+
+    user: Annotated[str | None, Option(help="The column of users; by default guessed from its name.")] = None
+    item: Annotated[str | None, Option(help="The column of items; by default guessed from its name.")] = None
+    value: Annotated[str | None, Option(help="The column of ratings; by default guessed from its name.")] = None
+    time: Annotated[str | None, Option(help="The column of times; by default guessed from its name.")] = None
+    connection: Annotated[str | None, Option(help="The URL of the database for a SELECT.")] = None
+
+
+@dataclass(frozen=True)
+class Table(Columns):
     """How a table is read: arguments of `discreet.read`."""
 
     items: Annotated[str | None, Option(help="The catalog, which is public: a file or a SELECT.")] = None
@@ -51,11 +57,6 @@ class Table:
         tuple[float, float] | None,
         Option("--range", help="The lowest and the highest possible rating, which are public."),
     ] = None
-    user: User = None
-    item: Item = None
-    value: Value = None
-    time: Time = None
-    connection: Connection = None
     observed_items_are_public: Annotated[
         bool, Option("--observed-items-are-public", help="Declare that the set of items in the table is public.")
     ] = False

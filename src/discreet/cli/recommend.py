@@ -20,6 +20,7 @@ IDS = "ids separated by commas, or a file of them."
 
 def recommend(
     model: inputs.SavedModel,
+    *,
     history: Annotated[str | None, Option(help="What one person likes: item=rating,… or item,… or a file.")] = None,
     users: Annotated[str | None, Option(help="The ratings of many people: a table, as for train.")] = None,
     similar: Annotated[str | None, Option(help="List items similar to this one.")] = None,
@@ -30,11 +31,7 @@ def recommend(
     on_unknown: Annotated[Literal["raise", "warn", "ignore"], Option(help="What to do with unknown items.")] = "raise",
     explain: Annotated[bool, Option("--explain", help="Show which items of the history matter most.")] = False,
     out: Annotated[Path | None, Option("--out", "-o", help="With --users: a .parquet or .csv file for all.")] = None,
-    user: inputs.User = None,
-    item: inputs.Item = None,
-    value: inputs.Value = None,
-    time: inputs.Time = None,
-    connection: inputs.Connection = None,
+    columns: inputs.Columns,
 ) -> None:
     """Recommend items to one person or to many, or list similar items.
 
@@ -58,8 +55,8 @@ def recommend(
             _to_one(loaded, _history(loaded, history), options, explain)
         else:
             assert users is not None
-            table = inputs.Table(user=user, item=item, value=value, time=time, connection=connection)
-            _to_many(loaded, inputs.for_model(loaded, table.read(users), "users"), options, out)
+            table = inputs.Table(**vars(columns)).read(users)
+            _to_many(loaded, inputs.for_model(loaded, table, "users"), options, out)
 
 
 def _require_one(history: str | None, users: str | None, similar: str | None, explain: bool, out: Path | None) -> None:
