@@ -267,7 +267,7 @@ def test_a_config_file(work: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ('modle = "als"', "'modle', which is no option; the options are source, out, model, set, items, range"),
+        ('modle = "als"', "'modle', which is no option; the options: source, out, model, set, user, item"),
         ("model =", "not TOML"),
         ("config = 'other.toml'", "no option"),
     ],

@@ -231,7 +231,7 @@ def test_what_nobody_waits_for_is_not_computed() -> None:
         (b"[]", 422, "object"),
         (b"{}", 422, "give one of"),
         (b'{"history": {}, "histories": [{}]}', 422, "give one of"),
-        (b'{"history": {}, "top": 3}', 422, "'top' is no field"),
+        (b'{"history": {}, "top": 3}', 422, "'top' is not a field"),
         (b'{"history": 5}', 422, "history"),
         (b'{"history": {"1": 6}}', 422, "0.5 to 5"),
         (b'{"history": {"1": true}}', 422, "0.5 to 5"),

@@ -1,4 +1,4 @@
-"""Tables, models and ids on the command line: options that several commands share, and what they stand for."""
+"""Tables, models and ids on the command line: options that several commands share, and what they mean."""
 
 import csv
 import inspect
@@ -76,7 +76,7 @@ class Table(Columns):
     ] = None
 
     def read(self, source: str, *, private: bool = False) -> "Interactions":
-        """The table, or the data set of this name if there is no such file; checked for a private model."""
+        """Read a table, or a data set if there is no such file; `private`: public inputs must be declared."""
         from discreet.data import datasets, observed_items_are_public, read
 
         if self.observed_items_are_public and self.items is not None:
@@ -86,7 +86,7 @@ class Table(Columns):
         if datasets.known(source) and not Path(source).exists():
             for name in (name for name in given if not name.startswith("on_")):
                 flag = name.removeprefix("value_").replace("_", "-")
-                raise Misuse(f"{source} is a data set, whose columns, items and range are known; leave out --{flag}")
+                raise Misuse(f"{source} is a data set with known columns, items and range; leave out --{flag}")
             ratings = datasets.load(source)
         else:
             given |= {"items": observed_items_are_public} if self.observed_items_are_public else {}
@@ -102,7 +102,7 @@ class Table(Columns):
 
 @dataclass(frozen=True)
 class TrainingTable(Table):
-    """A table to learn from, where --threshold means nothing without --implicit."""
+    """A table to learn from: --threshold needs --implicit."""
 
     def __post_init__(self) -> None:
         if self.threshold is not None and not self.implicit:
@@ -111,7 +111,7 @@ class TrainingTable(Table):
 
 @dataclass(frozen=True)
 class TestedTable(Table):
-    """A table to test on, where --threshold has a meaning without --implicit too."""
+    """A table to test on: --threshold has a meaning without --implicit too."""
 
     threshold: Annotated[
         float | None, Option(help="The threshold of accuracy; with --implicit, leave out lower ratings.")
@@ -124,7 +124,7 @@ class TestedTable(Table):
 
 
 def _require_public(ratings: "Interactions") -> None:
-    """Raise unless everything is declared that a private model takes to be public; name all missing options at once."""
+    """Raise unless all public inputs of a private model are declared; name all missing options at once."""
     missing = []
     try:
         ratings.catalogue.require_public()
@@ -177,7 +177,7 @@ class Budget:
 
 
 def ledger_url(where: str) -> str:
-    """The URL of a ledger, which may be given as a file."""
+    """The URL of a ledger, given as a URL or a file."""
     return where if "://" in where else f"sqlite:///{where}"
 
 
@@ -258,7 +258,7 @@ def _advice(flag: str) -> str:
 
 
 def chosen(model: "Model", ratings: "Interactions") -> "Model":
-    """The model itself, or the one that it chooses for these data."""
+    """The model itself, or the one that it chooses for these ratings."""
     from discreet.models.recommender import Recommender
 
     return model.choose(ratings) if isinstance(model, Recommender) else model
@@ -294,7 +294,7 @@ def _kinds(model: type["Model"], name: str, default: Any) -> list[Any]:
     return [kind for member in members for kind in get_args(member) or (member,)]
 
 
-# -- ids that arrive as text, or in another type than the model's
+# -- ids as text, or in another type than the model's
 
 
 def _is_text(kind: "pa.DataType") -> bool:
@@ -337,7 +337,7 @@ def as_ids(model: "Model", texts: Iterable[str], argument: str) -> list[Any]:
 
 
 def for_model(model: "Model", ratings: "Interactions", argument: str) -> "Interactions":
-    """A table whose items have the type of the model's, where one of them is text: text files have no types."""
+    """A table with items in the type of the model's, if one of the two is text: text files have no types."""
     import pyarrow as pa
 
     from discreet.data import Catalogue

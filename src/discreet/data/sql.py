@@ -296,7 +296,7 @@ def require_select(statement: str, database: str) -> None:
         words.pop()
     if not words or words[0] not in BEGINNINGS:
         raise DataError(
-            "source: a single SELECT is needed, but this does not begin like one and is not run; correct it"
+            "source: a single SELECT is needed, but this does not begin like one. Correct the SELECT"
         )
     if "SEMICOLON" in words:
         raise DataError("source: a single SELECT is needed, but there are several statements; leave the others out")
