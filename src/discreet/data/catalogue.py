@@ -164,6 +164,11 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
         return kind
 
 
+def numpy_of(array: pa.Array) -> Array:
+    """An Arrow array as a NumPy array."""
+    return np.asarray(array.to_numpy(zero_copy_only=False))
+
+
 def is_utf8(text: bytes) -> bool:
     """Whether bytes are text."""
     try:
@@ -211,8 +216,7 @@ def sorted_order(array: pa.Array, *, written: bool = False) -> Integers:
         order = pc.sort_indices(table, sort_keys=[("integer", "ascending"), ("text", "ascending")])
     else:
         order = pc.array_sort_indices(storage(array))
-    places: Integers = order.to_numpy().astype(np.int64)
-    return places
+    return numpy_of(order).astype(np.int64)
 
 
 def storage(array: pa.Array) -> pa.Array:
@@ -260,7 +264,7 @@ class Ids(Sequence[Any]):
         """Return self, or raise a DataError that names an id given twice."""
         if not self._distinct:
             counts = pc.value_counts(storage(self._array))
-            twice = counts.field("counts").to_numpy(zero_copy_only=False) > 1
+            twice = numpy_of(counts.field("counts")) > 1
             if twice.any():
                 shown = counts.field("values")[int(twice.argmax())].as_py()
                 raise DataError(f"{what}: {int(twice.sum())} ids are given more than once, for instance {shown!r}")
@@ -323,8 +327,7 @@ class Ids(Sequence[Any]):
             return np.full(len(asked), -1, dtype=np.int64)
         left, right = _common(self._array, asked, what)
         found = pc.index_in(storage(right), value_set=storage(left), skip_nulls=True)
-        numbers: Integers = pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64)
-        return numbers
+        return numpy_of(pc.fill_null(found, -1)).astype(np.int64)
 
     def take(self, numbers: Array) -> pa.Array:
         """The ids at the given numbers, repeated as asked."""
@@ -344,8 +347,7 @@ class Ids(Sequence[Any]):
             objects = np.empty(len(self), dtype=object)
             objects[:] = self.to_list()
             return objects
-        array: Array = self._array.to_numpy(zero_copy_only=False)
-        return array
+        return numpy_of(self._array)
 
 
 class ObservedItems(enum.Enum):
@@ -528,7 +530,7 @@ def _cells(column: Any) -> Iterator[Any]:
         yield str(kind).encode()
         yield from _cells(array.storage)
         return
-    yield np.packbits(array.is_valid().to_numpy(zero_copy_only=False))
+    yield np.packbits(numpy_of(array.is_valid()))
     if types.is_struct(kind):
         yield canonical([field.name for field in kind]).encode()
         for part in array.flatten():

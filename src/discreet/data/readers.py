@@ -22,7 +22,16 @@ from pyarrow import json as arrow_json
 
 from discreet.data import sources, sql, texts
 from discreet.data.assembly import Assembler, Rows, in_memory
-from discreet.data.catalogue import OBSERVED, Catalogue, Ids, ObservedItems, observed_items_are_public, plain, typed
+from discreet.data.catalogue import (
+    OBSERVED,
+    Catalogue,
+    Ids,
+    ObservedItems,
+    numpy_of,
+    observed_items_are_public,
+    plain,
+    typed,
+)
 from discreet.data.interactions import (
     Allocate,
     Interactions,
@@ -348,7 +357,7 @@ class Cleaner:
     def __call__(self, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array, Any, Any]:
         """Return the users, items, values and times of the rows that are kept."""
         users, items = plain(batch.column(0), "user"), plain(batch.column(1), "item")
-        missing = {"user": _is_null(users), "item": _is_null(items)}
+        missing = {"user": numpy_of(users.is_null()), "item": numpy_of(items.is_null())}
         values = times = None
         if self.recipe.columns.value is not None:
             values = self._numbers(plain(batch.column(2), "value"))
@@ -418,7 +427,7 @@ class Cleaner:
             return parsed
         elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             raise DataError(f"value: numbers are needed, but the column holds {kind}")
-        found: Array = column.to_numpy(zero_copy_only=False)
+        found = numpy_of(column)
         return found if found.dtype == np.float32 else found.astype(np.float64)
 
     def _times(self, column: pa.Array) -> tuple[Array, Mask]:
@@ -437,7 +446,7 @@ class Cleaner:
         if kind == pa.uint64() or pa.types.is_decimal(kind) or pa.types.is_floating(kind):
             self._require_time_type(pa.float64())
             numbers = column.cast(pa.large_string()) if pa.types.is_decimal(kind) else column
-            return numbers.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), _is_null(column)
+            return numpy_of(numbers.cast(pa.float64(), safe=False)), numpy_of(column.is_null())
         if not (kind == pa.int64() or pa.types.is_date32(kind) or pa.types.is_timestamp(kind)):
             raise DataError(
                 f"time: numbers, dates or timestamps are needed, not {kind}; name another column with time=, or pass "
@@ -445,7 +454,7 @@ class Cleaner:
             )
         self._require_time_type(kind)
         numbers = (column.cast(pa.int32()) if pa.types.is_date32(kind) else column).cast(pa.int64())
-        return numbers.fill_null(0).to_numpy(zero_copy_only=False), _is_null(column)
+        return numpy_of(numbers.fill_null(0)), numpy_of(column.is_null())
 
     def _require_time_type(self, kind: pa.DataType) -> None:
         if self.time_type not in (None, kind):
@@ -478,11 +487,6 @@ class Cleaner:
             return replace(ratings, values=np.clip(ratings.values, *inner_range((low, high))))
         part = ratings.where(~outside)
         return part.of_users(np.flatnonzero(np.diff(part.indptr)))
-
-
-def _is_null(column: pa.Array) -> Mask:
-    mask: Mask = column.is_null().to_numpy(zero_copy_only=False)
-    return mask
 
 
 # The catalog: public, so types may be guessed from all of it

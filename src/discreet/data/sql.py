@@ -295,9 +295,7 @@ def require_select(statement: str, database: str) -> None:
     while words and words[-1] == "SEMICOLON":
         words.pop()
     if not words or words[0] not in BEGINNINGS:
-        raise DataError(
-            "source: a single SELECT is needed, but this does not begin like one. Correct the SELECT"
-        )
+        raise DataError("source: a single SELECT is needed, but this does not begin like one. Correct the SELECT")
     if "SEMICOLON" in words:
         raise DataError("source: a single SELECT is needed, but there are several statements; leave the others out")
     if "/*!" in statement:

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyarrow import csv as arrow_csv
 
-from discreet.data.catalogue import is_utf8
+from discreet.data.catalogue import is_utf8, numpy_of
 from discreet.data.sources import Table, Wanted, prefetched, require_names, shown, sliced
 from discreet.errors import DataError
 from discreet.typing import Floats
@@ -119,7 +119,7 @@ class Csv:
         is_row = np.ones(len(lines), dtype=bool)
         others = [line + b"\n" for line in (b"", self.header, MARK + self.header)]
         if any(block.startswith(line) or b"\n" + line in block for line in others):
-            is_row = ~pc.is_in(lines, value_set=pa.array(others, lines.type)).to_numpy(zero_copy_only=False)
+            is_row = ~numpy_of(pc.is_in(lines, value_set=pa.array(others, lines.type)))
         good = is_row & self._well_formed(block, lines)
         kept = self._divided(block if good.all() else b"".join(lines.filter(pa.array(good)).to_pylist()), names)
         bad = is_row & ~good
@@ -142,9 +142,7 @@ class Csv:
         quoted, bare = r'"(?:[^"\r]|"")*"', rf'[^"\r\n{mark}]*'
         split = pc.match_substring_regex(texts, rf"^(?:{quoted}|{bare})(?:{mark}(?:{quoted}|{bare}))*\n$")
         cuts = pc.count_substring(pc.replace_substring_regex(texts, quoted, ""), self.separator)
-        good = pc.and_(split, pc.equal(cuts, len(self.names) - 1))
-        mask: Mask = pc.fill_null(good, False).to_numpy(zero_copy_only=False)
-        return mask
+        return numpy_of(pc.fill_null(pc.and_(split, pc.equal(cuts, len(self.names) - 1)), False))
 
     def _is_regular(self, block: bytes) -> bool:
         """Whether no line has quotes, and each has as many separators as the header."""
@@ -342,7 +340,7 @@ def numbers(column: pa.Array) -> tuple[Floats, Mask | None]:
     """
     if not column.null_count:
         with contextlib.suppress(pa.ArrowInvalid):
-            plain: Floats = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+            plain = numpy_of(column.cast(pa.float64()))
             if np.isfinite(plain).all():  # such numbers are read the same way below
                 return plain, None
     column = pc.utf8_trim_whitespace(column)
@@ -352,10 +350,9 @@ def numbers(column: pa.Array) -> tuple[Floats, Mask | None]:
     for word, number in (("true", "1"), ("false", "0")):
         column = pc.if_else(pc.equal(lower, word), pa.scalar(number, column.type), column)
     written = pc.match_substring_regex(column, NUMBER)
-    bad: Mask = ~pc.fill_null(written, True).to_numpy(zero_copy_only=False)
+    bad = ~numpy_of(pc.fill_null(written, True))
     readable = pc.utf8_ltrim(pc.if_else(written, column, nothing), "+")
-    found: Floats = readable.cast(pa.float64()).to_numpy(zero_copy_only=False)
-    return found, bad if bad.any() else None
+    return numpy_of(readable.cast(pa.float64())), bad if bad.any() else None
 
 
 def times(column: pa.Array, time_format: str | None) -> tuple[Floats, Mask | None]:
@@ -371,7 +368,7 @@ def times(column: pa.Array, time_format: str | None) -> tuple[Floats, Mask | Non
     else:
         found = np.full(len(column), np.nan)
         missing = pc.is_in(pc.utf8_trim_whitespace(column), value_set=pa.array(MISSING, column.type))
-        bad = pc.and_(pc.is_valid(column), pc.invert(missing)).to_numpy(zero_copy_only=False)
+        bad = numpy_of(pc.and_(pc.is_valid(column), pc.invert(missing)))
     asked = np.flatnonzero(bad)
     cells = pc.utf8_trim_whitespace(column.take(pa.array(asked)))
     seconds = _iso_8601(cells) if time_format is None else _strptime(cells, time_format)
@@ -394,15 +391,14 @@ def _iso_8601(cells: pa.Array) -> Floats:
     def part(name: str) -> Floats:
         text = pc.struct_field(parts, name)
         text = pc.if_else(pc.equal(text, ""), pa.scalar("0", text.type), text)  # an optional part
-        numbers: Floats = text.cast(pa.float64()).to_numpy(zero_copy_only=False)
-        return numbers
+        return numpy_of(text.cast(pa.float64()))
 
-    there = pc.is_valid(parts).to_numpy(zero_copy_only=False)
+    there = numpy_of(pc.is_valid(parts))
     months = np.where(there, (part("year") - 1970) * 12 + part("month") - 1, 0).astype("datetime64[M]")
     days = months.astype("datetime64[D]") + np.where(there, part("day") - 1, 0).astype("timedelta64[D]")
     there &= days.astype("datetime64[M]") == months  # otherwise that month has fewer days
     east = 60 * part("east") + part("eastward")
-    minus = pc.fill_null(pc.equal(pc.struct_field(parts, "sign"), "-"), False).to_numpy(zero_copy_only=False)
+    minus = numpy_of(pc.fill_null(pc.equal(pc.struct_field(parts, "sign"), "-"), False))
     minutes = 60 * part("hour") + part("minute") - np.where(minus, -east, east)
     seconds: Floats = days.astype(np.int64) * 86_400.0 + 60 * minutes + part("second")
     return np.where(there, seconds, np.nan)
@@ -424,5 +420,4 @@ def _strptime(cells: pa.Array, time_format: str) -> Floats:
             micros = found.to_arrow_table().column("micros").combine_chunks()
         except duckdb.Error as error:
             raise DataError(f"time_format: {time_format!r} is not a format for strptime ({error})") from None
-    seconds: Floats = micros.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False) / 1e6
-    return seconds
+    return numpy_of(micros.cast(pa.float64(), safe=False)) / 1e6
