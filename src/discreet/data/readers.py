@@ -20,28 +20,10 @@ from numpy.typing import NDArray
 from pyarrow import csv as arrow_csv
 from pyarrow import json as arrow_json
 
-from discreet.data import sources, sql, texts
+from discreet.data import interactions, sources, sql, texts
 from discreet.data.assembly import Assembler, Rows, in_memory
-from discreet.data.catalogue import (
-    OBSERVED,
-    Catalogue,
-    Ids,
-    ObservedItems,
-    numpy_of,
-    observed_items_are_public,
-    plain,
-    typed,
-)
-from discreet.data.interactions import (
-    Allocate,
-    Interactions,
-    Report,
-    arrays_in,
-    check_range,
-    inner_range,
-    new_folder,
-    write,
-)
+from discreet.data.catalogue import OBSERVED, Catalogue, Ids, numpy_of, observed_items_are_public, plain, typed
+from discreet.data.interactions import Allocate, Interactions, Report, check_range, inner_range
 from discreet.data.progress import Bar
 from discreet.data.sources import CERTAIN, GUESS, Columns, Guess, Table, Wanted, choose, found_files, guess, shown
 from discreet.data.sql import SELECT
@@ -50,6 +32,7 @@ from discreet.errors import DataError
 from discreet.typing import Array
 
 if TYPE_CHECKING:
+    from discreet.data.catalogue import ObservedItems
     from discreet.data.spark import SparkInteractions
 
 log = logging.getLogger("discreet")
@@ -194,8 +177,9 @@ def read(
             recipe = replace(recipe, items=declared.ids)
         if cache is None:
             return _interactions(table, recipe, declared, in_memory)
-        with new_folder(cache, "cache") as folder:
-            write(_interactions(table, recipe, declared, arrays_in(folder)), folder)
+        with interactions.new_folder(cache, "cache") as folder:
+            built = _interactions(table, recipe, declared, interactions.arrays_in(folder))
+            interactions.write(built, folder)
     return Interactions.from_disk(cache)
 
 
