@@ -141,7 +141,7 @@ def _elsewhere(partials: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 
 def test_machines_that_round_differently_are_refused() -> None:
     ledger = seeded()
-    with pytest.raises(PrivacyError, match=r"round differently.*Nothing of it was released.*another kernel"):
+    with pytest.raises(PrivacyError, match=r"round differently.*Nothing was released.*another kernel"):
         discreet.DPALS(**BUDGET).fit(Pretended.of(DATA, 3, trouble=_elsewhere), ledger=ledger)
     assert ledger.events == []
 

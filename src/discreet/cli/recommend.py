@@ -144,13 +144,10 @@ def _to_csv(out: Path, blocks: Iterator[Any]) -> None:
     """Write a file that appears only when it is complete."""
     from pyarrow import csv
 
-    temporary = out.with_name(f".{out.name}.part")
-    try:
-        first = next(blocks).to_arrow()
-        with csv.CSVWriter(temporary, first.schema) as writer:
-            writer.write_table(first)
-            for block in blocks:
-                writer.write_table(block.to_arrow())
-        temporary.replace(out)
-    finally:
-        temporary.unlink(missing_ok=True)
+    from discreet.recommend.results import whole_file
+
+    first = next(blocks).to_arrow()
+    with whole_file(out) as temporary, csv.CSVWriter(temporary, first.schema) as writer:
+        writer.write_table(first)
+        for block in blocks:
+            writer.write_table(block.to_arrow())

@@ -298,11 +298,10 @@ def read(table: SparkTable, recipe: Recipe, items: Any, partitions: int | None) 
             "private data; pass value_range=(lowest, highest)"
         )
     chosen = table.select(columns)
-    if table.text is None:
-        _require_types(chosen, columns)
+    kinds = {field.name: to_arrow_type(field.dataType) for field in chosen.schema}
+    Cleaner(recipe)(pa.RecordBatch.from_pydict({name: pa.nulls(0, kind) for name, kind in kinds.items()}))  # by type
     catalogue = _catalogue(chosen, columns, items, written=table.text is not None)
-    kind = to_arrow_type(chosen.schema[columns.item].dataType)
-    catalogue.ids.numbers(pa.nulls(1, kind), "items")  # raises if such ids cannot be among these
+    catalogue.ids.numbers(pa.nulls(1, kinds[columns.item]), "items")  # raises if such ids cannot be among these
     rows = _kept(chosen, replace(recipe, items=catalogue.ids), partitions)
     try:
         with settings(rows.sparkSession, {"spark.sql.adaptive.enabled": "false"}):
@@ -328,22 +327,6 @@ def _kept(chosen: Any, recipe: Recipe, partitions: int | None) -> Any:
 
     by_user = chosen.repartition(whole("partitions", partitions, 1), chosen[f"`{recipe.columns.user}`"])
     return by_user.mapInArrow(compress, ROWS).persist()
-
-
-def _require_types(frame: Any, columns: Columns) -> None:
-    """Raise if a column has the wrong type. No cell is looked at."""
-    kinds = dict(frame.dtypes)
-    numbers = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
-    for role, name in (("value", columns.value), ("time", columns.time)):
-        allowed = (*numbers, "boolean") if role == "value" else (*numbers, "date", "timestamp", "timestamp_ntz")
-        if name is not None and kinds[name].split("(")[0] not in allowed:
-            raise DataError(
-                f"{role}: numbers{' or times' * (role == 'time')} are needed, but the column {name!r} holds "
-                f"{kinds[name]}; cast it, or name another column with {role}="
-            )
-    for role, name in (("user", columns.user), ("item", columns.item)):
-        if kinds[name].startswith(("array", "struct", "map", "void", "variant")):
-            raise DataError(f"{role}: an id must be a single value, not {kinds[name]}")
 
 
 def _catalogue(frame: Any, columns: Columns, items: Any, written: bool) -> Catalogue:

@@ -6,10 +6,9 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import resources
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,9 +21,6 @@ from discreet.privacy.statement import Statement, release_rows
 from discreet.recommend.results import titles, whole_file
 from discreet.typing import Array
 from discreet.web.scoring import PRECISIONS, Pack, Scoring, loss, made_up
-
-if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
 
 FORMAT, VERSION = "discreet-web", 1
 MODEL, ARRAYS, ITEMS, CERTIFICATE = "model/model.json", "model/arrays.bin", "model/items.json", "model/certificate.json"
@@ -316,15 +312,8 @@ def _number(value: Any) -> float:
 
 def _static() -> dict[str, bytes]:
     """The files of the page, as they are in the package."""
-
-    def walk(folder: Traversable, prefix: str) -> dict[str, bytes]:
-        found: dict[str, bytes] = {}
-        for entry in folder.iterdir():
-            name = prefix + entry.name
-            found |= walk(entry, f"{name}/") if entry.is_dir() else {name: entry.read_bytes()}
-        return found
-
-    return walk(resources.files("discreet.web") / "static", "")
+    home = Path(__file__).with_name("static")
+    return {path.relative_to(home).as_posix(): path.read_bytes() for path in home.rglob("*") if path.is_file()}
 
 
 def _worker(files: dict[str, bytes]) -> bytes:
