@@ -273,7 +273,7 @@ def parameter(model: type["Model"], name: str, text: str) -> Any:
         raise Misuse(f"--set: {model.__name__} has no parameter {name!r}; it has {', '.join(parameters)}")
     kinds = _kinds(model, name, parameters[name].default)
     word = SPELLED.get(text.lower(), text)
-    if word in kinds or type(word) in kinds:
+    if word in kinds or (word is not text and type(word) in kinds):
         return word
     for kind in (int, float, str):
         if kind in kinds:
