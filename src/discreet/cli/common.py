@@ -26,7 +26,7 @@ from discreet.validation import round_up
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from discreet.privacy import Guarantee
+    from discreet.privacy import Guarantee, Ledger
 
 TYPED = "discreet.typed"
 _json: ContextVar[bool] = ContextVar("json", default=False)  # whether the running command was given --json
@@ -140,7 +140,7 @@ def by_commas(text: str | None) -> list[str] | None:
     return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
 
 
-def typed(ctx: Any, *more: str, less: Sequence[str] = ()) -> str:
+def typed(ctx: typer.Context, *more: str, less: Sequence[str] = ()) -> str:
     """The command that was typed, with other flags, ready to paste. Passwords are left out."""
     words = ["discreet", *(word for word in ctx.meta.get(TYPED, ()) if word not in (*more, *less)), *more]
     return shlex.join(re.sub(r"(://[^:/@]*):[^/@]*@", r"\1:PASSWORD@", word) for word in words)
@@ -266,7 +266,7 @@ def require_plot(file: Path | None) -> None:
 
 
 @contextmanager
-def spending_reported(ledger: Any) -> Iterator[None]:
+def spending_reported(ledger: "Ledger | None") -> Iterator[None]:
     """If Ctrl-C stops a command that spends and cannot be resumed, say what the ledger has spent."""
     before = None if ledger is None else ledger.spent
     try:

@@ -11,8 +11,10 @@ from discreet.cli.common import Misuse, grid, is_json, require_file, show, warni
 from discreet.errors import DataError
 
 if TYPE_CHECKING:
+    from discreet.data import Interactions
     from discreet.models.base import Model
     from discreet.recommend import Recommendations
+    from discreet.recommend.results import BatchRecommendations
 
 FEW = 5  # users shown, and items that explain a recommendation
 IDS = "ids separated by commas, or a file of them."
@@ -104,7 +106,7 @@ def _table(found: "Recommendations", reasons: list[str] | None = None) -> list[A
     return [grid(list(shown), zip(*shown.values(), strict=True)), *([f"({found.note})"] if found.note else [])]
 
 
-def _to_one(model: "Model", history: Any, options: dict[str, Any], explain: bool) -> None:
+def _to_one(model: "Model", history: dict[Any, float] | list[Any], options: dict[str, Any], explain: bool) -> None:
     found = model.recommend(history, **options)
     data, reasons = _listed(found), None
     if explain:
@@ -122,7 +124,7 @@ def _to_one(model: "Model", history: Any, options: dict[str, Any], explain: bool
     show(data, *_table(found, reasons))
 
 
-def _to_many(model: "Model", histories: Any, options: dict[str, Any], out: Path | None) -> None:
+def _to_many(model: "Model", histories: "Interactions", options: dict[str, Any], out: Path | None) -> None:
     if out is not None:
         if out.suffix.lower() == ".parquet":
             model.recommend_to_parquet(out, histories, **options)
@@ -140,7 +142,7 @@ def _to_many(model: "Model", histories: Any, options: dict[str, Any], out: Path 
     show({"users": data}, *parts, f"{rest:,} more users; --out FILE writes all." if rest else "")
 
 
-def _to_csv(out: Path, blocks: Iterator[Any]) -> None:
+def _to_csv(out: Path, blocks: Iterator["BatchRecommendations"]) -> None:
     """Write a file that appears only when it is complete."""
     from pyarrow import csv
 

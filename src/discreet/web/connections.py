@@ -29,6 +29,8 @@ except ModuleNotFoundError:
     raise MissingExtra("The server", "serve") from None
 
 if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
     from discreet.web.api import Limits
     from discreet.web.server import Guard
 
@@ -255,7 +257,7 @@ class _Connection(HttpToolsProtocol):
 
     # -- writing
 
-    async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the application, and cancel it when the client leaves."""
         self.task = asyncio.current_task()
         try:

@@ -20,7 +20,7 @@ import re
 import time
 import traceback
 from bisect import insort
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -37,6 +37,7 @@ try:
     from starlette.requests import ClientDisconnect, Request
     from starlette.responses import JSONResponse, Response
     from starlette.routing import Route
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 except ModuleNotFoundError:
     raise MissingExtra("The server", "serve") from None
 
@@ -130,7 +131,7 @@ class _File:
         self.content, self.packed = content, gzip.compress(content, 6, mtime=0)
         self.etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         asked = Request(scope).headers
         headers = {"ETag": self.etag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
         if asked.get("if-none-match") == self.etag:
@@ -145,7 +146,7 @@ class _File:
 class _ChunkedResponse(Response):
     """An answer that is sent as the client reads it, so that unread parts are never copied."""
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if len(self.body) <= CHUNK:
             await super().__call__(scope, receive, send)
             return
@@ -322,7 +323,7 @@ class _Endpoint:
     handlers: Handlers
     answer: Callable[[Request, Hold], Awaitable[Response]]
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self.handlers.holding() as hold:
             response = await self.answer(Request(scope, receive), hold)
             await response(scope, receive, send)
@@ -349,11 +350,11 @@ async def _body(request: Request, most: int, hold: Hold) -> bytes:
     return b"".join(chunks)
 
 
-def _error(status: int, reason: str, headers: Any = None) -> Response:
+def _error(status: int, reason: str, headers: Mapping[str, str] | None = None) -> Response:
     return JSONResponse({"error": reason}, status, {**NOT_KEPT, **(headers or {})})
 
 
-async def _explained(request: Request, error: Any) -> Response:
+async def _explained(request: Request, error: Exception) -> Response:
     """An error as JSON: one sentence."""
     if isinstance(error, Refused):
         return _error(error.status, error.reason)
@@ -379,19 +380,19 @@ class Guard:
     The text of an exception might reveal something.
     """
 
-    def __init__(self, app: Any, limits: Limits, hosts: Iterable[str]) -> None:
+    def __init__(self, app: ASGIApp, limits: Limits, hosts: Iterable[str]) -> None:
         self.app = app
         self.limits = limits
         self.hosts = frozenset(hosts)
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         began, status = time.perf_counter(), 500
 
-        async def guarded(message: Any) -> None:
+        async def guarded(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -410,7 +411,7 @@ class Guard:
             route = scope.get("path") if "endpoint" in scope else "(unknown)"
             log.info("%s %s %s %.1f ms", scope["method"], route, status, 1000 * (time.perf_counter() - began))
 
-    def _misdirected(self, scope: Any) -> Response | None:
+    def _misdirected(self, scope: Scope) -> Response | None:
         """The answer to a request that is meant for another server."""
         given = [value for name, value in scope["headers"] if name == b"host"]
         if not given and "*" in self.hosts and scope["http_version"] == "1.0":

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from discreet.data.catalogue import Catalogue
+from discreet.data.interactions import Interactions
 from discreet.errors import DataError, ModelError, PrivacyError
 from discreet.models.base import Model
 from discreet.models.model_folder import digest, refused
@@ -213,7 +214,7 @@ def _privacy(model: Model) -> dict[str, Any]:
     }
 
 
-def _check(scoring: Scoring, people: Any) -> list[dict[str, Any]]:
+def _check(scoring: Scoring, people: Interactions) -> list[dict[str, Any]]:
     """Made-up histories and the scores that clients must get, computed from the stored numbers."""
     few = people.of_users(np.arange(VECTORS))
     scores = scoring.scores(few)
