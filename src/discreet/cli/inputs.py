@@ -2,13 +2,14 @@
 
 import csv
 import inspect
+import json
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from typer import Argument, Option
 
@@ -271,27 +272,48 @@ def parameter(model: type["Model"], name: str, text: str) -> Any:
         if name in PRIVATE:
             _require(model, name)
         raise Misuse(f"--set: {model.__name__} has no parameter {name!r}; it has {', '.join(parameters)}")
-    kinds = _kinds(model, name, parameters[name].default)
-    word = SPELLED.get(text.lower(), text)
-    if word in kinds or (word is not text and type(word) in kinds):
-        return word
-    for kind in (int, float, str):
-        if kind in kinds:
-            with suppress(ValueError):
-                return kind(text)
-    if list in kinds:
-        return by_commas(text)
-    raise Misuse(f"--set: {name} needs {' or '.join(KINDS.get(kind, str(kind)) for kind in kinds)}, not {text!r}")
-
-
-def _kinds(model: type["Model"], name: str, default: Any) -> list[Any]:
-    """The types, or the literal values, that a parameter may have."""
+    default = parameters[name].default
     try:
-        hint = get_type_hints(model.__init__)[name]
-    except (NameError, KeyError):  # a type that is imported for type checkers only
-        return list(KINDS) if default in (None, inspect.Parameter.empty) else [type(default)]
-    members = [list if get_origin(member) is Sequence else member for member in get_args(hint) or (hint,)]
-    return [kind for member in members for kind in get_args(member) or (member,)]
+        hint = get_type_hints(model.__init__).get(name, Any)
+    except NameError:  # a type that is imported for type checkers only
+        hint = Any if default in (None, inspect.Parameter.empty) else type(default)
+    try:
+        return _converted(hint, text)
+    except ValueError:
+        words = [
+            " or ".join(map(str, get_args(kind))) if get_origin(kind) is Literal else KINDS.get(kind, "a list a,b,…")
+            for kind in _members(hint)
+        ]
+        raise Misuse(f"--set: {name} needs {' or '.join(words)}, not {text!r}") from None
+
+
+def _members(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+
+
+def _converted(hint: Any, text: str) -> Any:
+    """The text as a value of one of the types of a hint; ValueError if that is impossible."""
+    kinds = {get_origin(member) or member: get_args(member) for member in _members(hint)}
+    for choice in kinds.get(Literal, ()):
+        if text == str(choice):
+            return choice
+    word = SPELLED.get(text.lower(), text)
+    if word is not text and type(word) in kinds:
+        return word
+    for number in (int, float):
+        if number in kinds:
+            with suppress(ValueError):
+                return number(text)
+    for several in (list, tuple, Sequence):
+        if several in kinds:
+            parts = [_converted(kinds[several][0], part) for part in by_commas(text.strip("[]()")) or ()]
+            return tuple(parts) if several is tuple else parts
+    if Any in kinds:
+        with suppress(ValueError):
+            return json.loads(text)
+    if Any in kinds or str in kinds:
+        return text
+    raise ValueError(text)
 
 
 # -- ids as text, or in another type than the model's
