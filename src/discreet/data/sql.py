@@ -38,8 +38,6 @@ T_SQL = (
     "EXEC", "EXECUTE", "SHUTDOWN", "KILL", "GRANT", "REVOKE", "DENY", "BACKUP", "RESTORE", "DBCC", "WAITFOR", "USE",
     "OPENROWSET", "OPENQUERY", "DISABLE", "ENABLE", "RECONFIGURE",
 )  # fmt: skip
-TYPED_FILES = (".parquet", ".pq")
-TEXT_FILES = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson")
 GUESSERS = ("read_csv", "read_json", "read_ndjson", "sniff_csv", "read_xlsx", "st_read")
 DECLARE = (
     "DuckDB would guess types and separators from people's rows, so one row could change how the others are read. "
@@ -176,10 +174,10 @@ def require_declared_files(statement: str) -> None:
 
 
 def _require_file(name: str, statement: str) -> None:
-    bare = name.lower().removesuffix(".gz").removesuffix(".zst")
-    if bare.endswith(TEXT_FILES):
+    kind = sources.format_of(name)
+    if kind not in (None, "parquet"):
         raise DataError(f"source: the SELECT reads the text file {name!r}. {DECLARE}")
-    if not bare.endswith(TYPED_FILES) or re.search(r"\bhive_partitioning\b", statement, re.IGNORECASE):
+    if kind is None or re.search(r"\bhive_partitioning\b", statement, re.IGNORECASE):
         return
     for path in [name, *glob.iglob(name, recursive=True)]:
         if any("=" in folder for folder in PurePath(path).parts[:-1]):
