@@ -85,11 +85,8 @@ class Csv:
     def of(cls, path: str, header: bytes, separator: str | None) -> Csv:
         """Parse a header, which is nobody's row."""
         header = header.removeprefix(MARK).rstrip(b"\r\n")
-        try:
-            text = header.decode()
-        except UnicodeDecodeError:
-            text = "\0"
-        if "\0" in text:
+        text = header.decode(errors="replace")
+        if "\0" in text or not is_utf8(header):
             raise DataError(f"source: {path!r} is not text in UTF-8; convert it, for instance with iconv")
         if not text.strip():
             raise DataError(f"source: {path!r} begins with an empty line; the first line must name the columns")
