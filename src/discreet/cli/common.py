@@ -190,12 +190,7 @@ def _defaults(ctx: typer.Context, path: Path | None) -> Path | None:
 
 Config = Annotated[
     Path | None,
-    Option(
-        "--config",
-        help="A TOML file whose keys are names of options. Flags override it.",
-        is_eager=True,
-        callback=_defaults,
-    ),
+    Option("--config", help="A TOML file of options by name. Flags override it.", is_eager=True, callback=_defaults),
 ]
 Json = Annotated[bool, Option("--json", help="Print JSON.")]
 

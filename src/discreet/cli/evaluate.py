@@ -210,11 +210,8 @@ def tradeoff(
     *,
     model: Annotated[
         list[str] | None,
-        Option(
-            "--model",
-            "-m",
-            help="A model to try: dpals, dpsvd, …; may be repeated. By default the private one for this kind of data.",
-            autocompletion=inputs.complete_models,
+        inputs.model_option(
+            "A model: dpals, dpsvd, …; may be repeated. By default the private one for this kind of data."
         ),
     ] = None,
     epsilons: Annotated[str, Option(help="The budgets to try.")] = "0.5,1,2,5,10",

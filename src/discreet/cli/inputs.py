@@ -30,9 +30,6 @@ TEXT = {".csv": ",", ".txt": ",", ".tsv": "\t", ".tab": "\t"}
 SPELLED = {"none": None, "null": None, "true": True, "false": False}
 KINDS = {int: "a whole number", float: "a number", bool: "true or false", NoneType: "none", str: "a text"}
 
-complete_models = completing("discreet.models", "MODELS")
-
-
 # -- tables
 
 Source = Annotated[str, Argument(help="A file or glob (csv, tsv, parquet, json), a SELECT, or the name of a data set.")]
@@ -141,14 +138,14 @@ def _require_public(ratings: "Interactions") -> None:
 
 # -- models and their budget
 
+
+def model_option(help: str) -> Any:
+    """The option --model, which the shell completes."""
+    return Option("--model", "-m", help=help, autocompletion=completing("discreet.models", "MODELS"))
+
+
 ModelName = Annotated[
-    str | None,
-    Option(
-        "--model",
-        "-m",
-        help="Which model: dpals, dpsvd, als, …; by default the private one for this kind of data.",
-        autocompletion=complete_models,
-    ),
+    str | None, model_option("Which model: dpals, dpsvd, als, …; by default the private one for this kind of data.")
 ]
 Settings = Annotated[
     list[str] | None, Option("--set", help="A parameter of the model, such as rank=64; may be repeated.")
