@@ -77,3 +77,16 @@ def test_sensitivities_and_secret_randomness_are_made_in_the_trust_base_alone() 
         assert not imported & TRUSTED, f"{place} imports {imported & TRUSTED}"
         called = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
         assert not called & {"fresh_key", "release_sampled"} or place == "models/gradient/model.py", place
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from discreet.datasets import movielens",
+        "import discreet.splits; discreet.splits.holdout",
+        "from discreet.splits import Parts; from discreet import splits; assert splits.Parts is Parts",
+        "import discreet as d; d.datasets.rank_one; from discreet import datasets; assert datasets is d.datasets",
+    ],
+)
+def test_short_names_of_modules_can_be_imported(line: str) -> None:
+    subprocess.run([sys.executable, "-c", line], check=True)

@@ -55,8 +55,8 @@ def recommend(
 ) -> Any:
     """The n best items for each user of a Spark table of histories: a Spark table (user, item, score, rank).
 
-    Users are folded in by the partition that has their rows, from nothing but their own; what comes back is for each of
-    them alone. Nothing is computed before it is asked for, and nothing is collected.
+    A partition folds its users in, each from their own rows alone, and the result is for that user alone. Nothing is
+    computed before it is needed, and nothing is collected.
 
     Args:
         model: A fitted model.
@@ -65,7 +65,7 @@ def recommend(
         user: The column of the user; by default one with a usual name.
         item: The column of the item; by default one with a usual name.
         value: The column of the rating; by default one with a usual name. None: every item counts as liked.
-        exclude_seen: Leave out what is in the history.
+        exclude_seen: Leave out items of the history.
         allow: Recommend only these items.
         deny: Never recommend these items.
         on_unknown: What to do about items that the model does not know: "raise", or "ignore" them.
@@ -102,7 +102,7 @@ def recommend(
 def _recommended(
     batches: Iterator[pa.RecordBatch], model: Model, n: int, options: dict[str, Any]
 ) -> Iterator[pa.RecordBatch]:
-    """What a partition recommends to its users. What is wrong with a history is told without saying whose it is."""
+    """What a partition recommends to its users. Errors do not say whose history is wrong."""
     import pyarrow as pa
 
     found = [batch for batch in batches if batch.num_rows]
@@ -116,7 +116,7 @@ def _recommended(
             part = part.set_column(2, "score", part["score"].cast(pa.float64()))
             plain = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
             fields = [pa.field(field.name, plain.get(field.type, field.type)) for field in part.schema]
-            fields[0] = pa.field("user", table.schema.field("user").type)  # of which reading makes a wider one
+            fields[0] = pa.field("user", table.schema.field("user").type)  # reading makes it wider
             yield from part.cast(pa.schema(fields)).to_batches()
     except (UnknownItem, DataError):
         raise DataError(
@@ -126,7 +126,7 @@ def _recommended(
 
 
 class _Stage(Params, MLWritable, MLReadable[Any]):
-    """What both stages are told about histories, and how they are saved: by `_save` and `_load`."""
+    """The parameters of both stages; a stage is saved by `_save` and loaded by `_load`."""
 
     userCol: Param[str] = Param(Params._dummy(), "userCol", "the column of the user", TypeConverters.toString)  # noqa: N815
     itemCol: Param[str] = Param(Params._dummy(), "itemCol", "the column of the item", TypeConverters.toString)  # noqa: N815
@@ -135,7 +135,7 @@ class _Stage(Params, MLWritable, MLReadable[Any]):
     )
     n: Param[int] = Param(Params._dummy(), "n", "how many items to recommend to each user", TypeConverters.toInt)
     excludeSeen: Param[bool] = Param(  # noqa: N815
-        Params._dummy(), "excludeSeen", "whether to leave out what is in a history", TypeConverters.toBoolean
+        Params._dummy(), "excludeSeen", "whether to leave out items of the history", TypeConverters.toBoolean
     )
     onUnknown: Param[str] = Param(  # noqa: N815
         Params._dummy(), "onUnknown", "items that the model does not know: raise or ignore", TypeConverters.toString
@@ -151,7 +151,7 @@ class _Stage(Params, MLWritable, MLReadable[Any]):
         return {"user": self.getOrDefault(self.userCol), "item": self.getOrDefault(self.itemCol), "value": value}
 
     def _with(self, metadata: dict[str, Any]) -> Any:
-        """The same with the id and the parameters that were saved."""
+        """Set the id and the parameters that were saved."""
         self._resetUid(metadata["uid"])
         DefaultParamsReader.getAndSetParams(self, metadata)
         return self
@@ -169,15 +169,15 @@ class _Stage(Params, MLWritable, MLReadable[Any]):
 class Recommender(_Stage, Estimator[Any]):
     """A stage of a Spark ML pipeline that fits a private model to the table that reaches it.
 
-    It can be saved before it is fitted, with the model's parameters. A ledger cannot: set the attribute `ledger` again
-    after loading.
+    It can be saved before it is fitted, with the model's parameters but without the ledger: set the attribute `ledger`
+    again after loading.
 
     Args:
         model: The model to fit: `DPALS`, `DPALS.as_published` or `DPFrankWolfe` where the table is, in Spark.
-        ledger: Where it records what it spends; by default a ledger of its own.
-        reading: What else `discreet.read` is to know: `items`, `value_range`, `on_duplicate`, ...
-        columns: `userCol`, `itemCol`, `ratingCol` ("": implicit feedback), and for what is recommended later `n`,
-            `excludeSeen`, `onUnknown`.
+        ledger: The ledger that records the cost; by default a new one.
+        reading: Other arguments of `discreet.read`: `items`, `value_range`, `on_duplicate`, ...
+        columns: `userCol`, `itemCol`, `ratingCol` ("": implicit feedback), and for recommendations `n`, `excludeSeen`
+            and `onUnknown`.
     """
 
     def __init__(
@@ -194,7 +194,7 @@ class Recommender(_Stage, Estimator[Any]):
 
     def _save(self, home: _Home) -> None:
         if self.ledger is not None:
-            raise DataError("ledger: it is not saved with a stage; set it to None, and again where the stage is loaded")
+            raise DataError("ledger: it is not saved with a stage; set it to None, and set it again after loading")
         reading, catalogue = dict(self.reading), None
         if isinstance(reading.get("items"), Catalogue):
             catalogue = reading.pop("items")
@@ -220,10 +220,10 @@ class Recommender(_Stage, Estimator[Any]):
 
 
 class RecommenderModel(_Stage, SparkModel):
-    """A fitted private model as a stage: it makes recommendations (user, item, score, rank) of histories.
+    """A fitted private model as a stage: it turns histories into recommendations (user, item, score, rank).
 
-    `save` writes what `model.save` writes, and beside it what Spark needs: `discreet.load` opens it, and `load` opens
-    what `model.save` has written.
+    `save` writes the same files as `model.save`, and Spark's own beside them. So `discreet.load` opens a saved stage,
+    and `load` opens a saved model.
 
     Args:
         model: A fitted model; it stays in the attribute `model`.
@@ -273,7 +273,7 @@ class _Reader(MLReader[Any]):
 
 
 class _Home:
-    """A folder in whichever file system Spark finds it: HDFS, an object store, this machine."""
+    """A folder in any file system of Spark: HDFS, an object store, this machine."""
 
     def __init__(self, session: Any, path: str) -> None:
         context = session.sparkContext

@@ -166,7 +166,7 @@ def test_two_files_of_one_name(tmp_path: Path, second: str) -> None:
     other = saved(tmp_path / "a.tar", tarred(("a/ratings.dat", b"1"), (second, b"2")))
     for source in (path, other):
         with pytest.raises(
-            DataError, match=r"has two files of one name, 'a/ratings\.dat' and .*; unpack the one that is"
+            DataError, match=r"has two files of one name, 'a/ratings\.dat' and .*; unpack the one you mean"
         ):
             names(source, "?atings.dat")
 

@@ -1,17 +1,24 @@
 """Interactions: other forms, parts, and the folder on disk."""
 
+from __future__ import annotations
+
+import datetime as dt
 import json
+import subprocess
+import sys
+import uuid
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-import scipy.sparse
 
 import discreet
+from discreet.data.catalogue import Ids
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError
-
-from .test_properties import check_sound
+from tests.data.conftest import check_sound
 
 
 @pytest.fixture(scope="module")
@@ -127,9 +134,6 @@ def test_equality_looks_at_everything(ratings: Interactions) -> None:
     assert base != "something else"
 
 
-# On disk
-
-
 def test_the_folder_on_disk_is_mapped_not_read(ratings: Interactions, tmp_path: Path) -> None:
     ratings.to_disk(tmp_path / "new" / "cache")
     again = Interactions.from_disk(tmp_path / "new" / "cache")
@@ -159,8 +163,6 @@ def test_writing_again_replaces_the_folder(ratings: Interactions, tmp_path: Path
 
 
 def test_ids_and_times_of_any_type_survive(tmp_path: Path) -> None:
-    import datetime as dt
-    import uuid
 
     rows = [
         (uuid.uuid5(uuid.NAMESPACE_DNS, str(n)), dt.date(2020, 1, n), float(n), dt.datetime(2021, 1, n)) for n in (1, 2)
@@ -231,6 +233,29 @@ def test_import_is_quick_and_light() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_sparse_arrays_with_repeated_entries() -> None:
-    matrix = scipy.sparse.coo_array(([1.0, 2.0], ([0, 0], [1, 1])), shape=(1, 2))
-    assert discreet.read(matrix, on_duplicate="raise").values.tolist() == [3.0]  # as in scipy
+def test_importing_makes_nothing(tmp_path: Path) -> None:
+    code = "import discreet; discreet.read, discreet.datasets, discreet.splits; discreet.datasets.CATALOG"
+    home = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, env=home)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_arrays_that_do_not_fit_are_refused() -> None:
+    good = discreet.read([("a", "x", 1.0)])
+    with pytest.raises(discreet.errors.DataError, match=r"make Interactions with discreet\.read"):
+        discreet.Interactions(good.users, good.catalogue, good.indptr, good.indices, np.ones(2, np.float32))
+
+
+def test_a_table_made_by_hand() -> None:
+    """One id on two rows would be one person who counts twice. See also tests/models/als/test_model.py."""
+    ratings = discreet.datasets.movielens_like(50, 20, 500, random_state=0)
+    twice = np.arange(50)
+    twice[7] = 6
+    with pytest.raises(DataError, match="users: 1 ids are given more than once"):
+        replace(ratings, users=Ids(twice))
+
+
+@pytest.mark.parametrize("bounds", ["15", b"15", "1,5", 5, (1, 2, 3)])
+def test_a_value_range_is_two_numbers(bounds: Any) -> None:
+    with pytest.raises(DataError, match="value_range: two numbers"):
+        discreet.read([(1, 2, 3.0)], value_range=bounds)

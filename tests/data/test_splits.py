@@ -13,8 +13,7 @@ import discreet
 from discreet import splits
 from discreet.data.interactions import Interactions
 from discreet.errors import DataError
-
-from .test_properties import check_sound
+from tests.data.conftest import check_sound
 
 
 def pairs(part: Interactions) -> set[tuple[Any, Any, float]]:

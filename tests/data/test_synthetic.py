@@ -8,8 +8,7 @@ from discreet.data.datasets import movielens_like, one_bit, rank_one, synthetic_
 from discreet.data.interactions import Interactions
 from discreet.data.synthetic import Truth
 from discreet.errors import DataError
-
-from .test_properties import check_sound
+from tests.data.conftest import check_sound
 
 
 def test_low_rank_is_as_in_figure_4_of_dpals() -> None:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import discreet
 from discreet.data.readers import Counts, Recipe
 from discreet.data.sources import GUESS, Columns, choose
-from discreet.data.spark import INLINE, PIECE, Broadcast, chunks, read_partition
+from discreet.data.spark import INLINE, Broadcast, chunks, read_partition
 from discreet.engine.spark import BLOCK_UNITS, CHECKSUM, DIGEST, Layout, emitted, put_together, stored_rows
 from discreet.errors import DataError, PrivacyError
 from discreet.kernels import blas_libraries
@@ -141,7 +141,7 @@ def _elsewhere(partials: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 
 def test_machines_that_round_differently_are_refused() -> None:
     ledger = seeded()
-    with pytest.raises(PrivacyError, match=r"round differently.*Nothing of it was released.*another kernel"):
+    with pytest.raises(PrivacyError, match=r"round differently.*Nothing was released.*another kernel"):
         discreet.DPALS(**BUDGET).fit(Pretended.of(DATA, 3, trouble=_elsewhere), ledger=ledger)
     assert ledger.events == []
 
@@ -227,8 +227,8 @@ def test_what_is_sent_of_an_item_step() -> None:
 
 
 @dataclass(eq=False)
-class Pieces:
-    value: bytes
+class Sent:
+    value: Any
     gone: bool = False
 
     def destroy(self) -> None:
@@ -239,24 +239,25 @@ class Context:
     """Keeps what is broadcast."""
 
     def __init__(self) -> None:
-        self.sent: list[Pieces] = []
+        self.sent: list[Sent] = []
 
-    def broadcast(self, value: bytes) -> Pieces:
-        self.sent.append(Pieces(value))
+    def broadcast(self, value: Any) -> Sent:
+        self.sent.append(Sent(value))
         return self.sent[-1]
 
 
-def test_factors_too_large_for_one_broadcast_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("discreet.data.spark.PIECE", 1000)
-    context, factors = Context(), np.random.default_rng(0).standard_normal((INLINE, 2))
-    broadcast = Broadcast.of({"factors": factors, "scale": 3.0}, context)
-    assert max(len(piece.value) for piece in context.sent) <= 1000 < PIECE
+@pytest.mark.parametrize("rows", [3, INLINE])
+def test_factors_are_broadcast_if_they_are_large(rows: int) -> None:
+    context, factors = Context(), np.random.default_rng(0).standard_normal((rows, 2))
+    broadcast = Broadcast.of({"factors": factors, "scale": 3.0, "function": lambda x: x + 1}, context)
+    assert len(context.sent) == (rows == INLINE)
     opened = broadcast.open()
     assert np.array_equal(opened["factors"], factors)
     assert opened["scale"] == 3.0
+    assert opened["function"](1) == 2
     assert broadcast.open() is opened  # once in a worker
     broadcast.discard()
-    assert all(piece.gone for piece in context.sent)
+    assert all(sent.gone for sent in context.sent)
 
 
 # Reading

@@ -252,8 +252,10 @@ def test_odd_rows(spark: Any) -> None:
         discreet.DPALS(**BUDGET).fit(frame, value_range=(1, 5))
     with pytest.raises(NotPublic, match="value_range"):
         discreet.DPALS(**BUDGET).fit(frame, items=["x", "y"])
-    with pytest.raises(DataError, match="the column 'item' holds string"):
-        discreet.read(frame, engine="spark", value="item", item="rating", **public)
+    with pytest.raises(DataError, match="value: a single value is needed in each row"):
+        discreet.read(frame.selectExpr("user", "item", "array(rating) as rating"), engine="spark", **public)
+    written = frame.selectExpr("user", "item", "string(rating) as rating", "time")
+    assert discreet.read(written, engine="spark", **given).report == observed.report
     with pytest.raises(DataError, match=r"items: ids of type .*double and of type .*string cannot be compared"):
         discreet.read(frame, engine="spark", items=[1.5, 2.5], value_range=(1, 5))
     with pytest.raises(DataError, match="not in Spark"):

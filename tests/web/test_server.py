@@ -231,7 +231,7 @@ def test_what_nobody_waits_for_is_not_computed() -> None:
         (b"[]", 422, "object"),
         (b"{}", 422, "give one of"),
         (b'{"history": {}, "histories": [{}]}', 422, "give one of"),
-        (b'{"history": {}, "top": 3}', 422, "'top' is no field"),
+        (b'{"history": {}, "top": 3}', 422, "'top' is not a field"),
         (b'{"history": 5}', 422, "history"),
         (b'{"history": {"1": 6}}', 422, "0.5 to 5"),
         (b'{"history": {"1": true}}', 422, "0.5 to 5"),
@@ -314,7 +314,7 @@ def test_the_page_is_there_and_nothing_else(client: TestClient, site: Site) -> N
         assert client.get(path).status_code in (404, 200 if path.endswith("../app.js") else 404)
     answer = client.get(RECOMMEND)
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
-    assert "POST that is answered" in answer.json()["error"]
+    assert "only POST is answered" in answer.json()["error"]
     assert client.delete("/").status_code == 405
 
 
@@ -492,7 +492,9 @@ def test_one_host_is_needed(
     "name", ["http://a.example", "a.example:80", "a.example/x", "*.example", "", "a b", "[::1]:80"]
 )
 def test_names_that_are_none(films: Model, site: Site, name: str) -> None:
-    with pytest.raises(discreet.errors.ModelError, match=r"allowed hosts: .* is no name; .*without http:// and port"):
+    with pytest.raises(
+        discreet.errors.ModelError, match=r"allowed hosts: .* is not a host name; .*without http:// and port"
+    ):
         application(films, site, allowed_hosts=[name])
 
 
@@ -539,7 +541,7 @@ def test_the_command_refuses_a_wrong_name(films: Model, tmp_path: Path) -> None:
     films.save(tmp_path / "model")
     told = CliRunner().invoke(app, ["serve", str(tmp_path / "model"), "--not-private", "--allowed-hosts", "http://a"])
     assert told.exit_code == 1
-    assert "'http://a' is no name" in told.output
+    assert "'http://a' is not a host name" in told.output
 
 
 def test_large_and_small_requests_at_once_get_the_same_bits(ratings: discreet.Interactions) -> None:

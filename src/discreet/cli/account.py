@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from discreet.privacy import Cost, Guarantee
 
 Adjacency = Literal["add-remove", "replace", "flip"]
-# How many steps of one adjacency a change of another one takes; the other pairs do not follow from each other.
+# How many steps of one adjacency make up a step of another; other pairs cannot be converted.
 STEPS = {("add-remove", "replace"): 2, ("add-remove", "flip"): 2, ("replace", "flip"): 1}
 
 
@@ -60,7 +60,7 @@ def account(
         )
     if epsilon is None:
         guarantee = Guarantee(sum(costs, Cost()), delta, unit, adjacency)
-        for path in certificate or ():  # raises if unit or adjacency are others
+        for path in certificate or ():  # raises if unit or adjacency differ
             guarantee += replace(_certified(path), delta=delta)
         guarantee = replace(guarantee, cost=guarantee.cost * releases)
     else:
@@ -90,7 +90,7 @@ def account(
 
 
 def _certified(path: Path) -> "Guarantee":
-    """The guarantee in a certificate, which is checked, or in a saved model."""
+    """The guarantee of a certificate, which is checked, or of a saved model."""
     import discreet
     from discreet.privacy.statement import Statement
 
@@ -112,7 +112,7 @@ def _converted(guarantee: "Guarantee", adjacency: str) -> "Guarantee":
 
 
 def _at_distance(cost: "Cost", steps: int) -> "Cost":
-    """The cost for data so many steps apart (group privacy): each release's mu, or pure epsilon, times that number."""
+    """The cost for data this many steps apart (group privacy): each release's mu, or pure epsilon, times `steps`."""
     from discreet.privacy import Cost, PureEvent
 
     if steps == 1:

@@ -12,10 +12,7 @@ from discreet.cli.common import Misuse, grid, require_file, show
 
 def audit(
     model: Annotated[Path | None, Argument(help="The folder of a saved model.")] = None,
-    name: Annotated[
-        str | None,
-        Option("--model", "-m", autocompletion=inputs.complete_models, help="A private model: dpals, dpsvd, …"),
-    ] = None,
+    name: Annotated[str | None, inputs.model_option("A private model: dpals, dpsvd, …")] = None,
     everything: Annotated[bool, Option("--all", help="Audit all private models.")] = False,
     zoo: Annotated[bool, Option("--zoo", help="Audit broken mechanisms: are they caught?")] = False,
     attack: Annotated[bool, Option("--attack", help="Run attacks, against private models and others.")] = False,

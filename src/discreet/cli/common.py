@@ -26,7 +26,7 @@ from discreet.validation import round_up
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from discreet.privacy import Guarantee
+    from discreet.privacy import Guarantee, Ledger
 
 TYPED = "discreet.typed"
 _json: ContextVar[bool] = ContextVar("json", default=False)  # whether the running command was given --json
@@ -40,7 +40,7 @@ class Misuse(DiscreetError):
 
 
 class Command(TyperCommand):
-    """A command. Its help ends with an example on one line, however narrow the terminal, so that it can be pasted."""
+    """A command. Its help ends with an example on one line, to be pasted, however narrow the terminal."""
 
     def __init__(self, *given: Any, help: str | None = None, **settings: Any) -> None:
         about, _, rest = (help or "").partition("Example: ")
@@ -48,7 +48,7 @@ class Command(TyperCommand):
         super().__init__(*given, help="\n\n".join(filter(None, (about.strip(), more.strip()))), **settings)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Show the help, and the example as it is."""
+        """Show the help, then the example unchanged."""
         super().format_help(ctx, formatter)
         typer.echo(f" Example: {self.example}")
 
@@ -65,7 +65,7 @@ class Group(TyperGroup):
         """Run a command."""
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:  # `discreet ... | head` has read enough; click ends quietly
+        except BrokenPipeError:  # `discreet ... | head` has read enough; click exits quietly
             raise
         except Exception as error:
             if ctx.params.get("debug") or type(error).__module__.partition(".")[0] in ("typer", "click"):
@@ -78,7 +78,7 @@ class Group(TyperGroup):
             raise typer.Exit(2 if isinstance(error, Misuse) else 1) from None
 
     def _flags(self, ctx: Any, message: str) -> str:
-        """The options for the library's arguments that a message names."""
+        """The options for the arguments that a message names."""
         command = self.get_command(ctx, ctx.invoked_subcommand or "")
         options = {param.name: max(param.opts, key=len) for param in getattr(command, "params", ())}
         named = [
@@ -92,7 +92,7 @@ class Group(TyperGroup):
 def command(app: typer.Typer, name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a function as a command, with --config and --json.
 
-    A parameter whose type is a dataclass stands for its fields, each of which is an option.
+    If the type of a parameter is a dataclass, each of its fields is an option.
     """
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
@@ -140,8 +140,8 @@ def by_commas(text: str | None) -> list[str] | None:
     return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
 
 
-def typed(ctx: Any, *more: str, less: Sequence[str] = ()) -> str:
-    """The command that was typed, with other flags, to be pasted. Passwords are left out."""
+def typed(ctx: typer.Context, *more: str, less: Sequence[str] = ()) -> str:
+    """The command that was typed, with other flags, ready to paste. Passwords are left out."""
     words = ["discreet", *(word for word in ctx.meta.get(TYPED, ()) if word not in (*more, *less)), *more]
     return shlex.join(re.sub(r"(://[^:/@]*):[^/@]*@", r"\1:PASSWORD@", word) for word in words)
 
@@ -183,33 +183,28 @@ def _defaults(ctx: typer.Context, path: Path | None) -> Path | None:
     found = {key.replace("_", "-"): value for key, value in _toml(path).items()}
     for key in found:
         if key not in known:
-            raise Misuse(f"--config: {str(path)!r} has {key!r}, which is no option; the options are {', '.join(known)}")
+            raise Misuse(f"--config: {str(path)!r} has {key!r}, which is no option; the options: {', '.join(known)}")
     ctx.default_map = {str(known[key].name): _value(known[key], value) for key, value in found.items()}
     return path
 
 
 Config = Annotated[
     Path | None,
-    Option(
-        "--config",
-        help="A TOML file whose keys are names of options. Flags override it.",
-        is_eager=True,
-        callback=_defaults,
-    ),
+    Option("--config", help="A TOML file of options by name. Flags override it.", is_eager=True, callback=_defaults),
 ]
 Json = Annotated[bool, Option("--json", help="Print JSON.")]
 
 
 def merged(ctx: typer.Context, name: str, given: Sequence[str] | None) -> list[str]:
-    """The values of a repeatable option: first those of the file, then the flags, so that flags override."""
+    """The values of a repeatable option: first from the file, then from flags, which override them."""
     return list(dict.fromkeys([*(ctx.default_map or {}).get(name, ()), *(given or ())]))
 
 
-# -- files to write: tried before a budget is spent or hours of work are done
+# -- files to write: checked before a budget is spent or hours of work are done
 
 
 def require_file(flag: str, file: Path | None, endings: Sequence[str] = ()) -> None:
-    """Raise unless a file can be written whose name has one of these endings, if any are given."""
+    """Raise unless a file can be written and has one of these endings, if any are given."""
     if file is None:
         return
     if endings and file.suffix.lower() not in endings:
@@ -224,7 +219,7 @@ def require_file(flag: str, file: Path | None, endings: Sequence[str] = ()) -> N
 
 
 def require_folder(flag: str, folder: Path) -> None:
-    """Raise unless files can be written in a folder, which need not exist. Leaves nothing behind."""
+    """Raise unless files can be written in a folder, which may not exist yet. Leaves nothing behind."""
     made = [one for one in (folder, *folder.parents) if not one.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -266,8 +261,8 @@ def require_plot(file: Path | None) -> None:
 
 
 @contextmanager
-def spending_reported(ledger: Any) -> Iterator[None]:
-    """If Ctrl-C stops a command that spends and cannot be resumed, say what the ledger has spent, and nothing else."""
+def spending_reported(ledger: "Ledger | None") -> Iterator[None]:
+    """If Ctrl-C stops a command that spends and cannot be resumed, say what the ledger has spent."""
     before = None if ledger is None else ledger.spent
     try:
         yield
@@ -301,7 +296,7 @@ def is_json() -> bool:
 
 
 def show(data: Any, *tables: Any) -> None:
-    """Print the data as JSON, or else the rich tables and strings made of it. Without data, --json prints nothing."""
+    """Print the data as JSON, or else tables and strings. Without data, --json prints nothing."""
     if is_json():
         if data is not None:
             show_json(data)
@@ -311,7 +306,7 @@ def show(data: Any, *tables: Any) -> None:
 
     console = Console()
     for table in tables:
-        words = isinstance(table, str | Text)  # not wrapped, to be copied; a label may have brackets
+        words = isinstance(table, str | Text)  # not wrapped, so that it can be copied; a label may have brackets
         console.print(table, highlight=False, soft_wrap=words, markup=not words)
 
 
@@ -342,7 +337,7 @@ def grid(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> Any:
 
 
 def promise(guarantee: "Guarantee") -> "Text":
-    """The guarantee's sentence; red if there is no guarantee, so that nobody overlooks it."""
+    """The guarantee's sentence, in red if there is no guarantee."""
     from rich.text import Text
 
     return Text(str(guarantee), style="bold" if guarantee.holds else "bold red")

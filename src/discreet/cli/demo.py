@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 ITEMS, RATINGS_EACH = 500, 60
 HISTORY = {3: 5.0, 14: 4.5, 15: 1.0, 92: 2.0}
-LISTED = 10  # items of which little is known
+LISTED = 10  # items that little is known about
 
 
 def _bars(errors: dict[str, float]) -> str:
-    """The errors as bars, which begin at 0.5, where the differences are."""
+    """The errors as bars that begin at 0.5, to show the differences."""
     scale = 310 / (max(errors.values()) - 0.5)
     rows = "".join(
         f'<text x="280" y="{26 * i + 17}" text-anchor="end">{html.escape(name)}</text>'
@@ -34,7 +34,7 @@ def _bars(errors: dict[str, float]) -> str:
 
 
 def _little_known(model: DPALS) -> str:
-    """The items that the model knows too little about: public, since this is computed from releases."""
+    """The items that the model knows too little about: public, because it is computed from releases."""
     import pyarrow.compute as pc
 
     knowledge = model.item_knowledge("pyarrow")

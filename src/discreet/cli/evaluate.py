@@ -141,7 +141,7 @@ def _compared(
 def _fitting(
     model: "Model", ratings: "Interactions", metrics: list[str] | None, *, required: bool = True
 ) -> list[str] | None:
-    """The metrics that mean something for a model: without ratings there is no rmse."""
+    """The metrics that make sense for a model: without ratings there is no rmse."""
     from discreet.evaluate import Metric
 
     if not metrics or ratings.implicit or not model.implicit_:
@@ -154,7 +154,7 @@ def _fitting(
 
 
 def _show_results(results: dict[str, "Evaluation"], about: dict[str, Any]) -> None:
-    """One table: of one model with intervals, or of several side by side."""
+    """One table: one model with intervals, or several side by side."""
     from discreet.evaluate.result import OWNER
     from discreet.recommend.results import aligned
 
@@ -211,11 +211,8 @@ def tradeoff(
     *,
     model: Annotated[
         list[str] | None,
-        Option(
-            "--model",
-            "-m",
-            help="A model to try: dpals, dpsvd, …; may be repeated. By default the private one for this kind of data.",
-            autocompletion=inputs.complete_models,
+        inputs.model_option(
+            "A model: dpals, dpsvd, …; may be repeated. By default the private one for this kind of data."
         ),
     ] = None,
     epsilons: Annotated[str, Option(help="The budgets to try.")] = "0.5,1,2,5,10",
@@ -280,7 +277,7 @@ def tradeoff(
 
 
 def _models(names: list[str], settings: list[str], delta: float | None) -> list["Model"]:
-    """The models, each with those of the settings that it takes."""
+    """The models, each with the settings that it has."""
     classes = [inputs.find(name) for name in names or [inputs.BEST]]
     if len(set(classes)) < len(classes):
         raise Misuse("--model: one is given twice; in Python you can compare several settings of one model")

@@ -1,4 +1,4 @@
-"""Tables, models and ids on the command line: options that several commands share, and what they stand for."""
+"""Tables, models and ids on the command line: options that several commands share, and what they mean."""
 
 import csv
 import inspect
@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from typer import Argument, Option
 
-from discreet.cli.common import Misuse, completing
+from discreet.cli.common import Misuse, by_commas, completing
 from discreet.errors import DataError, NotPublic, PrivacyError, UnknownItem
 
 if TYPE_CHECKING:
@@ -27,27 +27,27 @@ if TYPE_CHECKING:
 BEST = "Recommender"  # chooses a model for the data, so it is the default
 PRIVATE = ("epsilon", "delta")
 TEXT = {".csv": ",", ".txt": ",", ".tsv": "\t", ".tab": "\t"}
-# The order in which the members of a union are tried: types that accept any text come last.
-ORDER: tuple[Any, ...] = (NoneType, bool, Literal, int, float, list, tuple, str)
-SPELLED: dict[Any, dict[str, Any]] = {bool: {"true": True, "false": False}, NoneType: {"none": None, "null": None}}
-WORDS = {int: "a whole number", float: "a number", bool: "true or false", NoneType: "none", str: "a text"}
-
-
-complete_models = completing("discreet.models", "MODELS")
-
+SPELLED = {"none": None, "null": None, "true": True, "false": False}
+KINDS = {int: "a whole number", float: "a number", bool: "true or false", NoneType: "none", str: "a text"}
 
 # -- tables
 
 Source = Annotated[str, Argument(help="A file or glob (csv, tsv, parquet, json), a SELECT, or the name of a data set.")]
-User = Annotated[str | None, Option(help="The column of users; by default guessed from its name.")]
-Item = Annotated[str | None, Option(help="The column of items; by default guessed from its name.")]
-Value = Annotated[str | None, Option(help="The column of ratings; by default guessed from its name.")]
-Time = Annotated[str | None, Option(help="The column of times; by default guessed from its name.")]
-Connection = Annotated[str | None, Option(help="The URL of the database for a SELECT.")]
 
 
 @dataclass(frozen=True)
-class Table:
+class Columns:
+    """Where the rows of a table are, and which column is which."""
+
+    user: Annotated[str | None, Option(help="The column of users; by default guessed from its name.")] = None
+    item: Annotated[str | None, Option(help="The column of items; by default guessed from its name.")] = None
+    value: Annotated[str | None, Option(help="The column of ratings; by default guessed from its name.")] = None
+    time: Annotated[str | None, Option(help="The column of times; by default guessed from its name.")] = None
+    connection: Annotated[str | None, Option(help="The URL of the database for a SELECT.")] = None
+
+
+@dataclass(frozen=True)
+class Table(Columns):
     """How a table is read: arguments of `discreet.read`."""
 
     items: Annotated[str | None, Option(help="The catalog, which is public: a file or a SELECT.")] = None
@@ -55,11 +55,6 @@ class Table:
         tuple[float, float] | None,
         Option("--range", help="The lowest and the highest possible rating, which are public."),
     ] = None
-    user: User = None
-    item: Item = None
-    value: Value = None
-    time: Time = None
-    connection: Connection = None
     observed_items_are_public: Annotated[
         bool, Option("--observed-items-are-public", help="Declare that the set of items in the table is public.")
     ] = False
@@ -79,7 +74,7 @@ class Table:
     ] = None
 
     def read(self, source: str, *, private: bool = False) -> "Interactions":
-        """The table, or the data set of this name if there is no such file; checked for a private model."""
+        """Read a table, or a data set if there is no such file; `private`: public inputs must be declared."""
         from discreet.data import datasets, observed_items_are_public, read
 
         if self.observed_items_are_public and self.items is not None:
@@ -89,7 +84,7 @@ class Table:
         if datasets.known(source) and not Path(source).exists():
             for name in (name for name in given if not name.startswith("on_")):
                 flag = name.removeprefix("value_").replace("_", "-")
-                raise Misuse(f"{source} is a data set, whose columns, items and range are known; leave out --{flag}")
+                raise Misuse(f"{source} is a data set with known columns, items and range; leave out --{flag}")
             ratings = datasets.load(source)
         else:
             given |= {"items": observed_items_are_public} if self.observed_items_are_public else {}
@@ -105,7 +100,7 @@ class Table:
 
 @dataclass(frozen=True)
 class TrainingTable(Table):
-    """A table to learn from, where --threshold means nothing without --implicit."""
+    """A table to learn from: --threshold needs --implicit."""
 
     def __post_init__(self) -> None:
         if self.threshold is not None and not self.implicit:
@@ -114,7 +109,7 @@ class TrainingTable(Table):
 
 @dataclass(frozen=True)
 class TestedTable(Table):
-    """A table to test on, where --threshold has a meaning without --implicit too."""
+    """A table to test on: --threshold has a meaning without --implicit too."""
 
     threshold: Annotated[
         float | None, Option(help="The threshold of accuracy; with --implicit, leave out lower ratings.")
@@ -127,7 +122,7 @@ class TestedTable(Table):
 
 
 def _require_public(ratings: "Interactions") -> None:
-    """Raise unless everything is declared that a private model takes to be public; name all missing options at once."""
+    """Raise unless all public inputs of a private model are declared; name all missing options at once."""
     missing = []
     try:
         ratings.catalogue.require_public()
@@ -143,14 +138,14 @@ def _require_public(ratings: "Interactions") -> None:
 
 # -- models and their budget
 
+
+def model_option(help: str) -> Any:
+    """The option --model, which the shell completes."""
+    return Option("--model", "-m", help=help, autocompletion=completing("discreet.models", "MODELS"))
+
+
 ModelName = Annotated[
-    str | None,
-    Option(
-        "--model",
-        "-m",
-        help="Which model: dpals, dpsvd, als, …; by default the private one for this kind of data.",
-        autocompletion=complete_models,
-    ),
+    str | None, model_option("Which model: dpals, dpsvd, als, …; by default the private one for this kind of data.")
 ]
 Settings = Annotated[
     list[str] | None, Option("--set", help="A parameter of the model, such as rank=64; may be repeated.")
@@ -180,7 +175,7 @@ class Budget:
 
 
 def ledger_url(where: str) -> str:
-    """The URL of a ledger, which may be given as a file."""
+    """The URL of a ledger, given as a URL or a file."""
     return where if "://" in where else f"sqlite:///{where}"
 
 
@@ -261,14 +256,14 @@ def _advice(flag: str) -> str:
 
 
 def chosen(model: "Model", ratings: "Interactions") -> "Model":
-    """The model itself, or the one that it chooses for these data."""
+    """The model itself, or the one that it chooses for these ratings."""
     from discreet.models.recommender import Recommender
 
     return model.choose(ratings) if isinstance(model, Recommender) else model
 
 
 def parameter(model: type["Model"], name: str, text: str) -> Any:
-    """A parameter of a model, from text, in the type that its constructor asks for."""
+    """A parameter of a model, from text, in a type that its constructor takes."""
     parameters = inspect.signature(model).parameters
     if name not in parameters:
         if name in PRIVATE:
@@ -279,42 +274,46 @@ def parameter(model: type["Model"], name: str, text: str) -> Any:
         hint = get_type_hints(model.__init__).get(name, Any)
     except NameError:  # a type that is imported for type checkers only
         hint = Any if default in (None, inspect.Parameter.empty) else type(default)
-    kinds = sorted(_members(hint), key=lambda kind: ORDER.index(get_origin(kind) or kind))
-    for kind in kinds:
-        with suppress(ValueError):
-            return _converted(kind, text)
-    if not kinds:  # nothing is known about it
+    try:
+        return _converted(hint, text)
+    except ValueError:
+        words = [
+            " or ".join(map(str, get_args(kind))) if get_origin(kind) is Literal else KINDS.get(kind, "a list a,b,…")
+            for kind in _members(hint)
+        ]
+        raise Misuse(f"--set: {name} needs {' or '.join(words)}, not {text!r}") from None
+
+
+def _members(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+
+
+def _converted(hint: Any, text: str) -> Any:
+    """The text as a value of one of the types of a hint; ValueError if that is impossible."""
+    kinds = {get_origin(member) or member: get_args(member) for member in _members(hint)}
+    for choice in kinds.get(Literal, ()):
+        if text == str(choice):
+            return choice
+    word = SPELLED.get(text.lower(), text)
+    if word is not text and type(word) in kinds:
+        return word
+    for number in (int, float):
+        if number in kinds:
+            with suppress(ValueError):
+                return number(text)
+    for several in (list, tuple, Sequence):
+        if several in kinds:
+            parts = [_converted(kinds[several][0], part) for part in by_commas(text.strip("[]()")) or ()]
+            return tuple(parts) if several is tuple else parts
+    if Any in kinds:
         with suppress(ValueError):
             return json.loads(text)
+    if Any in kinds or str in kinds:
         return text
-    words = (
-        " or ".join(map(str, get_args(k))) if get_origin(k) is Literal else WORDS.get(k, "a list a,b,…") for k in kinds
-    )
-    raise Misuse(f"--set: {name} needs {' or '.join(words)}, not {text!r}")
+    raise ValueError(text)
 
 
-def _members(hint: Any) -> list[Any]:
-    """The types that a parameter may have and that can be written on a command line."""
-    known = (get_origin(hint) or hint) in ORDER
-    return [hint] if known else [kind for part in get_args(hint) for kind in _members(part)]
-
-
-def _converted(kind: Any, text: str) -> Any:
-    """The text as a value of one type; ValueError if that is impossible."""
-    origin, parts = get_origin(kind) or kind, get_args(kind)
-    if origin in (list, tuple):
-        inner = parts[0] if parts else str
-        return origin(_converted(inner, part.strip()) for part in text.strip("[]()").split(",") if part.strip())
-    words = {str(choice): choice for choice in parts} if origin is Literal else SPELLED.get(origin)
-    if words is None:
-        return origin(text)
-    spelled = text if origin is Literal else text.lower()
-    if spelled not in words:
-        raise ValueError(text)
-    return words[spelled]
-
-
-# -- ids that arrive as text, or in another type than the model's
+# -- ids as text, or in another type than the model's
 
 
 def _is_text(kind: "pa.DataType") -> bool:
@@ -357,7 +356,7 @@ def as_ids(model: "Model", texts: Iterable[str], argument: str) -> list[Any]:
 
 
 def for_model(model: "Model", ratings: "Interactions", argument: str) -> "Interactions":
-    """A table whose items have the type of the model's, where one of them is text: text files have no types."""
+    """A table with items in the type of the model's, if one of the two is text: text files have no types."""
     import pyarrow as pa
 
     from discreet.data import Catalogue
@@ -395,6 +394,7 @@ def listed(given: str, argument: str) -> tuple[list[str], list[str] | None]:
 
 def _in_file(path: str, argument: str) -> tuple[list[str], list[str] | None]:
     """Items and ratings of a file; a text file may have no header."""
+    from discreet.data.readers import read_items
     from discreet.data.sources import guess
 
     separator = TEXT.get(Path(path).suffix.lower())
@@ -402,16 +402,15 @@ def _in_file(path: str, argument: str) -> tuple[list[str], list[str] | None]:
         rows = _text_rows(path, separator, argument)
         names = [name.strip() for name in rows[0]] if rows else []
         if guess("item", names) is None and "id" not in names:  # no header
-            return _cells(rows, 0, 1 if rows and len(rows[0]) > 1 else None, f"{argument}: {path!r}")
-        rows = rows[1:]
-    else:
-        names, rows = _typed_rows(path)
-    if guess("user", names) is not None:
+            rated = bool(rows) and len(rows[0]) > 1
+            if any(len(row) <= rated for row in rows):
+                raise DataError(f"{argument}: {path!r} has rows with too few cells; each needs an item and a rating")
+            return [row[0] for row in rows], [row[1] for row in rows] if rated else None
+    items, about = read_items(path, None, None)
+    if guess("user", about.column_names) is not None:
         raise DataError(f"{argument}: {path!r} has a column of users; give a table of many people with --users")
-    item, value = guess("item", names) or ("id" if "id" in names else None), guess("value", names)
-    if item is None:
-        raise DataError(f"{argument}: none of the columns {names} of {path!r} looks like the item; call one 'item'")
-    return _cells(rows, names.index(item), None if value is None else names.index(value), f"{argument}: {path!r}")
+    value = guess("value", about.column_names)
+    return list(map(str, items)), None if value is None else list(map(str, about[value].to_pylist()))
 
 
 def _text_rows(path: str, separator: str, argument: str) -> list[list[str]]:
@@ -420,28 +419,3 @@ def _text_rows(path: str, separator: str, argument: str) -> list[list[str]]:
             return [row for row in csv.reader(file, delimiter=separator) if any(map(str.strip, row))]
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{argument}: {path!r} is not a text file of rows: {error}") from None
-
-
-def _typed_rows(path: str) -> tuple[list[str], list[list[str]]]:
-    """The columns and the rows of a file that is not CSV."""
-    import pyarrow as pa
-
-    from discreet.data.readers import open_table, text_table
-    from discreet.data.sources import Wanted, found_files
-
-    paths, kind = found_files([path])
-    if kind == "json":
-        found, _ = text_table(paths, kind, lambda names: names[0])
-    else:
-        table = open_table(path)
-        try:
-            found = pa.Table.from_batches(list(table.stream(Wanted(list(table.names or ()), ()))))
-        finally:
-            table.close()
-    return found.column_names, [[str(cell) for cell in row.values()] for row in found.to_pylist()]
-
-
-def _cells(rows: list[list[str]], item: int, value: int | None, where: str) -> tuple[list[str], list[str] | None]:
-    if any(len(row) <= max(item, value or 0) for row in rows):
-        raise DataError(f"{where} has rows with too few cells; each needs an item" + ", rating" * bool(value))
-    return [row[item] for row in rows], None if value is None else [row[value] for row in rows]

@@ -11,8 +11,10 @@ from discreet.cli.common import Misuse, grid, is_json, require_file, show, warni
 from discreet.errors import DataError
 
 if TYPE_CHECKING:
+    from discreet.data import Interactions
     from discreet.models.base import Model
     from discreet.recommend import Recommendations
+    from discreet.recommend.results import BatchRecommendations
 
 FEW = 5  # users shown, and items that explain a recommendation
 IDS = "ids separated by commas, or a file of them."
@@ -20,6 +22,7 @@ IDS = "ids separated by commas, or a file of them."
 
 def recommend(
     model: inputs.SavedModel,
+    *,
     history: Annotated[str | None, Option(help="What one person likes: item=rating,… or item,… or a file.")] = None,
     users: Annotated[str | None, Option(help="The ratings of many people: a table, as for train.")] = None,
     similar: Annotated[str | None, Option(help="List items similar to this one.")] = None,
@@ -30,11 +33,7 @@ def recommend(
     on_unknown: Annotated[Literal["raise", "warn", "ignore"], Option(help="What to do with unknown items.")] = "raise",
     explain: Annotated[bool, Option("--explain", help="Show which items of the history matter most.")] = False,
     out: Annotated[Path | None, Option("--out", "-o", help="With --users: a .parquet or .csv file for all.")] = None,
-    user: inputs.User = None,
-    item: inputs.Item = None,
-    value: inputs.Value = None,
-    time: inputs.Time = None,
-    connection: inputs.Connection = None,
+    columns: inputs.Columns,
 ) -> None:
     """Recommend items to one person or to many, or list similar items.
 
@@ -58,8 +57,8 @@ def recommend(
             _to_one(loaded, _history(loaded, history), options, explain)
         else:
             assert users is not None
-            table = inputs.Table(user=user, item=item, value=value, time=time, connection=connection)
-            _to_many(loaded, inputs.for_model(loaded, table.read(users), "users"), options, out)
+            table = inputs.Table(**vars(columns)).read(users)
+            _to_many(loaded, inputs.for_model(loaded, table, "users"), options, out)
 
 
 def _require_one(history: str | None, users: str | None, similar: str | None, explain: bool, out: Path | None) -> None:
@@ -107,7 +106,7 @@ def _table(found: "Recommendations", reasons: list[str] | None = None) -> list[A
     return [grid(list(shown), zip(*shown.values(), strict=True)), *([f"({found.note})"] if found.note else [])]
 
 
-def _to_one(model: "Model", history: Any, options: dict[str, Any], explain: bool) -> None:
+def _to_one(model: "Model", history: dict[Any, float] | list[Any], options: dict[str, Any], explain: bool) -> None:
     found = model.recommend(history, **options)
     data, reasons = _listed(found), None
     if explain:
@@ -125,7 +124,7 @@ def _to_one(model: "Model", history: Any, options: dict[str, Any], explain: bool
     show(data, *_table(found, reasons))
 
 
-def _to_many(model: "Model", histories: Any, options: dict[str, Any], out: Path | None) -> None:
+def _to_many(model: "Model", histories: "Interactions", options: dict[str, Any], out: Path | None) -> None:
     if out is not None:
         if out.suffix.lower() == ".parquet":
             model.recommend_to_parquet(out, histories, **options)
@@ -143,17 +142,14 @@ def _to_many(model: "Model", histories: Any, options: dict[str, Any], out: Path 
     show({"users": data}, *parts, f"{rest:,} more users; --out FILE writes all." if rest else "")
 
 
-def _to_csv(out: Path, blocks: Iterator[Any]) -> None:
+def _to_csv(out: Path, blocks: Iterator["BatchRecommendations"]) -> None:
     """Write a file that appears only when it is complete."""
     from pyarrow import csv
 
-    temporary = out.with_name(f".{out.name}.part")
-    try:
-        first = next(blocks).to_arrow()
-        with csv.CSVWriter(temporary, first.schema) as writer:
-            writer.write_table(first)
-            for block in blocks:
-                writer.write_table(block.to_arrow())
-        temporary.replace(out)
-    finally:
-        temporary.unlink(missing_ok=True)
+    from discreet.recommend.results import whole_file
+
+    first = next(blocks).to_arrow()
+    with whole_file(out) as temporary, csv.CSVWriter(temporary, first.schema) as writer:
+        writer.write_table(first)
+        for block in blocks:
+            writer.write_table(block.to_arrow())

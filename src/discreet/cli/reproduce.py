@@ -95,7 +95,7 @@ def _check_data(one: "Reproduction", data: str | None, source: Path | None, gene
 
 
 def _measured(one: "Reproduction", options: "Options", out: Path | None) -> "Results":
-    """All rows: those in the file, and the missing ones, written as they come."""
+    """All rows: those in the file, and the missing ones, written as they are measured."""
     from discreet.data.progress import Bar
     from discreet.papers.report import Results
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from discreet.data import Interactions
     from discreet.models.base import Model
 
-UNFINISHED = "unfinished"  # as in discreet.models.model_folder, which takes long to import
+UNFINISHED = "unfinished"  # as in discreet.models.model_folder, which is slow to import
 PAID = "The whole plan was paid for when this fit began: nothing more is spent."
 
 
@@ -48,8 +48,8 @@ def train(
 
     Example: discreet train ratings.parquet --epsilon 1 --delta 1e-6 --items movies.csv --range 0.5 5 --out model
 
-    Before it begins, it says what it will do and what that will spend. If a private fit is interrupted, --out keeps
-    what was paid for: run the same command with --resume to finish it.
+    It first says what it will do and what that costs. If a private fit is interrupted, --out keeps what was paid for:
+    run the same command with --resume to finish it.
     """
     from discreet.models import unfinished
 
@@ -83,7 +83,7 @@ def train(
 
 
 def _require_clear(ctx: typer.Context, folder: Path, resume: bool, discard: bool) -> None:
-    """Raise unless it is clear whether to finish a fit or begin one: nothing is paid for twice by mistake."""
+    """Raise unless it is clear whether to finish a fit or begin one, so that nothing is paid for twice."""
     from discreet.models import unfinished
 
     if resume and discard:
@@ -100,7 +100,7 @@ def _require_clear(ctx: typer.Context, folder: Path, resume: bool, discard: bool
 
 @contextmanager
 def _interruption_reported(ctx: typer.Context, model: Any, n_items: int, folder: Path) -> Iterator[None]:
-    """If a fit stops, say what it has spent and how to continue: budget numbers only, no number about people."""
+    """If a fit stops, say what it has spent and how to continue: only budget numbers, none about people."""
     from discreet.models import unfinished
 
     try:
@@ -127,7 +127,7 @@ def _interruption_reported(ctx: typer.Context, model: Any, n_items: int, folder:
 
 
 def require_writable(out: Path, files: list[Path]) -> None:
-    """Raise unless the model and its statements can be written: found out before hours of training."""
+    """Raise unless the model and its statements can be written, before hours of training."""
     if out.exists() and not out.is_dir():
         raise ModelError(f"{str(out)!r}: it exists and is not a folder; give another")
     if out.is_dir() and {file.name for file in out.iterdir()} - {UNFINISHED} and not (out / "model.json").exists():
@@ -140,7 +140,7 @@ def require_writable(out: Path, files: list[Path]) -> None:
 
 
 def _intention(model: "Model", ratings: "Interactions", source: str) -> Any:
-    """What will be done, in public words alone."""
+    """What will be done, without anything private."""
     from rich.markup import escape
 
     warning = "" if inputs.is_private(type(model)) else " ([bold red]NOT PRIVATE[/bold red])"

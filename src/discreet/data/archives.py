@@ -1,4 +1,4 @@
-"""Where the files of a data set are: given, at hand, or downloaded; and archives, which may come from anyone."""
+"""The files of a data set, given, at hand or downloaded, and how to unpack archives, which may come from anyone."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ENVIRONMENT = "DISCREET_DATA"
 _told: set[str] = set()  # data sets whose license this process has mentioned
 
 # What an archive may unpack to. A larger one can still be unpacked by hand.
-UNPACKED = 16 << 30  # bytes: Yahoo! Music, the largest data set, has 263 million lines of about 24; Netflix has 2 GB
+UNPACKED = 16 << 30  # bytes: Yahoo! Music, the largest data set, has 263 million lines of about 24 bytes
 RATIO = 50  # unpacked to packed bytes: ratings are nearly random digits, which pack to between a third and a tenth
 ANYWAY = 16 << 20  # bytes, whatever the ratio: small files of few different lines pack well and do no harm
 MEMBERS = 100_000  # Netflix has a file for each of 17,770 films
@@ -57,7 +57,7 @@ class Download:
 
 
 def cache_folder() -> Path:
-    """Where downloads go: DISCREET_DATA, else the platform's cache. The folder may not exist yet."""
+    """Where downloads go: DISCREET_DATA, or the platform's cache. The folder may not exist yet."""
     if os.environ.get(ENVIRONMENT):
         return Path(os.environ[ENVIRONMENT])
     import platformdirs
@@ -66,7 +66,7 @@ def cache_folder() -> Path:
 
 
 def folders() -> list[Path]:
-    """Where files are looked for, first come first: as above, or `../shared/data` beside a checkout."""
+    """Where files are looked for, in this order: `../shared/data` beside a checkout, and the cache."""
     found = [cache_folder()]
     checkout = Path(__file__).resolve().parents[3]
     if not os.environ.get(ENVIRONMENT) and (checkout / "pyproject.toml").is_file():
@@ -87,7 +87,7 @@ def tell_licence(name: str, licence: str) -> None:
 
 
 class _Progress(Bar):
-    """Our bar, under the names that pooch calls."""
+    """A progress bar with the methods that pooch calls."""
 
     update = Bar.advance
 
@@ -99,7 +99,7 @@ def download(source: Download) -> Path:
     """Fetch a file into the cache, unless it is there, and check its checksum."""
     import pooch
 
-    pooch.get_logger().setLevel("ERROR")  # what goes wrong is raised; the rest is ours to say
+    pooch.get_logger().setLevel("ERROR")  # what goes wrong is raised
     folder, bar = cache_folder(), _Progress(f"downloading {source.file}", unit="bytes")
     downloader = pooch.HTTPDownloader(progressbar=bar, timeout=30)
     try:
@@ -125,12 +125,12 @@ def find(folder: Path, *names: str) -> Path | None:
     found = [path for name in names for path in sorted(folder.rglob(name)) if path.is_file()]
     if len(found) > 1:
         both = " and ".join(repr(str(path.relative_to(folder))) for path in found[:2])
-        raise DataError(f"source: {str(folder)!r} has both {both}; give the folder of the one that is meant")
+        raise DataError(f"source: {str(folder)!r} has both {both}; give the folder of the one you mean")
     return found[0] if found else None
 
 
 def need(folder: Path, *names: str) -> Path:
-    """The same, or an error that says what is missing."""
+    """Like `find`, but raises if there is no such file."""
     found = find(folder, *names)
     if found is None:
         raise DataError(f"source: {' or '.join(names)} is not there; give the original archive, or its folder")
@@ -139,10 +139,10 @@ def need(folder: Path, *names: str) -> Path:
 
 @contextmanager
 def opened(source: str | os.PathLike[str], *wanted: str) -> Iterator[Path]:
-    """Give a folder with those files of a zip or tar archive whose last names match a pattern of `wanted`.
+    """Yield a folder with the files of a zip or tar archive whose names match a pattern of `wanted`.
 
-    A zip or tar in the archive is opened too, but none in that one. A folder is given as it is. What is unpacked is
-    removed afterwards, even after an error.
+    A zip or tar in the archive is unpacked too, but none inside that one. A folder is yielded as it is. Unpacked files
+    are removed afterwards, even after an error.
     """
     path = Path(source).expanduser()
     if path.is_dir():
@@ -156,13 +156,13 @@ def opened(source: str | os.PathLike[str], *wanted: str) -> Iterator[Path]:
 
 
 class _Archive:
-    """One archive, and what it may still unpack, whatever is nested in it."""
+    """One archive, with how much it may still unpack, including what is nested in it."""
 
     def __init__(self, path: Path, folder: Path, wanted: tuple[str, ...]) -> None:
         self.path, self.folder, self.wanted = path, folder, wanted
         self.bytes = min(UNPACKED, max(ANYWAY, RATIO * path.stat().st_size))
         self.members = MEMBERS
-        self.kept: dict[str, str] = {}  # by name in lower case: not every file system tells the cases apart
+        self.kept: dict[str, str] = {}  # by name in lower case: some file systems ignore case
 
     def refusal(self, what: str, do: str) -> DataError:
         return DataError(f"source: {str(self.path)!r} {what}; {do}")
@@ -173,16 +173,16 @@ class _Archive:
             self.open()
         except DataError:
             raise
-        except NotImplementedError as error:  # how zipfile names a method, or an encryption, that it does not know
+        except NotImplementedError as error:  # an unknown compression or encryption
             raise self.refusal(f"is packed in a way that cannot be read here ({error})", YOURSELF) from None
+        except DAMAGED as error:
+            raise self.refusal(f"is damaged ({error})", AGAIN) from None
         except OSError as error:
-            if error.errno is None:  # gzip reports a wrong checksum like this
+            if error.errno is None:  # how gzip reports a wrong checksum
                 raise self.refusal(f"is damaged ({error})", AGAIN) from None
             what = f"could not be unpacked into {tempfile.gettempdir()!r} ({error.strerror}), and nothing was kept"
             room = "make room there, or set TMPDIR to a folder with more"
-            raise self.refusal(what, room if error.errno == ENOSPC else "see to that, and try again") from None
-        except DAMAGED as error:
-            raise self.refusal(f"is damaged ({error})", AGAIN) from None
+            raise self.refusal(what, room if error.errno == ENOSPC else "fix that, and try again") from None
 
     def open(self) -> None:
         with self.path.open("rb") as file:
@@ -197,23 +197,23 @@ class _Archive:
             try:
                 self.untar(stream)
             except tarfile.ReadError:
-                if self.members < MEMBERS:  # it begins as a tar does
+                if self.members < MEMBERS:  # it begins like a tar
                     raise
                 raise self.refusal("is not a whole zip or tar archive", AGAIN) from None
-            while stream.read(1 << 20):  # only at its end are the checksum, and the zeros that show that it is whole
+            while stream.read(1 << 20):  # the checksum, and the zeros of a complete tar, are at the end
                 pass
             if stream.tail.strip(b"\0"):
                 raise self.refusal("is damaged (it ends too early)", AGAIN)
 
     def afford(self, size: int) -> int:
-        """Return a number of bytes, if they may still be unpacked."""
+        """Return this number of bytes, if they may still be unpacked."""
         if size > self.bytes:
             what = "unpacks to more than any published data set of its size does"
             raise self.refusal(what, f"if you trust it, {YOURSELF}")
         return size
 
     def takes(self, name: str) -> bool:
-        """Count a member, and tell whether it is wanted."""
+        """Count a member, and return whether it is wanted."""
         self.members -= 1
         if self.members < 0:
             what = f"has more than {MEMBERS:,} members, which no published data set has"
@@ -229,7 +229,7 @@ class _Archive:
                     raise self.refusal("is encrypted", YOURSELF)
                 if stat.S_ISLNK(member.external_attr >> 16):
                     raise self.refusal(f"has a link, {member.filename!r}, in place of a file", AGAIN)
-                self.bytes -= self.afford(member.file_size)  # zipfile gives no more than this, whatever follows
+                self.bytes -= self.afford(member.file_size)  # zipfile reads no more than this
                 with archive.open(member) as inside:
                     self.take(inside, member.filename, depth)
 
@@ -241,16 +241,16 @@ class _Archive:
                 if not member.isreg() or member.issparse():
                     what = f"has a link, a device or a file with holes, {member.name!r}, in place of a plain file"
                     raise self.refusal(what, AGAIN)
-                self.afford(member.size)  # the stream counts it as it is read; a bomb is refused before
+                self.afford(member.size)  # refuses a bomb before it is read; the stream counts what is read
                 self.take(archive.extractfile(member), member.name, depth)
 
     def take(self, inside: Any, name: str, depth: int) -> None:
-        """Keep a member, or what is wanted of it where it is an archive."""
+        """Keep a member or, if it is an archive, what is wanted from it."""
         if not name.endswith(NESTED):
-            last = _last(name)  # by this name only: one with ".." or "/" cannot lead out of the folder
+            last = _last(name)  # without folders: ".." or "/" cannot lead out of ours
             if last.lower() in self.kept:
                 what = f"has two files of one name, {self.kept[last.lower()]!r} and {name!r}"
-                raise self.refusal(what, "unpack the one that is meant, and give its folder")
+                raise self.refusal(what, "unpack the one you mean, and give its folder")
             self.kept[last.lower()] = name
             with (self.folder / last).open("wb", buffering=0) as out:
                 shutil.copyfileobj(inside, out)
@@ -259,13 +259,13 @@ class _Archive:
         elif name.endswith(".tar"):
             self.untar(inside, depth + 1)
         else:
-            with tempfile.TemporaryFile(dir=self.folder) as copy:  # the list of a zip's members is at its end
+            with tempfile.TemporaryFile(dir=self.folder) as copy:  # a zip lists its members at its end
                 shutil.copyfileobj(inside, copy)
                 self.unzip(copy, depth + 1)
 
 
 class _Counted:
-    """The bytes of a tar, counted as they are unpacked, also those that are only skipped."""
+    """Counts the bytes of a tar as they are unpacked, including those that are skipped."""
 
     def __init__(self, archive: _Archive, stream: Any) -> None:
         self._archive, self._stream, self.tail = archive, stream, b""

@@ -1,10 +1,10 @@
-"""From batches of rows to compressed rows (CSR): one user after the other, their items in order, none twice.
+"""From batches of rows to compressed rows (CSR): user by user, with items in order and none twice.
 
-A batch is grouped by user as soon as it arrives, so that its users shrink to a list of counts. What is kept per row is
-then what the finished arrays need, which holds the peak memory of a read near twice the finished arrays.
+A batch is grouped by user as soon as it arrives, so its users shrink to a list of counts. What is kept for each row is
+then no more than the finished arrays need, and a read peaks at about twice the memory of the finished arrays.
 
-Ids are numbered while they stream by. Each batch gets local numbers at once; at the end comes the map from each batch's
-local numbers to the final ones, which follow sorted order, so that they do not depend on the order of the rows.
+Ids are numbered as they stream by. Each batch gets local numbers at once. At the end, a map takes each batch's local
+numbers to the final ones, which follow sorted order and so do not depend on the order of the rows.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ WORKERS = min(4, os.cpu_count() or 1)
 
 
 def in_memory(name: str, length: int, dtype: Any) -> Array:
-    """Allocate an array on pages of its own, which go back to the system at once when the array goes.
+    """Allocate an array on pages of its own, which go back to the system as soon as the array is freed.
 
-    Freed pieces of the ordinary heap mostly stay with the process, which would double the peak of a read.
+    Memory freed on the ordinary heap mostly stays with the process, which would double the peak of a read.
     """
     size = length * np.dtype(dtype).itemsize
     if size < PAGE:
@@ -55,26 +55,22 @@ def blocks(indptr: Integers, size: int) -> Iterator[tuple[int, int]]:
 
 
 class Numbering:
-    """Takes the ids of one column in batches; `finish` numbers them for good."""
+    """Takes the ids of one column in batches; `finish` gives them their final numbers."""
 
     def __init__(self, what: str, *, written: bool = False) -> None:
         self.final: Integers = np.empty(0, np.int64)  # once finished: the number of each known id, or -1
         self.example: Any = None  # an id outside the catalog, if there is one
         self._what = what
-        self._written = written  # the ids come from a text file, which has no types
+        self._written = written  # whether the ids come from a text file, which has no types
         self._type: pa.DataType | None = None
         self._known: pa.Array | None = None  # distinct ids in order of appearance
         self._waiting: list[pa.Array] = []
         self._maps: list[NDArray[np.int32]] = []
 
     def add(self, ids: pa.Array) -> tuple[NDArray[np.int32], int]:
-        """Number one batch, which has at least one id and none missing.
-
-        Returns:
-            The local number of each id, and how many there are.
-        """
+        """Return the local number of each id of a batch, and how many there are. No id may be missing."""
         self._type = ids.type if self._type is None else self._type
-        if ids.type != self._type:  # 5 and "5" are two ids, in one batch or in two; a date is not its midnight
+        if ids.type != self._type:  # 5 and "5" are different ids; a date is not its midnight
             raise DataError(
                 f"{self._what}: ids change from {self._type} to {ids.type} within the table; "
                 "convert the column to one type, for instance string"
@@ -86,19 +82,19 @@ class Numbering:
         return encoded.indices.to_numpy(), len(encoded.dictionary)
 
     def _merge(self) -> None:
-        """Take the waiting ids into the known ones. Known ids keep their numbers: they come first."""
+        """Merge the waiting ids into the known ones, which come first and keep their numbers."""
         known = [] if self._known is None else [self._known]
         start = sum(map(len, known))
         lengths = [len(part) for part in self._waiting]
         merged = pa.concat_arrays(known + self._waiting).dictionary_encode()
         numbers = merged.indices.to_numpy()[start:]
-        # Copies, so that the large array behind the slices can go.
+        # Copies, so that the large array behind the slices can be freed.
         self._maps += [part.copy() for part in np.split(numbers, np.cumsum(lengths)[:-1])]
         self._known = merged.dictionary
         self._waiting = []
 
     def finish(self, catalogue: Ids | None = None) -> Ids:
-        """Return the ids: those of the catalog, if there is one."""
+        """Return the ids; the catalog's, if there is one."""
         if self._waiting:
             self._merge()
         if self._known is None:
@@ -130,14 +126,14 @@ class Rows:
     indices: Array
     values: NDArray[np.float32]
     times: Array | None
-    unknown: int = 0  # rows dropped because their item is not in the catalog,
-    example: Any = None  # which is for instance this one
-    repeated: int = 0  # rows merged into another one of the same user and item
+    unknown: int = 0  # rows dropped because their item is not in the catalog
+    example: Any = None  # one such item
+    repeated: int = 0  # rows merged into another row of the same user and item
 
 
 @dataclass
 class _Chunk:
-    counts: Array  # rows of each local user, who follow one another; some have none
+    counts: Array  # rows of each local user, in order; some have none
     columns: dict[str, Array]  # items, and values and times if there are any
 
     def owners(self, numbers: Integers) -> tuple[Integers, Integers]:
@@ -179,9 +175,9 @@ class Assembler:
         return stored
 
     def finish(self, catalogue: Ids | None, on_duplicate: str, *, is_query: bool = False) -> Rows:
-        """Number users and items for good, put every row in its place, and settle repeated pairs.
+        """Give users and items their final numbers, put every row in its place, and merge repeated pairs.
 
-        The rows of a query have no order, so that those of a pair are ordered by time and value alone.
+        The rows of a query have no order, so rows of the same pair are ordered by time and value alone.
         """
         pa.default_memory_pool().release_unused()
         users, items = self._users.finish(), self._items.finish(catalogue)
@@ -191,7 +187,7 @@ class Assembler:
             who, counts = chunk.owners(self._users[at])
             totals[who] += counts
         present = totals > 0
-        if not present.all():  # users without rows, who are never written to
+        if not present.all():  # leave out users without rows
             self._users.final = (np.cumsum(present) - 1)[self._users.final]
             users, totals = users.some(np.flatnonzero(present)), totals[present]
         indptr = np.concatenate([[0], np.cumsum(totals)]).astype(np.int64)
@@ -201,7 +197,7 @@ class Assembler:
         return rows
 
     def _drop_unknown(self) -> int:
-        """Take out the rows whose item has no number."""
+        """Remove the rows whose item has no number."""
         dropped = 0
         for at, chunk in enumerate(self._chunks):
             known = self._items[at][chunk.columns["items"]] >= 0
@@ -241,7 +237,7 @@ class Assembler:
                 target[place] = column
 
         free = indptr[:-1].copy()  # the next free place of each user
-        # Places are given out in order of arrival; the copying, to places all different, runs in threads.
+        # Places are assigned in order of arrival; copying to them, all different, runs in threads.
         with ThreadPoolExecutor(WORKERS) as pool:
             running: deque[Future[None]] = deque()
             for at, chunk in enumerate(self._chunks):
@@ -269,7 +265,7 @@ def _counting_argsort(codes: NDArray[np.int32], n: int) -> tuple[Array, Array]:
 
 
 def _sort_rows(rows: Rows) -> bool:
-    """Put each user's items in order, keeping the order of arrival of equal ones; are any equal?"""
+    """Put each user's items in order, equal ones in order of arrival; return whether any are equal."""
     with ThreadPoolExecutor(WORKERS) as pool:
         return any(list(pool.map(lambda run: _sort_block(rows, *run), blocks(rows.indptr, BLOCK))))
 
@@ -294,7 +290,7 @@ def _sort_block(rows: Rows, first: int, last: int) -> bool:
 
 
 def _stable_order(key: NDArray[np.uint64], bound: int) -> Integers:
-    """Stable argsort. Sorting (key, position) packed in one word is several times faster than argsort."""
+    """Stable argsort. Sorting key and position packed into one word is several times faster than argsort."""
     bits = max(len(key) - 1, 1).bit_length()
     if bound.bit_length() + bits > 64:
         return np.argsort(key, kind="stable")
@@ -303,12 +299,6 @@ def _stable_order(key: NDArray[np.uint64], bound: int) -> Integers:
     packed.sort()
     packed &= np.uint64((1 << bits) - 1)
     return packed.astype(np.int64)
-
-
-def _combined(values: Array, heads: Array, tails: Array, policy: str) -> Array:
-    """The sum, or the mean, of each run of values."""
-    sums: Array = np.add.reduceat(values.astype(np.float64), heads)
-    return sums / (tails - heads + 1) if policy == "mean" else sums
 
 
 def _merge_repeated(rows: Rows, policy: str, allocate: Allocate, is_query: bool) -> None:
@@ -329,15 +319,17 @@ def _merge_repeated(rows: Rows, policy: str, allocate: Allocate, is_query: bool)
                 "more than once; pass on_duplicate='last', 'first', 'mean' or 'sum', or remove the repeats"
             )
         keys = [key for key in (values if is_query else None, times) if key is not None]
-        if keys:
-            order = np.lexsort((*keys, np.cumsum(new)))  # stable: what is equal stays in order of arrival
-            values, times = values[order], None if times is None else times[order]
+        order = np.lexsort((*keys, np.cumsum(new)))  # stable: equal rows stay in order of arrival
+        values, times = values[order], None if times is None else times[order]
         tails = np.append(heads[1:], len(items)) - 1
         chosen = heads if policy == "first" else tails
         size = len(heads)
-        settled = _combined(values, heads, tails, policy) if policy in ("mean", "sum") and size else values[chosen]
+        settled = values[chosen]
+        if policy in ("mean", "sum") and size:
+            sums = np.add.reduceat(values.astype(np.float64), heads)
+            settled = sums / (tails - heads + 1) if policy == "mean" else sums
         rows.indices[end : end + size] = items[heads]
-        with np.errstate(over="ignore"):  # a sum may be infinite in 32 bits, which is for the reader to deal with
+        with np.errstate(over="ignore"):  # a sum may be infinite in 32 bits; the reader handles that
             rows.values[end : end + size] = settled
         if rows.times is not None and times is not None:
             rows.times[end : end + size] = times[chosen]

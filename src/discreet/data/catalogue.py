@@ -1,8 +1,8 @@
-"""The items there are, and ids of any type: kept as the caller's, numbered inside.
+"""The catalog of items, and ids of any type: kept as the caller gave them, numbered inside.
 
-The rest of the library works with numbers 0..n-1. This module is the only place that knows what an id is: an integer, a
-string, a UUID, a date, anything that Arrow can hold, compare and hash. The catalog is a public input, which the owner
-declares and which is never read off the data silently.
+The rest of the library works with numbers 0..n-1. Only this module knows what an id is: an integer, a string, a UUID, a
+date, anything that Arrow can hold, compare and hash. The catalog is a public input, which the owner declares and which
+is never silently read off the data.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from discreet.privacy.store import canonical
 from discreet.typing import Array, Integers
 
 # Cells that are Python objects: rows of tuples or of a database driver, object columns of a data frame.
-# Arrow finds one type that fits all objects of a column, so that what becomes of one would depend on the others: b"a"
-# and "a" would be one id, and a person called 1.5 would turn the 1 of another person into 1.0. So ids and times must
-# have one type, and values become numbers one by one.
+# Arrow finds one type that fits all objects of a column, so how one is read would depend on the others: b"a" and "a"
+# would be one id, and a person called 1.5 would turn another person's 1 into 1.0. So ids and times must have one type,
+# and values become numbers one by one.
 
 # Subclasses before the classes they are derived from: a bool is an int, a datetime is a date.
 KINDS: tuple[tuple[type, ...], ...] = (
@@ -46,16 +46,16 @@ INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"  # how a 64-bit integer is written; "007" 
 
 
 def _kinds(cells: Iterable[Any]) -> set[str]:
-    """The types of what is not missing, in a word each."""
+    """The names of the types of cells that are not missing."""
     found = {of for of in set(map(type, cells)) if of.__name__ not in MISSING}
     words = {next((kind[0].__name__ for kind in KINDS if issubclass(of, kind)), of.__name__) for of in found}
     return words | ({"datetime64"} if any(issubclass(of, np.datetime64) for of in found) else set())
 
 
 def _require_one_type(cells: Sequence[Any], what: str) -> None:
-    """Raise unless all Python objects that are not missing have one type, which Arrow holds without loss."""
+    """Raise unless all objects that are not missing have one type, which Arrow stores without loss."""
     kinds = _kinds(cells)
-    if len(kinds) > 1 and "float" in kinds:  # pandas writes NaN for what is missing
+    if len(kinds) > 1 and "float" in kinds:  # pandas writes NaN for missing cells
         kinds = _kinds(cell for cell in cells if not (isinstance(cell, float | np.floating) and np.isnan(cell)))
     if "datetime" in kinds:
         times = [cell for cell in cells if isinstance(cell, dt.datetime) and type(cell).__name__ not in MISSING]
@@ -66,12 +66,12 @@ def _require_one_type(cells: Sequence[Any], what: str) -> None:
     if len(kinds) > 1:
         raise DataError(
             f"{what}: ids of one type are needed, for instance all strings, not {' and '.join(sorted(kinds))}; convert "
-            "them before they are read"
+            "them before reading"
         )
 
 
 def to_values(cells: Sequence[Any], what: str) -> pa.Array:
-    """Python objects as numbers, each made by itself; or as text, if all are text."""
+    """Python objects as numbers, each converted by itself; or as text, if all are text."""
     kinds = _kinds(cells)
     if kinds == {"str"}:
         try:
@@ -126,10 +126,10 @@ def _from_objects(cells: list[Any], what: str) -> pa.Array:
 
 
 def plain(array: pa.Array, what: str) -> pa.Array:
-    """Undo encodings that change nothing about a cell: dictionaries, views, widths of integers, NaN for missing.
+    """Undo encodings that do not change a cell: dictionaries, views, widths of integers, NaN for missing.
 
-    The type of the result follows from the type of the array. What is no value of that type (bytes that are no text, a
-    date outside Python's calendar) is missing.
+    The type of the result depends on the type of the array alone. Invalid values of that type (bytes that are not
+    text, a date outside Python's calendar) become missing.
     """
     array = decoded(array) if isinstance(array.type, pa.DictionaryType) else array
     kind = array.type
@@ -139,11 +139,11 @@ def plain(array: pa.Array, what: str) -> pa.Array:
         array = array.cast(pa.large_binary())
     elif types.is_integer(kind):
         array = array if kind == pa.uint64() else array.cast(pa.int64())
-    elif types.is_decimal128(kind):  # whose precision depends on the longest number
+    elif types.is_decimal128(kind):  # its precision depends on the longest number
         array = array.cast(pa.decimal128(38, kind.scale))
     elif types.is_float32(kind) or types.is_float64(kind):
         array = pc.if_else(pc.is_nan(array), pa.scalar(None, kind), array)
-    elif types.is_date32(kind) or (types.is_timestamp(kind) and kind.unit != "ns"):  # ns reaches from 1677 to 2262
+    elif types.is_date32(kind) or (types.is_timestamp(kind) and kind.unit != "ns"):  # ns spans 1677 to 2262
         numbers = array.cast(pa.int32() if types.is_date32(kind) else pa.int64())
         per_day = 1 if types.is_date32(kind) else 86_400 * {"s": 1, "ms": 1000, "us": 1_000_000}[kind.unit]
         exists = pc.and_(pc.greater_equal(numbers, DAYS[0] * per_day), pc.less(numbers, (DAYS[1] + 1) * per_day))
@@ -156,12 +156,17 @@ def plain(array: pa.Array, what: str) -> pa.Array:
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type that `plain` gives an array of a type; that type itself, if it gives none."""
+    """The type of `plain(array)` for an array of this type; the type itself if `plain` refuses it."""
     kind = kind.value_type if isinstance(kind, pa.DictionaryType) else kind
     try:
         return plain(pa.array([], kind), "").type
     except (DataError, pa.ArrowException):
         return kind
+
+
+def numpy_of(array: pa.Array) -> Array:
+    """An Arrow array as a NumPy array."""
+    return np.asarray(array.to_numpy(zero_copy_only=False))
 
 
 def is_utf8(text: bytes) -> bool:
@@ -174,7 +179,7 @@ def is_utf8(text: bytes) -> bool:
 
 
 def _valid_text(array: pa.Array) -> pa.Array:
-    """Text, with null in place of what is not in UTF-8, which the writer of an array may not have checked."""
+    """Text, with null for invalid UTF-8, which the writer of an array may not have checked."""
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:
@@ -184,7 +189,7 @@ def _valid_text(array: pa.Array) -> pa.Array:
 
 
 def decoded(array: pa.DictionaryArray) -> pa.Array:
-    """A dictionary array written out; Arrow cannot do that itself where the dictionary is one of views."""
+    """A decoded dictionary array; Arrow itself cannot decode a dictionary of views."""
     views = {"string_view": pa.large_string(), "binary_view": pa.large_binary()}
     values = array.dictionary
     values = values.cast(views.get(str(values.type), values.type))
@@ -192,18 +197,18 @@ def decoded(array: pa.DictionaryArray) -> pa.Array:
 
 
 def typed(array: pa.Array) -> pa.Array:
-    """Ids of a public catalog that was read from text: integers if all are written as integers are, else strings.
+    """Ids of a public catalog that was read from text: integers if all are written like integers, else strings.
 
-    The ids of people, and of items that are not in a catalog, stay text: their type would depend on all of them.
+    Other ids stay text: their type would depend on everybody's rows.
     """
     all_integers = len(array) and pc.all(pc.match_substring_regex(array, INTEGER)).as_py()
     return array.cast(pa.int64()) if all_integers else array
 
 
 def sorted_order(array: pa.Array, *, written: bool = False) -> Integers:
-    """The places of ids in increasing order. Of ids `written` in a text file, integers come first, and 9 before 10.
+    """The places of ids in increasing order. If ids are `written` in a text file, integers come first, 9 before 10.
 
-    Which of two ids comes first depends on these two alone, so that no other id changes it.
+    Which of two ids comes first depends on these two alone.
     """
     if written:
         integers = pc.if_else(pc.match_substring_regex(array, INTEGER), array, pa.scalar(None, array.type))
@@ -211,8 +216,7 @@ def sorted_order(array: pa.Array, *, written: bool = False) -> Integers:
         order = pc.sort_indices(table, sort_keys=[("integer", "ascending"), ("text", "ascending")])
     else:
         order = pc.array_sort_indices(storage(array))
-    places: Integers = order.to_numpy().astype(np.int64)
-    return places
+    return numpy_of(order).astype(np.int64)
 
 
 def storage(array: pa.Array) -> pa.Array:
@@ -226,7 +230,7 @@ def smallest_unsigned(n: int) -> np.dtype[Any]:
 
 
 def _common(left: pa.Array, right: pa.Array, what: str) -> tuple[pa.Array, pa.Array]:
-    """Bring two id arrays to one type without loss, or say why that is impossible. Only types are looked at."""
+    """Convert two arrays of ids to one type without loss, or raise. Only the types decide."""
     if left.type == right.type:
         return left, right
     text = pa.large_string()
@@ -242,8 +246,8 @@ def _common(left: pa.Array, right: pa.Array, what: str) -> tuple[pa.Array, pa.Ar
 def cannot_be_compared(left: pa.DataType, right: pa.DataType, what: str) -> DataError:
     """The error for ids of two types."""
     return DataError(
-        f"{what}: ids of type {left} and of type {right} cannot be compared; convert one side, so that both are for "
-        "instance strings"
+        f"{what}: ids of type {left} and of type {right} cannot be compared; convert one side, for instance both to "
+        "strings"
     )
 
 
@@ -260,7 +264,7 @@ class Ids(Sequence[Any]):
         """Return self, or raise a DataError that names an id given twice."""
         if not self._distinct:
             counts = pc.value_counts(storage(self._array))
-            twice = counts.field("counts").to_numpy(zero_copy_only=False) > 1
+            twice = numpy_of(counts.field("counts")) > 1
             if twice.any():
                 shown = counts.field("values")[int(twice.argmax())].as_py()
                 raise DataError(f"{what}: {int(twice.sum())} ids are given more than once, for instance {shown!r}")
@@ -268,7 +272,7 @@ class Ids(Sequence[Any]):
         return self
 
     def some(self, numbers: Array) -> Ids:
-        """The ids at the given numbers, none of which is given twice."""
+        """The ids at the given numbers, which must be distinct."""
         return self._part(self.take(numbers))
 
     def _part(self, array: pa.Array) -> Ids:
@@ -311,20 +315,19 @@ class Ids(Sequence[Any]):
         return {key: number for number, key in enumerate(self)}
 
     def number(self, key: Any) -> int:
-        """The number of one id; KeyError when there is none. 7 is found where ids are text, as "7"."""
+        """The number of one id, or KeyError. If ids are text, 7 finds "7"."""
         if key not in self._numbers and isinstance(key, int | np.integer) and not isinstance(key, bool):
             return self._numbers[str(key)]
         return self._numbers[key]
 
     def numbers(self, ids: Any, what: str = "ids") -> Integers:
-        """The numbers of many ids, -1 where an id is not among these."""
+        """The numbers of many ids, -1 for unknown ones."""
         asked = to_array(ids, what)
         if not len(asked) or not len(self):
             return np.full(len(asked), -1, dtype=np.int64)
         left, right = _common(self._array, asked, what)
         found = pc.index_in(storage(right), value_set=storage(left), skip_nulls=True)
-        numbers: Integers = pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64)
-        return numbers
+        return numpy_of(pc.fill_null(found, -1)).astype(np.int64)
 
     def take(self, numbers: Array) -> pa.Array:
         """The ids at the given numbers, repeated as asked."""
@@ -344,8 +347,7 @@ class Ids(Sequence[Any]):
             objects = np.empty(len(self), dtype=object)
             objects[:] = self.to_list()
             return objects
-        array: Array = self._array.to_numpy(zero_copy_only=False)
-        return array
+        return numpy_of(self._array)
 
 
 class ObservedItems(enum.Enum):
@@ -358,7 +360,7 @@ class ObservedItems(enum.Enum):
 
 
 observed_items_are_public = ObservedItems.PUBLIC
-"""Pass as `items=` to declare that the set of items in the data is no secret. The statement will say so."""
+"""Pass as `items=` to declare that the set of items in the data is public. The statement will say so."""
 OBSERVED = "those observed in the data, which the owner declares to be public"
 
 
@@ -376,7 +378,7 @@ class Catalogue:
     Attributes:
         ids: The items; the position of an item is its number.
         columns: What is known about the items, in their order, as an Arrow table.
-        origin: How the catalog came to be public, or None if it has not been declared public.
+        origin: How the catalog became public, or None if it has not been declared public.
     """
 
     def __init__(self, ids: Any, columns: pa.Table | None = None, *, origin: str | None = "given") -> None:
@@ -400,12 +402,12 @@ class Catalogue:
         """
         if isinstance(items, Catalogue):
             return items
-        if isinstance(items, set | frozenset):  # which has no order
+        if isinstance(items, set | frozenset):  # it has no order
             unordered = Ids(items, "items")
             return cls(unordered.some(sorted_order(unordered.to_arrow())))
         if not (hasattr(items, "columns") or hasattr(items, "column_names") or isinstance(items, str | os.PathLike)):
             return cls(items)
-        from discreet.data.readers import read_items  # which needs this module
+        from discreet.data.readers import read_items  # imports this module
 
         ids, columns = read_items(items, item, connection)
         return cls(ids, columns)
@@ -441,22 +443,22 @@ class Catalogue:
         return cells
 
     def take(self, numbers: Sequence[int] | Array) -> Catalogue:
-        """The items at the given numbers, in that order, as a catalog of its own."""
+        """A catalog of the items at the given numbers, in that order."""
         chosen = np.asarray(numbers, dtype=np.int64)
         columns = self.columns.take(pa.array(chosen)) if self.names else None
         return Catalogue(Ids(self.ids.take(chosen)), columns, origin=self.origin)
 
     def of_origin(self, origin: str) -> Catalogue:
-        """The same items, with another account of how they came to be public."""
+        """The same items, with another explanation of how they became public."""
         return Catalogue(self.ids, self.columns, origin=origin)
 
     def require_public(self) -> None:
         """Raise NotPublic unless the owner has declared these items public."""
         if self.origin is None:
             raise NotPublic(
-                "items: this catalog has not been declared public, and which items exist must not be read "
-                "off private data silently. Either give the items, discreet.read(..., items=ids, frame or file), "
-                "or pass items=discreet.observed_items_are_public, which the privacy statement will then say"
+                "items: this catalog has not been declared public, and which items exist must not be read off private "
+                "data silently. Either give the items, discreet.read(..., items=ids, frame or file), or pass "
+                "items=discreet.observed_items_are_public, and the privacy statement will say so"
             )
 
     def to_arrow(self) -> pa.Table:
@@ -470,7 +472,7 @@ class Catalogue:
 
 
 def _plain_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """One type for text, whichever library it came from."""
+    """One type for text from any library."""
     if isinstance(column.type, pa.DictionaryType):
         column = pa.chunked_array([decoded(chunk) for chunk in column.chunks] or [pa.array([], pa.large_string())])
     is_text = types.is_string(column.type) or types.is_string_view(column.type)
@@ -500,7 +502,7 @@ def to_library(table: pa.Table, library: str | None) -> Any:
     return native
 
 
-# -- hashes of content, not of files: the same on every machine, and whichever version of a library wrote a file
+# -- hashes of content, not of files: the same on every machine and for every version of a library
 
 
 def catalogue_sha256(catalogue: Catalogue) -> str:
@@ -511,7 +513,7 @@ def catalogue_sha256(catalogue: Catalogue) -> str:
 
 
 def sha256_of(*pieces: Any) -> str:
-    """The SHA-256 of pieces of bytes, each after its length, so that no two lists of pieces give the same bytes."""
+    """The SHA-256 of pieces of bytes, each after its length, so that no two lists of pieces hash the same bytes."""
     sha256 = hashlib.sha256()
     for piece in pieces:
         view = memoryview(piece).cast("B") if len(piece) else b""
@@ -521,20 +523,20 @@ def sha256_of(*pieces: Any) -> str:
 
 
 def _cells(column: Any) -> Iterator[Any]:
-    """The content of an Arrow column, whatever its chunks and whatever lies in memory where a value is missing."""
+    """The content of an Arrow column, independent of its chunks and of the memory behind missing values."""
     array: pa.Array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     kind = array.type
     if isinstance(kind, pa.BaseExtensionType):
         yield str(kind).encode()
         yield from _cells(array.storage)
         return
-    yield np.packbits(array.is_valid().to_numpy(zero_copy_only=False))
+    yield np.packbits(numpy_of(array.is_valid()))
     if types.is_struct(kind):
         yield canonical([field.name for field in kind]).encode()
         for part in array.flatten():
             yield from _cells(part)
     elif types.is_list(kind) or types.is_large_list(kind):
-        yield b"list"  # not str(kind): names inside it are not those that parquet has
+        yield b"list"  # not str(kind): parquet changes the names inside it
         yield np.asarray(pc.list_value_length(array.drop_null()), dtype="<i8")
         yield from _cells(array.flatten())
     elif types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind):

@@ -1,8 +1,8 @@
 """The data sets of the papers, from their original files, and generated ones.
 
-Nothing is downloaded or created until a loader is called. A loader takes, in this order: the file given as
-`source=`; what is in the folder named by DISCREET_DATA (or in the platform's cache), either the original archive or a
-parquet table of the same name; a download.
+Nothing is downloaded or created until a loader is called. A loader uses, in this order: the file given as `source=`;
+the original archive, or a parquet table of the same name, in the folder named by DISCREET_DATA or in the platform's
+cache; a download.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ CATALOG: dict[str, DataSet] = {
 
 
 def known(name: str) -> bool:
-    """Whether a name is that of a data set, with or without the "ml-" of MovieLens."""
+    """Whether there is a data set of this name, with or without the "ml-" of MovieLens."""
     return name in CATALOG or f"ml-{name}" in CATALOG
 
 
@@ -156,7 +156,7 @@ def movielens(size: str = "1m", *, source: Path_ = None, items: str = "rated") -
 
     Args:
         size: "100k", "1m", "10m", "20m", "25m", "32m" or "latest-small".
-        source: The original archive or its folder, if it is not where it is looked for.
+        source: The original archive or its folder; by default it is searched for.
         items: "rated" for the films with at least one rating, as the papers count them; "all" for all films
             in the archive.
     """
@@ -179,12 +179,12 @@ def movielens(size: str = "1m", *, source: Path_ = None, items: str = "rated") -
 
 
 def movielens_folds(name: str = "u1", *, source: Path_ = None) -> Parts:
-    """The divisions that come with MovieLens 100k, as `(train, valid, test)` with an empty `valid`.
+    """The splits that come with MovieLens 100k, as `(train, valid, test)` with an empty `valid`.
 
     Args:
-        name: "u1" to "u5", of which each rating is in the test of one; "ua" or "ub", with 10 ratings of each
-            user in the test.
-        source: The original archive or its folder, if it is not where it is looked for.
+        name: "u1" to "u5", where each rating is in one of the five tests; "ua" or "ub", with 10 ratings of each user
+            in the test.
+        source: The original archive or its folder; by default it is searched for.
     """
     if name not in FOLDS:
         raise DataError(f"name: one of {', '.join(FOLDS)} is needed, not {name!r}")
@@ -211,7 +211,7 @@ def jester(*, source: Path_ = None, parts: tuple[int, ...] | None = None) -> Int
     Args:
         source: A jester-data-*.xls file, its archive, or a folder of them.
         parts: Which of the three parts to take, for instance (1,), the first 24,983 users. By default those
-            that are at hand; if none is, all three are downloaded.
+            that are found; if there are none, all three are downloaded.
     """
     data = CATALOG["jester"]
     chosen = parts or (1, 2, 3)
@@ -252,7 +252,7 @@ def _jester_files(paths: list[Path], data: DataSet, parts: tuple[int, ...], *, w
                 if (joke := page.stem.removeprefix("init")) in JOKES:
                     texts[int(joke)] = formats.joke_text(page.read_text("latin-1"))
     if not tables:
-        raise DataError("source: there is no jester-data-1.xls, -2.xls or -3.xls in it; give the original archive")
+        raise DataError("source: it contains no jester-data-1.xls, -2.xls or -3.xls; give the original archive")
     _tell_parts(len(tables) if whole else 3)
     jokes = pa.table({"item": list(range(1, 101))})
     if texts:
@@ -281,7 +281,7 @@ def netflix(*, source: Path_ = None) -> Interactions:
     """The Netflix prize: 1 to 5 stars, with titles and years of the films as the catalog.
 
     Args:
-        source: nf_prize_dataset.tar.gz, or a folder or archive with `mv_*.txt` or `combined_data_*.txt` in it.
+        source: nf_prize_dataset.tar.gz, or a folder or archive that contains `mv_*.txt` or `combined_data_*.txt`.
     """
     data = CATALOG["netflix"]
     path = _locate(data, source)
@@ -299,7 +299,7 @@ def yahoo_music(*, source: Path_ = None) -> Interactions:
     """Yahoo! Music of the KDD Cup 2011: scores from 0 to 100. `.rescale(0, 5)` is what Frank-Wolfe (2018) used.
 
     Args:
-        source: trainIdx1.txt, or a folder or archive with it in it.
+        source: trainIdx1.txt, or a folder or archive that contains it.
     """
     data = CATALOG["yahoo-music"]
     path = _locate(data, source)
@@ -309,7 +309,7 @@ def yahoo_music(*, source: Path_ = None) -> Interactions:
 
 
 def _locate(data: DataSet, source: Path_) -> Path:
-    """The file to load: given, at hand, or downloaded."""
+    """The file to load: given, found, or downloaded."""
     archives.tell_licence(data.name, data.licence)
     if source is not None:
         path = Path(source).expanduser()
@@ -326,7 +326,7 @@ def _locate(data: DataSet, source: Path_) -> Path:
 def _read(
     source: Table | pa.Table, data: DataSet, catalogue: pa.Table | None = None, items: str = "rated"
 ) -> Interactions:
-    """Read ratings over a table of items; keep those that are rated."""
+    """Read ratings over a table of items; by default keep only the items that are rated."""
     given: Any = observed_items_are_public
     if catalogue is not None:
         given = Catalogue.read(catalogue, item="item").of_origin("all those of the published data set")
@@ -341,7 +341,7 @@ def _read(
 
 
 def _parquet(path: Path) -> pa.Table:
-    """A table in the folder of parquet files; its note says in which unit its ratings are."""
+    """A parquet table; the note in its metadata gives the unit of its ratings."""
     try:
         table = pq.read_table(path)
     except (pa.ArrowInvalid, OSError) as error:

@@ -20,11 +20,11 @@ from discreet.data.sources import Table
 from discreet.errors import DataError, MissingExtra
 
 PIECE = 1 << 24  # bytes of text parsed at a time
-LINE = 1 << 20  # bytes: a line of ratings has some 30; without a bound, a file without line ends would be held whole
+LINE = 1 << 20  # bytes, to refuse a file without line ends; a line of ratings has about 30
 BLANK = re.compile(rb"\n[ \t\r]*(?=\n)")
 YEAR = re.compile(r"\((\d{4})\)\s*$")
 NETFLIX = re.compile(rb"(?m)^(\d{1,18}):[ \t]*\r?\n")  # before the lines of a film
-YAHOO = re.compile(rb"(?m)^(\d{1,18})\|(\d{1,18})[ \t]*\r?\n")  # before the lines of a user, and how many there are
+YAHOO = re.compile(rb"(?m)^(\d{1,18})\|(\d{1,18})[ \t]*\r?\n")  # before the lines of a user, with their number
 GENRES_100K = (
     "unknown", "Action", "Adventure", "Animation", "Children's", "Comedy", "Crime", "Documentary", "Drama",
     "Fantasy", "Film-Noir", "Horror", "Musical", "Mystery", "Romance", "Sci-Fi", "Thriller", "War", "Western",
@@ -81,7 +81,7 @@ def yahoo_ratings(path: Path) -> Table:
 
 
 def jester_sheet(path: Path, first_user: int) -> pa.Table:
-    """Ratings of an .xls sheet: a row for each user, the number of their ratings, then 100 jokes; 99: none."""
+    """The ratings of an .xls sheet: one row per user, with the number of ratings and 100 jokes; 99 means no rating."""
     try:
         import xlrd
     except ImportError:
@@ -119,7 +119,7 @@ def movielens_films(path: Path) -> pa.Table:
 
 
 def with_years(films: pa.Table) -> pa.Table:
-    """With a column of the years that titles of MovieLens end in."""
+    """Add a column of the years that MovieLens titles end in."""
     years = [int(found[1]) if (found := YEAR.search(title or "")) else None for title in films["title"].to_pylist()]
     return films.append_column("year", pa.array(years, pa.int16()))
 
@@ -148,7 +148,7 @@ def joke_text(page: str) -> str:
 
 
 def _items(path: Path, rows: list[Any], *names: str) -> pa.Table:
-    """Rows of an item's number and some texts, as a table."""
+    """A table from rows of an item's number and its texts."""
     for number, *_ in rows:
         if not re.fullmatch(r"[0-9]{1,18}", number):  # what 64 bits hold
             raise DataError(
@@ -203,7 +203,7 @@ def _cells(path: Path, *names: str) -> Iterator[list[str]]:
 
 
 def _whole_lines(paths: Iterable[Path], what: str) -> Iterator[bytes]:
-    """The text of files in pieces of whole lines, without the blank ones, which editors and copying leave behind."""
+    """The text of files in pieces of whole lines, without blank lines, which editors leave behind."""
     for path in paths:
         rest = b""
         with path.open("rb") as file:
@@ -218,7 +218,7 @@ def _whole_lines(paths: Iterable[Path], what: str) -> Iterator[bytes]:
 
 
 def _with_header(path: Path, names: dict[str, str], kinds: dict[str, Any]) -> Iterator[pa.Table]:
-    """Lines with commas, after one that names their columns, of which some are needed and get new names."""
+    """Some columns, renamed, of a file with commas and a header."""
     whole = _whole_lines([path], path.name)
     header, _, rest = next(whole, b"").partition(b"\n")
     found = [name.strip().strip('"') for name in header.decode("utf-8-sig", "replace").split(",")]
@@ -234,10 +234,10 @@ def _with_header(path: Path, names: dict[str, str], kinds: dict[str, Any]) -> It
 
 
 def _headed(paths: Iterable[Path], header: re.Pattern[bytes], what: str) -> Iterator[tuple[bytes, Any, Any]]:
-    """Take apart text in which a header line comes before each block of lines.
+    """Parse text in which a header line comes before each block of lines.
 
-    The header's first group is a number; a second one, if there is one, says how many lines are to follow. Yields the
-    lines without headers, and for these the headers' numbers and how many lines each has.
+    The header's first group is a number; a second one, if any, says how many lines follow. Yields the lines without
+    headers, the headers' numbers, and how many lines each has.
     """
     owner, missing = -1, 0
     for whole in _whole_lines(paths, what):

@@ -1,4 +1,4 @@
-"""Who liked what: the one form in which private data is handed to a model, in memory or in a folder on disk."""
+"""Who liked what: the one form in which models get private data, in memory or in a folder on disk."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ABOUT = "interactions.json"
 def check_range(value_range: Any) -> tuple[float, float]:
     """Check a public value range and return it as two floats."""
     try:
-        bounds = [value_range] if isinstance(value_range, str | bytes) else value_range  # "15" is no pair
+        bounds = [value_range] if isinstance(value_range, str | bytes) else value_range  # "15" is not a pair
         low, high = (float(bound) for bound in bounds)
     except (TypeError, ValueError):
         raise DataError(f"value_range: two numbers (lowest, highest) are needed, not {value_range!r}") from None
@@ -45,7 +45,7 @@ def check_range(value_range: Any) -> tuple[float, float]:
 
 
 def inner_range(value_range: tuple[float, float]) -> tuple[np.float32, np.float32]:
-    """The widest range of 32-bit floats inside a range, so that rounding never leads out of it."""
+    """The widest range of 32-bit floats inside a range: rounding never leads out of it."""
     with np.errstate(over="ignore"):
         low, high = np.float32(value_range[0]), np.float32(value_range[1])
     if float(low) < value_range[0]:
@@ -57,7 +57,7 @@ def inner_range(value_range: tuple[float, float]) -> tuple[np.float32, np.float3
 
 @dataclass(frozen=True)
 class Report:
-    """What happened when a table was read. For the owner: these are exact numbers about private data."""
+    """What happened when a table was read: exact numbers about private data, for the owner."""
 
     source: str = "made in memory"
     columns: str = ""
@@ -99,7 +99,7 @@ class ByItem:
 
 
 def is_spark(thing: Any) -> bool:
-    """Whether this is a table of Spark."""
+    """Whether this is a Spark DataFrame."""
     return type(thing).__module__.startswith("pyspark.sql.") and type(thing).__name__ == "DataFrame"
 
 
@@ -122,7 +122,7 @@ class Declared:
 
     @property
     def public_inputs(self) -> dict[str, str]:
-        """What the owner has declared public, in words: the privacy statement prints this."""
+        """What the owner has declared public, in words, for the privacy statement."""
         declared = {}
         if self.catalogue.origin is not None:
             declared["items"] = f"{self.n_items:,} items, {self.catalogue.origin}"
@@ -132,11 +132,7 @@ class Declared:
         return declared
 
     def require_public(self) -> None:
-        """Raise NotPublic unless catalog and value range have been declared. Every private fit calls this.
-
-        Raises:
-            NotPublic: Naming what is missing and how to give it. Nothing about the data is in the message.
-        """
+        """Raise NotPublic unless catalog and value range have been declared. Every private fit calls this."""
         self.catalogue.require_public()
         if self.value_range is None:
             raise NotPublic(
@@ -215,7 +211,7 @@ class Interactions(Declared):
         return f"Interactions({len(self):,} of {self.n_users:,} users and {self.n_items:,} items)"
 
     def __eq__(self, other: object) -> bool:
-        """Same users, catalog, values, times and declared range; where the data came from does not count."""
+        """Same users, catalog, values, times and declared range; the source does not count."""
         if not isinstance(other, Interactions):
             return NotImplemented
         return (
@@ -253,7 +249,7 @@ class Interactions(Declared):
         return changed
 
     def _on(self, catalogue: Catalogue) -> Interactions:
-        """The same interactions over another catalog, which has all their items."""
+        """The same interactions over another catalog that has all their items."""
         moved = catalogue.ids.numbers(self.items.to_arrow(), "items")[self.indices]
         if (moved < 0).any():
             raise DataError("items: the data has items outside this catalog; read it with on_unknown='drop'")
@@ -275,7 +271,7 @@ class Interactions(Declared):
 
     @cached_property
     def by_item(self) -> ByItem:
-        """The transposed table, made once when first asked for."""
+        """The transposed table, computed once."""
         columns = self.to_scipy().tocsc()
         return ByItem(
             columns.indptr.astype(np.int64), columns.indices.astype(smallest_unsigned(self.n_users)), columns.data
@@ -313,8 +309,8 @@ class Interactions(Declared):
         """A data frame with the columns user, item, rating and, where there are times, timestamp.
 
         Args:
-            library: "pandas", "polars" or "pyarrow". By default that of the source, where it was a data frame;
-                else an Arrow table.
+            library: "pandas", "polars" or "pyarrow"; by default the library of the source if it was a data frame, else
+                pyarrow.
         """
         return to_library(self.to_arrow(), library or self.report.library)
 
@@ -361,12 +357,12 @@ class Interactions(Declared):
         part = self.where(renumber[self.indices] >= 0)
         indices = renumber[part.indices].astype(smallest_unsigned(len(kept)))
         catalogue = self.catalogue.take(kept)
-        if catalogue.origin is not None and len(kept) < self.n_items:  # the statement must say who chose them
+        if catalogue.origin is not None and len(kept) < self.n_items:  # the privacy statement must say who chose them
             catalogue = catalogue.of_origin(f"chosen by the owner from: {catalogue.origin}")
         return replace(part, catalogue=catalogue, indices=indices)
 
     def to_implicit(self, threshold: float | None = None) -> Interactions:
-        """Forget the values: interactions of at least `threshold` (by default all) count 1, others go."""
+        """Drop the values: interactions of at least `threshold` (by default all) count 1, others are left out."""
         part = self if threshold is None else self.where(self.values >= threshold)
         return replace(part, values=np.ones(len(part), np.float32), implicit=True, value_range=(0.0, 1.0))
 
@@ -380,7 +376,7 @@ class Interactions(Declared):
         return replace(self, values=values, value_range=new_range, implicit=False)
 
     def describe(self) -> Description:
-        """Counts and distributions, for the owner: exact numbers about private data, not to be published."""
+        """Counts and distributions: exact numbers about private data, for the owner and not to be published."""
         per_item = np.bincount(self.indices, minlength=self.n_items)
         pairs = self.n_users * self.n_items
         described: dict[str, Any] = {
@@ -408,7 +404,7 @@ class Interactions(Declared):
     # On disk
 
     def to_disk(self, folder: str | os.PathLike[str]) -> None:
-        """Write to a folder, from which `from_disk` maps it into memory without reading it. Private data!"""
+        """Write to a folder that `from_disk` maps into memory without reading it. Private data!"""
         with new_folder(folder, "folder") as home:
             write(self, home)
 
@@ -451,7 +447,7 @@ def _spread(numbers: Array) -> dict[str, float]:
 
 @contextmanager
 def new_folder(folder: str | os.PathLike[str], argument: str) -> Iterator[Path]:
-    """A folder beside the one asked for, which takes its place if all goes well: a folder is never half written.
+    """Yield a temporary folder that replaces the target if all goes well: the target is never half written.
 
     A crash between the two moves leaves the old folder beside its place, under a name that begins with a dot.
     """
@@ -474,7 +470,7 @@ def new_folder(folder: str | os.PathLike[str], argument: str) -> Iterator[Path]:
 
 
 def arrays_in(folder: Path) -> Allocate:
-    """Allocate arrays in working files of a folder, in place of memory."""
+    """Allocate arrays in working files of a folder instead of memory."""
     numbers = count()
 
     def allocate(name: str, length: int, dtype: Any) -> Array:
@@ -487,7 +483,7 @@ def arrays_in(folder: Path) -> Allocate:
 
 
 def write(ratings: Interactions, folder: Path) -> None:
-    """Write arrays, ids, catalog, and what is said about them. Arrays in working files of the folder stay there."""
+    """Write arrays, ids, catalog and their description. Arrays in working files of the folder stay there."""
     for name in ARRAYS:
         array = getattr(ratings, name)
         if isinstance(array, np.memmap) and array.filename is not None and Path(array.filename).parent == folder:
@@ -512,7 +508,7 @@ def write(ratings: Interactions, folder: Path) -> None:
 
 
 def _loaded(home: Path, about: dict[str, Any]) -> dict[str, Any]:
-    """What `write` has written: the arguments of Interactions. Arrays are mapped; an empty one cannot be."""
+    """The arguments of Interactions, as written by `write`. Arrays are mapped, except empty ones."""
     files = {name: home / f"{name}.npy" for name in ARRAYS if name != "times" or (home / "times.npy").exists()}
     users, items, time = (feather.read_table(str(home / f"{name}.arrow")) for name in ("users", "items", "time"))
     return {

@@ -1,4 +1,4 @@
-"""A progress bar for what takes long: on a terminal only, and only once it has taken a while."""
+"""A progress bar for long work: only on a terminal, and only after a while."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _quiet = ContextVar("quiet", default=False)
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No bars inside: for work that has one of its own, or whose progress is private."""
+    """Show no bars inside: for work that has its own bar, or whose progress is private."""
     token = _quiet.set(True)
     try:
         yield
@@ -41,7 +41,7 @@ class Bar:
         self.close()
 
     def advance(self, amount: float, doing: str = "") -> None:
-        """Note that some more is done, and what that was."""
+        """Record that more is done, and what."""
         self._done += amount
         if self._wanted and self._progress is None and time.monotonic() - self._start > PATIENCE:
             self._show()
@@ -50,7 +50,7 @@ class Bar:
             self._progress.update(self._task, completed=self._done, total=self.total, description=description)
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self._progress is not None:
             self._progress.stop()
             self._progress = None

@@ -1,7 +1,7 @@
 """`discreet.read`: any table of who liked what, checked, numbered and compressed.
 
-There is one path. Every source becomes a stream of Arrow batches (`sources`, `texts`, `sql`), whose cells are checked
-here, whose ids are numbered and whose rows are compressed (`assembly`).
+There is one path: every source becomes a stream of Arrow batches (`sources`, `texts`, `sql`). Their cells are checked
+here, then ids are numbered and rows compressed (`assembly`).
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import IO, TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import pyarrow as pa
@@ -20,19 +20,10 @@ from numpy.typing import NDArray
 from pyarrow import csv as arrow_csv
 from pyarrow import json as arrow_json
 
-from discreet.data import sources, sql, texts
+from discreet.data import interactions, sources, sql, texts
 from discreet.data.assembly import Assembler, Rows, in_memory
-from discreet.data.catalogue import OBSERVED, Catalogue, Ids, ObservedItems, observed_items_are_public, plain, typed
-from discreet.data.interactions import (
-    Allocate,
-    Interactions,
-    Report,
-    arrays_in,
-    check_range,
-    inner_range,
-    new_folder,
-    write,
-)
+from discreet.data.catalogue import OBSERVED, Catalogue, Ids, numpy_of, observed_items_are_public, plain, typed
+from discreet.data.interactions import Allocate, Interactions, Report, check_range, inner_range
 from discreet.data.progress import Bar
 from discreet.data.sources import CERTAIN, GUESS, Columns, Guess, Table, Wanted, choose, found_files, guess, shown
 from discreet.data.sql import SELECT
@@ -41,6 +32,7 @@ from discreet.errors import DataError
 from discreet.typing import Array
 
 if TYPE_CHECKING:
+    from discreet.data.catalogue import ObservedItems
     from discreet.data.spark import SparkInteractions
 
 log = logging.getLogger("discreet")
@@ -52,8 +44,8 @@ POLICIES = {
 }
 MOST = float(np.finfo(np.float32).max)
 NO_HEADER = (
-    ". (JSON lines have no header to guess from: unless others are named, the keys are user, item and rating; name "
-    "them with user=, item= and value=, or pass value=None if there are no ratings)"
+    ". (JSON lines have no header to guess from: by default the keys are user, item and rating; name others with "
+    "user=, item= and value=, or pass value=None if there are no ratings)"
 )
 BY_SELECT = (
     "discreet.read(\"SELECT * FROM read_csv('ratings.csv', auto_detect = false, quote = '', header = true, "
@@ -97,13 +89,13 @@ def read(
 ) -> Any:
     """Read a table with one row for each time a user rated, bought, played or looked at an item.
 
-    Nothing is guessed from rows: how a row is read depends on that row, on the header and on the arguments, so that
-    what one person writes changes no other person's record (docs/proofs/reading.md).
+    Nothing is guessed from rows. How a row is read depends only on that row, the header and the arguments, so one
+    person's rows never change another person's record (docs/proofs/reading.md).
 
-    Ids may be of any type and come back in that type. In text files (csv, tsv, json lines), which have no types, ids
-    are text as it is written; where `items` are integers, "7" is the item 7. Users are numbered in sorted order of
-    their ids, items in the order of `items` (or sorted, without it): the order of the rows does not matter, except
-    to tell the first from the last of repeated pairs. A user is in the result if at least one of their rows is.
+    Ids may have any type and come back in that type. Text files (csv, tsv, json lines) have no types, so their ids are
+    text as written; if `items` are integers, "7" is the item 7. Users are numbered in sorted order of their ids, items
+    in the order of `items` (or sorted, without it). The order of the rows does not matter, except to tell the first
+    from the last row of a repeated pair. A user is in the result if at least one of their rows is.
 
     Example:
         >>> import discreet
@@ -120,35 +112,36 @@ def read(
             JSON lines have no header to guess from: by default their keys are "user", "item" and "rating".
         item: The column of the item; by default one with a usual name.
         value: The column of the value (rating, plays, ...); by default one with a usual name. None, or a table without
-            such a column: implicit feedback, every row counts 1 and `value_range` is (0, 1). To count how often a pair
-            occurs, pass on_duplicate="sum" with a `value_range` for the counts.
-        time: The column of the time; by default one with a usual name. None: do without.
+            such a column, means implicit feedback: every row counts 1 and `value_range` is (0, 1). To count how often a
+            pair occurs, pass on_duplicate="sum" with a `value_range` for the counts.
+        time: The column of the time; by default one with a usual name. None: ignore times.
         items: The catalog, a public input: ids, or a data frame, file or SELECT with titles and other columns,
             or `discreet.observed_items_are_public`. Without it no private model can be fitted.
         value_range: The lowest and highest possible value, a public input. Without it no private model can be
             fitted.
         connection: Where a SELECT runs: a SQLAlchemy URL, engine or connection (PostgreSQL, SQLite, ...), a
             DuckDB connection, or the path of a DuckDB database.
-        on_duplicate: What becomes of a (user, item) pair that occurs again: "last" (the default) keeps the
-            last one by time, or by row without times (by value in a query, whose rows have no order); "first"; "mean";
-            "sum"; "raise". A model never sees a pair twice.
-        on_invalid: What becomes of rows that cannot be read (a line of text with too many or too few cells, a value or
-            time that is none), and of values that are missing, NaN, infinite or outside `value_range`: "raise";
-            "drop" leaves such rows out; "clip" moves infinite and out-of-range values to the nearest bound and
-            leaves out the others. With "raise", whether the reading succeeds depends on single rows, and
-            a failure says something about one; with "drop" or "clip" nothing in a row can stop it.
-        on_unknown: What becomes of rows about items outside `items`: "raise" or "drop".
-        separator: Between the cells of a CSV file, if it is none of `,` `;` `|` and tab, or the header has several.
+        on_duplicate: What to do if a (user, item) pair occurs more than once: "last" (the default) keeps the last row
+            by time, or by position if there are no times (by value in a query, whose rows have no order); "first";
+            "mean"; "sum"; "raise". A model never sees a pair twice.
+        on_invalid: What to do with rows that cannot be read (a line with too many or too few cells, text that is not a
+            number or time), and with values that are missing, NaN, infinite or outside `value_range`: "raise";
+            "drop" leaves out such rows; "clip" moves infinite and out-of-range values to the nearest bound and
+            leaves out the others. With "raise", a single row can make the reading fail, and the failure says something
+            about that row; with "drop" or "clip" no row can stop it.
+        on_unknown: What to do with rows about items outside `items`: "raise" or "drop".
+        separator: The character between the cells of a CSV file, if it is not one of `,` `;` `|` and tab, or if the
+            header has several of them.
         time_format: How times are written in text, for `strptime`, such as "%d/%m/%Y %H:%M". By default they are
-            numbers, or ISO 8601; dates and times of text become seconds since 1970 in UTC.
-        cache: A folder in which to build the result, for tables larger than memory: it is mapped into memory,
-            and can be opened again by `Interactions.from_disk`.
-        engine: "local", or "spark": the table, a Spark DataFrame, or a path, SELECT or table name for the session,
-            stays in Spark, and models that can are fitted there (`SparkInteractions`).
-        partitions: Into how many partitions Spark divides the users; by default as many as it has cores, or more.
+            numbers or ISO 8601. Dates and times in text become seconds since 1970 in UTC.
+        cache: A folder in which to build the result, for tables larger than memory. It is mapped into memory, and
+            `Interactions.from_disk` opens it again.
+        engine: "local", or "spark": the table (a Spark DataFrame, or a path, SELECT or table name for the session)
+            stays in Spark, and models that support it are fitted there (`SparkInteractions`).
+        partitions: How many partitions Spark divides the users into; by default at least one for each core.
 
     Raises:
-        DataError: The table cannot be read as it is; says which argument or row, and what to do.
+        DataError: The table cannot be read. The message names the argument or row, and what to do.
     """
     policies: dict[str, Any] = {"on_duplicate": on_duplicate, "on_invalid": on_invalid, "on_unknown": on_unknown}
     for name, known in POLICIES.items():
@@ -175,7 +168,7 @@ def read(
         there = spark.open_table(source, separator)
         return spark.read(there, recipe_for(there.names), items, partitions)
     if engine != "local" or partitions is not None:
-        raise DataError("engine: 'local' or 'spark' is needed; partitions= are those of Spark, with engine='spark'")
+        raise DataError("engine: 'local' or 'spark' is needed; partitions= is only for engine='spark'")
     with closing(open_table(source, connection, separator)) as table:
         recipe, declared = recipe_for(table.names), items
         if items is not None and items is not observed_items_are_public:
@@ -184,8 +177,9 @@ def read(
             recipe = replace(recipe, items=declared.ids)
         if cache is None:
             return _interactions(table, recipe, declared, in_memory)
-        with new_folder(cache, "cache") as folder:
-            write(_interactions(table, recipe, declared, arrays_in(folder)), folder)
+        with interactions.new_folder(cache, "cache") as folder:
+            built = _interactions(table, recipe, declared, interactions.arrays_in(folder))
+            interactions.write(built, folder)
     return Interactions.from_disk(cache)
 
 
@@ -198,7 +192,7 @@ def open_table(source: Any, connection: Any = None, separator: str | None = None
     if kind not in ("", "parquet"):
         return texts.text_files(found, kind, separator)
     if separator is not None:
-        raise DataError("separator: it is that of a CSV file; leave it out")
+        raise DataError("separator: only CSV files have one; leave it out")
     if found:
         return sources.from_parquet(found)
     if not is_select:
@@ -209,7 +203,7 @@ def open_table(source: Any, connection: Any = None, separator: str | None = None
 
 
 def _from_object(source: Any) -> Table:
-    if isinstance(source, Table):  # one of our own, such as the files of a data set
+    if isinstance(source, Table):  # such as the files of a data set
         return source
     library = type(source).__module__.split(".")[0].lstrip("_")  # some versions of DuckDB say _duckdb
     if library == "scipy":
@@ -233,7 +227,7 @@ def _interactions(
     hint = NO_HEADER if table.names is None else ""
     cleaner, assembler = Cleaner(recipe, hint), Assembler(allocate, is_text=table.is_text)
     wanted = recipe.columns.wanted(lenient=recipe.on_invalid != "raise")
-    # Closed before the connection is, if a row is refused: the next batch may be on its way in a thread.
+    # If a row is refused, the stream is closed before the connection: a thread may be fetching the next batch.
     with Bar(f"reading {table.what}", table.rows) as bar, closing(table.stream(wanted)) as batches:
         for batch in batches:
             cells = cleaner(batch)
@@ -250,7 +244,7 @@ def _interactions(
 
 @dataclass
 class Counts:
-    """How many rows of each kind there were. For the owner: exact numbers about private data."""
+    """How many rows of each kind there were: exact numbers about private data, for the owner."""
 
     rows: int = 0
     dropped: int = 0
@@ -268,7 +262,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How rows are read, wherever they are, and what becomes of those that cannot be used: all of it public."""
+    """How rows are read, wherever they are, and what to do with those that cannot be used. All of it is public."""
 
     columns: Columns
     items: Ids | None  # the catalog; None: the items that occur
@@ -293,7 +287,7 @@ class Recipe:
 
     @property
     def implicit(self) -> bool:
-        """Whether a pair counts 1 however often it occurs, because there is no column of values."""
+        """Whether there is no column of values, so that a pair counts 1 however often it occurs."""
         return self.columns.value is None and self.on_duplicate != "sum"
 
     @property
@@ -340,14 +334,14 @@ class Cleaner:
     """Turns the cells of a batch into ids, 32-bit values and times that a model can rely on."""
 
     recipe: Recipe
-    hint: str = ""  # what may be the reason that cells are missing
+    hint: str = ""  # a possible reason why cells are missing
     counts: Counts = field(default_factory=Counts)
     time_type: Any = None
 
     def __call__(self, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array, Any, Any]:
-        """Return users, items, values, times of the rows that stay."""
+        """Return the users, items, values and times of the rows that are kept."""
         users, items = plain(batch.column(0), "user"), plain(batch.column(1), "item")
-        missing = {"user": _is_null(users), "item": _is_null(items)}
+        missing = {"user": numpy_of(users.is_null()), "item": numpy_of(items.is_null())}
         values = times = None
         if self.recipe.columns.value is not None:
             values = self._numbers(plain(batch.column(2), "value"))
@@ -381,7 +375,7 @@ class Cleaner:
         """Apply the policy to values that are missing, infinite or out of range; round to 32 bits."""
         declared, policy = self.recipe.value_range, self.recipe.on_invalid
         bounds = declared or (-MOST, MOST)
-        if values.dtype == np.float32:  # in which a bound such as 0.3 is another number
+        if values.dtype == np.float32:  # where a bound such as 0.3 is a different number
             bounds = float(np.float32(bounds[0])), float(np.float32(bounds[1]))
         missing, outside = np.isnan(values), (values < bounds[0]) | (values > bounds[1])
         if policy == "raise" and (missing | outside).any():
@@ -395,7 +389,7 @@ class Cleaner:
             )
         unusable = missing | outside if policy == "drop" else missing
         self.counts.clipped += int(outside.sum()) if policy == "clip" else 0
-        # Within 64 bits first, in which no NaN is cast; then within 32 bits.
+        # First within 64 bits, so that no NaN is cast; then within 32 bits.
         rounded = np.where(unusable, bounds[0], np.clip(values, *bounds)).astype(np.float32)
         return rounded if declared is None else np.clip(rounded, *inner_range(declared)), unusable
 
@@ -405,7 +399,7 @@ class Cleaner:
         if pa.types.is_boolean(kind) or pa.types.is_null(kind):
             column = column.cast(pa.uint8())
         elif pa.types.is_decimal(kind) or pa.types.is_large_string(kind):
-            column = column.cast(pa.large_string())  # of a decimal: Arrow does not round to the nearest float
+            column = column.cast(pa.large_string())  # Arrow does not round decimals to the nearest float
             parsed, wrong = texts.numbers(column)
             if wrong is not None and self.recipe.on_invalid == "raise":
                 at, row = self._first(wrong)
@@ -417,13 +411,13 @@ class Cleaner:
             return parsed
         elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             raise DataError(f"value: numbers are needed, but the column holds {kind}")
-        found: Array = column.to_numpy(zero_copy_only=False)
+        found = numpy_of(column)
         return found if found.dtype == np.float32 else found.astype(np.float64)
 
     def _times(self, column: pa.Array) -> tuple[Array, Mask]:
         """Times as integers in the column's own unit, or floats, and where they are missing.
 
-        Each type of column has one type of times: nothing is cast to the type of another batch.
+        The type of the result depends on the type of the column alone, not on other batches.
         """
         kind = column.type
         if pa.types.is_large_string(kind):
@@ -431,20 +425,20 @@ class Cleaner:
             return self._written_times(column)
         if self.recipe.time_format is not None:
             raise DataError(f"time_format: the times are not text, but {kind}; leave it out")
-        if pa.types.is_null(kind):  # nothing but missing times, which say nothing of their type
+        if pa.types.is_null(kind):  # all missing, so the type is unknown
             return np.zeros(len(column)), np.ones(len(column), bool)
         if kind == pa.uint64() or pa.types.is_decimal(kind) or pa.types.is_floating(kind):
             self._require_time_type(pa.float64())
             numbers = column.cast(pa.large_string()) if pa.types.is_decimal(kind) else column
-            return numbers.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), _is_null(column)
+            return numpy_of(numbers.cast(pa.float64(), safe=False)), numpy_of(column.is_null())
         if not (kind == pa.int64() or pa.types.is_date32(kind) or pa.types.is_timestamp(kind)):
             raise DataError(
                 f"time: numbers, dates or timestamps are needed, not {kind}; name another column with time=, or pass "
-                "time=None to do without"
+                "time=None to ignore times"
             )
         self._require_time_type(kind)
         numbers = (column.cast(pa.int32()) if pa.types.is_date32(kind) else column).cast(pa.int64())
-        return numbers.fill_null(0).to_numpy(zero_copy_only=False), _is_null(column)
+        return numpy_of(numbers.fill_null(0)), numpy_of(column.is_null())
 
     def _require_time_type(self, kind: pa.DataType) -> None:
         if self.time_type not in (None, kind):
@@ -459,12 +453,12 @@ class Cleaner:
             raise DataError(
                 f"time: row {row} holds {column[at].as_py()!r}, where {expected} is needed. Correct it, say how times "
                 "are written with time_format= (for instance '%d/%m/%Y'), pass on_invalid='drop' to leave such rows "
-                "out, or time=None to do without"
+                "out, or time=None to ignore times"
             )
         return found, np.isnan(found)
 
     def finish(self, rows: Rows, catalogue: Catalogue) -> Interactions:
-        """The finished table. Sums outside the value range (or that of 32 bits) are dropped or clipped."""
+        """The finished table. Sums outside the value range, or too large for 32 bits, are dropped or clipped."""
         recipe, arrays = self.recipe, (rows.indptr, rows.indices, rows.values, rows.times)
         ratings = Interactions(rows.users, catalogue, *arrays, recipe.bounds, recipe.implicit, time_type=self.time_type)
         self.counts.unknown, self.counts.repeated = rows.unknown, rows.repeated
@@ -479,77 +473,64 @@ class Cleaner:
         return part.of_users(np.flatnonzero(np.diff(part.indptr)))
 
 
-def _is_null(column: pa.Array) -> Mask:
-    mask: Mask = column.is_null().to_numpy(zero_copy_only=False)
-    return mask
-
-
-# The catalog: public, so that types may be guessed from all of it
+# The catalog: public, so types may be guessed from all of it
 
 
 def read_items(items: Any, item: str | None, connection: Any) -> tuple[Ids, pa.Table]:
     """The ids and the other columns of a data frame, file or SELECT with one row for each item."""
-
-    def column(names: Sequence[str]) -> str:
-        found = item if item in names else guess("item", names) or ("id" if "id" in names else None)
-        if found is None:
-            raise DataError(f"items: none of the columns {list(names)} looks like the item; name it with item=")
-        return found
-
     is_file = isinstance(items, os.PathLike) or (isinstance(items, str) and not SELECT.match(items))
     paths, kind = found_files([items]) if is_file and connection is None else ([], "")
     if kind in ("csv", "tsv", "json"):
-        table, name = text_table(paths, kind, column)
+        tables = [_json_table(path) if kind == "json" else _csv_table(path, kind, item) for path in paths]
         what = shown(paths)
     else:
         with closing(open_table(items, connection)) as source:
             names, what = list(source.names or ()), source.what
-            name = column(names)
-            batches = [pa.Table.from_batches([batch]) for batch in source.stream(Wanted(names, (name,)))]
-            table = pa.concat_tables(batches, promote_options="permissive") if batches else pa.table({})
+            wanted = Wanted(names, (_item_column(names, item),))
+            tables = [pa.Table.from_batches([batch]) for batch in source.stream(wanted)]
+    table = pa.concat_tables(tables, promote_options="permissive") if tables else pa.table({})
     if not table.num_rows:
         raise DataError(f"items: {what} has no rows; a catalog needs at least one item")
+    name = _item_column(table.column_names, item)
     ids = table.column(name).combine_chunks()
     return Ids(typed(ids) if kind in ("csv", "tsv") else ids, "items"), table.drop_columns([name])
 
 
-def text_table(paths: list[str], kind: str, item: Callable[[Sequence[str]], str]) -> tuple[pa.Table, str]:
-    """A public table of items, all of it, with the name of the column of ids; types are those that its columns have.
-
-    The ids are text, unless JSON has them as numbers.
-    """
-    found = []
-    for path in paths:
-        with texts.opened(path) as file:
-            found.append((_json_table if kind == "json" else _csv_table)(path, file, kind, item))
-    return pa.concat_tables([table for table, _ in found], promote_options="permissive"), found[-1][1]
-
-
-def _json_table(path: str, file: IO[bytes], _: str, item: Callable[[Sequence[str]], str]) -> tuple[pa.Table, str]:
-    try:
-        table = arrow_json.read_json(file)
-    except pa.ArrowInvalid as error:
-        raise DataError(f"items: {path!r} cannot be read ({error}). {texts.JSON_ADVICE}") from None
-    return table, item(table.column_names)
-
-
-def _csv_table(path: str, file: IO[bytes], kind: str, item: Callable[[Sequence[str]], str]) -> tuple[pa.Table, str]:
-    reader = texts.Csv.of(path, file.readline(), texts.checked_separator(None, kind))
-    name = item(reader.names)
-    try:
-        table = arrow_csv.read_csv(
-            file,
-            read_options=arrow_csv.ReadOptions(column_names=list(reader.names), use_threads=False),  # for row numbers
-            parse_options=arrow_csv.ParseOptions(delimiter=reader.separator, newlines_in_values=True),
-            convert_options=arrow_csv.ConvertOptions(column_types={name: pa.large_string()}),
+def _item_column(names: Sequence[str], item: str | None) -> str:
+    found = item if item in names else guess("item", names) or ("id" if "id" in names else None)
+    if found is None:
+        raise DataError(
+            f"items: none of the columns {list(names)} looks like the item; call one 'item', or name it with item="
         )
-    except pa.ArrowInvalid as error:
-        if "Empty CSV file" in str(error):
-            return pa.table({column: pa.array([], pa.large_string()) for column in reader.names}), name
-        uneven = re.search(r"Row #(\d+): Expected \d+ columns, got \d+: (.*)", str(error), flags=re.S)
-        if uneven is None:
-            advice = "Check that the file is whole, in UTF-8, and that every line has as many cells as the first"
-            raise DataError(f"items: {path!r} cannot be read ({error}). {advice}") from None
-        fault = reader.fault(uneven[2].encode())
-        raise DataError(f"items: line {int(uneven[1]) + 1} of {path!r}, {uneven[2]!r}, {fault}") from None
-    return table, name
+    return found
+
+
+def _json_table(path: str) -> pa.Table:
+    with texts.opened(path) as file:
+        try:
+            return arrow_json.read_json(file)
+        except pa.ArrowInvalid as error:
+            raise DataError(f"items: {path!r} cannot be read ({error}). {texts.JSON_ADVICE}") from None
+
+
+def _csv_table(path: str, kind: str, item: str | None) -> pa.Table:
+    """A public table whose ids are text, and whose other columns have the types that Arrow finds."""
+    with texts.opened(path) as file:
+        reader = texts.Csv.of(path, file.readline(), texts.checked_separator(None, kind))
+        ids = {_item_column(reader.names, item): pa.large_string()}
+        try:
+            return arrow_csv.read_csv(  # in one thread, so that errors have row numbers
+                file,
+                read_options=arrow_csv.ReadOptions(column_names=list(reader.names), use_threads=False),
+                parse_options=arrow_csv.ParseOptions(delimiter=reader.separator, newlines_in_values=True),
+                convert_options=arrow_csv.ConvertOptions(column_types=ids),
+            )
+        except pa.ArrowInvalid as error:
+            if "Empty CSV file" in str(error):
+                return pa.table({column: pa.array([], pa.large_string()) for column in reader.names})
+            uneven = re.search(r"Row #(\d+): Expected \d+ columns, got \d+: (.*)", str(error), flags=re.S)
+            if uneven is None:
+                advice = "Check that the file is whole, in UTF-8, and that every line has as many cells as the first"
+                raise DataError(f"items: {path!r} cannot be read ({error}). {advice}") from None
+            fault = reader.fault(uneven[2].encode())
+            raise DataError(f"items: line {int(uneven[1]) + 1} of {path!r}, {uneven[2]!r}, {fault}") from None

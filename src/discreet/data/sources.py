@@ -34,7 +34,7 @@ SUFFIXES = {
 
 
 class Guess(enum.Enum):
-    """The default of a column argument: look for one of the usual names; None means that there is none."""
+    """The default of a column argument: look for a usual name. None means that there is no such column."""
 
     GUESS = enum.auto()
 
@@ -71,12 +71,12 @@ def guess(role: str, names: Sequence[str]) -> str | None:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What to read of a table: which columns, and which of them are ids or the value."""
+    """Which columns of a table to read, and which of them are ids or the value."""
 
     names: list[str]
     ids: tuple[str, ...]
     value: str | None = None
-    lenient: bool = False  # whether a line of text that cannot be read is a row of nulls, not an error
+    lenient: bool = False  # whether a line that cannot be read is a row of nulls, not an error
 
 
 @dataclass(frozen=True)
@@ -107,9 +107,9 @@ class Columns:
 
 
 def choose(names: Sequence[str] | None, **given: str | Guess | None) -> Columns:
-    """Settle the four roles from what the caller said and, where nothing was said, from the usual names.
+    """Choose the four columns: those that the caller named, and otherwise those with usual names.
 
-    JSON lines have no header (`names` is None). Which keys there are depends on the rows, so none is guessed from them.
+    JSON lines have no header (`names` is None). Their keys depend on the rows, so nothing is guessed from them.
     """
     if names is None:
         given = {role: KEYS[role] if isinstance(name, Guess) else name for role, name in given.items()}
@@ -120,14 +120,14 @@ def choose(names: Sequence[str] | None, **given: str | Guess | None) -> Columns:
     guessed: list[str] = []
     for role, name in given.items():
         chosen[role] = guess(role, free) if isinstance(name, Guess) else name
-        if isinstance(name, Guess) and (role != "time" or chosen[role] is not None):  # no times is no guess
+        if isinstance(name, Guess) and (role != "time" or chosen[role] is not None):  # having no times is not a guess
             guessed.append(role)
         if chosen[role] is not None and chosen[role] not in names:
             raise DataError(f"{role}={name!r}: there is no such column; the columns are {listed}")
         if role in ("user", "item") and chosen[role] is None:
             raise DataError(
-                f"{role}: no column has a usual name for it; pass {role}=, one of {listed}. (If these are not "
-                "names but data, the file has no header line: read it with a SELECT that names its columns)"
+                f"{role}: no column has a usual name; pass {role}=, one of {listed}. (If these are data and not names, "
+                "the file has no header line: read it with a SELECT that names its columns)"
             )
     columns = Columns(**chosen, guessed=tuple(guessed))
     if len(set(columns.names)) < len(columns.names):
@@ -140,7 +140,7 @@ def choose(names: Sequence[str] | None, **given: str | Guess | None) -> Columns:
 
 @dataclass(frozen=True)
 class Table:
-    """The one form that every source takes: a table that has been found but not read."""
+    """A table that has been found but not read: the common form of all sources."""
 
     what: str  # for people
     names: Sequence[str] | None  # None: JSON lines, which have no header
@@ -153,14 +153,14 @@ class Table:
 
 
 def sliced(batches: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
-    """Cut large batches, so that what follows needs little memory at a time; leave out empty ones."""
+    """Cut large batches, so that the next steps need little memory; leave out empty ones."""
     for batch in batches:
         for start in range(0, batch.num_rows, BATCH):
             yield batch.slice(start, BATCH)
 
 
 def prefetched(batches: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
-    """Decode the next batch while the last one is being indexed."""
+    """Decode the next batch while the last one is processed."""
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(next, batches, None)
         while (batch := waiting.result()) is not None:
@@ -177,7 +177,7 @@ def batch_of(names: Sequence[str], rows: Iterable[Sequence[Any]], wanted: Wanted
 
 
 def require_names(names: Any) -> None:
-    """Raise unless columns have names, all different."""
+    """Raise unless the names of columns are distinct strings."""
     listed = list(names) if isinstance(names, Iterable) else []
     for name in listed:
         if not isinstance(name, str):
@@ -193,7 +193,7 @@ def require_names(names: Any) -> None:
 
 
 def found_files(given: Sequence[str | os.PathLike[str]]) -> tuple[list[str], str]:
-    """The files that paths and globs stand for, and their format. A path that exists is never taken for a glob."""
+    """The files that match paths and globs, and their format. A path that exists is not a glob."""
     paths: list[str] = []
     for one in given:
         source = os.fspath(one)
@@ -226,7 +226,7 @@ def format_of(path: str) -> str | None:
 
 
 def shown(paths: list[str]) -> str:
-    """Some files in words."""
+    """A short description of some files."""
     return paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more files"
 
 
@@ -238,15 +238,15 @@ def _whole(path: str, otherwise: str) -> Iterator[None]:
         raise DataError(f"source: {path!r} {otherwise} ({error}); fetch it again") from None
 
 
+def _parquet(path: str) -> Any:
+    with _whole(path, "is not a whole parquet file"):
+        # A buffer would hold the whole file. Checksums are verified where the file has them.
+        return pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True)
+
+
 def from_parquet(paths: list[str]) -> Table:
     """Parquet files, which must all have the columns that are read, in the same types."""
-
-    def opened(path: str) -> Any:
-        with _whole(path, "is not a whole parquet file"):
-            # A buffer would hold the whole file. Checksums are verified where the file has them.
-            return pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True)
-
-    files = {path: opened(path) for path in paths}
+    files = {path: _parquet(path) for path in paths}
     schemas = {path: file.schema_arrow for path, file in files.items()}
     first = paths[0]
     require_names(schemas[first].names)
@@ -267,10 +267,10 @@ def from_parquet(paths: list[str]) -> Table:
         require_schemas(names)  # before any row is read
         for path in paths:
             with _whole(path, "is damaged"):
-                for batch in opened(path).iter_batches(BATCH, columns=names):
+                for batch in files[path].iter_batches(BATCH, columns=names):
                     yield batch.select(names)
 
-    rows = sum(files[path].metadata.num_rows for path in paths)
+    rows = sum(file.metadata.num_rows for file in files.values())
     return Table(shown(paths), schemas[first].names, lambda wanted: prefetched(stream(wanted.names)), rows)
 
 
@@ -287,8 +287,8 @@ def from_sparse(matrix: Any) -> Table:
         raise DataError(
             f"source: a sparse matrix of numbers is needed, not of {matrix.dtype}; give matrix.astype(float)"
         )
-    entries = matrix.astype(np.float64).tocoo(copy=True)  # in which sums do not overflow
-    entries.sum_duplicates()  # what entries that repeat mean in such a matrix
+    entries = matrix.astype(np.float64).tocoo(copy=True)  # as floats, so that sums do not overflow
+    entries.sum_duplicates()  # repeated entries of a sparse matrix mean their sum
     columns = {"user": entries.row.astype(np.int64), "item": entries.col.astype(np.int64), "value": entries.data}
 
     def stream(wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:
@@ -306,11 +306,11 @@ def from_rows(rows: Iterable[Any]) -> Table:
     mapping = isinstance(first, dict)
     if not mapping and not (isinstance(first, list | tuple) and 2 <= len(first) <= len(ROLES)):
         raise DataError(f"source: rows (user, item), (user, item, value) or with a time are needed, not {first!r}")
-    # Sorted: which key comes first in the first row must not decide which of two is the user.
+    # Sorted, so that the order of keys in the first row does not decide which column is the user.
     names = sorted(first, key=str) if mapping else list(ROLES[: len(first)])
 
     def cells(row: Any, at: int) -> tuple[Any, ...]:
-        # All rows have the keys of the first, no more and no fewer: otherwise the first would decide for the others.
+        # All rows must have the keys of the first; otherwise the first row would decide for the others.
         alike = isinstance(row, dict if mapping else list | tuple) and len(row) == len(names)
         if not alike or (mapping and not all(name in row for name in names)):
             raise DataError(f"source: row {at} is {row!r}, but the first row has {len(names)} cells ({names})")
@@ -332,7 +332,7 @@ def from_frame(source: Any, library: str) -> Table:
         source = pa.Table.from_batches([source])
     if kind == "Series" or isinstance(source, pa.Array | pa.ChunkedArray):
         raise DataError(f"source: a {kind} is a single column; give a table with columns user and item")
-    if kind != "LazyFrame":  # whose names are the result of a query
+    if kind != "LazyFrame":  # its names are the result of a query
         require_names(getattr(source, "column_names", None) or getattr(source, "columns", ()))
     try:
         frame: Any = nw.from_native(source)
@@ -346,73 +346,47 @@ def from_frame(source: Any, library: str) -> Table:
 
     def stream(wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:
         chosen = frame.select(wanted.names)
-        if library == "polars":
-            _refuse_objects(chosen)
-        if library == "pandas" and (table := _from_pandas(nw.to_native(chosen), wanted)) is not None:
-            return sliced(table.to_batches())
         try:
-            return sliced(_reader(chosen.collect("pyarrow") if is_query else chosen))
+            chosen = chosen.collect("pyarrow") if is_query else chosen
         except ImportError as error:
             raise MissingExtra(f"reading {what} ({error})", "spark") from None
+        columns = {name: _column(chosen[name], name == wanted.value) for name in wanted.names}
+        return sliced(pa.table(columns).to_batches())
 
     kept = library if library in LIBRARIES else None
     return Table(what, names, stream, None if is_query else len(frame), library=kept, is_query=is_query)
 
 
 def _from_stream(source: Any, what: str) -> Table:
-    """What is no data frame: an Arrow stream, or nothing that can be read."""
+    """An Arrow stream, or else nothing that can be read."""
     if not hasattr(source, "__arrow_c_stream__"):
         raise DataError(
             f"source: {type(source).__name__} is not a table that can be read. Give a path, a SELECT, a data frame, an "
             "Arrow table, a scipy sparse matrix or a list of (user, item, value)"
         )
     reader = pa.RecordBatchReader.from_stream(source)
-    return Table(what, reader.schema.names, lambda wanted: _selected(reader, wanted), library="pyarrow")
 
-
-def _refuse_objects(frame: Any) -> None:
-    for name, dtype in frame.collect_schema().items():
-        if dtype == nw.Object:
-            raise DataError(f"source: column {name!r} holds Python objects; give it a type: frame.cast(...)")
-
-
-def _selected(reader: pa.RecordBatchReader, wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:
-    try:
-        yield from sliced(batch.select(wanted.names) for batch in reader)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"source: the Arrow stream broke off: {error}") from None
-
-
-def _reader(frame: Any) -> pa.RecordBatchReader:
-    """A frame as an Arrow stream; an error names the column that Arrow cannot take."""
-    try:
-        return pa.RecordBatchReader.from_stream(frame)
-    except (pa.ArrowException, OverflowError, UnicodeEncodeError) as error:
-        names = list(frame.columns)
-        for name in names if len(names) > 1 else ():
-            _reader(frame.select([name]))
-        raise _mixed(names[0], error.args[0]) from None
-
-
-def _mixed(name: str, why: object) -> DataError:
-    return DataError(
-        f"source: column {name!r} holds more than one type, or an unknown one ({why}); make it one, for instance "
-        f"frame[{name!r}].astype(str)"
-    )
-
-
-def _from_pandas(frame: Any, wanted: Wanted) -> pa.Table | None:
-    """A pandas frame with columns of Python objects or categories, converted cell by cell; None for any other."""
-    if not any(str(dtype) in ("object", "category") for dtype in frame.dtypes):
-        return None
-    arrays = {}
-    for name in wanted.names:
-        column, convert = frame[name], to_values if name == wanted.value else to_array
+    def stream(wanted: Wanted) -> Generator[pa.RecordBatch, None, None]:
         try:
-            if str(column.dtype) == "category":
-                to_array(column.cat.categories.tolist(), "categories")
-            is_object = column.dtype == object
-            arrays[name] = convert(column.tolist(), "it") if is_object else pa.array(column, from_pandas=True)
-        except (DataError, pa.ArrowException) as error:
-            raise _mixed(name, error) from None
-    return pa.table(arrays)
+            yield from sliced(batch.select(wanted.names) for batch in reader)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise DataError(f"source: the Arrow stream broke off: {error}") from None
+
+    return Table(what, reader.schema.names, stream, library="pyarrow")
+
+
+def _column(column: Any, is_value: bool) -> pa.ChunkedArray:
+    """A column of a frame in Arrow; Python objects are converted cell by cell."""
+    native = column.to_native()
+    kind = str(getattr(native, "dtype", "")).lower()
+    try:
+        if kind == "category":  # of pandas, which has categories of any type
+            to_array(native.cat.categories.tolist(), "categories")
+        if kind == "object":
+            return pa.chunked_array([(to_values if is_value else to_array)(column.to_list(), "it")])
+        return pa.chunked_array(column)
+    except (DataError, pa.ArrowException, OverflowError, UnicodeEncodeError) as error:
+        raise DataError(
+            f"source: column {column.name!r} holds more than one type, or an unknown one ({error}); make it one, for "
+            f"instance frame[{column.name!r}].astype(str)"
+        ) from None

@@ -1,10 +1,10 @@
-"""Tables that stay in Spark: the same checks as anywhere, by the partition that keeps a user's rows.
+"""Tables that stay in Spark: the same checks as anywhere, made by the partition that holds a user's rows.
 
-Files of text are read as lines, which are divided and parsed by the code that reads them on one machine (`texts`,
-`readers`): Spark guesses no types, and makes no columns of the names of folders. Rows are partitioned by a hash of the
-user's id, so that all of a user's are in one place, and no other. A partition cleans its rows (`readers`) and
-compresses them (`assembly`) as `discreet.read` does with a whole table, in whatever order they have arrived. What it
-tells the driver is how many rows it has met of each kind; who they are about stays where it is.
+Text files are read as lines, which are split and parsed by the code that reads them on one machine (`texts`,
+`readers`): Spark guesses no types, and makes no columns of folder names. Rows are partitioned by a hash of the user's
+id, so that all rows of a user are in one partition. A partition cleans its rows (`readers`) and compresses them
+(`assembly`) as `discreet.read` does with a whole table, in whatever order they arrive. It tells the driver how many
+rows of each kind it has met, and nothing about whose they are.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
-from io import BytesIO
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -32,19 +30,18 @@ from discreet.errors import DataError, MissingExtra, NotPublic, PrivacyError
 from discreet.privacy.lattice import machine_kernels, require_sound_arithmetic
 from discreet.validation import whole
 
-PIECE = 1 << 26  # bytes of one broadcast
 INLINE = 1 << 16  # bytes that are sent along with each task, without a broadcast
 CHUNK = 5 << 16  # interactions that are kept, and worked on, together
 COUNTS = tuple(field.name for field in fields(Counts))
 ARRAYS = ("indptr", "indices", "values")
 ROWS = ", ".join([*(f"{name} long" for name in COUNTS), *(f"{name} binary" for name in ARRAYS), "kernels string"])
 
-_here: dict[str, Any] = {}  # what this worker has unpacked last
+_here: dict[str, Any] = {}  # what this worker unpacked last
 
 
 @contextmanager
 def settings(session: Any, wanted: dict[str, str]) -> Iterator[None]:
-    """Change settings of a session for a while."""
+    """Change settings of a session temporarily."""
     before = {name: session.conf.get(name) for name in wanted}
     try:
         for name, value in wanted.items():
@@ -57,10 +54,10 @@ def settings(session: Any, wanted: dict[str, str]) -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SparkInteractions(Declared):
-    """A table of users, items and values that stays in Spark, checked, numbered and compressed there.
+    """A table of users, items and values that stays in Spark: checked, numbered and compressed there.
 
     Made by `discreet.read(..., engine="spark")`. Users are partitioned by their ids; a partition keeps its users' rows
-    as `Interactions` would, 6 to 8 bytes each, cached in memory and on disk. The driver knows what is public of them,
+    as `Interactions` does, 6 to 8 bytes each, cached in memory and on disk. The driver knows what is public about them,
     and `report`, which is for the owner. `DPALS`, `DPALS.as_published` and `DPFrankWolfe` can be fitted to it.
 
     Attributes:
@@ -70,7 +67,7 @@ class SparkInteractions(Declared):
         value_range: The public range of values.
         implicit: Whether every interaction counts 1, because there are no values.
         report: What happened when the table was read.
-        kernels: What its users' numbers were computed with so far; a second kind is refused.
+        kernels: The kernels that its users' numbers were computed with so far; a second kind is refused.
     """
 
     rows: Any
@@ -85,73 +82,62 @@ class SparkInteractions(Declared):
         return f"SparkInteractions({self.n_items:,} items, users in {self.n_partitions} partitions)"
 
     def unpersist(self) -> None:
-        """Remove what Spark keeps of it in memory and on disk."""
+        """Remove the rows that Spark has cached in memory and on disk."""
         self.rows.unpersist()
 
     def require_equal_kernels(self, used: set[str]) -> None:
-        """Raise unless all that was ever computed of this table was computed alike, wherever that was."""
+        """Raise unless everything computed from this table, on whichever machine, used the same kernels."""
         self.kernels.update(used)
         if len(self.kernels) > 1:
             raise PrivacyError(
-                "ratings: the machines of this cluster round differently, so that one person's numbers would depend on "
-                "where Spark computes them, and their sum would not have the sensitivity that is declared. Nothing of "
-                "it was released. Use machines of one kind with the same packages, or the same kernels on all of them "
-                "(for instance spark.executorEnv.OPENBLAS_CORETYPE=Haswell). They are: "
-                + "; or ".join(sorted(self.kernels))
+                "ratings: the machines of this cluster round differently, so one person's numbers would depend on "
+                "where Spark computes them, and the declared sensitivity would not hold. Nothing was released. Use "
+                "machines of one kind with the same packages, or the same kernels on all of them (for instance "
+                "spark.executorEnv.OPENBLAS_CORETYPE=Haswell). The kernels are: " + "; or ".join(sorted(self.kernels))
             )
 
 
 @dataclass(frozen=True)
 class Broadcast:
-    """A function or public arrays, on the way from the driver to its partitions. On the other side, `open` gives it.
+    """A function or public arrays, on the way from the driver to the partitions, which call `open`.
 
-    It is pickled by the pickler that Spark brings. Large arrays, such as the items' factors, are taken out of the
-    pickle and cut, so that there is no limit to what is sent, and nothing is copied twice.
+    Spark's own pickler takes functions. Arrays are kept out of the pickle, so that a worker does not copy them.
     """
 
     name: str  # never used again
-    sizes: tuple[int, ...]  # bytes of the pickle, and of each array that was taken out of it
-    pieces: Sequence[Any]  # all of these, one behind the other, cut: bytes, or broadcasts of bytes
+    content: Any  # the pickle and the arrays, or Spark's broadcast of both
 
     @classmethod
     def of(cls, thing: Any, context: Any) -> Broadcast:
-        """Pack something, for the workers of a Spark context."""
-        from pyspark.cloudpickle import CloudPickler
+        """Pack something for the workers of a Spark context."""
+        from pyspark import cloudpickle
 
-        arrays: list[pickle.PickleBuffer] = []
-        head = BytesIO()
-        pickler: Any = CloudPickler
-        pickler(head, protocol=5, buffer_callback=arrays.append).dump(thing)
-        parts = [head.getbuffer(), *(array.raw() for array in arrays)]
-        sizes = tuple(part.nbytes for part in parts)
-        if sum(sizes) <= INLINE:
-            return cls(uuid.uuid4().hex, sizes, [bytes(part) for part in parts])
-        cut = [part[at : at + PIECE] for part in parts for at in range(0, part.nbytes, PIECE)]
-        return cls(uuid.uuid4().hex, sizes, [context.broadcast(bytes(piece)) for piece in cut])
+        pickler: Any = cloudpickle
+        buffers: list[pickle.PickleBuffer] = []
+        head = pickler.dumps(thing, protocol=5, buffer_callback=buffers.append)
+        content = head, [buffer.raw().tobytes() for buffer in buffers]
+        small = len(head) + sum(map(len, content[1])) <= INLINE
+        return cls(uuid.uuid4().hex, content if small else context.broadcast(content))
 
     def open(self) -> Any:
-        """The object, made once in each worker."""
+        """The object, unpacked once in each worker."""
         if self.name not in _here:
-            pieces = (piece if isinstance(piece, bytes) else piece.value for piece in self.pieces)
-            content = memoryview(b"".join(pieces))
-            ends = accumulate(self.sizes)
-            head, *arrays = (content[end - size : end] for end, size in zip(ends, self.sizes, strict=True))
+            head, arrays = self.content if isinstance(self.content, tuple) else self.content.value
             _here.clear()
             _here[self.name] = pickle.loads(head, buffers=arrays)
         return _here[self.name]
 
     def discard(self) -> None:
         """Remove it from all workers."""
-        for piece in self.pieces:
-            if not isinstance(piece, bytes):
-                piece.destroy()
+        if not isinstance(self.content, tuple):
+            self.content.destroy()
 
 
 # In a partition
 
 
 def read_partition(recipe: Recipe, batches: Iterable[pa.RecordBatch]) -> tuple[Interactions, Counts]:
-    """A partition's rows, compressed. What a policy refuses is left out, and counted, for the driver to refuse."""
+    """A partition's rows, compressed. Rows that a policy refuses are left out and counted, for the driver to refuse."""
     if recipe.on_invalid == "raise":
         recipe = replace(recipe, on_invalid="drop")
     if recipe.on_duplicate == "raise":
@@ -161,14 +147,14 @@ def read_partition(recipe: Recipe, batches: Iterable[pa.RecordBatch]) -> tuple[I
         cells = cleaner(batch)
         if len(cells[0]):
             assembler.add(*cells)
-    # As in a query, the first and the last of a pair's rows are the same ones in whatever order they have arrived.
+    # As in a query, the first and the last row of a pair do not depend on the order of arrival.
     rows = assembler.finish(recipe.items, recipe.on_duplicate, is_query=True)
     ratings = cleaner.finish(rows, Catalogue(rows.items))
     return ratings, replace(cleaner.counts, kept=len(ratings))
 
 
 def chunks(ratings: Interactions, counts: Counts) -> Iterator[pa.RecordBatch]:
-    """A partition's rows as it keeps them; what was counted is in the first of them, of which there is always one."""
+    """A partition's rows as it keeps them. There is at least one chunk; the first one has the counts."""
 
     def batch(told: Counts, indptr: Any, indices: Any, values: Any) -> pa.RecordBatch:
         numbers = {name: pa.array([getattr(told, name)], pa.int64()) for name in COUNTS}
@@ -191,12 +177,12 @@ def chunks(ratings: Interactions, counts: Counts) -> Iterator[pa.RecordBatch]:
 class SparkTable:
     """A table that Spark has found and not read."""
 
-    frame: Any  # of its columns; of lines, if it is text
+    frame: Any  # its columns; its lines, if it is text
     names: Sequence[str] | None  # None: JSON lines, which have no header
-    text: Csv | Json | None = None  # how lines are divided, if it is text
+    text: Csv | Json | None = None  # how lines are split, if it is text
 
     def select(self, columns: Columns) -> Any:
-        """Some columns, those of text as they are written. A line that cannot be read is a row of nulls."""
+        """Some columns; of text, as they are written. A line that cannot be read is a row of nulls."""
         names = columns.names
         if self.text is None:
             case_sensitive = self.frame.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
@@ -208,10 +194,10 @@ class SparkTable:
 
         text, wanted = self.text, columns.wanted(lenient=True)
 
-        def divide(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        def split(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return (divided(batch, text, wanted) for batch in batches if batch.num_rows)
 
-        return self.frame.mapInArrow(divide, StructType([StructField(name, StringType()) for name in names]))
+        return self.frame.mapInArrow(split, StructType([StructField(name, StringType()) for name in names]))
 
 
 def divided(lines: pa.RecordBatch, text: Csv | Json, wanted: Wanted) -> pa.RecordBatch:
@@ -223,7 +209,7 @@ def divided(lines: pa.RecordBatch, text: Csv | Json, wanted: Wanted) -> pa.Recor
 
 
 def open_table(source: Any, separator: str | None) -> SparkTable:
-    """A Spark table from what was given: one already, a SELECT, a path, or the name of a table of the session."""
+    """A Spark table from a DataFrame, a SELECT, a path, or the name of a table of the session."""
     try:
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
@@ -241,7 +227,7 @@ def open_table(source: Any, separator: str | None) -> SparkTable:
     session = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
     kind = None if is_spark(source) or SELECT.match(source) else format_of(source)
     if separator is not None and kind not in ("csv", "tsv"):
-        raise DataError("separator: it is that of a CSV file; leave it out")
+        raise DataError("separator: only CSV files have one; leave it out")
     try:
         if kind in ("csv", "tsv", "json"):
             return _text(session, source, kind, separator)
@@ -265,7 +251,7 @@ def _frame(session: Any, source: str, kind: str | None) -> Any:
 
 
 def _reader(session: Any, path: str) -> Any:
-    """A reader of files by their literal name where there is one, with no columns from the names of folders."""
+    """A reader that takes a path literally if it exists, and makes no columns of folder names."""
     place = session._jvm.org.apache.hadoop.fs.Path(path)
     is_there = place.getFileSystem(session._jsc.hadoopConfiguration()).exists(place)
     reader = session.read.option("recursiveFileLookup", "true").option("parquet.page.verify-checksum.enabled", "true")
@@ -273,7 +259,7 @@ def _reader(session: Any, path: str) -> Any:
 
 
 def _text(session: Any, path: str, kind: str, separator: str | None) -> SparkTable:
-    """Lines, and how they are divided: by the first line, which all files must have in common."""
+    """Lines, and how they are split: by the header, which all files must have in common."""
     lines = _reader(session, path).option("lineSep", "\n").text(path)
     if kind == "json":
         return SparkTable(lines, None, Json())
@@ -302,7 +288,7 @@ def _first_line(session: Any, file: str) -> bytes:
 
 
 def read(table: SparkTable, recipe: Recipe, items: Any, partitions: int | None) -> SparkInteractions:
-    """Have the partitions read a table where it is: one job, after which they keep it."""
+    """Have the partitions read a table where it is, in one job, and keep it."""
     from pyspark.sql.pandas.types import to_arrow_type
 
     columns = recipe.columns
@@ -312,11 +298,10 @@ def read(table: SparkTable, recipe: Recipe, items: Any, partitions: int | None) 
             "private data; pass value_range=(lowest, highest)"
         )
     chosen = table.select(columns)
-    if table.text is None:
-        _require_types(chosen, columns)
+    kinds = {field.name: to_arrow_type(field.dataType) for field in chosen.schema}
+    Cleaner(recipe)(pa.RecordBatch.from_pydict({name: pa.nulls(0, kind) for name, kind in kinds.items()}))  # by type
     catalogue = _catalogue(chosen, columns, items, written=table.text is not None)
-    kind = to_arrow_type(chosen.schema[columns.item].dataType)
-    catalogue.ids.numbers(pa.nulls(1, kind), "items")  # raises if such ids cannot be among these
+    catalogue.ids.numbers(pa.nulls(1, kinds[columns.item]), "items")  # raises if such ids cannot be among these
     rows = _kept(chosen, replace(recipe, items=catalogue.ids), partitions)
     try:
         with settings(rows.sparkSession, {"spark.sql.adaptive.enabled": "false"}):
@@ -330,11 +315,11 @@ def read(table: SparkTable, recipe: Recipe, items: Any, partitions: int | None) 
 
 
 def _kept(chosen: Any, recipe: Recipe, partitions: int | None) -> Any:
-    """The partitions, with what they will keep; not yet computed."""
+    """The partitions and what they will keep, not computed yet."""
     context = chosen.sparkSession.sparkContext
     if partitions is None:
         partitions = max(context.defaultParallelism, chosen.rdd.getNumPartitions())
-    broadcast = Broadcast.of(recipe, context)  # which is needed whenever a lost partition is computed again
+    broadcast = Broadcast.of(recipe, context)  # needed again whenever a lost partition is recomputed
 
     def compress(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         require_sound_arithmetic()
@@ -344,22 +329,6 @@ def _kept(chosen: Any, recipe: Recipe, partitions: int | None) -> Any:
     return by_user.mapInArrow(compress, ROWS).persist()
 
 
-def _require_types(frame: Any, columns: Columns) -> None:
-    """Raise if a column cannot be what it should be, by its type: no cell is looked at."""
-    kinds = dict(frame.dtypes)
-    numbers = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
-    for role, name in (("value", columns.value), ("time", columns.time)):
-        allowed = (*numbers, "boolean") if role == "value" else (*numbers, "date", "timestamp", "timestamp_ntz")
-        if name is not None and kinds[name].split("(")[0] not in allowed:
-            raise DataError(
-                f"{role}: numbers{' or times' * (role == 'time')} are needed, but the column {name!r} holds "
-                f"{kinds[name]}; cast it, or name another column with {role}="
-            )
-    for role, name in (("user", columns.user), ("item", columns.item)):
-        if kinds[name].startswith(("array", "struct", "map", "void", "variant")):
-            raise DataError(f"{role}: an id must be a single value, not {kinds[name]}")
-
-
 def _catalogue(frame: Any, columns: Columns, items: Any, written: bool) -> Catalogue:
     """The declared items; or those observed, if the owner says that they are public."""
     if items is None:
@@ -367,14 +336,12 @@ def _catalogue(frame: Any, columns: Columns, items: Any, written: bool) -> Catal
     if not isinstance(items, ObservedItems):
         return Catalogue.read(items, item=columns.item)
     name = columns.item
-    found = frame.select(frame[f"`{name}`"]).distinct().toArrow()[name].drop_null()
-    ids = Ids(found, "item")
-    ordered = ids.some(sorted_order(ids.to_arrow(), written=written))
-    return Catalogue(ordered, origin=OBSERVED)
+    ids = Ids(frame.select(frame[f"`{name}`"]).distinct().toArrow()[name].drop_null(), "item")
+    return Catalogue(ids.some(sorted_order(ids.to_arrow(), written=written)), origin=OBSERVED)
 
 
 def _counted(rows: Any) -> tuple[Counts, int]:
-    """What all partitions have counted, and how many there are. Computes what they keep."""
+    """The counts of all partitions, and how many partitions there are. Computes what they keep."""
     from pyspark.sql import functions
 
     sums = [functions.sum(name).alias(name) for name in COUNTS]

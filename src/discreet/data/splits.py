@@ -31,7 +31,7 @@ class Parts(NamedTuple):
 
 
 class QueryTarget(NamedTuple):
-    """What is shown of held-out users, and what is to be predicted; the same users in the same order."""
+    """What a model sees of held-out users, and what it has to predict; the same users in the same order."""
 
     query: Interactions
     target: Interactions
@@ -148,7 +148,7 @@ def held_out_users(
     train_items_only: bool = True,
     random_state: int | None = 0,
 ) -> HeldOutUsers:
-    """Hold out whole users, and divide what they did into a query and a target (Liang et al. 2018).
+    """Hold out whole users, and divide their interactions into a query and a target (Liang et al. 2018).
 
     Users with fewer than `min_interactions` are left out. Of the others, `valid` and `test` users are drawn.
     Of each of these, a fraction `target` of the items, rounded down, is the target and the rest the query.
@@ -221,21 +221,21 @@ def _times(ratings: Interactions) -> Array:
 
 
 def _after(ordered: Array, position: int) -> Any:
-    """The first time from which at most the interactions from `position` on lie."""
+    """The earliest time after which at most the interactions from `position` on lie."""
     if 0 < position < len(ordered) and ordered[position - 1] == ordered[position]:
         position = int(np.searchsorted(ordered, ordered[position], side="right"))
     return ordered[position] if position < len(ordered) else np.inf
 
 
 def _moment(ratings: Interactions, moment: Any) -> Any:
-    """A time of the caller's in the table's own unit."""
+    """A time given by the caller, in the table's own unit."""
     kind = ratings.time_type
     if isinstance(moment, Real):
         return moment
     if kind is None or not pa.types.is_temporal(kind):
         raise DataError(
-            f"at: the times of this table are numbers, so {moment!r} says nothing about them. Give a number; if they "
-            "are seconds since 1970, datetime(1998, 1, 1, tzinfo=timezone.utc).timestamp()"
+            f"at: the times of this table are numbers, so {moment!r} cannot be compared. Give a number; if they are "
+            "seconds since 1970, datetime(1998, 1, 1, tzinfo=timezone.utc).timestamp()"
         )
     try:
         scalar = pa.array(np.array([moment]))[0] if isinstance(moment, np.datetime64) else pa.scalar(moment)

@@ -1,6 +1,6 @@
 """SELECTs, run by DuckDB or through any SQLAlchemy URL.
 
-Only a single SELECT runs. One that reads text files must declare their format: nothing is guessed about people's rows.
+Only a single SELECT runs. If it reads text files it must declare their format: nothing is guessed from people's rows.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from discreet.data import sources
 from discreet.data.sources import Table, Wanted
 from discreet.errors import DataError, MissingExtra
 
-ROWS_AT_A_TIME = 50_000  # Python objects are large; a batch of them is therefore smaller
+ROWS_AT_A_TIME = 50_000  # smaller batches than usual: Python objects are large
 SELECT = re.compile(r"^\s*(--[^\n]*\n\s*|/\*.*?\*/\s*)*(select|with|from)\s", re.IGNORECASE | re.DOTALL)
-# Where the reason ends in an error of DuckDB, and its advice begins: options that `read` does not take.
+# Where advice begins in an error of DuckDB: it is about options that `read` does not take.
 ADVICE = re.compile(r"\n\s*\n|\n\s*(Possible|Potential|The search space|Consider|LINE \d|Candidate|\* )")
 SQLITE = b"SQLite format 3\0"
 
-# SQLAlchemy's names of databases, where sqlglot has another one.
+# SQLAlchemy's names of databases that sqlglot calls differently.
 DIALECTS = {"postgresql": "postgres", "mariadb": "mysql", "mssql": "tsql", "cockroachdb": "postgres"}
 BEGINNINGS = ("SELECT", "WITH", "VALUES", "L_PAREN", "FROM")
 WRITES = ("INSERT", "UPDATE", "DELETE", "MERGE", "INTO", "CREATE", "DROP", "ALTER", "TRUNCATE", "COPY", "ATTACH")
@@ -38,12 +38,10 @@ T_SQL = (
     "EXEC", "EXECUTE", "SHUTDOWN", "KILL", "GRANT", "REVOKE", "DENY", "BACKUP", "RESTORE", "DBCC", "WAITFOR", "USE",
     "OPENROWSET", "OPENQUERY", "DISABLE", "ENABLE", "RECONFIGURE",
 )  # fmt: skip
-TYPED_FILES = (".parquet", ".pq")
-TEXT_FILES = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson")
 GUESSERS = ("read_csv", "read_json", "read_ndjson", "sniff_csv", "read_xlsx", "st_read")
 DECLARE = (
-    "DuckDB would guess types and separators from people's rows, so that one of them changes how the others are read. "
-    "Give the path itself to discreet.read, or declare all of it: FROM read_csv('ratings.csv', auto_detect = false, "
+    "DuckDB would guess types and separators from people's rows, so one row could change how the others are read. "
+    "Give the path itself to discreet.read, or declare everything: FROM read_csv('ratings.csv', auto_detect = false, "
     "quote = '', header = true, delim = ',', columns = {'user': 'VARCHAR', 'item': 'VARCHAR', 'rating': 'DOUBLE'})"
 )
 
@@ -65,8 +63,8 @@ def select(statement: str, connection: Any) -> Table:
                 "'postgresql+psycopg://user@host/name' or 'sqlite:///file.db'"
             )
         with open(path, "rb") as file:
-            if file.read(len(SQLITE)) == SQLITE:  # for which DuckDB would download an extension
-                raise DataError(f"connection: {path!r} is a database of SQLite; use connection={'sqlite:///' + path!r}")
+            if file.read(len(SQLITE)) == SQLITE:  # DuckDB would download an extension for it
+                raise DataError(f"connection: {path!r} is a SQLite database; use connection={'sqlite:///' + path!r}")
         database = _connect(path)
     else:
         raise DataError(
@@ -90,7 +88,7 @@ def _from_duckdb(statement: str, database: Any, close: Callable[[], None]) -> Ta
         body = re.sub(r"[\s;]*$", "", statement)
         require_declared_files(body)
         table = relation(database.sql(body), "the SELECT", advice)
-        stack.pop_all()  # the table is to be read before it is closed
+        stack.pop_all()  # it stays open until the table has been read
     return replace(
         table, what="a SELECT by DuckDB", stream=lambda wanted: sources.prefetched(table.stream(wanted)), close=close
     )
@@ -98,12 +96,12 @@ def _from_duckdb(statement: str, database: Any, close: Callable[[], None]) -> Ta
 
 @contextmanager
 def _explained(what: str, advice: str) -> Iterator[None]:
-    """Turn an error of DuckDB into one of ours: what is wrong, on one line, and our own advice."""
+    """Turn an error of DuckDB into a DataError: what is wrong, on one line, with our advice."""
     import duckdb
 
     try:
         yield
-    except (duckdb.Error, OSError) as error:  # Arrow reports an error in the middle of DuckDB's stream as OSError
+    except (duckdb.Error, OSError) as error:  # Arrow turns an error of DuckDB's stream into OSError
         reason = ADVICE.split(str(error).strip(), maxsplit=1)[0]
         reason = re.sub(r"^(Invalid Error: )?([A-Z][A-Za-z-]* )+Error: ", "", reason)
         reason = re.sub(r"\.?\s*\n\s*", "; ", reason).strip().rstrip(".;")
@@ -111,15 +109,15 @@ def _explained(what: str, advice: str) -> Iterator[None]:
 
 
 def _connect(database: str = ":memory:") -> Any:
-    """Open a database: nothing is downloaded, nothing is written, our variables are not tables."""
+    """Open a database so that nothing is downloaded or written, and our variables are not tables."""
     import duckdb
 
     in_memory = database == ":memory:"
     with _explained(database, "Give the path of a DuckDB database"):
         connection = duckdb.connect(database, read_only=not in_memory, config={"autoinstall_known_extensions": "false"})
-    # What does not fit in memory goes to the system's temporary folder, not the caller's working folder.
+    # Spill to the system's temporary folder, not to the caller's working folder.
     connection.execute("SET temp_directory = ?", [os.path.join(tempfile.gettempdir(), "discreet-duckdb")])
-    connection.execute("SET python_enable_replacements = false")  # our local variables are not tables
+    connection.execute("SET python_enable_replacements = false")
     connection.execute("SET enable_progress_bar = false")
     return connection
 
@@ -146,7 +144,7 @@ def relation(source: Any, what: str, advice: str = "Run the relation by itself t
 
 
 def _with_uuids(batch: pa.RecordBatch, kinds: dict[str, str]) -> pa.RecordBatch:
-    """UUIDs as themselves: DuckDB hands them over as text."""
+    """UUIDs in their own type: DuckDB gives them as text."""
     for at, name in enumerate(batch.schema.names):
         if kinds[name] == "UUID" and not isinstance(batch.schema.types[at], pa.BaseExtensionType):
             cells = [None if cell is None else UUID(cell) for cell in batch.column(at).to_pylist()]
@@ -155,9 +153,9 @@ def _with_uuids(batch: pa.RecordBatch, kinds: dict[str, str]) -> pa.RecordBatch:
 
 
 def require_declared_files(statement: str) -> None:
-    """Raise if a SELECT of DuckDB reads text files whose format and types are left to be guessed.
+    """Raise if DuckDB would guess the format or types of text files that a SELECT reads.
 
-    Columns that DuckDB would make of the names of folders (`user=zed/`) have to be asked for, or declined, too.
+    The SELECT must also say whether folder names such as `user=zed/` become columns.
     """
     for node in _nodes(_parsed(statement)):
         if node.get("type") == "BASE_TABLE":
@@ -169,23 +167,23 @@ def require_declared_files(statement: str) -> None:
         if function.startswith(GUESSERS) and not declared:
             raise DataError(f"source: the SELECT reads a text file. {DECLARE}")
         if function in ("read_parquet", "parquet_scan"):
-            # The string literals below it, in the forms that versions of DuckDB have for them.
+            # Its string literals, which versions of DuckDB write differently.
             for path in (below.get(key) for below in _nodes(node) for key in ("text", "value")):
                 if isinstance(path, str):
                     _require_file(path, statement)
 
 
 def _require_file(name: str, statement: str) -> None:
-    bare = name.lower().removesuffix(".gz").removesuffix(".zst")
-    if bare.endswith(TEXT_FILES):
+    kind = sources.format_of(name)
+    if kind not in (None, "parquet"):
         raise DataError(f"source: the SELECT reads the text file {name!r}. {DECLARE}")
-    if not bare.endswith(TYPED_FILES) or re.search(r"\bhive_partitioning\b", statement, re.IGNORECASE):
+    if kind is None or re.search(r"\bhive_partitioning\b", statement, re.IGNORECASE):
         return
     for path in [name, *glob.iglob(name, recursive=True)]:
         if any("=" in folder for folder in PurePath(path).parts[:-1]):
             raise DataError(
-                f"source: {path!r} is in a folder with = in its name, of which DuckDB would make a column. Say whether "
-                "it is to: FROM read_parquet(..., hive_partitioning = false)"
+                f"source: {path!r} is in a folder with = in its name, which DuckDB would make a column. Say whether it "
+                "should: FROM read_parquet(..., hive_partitioning = false)"
             )
 
 
@@ -208,13 +206,13 @@ def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
 
 
 def _bare(node: Any) -> str:
-    """A part of a statement as text, without its place in it."""
+    """A part of a parsed statement as text, without positions."""
     return re.sub(r'"query_location(_length)?": \d+(, )?', "", json.dumps(node))
 
 
 @cache
 def _declared() -> tuple[tuple[str, ...], ...]:
-    """How DuckDB's parser writes down that nothing is to be guessed, and that a quote is a character like any other."""
+    """How DuckDB's parser represents auto_detect = false and quote = '', in every notation."""
     found = []
     for name, value in (("auto_detect", "false"), ("quote", "''")):
         ways = [_parsed(f"SELECT * FROM read_csv({name} {sign} {value})") for sign in ("=", ":=", "=>")]
@@ -269,7 +267,7 @@ def _from_sqlalchemy(statement: str, connection: Any) -> Table:
 
 
 def _require_sqlite_file(url: Any) -> None:
-    """SQLite would create the file."""
+    """Raise if there is no such file: SQLite would create it."""
     path = url.database
     if url.get_backend_name() != "sqlite" or not path or path.startswith((":memory:", "file:")):
         return
@@ -281,37 +279,32 @@ def _require_sqlite_file(url: Any) -> None:
 
 
 def _read_only(connection: Any, on: bool = True) -> None:
-    """Have the database itself refuse to write, where it can: a function that a SELECT calls may do anything."""
-    if connection.dialect.name == "postgresql" and on:  # until the connection is given back
+    """Make the database refuse to write, if it can: a SELECT may call a function that does anything."""
+    if connection.dialect.name == "postgresql" and on:  # until the connection is returned
         connection.execution_options(postgresql_readonly=True)
     if connection.dialect.name == "sqlite":
         connection.exec_driver_sql(f"PRAGMA query_only = {'ON' if on else 'OFF'}")
 
 
 def require_select(statement: str, database: str) -> None:
-    """Raise unless a statement is a single SELECT that writes nothing. No database is asked.
-
-    Args:
-        statement: The statement.
-        database: SQLAlchemy's name of the kind of database, or "spark".
-    """
+    """Raise unless a statement is a single SELECT that writes nothing. `database`: SQLAlchemy's name, or "spark"."""
     tokens = _tokens(statement, database)
     words = [token.token_type.name for token in tokens]
     while words and words[-1] == "SEMICOLON":
         words.pop()
     if not words or words[0] not in BEGINNINGS:
-        raise DataError("source: a single SELECT is needed; this begins otherwise, and is not run. Correct the SELECT")
+        raise DataError("source: a single SELECT is needed, but this does not begin like one. Correct the SELECT")
     if "SEMICOLON" in words:
         raise DataError("source: a single SELECT is needed, but there are several statements; leave the others out")
     if "/*!" in statement:
         raise DataError("source: the SELECT has a comment that MySQL runs, /*! ... */; leave it out")
     written = [word for word in words if word in WRITES]
-    if database == "mssql":  # which needs no semicolons between statements
+    if database == "mssql":  # it needs no semicolons between statements
         bare = [token.text.upper() for token in tokens if token.token_type.name not in ("IDENTIFIER", "STRING")]
         commands = [word for word in bare if word in T_SQL]
         written += commands
         forbidden = bool(commands) or not _is_query(statement, database)
-    else:  # some of these words may be names
+    else:  # these words may also be names
         forbidden = bool(written) and not _is_query(statement, database)
     if forbidden:
         raise DataError(
@@ -323,7 +316,7 @@ def require_select(statement: str, database: str) -> None:
 def _dialect(database: str) -> Any:
     import sqlglot
 
-    return sqlglot.Dialect.get(DIALECTS.get(database, database))  # None, which is standard SQL, if it has no such
+    return sqlglot.Dialect.get(DIALECTS.get(database, database))  # None, standard SQL, if it is not known
 
 
 def _tokens(statement: str, database: str) -> list[Any]:
@@ -337,7 +330,7 @@ def _tokens(statement: str, database: str) -> list[Any]:
 
 
 def _is_query(statement: str, database: str) -> bool:
-    """Whether a statement is one query, in which nothing is written, by a parser of its dialect."""
+    """Whether a parser of the dialect finds a single query that writes nothing."""
     import sqlglot
     from sqlglot import expressions as exp
     from sqlglot.errors import SqlglotError
@@ -351,7 +344,7 @@ def _is_query(statement: str, database: str) -> bool:
 
 
 def reads_text_files(statement: str) -> bool:
-    """Whether a SELECT of Spark names files of a format whose types Spark guesses, as in json.`ratings.json`."""
+    """Whether a SELECT of Spark reads files whose types Spark guesses, as in json.`ratings.json`."""
     tokens = _tokens(statement, "spark")
     kinds = [token.token_type.name for token in tokens]
     return any(

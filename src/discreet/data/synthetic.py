@@ -1,4 +1,4 @@
-"""Tables made by a formula: the synthetic data of the papers, and ratings with the habits of MovieLens."""
+"""Generated tables: the synthetic data of the papers, and ratings that look like MovieLens."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from discreet.data.interactions import Interactions, Report, inner_range
 from discreet.errors import DataError
 from discreet.typing import Array, Floats, Integers
 
-FEWEST = 20  # ratings of a user; MovieLens keeps no user with fewer
+FEWEST = 20  # ratings of a user; MovieLens has no user with fewer
 ACTIVITY_SPREAD = 1.34  # of the log of a user's ratings beyond the fewest: median 70 at mean 143
 STEEPNESS, HEAD = 2.5, 0.04  # weight of the item of rank x n_items: (x + HEAD)^-STEEPNESS, a Zipf-Mandelbrot law
 FLATTENING = 0.01  # how much an e-fold in activity lowers the exponent of popularity
@@ -84,7 +84,7 @@ def synthetic_low_rank(
         return_truth: Return `(interactions, Truth)`.
 
     Returns:
-        The observed entries. The declared `value_range` is that of the whole matrix, seen or not.
+        The observed entries. The declared `value_range` is the range of the whole matrix, observed or not.
     """
     _require_sizes(n_users, n_items)
     if not 1 <= rank <= min(n_users, n_items):
@@ -258,7 +258,7 @@ def made_table(
     )
 
 
-# A table with the habits of MovieLens
+# Ratings that look like MovieLens
 
 
 @overload
@@ -284,7 +284,7 @@ def movielens_like(
 
     Args:
         n_users: Users, with ids 1..n_users.
-        n_items: Items, with ids 1..n_items; not all of them need be rated.
+        n_items: Items, with ids 1..n_items; some may have no ratings.
         n_ratings: Ratings, exactly.
         random_state: Seed.
         rank: Rank of the taste, at least 1.
@@ -339,12 +339,12 @@ def _activity(n_users: int, n_items: int, n_ratings: int, rng: np.random.Generat
     # Quantiles in random order: the shape of the sample does not depend on luck.
     shape = np.exp(ACTIVITY_SPREAD * rng.permutation(ndtri((np.arange(n_users) + 0.5) / n_users)))
     low, high = 0.0, float(n_ratings)
-    for _ in range(200):  # bisection: the cap makes the sum fall short of what scale x shape would give
+    for _ in range(200):  # bisection, because of the cap
         scale = (low + high) / 2
         total = np.minimum(fewest + scale * shape, most).sum()
         low, high = (scale, high) if total < n_ratings else (low, scale)
     exact = np.minimum(fewest + high * shape, most)
-    # Rounding the running sum keeps the total; what it adds beyond the cap goes to those with room.
+    # Rounding the running sum keeps the total; what exceeds the cap goes to users with room.
     counts = np.diff(np.floor(np.concatenate([[0], np.cumsum(exact)]) + 1e-6)).astype(np.int64)
     counts = np.clip(counts, fewest, most)
     while (missing := n_ratings - int(counts.sum())) != 0:
@@ -378,9 +378,9 @@ def _choices(
 def _draw(counts: Integers, log_weight: Floats, rng: np.random.Generator) -> Integers:
     """For each user of a group `counts` different items, drawn one after the other by weight.
 
-    Returns user x n_items + item, sorted. Drawing again what came up twice is drawing without replacement; the
-    few users who want much of the catalog, for whom this would take long, get it in one go from exponential
-    clocks, which has the same distribution.
+    Returns user x n_items + item, sorted. Redrawing repeated items is drawing without replacement. For the few
+    users who rate much of the catalog this would take long: they draw all items at once by exponential clocks,
+    which has the same distribution.
     """
     n_items = len(log_weight)
     greedy = counts > 0.03 * n_items
@@ -405,7 +405,7 @@ def _draw(counts: Integers, log_weight: Floats, rng: np.random.Generator) -> Int
 
 
 def _catalogue(truth: Truth) -> Catalogue:
-    """Titles by number, and as genres the directions of taste in which an item is strong."""
+    """Numbered titles; an item's genres are the directions of taste in which it is strong."""
     n_items, rank = truth.item_factors.shape
     named = [GENRES[k % len(GENRES)] + ("" if k < len(GENRES) else f" {k // len(GENRES) + 1}") for k in range(rank)]
     strong = truth.item_factors > truth.item_factors.std()

@@ -1,20 +1,18 @@
 """Text: CSV, TSV and JSON lines, and the numbers and times written in them.
 
-One line is one row, and is read by itself. How lines are divided is fixed by the header or declared: nothing is guessed
-from rows. A quoted cell must end on the line on which it begins. Otherwise two lines of one person could swallow what
-stands between them. What a cell means depends on that cell alone: there is one grammar for all sources, whatever else a
-column holds. So whatever a line holds, the rows of other lines stay what they are (docs/proofs/reading.md).
+One line is one row, and is read by itself. How lines are split is declared or follows from the header: nothing is
+guessed from rows. A quoted cell must end on the line on which it begins; otherwise two lines of one person could
+swallow the lines between them. What a cell means depends on that cell alone, by one grammar for all sources. So
+whatever a line holds, the rows of other lines stay the same (docs/proofs/reading.md).
 """
 
 from __future__ import annotations
 
 import contextlib
 import csv
-import gzip
 import io
 import json
 import re
-import zlib
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
@@ -25,19 +23,18 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyarrow import csv as arrow_csv
 
-from discreet.data.catalogue import is_utf8
+from discreet.data.catalogue import is_utf8, numpy_of
 from discreet.data.sources import Table, Wanted, prefetched, require_names, shown, sliced
 from discreet.errors import DataError
 from discreet.typing import Floats
 
-BLOCK = 1 << 23  # bytes read at a time,
-PIECE = 1 << 20  # and so many divided at a time
-SEPARATORS = (",", ";", "\t", "|")  # one of which the header of a CSV file has
+BLOCK = 1 << 23  # bytes read at a time
+PIECE = 1 << 20  # bytes split at a time
+SEPARATORS = (",", ";", "\t", "|")  # the header of a CSV file has one of them
 MARK = "\ufeff".encode()  # a byte order mark, which some programs put at the start of a file
 GZIP = b"\x1f\x8b"
-WIDE = 200  # columns, from which on a regular expression is too long for RE2
 Fault = tuple[int, bytes]  # the place of a line in its block, from 0, and the line
-MISSING = ("", "NA", "N/A", "NULL", "null", "None", r"\N")  # how text says that there is no value
+MISSING = ("", "NA", "N/A", "NULL", "null", "None", r"\N")  # how text writes a missing value
 NUMBER = r"^[-+]?((\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|(?i:nan|inf|infinity))$"
 ISO_8601 = (
     r"^(?P<year>\d{4})-(?P<month>0[1-9]|1[0-2])-(?P<day>0[1-9]|[12]\d|3[01])"
@@ -51,27 +48,21 @@ JSON_ADVICE = "Check that the file is whole, with one JSON object a line"
 @contextlib.contextmanager
 def opened(path: str) -> Iterator[IO[bytes]]:
     """The bytes of a file, decompressed. Reading them to the end verifies the checksums of .gz and .zst files."""
-    name = path.lower()
+    packed = {"gz": "gzip", "zst": "zstd"}.get(path.lower().rpartition(".")[2])
     try:
-        if name.endswith(".gz"):
-            file: Any = gzip.open(path, "rb")  # noqa: SIM115
-        elif name.endswith(".zst"):
-            file = io.BufferedReader(pa.input_stream(path, compression="zstd"))
-        else:
-            file = open(path, "rb")  # noqa: SIM115
-        with file:
-            if not name.endswith((".gz", ".zst")) and file.peek(2)[:2] == GZIP:
+        with io.BufferedReader(pa.input_stream(path, packed)) as file:
+            if packed is None and file.peek(2)[:2] == GZIP:
                 raise DataError(f"source: {path!r} is packed by gzip; rename it to {path + '.gz'!r}")
             yield file
     except PermissionError as error:
         raise DataError(f"source: {path!r} cannot be opened ({error.strerror}); ask for the right to read it") from None
-    except (OSError, EOFError, zlib.error, pa.ArrowInvalid) as error:
+    except (OSError, pa.ArrowInvalid) as error:
         raise DataError(f"source: {path!r} is damaged ({error}). Check that the file is whole, or fetch it") from None
 
 
 def _blocks(file: IO[bytes]) -> Iterator[bytes]:
-    r"""Whole lines, some megabytes at a time, each ended by \n."""
-    rest: list[bytes] = []  # of a line that is not whole yet
+    r"""Whole lines, some megabytes at a time, each ending in \n."""
+    rest: list[bytes] = []  # of a line that is not complete yet
     while piece := file.read(BLOCK):
         cut = piece.rfind(b"\n") + 1
         if cut:
@@ -84,21 +75,18 @@ def _blocks(file: IO[bytes]) -> Iterator[bytes]:
 
 @dataclass(frozen=True)
 class Csv:
-    """How the lines of one file are divided."""
+    """How the lines of one file are split."""
 
-    header: bytes  # its first line; lines that are equal to it, as in files that were joined, are no rows
+    header: bytes  # the first line; equal lines, as in concatenated files, are not rows
     separator: str
-    names: tuple[str, ...]  # of the columns
+    names: tuple[str, ...]  # the columns
 
     @classmethod
     def of(cls, path: str, header: bytes, separator: str | None) -> Csv:
-        """Understand a header. It is no person's, so that it may be looked at."""
+        """Parse a header, which is nobody's row."""
         header = header.removeprefix(MARK).rstrip(b"\r\n")
-        try:
-            text = header.decode()
-        except UnicodeDecodeError:
-            text = "\0"
-        if "\0" in text:
+        text = header.decode(errors="replace")
+        if "\0" in text or not is_utf8(header):
             raise DataError(f"source: {path!r} is not text in UTF-8; convert it, for instance with iconv")
         if not text.strip():
             raise DataError(f"source: {path!r} begins with an empty line; the first line must name the columns")
@@ -109,26 +97,26 @@ class Csv:
             separator = max(SEPARATORS, key=bare.count)  # the first of several that occur equally often
             if "::" in bare and not bare.count(separator):
                 raise DataError(
-                    f"source: the columns of {path!r} are not separated as those of such a file are: {text!r}. Read it "
-                    "with a SELECT from read_csv(..., auto_detect = false, delim = '::', columns = ...)"
+                    f"source: the columns of {path!r} are separated by several characters: {text!r}. Read it with a "
+                    "SELECT from read_csv(..., auto_detect = false, delim = '::', columns = ...)"
                 )
         try:
             (cells,) = csv.reader([text], delimiter=separator, strict=True)
         except (csv.Error, ValueError) as error:
-            raise DataError(f"source: the first line of {path!r}, {text!r}, cannot be divided ({error})") from None
+            raise DataError(f"source: the first line of {path!r}, {text!r}, cannot be split ({error})") from None
         names = tuple(cell.strip() for cell in cells)
         require_names(names)
         return cls(header, separator, names)
 
     def rows(self, block: bytes, names: Sequence[str]) -> tuple[pa.RecordBatch, Fault | None]:
-        """Some columns of some lines, as text. A line that cannot be divided is a row of nulls; name the first one."""
+        """Some columns of some lines, as text. A line that cannot be split is a row of nulls; return the first."""
         starts = np.concatenate([[0], np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1])
         buffers = [None, pa.py_buffer(starts.astype(np.int64)), pa.py_buffer(block)]
         lines = pa.Array.from_buffers(pa.large_binary(), len(starts) - 1, buffers)  # each with its end
         is_row = np.ones(len(lines), dtype=bool)
         others = [line + b"\n" for line in (b"", self.header, MARK + self.header)]
         if any(block.startswith(line) or b"\n" + line in block for line in others):
-            is_row = ~pc.is_in(lines, value_set=pa.array(others, lines.type)).to_numpy(zero_copy_only=False)
+            is_row = ~numpy_of(pc.is_in(lines, value_set=pa.array(others, lines.type)))
         good = is_row & self._well_formed(block, lines)
         kept = self._divided(block if good.all() else b"".join(lines.filter(pa.array(good)).to_pylist()), names)
         bad = is_row & ~good
@@ -139,7 +127,7 @@ class Csv:
         return kept.take(pa.array(place, mask=bad[is_row])), (at, lines[at].as_py().rstrip(b"\n"))
 
     def _well_formed(self, block: bytes, lines: pa.Array) -> Mask:
-        """Which lines are in UTF-8 and as in RFC 4180: a cell has no quotes, or is in quotes, with others doubled."""
+        """Which lines are UTF-8 and follow RFC 4180: a cell has no quotes, or is quoted with inner quotes doubled."""
         if not is_utf8(block):
             texts = pa.array([line if is_utf8(line) else None for line in lines.to_pylist()], lines.type)
         elif self._is_regular(block):
@@ -148,15 +136,13 @@ class Csv:
             texts = lines
         texts = texts.cast(pa.large_string())
         mark = re.escape(self.separator)
-        cell = rf'(?:"(?:[^"\r]|"")*"|[^"\r\n{mark}]*)'
-        pattern = rf"^{cell}(?:{mark}{cell}){{{len(self.names) - 1}}}\n$"
-        if len(self.names) > WIDE:
-            return np.array([text is not None and re.match(pattern, text) is not None for text in texts.to_pylist()])
-        matched: Mask = pc.fill_null(pc.match_substring_regex(texts, pattern), False).to_numpy(zero_copy_only=False)
-        return matched
+        quoted, bare = r'"(?:[^"\r]|"")*"', rf'[^"\r\n{mark}]*'
+        split = pc.match_substring_regex(texts, rf"^(?:{quoted}|{bare})(?:{mark}(?:{quoted}|{bare}))*\n$")
+        cuts = pc.count_substring(pc.replace_substring_regex(texts, quoted, ""), self.separator)
+        return numpy_of(pc.fill_null(pc.and_(split, pc.equal(cuts, len(self.names) - 1)), False))
 
     def _is_regular(self, block: bytes) -> bool:
-        """Whether lines need no closer look: no quotes, as many separators in each as in the header."""
+        """Whether no line has quotes, and each has as many separators as the header."""
         if b'"' in block or b"\r" in block:
             return False
         content = np.frombuffer(block, np.uint8)
@@ -168,12 +154,12 @@ class Csv:
         return bool((by_line >= starts[:, None]).all() and (by_line < ends[:, None]).all())
 
     def _divided(self, block: bytes, names: Sequence[str]) -> pa.RecordBatch:
-        """Columns of lines that are known to be well formed."""
+        """Columns of well-formed lines."""
         places = [str(self.names.index(name)) for name in names]
         if not block:
             return pa.RecordBatch.from_pydict({name: pa.array([], pa.large_string()) for name in names})
-        # Arrow takes one byte order mark off the start, which must not be one of an id there. It works on pieces of a
-        # block at the same time, in which a line has to fit.
+        # Arrow removes a byte order mark at the start, which must not be part of an id. It works on pieces of a block
+        # in parallel, and a line has to fit in one.
         given = MARK + block
         longest = int(np.diff(np.flatnonzero(np.frombuffer(given, np.uint8) == ord("\n")), prepend=-1).max())
         table = arrow_csv.read_csv(
@@ -192,14 +178,14 @@ class Csv:
         return pa.RecordBatch.from_arrays(batch.columns, names=list(names))
 
     def fault(self, line: bytes) -> str:
-        """What is wrong with a line that cannot be divided."""
+        """What is wrong with a line that cannot be split."""
         if not is_utf8(line):
             return "is not in UTF-8; convert the file, for instance with iconv"
         if b'"' in line:
             return (
-                "has a quote that is not closed on the same line, that a blank stands before, that stands inside a "
-                'cell without quotes, or that is not doubled (""); or a different number of columns than the first. A '
-                "cell with line breaks cannot be read: replace them by blanks"
+                "has a quote that is not closed on the same line, follows a blank, is inside an unquoted cell, or is "
+                'not doubled (""); or a different number of columns than the first. A cell with line breaks cannot be '
+                "read: replace them by blanks"
             )
         found = line.count(self.separator.encode()) + 1
         return (
@@ -213,10 +199,10 @@ SCALARS = {str, int, float, bool, type(None)}
 
 
 class Json:
-    """Lines that are JSON objects, whose values are taken as they are written.
+    """Lines that are JSON objects, with values taken as they are written.
 
-    7 and "7" are the same text, and so would be one id. `kinds` has which of the two were met, so that a column that
-    has both can be refused.
+    7 and "7" are the same text, so they would be one id. `kinds` records which of the two were met, so that a column
+    with both can be refused.
     """
 
     names = None  # there is no header
@@ -225,7 +211,7 @@ class Json:
         self.kinds: dict[str, set[type]] = {}
 
     def rows(self, block: bytes, names: Sequence[str]) -> tuple[pa.RecordBatch, Fault | None]:
-        """Some values of some lines, as text. A line that is no such object is a row of nulls; name the first one."""
+        """Some values of some lines, as text. A line that is no object is a row of nulls; return the first."""
         nothing = (None,) * len(names)
         lines = block.split(b"\n")[:-1]
         found = [_values(line, names) for line in lines if line.strip()]
@@ -243,26 +229,26 @@ class Json:
         """What is wrong with a line that cannot be read."""
         if line.lstrip().startswith(b"["):
             return "is a JSON array; write one object a line, for instance with jq -c '.[]'"
-        return f"is no JSON object, or has a list or an object for a value. {JSON_ADVICE}"
+        return f"is not a JSON object, or has a list or an object as a value. {JSON_ADVICE}"
 
     def require_one_kind(self, names: Sequence[str]) -> None:
         """Raise if some ids were strings and some were not."""
         for name in names:
             if len(self.kinds.get(name, ())) > 1:
                 raise DataError(
-                    f'source: column {name}: some ids are numbers and some are strings, so that 7 and "7" would be '
-                    "one; write all alike"
+                    f'source: column {name}: some ids are numbers and some are strings, so 7 and "7" would be the '
+                    "same; write all of them the same way"
                 )
 
 
 def _values(line: bytes, names: Sequence[str]) -> tuple[Any, ...] | None:
-    """Some values of the JSON object that a line is; None if it is none."""
+    """Some values of a line that is a JSON object; None if it is not."""
     try:
         text = line.decode().removeprefix("\ufeff").strip()
         content, end = DECODER.raw_decode(text)
         values = tuple([content.get(name) for name in names])
         if "\\" in text:
-            "".join(map(str, values)).encode()  # which fails for half a character, by an escape
+            "".join(map(str, values)).encode()  # fails for an escaped half of a character
     except (ValueError, AttributeError, RecursionError):
         return None
     return values if end == len(text) and {type(value) for value in values} <= SCALARS else None
@@ -276,7 +262,7 @@ def _written(value: Any) -> str | None:
 
 
 def text_files(paths: list[str], kind: str, separator: str | None = None) -> Table:
-    """Files of text with a header line (csv, tsv), or of a JSON object a line; plain, .gz or .zst."""
+    """Text files with a header line (csv, tsv), or with one JSON object per line; plain, .gz or .zst."""
     if kind == "json":
         if separator is not None:
             raise DataError("separator: JSON lines have none; leave it out")
@@ -292,7 +278,7 @@ def text_files(paths: list[str], kind: str, separator: str | None = None) -> Tab
 
 
 def checked_separator(given: str | None, kind: str) -> str | None:
-    """The separator that was declared, or that the kind of file has; None: it is in the header."""
+    """The separator that was declared or that the kind of file has; None: look at the header."""
     if given is None:
         return "\t" if kind == "tsv" else None
     if not (isinstance(given, str) and len(given) == 1 and given.isascii() and given.isprintable() | (given == "\t")):
@@ -331,7 +317,7 @@ def _batches(paths: list[str], readers: Sequence[Csv | Json], wanted: Wanted) ->
 
 
 def as_missing(batch: pa.RecordBatch, wanted: Wanted) -> pa.RecordBatch:
-    """In text, an empty id is none."""
+    """In text, an empty id is missing."""
     for name in wanted.ids:
         at = wanted.names.index(name)
         cells = batch.column(at)
@@ -345,14 +331,14 @@ def as_missing(batch: pa.RecordBatch, wanted: Wanted) -> pa.RecordBatch:
 
 
 def numbers(column: pa.Array) -> tuple[Floats, Mask | None]:
-    """The numbers in a column of text, NaN where there is none, and which cells hold something else.
+    """The numbers in a column of text, NaN where missing, and which cells hold something else.
 
     true and false are 1 and 0. Blanks around a number do not matter.
     """
     if not column.null_count:
         with contextlib.suppress(pa.ArrowInvalid):
-            plain: Floats = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
-            if np.isfinite(plain).all():  # a finite number in this grammar is one in that of the slow way too
+            plain = numpy_of(column.cast(pa.float64()))
+            if np.isfinite(plain).all():  # such numbers are read the same way below
                 return plain, None
     column = pc.utf8_trim_whitespace(column)
     nothing = pa.scalar(None, column.type)
@@ -361,17 +347,16 @@ def numbers(column: pa.Array) -> tuple[Floats, Mask | None]:
     for word, number in (("true", "1"), ("false", "0")):
         column = pc.if_else(pc.equal(lower, word), pa.scalar(number, column.type), column)
     written = pc.match_substring_regex(column, NUMBER)
-    bad: Mask = ~pc.fill_null(written, True).to_numpy(zero_copy_only=False)
+    bad = ~numpy_of(pc.fill_null(written, True))
     readable = pc.utf8_ltrim(pc.if_else(written, column, nothing), "+")
-    found: Floats = readable.cast(pa.float64()).to_numpy(zero_copy_only=False)
-    return found, bad if bad.any() else None
+    return numpy_of(readable.cast(pa.float64())), bad if bad.any() else None
 
 
 def times(column: pa.Array, time_format: str | None) -> tuple[Floats, Mask | None]:
-    """The times in a column of text as numbers, NaN where there is none, and which cells hold something else.
+    """The times in a column of text as numbers, NaN where missing, and which cells hold something else.
 
-    A number stays what it is. A date or time of ISO 8601, or in `time_format` if one is given, becomes the seconds
-    since 1970 in UTC; what has no time zone is taken to be in UTC.
+    Numbers stay as they are. Dates and times in ISO 8601, or in `time_format` if given, become seconds since 1970 in
+    UTC; without a time zone they are taken to be in UTC.
     """
     if time_format is None:
         found, bad = numbers(column)
@@ -380,7 +365,7 @@ def times(column: pa.Array, time_format: str | None) -> tuple[Floats, Mask | Non
     else:
         found = np.full(len(column), np.nan)
         missing = pc.is_in(pc.utf8_trim_whitespace(column), value_set=pa.array(MISSING, column.type))
-        bad = pc.and_(pc.is_valid(column), pc.invert(missing)).to_numpy(zero_copy_only=False)
+        bad = numpy_of(pc.and_(pc.is_valid(column), pc.invert(missing)))
     asked = np.flatnonzero(bad)
     cells = pc.utf8_trim_whitespace(column.take(pa.array(asked)))
     seconds = _iso_8601(cells) if time_format is None else _strptime(cells, time_format)
@@ -390,48 +375,46 @@ def times(column: pa.Array, time_format: str | None) -> tuple[Floats, Mask | Non
 
 
 def check_format(time_format: str) -> None:
-    """Raise unless a format is one for `strptime`."""
+    """Raise unless `strptime` knows the format."""
     if not isinstance(time_format, str) or "%" not in time_format:
         raise DataError(f"time_format: a format for strptime such as '%d/%m/%Y %H:%M' is needed, not {time_format!r}")
     _strptime(pa.array(["x"], pa.large_string()), time_format)
 
 
 def _iso_8601(cells: pa.Array) -> Floats:
-    """Seconds since 1970 in UTC, NaN for what is no date or time of ISO 8601."""
+    """Seconds since 1970 in UTC; NaN if a cell is not a date or time in ISO 8601."""
     parts = pc.extract_regex(cells, ISO_8601)
 
     def part(name: str) -> Floats:
         text = pc.struct_field(parts, name)
-        text = pc.if_else(pc.equal(text, ""), pa.scalar("0", text.type), text)  # a part that may be left out
-        numbers: Floats = text.cast(pa.float64()).to_numpy(zero_copy_only=False)
-        return numbers
+        text = pc.if_else(pc.equal(text, ""), pa.scalar("0", text.type), text)  # an optional part
+        return numpy_of(text.cast(pa.float64()))
 
-    there = pc.is_valid(parts).to_numpy(zero_copy_only=False)
+    there = numpy_of(pc.is_valid(parts))
     months = np.where(there, (part("year") - 1970) * 12 + part("month") - 1, 0).astype("datetime64[M]")
     days = months.astype("datetime64[D]") + np.where(there, part("day") - 1, 0).astype("timedelta64[D]")
-    there &= days.astype("datetime64[M]") == months  # else that month has fewer days
+    there &= days.astype("datetime64[M]") == months  # otherwise that month has fewer days
     east = 60 * part("east") + part("eastward")
-    minus = pc.fill_null(pc.equal(pc.struct_field(parts, "sign"), "-"), False).to_numpy(zero_copy_only=False)
+    minus = numpy_of(pc.fill_null(pc.equal(pc.struct_field(parts, "sign"), "-"), False))
     minutes = 60 * part("hour") + part("minute") - np.where(minus, -east, east)
     seconds: Floats = days.astype(np.int64) * 86_400.0 + 60 * minutes + part("second")
     return np.where(there, seconds, np.nan)
 
 
 def _strptime(cells: pa.Array, time_format: str) -> Floats:
-    """The same in a format for `strptime`. DuckDB decides about each cell by itself."""
+    """The same in a format for `strptime`. DuckDB parses each cell by itself."""
     import duckdb
 
     with duckdb.connect() as database:
         database.register("cells", pa.table({"cell": cells}))
         try:
             found: Any = database.sql(
-                # DuckDB takes the words infinity and epoch for times in any format.
+                # DuckDB takes the words infinity and epoch as times in any format.
                 "SELECT CASE WHEN regexp_matches(cell, '[0-9]') THEN epoch_us(try_strptime(cell, $1)) END AS micros "
                 "FROM cells",
                 params=[time_format],
             )
             micros = found.to_arrow_table().column("micros").combine_chunks()
         except duckdb.Error as error:
-            raise DataError(f"time_format: {time_format!r} is no format for strptime ({error})") from None
-    seconds: Floats = micros.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False) / 1e6
-    return seconds
+            raise DataError(f"time_format: {time_format!r} is not a format for strptime ({error})") from None
+    return numpy_of(micros.cast(pa.float64(), safe=False)) / 1e6

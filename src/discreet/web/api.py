@@ -25,7 +25,7 @@ N_DEFAULT, N_MOST = 10, 1000  # recommendations
 HISTORY_MOST = 10_000  # items of a history, or of a filter
 PAGE_DEFAULT, PAGE_MOST = 20, 500  # items listed
 SEARCH_LONGEST = 200
-SEARCH_SIZE = FILTER_SIZE = 10  # what these cost, in histories: about
+SEARCH_SIZE = FILTER_SIZE = 10  # their cost, in histories, roughly
 ROWS = 100  # recommendations that cost as much as a history
 READ = 1000  # bytes that cost as much to read
 FIELDS = ("history", "histories", "n", "exclude_seen", "allow", "deny", "on_unknown")
@@ -33,26 +33,26 @@ FIELDS = ("history", "histories", "n", "exclude_seen", "allow", "deny", "on_unkn
 
 @dataclass(frozen=True)
 class Limits:
-    """What the server takes from one client, and from all of them together; each limit with its reason.
+    """What the server accepts from one client, and from all of them together; each limit with its reason.
 
-    A client that exceeds one is told which, in a sentence, as long as it listens.
+    A client that exceeds one is told which.
     """
 
-    # of one request
+    # for one request
     head: int = 16 * 1024  # bytes of the request line and headers; browsers send about one thousand
     fields: int = 100  # headers: many tiny ones take far more memory than they have bytes
-    body: int = 256 * 1024  # bytes: some thousand ratings
+    body: int = 256 * 1024  # bytes: some thousands of ratings
     histories: int = 100  # in one request
-    answer: int = 10_000  # recommendations in one answer, about a megabyte: a short question has no endless answer
+    answer: int = 10_000  # recommendations in one answer, about a megabyte
     pipelined: int = 16  # requests on a connection that may wait for the answer to an earlier one
 
-    # of the time that one client may keep the server waiting, in seconds
-    head_time: float = 10.0  # for a whole head, from its first byte, or from the connection
-    body_time: float = 10.0  # for a whole body, from the head on
-    unread: float = 10.0  # without reading on, when there is more of an answer than the connection holds
+    # seconds that one client may keep the server waiting
+    head_time: float = 10.0  # for a whole head, from its first byte or from the connection
+    body_time: float = 10.0  # for a whole body, from the head
+    unread: float = 10.0  # without reading, when an answer does not fit in the connection's buffer
     idle: float = 15.0  # between two requests
 
-    # of all clients together
+    # for all clients together
     connections: int = 512  # beyond that, the client that has kept the server waiting longest is disconnected
     waiting: int = 4096  # work that may wait (see `Query.size`): less than a second of it
     memory: int = 32 * 1024 * 1024  # bytes of bodies and answers in memory, apart from small ones
@@ -62,7 +62,7 @@ DEFAULTS = Limits()
 
 
 class Refused(Exception):
-    """A request that cannot be answered: the status, and the reason for the caller's eyes alone."""
+    """A request that cannot be answered: the status, and the reason, which only the client sees."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -87,7 +87,7 @@ class Query:
 
     @property
     def size(self) -> int:
-        """What it costs, in histories of which a few items are asked for: about."""
+        """Its cost, roughly, in histories with a short list of recommendations."""
         return len(self.histories) * (1 + self.n // ROWS) + (0 if self.plain else FILTER_SIZE)
 
 
@@ -115,7 +115,7 @@ class Api:
     def _searched(self) -> list[str]:
         return [str(item if title is None else title).casefold() for item, title in zip(*self._items, strict=True)]
 
-    # -- what is asked
+    # -- requests
 
     def parse(self, body: bytes) -> Query:
         """A request for recommendations."""
@@ -126,7 +126,7 @@ class Api:
         if not isinstance(content, dict):
             raise Refused(422, 'an object is needed, such as {"history": {"1": 5}}')
         if unknown := [name for name in content if name not in FIELDS]:
-            raise Refused(422, f"{unknown[0][:40]!r} is no field; there are {', '.join(FIELDS)}")
+            raise Refused(422, f"{unknown[0][:40]!r} is not a field; the fields are {', '.join(FIELDS)}")
         many = "histories" in content
         if ("history" in content) == many:
             raise Refused(422, "give one of history (of one person) and histories (a list of them)")
@@ -178,7 +178,7 @@ class Api:
         """Item numbers, -1 for unknown ones where they may be left out."""
         if len(items) > HISTORY_MOST:
             raise Refused(422, f"{name}: at most {HISTORY_MOST:,} items are taken")
-        if not all(type(item) in (str, int) for item in items):  # a bool is no int here
+        if not all(type(item) in (str, int) for item in items):  # a bool is not an int here
             raise Refused(422, f"{name}: items are texts or whole numbers")
         try:
             numbers = [self._numbers.get(str(item), -1) for item in items]
@@ -190,12 +190,12 @@ class Api:
             raise Refused(422, f"{name}: the model does not know {unknown!r}; {hint}")
         return numbers
 
-    # -- what is answered
+    # -- answers
 
     def compute(self, jobs: Sequence[Job]) -> list[Any]:
-        """What takes time, done: bodies parsed, searches and requests for recommendations answered.
+        """Do what takes time: parse bodies, answer searches and requests for recommendations.
 
-        Large answers are JSON already. Small ones are left to the caller, who renders them while others are computed.
+        Large answers are returned as JSON; the caller renders small ones while others are computed.
         """
         found = iter(self.recommend([job for job in jobs if isinstance(job, Query)]))
         results: list[Any] = []
@@ -212,9 +212,9 @@ class Api:
         return results
 
     def recommend(self, requests: Sequence[Query]) -> list[list[dict[str, Any]]]:
-        """For each request the answer to each of its histories; requests without filters are computed together.
+        """For each request, an answer to each of its histories. Requests without filters are computed together.
 
-        Those who ask for many items are apart from those who ask for few, who would be computed as many.
+        Requests for many items are kept apart from requests for few, which would otherwise cost as much.
         """
         answers: dict[int, list[dict[str, Any]]] = {}
         together: dict[Any, list[int]] = {}
@@ -225,7 +225,7 @@ class Api:
         return [answers[at] for at in range(len(requests))]
 
     def _answers(self, requests: Sequence[Query]) -> list[list[dict[str, Any]]]:
-        """Those of requests with the same filters."""
+        """The answers to requests with the same filters."""
         first = requests[0]
         allow, deny = (None if part is None else self.model.items_.take(part) for part in (first.allow, first.deny))
         n = max(query.n for query in requests)  # the best 10 are the first 10 of the best 20
@@ -246,9 +246,9 @@ class Api:
         return [[listed(next(rows), query.n) for _ in query.histories] for query in requests]
 
     def items(self, asked: Mapping[str, str]) -> dict[str, Any]:
-        """Some items of the catalog: those whose title, or id, has a text in it."""
+        """Items of the catalog whose title, or id, contains a text."""
         if unknown := [name for name in asked if name not in ("search", "offset", "limit")]:
-            raise Refused(422, f"{unknown[0][:40]!r} is no parameter; there are search, offset, limit")
+            raise Refused(422, f"{unknown[0][:40]!r} is not a parameter; the parameters are search, offset, limit")
         search = asked.get("search", "")
         if len(search) > SEARCH_LONGEST:
             raise Refused(422, f"search: at most {SEARCH_LONGEST} characters are taken")
@@ -260,11 +260,10 @@ class Api:
         return {"items": rows, "total": len(found)}
 
     def openapi(self) -> dict[str, Any]:
-        """The OpenAPI description: what is taken for this very model, and every answer that may be given."""
+        """The OpenAPI description for this model, with every possible answer."""
         about = (
-            f"Recommendations of a {type(self.model).__name__}. {self.model.guarantee_} The server keeps nothing of "
-            "what it is asked, and logs no ratings. Whoever would rather send none can compute the same in the "
-            "browser: the page at / does."
+            f"Recommendations of a {type(self.model).__name__}. {self.model.guarantee_} The server stores no requests "
+            "and logs no ratings. To send no ratings at all, compute the same in the browser, as the page at / does."
         )
         one = {"$ref": "#/components/schemas/Recommendations"}
         many = _object(results={"type": "array", "items": one})
@@ -296,7 +295,7 @@ class Api:
         }
 
     def _requests(self) -> dict[str, Any]:
-        """The form of a body of /v1/recommend, and an example."""
+        """The schema of a body of /v1/recommend, and an example."""
         low, high = self.model.value_range_
         items = {"type": "array", "items": ITEM, "maxItems": HISTORY_MOST}
         rating = {"type": "number", "minimum": low, "maximum": high}
@@ -306,10 +305,10 @@ class Api:
         most = f"One answer has at most {self.limits.answer:,} recommendations: the number of histories times n."
         options = {
             "n": {**_integer(1, N_MOST, N_DEFAULT), "description": f"How many items. {most}"},
-            "exclude_seen": {"type": "boolean", "default": True, "description": "Leave out what is in the history."},
+            "exclude_seen": {"type": "boolean", "default": True, "description": "Leave out items of the history."},
             "allow": {**items, "description": "Recommend only these."},
             "deny": {**items, "description": "Never recommend these."},
-            "on_unknown": {"enum": ["raise", "ignore"], "default": "raise", "description": "About items nobody knows."},
+            "on_unknown": {"enum": ["raise", "ignore"], "default": "raise", "description": "If items are unknown."},
         }
         bodies = [
             {**_object(**{name: schema}, **options), "required": [name]}
@@ -325,7 +324,7 @@ def _no_number(_: str) -> NoReturn:
 
 def _whole(name: str, value: Any, least: int, most: int) -> int:
     if isinstance(value, float) and value.is_integer():
-        value = int(value)  # JSON knows no difference between 10 and 10.0
+        value = int(value)  # in JSON, 10 and 10.0 are the same
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise Refused(422, f"{name}: a whole number from {least} to {most} is needed")
     return value
@@ -339,7 +338,7 @@ def _digits(text: str) -> int | None:
 
 
 def _object(**properties: Any) -> dict[str, Any]:
-    """An object that has these properties, all of them and no others."""
+    """An object with exactly these properties."""
     return {"type": "object", "required": list(properties), "properties": properties, "additionalProperties": False}
 
 
@@ -360,12 +359,12 @@ REASONS = {
     413: "The body is too large.",
     415: "The body is not declared to be JSON.",
     422: "A field is wrong; the reason says which.",
-    421: "The Host is none of the names that this server answers to.",
+    421: "The server does not answer to this Host.",
     431: "The headers are too large.",
     503: "Too many requests are waiting; try again.",
 }
-ANYWHERE = (400, 408, 421, 431, 503)  # whatever is asked for
-ITEM = {"anyOf": [{"type": "string"}, {"type": "integer"}], "description": "The id of an item; its text will do."}
+ANYWHERE = (400, 408, 421, 431, 503)  # possible for every request
+ITEM = {"anyOf": [{"type": "string"}, {"type": "integer"}], "description": "The id of an item, or the id as text."}
 TITLE = {"type": ["string", "null"]}
 ERROR = _object(error={"type": "string", "description": "One sentence: what was wrong."})
 ROW = _object(rank={"type": "integer", "minimum": 1}, item=ITEM, title=TITLE, score={"type": "number"})

@@ -1,8 +1,8 @@
-"""Scores as the page computes them, the arrays that it computes them from, and what storing these costs.
+"""Scores as the page computes them, the arrays that it needs, and the cost of storing these with less precision.
 
     score_j = base_j + a + columns_j . z - caution * sqrt(variance_j0 + sum_k variance_jk z_k^2)
 
-`discreet.models.fold_in` has the three ways to find the offset a and the vector z. Without a history it is cold_j.
+`discreet.models.fold_in` has three ways to find the offset a and the vector z. Without a history the score is cold_j.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 PRECISIONS = ("float32", "float16", "int8")
 STEPS = 127  # of an int8, on either side of zero
-LARGEST = 60_000.0  # that a float16 can be
-PEOPLE, FEWEST, MOST = 64, 3, 30  # made-up people, and the items of each
+LARGEST = 60_000.0  # in float16
+PEOPLE, FEWEST, MOST = 64, 3, 30  # made-up people, and how many items each has
 SHOWN = 10
 
 
@@ -39,9 +39,9 @@ class Scoring:
     Attributes:
         fold_in: How a person is folded in.
         cold: Scores for someone without a history.
-        cold_note: What these are.
+        cold_note: A note about these.
         caution: How many standard deviations are subtracted from scores.
-        variance: Of base and of columns, (items, 1 + rank); or None.
+        variance: Variances of base and columns, (items, 1 + rank); or None.
     """
 
     fold_in: FoldIn
@@ -52,12 +52,12 @@ class Scoring:
 
     @classmethod
     def of(cls, model: Model) -> Scoring:
-        """That of a fitted model."""
+        """The scoring of a fitted model."""
         caution, variance = model._score_variance() or (0.0, None)
         return cls(model._fold_in, *model._cold(), float(caution), variance)
 
     def describe(self) -> Description:
-        """For the JavaScript client; raises if only Python can do what the model does to fold a person in."""
+        """A description for the JavaScript client; raises if only Python can fold a person in."""
         settings, tables, arrays = self.fold_in.describe()
         if self.variance is not None:
             tables = {**tables, "variance": self.variance}
@@ -65,7 +65,7 @@ class Scoring:
         return own, tables, {"cold": self.cold, **arrays}
 
     def with_tables(self, tables: dict[str, Array]) -> Scoring:
-        """The same with other tables: what is left of them when they are stored with less precision."""
+        """The same with other tables, stored with less precision."""
         parts = {name: table for name, table in tables.items() if name != "variance"}
         return replace(self, fold_in=self.fold_in.with_tables(parts), variance=tables.get("variance"))
 
@@ -95,8 +95,8 @@ class Pack:
     content: bytearray = field(default_factory=bytearray)
 
     def add(self, name: str, array: Array, dtype: str = "float32") -> Array:
-        """Store an array; gives it back as a reader will see it."""
-        with np.errstate(over="ignore"):  # what overflows is found below
+        """Store an array, and return it as a reader will see it."""
+        with np.errstate(over="ignore"):  # overflow is detected below
             stored = np.ascontiguousarray(array, np.dtype(dtype).newbyteorder("<"))
         if not np.isfinite(stored).all():
             raise DataError(f"model: its {name} has numbers that are not finite, or too large for {dtype}")
@@ -106,7 +106,7 @@ class Pack:
         return stored.astype(np.float64)
 
     def add_table(self, name: str, table: Array, precision: str) -> Array:
-        """Store a table with less precision; gives it back as a reader will see it."""
+        """Store a table with less precision, and return it as a reader will see it."""
         if precision == "float16" and table.size and float(np.abs(table).max()) > LARGEST:
             raise DataError(f"precision: the numbers of {name} are too large for float16; use float32 or int8")
         if precision != "int8":
@@ -121,12 +121,12 @@ class Pack:
 
 
 def _nonzero(sizes: Array) -> Array:
-    """Sizes to divide by: a row or a column of zeros is as good with any."""
+    """Sizes to divide by: 1 for a row or column of zeros."""
     return np.where(sizes > 1e-30, sizes, 1.0)
 
 
 def table_of(model: Model, rows: Sequence[tuple[Array, Array]]) -> Interactions:
-    """Histories as a table, from the item numbers, increasing, and the ratings of each."""
+    """Histories as a table, from the increasing item numbers and the ratings of each."""
     numbers, values = (np.concatenate(parts) for parts in zip(*rows, strict=True))
     return Interactions(
         users=Ids(range(len(rows))),
@@ -140,7 +140,7 @@ def table_of(model: Model, rows: Sequence[tuple[Array, Array]]) -> Interactions:
 
 
 def made_up(model: Model, n_people: int = PEOPLE, seed: int = 0) -> Interactions:
-    """Histories that nobody has: items drawn by what the model publicly knows of their popularity, random ratings."""
+    """Made-up histories: items drawn by their public popularity, with random ratings."""
     rng = np.random.default_rng(seed)
     m, (low, high) = len(model.items_), model.value_range_
     chances = np.maximum(np.asarray(model.popularity_, np.float64), 0)

@@ -1,12 +1,12 @@
 """The small server behind `discreet serve`: the page, and a JSON API (starlette; extra `serve`).
 
-It keeps nothing. Files are served from memory, by their exact names, so that no path leads anywhere else. A log line
-has the method, the route and the status of a request: never a query, a body or a reason.
+It stores nothing. Files are served from memory by their exact names, so no path leads anywhere else. A log line has the
+method, the route and the status of a request: never a query, a body or a reason.
 
-It answers only to its own names. Otherwise a page whose owner points its name here (DNS rebinding) would look to a
-browser like a page of this server, and could send it requests on behalf of the person who opened it.
+It answers only to its own host names. Otherwise a page whose owner points a host name here (DNS rebinding) would look
+to a browser like a page of this server, and could send it requests on behalf of the person who opened it.
 
-The limits of one request, and of all requests in memory, are enforced here; those of connections in
+Limits on one request, and on all requests in memory, are enforced here; those on connections in
 `discreet.web.connections`.
 """
 
@@ -20,7 +20,7 @@ import re
 import time
 import traceback
 from bisect import insort
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -37,6 +37,7 @@ try:
     from starlette.requests import ClientDisconnect, Request
     from starlette.responses import JSONResponse, Response
     from starlette.routing import Route
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 except ModuleNotFoundError:
     raise MissingExtra("The server", "serve") from None
 
@@ -44,13 +45,13 @@ if TYPE_CHECKING:
     from discreet.models.base import Model
     from discreet.web.site import Site
 
-LOCAL = ("localhost", "127.0.0.1", "[::1]")  # the names that a machine has for itself
-SMALL = 4 * 1024  # bytes of a body or an answer that are not counted: there are no more of them than connections
-RETRY = 1  # seconds until a client that was refused because too much was waiting may try again
-TOGETHER = 64  # work computed at once: as many requests of size 1, or fewer
+LOCAL = ("localhost", "127.0.0.1", "[::1]")  # host names of the machine itself
+SMALL = 4 * 1024  # bytes; smaller bodies and answers are not counted: there is at most one per connection
+RETRY = 1  # seconds until a client that was refused because of the load may try again
+TOGETHER = 64  # work computed at once: this many requests of size 1, or fewer
 LIGHT = 16  # the size of jobs that do not wait for larger ones
-CHUNK = 64 * 1024  # bytes of an answer that are sent at once
-NAME = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+?)\.?(?::[0-9]*)?", re.IGNORECASE)  # of a host, and perhaps a port
+CHUNK = 64 * 1024  # bytes of an answer sent at once
+NAME = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+?)\.?(?::[0-9]*)?", re.IGNORECASE)  # a host name, and perhaps a port
 TYPES = {
     "html": "text/html; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
@@ -73,8 +74,8 @@ HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
 ENCODED = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
-BUSY = "discreet.busy"  # in the scope of a request that was refused because too much is waiting
-NOT_KEPT = {"Cache-Control": "no-store"}  # of answers for one person
+BUSY = "discreet.busy"  # in the scope of a request that was refused because of the load
+NOT_KEPT = {"Cache-Control": "no-store"}  # for answers to one person
 
 log = logging.getLogger("discreet.serve")
 
@@ -82,13 +83,13 @@ log = logging.getLogger("discreet.serve")
 def application(model: Model, site: Site, *, limits: Limits = DEFAULTS, allowed_hosts: Iterable[str] = LOCAL) -> Guard:
     """The server of a model, as an ASGI application.
 
-    `discreet.web.connections.settings` has what uvicorn needs to run it within the limits of connections.
+    To enforce the limits on connections too, run it in uvicorn with `discreet.web.connections.settings`.
 
     Args:
         model: A fitted model.
         site: Its page, as `discreet.web.site.export` makes it.
-        limits: What it takes from clients.
-        allowed_hosts: The names that it is reached by, which are all that it answers to; "*" is any.
+        limits: What it accepts from clients.
+        allowed_hosts: The host names that it answers to; "*" is any.
     """
     handlers = Handlers(Api(model, limits))
 
@@ -98,14 +99,14 @@ def application(model: Model, site: Site, *, limits: Limits = DEFAULTS, allowed_
         handlers.close()
 
     files = {
-        "v1/statement": File("statement.json", model.statement().json().encode()),
-        "openapi.json": File("openapi.json", as_json(handlers.api.openapi())),
-        **{name: File(name, content) for name, content in site.files.items()},
-        "": File("index.html", site.files["index.html"]),
+        "v1/statement": _File("statement.json", model.statement().json().encode()),
+        "openapi.json": _File("openapi.json", as_json(handlers.api.openapi())),
+        **{name: _File(name, content) for name, content in site.files.items()},
+        "": _File("index.html", site.files["index.html"]),
     }
     routes = [
-        Route("/v1/recommend", Endpoint(handlers, handlers.recommend), methods=["POST"]),
-        Route("/v1/items", Endpoint(handlers, handlers.items), methods=["GET"]),
+        Route("/v1/recommend", _Endpoint(handlers, handlers.recommend), methods=["POST"]),
+        Route("/v1/items", _Endpoint(handlers, handlers.items), methods=["GET"]),
         *(Route(f"/{name}", file, methods=["GET"]) for name, file in files.items()),
     ]
     errors = dict.fromkeys((Refused, Busy, HTTPException, Exception), _explained)
@@ -114,41 +115,38 @@ def application(model: Model, site: Site, *, limits: Limits = DEFAULTS, allowed_
 
 
 def allowed_host(name: str) -> str:
-    """A name that a server may answer to, as it is compared."""
+    """A host name in the form in which it is compared."""
     found = NAME.fullmatch(f"[{name}]" if ":" in name and "[" not in name else name)
     if name != "*" and (found is None or found[0] not in (found[1], found[1] + ".")):
-        raise ModelError(
-            f"allowed hosts: {name!r} is no name; give it as in recommend.example.org, without http:// and port"
-        )
+        hint = "give one such as recommend.example.org, without http:// and port"
+        raise ModelError(f"allowed hosts: {name!r} is not a host name; {hint}")
     return name if found is None else found[1].lower()
 
 
-class File:
-    """A file in memory, as an endpoint."""
+class _File:
+    """A file in memory, as an endpoint: compressed if the client accepts that, and empty if the client has it."""
 
     def __init__(self, name: str, content: bytes) -> None:
         self.kind = TYPES.get(name.rpartition(".")[2], "application/octet-stream")
         self.content, self.packed = content, gzip.compress(content, 6, mtime=0)
         self.etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """The file, packed where the client can unpack it; nothing if the client has it."""
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         asked = Request(scope).headers
         headers = {"ETag": self.etag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
         if asked.get("if-none-match") == self.etag:
             answer = Response(status_code=304, headers=headers)
-        elif "gzip" in asked.get("accept-encoding", ""):
-            answer = ChunkedResponse(self.packed, headers={**headers, "Content-Encoding": "gzip"}, media_type=self.kind)
         else:
-            answer = ChunkedResponse(self.content, headers=headers, media_type=self.kind)
+            packed = "gzip" in asked.get("accept-encoding", "")
+            headers |= {"Content-Encoding": "gzip"} if packed else {}
+            answer = _ChunkedResponse(self.packed if packed else self.content, headers=headers, media_type=self.kind)
         await answer(scope, receive, send)
 
 
-class ChunkedResponse(Response):
-    """An answer that is sent as the client reads it: the part that is not read yet is never copied."""
+class _ChunkedResponse(Response):
+    """An answer that is sent as the client reads it, so that unread parts are never copied."""
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Send it."""
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if len(self.body) <= CHUNK:
             await super().__call__(scope, receive, send)
             return
@@ -158,7 +156,7 @@ class ChunkedResponse(Response):
             await send({"type": "http.response.body", "body": part, "more_body": end < len(self.body)})
 
 
-# -- what is computed
+# -- computing
 
 
 class Busy(Exception):
@@ -176,16 +174,15 @@ class _Waiting:
 class Batcher:
     """Runs `compute` on lists of requests, one list at a time, in a thread of its own.
 
-    Requests that arrive while others are computed wait together, and are computed together. A score needs one pass over
-    all item vectors, for one user as for many: under load a batch costs hardly more than a single request, and without
+    Requests that arrive while others are computed wait, and are then computed together. Scoring takes one pass over all
+    item vectors, for one user or for many, so under load a batch costs hardly more than a single request, and without
     load no request waits for another.
 
-    Small requests do not wait long for large ones either. Requests queue fairly, by when each would be done if all of
-    them were computed side by side (self-clocked fair queueing). When too much is waiting, the last in this order are
-    refused.
+    Small requests do not wait long for large ones. Requests are ordered by when each would be done if all were computed
+    side by side (self-clocked fair queueing). When too much is waiting, the last in this order are refused.
 
     Args:
-        compute: Gives a result for each request, or an exception to be raised for it alone.
+        compute: Returns a result for each request, or an exception to raise for it alone.
         most: The work that may wait.
     """
 
@@ -193,15 +190,15 @@ class Batcher:
         self._compute = compute
         self._most = most
         self._waiting: list[_Waiting] = []  # by turn, and by arrival where that is the same
-        self._work = 0  # of those
-        self._clock = 0  # the turn of those computed last
+        self._work = 0  # total size of these
+        self._clock = 0  # turn of the last batch
         self._thread = ThreadPoolExecutor(1, "discreet-batch")
         self._running: asyncio.Task[None] | None = None
 
     async def submit(self, request: Any, size: int = 1) -> Any:
-        """The result of one request; a request that is no longer awaited at its turn is left out.
+        """The result of one request. A request that nobody awaits any more is skipped.
 
-        Raises `Busy` if too much is waiting that came before, or is smaller.
+        Raises `Busy` if too much is waiting ahead of it.
         """
         size = min(size, self._most)
         waiting = _Waiting(self._clock + size, size, request, asyncio.get_running_loop().create_future())
@@ -223,7 +220,7 @@ class Batcher:
             raise
 
     def _next(self) -> list[_Waiting]:
-        """Those whose turn it is: the last of them may be large."""
+        """The next batch; its last request may be large."""
         count = work = 0
         while count < len(self._waiting) and work < TOGETHER:
             work += self._waiting[count].size
@@ -239,7 +236,7 @@ class Batcher:
         except Exception as error:
             if len(requests) == 1:
                 return [error]
-        return [self._results([request])[0] for request in requests]  # so that one that fails takes no others with it
+        return [self._results([request])[0] for request in requests]  # so that only one fails
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -248,7 +245,7 @@ class Batcher:
             requests = [waiting.request for waiting in batch]
             results = await loop.run_in_executor(self._thread, self._results, requests)
             for waiting, result in zip(batch, results, strict=True):
-                if waiting.future.done():  # its client has gone
+                if waiting.future.done():  # its client has left
                     continue
                 if isinstance(result, Exception):
                     waiting.future.set_exception(result)
@@ -261,11 +258,11 @@ class Batcher:
         self._thread.shutdown(wait=False)
 
 
-Hold = Callable[[int], None]  # called with the bytes that a request holds now
+Hold = Callable[[int], None]  # called with the number of bytes that a request holds
 
 
 class Handlers:
-    """Answers requests, in two threads, and counts the bytes that they hold."""
+    """Answers requests, in two threads, and counts the bytes that they hold in memory."""
 
     def __init__(self, api: Api) -> None:
         self.api, self.limits = api, api.limits
@@ -273,7 +270,7 @@ class Handlers:
         self.light, self.heavy = (Batcher(api.compute, self.limits.waiting) for _ in range(2))
 
     async def submit(self, job: Job, size: int) -> Any:
-        """The result of a job. Small ones have a thread of their own, in which none has to wait for a large one."""
+        """The result of a job. Small ones have a thread of their own, and do not wait for large ones."""
         return await (self.light if size <= LIGHT else self.heavy).submit(job, size)
 
     def close(self) -> None:
@@ -283,10 +280,7 @@ class Handlers:
 
     @contextmanager
     def holding(self) -> Iterator[Hold]:
-        """Counts the bytes that one request holds, until it is over.
-
-        Raises `Busy` where there are too many for all requests together.
-        """
+        """Count the bytes that one request holds; raise `Busy` if all requests together hold too many."""
         own = 0
 
         def hold(size: int) -> None:
@@ -310,7 +304,7 @@ class Handlers:
         answer = await self.submit(query, query.size)
         answer = answer if isinstance(answer, bytes) else as_json(answer)
         hold(len(body) + len(answer))
-        return ChunkedResponse(answer, headers=NOT_KEPT, media_type="application/json")
+        return _ChunkedResponse(answer, headers=NOT_KEPT, media_type="application/json")
 
     async def items(self, request: Request, hold: Hold) -> Response:
         """`/v1/items`."""
@@ -319,25 +313,24 @@ class Handlers:
             raise Refused(422, "a parameter is given twice")
         answer = await self.submit(dict(given), SEARCH_SIZE)
         hold(len(answer))
-        return ChunkedResponse(answer, media_type="application/json")
+        return _ChunkedResponse(answer, media_type="application/json")
 
 
 @dataclass(frozen=True)
-class Endpoint:
-    """Answers requests by a method of `Handlers`; what a request holds is counted until its answer is sent."""
+class _Endpoint:
+    """Answers requests by a method of `Handlers`, and counts what a request holds until its answer is sent."""
 
     handlers: Handlers
     answer: Callable[[Request, Hold], Awaitable[Response]]
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """One request."""
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self.handlers.holding() as hold:
             response = await self.answer(Request(scope, receive), hold)
             await response(scope, receive, send)
 
 
 async def _body(request: Request, most: int, hold: Hold) -> bytes:
-    """The body of a request, which is JSON and not too large."""
+    """The body of a request, if it is declared as JSON and not too large."""
     headers = dict(request.scope["headers"])
     if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != b"application/json":
         raise Refused(415, "the body must be declared as JSON: send the header Content-Type: application/json")
@@ -357,11 +350,11 @@ async def _body(request: Request, most: int, hold: Hold) -> bytes:
     return b"".join(chunks)
 
 
-def _error(status: int, reason: str, headers: Any = None) -> Response:
+def _error(status: int, reason: str, headers: Mapping[str, str] | None = None) -> Response:
     return JSONResponse({"error": reason}, status, {**NOT_KEPT, **(headers or {})})
 
 
-async def _explained(request: Request, error: Any) -> Response:
+async def _explained(request: Request, error: Exception) -> Response:
     """An error as JSON: one sentence."""
     if isinstance(error, Refused):
         return _error(error.status, error.reason)
@@ -372,34 +365,34 @@ async def _explained(request: Request, error: Any) -> Response:
         allowed = (error.headers or {}).get("Allow", "another method")
         reasons = {
             404: "there is nothing here; /openapi.json says what there is",
-            405: f"here it is {allowed} that is answered",
+            405: f"only {allowed} is answered here",
         }
         return _error(error.status_code, reasons.get(error.status_code, "this cannot be answered"), error.headers)
-    return _error(500, "something went wrong here; it is not about your request")
+    return _error(500, "something went wrong in the server; your request is not to blame")
 
 
 # -- around every request
 
 
 class Guard:
-    """Answers to its own names only, adds the security headers, writes the log, and lets no exception pass.
+    """Answers only to its own host names, adds security headers, writes the log, and lets no exception pass.
 
-    The text of an exception might tell something.
+    The text of an exception might reveal something.
     """
 
-    def __init__(self, app: Any, limits: Limits, hosts: Iterable[str]) -> None:
+    def __init__(self, app: ASGIApp, limits: Limits, hosts: Iterable[str]) -> None:
         self.app = app
         self.limits = limits
         self.hosts = frozenset(hosts)
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """One request."""
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         began, status = time.perf_counter(), 500
 
-        async def guarded(message: Any) -> None:
+        async def guarded(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -418,15 +411,15 @@ class Guard:
             route = scope.get("path") if "endpoint" in scope else "(unknown)"
             log.info("%s %s %s %.1f ms", scope["method"], route, status, 1000 * (time.perf_counter() - began))
 
-    def _misdirected(self, scope: Any) -> Response | None:
-        """The refusal of a request that is for another server."""
+    def _misdirected(self, scope: Scope) -> Response | None:
+        """The answer to a request that is meant for another server."""
         given = [value for name, value in scope["headers"] if name == b"host"]
         if not given and "*" in self.hosts and scope["http_version"] == "1.0":
             return None
         if len(given) != 1:
-            return _error(400, "one Host header is needed, which says whom the request is for")
+            return _error(400, "exactly one Host header is needed")
         host = given[0].decode("latin-1")
         found = NAME.fullmatch(host)
         if "*" in self.hosts or (found and found[1].lower() in self.hosts):
             return None
-        return _error(421, f"this server does not answer to the Host {host[:60]!r}; --allowed-hosts says which it does")
+        return _error(421, f"this server does not answer to the Host {host[:60]!r}; add it with --allowed-hosts")

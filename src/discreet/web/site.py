@@ -1,4 +1,4 @@
-"""The files of a site: the page, the JavaScript client, and a model as they read it. Any web server can host them."""
+"""The files of a site: the page, the JavaScript client and the model. Any web server can host them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import resources
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from discreet.data.catalogue import Catalogue
+from discreet.data.interactions import Interactions
 from discreet.errors import DataError, ModelError, PrivacyError
 from discreet.models.base import Model
 from discreet.models.model_folder import digest, refused
@@ -23,18 +23,15 @@ from discreet.recommend.results import titles, whole_file
 from discreet.typing import Array
 from discreet.web.scoring import PRECISIONS, Pack, Scoring, loss, made_up
 
-if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
-
 FORMAT, VERSION = "discreet-web", 1
 MODEL, ARRAYS, ITEMS, CERTIFICATE = "model/model.json", "model/arrays.bin", "model/items.json", "model/certificate.json"
 WORKER = "sw.js"
 USUAL = ("genre", "genres", "category", "year", "author", "artist", "director", "brand")  # columns worth showing
-VECTORS = 3  # made-up people whose scores a reader checks itself against
-EXACT = ("gram", "transitions")  # small matrices, which rounding would be felt in
-SAFE = 2**53  # whole numbers that JavaScript has exactly
+VECTORS = 3  # made-up people whose scores a client checks itself against
+EXACT = ("gram", "transitions")  # small matrices that should not be rounded
+SAFE = 2**53  # JavaScript represents smaller integers exactly
 EVALUATION = "evaluation: "  # begins the label of a private evaluation; the metrics follow
-LEAST = 1e-300  # to divide by, where all is zero
+LEAST = 1e-300  # to divide by instead of zero
 OWN_WORD = "These are exact numbers, published on the owner's word that they may be public: no guarantee covers them."
 CURVE = '{"metric": "rmse", "points": [{"epsilon": 1, "value": 0.92}], "references": {"not private": 0.86}}'
 
@@ -53,12 +50,12 @@ class Site:
 
     @property
     def loss(self) -> dict[str, float]:
-        """What the precision costs: `rms` and `largest` change of scores, `relative` to their spread, `top_10_kept`."""
+        """Cost of the precision: `rms` and `largest` change of scores, `relative` to their spread, `top_10_kept`."""
         found: dict[str, float] = self.manifest["loss"]
         return found
 
     def write(self, folder: str | PathLike[str]) -> None:
-        """Write all files to a folder, in the place of the site that it may hold; the model's description last."""
+        """Write all files to a folder, replacing a site that is there; the model's description comes last."""
         home = Path(folder)
         if home.exists() and not home.is_dir():
             raise refused(home, "it exists and is not a folder; give another")
@@ -81,7 +78,7 @@ def export(
     not_private: bool = False,
     exact_metrics_may_be_public: bool = False,
 ) -> Site:
-    """Make a site of a fitted model.
+    """Make a site from a fitted model.
 
     Example:
         >>> import discreet
@@ -94,23 +91,23 @@ def export(
 
     Args:
         model: Any model of the library, or the Recommender that chose one.
-        precision: Of item vectors: "float32", "float16" or "int8". What that costs is measured.
-        title: What the page calls itself.
+        precision: Precision of item vectors: "float32", "float16" or "int8". Its cost is measured.
+        title: The title of the page.
         columns: Columns of the catalog to show beside titles; by default genres, years and the like, if there are any.
-        tradeoff: Accuracy at several epsilons, to be drawn on the page: {"metric": "rmse", "points": [{"epsilon": 1,
-            "value": 0.92}, ...], "references": {"not private": 0.86}}. Where these are private evaluations, the
-            statement of the ledger that paid for all of them is the "certificate".
+        tradeoff: Accuracy at several epsilons, to draw on the page: {"metric": "rmse", "points": [{"epsilon": 1,
+            "value": 0.92}, ...], "references": {"not private": 0.86}}. If these are private evaluations, add the
+            statement of the ledger that paid for all of them as "certificate".
         not_private: Confirm that a model without a guarantee may be published.
-        exact_metrics_may_be_public: Confirm that the numbers of `tradeoff`, which nothing protects, may be published.
+        exact_metrics_may_be_public: Confirm that the exact numbers of `tradeoff` may be published.
 
     Returns:
         The files, in memory; `write` puts them into a folder.
 
     Raises:
-        PrivacyError: The model has no guarantee, and `not_private` was not said; or the numbers of the curve have none,
-            and `exact_metrics_may_be_public` was not.
-        ModelError: It is not a model, or it is of a custom class that folds people in as browsers cannot.
-        DataError: A column is not in the catalog, or the curve has another form.
+        PrivacyError: The model has no guarantee and `not_private` is not set; or the curve has none and
+            `exact_metrics_may_be_public` is not set.
+        ModelError: It is not a model, or browsers cannot do what its custom class does to fold people in.
+        DataError: A column is not in the catalog, or the curve is malformed.
     """
     if precision not in PRECISIONS:
         raise DataError(f"precision: one of {', '.join(PRECISIONS)} is needed, not {precision!r}")
@@ -119,9 +116,7 @@ def export(
         kind = type(model).__name__
         raise ModelError(f"model: a recommender is needed, not a {kind}; a saved one is read by discreet.load(folder)")
     if not (model.guarantee_.holds or not_private):
-        raise PrivacyError(
-            f"model: {model.guarantee_} To publish it all the same, say so: not_private=True, or --not-private"
-        )
+        raise PrivacyError(f"model: {model.guarantee_} To publish it anyway, pass not_private=True, or --not-private")
     model._require_certified(model.statement())
     curve = None if tradeoff is None else checked_curve(tradeoff, may_be_public=exact_metrics_may_be_public)
     scoring, people = Scoring.of(model), made_up(model)
@@ -165,15 +160,15 @@ def export(
 
 
 def as_json(content: Any) -> bytes:
-    """JSON as pages and the server have it: compact, and without NaN."""
+    """Compact JSON without NaN."""
     return json.dumps(content, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-# -- what is public of the model
+# -- the public model
 
 
 def ids_and_titles(catalogue: Catalogue) -> tuple[list[Any], list[str | None] | None]:
-    """Item ids as JavaScript has them, whole numbers that it can hold or texts; and their titles, if there are any."""
+    """Item ids for JavaScript, as safe integers or texts, and their titles, if there are any."""
     ids = [
         item if isinstance(item, int) and not isinstance(item, bool) and abs(item) < SAFE else str(item)
         for item in catalogue.ids
@@ -183,10 +178,10 @@ def ids_and_titles(catalogue: Catalogue) -> tuple[list[Any], list[str | None] | 
 
 
 def _items(catalogue: Catalogue, wanted: Sequence[str] | None) -> dict[str, Any]:
-    """Ids, titles, and what else is shown."""
+    """Ids, titles and the columns to show."""
     ids, named = ids_and_titles(catalogue)
     if len(set(map(str, ids))) < len(ids):
-        raise ModelError("model: two of its item ids are the same when written as text, and browsers know only text")
+        raise ModelError("model: two item ids are the same when written as text, and browsers compare ids as text")
     if wanted is None:
         wanted = [name for name in catalogue.names if name.lower() in USUAL]
     if missing := [name for name in wanted if name not in catalogue.names]:
@@ -202,7 +197,7 @@ def _cell(cell: Any) -> Any:
 
 
 def _privacy(model: Model) -> dict[str, Any]:
-    """What the page says of the guarantee; the certificate, which can be checked, is a file of its own."""
+    """What the page says about the guarantee. The certificate, which can be checked, is a separate file."""
     guarantee, certificate = model.guarantee_, model.statement().certificate
     return {
         "holds": guarantee.holds,
@@ -219,8 +214,8 @@ def _privacy(model: Model) -> dict[str, Any]:
     }
 
 
-def _check(scoring: Scoring, people: Any) -> list[dict[str, Any]]:
-    """Made-up histories and the scores that they must give, computed here from the numbers as they are stored."""
+def _check(scoring: Scoring, people: Interactions) -> list[dict[str, Any]]:
+    """Made-up histories and the scores that clients must get, computed from the stored numbers."""
     few = people.of_users(np.arange(VECTORS))
     scores = scoring.scores(few)
     asked = np.linspace(0, scores.shape[1] - 1, min(8, scores.shape[1])).astype(int)
@@ -236,10 +231,10 @@ def _check(scoring: Scoring, people: Any) -> list[dict[str, Any]]:
 
 
 def map_positions(vectors: Array, second: Array) -> Array:
-    """Places (items, 2) in [-1, 1]: the first two principal components; `second` is the other axis of a single one.
+    """Places (items, 2) in [-1, 1]: the first two principal components; `second` replaces a missing second one.
 
-    Distances from the middle are shortened to their logarithms, so that a few far items do not push all others into one
-    spot; directions stay. Items without a vector are in the middle.
+    Distances from the center are logarithmic, so that a few far items do not push all others into one spot. Items
+    without a vector are in the center.
     """
     vectors, second = np.asarray(vectors, np.float64), np.asarray(second, np.float64)
     known = np.asarray(vectors.any(axis=1))
@@ -249,7 +244,7 @@ def map_positions(vectors: Array, second: Array) -> Array:
     axes: Array = (centered @ directions[:, nonzero])[:, ::-1][:, :2]
     if axes.shape[1] < 2:
         axes = np.column_stack([axes, second - second.mean(), np.zeros(len(axes))])[:, :2]
-    # An eigenvector has no sign of its own: the larger side is to the right, or above.
+    # The sign of an eigenvector is arbitrary: put the larger side to the right, or above.
     axes = axes * np.where(np.abs(axes.min(axis=0)) > axes.max(axis=0), -1.0, 1.0)
     sizes = np.abs(axes[axes.any(axis=1)])
     typical = np.maximum(np.median(sizes, axis=0), 1e-6 * sizes.max(axis=0)) if len(sizes) else np.ones(2)
@@ -264,9 +259,9 @@ def map_positions(vectors: Array, second: Array) -> Array:
 
 
 def checked_curve(tradeoff: Any, *, may_be_public: bool) -> dict[str, Any]:
-    """A curve in its one form, points by epsilon, and what covers it.
+    """A curve with points ordered by epsilon, and what covers it.
 
-    It has a "certificate" if its numbers are private evaluations; `may_be_public` is the owner's word that exact
+    It has a "certificate" if its numbers are private evaluations. With `may_be_public`, the owner declares that exact
     numbers may be published.
     """
     try:
@@ -293,7 +288,7 @@ def checked_curve(tradeoff: Any, *, may_be_public: bool) -> dict[str, Any]:
 
 
 def _covered(certificate: Any, metric: str, count: int) -> str:
-    """What a certificate promises of a curve; raises unless it lists so many private evaluations by this metric."""
+    """What a certificate says about a curve; raises unless it lists `count` private evaluations of this metric."""
     statement = Statement.parse(certificate if isinstance(certificate, str) else json.dumps(certificate))
     labels = [release["label"] for release in statement.certificate["releases"]]
     evaluated = [label.removeprefix(EVALUATION).split(", ") for label in labels if label.startswith(EVALUATION)]
@@ -318,19 +313,12 @@ def _number(value: Any) -> float:
 
 def _static() -> dict[str, bytes]:
     """The files of the page, as they are in the package."""
-
-    def walk(folder: Traversable, prefix: str) -> dict[str, bytes]:
-        found: dict[str, bytes] = {}
-        for entry in folder.iterdir():
-            name = prefix + entry.name
-            found |= walk(entry, f"{name}/") if entry.is_dir() else {name: entry.read_bytes()}
-        return found
-
-    return walk(resources.files("discreet.web") / "static", "")
+    home = Path(__file__).with_name("static")
+    return {path.relative_to(home).as_posix(): path.read_bytes() for path in home.rglob("*") if path.is_file()}
 
 
 def _worker(files: dict[str, bytes]) -> bytes:
-    """The service worker, told which files there are; it is another when any of them is."""
+    """The service worker with the list of files; it changes whenever one of them does."""
     names = sorted(set(files) - {WORKER})
     version = digest(b"".join(name.encode() + files[name] for name in [*names, WORKER]))[:16]
     text = files[WORKER].decode().replace('"VERSION"', json.dumps(version)).replace('["FILES"]', json.dumps(names))
