@@ -10,7 +10,7 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.special import log_ndtr
 
-from discreet.kernels import each_block
+from discreet.kernels import each_block, single_threaded_blas
 from discreet.privacy.releaser import Noisy, noise_edge, without_noise
 from discreet.typing import Array
 
@@ -21,7 +21,7 @@ COLUMN_SPREAD, RESIDUAL_SPREAD = 0.11, 0.05  # and of factors about what co-occu
 SLOPE_BIAS, SLOPE_POPULARITY, COLUMN, FEATURE = 1.2, 25.0, 300.0, 10.0  # 1 / variance of users' coefficients
 USER_PRIOR = 0.45  # size of the prior mean of a user's vector, from the items they chose, in standard deviations
 OVERLAP = 1.5  # about how much more an item step observes than the shared Gram matrix says
-GAIN_ERROR = float(__import__("os").environ.get("GE","0.5"))  # relative error of that
+GAIN_ERROR, NOISE_ERROR = 0.5, 0.2  # relative errors of that, and of the ratings' own noise
 PROBES, PROBE_SIZE, PROBE_SPREAD = 8, 0.05, 0.2  # random probe columns: how many, their size, how far they may grow
 WEIGHTS = tuple(0.2 * 1.25**step for step in range(13))  # of biases against factors in item steps
 USER_SQUARE = 0.3  # mean square of a number of users' vectors, before it is known
@@ -190,7 +190,10 @@ def _bias_spread(release: Noisy, frequencies: ItemFrequencies, before: Array) ->
     c, noise = frequencies.sums, _noise(release, frequencies) + 0.09 * frequencies.variance
     total = noise + (BIAS_SPREAD * c) ** 2
     # Items of which noise says most tell little, and would tell wrongly if the noise were not quite what it is taken for.
-    excess, weights = (release.values - c * before) ** 2 - noise, (c / total) ** 2 * ((BIAS_SPREAD * c) ** 2 / total) ** 2
+    excess, weights = (
+        (release.values - c * before) ** 2 - noise,
+        (c / total) ** 2 * ((BIAS_SPREAD * c) ** 2 / total) ** 2,
+    )
     size = float((weights * c**2).sum())
     error = math.sqrt(2 * float(((weights * total) ** 2).sum()))
     return max(_ratio(float((weights * excess).sum()), size, error, BIAS_SPREAD**2, BIAS_SPREAD**2)[0], 1e-4)
@@ -320,21 +323,23 @@ class ItemPosterior:
         columns = np.random.default_rng(0).standard_normal((len(self.mean), PROBES))
         return self.with_columns(PROBE_SIZE * columns, PROBE_SPREAD**2)
 
-    def probed(self, n: int, observed: Observation, clear: float) -> tuple[ItemPosterior, Observation]:
+    def probed(self, n: int, observed: Observation) -> tuple[ItemPosterior, Observation]:
         """What to keep after the first item step, whose columns from the n-th on were random probes: all, or none.
 
-        If users' coefficients on probes explain nothing, a probe's sums are noise of a known size. Their excess says
-        how far probes have to move: beyond `clear` standard deviations of the noise, it becomes their variance.
+        If users' coefficients on probes explain nothing, a probe's sums are noise of a known size. Their excess says how
+        far probes have to move, which becomes their variance, if it is beyond the noise's own fluctuation, and beyond
+        what an error in the size of the ratings' noise explains.
         """
         if self.mean.shape[1] == n:
             return self, observed
         rows = observed.shares[:, None, None] * observed.gain[n:]  # of the probes, in H_j
-        others = rows[:, :, :n]
-        noise = np.einsum("jab,jab->ja", others @ self.covariance[:, :n, :n], others) + observed.variance[:, n:]
+        others, own = rows[:, :, :n], observed.own_noise[:, n:]
+        noise = np.einsum("jab,jab->ja", others @ self.covariance[:, :n, :n], others) + observed.std**2 + own
         gains = (rows[:, :, n:] ** 2).sum(axis=2)
         weights = gains / noise**2
         excess = float((weights * (observed.sums[:, n:] ** 2 - noise)).sum())
-        if excess <= clear * float(np.sqrt(2 * ((weights * noise) ** 2).sum())):
+        doubt = 4 * math.sqrt(2 * float(((weights * noise) ** 2).sum())) + NOISE_ERROR * float((weights * own).sum())
+        if excess <= doubt:
             return ItemPosterior(self.mean[:, :n], self.covariance[:, :n, :n]), observed.first(n)
         covariance, moving = self.covariance.copy(), np.arange(n, self.mean.shape[1])
         covariance[:, moving, moving] = excess / float((weights * gains).sum())
@@ -402,7 +407,10 @@ class ItemEstimate:
         s, eye = observed.shares[rows, None, None], np.eye(len(observed.gain))
         first, mean, root = self.before.mean[rows], self.items.mean[rows], np.sqrt(self.growth)
         spread = self.before.covariance[rows] * root[:, None] * root
-        H, own = s * observed.gain, observed.squares[rows, None, None] / s**2 * observed.blur  # own: the covariance of H^-1 e
+        H, own = (
+            s * observed.gain,
+            observed.squares[rows, None, None] / s**2 * observed.blur,
+        )  # own: the covariance of H^-1 e
         gap = spread + own if self.gap is None else self.gap[rows]
         noise = observed.std**2 * eye + GAIN_ERROR**2 * (H @ gap @ H.swapaxes(1, 2))
         weighted = np.linalg.solve(noise, H).swapaxes(1, 2)
@@ -466,11 +474,6 @@ class Observation:
         shares = frequencies.sums / frequencies.sums.sum()
         return cls(step.values, shares, OVERLAP * K * undo, noise, frequencies.squares, step.std, vectors)
 
-    @property
-    def gains(self) -> Array:
-        """H_j, (items, k, k)."""
-        return self.shares[:, None, None] * self.gain
-
     @cached_property
     def blur(self) -> Array:
         """The covariance of H_j^-1 e_j, times shares_j^2 / squares_j."""
@@ -479,9 +482,9 @@ class Observation:
         return blur
 
     @property
-    def variance(self) -> Array:
-        """Of the noise of all kinds in each sum."""
-        noise: Array = self.std**2 + self.squares[:, None] * np.diagonal(self.noise)
+    def own_noise(self) -> Array:
+        """The variance of e_j, (items, k)."""
+        noise: Array = self.squares[:, None] * np.diagonal(self.noise)
         return noise
 
     def first(self, n: int) -> Observation:
@@ -496,7 +499,8 @@ class Observation:
 def _leading(matrix: Array, edge: float, n: int, skip: int) -> tuple[Array, Array]:
     """Eigenvalues above the noise's edge, with the inflation by noise undone, and their eigenvectors."""
     m = len(matrix)
-    values, vectors = eigh(matrix, subset_by_index=[max(m - n - skip, 0), m - 1])
+    with single_threaded_blas():
+        values, vectors = eigh(matrix, subset_by_index=[max(m - n - skip, 0), m - 1])
     values, vectors = values[::-1][skip:], vectors[:, ::-1][:, skip:]
     kept = values > LEAST_EIGENVALUE * edge
     return without_noise(values[kept], edge), vectors[:, kept]

@@ -126,7 +126,7 @@ class DPALS(PrivateModel):
         n_users_: About how many users there were, by a release; at least 10.
     """
 
-    _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "item_variance_", "item_prior_", "item_weights_", "item_kernel_")
+    _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "item_variance_", "item_prior_", "item_weights_")
     _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "unit_", "n_users_", "offset_penalty_")
     _NOT_LEARNED: ClassVar[tuple[str, ...]] = (*PrivateModel._NOT_LEARNED, "caution")
     _in_spark: ClassVar[bool] = True
@@ -134,7 +134,6 @@ class DPALS(PrivateModel):
     item_variance_: Array = field(init=False)
     item_prior_: Array = field(init=False)
     item_weights_: Array = field(init=False)
-    item_kernel_: Array = field(init=False)
     unit_: float = field(init=False)
     n_users_: float = field(init=False)
     offset_penalty_: float = field(init=False)
@@ -198,13 +197,13 @@ class DPALS(PrivateModel):
         """The model after all item steps, in the unit of the ratings."""
         items = training.steps(mean, frequencies, items)
         (low, high), unit = training.scale.value_range, training.scale.unit
+        kernel = kernel_columns(items.mean, frequencies.sums) * math.sqrt(KERNEL * USER_VECTOR)
         return {
-            "item_factors_": items.factors * unit,
+            "item_factors_": np.column_stack([items.factors, kernel]) * unit,
             "item_bias_": items.bias * unit,
             "item_variance_": items.variance * unit**2,
             "item_prior_": items.priors(frequencies),
             "item_weights_": np.column_stack([frequencies.a, frequencies.variance]),
-            "item_kernel_": kernel_columns(items.mean, frequencies.sums),
             "popularity_": frequencies.sums / frequencies.a,
             "value_range_": (low, high),
             "implicit_": False,
@@ -265,7 +264,9 @@ class DPALS(PrivateModel):
 
         def learn(releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
             settings = more._settings(ratings.n_items).continued()
-            training = Training(releaser, settings, ratings, Scale(ratings.value_range, self.unit_), self.offset_penalty_)
+            training = Training(
+                releaser, settings, ratings, Scale(ratings.value_range, self.unit_), self.offset_penalty_
+            )
             return self._learned(training, *training.go_on(self._known(ratings.catalogue)))
 
         with more._readied(ratings, reading) as table:
@@ -287,7 +288,8 @@ class DPALS(PrivateModel):
         a, variance = self.item_weights_.T
         low, high = self.value_range_
         frequencies = ItemFrequencies.known(a, self.popularity_ * a, variance)
-        mean = np.column_stack([self.item_bias_, self.item_factors_]) / self.unit_
+        factors = self.item_factors_[:, : self.item_prior_.shape[1]]
+        mean = np.column_stack([self.item_bias_, factors]) / self.unit_
         items = ItemPosterior.known(mean, self.item_variance_ / self.unit_**2)
         middle = (self.global_mean_ - (low + high) / 2) / self.unit_
         return middle, frequencies.of_items(at), items.of_items(at, frequencies)
@@ -319,24 +321,36 @@ class DPALS(PrivateModel):
 
     def _check_learned(self) -> None:
         super()._check_learned()
-        m, k = self.item_factors_.shape
+        m, k = len(self.item_factors_), self.item_prior_.shape[-1]
         shapes = self.item_variance_.shape, self.item_prior_.shape, self.item_weights_.shape
-        if len(self.item_kernel_) != m or shapes != ((m, k + 1), (m, k), (m, 2)) or (self.item_variance_ < 0).any() or (self.item_weights_ <= 0).any():
+        if (
+            self._n_kernel < 0
+            or shapes != ((m, k + 1), (m, k), (m, 2))
+            or (self.item_variance_ < 0).any()
+            or (self.item_weights_ <= 0).any()
+        ):
             raise DataError("item_variance_, item_prior_, item_weights_: their shapes or signs do not fit the factors")
+
+    @property
+    def _n_kernel(self) -> int:
+        """How many of the last factors are kernel columns, which are computed from the others."""
+        return self.item_factors_.shape[1] - self.item_prior_.shape[1]
+
+    def _similar_columns(self) -> slice:
+        return slice(0, self.item_prior_.shape[1])
 
     def _score_variance(self) -> Variance:
         if not self.caution:
             return None
-        return self.caution, np.pad(self.item_variance_, ((0, 0), (0, self.item_kernel_.shape[1])))
+        return self.caution, np.pad(self.item_variance_, ((0, 0), (0, self._n_kernel)))
 
     def _make_fold_in(self) -> FoldIn:
-        kernel = self.item_kernel_ * (math.sqrt(KERNEL * USER_VECTOR) * self.unit_)
         return RidgeFoldIn(
-            columns=np.column_stack([self.item_factors_, kernel]),
+            columns=self.item_factors_,
             base=self.item_bias_ + self.global_mean_,
             penalty=Penalty(USER_VECTOR * self.unit_**2),
             offset_penalty=self.offset_penalty_,
-            prior=np.pad(self.item_prior_, ((0, 0), (0, kernel.shape[1]))),
+            prior=np.pad(self.item_prior_, ((0, 0), (0, self._n_kernel))),
             prior_count=USER_CHOICES,
         )
 
@@ -403,7 +417,7 @@ class Training:
             gram, sums = self.releaser.release_together(statistics, users, step)
             observed = Observation.of(sums, gram, frequencies, weight, s.step_clip)
             if at == 0:
-                items, observed = items.probed(known, observed, s.clear)
+                items, observed = items.probed(known, observed)
                 estimate = ItemEstimate.nothing(items)
             estimate = estimate.updated(observed, self.releaser.n_jobs)
             items, vectors = estimate.items, observed.vectors
@@ -433,7 +447,9 @@ class Training:
         frequencies = ItemFrequencies.of(a, popularity, self._weights(a), users.n_users)
         return users.mean / users.within, frequencies
 
-    def _second_moment(self, frequencies: ItemFrequencies, entries: Callable[[UserBatch], Array]) -> tuple[Noisy, Array]:
+    def _second_moment(
+        self, frequencies: ItemFrequencies, entries: Callable[[UserBatch], Array]
+    ) -> tuple[Noisy, Array]:
         """The second moment of users' entries on the most frequent items, and the numbers of these."""
         frequent = np.sort(np.argsort(-frequencies.sums, kind="stable")[: self.settings.n_frequent])
         m, place = len(frequent), np.full(self.ratings.n_items, -1)
@@ -480,7 +496,6 @@ class Settings:
         n_directions: The most directions that are taken from the second moment.
         n_frequent: How many items are in it.
         residual: Whether it is that of residuals, not of co-occurrences.
-        clear: Standard deviations of the noise by which what probe columns find must stand out.
     """
 
     shares: dict[str, float | tuple[float, int]]
@@ -491,7 +506,6 @@ class Settings:
     n_directions: int = 10
     n_frequent: int = 400
     residual: bool = False
-    clear: float = 4.0
 
     @property
     def bounds(self) -> dict[str, float]:
@@ -546,7 +560,7 @@ def settings(mu: float, n_items: int, n_users_hint: int | None = None, n_steps: 
     # The second moment pays if its directions stand out from the noise, whose largest eigenvalue is `edge`. Those of
     # co-occurrences are some hundredths of the number of users.
     edge = math.sqrt(2 * n_frequent) / (mu * math.sqrt(share))
-    pays = edge < (float(__import__("os").environ.get("PAY","0.034")) if not residual else 0.05) * n_users
+    pays = edge < (0.034 if not residual else 0.05) * n_users
     if pays:
         shares |= {SECOND_MOMENT: share} if residual else {SECOND_MOMENT: share, EXTENSION: 0.06}
     steps = n_steps or (2 if residual and pays else 4 + round(8 * budget_level))
