@@ -26,20 +26,24 @@ def kernel_columns(vectors: Array, weights: Array) -> Array:
     share = weights / weights.sum()
     centered = vectors - share @ vectors
     z = centered / (LENGTH * np.sqrt(np.maximum(share @ centered**2, 1e-18)))
+    n = min(LANDMARKS, int(np.count_nonzero(share)))
+    at = np.sort(np.random.default_rng(0).choice(len(z), n, replace=False, p=share))
     with single_threaded_blas():
-        n = min(LANDMARKS, int(np.count_nonzero(share)))
-        at = np.sort(np.random.default_rng(0).choice(len(z), n, replace=False, p=share))
         values, axes = np.linalg.eigh(_kernel(z[at], z[at]))
-        root = axes / np.sqrt(np.maximum(values, 1e-6))
-        columns = np.empty((len(z), n), np.float32)
-        for first in range(0, len(z), BLOCK):
-            columns[first : first + BLOCK] = _kernel(z[first : first + BLOCK], z[at]) @ root
-        _, axes = np.linalg.eigh(columns.T.astype(np.float64) @ (share[:, None] * columns))
+        # Below the floor, rounding in single precision is most of an eigenvector.
+        root = (axes / np.sqrt(np.maximum(values, 1e-4))).astype(np.float32)
+        z = z.astype(np.float32)
+        blocks = [slice(first, first + BLOCK) for first in range(0, len(z), BLOCK)]
+        columns = np.concatenate([_kernel(z[block], z[at]) @ root for block in blocks])
+        moment = sum(columns[block].T @ (share[block, None].astype(np.float32) * columns[block]) for block in blocks)
+        axes = np.linalg.eigh(np.asarray(moment, np.float64))[1]
         found: Array = columns @ axes[:, ::-1][:, :COLUMNS].astype(np.float32)
     return found
 
 
 def _kernel(a: Array, b: Array) -> Array:
-    distance = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1) - 2 * a @ b.T
-    kernel: Array = np.exp(-np.maximum(distance, 0) / 2)
+    products = a @ b.T
+    products -= (a**2).sum(axis=1)[:, None] / 2
+    products -= (b**2).sum(axis=1) / 2
+    kernel: Array = np.exp(np.minimum(products, 0, out=products), out=products)
     return kernel
