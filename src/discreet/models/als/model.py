@@ -500,7 +500,7 @@ class Settings:
 
     shares: dict[str, float | tuple[float, int]]
     n_steps: int
-    exponent: float = 0.3
+    exponent: float = 0.4
     bias_clip: float = 1.0
     step_clip: float = 0.3
     n_directions: int = 10
