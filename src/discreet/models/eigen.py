@@ -25,6 +25,9 @@ MEMORY = 0.8  # of earlier products, in Oja's method
 LEAST_MU = 2.0**-14  # of one release
 MOST_NUMBERS = 1 << 24  # in one release of products
 MOST_ITEMS = 8000  # of which two dense covariances fit in memory, and have eigenvectors within minutes
+MOST_FREQUENT = 4000  # items that are chosen, unless it is asked for
+LEAST_POPULARITY = 0.8  # of the last item that is chosen, in units of the noise's largest eigenvalue
+FEWEST_ITEMS = 20  # that are chosen, however unpopular
 MOST_DIRECTIONS = 64  # however many stand out
 LEAST_BULK = 0.05  # of the mean eigenvalue: the least variance of single ratings
 PENALTY = 2.0  # of a user's coefficients, in units of that variance: the prior variances are a little optimistic
@@ -44,6 +47,26 @@ def check_catalog(n_items: int, rank: int | None = None) -> None:
             f"ratings: a covariance of {n_items:,} items is too large; take a catalog of at most {MOST_ITEMS:,}, or "
             "use discreet.DPALS"
         )
+
+
+def frequent_items(popularity: Noisy, std: float, most: int = MOST_FREQUENT) -> Array:
+    """The numbers of the most popular items, increasing: as many as a second moment can tell from its noise.
+
+    Each further item makes the noise's largest eigenvalue larger, and is less popular than those before. It is worth it
+    as long as its popularity is above (most of) that eigenvalue. Popularity, which was released, adds up users' weights
+    of length 1; `std` is the noise of a second moment of rows of that length.
+    """
+    m = len(popularity.values)
+    order = np.argsort(-popularity.values, kind="stable")
+    clear = popularity.values[order] >= LEAST_POPULARITY * noise_edge(std, np.arange(1, m + 1))
+    return np.sort(order[: min(max(int(np.count_nonzero(clear)), FEWEST_ITEMS), most, m)])
+
+
+def places(items: Array, n_items: int) -> Array:
+    """The position of each item among some; -1: it is not among them."""
+    place = np.full(n_items, -1)
+    place[items] = np.arange(len(items))
+    return place
 
 
 def second_moment(blocks: Iterable[Any], rows: Callable[[Any], Array], n: int, n_jobs: int | None) -> Array:

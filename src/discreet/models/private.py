@@ -98,6 +98,10 @@ class PrivateModel(Model):
         """What a fit would release, and what each release costs; needs no data, only the size of the catalog."""
         raise NotImplementedError
 
+    def _plan_for(self, ratings: Interactions) -> Plan:
+        """The plan of a fit to these data, by what is public of them. It costs what `plan` does."""
+        return self.plan(ratings.n_items)
+
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
         """All learned attributes, from releases alone."""
         raise NotImplementedError
@@ -146,7 +150,7 @@ class PrivateModel(Model):
     ) -> tuple[dict[str, Any], Statement]:
         require_sound(ratings)
         self._check_data(ratings)
-        plan = self.plan(ratings.n_items)
+        plan = self._plan_for(ratings)
         if checkpoint is None:
             return self._under(plan, ledger, ratings, self._learn_privately)
         with resumable(checkpoint, described(self, ratings, plan), ledger, self._own_ledger) as (paying, kept):

@@ -12,14 +12,24 @@ from discreet.data.interactions import Interactions
 from discreet.engine.batches import DENSE_CELLS, equal_weights, parts, user_batches
 from discreet.errors import DataError
 from discreet.models.base import NotPrivateModel, check_parameters, require_ratings
-from discreet.models.centering import SPREAD, Centering
+from discreet.models.centering import (
+    CLAMP,
+    SPREAD,
+    Centering,
+    Shares,
+    UserMeans,
+    exact_user_means,
+    private_user_means,
+    with_user_means,
+)
 from discreet.models.eigen import check_catalog, rating_directions, require_rank, second_moment
 from discreet.models.fold_in import FoldIn, LinearFoldIn
 from discreet.models.private import PrivateModel
-from discreet.models.spectral.contributions import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing, RatingRows, Residuals
+from discreet.models.spectral.contributions import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing, Dense, Residuals
 from discreet.models.spectral.estimate import (
     COMMON_TASTE,
     Chosen,
+    Cleansed,
     Spectrum,
     exploration,
     factored,
@@ -39,12 +49,10 @@ if TYPE_CHECKING:
 Predictor: TypeAlias = Literal["svd", "knn"]
 
 POPULARITY, SECOND_MOMENT = "item popularity", "second moment of histories"
-SHARES: dict[str, float | tuple[float, int]] = {COUNTS: 0.05, SUMS: 0.1, WEIGHTS: 0.2, COVARIANCE: 0.65}  # of mu^2
-CLAMP = 2 * SPREAD  # of the value range
-DAMPING = 5.0  # ratings
+SHARES: Shares = {COUNTS: 0.05, SUMS: 0.1, WEIGHTS: 0.2, COVARIANCE: 0.65}  # of mu^2
 
 
-def shares(mu: float) -> dict[str, float | tuple[float, int]]:
+def shares(mu: float) -> Shares:
     """The share of mu^2 of each release: with more noise, finding the popular items takes more of it."""
     popularity = min(max(0.1 * mu**-0.3, 0.05), 0.5)
     return {POPULARITY: popularity, SECOND_MOMENT: 1 - popularity}
@@ -112,7 +120,7 @@ class DPSVD(PrivateModel):
     """
 
     _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "history_weights_", "exploration_")
-    _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "n_users_")
+    _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "n_users_", "shrinkage_")
 
     epsilon: float
     delta: float
@@ -126,6 +134,7 @@ class DPSVD(PrivateModel):
     history_weights_: Array = field(init=False)
     exploration_: Array = field(init=False)
     n_users_: float = field(init=False)
+    shrinkage_: float | None = field(init=False)
 
     @classmethod
     def as_published(cls, **parameters: Any) -> PublishedDPSVD:
@@ -140,12 +149,20 @@ class DPSVD(PrivateModel):
         if not (isinstance(self.explore, int | float) and 0 <= self.explore < 1):
             raise DataError(f"explore: a share from 0 to below 1 is needed, not {self.explore!r}")
 
-    def plan(self, n_items: int) -> Plan:
-        """What a fit would release, and what each release costs; needs no data, only the size of the catalog."""
+    def plan(self, n_items: int, *, implicit: bool = True) -> Plan:
+        """What a fit would release, and what each release costs; needs no data, only the size of the catalog.
+
+        Args:
+            n_items: The size of the catalog.
+            implicit: Whether it is for implicit feedback; from ratings more is released, at the same cost in all.
+        """
         self._check_parameters()
         whole("n_items", n_items, 1)
         mu = self._mu()
-        return Plan.gaussian(mu, shares(mu))
+        return Plan.gaussian(mu, with_user_means(shares(mu)) if self.centre and not implicit else shares(mu))
+
+    def _plan_for(self, ratings: Interactions) -> Plan:
+        return self.plan(ratings.n_items, implicit=ratings.implicit)
 
     def _check_data(self, ratings: Interactions) -> None:
         if ratings.implicit:
@@ -189,12 +206,15 @@ class DPSVD(PrivateModel):
             "implicit_": True,
             "global_mean_": 1.0,
             "n_users_": spectrum.n_users,
+            "shrinkage_": None,
         }
 
     def _from_ratings(self, releaser: Releaser, ratings: Interactions, chosen: Chosen) -> dict[str, Any]:
         m, n, centering = ratings.n_items, len(chosen.items), self._centering(ratings)
+        if self.centre:
+            centering = centering.about(private_user_means(releaser, ratings))
         users = user_batches(ratings, max(DENSE_CELLS // n, 1))
-        rows, bound = RatingRows(chosen.items, m, centering), centering.row_norm**2
+        rows, bound = Dense(centering.entries, chosen.items, m), centering.row_norm**2
         moment = releaser.release(SECOND_MOMENT, GramSum(n, bound), users, rows)
         return {
             "item_factors_": rating_factors(moment, chosen.items, m, self.rank).astype(np.float32),
@@ -205,6 +225,7 @@ class DPSVD(PrivateModel):
             "implicit_": False,
             "global_mean_": float(centering.centre),
             "n_users_": max(float(np.trace(moment.values)) / bound, 1.0),
+            "shrinkage_": centering.shrinkage,
         }
 
     def _make_fold_in(self) -> FoldIn:
@@ -216,7 +237,7 @@ class DPSVD(PrivateModel):
         """
         if not self.implicit_:
             base = self.item_bias_ + np.float32(self.global_mean_)
-            return rating_fold_in(self.item_factors_, base, centre=self.centre)
+            return rating_fold_in(self.item_factors_, base, self.shrinkage_)
         known = self.item_factors_.shape[1] - self.exploration_.shape[1]
         loadings = np.hstack([self.item_factors_[:, :known], self.exploration_])
         loadings[self.history_weights_ == 0] = 0
@@ -264,10 +285,13 @@ class SVD(NotPrivateModel):
         n_jobs: Threads, in scikit-learn's meaning.
     """
 
+    _VALUES: ClassVar[tuple[str, ...]] = (*NotPrivateModel._VALUES, "shrinkage_")
+
     rank: int | None = None
     _: KW_ONLY
     centre: bool = True
     n_jobs: int | None = -1
+    shrinkage_: float | None = field(init=False)
 
     def _check_parameters(self) -> None:
         check_parameters(self, wholes=("rank",))
@@ -276,17 +300,20 @@ class SVD(NotPrivateModel):
         value_range, n = require_ratings("SVD", ratings), ratings.n_items
         check_catalog(n, self.rank)
         items, centering = np.arange(n), Centering.unbounded(value_range, n, centre=self.centre)
+        if self.centre:
+            centering = centering.about(exact_user_means(ratings, value_range))
         blocks = parts(ratings, ratings.values, most_users=max(DENSE_CELLS // n, 1))
-        moment = second_moment(blocks, RatingRows(items, n, centering), n, self.n_jobs)
+        moment = second_moment(blocks, Dense(centering.entries, items, n), n, self.n_jobs)
         return {
             "item_factors_": rating_factors(Noisy(moment, 0.0), items, n, self.rank).astype(np.float32),
             "item_bias_": np.zeros(n, np.float32),
             "global_mean_": float(centering.centre),
+            "shrinkage_": centering.shrinkage,
         }
 
     def _make_fold_in(self) -> FoldIn:
         base = self.item_bias_ + np.float32(self.global_mean_)
-        return rating_fold_in(self.item_factors_, base, centre=self.centre)
+        return rating_fold_in(self.item_factors_, base, self.shrinkage_)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -331,6 +358,7 @@ class DPCleansedSVD(PrivateModel):
     """
 
     _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "loadings_")
+    _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "shrinkage_")
 
     epsilon: float
     delta: float
@@ -342,6 +370,7 @@ class DPCleansedSVD(PrivateModel):
     adjacency: AdjacencyName = "add-remove"
     n_jobs: int | None = -1
     loadings_: Array = field(init=False)
+    shrinkage_: float = field(init=False)
 
     @classmethod
     def as_published(cls, **parameters: Any) -> PublishedDPCleansedSVD:
@@ -360,13 +389,8 @@ class DPCleansedSVD(PrivateModel):
     def plan(self, n_items: int) -> Plan:
         """What a fit would release, and what each release costs; needs no data, only the size of the catalog."""
         self._check_parameters()
-        check_catalog(whole("n_items", n_items, 1), self.rank)
-        return Plan.gaussian(self._mu(), SHARES)
-
-    def _cleansing(self, low: float, high: float) -> Cleansing:
-        width = high - low
-        clamp, spread = self.clamp or CLAMP * width, self.spread or SPREAD * width
-        return Cleansing((low + high) / 2, width / 2, float(clamp), float(spread), DAMPING)
+        require_rank(self.rank, whole("n_items", n_items, 1))
+        return Plan.gaussian(self._mu(), with_user_means(SHARES))
 
     def _check_data(self, ratings: Interactions) -> None:
         require_ratings(type(self).__name__, ratings)
@@ -374,21 +398,27 @@ class DPCleansedSVD(PrivateModel):
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
         assert ratings.value_range is not None
         low, high = ratings.value_range
-        cleansed = self._cleansing(low, high).run(releaser, ratings)
+        users = private_user_means(releaser, ratings)
+        clamp, spread = self.clamp or CLAMP * (high - low), self.spread or SPREAD * (high - low)
+        cleansing = Cleansing(users.mean, users.shrinkage, float(clamp), float(spread))
+        return self._learned(cleansing.run(releaser, ratings, users.n_users), (low, high), users)
+
+    def _learned(self, cleansed: Cleansed, value_range: tuple[float, float], users: UserMeans) -> dict[str, Any]:
+        """Learned attributes, from what is public."""
         if self.predictor == "svd":
-            factors = rating_directions(cleansed.covariance, cleansed.edge, self.rank)
-            loadings = np.zeros((len(factors), 0))
+            chosen, loadings = rating_directions(cleansed.covariance, cleansed.edge, self.rank), np.zeros((0, 0))
         else:
-            factors, loadings = factored(similarities(cleansed.covariance, self.neighbours))
-        middle = (low + high) / 2
+            chosen, loadings = factored(similarities(cleansed.covariance, self.neighbours))
+        n = len(cleansed.averages)
         return {
-            "item_factors_": factors.astype(np.float32),
-            "item_bias_": (cleansed.averages - middle).astype(np.float32),
+            "item_factors_": _of_all(chosen, cleansed.items, n),
+            "item_bias_": (cleansed.averages - users.mean).astype(np.float32),
             "popularity_": cleansed.counts.astype(np.float32),
-            "loadings_": loadings.astype(np.float32),
-            "value_range_": (low, high),
+            "loadings_": _of_all(loadings, cleansed.items[: len(loadings)], n),
+            "value_range_": value_range,
             "implicit_": False,
-            "global_mean_": middle,
+            "global_mean_": users.mean,
+            "shrinkage_": users.shrinkage,
         }
 
     def _make_fold_in(self) -> FoldIn:
@@ -398,12 +428,19 @@ class DPCleansedSVD(PrivateModel):
         """
         columns, base = self.item_factors_, self.item_bias_ + np.float32(self.global_mean_)
         if self.predictor == "knn":
-            spread = float(len(base))
-            return LinearFoldIn(columns=columns, base=base, loadings=self.loadings_, damping=DAMPING, spread=spread)
-        return rating_fold_in(columns, base, centre=True)
+            spread, damping = float(np.count_nonzero(self.loadings_.any(axis=1))), self.shrinkage_
+            return LinearFoldIn(columns=columns, base=base, loadings=self.loadings_, damping=damping, spread=spread)
+        return rating_fold_in(columns, base, self.shrinkage_)
 
     def _check_learned(self) -> None:
         super()._check_learned()
         k = self.item_factors_.shape[1] if self.predictor == "knn" else 0
         if self.loadings_.shape != (len(self.catalogue_), k):
             raise DataError(f"loadings_: {self.loadings_.shape} does not fit {len(self.catalogue_)} items")
+
+
+def _of_all(rows: Array, items: Array, n_items: int) -> Array:
+    """One row for each item: zeros for all but some."""
+    every = np.zeros((n_items, rows.shape[1]), np.float32)
+    every[items] = rows
+    return every
