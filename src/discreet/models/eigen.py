@@ -117,6 +117,22 @@ def rating_directions(matrix: Array, edge: float, rank: int | None) -> Array:
     return np.asarray(vectors * np.sqrt(np.maximum(values / bulk - 1, 0) * cosines**2))
 
 
+def own_edge(rest: Array) -> float:
+    """The largest eigenvalue of symmetric independent noise of variances a_i a_j, from the squares of its rows.
+
+    Its resolvent's entries are 1 / (z - a_i c), with c the sum of a_i / (z - a_i c). With u = z / c that is
+    z = u sqrt(sum of a_i / (u - a_i)), and the eigenvalues end at the least of it above the largest a_i: at twice the
+    root of n where all a_i are 1. Items that many rate, or rate strongly, move it up.
+    """
+    squares = (rest**2).sum(axis=1)
+    total = float(squares.sum())
+    if not total:
+        return 0.0
+    a = squares / total**0.5
+    u = a.max() * (1 + np.geomspace(1e-4, 1e4, 300))  # flat about its least value: this is near enough
+    return float((u * np.sqrt((a / (u[:, None] - a)).sum(axis=1))).min())
+
+
 @dataclass(frozen=True)
 class Direction:
     """What a noisy release says about the leading eigenvector."""
@@ -128,12 +144,20 @@ class Direction:
     slack: float  # how much more the true |A v|^2 may be than `value`
 
 
-def leading(release: Noisy) -> Direction:
-    """The leading eigenpair of a noisy matrix, and how far noise of its edge has turned it (`standing_out`)."""
-    n = len(release.values)
+def leading(release: Noisy, diagonal: float = 1.0) -> Direction:
+    """The leading eigenpair of a noisy matrix, and how far noise of its edge has turned it (`standing_out`).
+
+    Of the diagonal only this share is used: it also says how often an item is rated, and how much single ratings vary.
+    """
+    n, matrix = len(release.values), release.values.copy()
+    np.fill_diagonal(matrix, diagonal * np.diag(matrix))
     with single_threaded_blas():
-        values, vectors = eigh(release.values, subset_by_index=[n - 1, n - 1])
+        values, vectors = eigh(matrix, subset_by_index=[n - 1, n - 1])
     value, edge = float(values[0]), float(noise_edge(release.std, n))
+    if diagonal < 1:
+        rest = matrix - value * np.outer(vectors, vectors)
+        np.fill_diagonal(rest, 0)
+        edge = max(edge, own_edge(rest))
     if value <= edge:
         return Direction(vectors[:, 0], value, 0.0, 0.0, edge)
     signal = float(without_noise(value, edge))

@@ -47,6 +47,7 @@ class Schedule:
     fill: float  # about what share of the items a user has rated
     radius: float | None  # k, the largest nuclear norm; None: to be derived from the first release
     clip: float  # C
+    diagonal: ClassVar[float] = 1.0  # all of a covariance is used
     which: str = ""  # how the labels of the next releases end
     later: list[tuple[float, str]] = field(default_factory=list)  # C and `which` after that, if they are others
     slack: float | None = None  # as published, lambda' is lambda plus this
@@ -96,7 +97,7 @@ class Basis:
         explained = direction.signal / self.fill
         new = direction.vector - self.vectors @ (self.vectors.T @ direction.vector)
         share = float(new @ new)
-        signal = direction.signal * direction.trust * share if share > LEAST_NEW else 0.0
+        signal = direction.signal * direction.trust**2 * share if share > LEAST_NEW else 0.0
         vector = new / math.sqrt(share) if signal else np.zeros_like(new)
         noise = max(length - explained, LEAST_NOISE * explained, least)
         return Basis(np.column_stack([self.vectors, vector]), (*self.signals, signal), (*self.noises, noise), self.fill)
@@ -137,6 +138,11 @@ class Correction:
     def of(cls, n_items: int, fill: float, clip: float) -> Correction:
         """Before the first step."""
         return cls(Basis.nothing(n_items, fill), clip, ROUNDING * clip)
+
+    @property
+    def diagonal(self) -> float:
+        """The share of a covariance's diagonal that goes with the rest, if users have rated some of the items."""
+        return self.basis.fill
 
     def before(self, residuals: Products) -> bool:
         """Release the sum of |A_i|^2, and set C by it. Whether another direction is worth looking for."""

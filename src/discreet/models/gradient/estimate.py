@@ -9,7 +9,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from discreet.kernels import single_threaded_blas
-from discreet.models.eigen import MOST_DIRECTIONS, simplex
+from discreet.models.eigen import MOST_DIRECTIONS, own_edge, simplex
 from discreet.privacy.releaser import without_noise
 from discreet.typing import Array
 
@@ -75,22 +75,6 @@ def predictive(moment: Array, edge: float, most: int) -> Step:
     believed = true - level**2 / (4 * true)  # of it, times the squared cosine
     along = np.maximum((vectors * (moment @ vectors)).sum(axis=0), true)
     return Step(vectors, believed / along)
-
-
-def own_edge(rest: Array) -> float:
-    """The largest eigenvalue of symmetric independent noise of variances a_i a_j, from the squares of its rows.
-
-    Its resolvent's entries are 1 / (z - a_i c), with c the sum of a_i / (z - a_i c). With u = z / c that is
-    z = u sqrt(sum of a_i / (u - a_i)), and the eigenvalues end at the least of it above the largest a_i: at twice the
-    root of n where all a_i are 1. Items that many rate, or rate strongly, move it up.
-    """
-    squares = (rest**2).sum(axis=1)
-    total = float(squares.sum())
-    if not total:
-        return 0.0
-    a = squares / total**0.5
-    u = a.max() * (1 + np.geomspace(1e-4, 1e4, 300))  # flat about its least value: this is near enough
-    return float((u * np.sqrt((a / (u[:, None] - a)).sum(axis=1))).min())
 
 
 @dataclass
