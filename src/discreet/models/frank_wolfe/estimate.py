@@ -92,7 +92,8 @@ class Basis:
         """One more direction; `length` is the sum of |A_i|^2 before it was fitted, and positive, as is `least`.
 
         Of that, users' coefficients on v make up signal / fill if all users have rated this share of the items. What
-        remains is at least `least`: smaller penalties would make users' regressions ill-conditioned.
+        remains is at least `least`: smaller penalties would make users' regressions ill-conditioned. Noise has turned v
+        away from the ratings that users are fitted to, and from those to be predicted: trust counts twice.
         """
         explained = direction.signal / self.fill
         new = direction.vector - self.vectors @ (self.vectors.T @ direction.vector)
