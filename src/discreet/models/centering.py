@@ -33,11 +33,12 @@ MEAN, VARIANCES = "users' mean ratings", "variances of users' ratings"
 USER_SHARES = {MEAN: 0.005, VARIANCES: 0.01}  # of mu^2
 
 SHRINKAGE = 1.0  # as published: ratings at the center that are added to a user's own mean
-TYPICAL_SHRINKAGE, LEAST_SHRINKAGE, MOST_SHRINKAGE = 5.0, 0.5, 20.0  # variance of a rating / variance of users' means
+TYPICAL_SHRINKAGE, LEAST_SHRINKAGE, MOST_SHRINKAGE = 3.0, 0.5, 20.0  # variance of a rating / variance of users' means
 RATINGS_PER_USER = 80  # a typical number, where the catalog has as many items
 SPREAD = 0.2  # of a rating about its user's mean, relative to the value range
 SIZE = 0.5  # of a rating that is not centered, relative to the largest possible one
 MIDDLE_SPREAD = 0.2  # of the mean rating about the middle of the range, relative to the range
+USER_SPREAD = 0.25  # of one user's mean or variance, as a fraction of the largest one
 CLAMP = 2 * SPREAD  # the largest distance of a rating from its mean that counts, relative to the value range
 
 
@@ -204,9 +205,9 @@ def _means(
     weight, found, variances = statistic.weights[0], [], []
     n = max(float(released.values[-1]) / weight, 0.0)
     for total, typical, spread in zip(released.values.tolist(), expected, spreads, strict=False):
-        # n times the distance from what is expected has the noise of the total, and that of n.
+        # n times the distance from what is expected has the noise of the total, that of n, and that of so many users.
         distance, noise = total - n * (typical - 0.5), released.std * math.hypot(1, (typical - 0.5) / weight)
-        share = (n * spread) ** 2 / max((n * spread) ** 2 + noise**2, 1e-9)
+        share = (n * spread) ** 2 / max((n * spread) ** 2 + noise**2 + n * USER_SPREAD**2, 1e-9)
         found.append(min(max(typical + share * distance / max(n, 1e-9), 0.0), 1.0))
         variances.append((1 - share) * spread**2)
     return found, variances
