@@ -144,24 +144,26 @@ class Direction:
     slack: float  # how much more the true |A v|^2 may be than `value`
 
 
-def leading(release: Noisy, diagonal: float = 1.0) -> Direction:
+def leading(release: Noisy, fill: float | None = None) -> Direction:
     """The leading eigenpair of a noisy matrix, and how far noise of its edge has turned it (`standing_out`).
 
-    Of the diagonal only this share is used: it also says how often an item is rated, and how much single ratings vary.
+    With `fill`, the matrix is a covariance of rows of which about this share is filled. Of its diagonal the other part
+    says how often items are rated, and is left out; and what the rest varies by, by chance, is noise, too.
     """
-    n, matrix = len(release.values), release.values.copy()
-    np.fill_diagonal(matrix, diagonal * np.diag(matrix))
+    n, matrix, edge = len(release.values), release.values.copy(), float(noise_edge(release.std, len(release.values)))
+    if fill is not None:
+        np.fill_diagonal(matrix, fill * np.diag(matrix))
     with single_threaded_blas():
         values, vectors = eigh(matrix, subset_by_index=[n - 1, n - 1])
-    value, edge = float(values[0]), float(noise_edge(release.std, n))
-    if diagonal < 1:
-        rest = matrix - value * np.outer(vectors, vectors)
+    value, vector = float(values[0]), vectors[:, 0]
+    if fill is not None:
+        rest = matrix - value * np.outer(vector, vector)
         np.fill_diagonal(rest, 0)
         edge = max(edge, own_edge(rest))
     if value <= edge:
-        return Direction(vectors[:, 0], value, 0.0, 0.0, edge)
+        return Direction(vector, value, 0.0, 0.0, edge)
     signal = float(without_noise(value, edge))
-    return Direction(vectors[:, 0], value, signal, 1 - (edge / (2 * signal)) ** 2, edge)
+    return Direction(vector, value, signal, 1 - (edge / (2 * signal)) ** 2, edge)
 
 
 # -- directions from products

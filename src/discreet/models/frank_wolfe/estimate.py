@@ -47,7 +47,7 @@ class Schedule:
     fill: float  # about what share of the items a user has rated
     radius: float | None  # k, the largest nuclear norm; None: to be derived from the first release
     clip: float  # C
-    diagonal: ClassVar[float] = 1.0  # all of a covariance is used
+    covariance_fill: ClassVar[None] = None  # a covariance is taken as it is
     which: str = ""  # how the labels of the next releases end
     later: list[tuple[float, str]] = field(default_factory=list)  # C and `which` after that, if they are others
     slack: float | None = None  # as published, lambda' is lambda plus this
@@ -141,8 +141,8 @@ class Correction:
         return cls(Basis.nothing(n_items, fill), clip, ROUNDING * clip)
 
     @property
-    def diagonal(self) -> float:
-        """The share of a covariance's diagonal that goes with the rest, if users have rated some of the items."""
+    def covariance_fill(self) -> float:
+        """About what share of the items a user has rated."""
         return self.basis.fill
 
     def before(self, residuals: Products) -> bool:

@@ -211,7 +211,7 @@ class PrivateFrankWolfe(FrankWolfeModel, PrivateModel):
             return oja(products, labels, self.oja_steps, rate=rule.oja_rate), None
         batches = users.batches(max(DENSE_CELLS // n, 1))
         release = releaser.release(COVARIANCE + which, GramSum(n, rule.clip * rule.clip), batches, residuals_of)
-        return leading(release, rule.diagonal), np.diag(release.values)
+        return leading(release, rule.covariance_fill), np.diag(release.values)
 
     def _check_data(self, ratings: Interactions) -> None:
         self._row_norm(require_ratings(type(self).__name__, ratings), ratings.n_items)
@@ -221,10 +221,10 @@ class PrivateFrankWolfe(FrankWolfeModel, PrivateModel):
         value_range, n = require_ratings(type(self).__name__, ratings), ratings.n_items
         row_norm = self._row_norm(value_range, n)
         centering = self._centering(value_range, row_norm)
+        rule, popularity, last = self._rule(n, row_norm), np.zeros(n), self._n_releases() - 1
         if self._releases_means:
             centering = centering.about(private_user_means(releaser, ratings))
         users = users_of_ratings(ratings, self._component(centering, value_range), self.n_jobs)
-        rule, popularity, last = self._rule(n, row_norm), np.zeros(n), self._n_releases() - 1
         for t in range(last + 1):
             if not rule.before(self._products(releaser, users, rule.clip)):
                 break  # decided by releases: the rest of the plan is not spent

@@ -14,6 +14,7 @@ from discreet.privacy.releaser import without_noise
 from discreet.typing import Array
 
 FORGET, FORGET_SQUARES = 0.9, 0.99  # of earlier gradients and of their squares, in each step of Adam
+DECAY = 1.5  # of vectors, relative to the learning rate
 COMPLETIONS = 8  # of a diagonal
 LONGER = 0.3  # of what chance among users adds to the edge: its tails are longer than those of drawn noise
 
@@ -79,7 +80,11 @@ def predictive(moment: Array, edge: float, most: int) -> Step:
 
 @dataclass
 class Adam:
-    """Steps along gradients, each number in units of its own recent size (Kingma and Ba 2015)."""
+    """Steps along gradients, each number in units of its own recent size (Kingma and Ba 2015).
+
+    Vectors decay beside that (Loshchilov and Hutter 2019): what gradients do not keep up, because it is noise or chance
+    among few users, goes to zero. The first column, of biases, does not decay.
+    """
 
     rate: float
     n_steps: int
@@ -87,12 +92,13 @@ class Adam:
     mean: Any = 0.0
     square: Any = 0.0
 
-    def step(self, gradient: Array) -> Array:
-        """How far to go."""
+    def step(self, factors: Array, gradient: Array) -> Array:
+        """The factors after one more step."""
         self.mean = FORGET * self.mean + (1 - FORGET) * gradient
         self.square = FORGET_SQUARES * self.square + (1 - FORGET_SQUARES) * gradient**2
         rate = self.rate * (1 - 0.9 * self.taken / self.n_steps)
         self.taken += 1
         mean = self.mean / (1 - FORGET**self.taken)
         size = np.sqrt(self.square / (1 - FORGET_SQUARES**self.taken))
-        return np.asarray(np.divide(rate * mean, size, out=np.zeros_like(gradient), where=size > 0))
+        kept = factors * np.where(np.arange(factors.shape[1]) > 0, 1 - rate * DECAY, 1)
+        return np.asarray(kept + np.divide(rate * mean, size, out=np.zeros_like(gradient), where=size > 0))

@@ -364,7 +364,7 @@ class DPSGD(PrivateModel):
         for step in range(self.n_steps):
             gradient = partial(own_gradient, user_ridge(factors, means.shrinkage))
             released = releaser.release_sampled(GRADIENT, statistic, n_users, users_of, gradient, **noise)
-            factors = factors + adam.step(released.values)
+            factors = adam.step(factors, released.values)
             if step >= LATER * self.n_steps or step == self.n_steps - 1:
                 count += 1
                 mean = mean + (factors - mean) / count
