@@ -137,7 +137,7 @@ def test_replacing_a_person_moves_each_statistic_by_its_bound_and_no_more(monkey
 
 
 def test_the_sums_are_what_the_definition_says(monkeypatch: Any) -> None:
-    data, fitted = world(("x", DIVIDED)), model()
+    data, fitted = world(("x", DIVIDED)), model(60.0)
     seen = record(monkeypatch, lambda paid: fitted.fit(data, ledger=paid), None)
     found = dict(zip(seen.labels, seen.statistics, strict=True))
     mean, averages = fitted.global_mean_, (fitted.global_mean_ + fitted.item_bias_).astype(np.float64)
@@ -228,7 +228,7 @@ def test_nothing_is_spent_on_wrong_input() -> None:
         with pytest.raises(kind, match=words):
             asked.fit(data, ledger=ledger)
     assert [entry.kind for entry in ledger.entries] == ["open"]
-    with pytest.raises(DataError, match="too large"), pytest.warns(UserWarning, match="epsilon"):
+    with pytest.raises(DataError, match="too large"):
         published().plan(MOST_ITEMS + 1)
 
 
@@ -350,5 +350,5 @@ def test_the_covariance_is_of_frequent_items() -> None:
     table = discreet.read(data.to_arrow(), items=list(range(MOST_ITEMS + 1)), value_range=(0.5, 5))
     fitted = model(5.0).fit(table, ledger=seeded())
     known = fitted.item_factors_.any(axis=1)
-    assert known.sum() <= 50
-    assert set(np.asarray(table.items)[known].tolist()) <= set(np.asarray(data.items).tolist())
+    assert 20 <= known.sum() < 200
+    assert known[np.argsort(-np.bincount(table.indices, minlength=table.n_items))[:20]].all()

@@ -118,7 +118,6 @@ class UserMeans:
     mean: float  # of users' means
     shrinkage: float  # the variance of a rating about its user's mean / that of users' means about `mean`
     n_users: float  # about how many users have ratings
-    variance: float  # of a rating about its user's mean
 
 
 def with_user_means(shares: Mapping[str, float | tuple[float, int]]) -> Shares:
@@ -152,9 +151,7 @@ def release_user_means(release: Release, value_range: tuple[float, float], adjac
     released = release(VARIANCES, statistic, partial(own_variances, centre=mean, clamp=clamp))
     halves = _means(released, statistic, [within / 2, (1 + between) / 2], [within / 2, between / 2])[0]
     within, between = max(2 * halves[0], 1e-3), 2 * halves[1] - 1
-    return UserMeans(
-        mean, within / min(max(between, within / MOST_SHRINKAGE), within / LEAST_SHRINKAGE), n_users, within * clamp**2
-    )
+    return UserMeans(mean, within / min(max(between, within / MOST_SHRINKAGE), within / LEAST_SHRINKAGE), n_users)
 
 
 def private_user_means(releaser: Releaser, ratings: Ratings) -> UserMeans:
