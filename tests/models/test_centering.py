@@ -73,14 +73,19 @@ def test_values_are_fractions_and_ones_own() -> None:
             assert np.array_equal(values(alone)[0], together[user], equal_nan=True)
 
 
-def drawn(n_users: int, within: float, between: float, mean: float = 7.0) -> Interactions:
-    """Ratings from 0 to 10 of users who vary by `between`, and whose ratings vary by `within`; half have only one."""
+def drawn(n_users: int, within: float, between: float, n_items: int = ITEMS, offsets: float = 0.0) -> Interactions:
+    """Ratings from 0 to 10, half of the users have only one. Users' means vary by `between`, their ratings by `within`.
+
+    Items vary by `offsets`; a tenth of them are rated as often as all others together.
+    """
     rng, rows = np.random.default_rng(0), []
+    mean, likely = 7 + offsets * rng.standard_normal(n_items), np.ones(n_items)
+    likely[: n_items // 10] = 9
     for user in range(n_users):
-        items = rng.choice(ITEMS, 1 if user % 2 else 6, replace=False)
-        own = mean + between * rng.standard_normal() + within * rng.standard_normal(len(items))
+        items = rng.choice(n_items, 1 if user % 2 else 6, replace=False, p=likely / likely.sum())
+        own = mean[items] + between * rng.standard_normal() + within * rng.standard_normal(len(items))
         rows += [(user, int(item), rating) for item, rating in zip(items, np.clip(own, 0, 10), strict=True)]
-    return discreet.read(rows, items=list(range(ITEMS)), value_range=(0, 10))
+    return discreet.read(rows, items=list(range(n_items)), value_range=(0, 10))
 
 
 @pytest.mark.parametrize(("within", "between"), [(1.0, 0.5), (1.0, 1.0), (0.8, 0.4)])
@@ -119,7 +124,7 @@ def test_shares_add_up() -> None:
 @pytest.mark.parametrize("kind", [*MODELS, discreet.DPSGD])
 @pytest.mark.parametrize("epsilon", [1.0, 20.0])
 def test_predicts_no_worse_than_the_own_mean_where_most_users_have_one_rating(kind: Any, epsilon: float) -> None:
-    train, _, test = discreet.splits.holdout(drawn(3000, 1.5, 1.2), valid=0.0, test=0.1, random_state=0)
+    train, _, test = discreet.splits.holdout(drawn(3000, 1.5, 1.2, 600, 0.6), valid=0.0, test=0.1, random_state=0)
 
     def rmse(model: Any) -> float:
         return float(np.sqrt(np.mean((model.predict(train, test) - test.values) ** 2)))

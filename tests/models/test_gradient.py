@@ -263,7 +263,8 @@ def test_descent_is_on_frequent_items(monkeypatch: Any) -> None:
     found = replay(monkeypatch, model, large, without)
     assert set(found) == {MEAN, VARIANCES, POPULARITY, MOMENT}
     assert 0.95 <= min(found[POPULARITY], found[MOMENT]) <= max(found.values()) <= 1
-    fitted = model().fit(large, ledger=seeded())
+    structured = discreet.datasets.movielens_like(3000, 50, 90_000, random_state=0).to_arrow()
+    fitted = model().fit(discreet.read(structured, items=items, value_range=(0, 5)), ledger=seeded())
     assert 0 < np.count_nonzero(fitted.steps_.any(axis=1)) < 100
     history = {0: 5.0, 1: 4.0, 2: 5.0}
     own = fitted.global_mean_ + (14 - 3 * fitted.global_mean_) / (3 + fitted.shrinkage_)

@@ -85,6 +85,11 @@ def second_moment(blocks: Iterable[Any], rows: Callable[[Any], Array], n: int, n
 # -- directions that stand out of a noisy matrix
 
 
+def clear_of(edge: float, n: int) -> float:
+    """What the largest of n eigenvalues of noise is above once in a hundred times (by the law of Tracy and Widom)."""
+    return float(edge * (1 + n ** (-2 / 3)))
+
+
 def standing_out(matrix: Array, edge: float, most: int) -> tuple[Array, Array, Array]:
     """Eigenvalues, squared cosines and eigenvectors that stand out of noise whose largest eigenvalue is `edge`.
 
@@ -93,8 +98,7 @@ def standing_out(matrix: Array, edge: float, most: int) -> tuple[Array, Array, A
     """
     n = len(matrix)
     values, vectors = eigh(matrix, subset_by_index=[max(n - most, 0), n - 1])
-    # The largest eigenvalue of noise alone is above this once in a hundred times (by the law of Tracy and Widom).
-    kept = np.flatnonzero(values > edge * (1 + n ** (-2 / 3)))[::-1]
+    kept = np.flatnonzero(values > clear_of(edge, n))[::-1]
     true = without_noise(values[kept], edge)
     return true, 1 - (edge / (2 * true)) ** 2, vectors[:, kept]
 
@@ -160,7 +164,7 @@ def leading(release: Noisy, fill: float | None = None) -> Direction:
         rest = matrix - value * np.outer(vector, vector)
         np.fill_diagonal(rest, 0)
         edge = max(edge, own_edge(rest))
-    if value <= edge:
+    if value <= clear_of(edge, n):
         return Direction(vector, value, 0.0, 0.0, edge)
     signal = float(without_noise(value, edge))
     return Direction(vector, value, signal, 1 - (edge / (2 * signal)) ** 2, edge)

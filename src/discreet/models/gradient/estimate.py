@@ -9,7 +9,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from discreet.kernels import single_threaded_blas
-from discreet.models.eigen import MOST_DIRECTIONS, own_edge, simplex
+from discreet.models.eigen import MOST_DIRECTIONS, clear_of, own_edge, simplex
 from discreet.privacy.releaser import without_noise
 from discreet.typing import Array
 
@@ -69,7 +69,7 @@ def predictive(moment: Array, edge: float, most: int) -> Step:
         np.fill_diagonal(rest, 0)
         own = own_edge(rest)
         level = max(edge, own + margin * (own - edge))
-        kept = min(int((values > level * (1 + n ** (-2 / 3))).sum()), most)
+        kept = min(int((values > clear_of(level, n)).sum()), most)
         values, vectors = values[:kept], vectors[:, :kept]
         np.fill_diagonal(common, np.minimum((vectors**2 * values).sum(axis=1), limits))
     true = without_noise(values, level)
