@@ -172,12 +172,13 @@ def test_a_contribution_is_ones_own() -> None:
     data = discreet.datasets.movielens_like(200, 80, 8000, random_state=0).rescale(0, 5)
     averages = np.random.default_rng(0).uniform(1, 4, 80)
     capped = PublishedCleansing(2.5, 2.5, 2.0, 10)
-    for prepared, users in ((Cleansing(2.5, 3.3, 2.0, 1.0), user_batches), (capped, capped.users)):
+    own = Cleansing(2.5, 3.3, 2.0, 1.0).left
+    for left, users in ((own, user_batches), (capped.residuals, capped.users)):
         (whole,) = users(data).each(1)
-        together = prepared.residuals(averages, whole)
+        together = left(averages, whole)
         for user in range(0, data.n_users, 7):
             (alone,) = users(data.of_users(np.array([user]))).each(1)
-            assert np.array_equal(prepared.residuals(averages, alone), together[whole.owners == user])
+            assert np.array_equal(left(averages, alone), together[whole.owners == user])
     assert max(whole.counts) == 10
 
 

@@ -139,14 +139,10 @@ def _gradient() -> list[Subject]:
     ratings = partial(neighbors.crowd, 40, False)
     exact = _private(discreet.DPGradientDescent, n_steps=3)
     printed = _private(discreet.PublishedDPGradientDescent, n_steps=3)
-    sampled = _private(discreet.DPSGD, n_steps=4, sample_rate=0.25, epsilon=5.0)
+    sampled = _private(discreet.DPSGD, n_steps=4, sample_rate=0.5, epsilon=5.0)
     return [
         *_both(
-            "DPGradientDescent",
-            exact,
-            ratings,
-            [(DIVIDED, None), *BY_MEANS[0]],
-            [(DIVIDED, ELSEWHERE), *BY_MEANS[1]],
+            "DPGradientDescent", exact, ratings, [(DIVIDED, None), *BY_MEANS[0]], [(DIVIDED, ELSEWHERE), *BY_MEANS[1]]
         ),
         *_both("PublishedDPGradientDescent", printed, ratings, [(DIVIDED, None)], [(DIVIDED, ELSEWHERE)]),
         Subject("DPSGD, add-remove", sampled, ratings, [(DIVIDED, None), *BY_MEANS[0]]),

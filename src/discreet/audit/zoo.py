@@ -390,9 +390,9 @@ def beside_the_ledger(real: Any, self: Any, *given: Any) -> Any:
 
 
 @mutant("the data's own mean", "SVD baselines scale by exact |Omega|", CLEANSED, Cleansing, "run")
-def exact_mean(real: Any, self: Any, releaser: Releaser, ratings: Any) -> Any:
+def exact_mean(real: Any, self: Any, releaser: Releaser, ratings: Any, n_users: float) -> Any:
     """A mean of the data, taken as if it were public, shows in every item's average."""
-    return real(replace(self, middle=float(ratings.values.mean())), releaser, ratings)
+    return real(replace(self, centre=float(ratings.values.mean())), releaser, ratings, n_users)
 
 
 @mutant(

@@ -105,6 +105,13 @@ class Centering:
         return np.asarray((values.astype(np.float64) - self.centre) / max(len(values) + self.shrinkage, 1))
 
 
+def on_items(entries: Callable[[UserBatch], Array], place: Array, part: UserBatch) -> UserBatch:
+    """What some users have on the items that have a place, which are renumbered by it (-1: it has none)."""
+    at = place[part.indices]
+    indptr = np.concatenate([[0], np.cumsum(at >= 0)])[part.indptr]
+    return UserBatch(indptr, at[at >= 0], entries(part)[at >= 0])
+
+
 # -- the mean of all users, and how much to shrink to it
 
 Shares = dict[str, float | tuple[float, int]]

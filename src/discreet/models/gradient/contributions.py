@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 
 from discreet.data.interactions import Interactions
 from discreet.engine.batches import DENSE_CELLS, parts
-from discreet.models.centering import Centering, Prepared
+from discreet.models.centering import Centering, Prepared, on_items
 from discreet.models.fold_in import Penalty, Ridge
 from discreet.models.gradient.estimate import Step, nothing
 from discreet.privacy.statistics import UserBatch
@@ -53,9 +53,7 @@ class Descent:
         Items are renumbered by `place`; those with -1 are left out.
         """
         for part in parts(ratings, ratings.values, most_users=max(DENSE_CELLS // self.n_items, 1)):
-            at, entries = place[part.indices], self.centering.entries(part)
-            kept = np.concatenate([[0], np.cumsum(at >= 0)])[part.indptr]
-            yield UserBatch(kept, at[at >= 0], entries[at >= 0])
+            yield on_items(self.centering.entries, place, part)
 
     def eta(self, part: UserBatch, step: Step) -> Array:
         """How far each user goes, V being the directions of this step."""

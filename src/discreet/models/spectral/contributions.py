@@ -14,6 +14,7 @@ import numpy as np
 
 from discreet.data.interactions import Interactions
 from discreet.engine.batches import DENSE_CELLS, equal_weights, user_batches
+from discreet.models.centering import on_items
 from discreet.models.eigen import frequent_items, places
 from discreet.models.spectral.estimate import Chosen, Cleansed, item_offsets, over_weights
 from discreet.privacy import GramSum, Releaser, VectorSum
@@ -75,9 +76,9 @@ class Cleansing:
     """How users prepare what is added up, after McSherry and Mironov (2009). Proof: docs/proofs/cleansed-svd.md.
 
     A user with c ratings adds c^-1/2 to the count of an item, and c^-1/2 (y_j - their own shrunken mean) to its sum.
-    They subtract the averages that follow and their own shrunken mean, r_j. With e_j = 1 on their items, they add
-    r r^T / c to the covariance and e e^T / c to the weights. Distances from means are clamped to [-clamp, clamp], and
-    their root mean square is at most `spread`. So each contribution is bounded for any c.
+    They subtract the averages that follow and their own shrunken mean, r_j. On the frequent items, of which they have
+    d, they add r r^T / d to the covariance and e e^T / d to the weights, with e_j = 1. Distances from means are clamped
+    to [-clamp, clamp], and their root mean square is at most `spread`. So each contribution is bounded for any c and d.
     """
 
     centre: float  # what a user's own mean is shrunk to
@@ -94,19 +95,24 @@ class Cleansing:
         """All releases, and what follows from them. There are about so many users."""
         m, users = ratings.n_items, user_batches(ratings)
         counts = releaser.release(COUNTS, VectorSum(m, 1.0, cone="nonnegative"), users, equal_weights)
-        about = partial(self.residuals, np.full(m, self.centre))
-        sums = releaser.release(SUMS, VectorSum(m, self.bound), users, about)
+        about = partial(on_items, partial(self.left, np.full(m, self.centre)), np.arange(m))
+        sums = releaser.release(SUMS, VectorSum(m, self.bound), users.map(about), weighted)
         averages = self.centre + item_offsets(sums, counts, self.bound, n_users)
         items = frequent_items(counts, releaser.noise(COVARIANCE, GramSum(1, 1.0)).std)
         n = len(items)
-        some = user_batches(ratings, max(DENSE_CELLS // n, 1))
-        weights = releaser.release(WEIGHTS, GramSum(n, 1.0), some, Dense(equal_weights, items, m))
-        rows = Dense(partial(self.residuals, averages), items, m)
-        covariance = releaser.release(COVARIANCE, GramSum(n, self.bound**2), some, rows)
+        left = partial(on_items, partial(self.left, averages), places(items, m))
+        some = user_batches(ratings, max(DENSE_CELLS // n, 1)).map(left)
+        weights = releaser.release(WEIGHTS, GramSum(n, 1.0), some, equal_weights)
+        covariance = releaser.release(COVARIANCE, GramSum(n, self.bound**2), some, weighted)
         return Cleansed(averages, counts.values, items, *over_weights(covariance, weights, self.bound**2))
 
-    def residuals(self, averages: Array, part: UserBatch) -> Array:
-        """What some users have of r / sqrt(c). Sums are over one user's ratings, in their order."""
+    def left(self, averages: Array, part: UserBatch) -> Array:
+        """The r of some users. Sums are over one user's ratings, in their order."""
         about = part.values.astype(np.float64) - averages[part.indices]
         about -= (part.row_sums(about) / np.maximum(part.counts + self.shrinkage, 1))[part.owners]
-        return np.clip(about, -self.clamp, self.clamp) * equal_weights(part)
+        return np.clip(about, -self.clamp, self.clamp)
+
+
+def weighted(part: UserBatch) -> Array:
+    """Users' values over the root of how many they have."""
+    return np.asarray(part.values * equal_weights(part))
