@@ -289,7 +289,7 @@ def past_nan() -> Patch:
 @mutant(
     "replace charged as add-remove",
     "papers that define one and prove the other",
-    "DPSVD of ratings, replace",
+    "DPSVD, replace",
     Releaser,
     "_calibrated",
 )
