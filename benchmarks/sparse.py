@@ -92,12 +92,25 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
     parser.add_argument("--draws", type=int, default=3)
     parser.add_argument("--folder", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--out", type=Path, help="where to write")
+    parser.add_argument("--out", type=Path, help="where to write; figures of other data and models stay there")
     options = parser.parse_args()
-    tables = [measured(name, options) for name in options.data]
-    if options.out:
-        document = {"version": discreet.__version__, "delta": DELTA, "draws": options.draws, "tables": tables}
-        options.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    for name in options.data:
+        table = measured(name, options)
+        if options.out:
+            merge(options.out, table)
+
+
+def merge(path: Path, table: dict[str, Any]) -> None:
+    """Write a table; figures of other data and models stay in the file."""
+    known = json.loads(path.read_text(encoding="utf-8"))["tables"] if path.exists() else []
+    before = [row for one in known if one["data"] == table["data"] for row in one["results"]]
+    new = {(row["model"], row["epsilon"]) for row in table["results"]}
+    rows = table["results"] + [row for row in before if (row["model"], row["epsilon"]) not in new]
+    table["results"] = sorted(rows, key=lambda row: (list(MODELS).index(row["model"]), row["epsilon"]))
+    tables = [one for one in known if one["data"] != table["data"]] + [table]
+    tables.sort(key=lambda one: list(FILES).index(one["data"]))
+    document = {"version": discreet.__version__, "delta": DELTA, "tables": tables}
+    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -254,11 +254,11 @@ class DPFrankWolfe(PrivateFrankWolfe):
 
     - global: release A^T A, the sum over users of A_i^T A_i, with symmetric noise. One user moves it by at most C^2
       (add-remove), or sqrt(2) C^2 (replace). Its leading eigenvector v and eigenvalue lambda^2 are public.
-    - local: each user fits their own ratings along all v so far, by a ridge regression whose penalties are public, with
-      an offset of their own: fully corrective steps. C follows the residuals: before each step the sum of |A_i|^2 is
-      released, with the last C (one user moves it by at most C^2), and C shrinks as its root does. So does the noise.
-      Steps end where only rounding errors are left, and the ledger gets the rest of the budget back; the guarantee
-      stays that of the whole plan.
+    - local: each user fits their own ratings along all v so far, by a ridge regression whose penalties are public,
+      with an offset of their own, shrunk as two releases before the first step say: fully corrective steps. C follows
+      the residuals: before each step the sum of |A_i|^2 is released, with the last C (one user moves it by at most
+      C^2), and C shrinks as its root does. So does the noise. Steps end where only rounding errors are left, and the
+      ledger gets the rest of the budget back; the guarantee stays that of the whole plan.
 
     With step="constant" the local part is the paper's: Y_i = (1 - eta) Y_i - eta k / lambda' (A_i . v) v, eta = 1 / T,
     with x_i about the user's own mean and scaled to length L at most, projected so that |P Y_i| is at most L; Y stays
@@ -266,7 +266,7 @@ class DPFrankWolfe(PrivateFrankWolfe):
 
     With eigensolver="oja" the matrix is never formed: v comes from `oja_steps` releases of A^T A v, which one user
     moves by at most C^2 in both adjacencies, and lambda^2 = |A v|^2 from one more. A new user is folded in by the
-    public steps and their own history. Proofs: docs/proofs/frank-wolfe.md, docs/proofs/oja.md.
+    public steps and their own history. Proofs: docs/proofs/frank-wolfe.md, oja.md and own-mean.md there.
 
     Example:
         >>> import discreet

@@ -109,11 +109,13 @@ class DPGradientDescent(DescentModel, PrivateModel):
 
     Minimizes |P(Y - X)|^2 / 2 over matrices Y whose singular values add up to at most `radius`. P keeps the entries
     that users have rated; x_i are a user's ratings less their own mean, scaled down to a length of at most `row_norm`.
-    In each of T = `n_steps` steps a user computes, on their own side, z = y - eta P(y - x), with eta = `step_size`, or
-    more if they have rated few items (`Descent`). Released is the sum of z z^T, where z is shortened to C = `clip` as a
-    whole, with symmetric noise: a user moves it by at most C^2 (add-remove), or sqrt(2) C^2 (replace), in the Frobenius
-    norm. Its eigenvectors V and the roots of its eigenvalues, lowered to fit in the ball, give the gains; then
-    y = z V diag(gains) V^T, on the user's side again. docs/proofs/gradient-descent.md has the proof.
+    What own means are shrunk to is released first (docs/proofs/own-mean.md); of more than 500 items the popularity is,
+    too, and descent is on the frequent ones, at most 4,000. Others are predicted by the user's own mean. In each of T =
+    `n_steps` steps a user computes, on their own side, z = y - eta P(y - x), with eta = `step_size`, or more if they
+    have rated few items (`Descent`). Released is the sum of z z^T, where z is shortened to C = `clip` as a whole, with
+    symmetric noise: a user moves it by at most C^2 (add-remove), or sqrt(2) C^2 (replace), in the Frobenius norm. Its
+    eigenvectors V and the roots of its eigenvalues, lowered to fit in the ball, give the gains; then y = z V
+    diag(gains) V^T, on the user's side again. docs/proofs/gradient-descent.md has the proof.
 
     A user's prediction is their own mean and y after the last step; new users replay the public steps. No user's row is
     kept: their state is their coefficients on public directions, at most 64 or half of the items.
@@ -257,16 +259,17 @@ class GradientDescent(DescentModel, NotPrivateModel):
 class DPSGD(PrivateModel):
     """Matrix factorization by differentially private stochastic gradient descent (DP-SGD): user-level joint DP.
 
-    The model is y_ij = middle of the range + a_i + b_j + u_i . v_j. In each step every user takes part with probability
-    `sample_rate`, by a secret coin of their own. A user who does solves their own ridge regression for a and u,
+    The model is y_ij = mean + a_i + b_j + u_i . v_j. In each step every user takes part with probability `sample_rate`,
+    by a secret coin of their own. A user who does solves their own ridge regression for a and u,
 
-        sum over their items of (y_j - middle - b_j - a - u . v_j)^2 + 2 a^2 + 2 |u|^2
+        sum over their items of (y_j - mean - b_j - a - u . v_j)^2 + shrinkage a^2 + 2 |u|^2
 
-    (for ratings mapped to [-2, 2]), on their own side. Their gradient, the residuals e_j times (1, u), a row for each
-    of their items, is shortened to `clip` as a whole: its sum over the sample, with Gaussian noise, is released, once
-    for each step. So one user moves a release by at most `clip`, and only if they are in the sample, which makes it
-    cheaper. The noise is found by a privacy-loss distribution accountant. Steps follow Adam (Kingma and Ba 2015), and
-    the model is the mean of the later ones' factors. docs/proofs/sgd.md has the proof.
+    (in units of a quarter of the range), on their own side; mean and shrinkage come from two releases over samples
+    before the first step (docs/proofs/own-mean.md). Their gradient, the residuals e_j times (1, u), a row for each of
+    their items, is shortened to `clip` as a whole: its sum over the sample, with Gaussian noise, is released, once for
+    each step. So one user moves a release by at most `clip`, and only if they are in the sample, which makes it
+    cheaper. The noise is found by a privacy-loss distribution accountant. Steps follow Adam (Kingma and Ba 2015),
+    vectors decay, and the model is the mean of the later ones' factors. docs/proofs/sgd.md has the proof.
 
     A ledger that pays for it must be new, or have filter="renyi". Sampling is accounted for add-remove adjacency only.
 
@@ -282,7 +285,7 @@ class DPSGD(PrivateModel):
         rank: The length of the vectors v_j.
         n_steps: How many steps.
         sample_rate: The probability that a user takes part in a step; 1: all do.
-        clip: The bound of a user's gradient, for ratings mapped to [-2, 2]; public.
+        clip: The bound of a user's gradient, in units of a quarter of the range of ratings; public.
         learning_rate: How far the first steps go, in that unit; later ones go less far, down to a tenth.
         adjacency: "add-remove".
         random_state: Seed of the vectors at the start; public.

@@ -84,11 +84,12 @@ class DPSVD(PrivateModel):
     where h is w_i of the history that is given when recommending, and the score of an item is its prediction. Items
     outside J are known by their popularity alone, and compete by that, unless `explore` asks for more of them.
 
-    **Ratings.** The same two releases, at the same cost; r_i is the row of the user's ratings less their own mean, 0
-    for unrated items, scaled down to a length of at most L = `row_norm`, so that the second moment has the bounds L^2
-    and sqrt(2) L^2. With variances d_k, now of ratings, relative to that of a single one, a user's a and z minimize
+    **Ratings.** The same two releases, and two small ones of users' means and variances (docs/proofs/own-mean.md), at
+    the same cost in all. r_i is the row of the user's ratings less their own mean, shrunk by what these say, 0 for
+    unrated items, scaled down to a length of at most L = `row_norm`, so that the second moment has the bounds L^2 and
+    sqrt(2) L^2. With variances d_k, now of ratings, relative to that of a single one, a user's a and z minimize
 
-        sum over their items of (y_j - middle of the range - a - sum_k sqrt(d_k) z_k q_jk)^2 + 2 |z|^2 + a^2.
+        sum over their items of (y_j - mean - a - sum_k sqrt(d_k) z_k q_jk)^2 + 2 |z|^2 + shrinkage a^2.
 
     Example:
         >>> import discreet
@@ -117,6 +118,7 @@ class DPSVD(PrivateModel):
         exploration_: Public random vectors that spread the items outside J; of no columns if `explore` is 0.
         n_users_: About how many users there were, from the trace of the second moment. For ratings it counts a user
             whose row is shorter than L as a part of one.
+        shrinkage_: How many ratings of the mean are added to a user's own, for ratings that are centered; else None.
     """
 
     _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "history_weights_", "exploration_")
@@ -271,7 +273,7 @@ class SVD(NotPrivateModel):
     the sum of the rows' outer products, and d_k how much rows vary along them, relative to how much a single rating
     varies by itself, a user's a and z minimize
 
-        sum over their items of (y_j - middle of the range - a - sum_k sqrt(d_k) z_k q_jk)^2 + 2 |z|^2 + a^2.
+        sum over their items of (y_j - mean - a - sum_k sqrt(d_k) z_k q_jk)^2 + 2 |z|^2 + shrinkage a^2.
 
     Example:
         >>> import discreet
@@ -321,19 +323,22 @@ class DPCleansedSVD(PrivateModel):
     """Item averages and the covariance of ratings without them: user-level joint differential privacy.
 
     After McSherry and Mironov (2009), whose weights protect single ratings; here each user's contribution is bounded
-    as a whole. With R half the width of the range of ratings, and c a user's own number of them, these are released:
+    as a whole. Users' means and variances are released first (docs/proofs/own-mean.md); they say how a user's own mean
+    is shrunk. With c a user's number of ratings, d that of frequent items, and r what is left of their ratings without
+    their own mean and items' averages, clamped to [-clamp, clamp] and shortened so that its root mean square is at most
+    `spread`, these are released:
 
-    - item counts and sums of ratings: c^-1/2 and c^-1/2 (y_j - middle of the range) on their items; bounds 1 and R;
-    - the covariance, r r^T / c, of what is left of their ratings without items' averages and their own (damped) mean,
-      clamped to [-clamp, clamp] and shortened so that its root mean square is at most `spread`; bound
-      min(clamp, spread)^2; and its weights, e e^T / c with e_j = 1 on their items; bound 1.
+    - item counts and sums of ratings: c^-1/2 and c^-1/2 r, with one average for all items; bounds 1 and
+      min(clamp, spread). The averages that follow are shrunk as far as noise hides them;
+    - for the frequent items by these counts, up to 4,000, the covariance, r r^T / d, and its weights, e e^T / d with
+      e_j = 1 on their items; bounds min(clamp, spread)^2 and 1. Others are predicted by their averages.
 
     Bounds are L2 norms of a user's contribution: the sensitivity for add-remove; for replace sqrt(2) times that, for
     sums of ratings twice. docs/proofs/cleansed-svd.md has the proof. The eigenvectors v_k of covariance / weights that
     stand out of the noise, with variances d_k relative to that of a single rating, make the model: a user's a and z
     minimize, on their own side,
 
-        sum over their items of (y_j - average_j - a - sum_k sqrt(d_k) z_k v_jk)^2 + 2 |z|^2 + a^2
+        sum over their items of (y_j - average_j - a - sum_k sqrt(d_k) z_k v_jk)^2 + 2 |z|^2 + shrinkage a^2
 
     (predictor="svd"). With predictor="knn", a user's rating of an item is predicted from their ratings of the items
     nearest to it, by the cosine of the covariance.
