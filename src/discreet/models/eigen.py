@@ -69,12 +69,16 @@ def places(items: Array, n_items: int) -> Array:
     return place
 
 
-def second_moment(blocks: Iterable[Any], rows: Callable[[Any], Array], n: int, n_jobs: int | None) -> Array:
-    """The sum over users of x x^T, without noise; `rows` computes the x of some users at a time."""
+def second_moment(
+    blocks: Iterable[UserBatch], n: int, n_jobs: int | None, rows: Callable[[UserBatch], Array] | None = None
+) -> Array:
+    """The sum over users of x x^T, without noise; `rows` computes the x of some users, by default their values."""
     total = np.zeros((n, n))
 
-    def work(part: Any) -> Array:
-        own = rows(part)
+    def work(part: UserBatch) -> Array:
+        own = np.zeros((len(part.counts), n)) if rows is None else rows(part)
+        if rows is None:
+            own[part.owners, part.indices] = part.values
         return np.asarray(own.T @ own)
 
     for product in over_blocks(work, blocks, n_jobs):

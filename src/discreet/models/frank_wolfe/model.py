@@ -437,7 +437,7 @@ def _exactly_leading(ratings: Interactions, residuals: Array, n_jobs: int | None
         return np.zeros(n), 0.0
     if n <= SMALL:
         blocks = parts(ratings, residuals, most_users=max(DENSE_CELLS // n, 1))
-        square = second_moment(blocks, lambda part: _dense(part, n), n, n_jobs)
+        square = second_moment(blocks, n, n_jobs)
         with single_threaded_blas():
             values, vectors = eigh(square, subset_by_index=[n - 1, n - 1])
     else:
@@ -448,12 +448,6 @@ def _exactly_leading(ratings: Interactions, residuals: Array, n_jobs: int | None
             values, vectors = eigsh(operator, k=1, v0=begin, tol=1e-4)
     vector = vectors[:, 0].astype(np.float32).astype(np.float64)
     return vector, float(np.sqrt(max(values[0], 0.0)))
-
-
-def _dense(part: UserBatch, size: int) -> Array:
-    rows = np.zeros((len(part.counts), size), part.values.dtype)
-    rows[part.owners, part.indices] = part.values
-    return rows
 
 
 def _line_search(local: Local, row: Prepared, fitted: Array, atom: Array) -> float:

@@ -250,7 +250,7 @@ class GradientDescent(DescentModel, NotPrivateModel):
             centering = centering.about(exact_user_means(ratings, value_range))
         descent = Descent(float(self.step_size), n, centering)
         for _ in range(self.n_steps):
-            moment = second_moment(descent.blocks(ratings, place), descent.rows, n, self.n_jobs)
+            moment = second_moment(descent.blocks(ratings, place), n, self.n_jobs, descent.rows)
             descent = replace(descent, steps=(*descent.steps, project(moment, 0.0, self.radius)))
         return self._learned(descent, place, np.bincount(ratings.indices, minlength=n))
 

@@ -6,9 +6,8 @@ that are computed beside it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 
 import numpy as np
 
@@ -49,25 +48,6 @@ class Residuals:
         rows = -along[:, None] * self.common
         rows[owners[counted], at[counted]] += own[counted]
         rows /= np.sqrt(np.maximum(1 - along**2, 0.25))[:, None]
-        return rows
-
-
-@dataclass(frozen=True)
-class Dense:
-    """What users have on their own items, as rows over the chosen `items` of a catalog of `n_items`."""
-
-    entries: Callable[[UserBatch], Array]
-    items: Array
-    n_items: int
-
-    @cached_property
-    def _place(self) -> Array:
-        return places(self.items, self.n_items)
-
-    def __call__(self, part: UserBatch) -> Array:
-        """The rows of some users."""
-        at, rows = self._place[part.indices], np.zeros((len(part.counts), len(self.items)))
-        rows[part.owners[at >= 0], at[at >= 0]] = self.entries(part)[at >= 0]
         return rows
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -19,13 +21,14 @@ from discreet.models.centering import (
     Shares,
     UserMeans,
     exact_user_means,
+    on_items,
     private_user_means,
     with_user_means,
 )
-from discreet.models.eigen import check_catalog, rating_directions, require_rank, second_moment
+from discreet.models.eigen import check_catalog, places, rating_directions, require_rank, second_moment
 from discreet.models.fold_in import FoldIn, LinearFoldIn
 from discreet.models.private import PrivateModel
-from discreet.models.spectral.contributions import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing, Dense, Residuals
+from discreet.models.spectral.contributions import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing, Residuals
 from discreet.models.spectral.estimate import (
     COMMON_TASTE,
     Chosen,
@@ -216,8 +219,8 @@ class DPSVD(PrivateModel):
         if self.centre:
             centering = centering.about(private_user_means(releaser, ratings))
         users = user_batches(ratings, max(DENSE_CELLS // n, 1))
-        rows, bound = Dense(centering.entries, chosen.items, m), centering.row_norm**2
-        moment = releaser.release(SECOND_MOMENT, GramSum(n, bound), users, rows)
+        users, bound = users.map(partial(on_items, centering.entries, places(chosen.items, m))), centering.row_norm**2
+        moment = releaser.release(SECOND_MOMENT, GramSum(n, bound), users, attrgetter("values"))
         return {
             "item_factors_": rating_factors(moment, chosen.items, m, self.rank).astype(np.float32),
             "item_bias_": np.zeros(m, np.float32),
@@ -305,7 +308,7 @@ class SVD(NotPrivateModel):
         if self.centre:
             centering = centering.about(exact_user_means(ratings, value_range))
         blocks = parts(ratings, ratings.values, most_users=max(DENSE_CELLS // n, 1))
-        moment = second_moment(blocks, Dense(centering.entries, items, n), n, self.n_jobs)
+        moment = second_moment(map(partial(on_items, centering.entries, items), blocks), n, self.n_jobs)
         return {
             "item_factors_": rating_factors(Noisy(moment, 0.0), items, n, self.rank).astype(np.float32),
             "item_bias_": np.zeros(n, np.float32),

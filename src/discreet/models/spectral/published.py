@@ -19,7 +19,7 @@ from discreet.models.base import check_parameters
 from discreet.models.centering import CLAMP, RATINGS_PER_USER, SHRINKAGE, Centering, UserMeans
 from discreet.models.eigen import check_catalog
 from discreet.models.fold_in import FoldIn, LinearFoldIn
-from discreet.models.spectral.contributions import COUNTS, COVARIANCE, SUMS, WEIGHTS, Dense
+from discreet.models.spectral.contributions import COUNTS, COVARIANCE, SUMS, WEIGHTS
 from discreet.models.spectral.estimate import Cleansed, over_weights
 from discreet.models.spectral.model import DPCleansedSVD, Predictor
 from discreet.privacy import GramSum, Noisy, Plan, Releaser, VectorSum
@@ -92,8 +92,8 @@ class PublishedDPSVD(PublishedModel):
 
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
         n, centering = ratings.n_items, self._centering(ratings)
-        users, rows = user_batches(ratings, max(DENSE_CELLS // n, 1)), Dense(centering.entries, np.arange(n), n)
-        moment = releaser.release(SECOND_MOMENT, GramSum(n, centering.row_norm**2), users, rows)
+        users = user_batches(ratings, max(DENSE_CELLS // n, 1))
+        moment = releaser.release(SECOND_MOMENT, GramSum(n, centering.row_norm**2), users, centering.entries)
         vectors = eigh(moment.values, subset_by_index=[n - self.rank, n - 1])[1][:, ::-1]
         scale = self.scale or max(1.0, n / RATINGS_PER_USER)
         return {
