@@ -137,8 +137,8 @@ def with_user_means(shares: Mapping[str, float | tuple[float, int]]) -> Shares:
 def release_user_means(release: Release, value_range: tuple[float, float], adjacency: str) -> UserMeans:
     """Two releases: the mean of users' means; then variances, about that mean.
 
-    Where there are so few users that noise hides them, the mean goes to the middle of the range, and the shrinkage to
-    `TYPICAL_SHRINKAGE`.
+    Where there are so few users that noise hides them, the mean goes to the middle of the range, and the shrinkage to a
+    constant below `TYPICAL_SHRINKAGE`: users know more of their own mean than the middle says.
 
     Args:
         release: Makes a statistic of all users public, given its label and what a batch of users contributes.

@@ -436,7 +436,8 @@ class DPCleansedSVD(PrivateModel):
         """
         columns, base = self.item_factors_, self.item_bias_ + np.float32(self.global_mean_)
         if self.predictor == "knn":
-            spread, damping = float(np.count_nonzero(self.loadings_.any(axis=1))), self.shrinkage_
+            known = np.hstack([columns, self.loadings_]).any(axis=1)  # the items that have a covariance
+            spread, damping = float(np.count_nonzero(known)), self.shrinkage_
             return LinearFoldIn(columns=columns, base=base, loadings=self.loadings_, damping=damping, spread=spread)
         return rating_fold_in(columns, base, self.shrinkage_)
 
