@@ -1,9 +1,9 @@
 """Private models of ratings against each user's own mean, on sparse and on dense data: test RMSE.
 
     python benchmarks/sparse.py [--data movietweetings anime] [--epsilons 1 20] [--draws 3] [--models DPSVD ...]
-                                [--folder ../shared/data] [--out docs/results/sparse.json]
+                                [--folder data] [--out docs/results/sparse.json]
 
-Ratings are Parquet files with the columns user, item and rating, in the folder. 10% of the ratings are held out at
+Ratings are Parquet files with the columns user, item and rating, in the folder (by default $DISCREET_DATA). 10% of the ratings are held out at
 random, and test users are folded in from the other 90%. Noise is seeded, one seed for each draw, so that two versions
 can be compared draw by draw. "own mean" is the mean of a user's ratings with lambda more of the global mean, for the
 best lambda of a public list, chosen by the test error itself: a little better than anybody could do without items.
@@ -11,6 +11,7 @@ best lambda of a public list, chosen by the test error itself: a little better t
 
 import argparse
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -91,7 +92,7 @@ def main() -> None:
     parser.add_argument("--epsilons", nargs="+", type=float, default=[1.0, 20.0])
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
     parser.add_argument("--draws", type=int, default=3)
-    parser.add_argument("--folder", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--folder", type=Path, default=Path(os.environ.get("DISCREET_DATA", "data")))
     parser.add_argument("--out", type=Path, help="where to write; figures of other data and models stay there")
     options = parser.parse_args()
     for name in options.data:
