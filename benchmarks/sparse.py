@@ -3,10 +3,10 @@
     python benchmarks/sparse.py [--data movietweetings anime] [--epsilons 1 20] [--draws 3] [--models DPSVD ...]
                                 [--folder data] [--out docs/results/sparse.json]
 
-Ratings are Parquet files with the columns user, item and rating, in the folder (by default $DISCREET_DATA). 10% of the ratings are held out at
-random, and test users are folded in from the other 90%. Noise is seeded, one seed for each draw, so that two versions
-can be compared draw by draw. "own mean" is the mean of a user's ratings with lambda more of the global mean, for the
-best lambda of a public list, chosen by the test error itself: a little better than anybody could do without items.
+Ratings are Parquet files with the columns user, item and rating, in the folder (by default $DISCREET_DATA). 10% of the
+ratings are held out at random, and test users are folded in from the other 90%. Noise is seeded, one seed for each
+draw, so that two versions can be compared draw by draw. "own mean" is the mean of a user's ratings with lambda more of
+the global mean, for the best lambda of a public list, chosen by the test error itself.
 """
 
 import argparse
