@@ -38,7 +38,10 @@ Pairs = Sequence[tuple[Any, Any]]
 
 DIVIDED, ELSEWHERE = ({item: 5.0 * (item % 2) for item in items} for items in (range(20), range(20, 40)))
 FAN, CRITIC = dict.fromkeys(range(20), 5.0), dict.fromkeys(range(20), 0.0)
-SINGLE = {7: 5.0}
+OPPOSED = {item: 5.0 - rating for item, rating in DIVIDED.items()}
+SINGLE, TORN = {7: 5.0}, {3: 0.0, 4: 5.0}
+# Users' means are furthest apart for fans and critics, and variances for fans and those whose ratings are opposite.
+BY_MEANS: tuple[Pairs, Pairs] = [(FAN, None)], [(FAN, CRITIC), (FAN, TORN)]
 
 
 @dataclass(frozen=True)
@@ -115,15 +118,16 @@ def _spectral() -> list[Subject]:
     cleansed = partial(neighbors.crowd, 60, False)
     added: Pairs = [({3: 1.0, 30: 1.0}, None), ({7: 1.0}, None)]
     one: tuple[Pairs, Pairs] = [(DIVIDED, None)], [(DIVIDED, ELSEWHERE)]
+    centered = tuple([*pairs, *more] for pairs, more in zip(one, BY_MEANS, strict=True))
     several: tuple[Pairs, Pairs] = (
         [(DIVIDED, None), (FAN, None), (SINGLE, None)],
-        [(FAN, CRITIC), (DIVIDED, ELSEWHERE), (FAN, DIVIDED)],
+        [(DIVIDED, ELSEWHERE), (FAN, CRITIC), (DIVIDED, OPPOSED), (FAN, TORN)],
     )
     svd = _private(discreet.DPSVD)
     printed = _private(discreet.PublishedDPCleansedSVD, max_items=20, clamp=1.0, epsilon=30.0)
     return [
         *_both("DPSVD", svd, liked, added, [({7: 1.0}, {8: 1.0})], runs=600),
-        *_both("DPSVD of ratings", svd, ratings, *one),
+        *_both("DPSVD of ratings", svd, ratings, *centered),
         *_both("PublishedDPSVD", _private(discreet.PublishedDPSVD), ratings, *one),
         *_both("DPCleansedSVD", _private(discreet.DPCleansedSVD), cleansed, *several),
         *_both("PublishedDPCleansedSVD", printed, cleansed, *several),
@@ -134,11 +138,13 @@ def _gradient() -> list[Subject]:
     ratings = partial(neighbors.crowd, 40, False)
     exact = _private(discreet.DPGradientDescent, n_steps=3)
     printed = _private(discreet.PublishedDPGradientDescent, n_steps=3)
-    sampled = _private(discreet.DPSGD, n_steps=4, sample_rate=0.25, epsilon=5.0)
+    sampled = _private(discreet.DPSGD, n_steps=4, sample_rate=0.5, epsilon=5.0)
     return [
-        *_both("DPGradientDescent", exact, ratings, [(DIVIDED, None)], [(DIVIDED, ELSEWHERE)]),
+        *_both(
+            "DPGradientDescent", exact, ratings, [(DIVIDED, None), *BY_MEANS[0]], [(DIVIDED, ELSEWHERE), *BY_MEANS[1]]
+        ),
         *_both("PublishedDPGradientDescent", printed, ratings, [(DIVIDED, None)], [(DIVIDED, ELSEWHERE)]),
-        Subject("DPSGD, add-remove", sampled, ratings, [(DIVIDED, None)]),
+        Subject("DPSGD, add-remove", sampled, ratings, [(DIVIDED, None), *BY_MEANS[0]]),
     ]
 
 

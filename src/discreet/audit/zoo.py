@@ -373,9 +373,9 @@ def a_release_missing_from_the_ledger(real: Any, self: Any, *given: Any) -> Any:
 
 
 @mutant("SVD baselines scale by exact |Omega|", CLEANSED, Cleansing, "run")
-def the_exact_mean_of_the_data(real: Any, self: Any, releaser: Releaser, ratings: Any) -> Any:
+def the_exact_mean_of_the_data(real: Any, self: Any, releaser: Releaser, ratings: Any, n_users: float) -> Any:
     """A mean of the data, taken as if it were public, shows in every item's average."""
-    return real(replace(self, middle=float(ratings.values.mean())), releaser, ratings)
+    return real(replace(self, centre=float(ratings.values.mean())), releaser, ratings, n_users)
 
 
 @mutant(

@@ -1,27 +1,45 @@
-"""A user's row about their own mean, and no longer than a public bound.
+"""A user's own shrunken mean, and their row about it, no longer than a public bound.
 
 Users do both on their own side, from their own ratings and public numbers, so under joint differential privacy it costs
 nothing; and they undo both when something is predicted for them. The release step bounds contributions again: privacy
 relies only on a row depending on its user alone, to the last bit.
+
+What a mean is shrunk to, and by how much, comes from two small releases (`release_user_means`), which all private
+models of ratings have in common. Proof: docs/proofs/own-mean.md.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from discreet.data.interactions import Interactions
+from discreet.engine.batches import parts, user_batches
 from discreet.errors import Unbounded
 from discreet.models.base import require_ratings
+from discreet.privacy import MeanSum, Noisy, Releaser
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
-SHRINKAGE = 1.0  # ratings at the center that are added to a user's own mean
+if TYPE_CHECKING:
+    from discreet.engine.batches import Ratings
+
+MEAN, VARIANCES = "users' mean ratings", "variances of users' ratings"
+USER_SHARES = {MEAN: 0.005, VARIANCES: 0.01}  # of mu^2
+
+SHRINKAGE = 1.0  # as published: ratings at the center that are added to a user's own mean
+TYPICAL_SHRINKAGE, LEAST_SHRINKAGE, MOST_SHRINKAGE = 3.0, 0.5, 20.0  # variance of a rating / variance of users' means
 RATINGS_PER_USER = 80  # a typical number, where the catalog has as many items
 SPREAD = 0.2  # of a rating about its user's mean, relative to the value range
 SIZE = 0.5  # of a rating that is not centered, relative to the largest possible one
+MIDDLE_SPREAD = 0.2  # of the mean rating about the middle of the range, relative to the range
+USER_SPREAD = 0.25  # of one user's mean or variance, as a fraction of the largest one
+CLAMP = 2 * SPREAD  # the largest distance of a rating from its mean that counts, relative to the value range
 
 
 @dataclass(frozen=True)
@@ -57,6 +75,10 @@ class Centering:
         low, high = value_range
         return cls((low + high) / 2, SHRINKAGE, row_norm) if centre else cls(0.0, None, row_norm)
 
+    def about(self, users: UserMeans) -> Centering:
+        """The same about users' own means, shrunk by what is known of these."""
+        return replace(self, centre=users.mean, shrinkage=users.shrinkage)
+
     @classmethod
     def unbounded(cls, value_range: tuple[float, float], n_items: int, *, centre: bool) -> Centering:
         """That of a model without privacy: no row is so long that it would be scaled."""
@@ -72,11 +94,133 @@ class Centering:
         scales = self.row_norm / np.maximum(np.sqrt(part.row_sums(about**2)), self.row_norm)
         return Prepared(part.indptr, part.indices, about * scales[part.owners], self.centre + offsets, scales)
 
+    def entries(self, part: UserBatch) -> Array:
+        """The values of some users' rows."""
+        return self.prepare(part).values
+
     def offset_shares(self, values: Array) -> Array:
         """What each of one user's ratings adds to their offset: these and `centre` add up to it."""
         if self.shrinkage is None:
             return np.zeros(len(values))
         return np.asarray((values.astype(np.float64) - self.centre) / max(len(values) + self.shrinkage, 1))
+
+
+def on_items(entries: Callable[[UserBatch], Array], place: Array, part: UserBatch) -> UserBatch:
+    """What some users have on the items that have a place, which are renumbered by it (-1: it has none)."""
+    at = place[part.indices]
+    indptr = np.concatenate([[0], np.cumsum(at >= 0)])[part.indptr]
+    return UserBatch(indptr, at[at >= 0], entries(part)[at >= 0])
+
+
+# -- the mean of all users, and how much to shrink to it
+
+Shares = dict[str, float | tuple[float, int]]
+Release = Callable[[str, MeanSum, Callable[[UserBatch], Array]], Noisy]
+
+
+@dataclass(frozen=True)
+class UserMeans:
+    """What is known of users' mean ratings."""
+
+    mean: float  # of users' means
+    shrinkage: float  # the variance of a rating about its user's mean / that of users' means about `mean`
+    n_users: float  # about how many users have ratings
+
+
+def with_user_means(shares: Mapping[str, float | tuple[float, int]]) -> Shares:
+    """Shares of mu^2 with those of `release_user_means` before them."""
+    rest = 1 - math.fsum(USER_SHARES.values())
+    scaled = {a: (rest * s[0], s[1]) if isinstance(s, tuple) else rest * s for a, s in shares.items()}
+    return {**USER_SHARES, **scaled}
+
+
+def release_user_means(release: Release, value_range: tuple[float, float], adjacency: str) -> UserMeans:
+    """Two releases: the mean of users' means; then variances, about that mean.
+
+    Where there are so few users that noise hides them, the mean goes to the middle of the range, and the shrinkage to a
+    constant below `TYPICAL_SHRINKAGE`: users know more of their own mean than the middle says.
+
+    Args:
+        release: Makes a statistic of all users public, given its label and what a batch of users contributes.
+        value_range: Of the ratings.
+        adjacency: Of the guarantee.
+    """
+    low, high = value_range
+    statistic = MeanSum((0,), adjacency)
+    released = release(MEAN, statistic, partial(own_mean, value_range=value_range))
+    (at,), (variance,) = _means(released, statistic, [0.5], [MIDDLE_SPREAD])
+    n_users = max(float(released.values[-1]) / statistic.weights[0], 1.0)
+    mean, clamp = low + at * (high - low), CLAMP * (high - low)
+    # In units of the clamp; users' means are further from a mean that is not known well.
+    within = (SPREAD / CLAMP) ** 2
+    between = within / TYPICAL_SHRINKAGE + variance / CLAMP**2
+    statistic = MeanSum((0, 0), adjacency)
+    released = release(VARIANCES, statistic, partial(own_variances, centre=mean, clamp=clamp))
+    halves = _means(released, statistic, [within / 2, (1 + between) / 2], [within / 2, between / 2])[0]
+    within, between = max(2 * halves[0], 1e-3), 2 * halves[1] - 1
+    return UserMeans(mean, within / min(max(between, within / MOST_SHRINKAGE), within / LEAST_SHRINKAGE), n_users)
+
+
+def private_user_means(releaser: Releaser, ratings: Ratings) -> UserMeans:
+    """From releases of all users, under a plan `with_user_means`."""
+    assert ratings.value_range is not None
+    users = user_batches(ratings)
+
+    def release(label: str, statistic: MeanSum, contribution: Callable[[UserBatch], Array]) -> Noisy:
+        return releaser.release(label, statistic, users, contribution)
+
+    return release_user_means(release, ratings.value_range, releaser.adjacency)
+
+
+def exact_user_means(ratings: Interactions, value_range: tuple[float, float]) -> UserMeans:
+    """The same without noise, for models that are not private."""
+
+    def release(label: str, statistic: MeanSum, contribution: Callable[[UserBatch], Array]) -> Noisy:
+        values = np.vstack([contribution(part) for part in parts(ratings, ratings.values)])
+        there = values[~np.isnan(values[:, 0])]
+        return Noisy(np.append((there - 0.5).sum(axis=0), len(there) * statistic.weights[0]), 0.0)
+
+    return release_user_means(release, value_range, "add-remove")
+
+
+def own_mean(part: UserBatch, value_range: tuple[float, float]) -> Array:
+    """Each user's mean rating, as a fraction of the range (users, 1); NaN: they have none."""
+    low, high = value_range
+    sums = part.row_sums((part.values.astype(np.float64) - low) / (high - low))
+    return np.where(part.counts > 0, sums / np.maximum(part.counts, 1), np.nan)[:, None]
+
+
+def own_variances(part: UserBatch, centre: float, clamp: float) -> Array:
+    """For users with two ratings or more, from each two of them, x and y, less the center and in units of the clamp.
+
+    The mean of (x - y)^2 / 4, whose expectation is half of the variance of a rating about its user's mean; and that of
+    (1 + x y) / 2, which is 1/2 more than half of the variance of users' means about the center. Both are from 0 to 1.
+    """
+    about = np.clip((part.values.astype(np.float64) - centre) / clamp, -1, 1)
+    n, sums, squares = part.counts, part.row_sums(about), part.row_sums(about**2)
+    pairs = np.where(n > 1, n * (n - 1.0), np.nan)
+    return np.column_stack([(n * squares - sums**2) / (2 * pairs), 0.5 + (sums**2 - squares) / (2 * pairs)])
+
+
+def _means(
+    released: Noisy, statistic: MeanSum, expected: Sequence[float], spreads: Sequence[float]
+) -> tuple[list[float], list[float]]:
+    """Means over users of each value of a statistic with one group, and their variances.
+
+    They are posterior means, from the release and from what is expected of each value, give or take its spread.
+    """
+    weight, found, variances = statistic.weights[0], [], []
+    n = max(float(released.values[-1]) / weight, 0.0)
+    for total, typical, spread in zip(released.values.tolist(), expected, spreads, strict=False):
+        # n times the distance from what is expected has the noise of the total, that of n, and that of so many users.
+        distance, noise = total - n * (typical - 0.5), released.std * math.hypot(1, (typical - 0.5) / weight)
+        share = (n * spread) ** 2 / max((n * spread) ** 2 + noise**2 + n * USER_SPREAD**2, 1e-9)
+        found.append(min(max(typical + share * distance / max(n, 1e-9), 0.0), 1.0))
+        variances.append((1 - share) * spread**2)
+    return found, variances
+
+
+# -- the length of rows
 
 
 def public_row_norm(

@@ -25,6 +25,9 @@ MEMORY = 0.8  # of earlier products, in Oja's method
 LEAST_MU = 2.0**-14  # of one release
 MOST_NUMBERS = 1 << 24  # in one release of products
 MOST_ITEMS = 8000  # of which two dense covariances fit in memory, and have eigenvectors within minutes
+MOST_FREQUENT = 4000  # items that are chosen, unless it is asked for
+LEAST_POPULARITY = 0.8  # of the last item that is chosen, in units of the noise's largest eigenvalue
+FEWEST_ITEMS = 20  # that are chosen, however unpopular
 MOST_DIRECTIONS = 64  # however many stand out
 LEAST_BULK = 0.05  # of the mean eigenvalue: the least variance of single ratings
 PENALTY = 2.0  # of a user's coefficients, in units of that variance: the prior variances are a little optimistic
@@ -46,12 +49,36 @@ def check_catalog(n_items: int, rank: int | None = None) -> None:
         )
 
 
-def second_moment(blocks: Iterable[Any], rows: Callable[[Any], Array], n: int, n_jobs: int | None) -> Array:
-    """The sum over users of x x^T, without noise; `rows` computes the x of some users at a time."""
+def frequent_items(popularity: Noisy, std: float, most: int = MOST_FREQUENT) -> Array:
+    """The numbers of the most popular items, increasing: as many as a second moment can tell from its noise.
+
+    Each further item makes the noise's largest eigenvalue larger, and is less popular than those before. It is worth it
+    as long as its popularity is above (most of) that eigenvalue. Popularity, which was released, adds up users' weights
+    of length 1; `std` is the noise of a second moment of rows of that length.
+    """
+    m = len(popularity.values)
+    order = np.argsort(-popularity.values, kind="stable")
+    clear = popularity.values[order] >= LEAST_POPULARITY * noise_edge(std, np.arange(1, m + 1))
+    return np.sort(order[: min(max(int(np.count_nonzero(clear)), FEWEST_ITEMS), most, m)])
+
+
+def places(items: Array, n_items: int) -> Array:
+    """The position of each item among some; -1: it is not among them."""
+    place = np.full(n_items, -1)
+    place[items] = np.arange(len(items))
+    return place
+
+
+def second_moment(
+    blocks: Iterable[UserBatch], n: int, n_jobs: int | None, rows: Callable[[UserBatch], Array] | None = None
+) -> Array:
+    """The sum over users of x x^T, without noise; `rows` computes the x of some users, by default their values."""
     total = np.zeros((n, n))
 
-    def work(part: Any) -> Array:
-        own = rows(part)
+    def work(part: UserBatch) -> Array:
+        own = np.zeros((len(part.counts), n)) if rows is None else rows(part)
+        if rows is None:
+            own[part.owners, part.indices] = part.values
         return np.asarray(own.T @ own)
 
     for product in over_blocks(work, blocks, n_jobs):
@@ -62,14 +89,18 @@ def second_moment(blocks: Iterable[Any], rows: Callable[[Any], Array], n: int, n
 # -- directions that stand out of a noisy matrix
 
 
+def clear_of(edge: float, n: int) -> float:
+    """What the largest of n eigenvalues of noise is above once in a hundred times (by the law of Tracy and Widom)."""
+    return float(edge * (1 + n ** (-2 / 3)))
+
+
 def standing_out(matrix: Array, edge: float, most: int) -> tuple[Array, Array, Array]:
     """Eigenvalues, squared cosines and eigenvectors that stand out of noise whose largest eigenvalue is `edge`.
 
     Noise raises an eigenvalue t, which is undone here, and turns its vector by an angle with squared cosine
     1 - edge^2 / 4t^2, the share of a direction to believe. Eigenvalues are in falling order.
     """
-    # The largest eigenvalue of noise alone is above this once in a hundred times (by the law of Tracy and Widom).
-    values, vectors = _above(matrix, edge * (1 + len(matrix) ** (-2 / 3)), most)
+    values, vectors = _above(matrix, clear_of(edge, len(matrix)), most)
     true = without_noise(values, edge)
     return true, 1 - (edge / (2 * true)) ** 2, vectors
 
@@ -109,6 +140,22 @@ def rating_directions(matrix: Array, edge: float, rank: int | None) -> Array:
     return np.asarray(vectors * np.sqrt(np.maximum(values / bulk - 1, 0) * cosines**2))
 
 
+def own_edge(rest: Array) -> float:
+    """The largest eigenvalue of symmetric independent noise of variances a_i a_j, from the squares of its rows.
+
+    Its resolvent's entries are 1 / (z - a_i c), with c the sum of a_i / (z - a_i c). With u = z / c that is
+    z = u sqrt(sum of a_i / (u - a_i)), and the eigenvalues end at the least of it above the largest a_i: at twice the
+    root of n where all a_i are 1. Items that many rate, or rate strongly, move it up.
+    """
+    squares = (rest**2).sum(axis=1)
+    total = float(squares.sum())
+    if not total:
+        return 0.0
+    a = squares / total**0.5
+    u = a.max() * (1 + np.geomspace(1e-4, 1e4, 300))  # flat about its least value: this is near enough
+    return float((u * np.sqrt((a / (u[:, None] - a)).sum(axis=1))).min())
+
+
 @dataclass(frozen=True)
 class Direction:
     """What a noisy release says about the leading eigenvector."""
@@ -120,16 +167,26 @@ class Direction:
     slack: float  # how much more the true |A v|^2 may be than `value`
 
 
-def leading(release: Noisy) -> Direction:
-    """The leading eigenpair of a noisy matrix, and how far noise of its edge has turned it (`standing_out`)."""
-    n = len(release.values)
+def leading(release: Noisy, fill: float | None = None) -> Direction:
+    """The leading eigenpair of a noisy matrix, and how far noise of its edge has turned it (`standing_out`).
+
+    With `fill`, the matrix is a covariance of rows of which about this share is filled. Of its diagonal the other part
+    says how often items are rated, and is left out; and what the rest varies by, by chance, is noise, too.
+    """
+    n, matrix, edge = len(release.values), release.values.copy(), float(noise_edge(release.std, len(release.values)))
+    if fill is not None:
+        np.fill_diagonal(matrix, fill * np.diag(matrix))
     with single_threaded_blas():
-        values, vectors = eigh(release.values, subset_by_index=[n - 1, n - 1])
-    value, edge = float(values[0]), float(noise_edge(release.std, n))
-    if value <= edge:
-        return Direction(vectors[:, 0], value, 0.0, 0.0, edge)
+        values, vectors = eigh(matrix, subset_by_index=[n - 1, n - 1])
+    value, vector = float(values[0]), vectors[:, 0]
+    if fill is not None:
+        rest = matrix - value * np.outer(vector, vector)
+        np.fill_diagonal(rest, 0)
+        edge = max(edge, own_edge(rest))
+    if value <= clear_of(edge, n):
+        return Direction(vector, value, 0.0, 0.0, edge)
     signal = float(without_noise(value, edge))
-    return Direction(vectors[:, 0], value, signal, 1 - (edge / (2 * signal)) ** 2, edge)
+    return Direction(vector, value, signal, 1 - (edge / (2 * signal)) ** 2, edge)
 
 
 # -- directions from products

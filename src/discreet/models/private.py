@@ -104,6 +104,10 @@ class PrivateModel(Model):
         """What a fit would release, and what each release costs; needs no data, only the size of the catalog."""
         raise NotImplementedError
 
+    def _plan_for(self, ratings: Interactions) -> Plan:
+        """The plan of a fit to these data, by what is public of them. It costs what `plan` does."""
+        return self.plan(ratings.n_items)
+
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
         """All learned attributes, computed from releases alone."""
         raise NotImplementedError
@@ -150,7 +154,7 @@ class PrivateModel(Model):
     def _learn(self, ratings: Interactions, ledger: Ledger | None, checkpoint: Path | None = None) -> Learned:
         require_sound(ratings, getattr(self, "n_jobs", None))
         self._check_data(ratings)
-        plan = self.plan(ratings.n_items)
+        plan = self._plan_for(ratings)
         if checkpoint is None:
             return self._under(plan, ledger, ratings, self._learn_privately)
         with resumable(checkpoint, described(self, ratings, plan), ledger, self._own_ledger) as (paying, kept):

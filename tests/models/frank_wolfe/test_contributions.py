@@ -9,7 +9,7 @@ import discreet
 from discreet.audit import neighbors
 from discreet.engine import batches as users_rows
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
-from discreet.models.centering import Centering
+from discreet.models.centering import MEAN, VARIANCES, Centering
 from discreet.models.frank_wolfe.contributions import Corrective, Fitted, Local, Loss, Users, residuals_of
 from discreet.models.frank_wolfe.estimate import COVARIANCE, ENERGY, LENGTH, PRODUCT, Basis, Step
 from tests.models.frank_wolfe.data import DELTA, N, model, seeded, strong, world
@@ -166,19 +166,20 @@ def test_the_certificate_lists_every_release(adjacency: Any) -> None:
     assert fitted.guarantee_.holds
     assert 1.99 <= fitted.guarantee_.epsilon <= 2
     assert fitted.guarantee_.adjacency == adjacency
-    assert [release["label"] for release in fitted.statement().certificate["releases"]] == [LENGTH, COVARIANCE] * 3
+    labels = [release["label"] for release in fitted.statement().certificate["releases"]]
+    assert labels == [MEAN, VARIANCES, *[LENGTH, COVARIANCE] * 3]
     assert "n_steps = 3" in str(fitted.statement())
     by_oja = model(2.0, adjacency=adjacency, n_steps=3, eigensolver="oja", oja_steps=4).fit(world())
     labels = [release["label"] for release in by_oja.statement().certificate["releases"]]
-    assert labels == ([LENGTH] + [PRODUCT] * 4 + [ENERGY]) * 3
+    assert labels == [MEAN, VARIANCES, *([LENGTH] + [PRODUCT] * 4 + [ENERGY]) * 3]
     assert 1.99 <= by_oja.guarantee_.epsilon <= 2
     assert by_oja.preview(N).fits
 
 
 def test_fewer_steps_for_smaller_budgets_and_other_solvers_for_more_items() -> None:
     assert [len(model(epsilon).fit(world(), ledger=seeded()).steps_) for epsilon in (0.1, 1.0, 5.0)] == [2, 5, 10]
-    assert [line.label for line in model().plan(4000).lines] == [LENGTH, COVARIANCE]
-    assert [line.label for line in model().plan(4001).lines] == [LENGTH, PRODUCT, ENERGY]
+    assert [line.label for line in model().plan(4000).lines] == [MEAN, VARIANCES, LENGTH, COVARIANCE]
+    assert [line.label for line in model(centre=False).plan(4001).lines] == [LENGTH, PRODUCT, ENERGY]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import discreet
 from discreet.data import Interactions
 from discreet.errors import DataError, PrivacyError
 from discreet.models.base import Model
-from discreet.models.centering import Centering, public_row_norm
+from discreet.models.centering import MEAN, VARIANCES, Centering, public_row_norm
 from discreet.models.eigen import Direction
 from discreet.models.frank_wolfe.contributions import Loss
 from discreet.models.frank_wolfe.estimate import COVARIANCE, LENGTH, Basis, Correction, Schedule
@@ -85,26 +85,26 @@ def test_corrective_steps_fit_all_directions_and_clip_what_is_left(monkeypatch: 
     data = world()
     made = model(row_norm=2.5, n_steps=3)
     seen = record(monkeypatch, lambda paid: made.fit(data, ledger=paid), None)
-    assert seen.labels == [LENGTH, COVARIANCE] * 3
+    assert seen.labels == [MEAN, VARIANCES, *[LENGTH, COVARIANCE] * 3]
     X, rated = dense(data)
-    counts = rated.sum(axis=1)
-    Y = np.broadcast_to((X.sum(axis=1) / (counts + 1))[:, None], X.shape)
-    clips = np.sqrt(seen.sensitivities)
+    X, counts, shrinkage = (X - made.centre_) * rated, rated.sum(axis=1), made.shrinkage_
+    Y = np.broadcast_to((X.sum(axis=1) / (counts + shrinkage))[:, None], X.shape)
+    clips, statistics = np.sqrt(seen.sensitivities[2:]), seen.statistics[2:]
     assert clips[0] == clips[1] == 2.5
     assert clips[2] == clips[1] >= clips[3] == clips[4] >= clips[5]
     for t in range(3):
         A = rated * (Y - X)
-        for statistic, clip in zip(seen.statistics[2 * t : 2 * t + 2], clips[2 * t :], strict=False):
+        for statistic, clip in zip(statistics[2 * t : 2 * t + 2], clips[2 * t :], strict=False):
             rows = shortened(A, clip)
             assert np.allclose(statistic, (rows**2).sum() if statistic.size == 1 else rows.T @ rows, atol=0.05)
         columns = made.item_factors_[:, : t + 1] * np.sqrt(made.steps_[-1, 0] / made.steps_[t, 0])
         ones = np.column_stack([np.ones(N), columns])
         solved = [
-            np.linalg.solve((ones * own[:, None]).T @ ones + np.eye(t + 2), ones.T @ x)
+            np.linalg.solve((ones * own[:, None]).T @ ones + np.diag([shrinkage, *[1] * (t + 1)]), ones.T @ x)
             for own, x in zip(rated, X, strict=True)
         ]
         Y = np.array(solved) @ ones.T
-    assert np.allclose(predictions(made, data, 20), np.clip(Y, -2, 2)[:20], atol=1e-3)
+    assert np.allclose(predictions(made, data, 20), np.clip(Y + made.centre_, -2, 2)[:20], atol=1e-3)
 
 
 def test_explanations_add_up_even_where_everything_is_clipped() -> None:
@@ -136,8 +136,8 @@ def test_a_basis_says_how_far_users_go_along_its_directions() -> None:
     """The ridge that estimates coefficients best, doubled; no direction twice; nothing for one of noise."""
     v, w = np.eye(5)[:2]
     one = Basis.nothing(5, 0.5).add(Direction(v, 100.0, 100.0, 0.9, 0.0), 1000.0, 1.0)
-    assert (one.signals, one.noises) == ((90.0,), (1000 - 100 / 0.5,))
-    assert np.allclose(one.columns[:, 0], v * np.sqrt(90 * 5 / (2 * 0.5 * 800)))
+    assert np.allclose((one.signals, one.noises), ((81.0,), (1000 - 100 / 0.5,)))
+    assert np.allclose(one.columns[:, 0], v * np.sqrt(81 * 5 / (2 * 0.5 * 800)))
     two = one.add(Direction((v + w) / np.sqrt(2), 50.0, 50.0, 1.0, 0.0), 120.0, 1.0)
     assert np.allclose(two.vectors[:, 1], w)
     assert np.isclose(two.signals[1], 25.0)  # only half of it is new

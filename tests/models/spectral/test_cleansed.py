@@ -11,17 +11,20 @@ import discreet
 from discreet.audit.neighbors import ordinary
 from discreet.data import Interactions
 from discreet.engine import batches as users_rows
-from discreet.engine.batches import parts
+from discreet.engine.batches import parts, user_batches
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.models.base import Model
+from discreet.models.centering import MEAN, VARIANCES
 from discreet.models.eigen import MOST_ITEMS, rating_directions, standing_out
 from discreet.models.fold_in import LinearFoldIn
 from discreet.models.spectral import contributions
 from discreet.models.spectral.contributions import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing
-from discreet.models.spectral.estimate import MOST_COLUMNS, factored, similarities
+from discreet.models.spectral.estimate import MOST_COLUMNS, factored, item_offsets, similarities
+from discreet.models.spectral.published import PublishedCleansing
+from discreet.privacy import Noisy
 from discreet.privacy.statistics import UserBatch
 from discreet.testing import InsecureSeededNoise, ModelConformance
-from tests.models.replay import record, replay
+from tests.models.replay import record, replay, without_means
 
 DELTA = 1e-6
 ITEMS = 60
@@ -85,6 +88,7 @@ FAN = dict.fromkeys(range(20), 5.0)
 CRITIC = dict.fromkeys(range(20), 0.0)
 DIVIDED = {item: 5.0 * (item % 2) for item in range(20)}
 ELSEWHERE = {item: 5.0 * (item % 2) for item in range(20, 40)}
+OPPOSED = {item: 5.0 - rating for item, rating in DIVIDED.items()}
 SINGLE = {7: 5.0}
 
 
@@ -97,7 +101,8 @@ def furthest(
         one, other = (world(*([] if row is None else [("x", row)])) for row in pair)
         for label, share in replay(monkeypatch, make, one, other, **ledger).items():
             found[label] = max(found.get(label, 0.0), share)
-    assert set(found) == LABELS
+    assert set(found) >= LABELS
+    found = without_means(found)
     assert max(found.values()) <= 1
     return found
 
@@ -122,7 +127,7 @@ def test_replacing_a_person_moves_each_statistic_by_its_bound_and_no_more(monkey
     def replacing() -> Any:
         return make(adjacency="replace")
 
-    pairs: list[tuple[Row | None, Row | None]] = [(FAN, CRITIC), (DIVIDED, ELSEWHERE), (FAN, DIVIDED)]
+    pairs: list[tuple[Row | None, Row | None]] = [(FAN, CRITIC), (DIVIDED, ELSEWHERE), (DIVIDED, OPPOSED)]
     if make is published:
         with pytest.warns(UserWarning, match="not users"):
             found = furthest(monkeypatch, replacing, pairs, adjacency="replace")
@@ -132,28 +137,25 @@ def test_replacing_a_person_moves_each_statistic_by_its_bound_and_no_more(monkey
 
 
 def test_the_sums_are_what_the_definition_says(monkeypatch: Any) -> None:
-    data = world(("x", DIVIDED))
-    seen = record(monkeypatch, lambda paid: model().fit(data, ledger=paid), None)
-    counts, sums, weights, covariance = (dict(zip(seen.labels, seen.statistics, strict=True))[label] for label in (
-        COUNTS, SUMS, WEIGHTS, COVARIANCE
-    ))  # fmt: skip
-    noisy = dict(zip(seen.labels, seen.answers, strict=True))
-    std = dict(zip(seen.labels, seen.stds, strict=True))[COUNTS]
-    known = np.maximum(noisy[COUNTS], 0)
-    averages = 2.5 + np.clip((noisy[SUMS] + std * noisy[SUMS].sum() / known.sum()) / (known + std), -2.5, 2.5)
+    data, fitted = world(("x", DIVIDED)), model(60.0)
+    seen = record(monkeypatch, lambda paid: fitted.fit(data, ledger=paid), None)
+    found = dict(zip(seen.labels, seen.statistics, strict=True))
+    mean, averages = fitted.global_mean_, (fitted.global_mean_ + fitted.item_bias_).astype(np.float64)
     expected: list[Any] = [0.0, 0.0, 0.0, 0.0]
+
+    def left(about: Any, e: Any) -> Any:
+        r = np.clip(about - about.sum() / (e.sum() + fitted.shrinkage_), -2, 2) * e
+        return r * min(1, 1 / max(np.sqrt((r**2).sum() / e.sum()), 1e-9)) / e.sum() ** 0.5
+
     for user in range(data.n_users):
         row = slice(data.indptr[user], data.indptr[user + 1])
         y, e = np.zeros(ITEMS), np.zeros(ITEMS)
         y[data.indices[row]], e[data.indices[row]] = data.values[row], 1
-        c = e.sum()
-        r = (y - averages) * e
-        r = np.clip(r - r.sum() / (c + 5), -2, 2) * e
-        r *= min(1, 1 / np.sqrt((r**2).sum() / c))
-        own = e / c**0.5, (y - 2.5) * e / c**0.5, np.outer(e, e) / c, np.outer(r, r) / c
+        r = left((y - averages) * e, e)
+        own = e / e.sum() ** 0.5, left((y - mean) * e, e), np.outer(e, e) / e.sum(), np.outer(r, r)
         expected = [total + part for total, part in zip(expected, own, strict=True)]
-    for found, wanted in zip((counts, sums, weights, covariance), expected, strict=True):
-        assert np.allclose(found, wanted, atol=0.02)  # each entry of 101 rows is cut off below 2^-14
+    for label, wanted in zip((COUNTS, SUMS, WEIGHTS, COVARIANCE), expected, strict=True):
+        assert np.allclose(found[label], wanted, atol=0.02)  # each entry of 101 rows is cut off below 2^-14
 
 
 def test_sums_are_the_same_however_they_are_cut(monkeypatch: Any) -> None:
@@ -165,18 +167,19 @@ def test_sums_are_the_same_however_they_are_cut(monkeypatch: Any) -> None:
     assert all(np.array_equal(one, other) for one, other in zip(whole.statistics, cut.statistics, strict=True))
 
 
-@pytest.mark.parametrize("cap", [None, 10])
-def test_a_contribution_is_ones_own(cap: int | None) -> None:
+def test_a_contribution_is_ones_own() -> None:
     """To the last bit, for any other users beside them: otherwise others' contributions would move, too."""
     data = discreet.datasets.movielens_like(200, 80, 8000, random_state=0).rescale(0, 5)
-    prepared = Cleansing(2.5, 2.5, 2.0, 1.0, 5.0, cap)
     averages = np.random.default_rng(0).uniform(1, 4, 80)
-    (whole,) = prepared._users(data).each(1)
-    together = prepared._residuals(averages, whole)
-    for user in range(0, data.n_users, 7):
-        (alone,) = prepared._users(data.of_users(np.array([user]))).each(1)
-        assert np.array_equal(prepared._residuals(averages, alone), together[whole.owners == user])
-    assert cap is None or max(whole.counts) == cap
+    capped = PublishedCleansing(2.5, 2.5, 2.0, 10)
+    own = Cleansing(2.5, 3.3, 2.0, 1.0).left
+    for left, users in ((own, user_batches), (capped.residuals, capped.users)):
+        (whole,) = users(data).each(1)
+        together = left(averages, whole)
+        for user in range(0, data.n_users, 7):
+            (alone,) = users(data.of_users(np.array([user]))).each(1)
+            assert np.array_equal(left(averages, alone), together[whole.owners == user])
+    assert max(whole.counts) == 10
 
 
 # What is spent
@@ -188,7 +191,7 @@ def test_the_certificate_lists_every_release(adjacency: Any) -> None:
     assert fitted.guarantee_.holds
     assert 1.99 <= fitted.guarantee_.epsilon <= 2
     assert fitted.guarantee_.adjacency == adjacency
-    assert {release["label"] for release in fitted.statement().certificate["releases"]} == LABELS
+    assert {release["label"] for release in fitted.statement().certificate["releases"]} == LABELS | {MEAN, VARIANCES}
     assert fitted.preview(ITEMS).fits
 
 
@@ -227,7 +230,7 @@ def test_nothing_is_spent_on_wrong_input() -> None:
             asked.fit(data, ledger=ledger)
     assert [entry.kind for entry in ledger.entries] == ["open"]
     with pytest.raises(DataError, match="too large"):
-        model().plan(MOST_ITEMS + 1)
+        published().plan(MOST_ITEMS + 1)
 
 
 # No user, and no item, is too odd
@@ -338,7 +341,30 @@ def test_memory_of_folding_in_is_bounded() -> None:
 
 def test_parts_are_cut_to_the_cap() -> None:
     data = world(("x", dict.fromkeys(range(ITEMS), 1.0)))
-    capped = Cleansing(2.5, 2.5, 2.0, 2.0, 5.0, 7)
-    (part,), (before,) = capped._users(data).each(1), parts(data, data.values)
+    capped = PublishedCleansing(2.5, 2.5, 2.0, 7)
+    (part,), (before,) = capped.users(data).each(1), parts(data, data.values)
     assert isinstance(part, UserBatch)
     assert np.array_equal(part.counts, np.minimum(before.counts, 7))
+
+
+def test_offsets_are_shrunk_as_far_as_noise_hides_them() -> None:
+    """Those of popular items are found; where hardly anybody has rated an item they are 0, whatever the noise is."""
+    rng = np.random.default_rng(0)
+    counts = np.append(np.full(100, 400.0), np.zeros(3000))
+    offsets = rng.normal(0, 0.5, len(counts))
+    sums = Noisy(counts * offsets + rng.normal(0, 20.0, len(counts)), 20.0)
+    known = Noisy(counts + rng.normal(0, 20.0, len(counts)), 20.0)
+    found = item_offsets(sums, known, 1.0, 4000.0)
+    assert np.corrcoef(found[:100], offsets[:100])[0, 1] > 0.98
+    assert np.abs(found[100:]).mean() < 0.02
+    assert not item_offsets(Noisy(np.zeros(3), 1.0), Noisy(np.zeros(3), 1.0), 1.0, 1.0).any()
+
+
+def test_the_covariance_is_of_frequent_items() -> None:
+    """A large catalog is no error: items that hardly anybody has rated are known by their average alone."""
+    data = discreet.datasets.movielens_like(2000, 50, 60_000, random_state=0)
+    table = discreet.read(data.to_arrow(), items=list(range(MOST_ITEMS + 1)), value_range=(0.5, 5))
+    fitted = model(5.0).fit(table, ledger=seeded())
+    known = fitted.item_factors_.any(axis=1)
+    assert 20 <= known.sum() < 200
+    assert known[np.argsort(-np.bincount(table.indices, minlength=table.n_items))[:20]].all()

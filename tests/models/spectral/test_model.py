@@ -13,9 +13,10 @@ from discreet.engine import batches as users_rows
 from discreet.engine.batches import parts
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.models.base import Model
+from discreet.models.eigen import FEWEST_ITEMS
 from discreet.models.spectral import model as spectral
 from discreet.models.spectral.contributions import Residuals
-from discreet.models.spectral.estimate import FEWEST_ITEMS, Chosen, Spectrum, exploration
+from discreet.models.spectral.estimate import Chosen, Spectrum, exploration
 from discreet.models.spectral.model import POPULARITY, SECOND_MOMENT
 from discreet.privacy import Noisy, statistics
 from discreet.privacy import lattice as sums

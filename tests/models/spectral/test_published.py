@@ -11,13 +11,13 @@ from discreet.data import Interactions
 from discreet.engine import batches as users_rows
 from discreet.errors import DataError, NotPublic, PrivacyError, Unbounded
 from discreet.models.base import Model
-from discreet.models.centering import Centering, public_row_norm
+from discreet.models.centering import MEAN, VARIANCES, Centering, on_items, public_row_norm
+from discreet.models.eigen import places
 from discreet.models.spectral import model as spectral
-from discreet.models.spectral.contributions import RatingRows
 from discreet.models.spectral.model import POPULARITY, SECOND_MOMENT
 from discreet.models.spectral.published import SECOND_MOMENT as PUBLISHED
 from discreet.testing import InsecureSeededNoise, ModelConformance
-from tests.models.replay import record, replay
+from tests.models.replay import record, replay, without_means
 
 DELTA = 1e-6
 ITEMS = 40
@@ -87,7 +87,8 @@ def test_one_person_moves_each_statistic_by_its_bound_and_no_more(
     monkeypatch: Any, make: Any, row: Row, reached: bool
 ) -> None:
     found = replay(monkeypatch, make, world(("x", row)), world())
-    assert set(found) == ({PUBLISHED} if make is published else {POPULARITY, SECOND_MOMENT})
+    assert set(found) == ({PUBLISHED} if make is published else {MEAN, VARIANCES, POPULARITY, SECOND_MOMENT})
+    found = without_means(found)
     assert max(found.values()) <= 1
     assert not reached or min(found.values()) >= 0.95, found
 
@@ -98,7 +99,7 @@ def test_replacing_a_person_moves_each_statistic_by_its_bound_and_no_more(
     monkeypatch: Any, make: Any, other: Row, reached: bool
 ) -> None:
     people = (world(("z", SHORT), ("x", row)) for row in (DIVIDED, other))
-    found = replay(monkeypatch, lambda: make(adjacency="replace"), *people, adjacency="replace")
+    found = without_means(replay(monkeypatch, lambda: make(adjacency="replace"), *people, adjacency="replace"))
     assert max(found.values()) <= 1
     assert not reached or min(found.values()) >= 0.95, found
 
@@ -106,16 +107,17 @@ def test_replacing_a_person_moves_each_statistic_by_its_bound_and_no_more(
 @pytest.mark.parametrize("centre", [True, False])
 def test_the_second_moment_is_the_sum_of_what_the_definition_says(monkeypatch: Any, centre: bool) -> None:
     data = world(("x", DIVIDED))
-    seen = record(monkeypatch, lambda paid: model(row_norm=4.0, centre=centre).fit(data, ledger=paid), None)
-    expected = np.zeros((ITEMS, ITEMS))
+    fitted = model(row_norm=4.0, centre=centre)
+    seen = record(monkeypatch, lambda paid: fitted.fit(data, ledger=paid), None)
+    expected, at = np.zeros((ITEMS, ITEMS)), fitted.global_mean_
     for user in range(data.n_users):
         row = slice(data.indptr[user], data.indptr[user + 1])
         x, own = np.zeros(ITEMS), data.values[row].astype(float)
-        mean = 2.5 + (own - 2.5).sum() / (len(own) + 1) if centre else 0.0
+        mean = at + (own - at).sum() / (len(own) + fitted.shrinkage_) if centre else 0.0
         x[data.indices[row]] = own - mean
         x *= min(1, 4 / np.linalg.norm(x))
         expected += np.outer(x, x)
-    assert np.allclose(seen.statistics[1], expected, atol=0.2)  # each entry of 101 rows is cut off
+    assert np.allclose(seen.statistics[-1], expected, atol=0.2)  # each entry of 101 rows is cut off
 
 
 def test_sums_are_the_same_however_they_are_cut(monkeypatch: Any) -> None:
@@ -129,13 +131,12 @@ def test_sums_are_the_same_however_they_are_cut(monkeypatch: Any) -> None:
 
 def test_a_contribution_is_ones_own() -> None:
     data = discreet.datasets.movielens_like(200, 80, 8000, random_state=0).rescale(0, 5)
-    rows = RatingRows(np.arange(5, 75), 80, Centering.of((0, 5), 6.0, centre=True))
-    (whole,) = users_rows.parts(data, data.values)
-    together = rows(whole)
+    entries, place = Centering.of((0, 5), 6.0, centre=True).entries, places(np.arange(5, 75), 80)
+    together = on_items(entries, place, next(users_rows.parts(data, data.values)))
     for user in range(0, data.n_users, 7):
         one = data.of_users(np.array([user]))
-        (alone,) = users_rows.parts(one, one.values)
-        assert np.array_equal(rows(alone)[0], together[user])
+        alone = on_items(entries, place, next(users_rows.parts(one, one.values)))
+        assert np.array_equal(alone.values, together.values[together.owners == user])
 
 
 # What is spent
@@ -146,8 +147,9 @@ def test_the_certificate_lists_every_release(adjacency: Any) -> None:
     fitted = model(2.0, adjacency=adjacency).fit(world())
     assert fitted.guarantee_.holds
     assert 1.99 <= fitted.guarantee_.epsilon <= 2
-    assert [release["label"] for release in fitted.statement().certificate["releases"]] == [POPULARITY, SECOND_MOMENT]
-    assert {line.label for line in fitted.plan(ITEMS).lines} == {POPULARITY, SECOND_MOMENT}
+    labels = [release["label"] for release in fitted.statement().certificate["releases"]]
+    assert labels == [POPULARITY, MEAN, VARIANCES, SECOND_MOMENT]
+    assert {line.label for line in fitted.plan(ITEMS, implicit=False).lines} == set(labels)
 
 
 def test_as_published_says_what_it_costs() -> None:

@@ -18,7 +18,7 @@ from discreet.data.interactions import Interactions
 from discreet.engine import Blocks, LocalBlocks
 from discreet.engine.batches import parts, user_batches
 from discreet.kernels import over_blocks
-from discreet.models.centering import SHRINKAGE, Centering, Prepared
+from discreet.models.centering import Centering, Prepared
 from discreet.models.fold_in import Penalty, Ridge
 from discreet.models.frank_wolfe.estimate import Basis, Step
 from discreet.privacy.statistics import UserBatch
@@ -160,7 +160,7 @@ class Corrective:
 
     loss: Loss
     centre: float  # what a rating is expected to be, publicly
-    offsets: bool  # whether users have offsets of their own
+    shrinkage: float | None  # of users' own offsets; None: they have none
     noises: Sequence[float] = ()  # for fold-in, of each step; a step's columns are those of the last one, scaled
 
     @property
@@ -171,14 +171,14 @@ class Corrective:
     def ridge(self, columns: Array) -> Ridge:
         """A user's regression, of their ratings less the center."""
         base = np.zeros(len(columns), columns.dtype)
-        return Ridge(columns, base, Penalty(1.0), offset_penalty=SHRINKAGE if self.offsets else None)
+        return Ridge(columns, base, Penalty(1.0), offset_penalty=self.shrinkage)
 
     def begin(self, part: UserBatch) -> tuple[Array, Array]:
-        """Y_i, the user's own damped mean if there are offsets, and A_i."""
+        """Y_i, the user's own shrunken mean if there are offsets, and A_i."""
         about = self._about(part)
         fitted = np.zeros(len(about))
-        if self.offsets:
-            fitted = (part.row_sums(about) / (part.counts + SHRINKAGE))[part.owners]
+        if self.shrinkage is not None:
+            fitted = (part.row_sums(about) / (part.counts + self.shrinkage))[part.owners]
         return fitted, self._residuals(about, fitted)
 
     def move(self, part: Fitted, step: Basis) -> tuple[Array, Array]:

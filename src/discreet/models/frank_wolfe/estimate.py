@@ -47,6 +47,7 @@ class Schedule:
     fill: float  # about what share of the items a user has rated
     radius: float | None  # k, the largest nuclear norm; None: to be derived from the first release
     clip: float  # C
+    covariance_fill: ClassVar[None] = None  # a covariance is taken as it is
     which: str = ""  # how the labels of the next releases end
     later: list[tuple[float, str]] = field(default_factory=list)  # C and `which` after that, if they are others
     slack: float | None = None  # as published, lambda' is lambda plus this
@@ -91,12 +92,13 @@ class Basis:
         """One more direction; `length` is the sum of |A_i|^2 before it was fitted, and positive, as is `least`.
 
         Of that, users' coefficients on v make up signal / fill if all users have rated this share of the items. What
-        remains is at least `least`: smaller penalties would make users' regressions ill-conditioned.
+        remains is at least `least`: smaller penalties would make users' regressions ill-conditioned. Noise has turned v
+        away from the ratings that users are fitted to, and from those to be predicted: trust counts twice.
         """
         explained = direction.signal / self.fill
         new = direction.vector - self.vectors @ (self.vectors.T @ direction.vector)
         share = float(new @ new)
-        signal = direction.signal * direction.trust * share if share > LEAST_NEW else 0.0
+        signal = direction.signal * direction.trust**2 * share if share > LEAST_NEW else 0.0
         vector = new / math.sqrt(share) if signal else np.zeros_like(new)
         noise = max(length - explained, LEAST_NOISE * explained, least)
         return Basis(np.column_stack([self.vectors, vector]), (*self.signals, signal), (*self.noises, noise), self.fill)
@@ -137,6 +139,11 @@ class Correction:
     def of(cls, n_items: int, fill: float, clip: float) -> Correction:
         """Before the first step."""
         return cls(Basis.nothing(n_items, fill), clip, ROUNDING * clip)
+
+    @property
+    def covariance_fill(self) -> float:
+        """About what share of the items a user has rated."""
+        return self.basis.fill
 
     def before(self, residuals: Products) -> bool:
         """Release the sum of |A_i|^2, and set C by it. Whether another direction is worth looking for."""

@@ -19,7 +19,16 @@ from discreet.engine.batches import DENSE_CELLS, parts
 from discreet.errors import DataError
 from discreet.kernels import single_threaded_blas
 from discreet.models.base import Model, NotPrivateModel, check_parameters, require_ratings
-from discreet.models.centering import RATINGS_PER_USER, Centering, Prepared, public_row_norm
+from discreet.models.centering import (
+    RATINGS_PER_USER,
+    Centering,
+    Prepared,
+    Shares,
+    exact_user_means,
+    private_user_means,
+    public_row_norm,
+    with_user_means,
+)
 from discreet.models.eigen import Direction, Products, check_budget, leading, oja, second_moment
 from discreet.models.fold_in import FoldIn, ReplayFoldIn, RidgeFoldIn
 from discreet.models.frank_wolfe.contributions import (
@@ -64,14 +73,18 @@ class FrankWolfeModel(Model):
             a corrective one, how much of the ratings it left unexplained.
         radius_: k, the nuclear norm that the steps were made for; 0 for corrective ones.
         row_norm_: L.
+        centre_: What a rating is expected to be, before anything is known.
+        shrinkage_: How many ratings of that are added to a user's own mean; None: it is not used.
     """
 
     _ARRAYS: ClassVar[tuple[str, ...]] = (*Model._ARRAYS, "steps_")
-    _VALUES: ClassVar[tuple[str, ...]] = (*Model._VALUES, "row_norm_", "radius_")
+    _VALUES: ClassVar[tuple[str, ...]] = (*Model._VALUES, "row_norm_", "radius_", "centre_", "shrinkage_")
 
     steps_: Array
     row_norm_: float
     radius_: float
+    centre_: float
+    shrinkage_: float | None
     loss: LossName
     centre: bool
 
@@ -80,19 +93,33 @@ class FrankWolfeModel(Model):
         """Whether users fit all directions again with each new one."""
         return False
 
-    def _component(self, value_range: tuple[float, float], row_norm: float) -> Local | Corrective:
-        """What users do. Ratings of a logistic loss are taken about the middle of the range."""
-        low, high = value_range
-        centering, loss = Centering.of(value_range, row_norm, centre=self.centre), Loss()
+    @property
+    def _centered(self) -> bool:
+        """Whether users have offsets of their own. Ratings of a logistic loss are about the middle of the range."""
+        return self.centre and self.loss == "squared"
+
+    def _centering(self, value_range: tuple[float, float], row_norm: float) -> Centering:
+        """How users prepare their ratings, by public inputs alone."""
         if self.loss == "logistic":
-            centering, loss = Centering((low + high) / 2, None, row_norm), Loss(high - low)
+            return Centering(sum(value_range) / 2, None, row_norm)
+        return Centering.of(value_range, row_norm, centre=self.centre)
+
+    def _component(self, centering: Centering, value_range: tuple[float, float]) -> Local | Corrective:
+        """What users do."""
+        loss = Loss(value_range[1] - value_range[0] if self.loss == "logistic" else None)
         if self._corrective:
-            return Corrective(loss, centering.centre, centering.shrinkage is not None)
+            return Corrective(loss, centering.centre, centering.shrinkage)
         return Local(centering, loss)
 
-    def _learned(self, vectors: Array, steps: Sequence[Sequence[float]], popularity: Array) -> dict[str, Any]:
+    def _learned(
+        self, centering: Centering, kept: tuple[Array, Sequence[Sequence[float]]], popularity: Array
+    ) -> dict[str, Any]:
         """Learned attributes, from public steps."""
+        vectors, steps = kept
         return {
+            "row_norm_": centering.row_norm,
+            "centre_": float(centering.centre),
+            "shrinkage_": centering.shrinkage,
             "item_factors_": vectors.astype(np.float32),
             "item_bias_": np.zeros(len(vectors), np.float32),
             "popularity_": np.maximum(popularity, 0).astype(np.float32),
@@ -100,7 +127,8 @@ class FrankWolfeModel(Model):
         }
 
     def _make_fold_in(self) -> FoldIn:
-        columns, component = self.item_factors_, self._component(self.value_range_, self.row_norm_)
+        columns, centering = self.item_factors_, Centering(self.centre_, self.shrinkage_, self.row_norm_)
+        component = self._component(centering, self.value_range_)
         if isinstance(component, Corrective):
             base, ridge = self.item_bias_ + np.float32(component.centre), component.ridge(columns)
             targets = replace(component, noises=self.steps_[:, 0].tolist()) if self.loss == "logistic" else None
@@ -152,6 +180,11 @@ class PrivateFrankWolfe(FrankWolfeModel, PrivateModel):
         """About what share of the items a user has rated, from public numbers."""
         return min(self.ratings_per_user or RATINGS_PER_USER, n_items) / n_items
 
+    @property
+    def _releases_means(self) -> bool:
+        """Whether what users' own means are shrunk to is released; otherwise it is the middle of the range."""
+        return False
+
     def _rule(self, n_items: int, row_norm: float) -> Schedule | Correction:
         """How steps are made."""
         raise NotImplementedError
@@ -178,7 +211,7 @@ class PrivateFrankWolfe(FrankWolfeModel, PrivateModel):
             return oja(products, labels, self.oja_steps, rate=rule.oja_rate), None
         batches = users.batches(max(DENSE_CELLS // n, 1))
         release = releaser.release(COVARIANCE + which, GramSum(n, rule.clip * rule.clip), batches, residuals_of)
-        return leading(release), np.diag(release.values)
+        return leading(release, rule.covariance_fill), np.diag(release.values)
 
     def _check_data(self, ratings: Interactions) -> None:
         self._row_norm(require_ratings(type(self).__name__, ratings), ratings.n_items)
@@ -187,8 +220,11 @@ class PrivateFrankWolfe(FrankWolfeModel, PrivateModel):
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
         value_range, n = require_ratings(type(self).__name__, ratings), ratings.n_items
         row_norm = self._row_norm(value_range, n)
-        users = users_of_ratings(ratings, self._component(value_range, row_norm), self.n_jobs)
+        centering = self._centering(value_range, row_norm)
         rule, popularity, last = self._rule(n, row_norm), np.zeros(n), self._n_releases() - 1
+        if self._releases_means:
+            centering = centering.about(private_user_means(releaser, ratings))
+        users = users_of_ratings(ratings, self._component(centering, value_range), self.n_jobs)
         for t in range(last + 1):
             if not rule.before(self._products(releaser, users, rule.clip)):
                 break  # decided by releases: the rest of the plan is not spent
@@ -200,11 +236,10 @@ class PrivateFrankWolfe(FrankWolfeModel, PrivateModel):
                 users.advance(step)
         vectors, numbers, radius = rule.kept()
         return {
-            **self._learned(vectors, numbers, popularity),
+            **self._learned(centering, (vectors, numbers), popularity),
             "value_range_": value_range,
             "implicit_": False,
-            "global_mean_": sum(value_range) / 2,
-            "row_norm_": row_norm,
+            "global_mean_": centering.centre if self._centered else sum(value_range) / 2,
             "radius_": radius,
         }
 
@@ -219,11 +254,11 @@ class DPFrankWolfe(PrivateFrankWolfe):
 
     - global: release A^T A, the sum over users of A_i^T A_i, with symmetric noise. One user moves it by at most C^2
       (add-remove), or sqrt(2) C^2 (replace). Its leading eigenvector v and eigenvalue lambda^2 are public.
-    - local: each user fits their own ratings along all v so far, by a ridge regression whose penalties are public, with
-      an offset of their own: fully corrective steps. C follows the residuals: before each step the sum of |A_i|^2 is
-      released, with the last C (one user moves it by at most C^2), and C shrinks as its root does. So does the noise.
-      Steps end where only rounding errors are left, and the ledger gets the rest of the budget back; the guarantee
-      stays that of the whole plan.
+    - local: each user fits their own ratings along all v so far, by a ridge regression whose penalties are public,
+      with an offset of their own, shrunk as two releases before the first step say: fully corrective steps. C follows
+      the residuals: before each step the sum of |A_i|^2 is released, with the last C (one user moves it by at most
+      C^2), and C shrinks as its root does. So does the noise. Steps end where only rounding errors are left, and the
+      ledger gets the rest of the budget back; the guarantee stays that of the whole plan.
 
     With step="constant" the local part is the paper's: Y_i = (1 - eta) Y_i - eta k / lambda' (A_i . v) v, eta = 1 / T,
     with x_i about the user's own mean and scaled to length L at most, projected so that |P Y_i| is at most L; Y stays
@@ -231,7 +266,7 @@ class DPFrankWolfe(PrivateFrankWolfe):
 
     With eigensolver="oja" the matrix is never formed: v comes from `oja_steps` releases of A^T A v, which one user
     moves by at most C^2 in both adjacencies, and lambda^2 = |A v|^2 from one more. A new user is folded in by the
-    public steps and their own history. Proofs: docs/proofs/frank-wolfe.md, docs/proofs/oja.md.
+    public steps and their own history. Proofs: docs/proofs/frank-wolfe.md, oja.md and own-mean.md there.
 
     Example:
         >>> import discreet
@@ -304,12 +339,18 @@ class DPFrankWolfe(PrivateFrankWolfe):
         self._check_parameters()
         count = self._n_releases()
         length = LENGTH_SHARE if self._corrective else 0.0
-        shares: dict[str, float | tuple[float, int]] = {LENGTH: (length, count)} if length else {}
+        shares: Shares = {LENGTH: (length, count)} if length else {}
         if self._solver(whole("n_items", n_items, 1)) == "oja":
             shares |= {PRODUCT: (1 - ENERGY_SHARE - length, count * self.oja_steps), ENERGY: (ENERGY_SHARE, count)}
         else:
             shares |= {COVARIANCE: (1 - length, count)}
-        return check_budget(Plan.gaussian(self._mu(), shares), n_items)
+        return check_budget(
+            Plan.gaussian(self._mu(), with_user_means(shares) if self._releases_means else shares), n_items
+        )
+
+    @property
+    def _releases_means(self) -> bool:
+        return self._centered
 
     def _n_releases(self) -> int:
         return self.n_steps or min(max(round(10 * math.sqrt(self._mu())), 1), MOST_STEPS)
@@ -362,7 +403,10 @@ class FrankWolfe(FrankWolfeModel, NotPrivateModel):
     def _learn_exactly(self, ratings: Interactions) -> dict[str, Any]:
         low, high = require_ratings("FrankWolfe", ratings)
         fill = len(ratings) / (ratings.n_users * ratings.n_items)
-        local = self._component((low, high), NO_BOUND)
+        centering = self._centering((low, high), NO_BOUND)
+        if self._centered:
+            centering = centering.about(exact_user_means(ratings, (low, high)))
+        local = self._component(centering, (low, high))
         assert isinstance(local, Local)
         row = local.centering.prepare(UserBatch(ratings.indptr, ratings.indices.astype(np.int64), ratings.values))
         fitted, radius = np.zeros(len(row.values)), self.radius
@@ -380,9 +424,8 @@ class FrankWolfe(FrankWolfeModel, NotPrivateModel):
                 bar.advance(1)
         popularity = np.bincount(ratings.indices, minlength=ratings.n_items)
         return {
-            **self._learned(*packed(steps), popularity),
+            **self._learned(centering, packed(steps), popularity),
             "value_range_": (low, high),
-            "row_norm_": NO_BOUND,
             "radius_": float(radius or 0.0),
         }
 
@@ -394,7 +437,7 @@ def _exactly_leading(ratings: Interactions, residuals: Array, n_jobs: int | None
         return np.zeros(n), 0.0
     if n <= SMALL:
         blocks = parts(ratings, residuals, most_users=max(DENSE_CELLS // n, 1))
-        square = second_moment(blocks, lambda part: _dense(part, n), n, n_jobs)
+        square = second_moment(blocks, n, n_jobs)
         with single_threaded_blas():
             values, vectors = eigh(square, subset_by_index=[n - 1, n - 1])
     else:
@@ -405,12 +448,6 @@ def _exactly_leading(ratings: Interactions, residuals: Array, n_jobs: int | None
             values, vectors = eigsh(operator, k=1, v0=begin, tol=1e-4)
     vector = vectors[:, 0].astype(np.float32).astype(np.float64)
     return vector, float(np.sqrt(max(values[0], 0.0)))
-
-
-def _dense(part: UserBatch, size: int) -> Array:
-    rows = np.zeros((len(part.counts), size), part.values.dtype)
-    rows[part.owners, part.indices] = part.values
-    return rows
 
 
 def _line_search(local: Local, row: Prepared, fitted: Array, atom: Array) -> float:

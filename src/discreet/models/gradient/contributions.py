@@ -16,8 +16,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from discreet.data.interactions import Interactions
-from discreet.engine.batches import parts
-from discreet.models.centering import Centering, Prepared
+from discreet.engine.batches import DENSE_CELLS, parts
+from discreet.models.centering import Centering, Prepared, on_items
 from discreet.models.fold_in import Penalty, Ridge
 from discreet.models.gradient.estimate import Step, nothing
 from discreet.privacy.statistics import UserBatch
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 EXTRA_ITEMS = 2  # more than a user has rated, in the size of their steps
-OFFSET_PENALTY, VECTOR_PENALTY = 2.0, 2.0  # of a user's regression in stochastic gradient descent
+VECTOR_PENALTY = 2.0  # of a user's regression in stochastic gradient descent
 SERVING_ENTRIES = 1 << 17  # of dense rows, in memory at a time and thread
 
 
@@ -38,7 +38,7 @@ class Descent:
 
     P keeps the items that a user rated, x are their centered ratings. Only the part of P(y - x) along V counts in y.
     So eta, which is `size` (below 2) for full rows, is longer by as much as P shortens V: it is divided by
-    |P V|^2 + 2 r / n, for r directions and n items, as if they had rated two more, where that is below 1. (|P V|^2 is
+    |P V|^2 + 2 r / n, for r directions of n items, as if they had rated two more, where that is below 1. (|P V|^2 is
     no less than the largest eigenvalue of V^T P V, so that steps do not overshoot.)
     """
 
@@ -47,17 +47,20 @@ class Descent:
     centering: Centering
     steps: Sequence[Step] = ()  # public, so far
 
-    def blocks(self, ratings: Interactions, entries: int) -> Iterator[UserBatch]:
-        """The users' centered rows, some at a time, so that their dense rows have at most so many entries."""
-        for part in parts(ratings, ratings.values, most_users=max(entries // ratings.n_items, 1)):
-            yield self.centering.prepare(replace(part, indices=part.indices.astype(np.int64)))
+    def blocks(self, ratings: Interactions, place: Array) -> Iterator[UserBatch]:
+        """The users' centered rows, some at a time, so that their dense rows fit in memory.
+
+        Items are renumbered by `place`; those with -1 are left out.
+        """
+        for part in parts(ratings, ratings.values, most_users=max(DENSE_CELLS // self.n_items, 1)):
+            yield on_items(self.centering.entries, place, part)
 
     def eta(self, part: UserBatch, step: Step) -> Array:
         """How far each user goes, V being the directions of this step."""
         if not len(step.gains):
             return np.full(len(part.counts), self.size)
         squares = (step.vectors**2).sum(axis=1)
-        room = part.row_sums(squares[part.indices]) + EXTRA_ITEMS * squares.mean()
+        room = part.row_sums(squares[part.indices]) + extra_room(step)
         return np.asarray(self.size / np.minimum(room, 1))
 
     def replay(self, part: UserBatch) -> tuple[Array, Array, Array]:
@@ -115,7 +118,7 @@ class Descent:
             "size": self.size,
             "ranks": [len(step.gains) for step in steps],
             "gains": np.concatenate([step.gains for step in steps]).tolist(),
-            "room": [EXTRA_ITEMS * float((step.vectors**2).sum(axis=1).mean()) for step in steps],
+            "room": [extra_room(step) for step in steps],
         }
         carried = [(before.vectors.T @ step.vectors).ravel() for before, step in pairwise(steps)]
         earlier = [np.zeros((self.n_items, 0)), *(step.vectors for step in steps[:-1])]
@@ -127,6 +130,12 @@ class Descent:
         ends = np.cumsum([len(step.gains) for step in self.steps])[:-1]
         pairs = zip(self.steps, np.split(every, ends, axis=1), strict=True)
         return replace(self, steps=[replace(step, vectors=vectors) for step, vectors in pairs])
+
+
+def extra_room(step: Step) -> float:
+    """What `EXTRA_ITEMS` more items would add to |P V|^2; those that no direction has do not count."""
+    squares = (step.vectors**2).sum(axis=1)
+    return EXTRA_ITEMS * float(squares.sum()) / max(int(np.count_nonzero(squares)), 1)
 
 
 def _times(rows: Array, matrix: Array) -> Array:
@@ -143,16 +152,16 @@ def _along(part: UserBatch, entries: Array, step: Step) -> Array:
 # -- stochastic gradients
 
 
-def mapped(ratings: Interactions, middle: float, unit: float) -> Iterator[UserBatch]:
-    """Users' rows, ratings mapped to [-2, 2], some users at a time."""
+def mapped(ratings: Interactions, mean: float, unit: float) -> Iterator[UserBatch]:
+    """Users' rows, ratings about a mean and in a unit, some users at a time."""
     for part in parts(ratings, ratings.values):
-        values = (part.values.astype(np.float64) - middle) / unit
+        values = (part.values.astype(np.float64) - mean) / unit
         yield UserBatch(part.indptr, part.indices, values)
 
 
-def user_ridge(factors: Array) -> Ridge:
+def user_ridge(factors: Array, shrinkage: float) -> Ridge:
     """A user's own regression; the first column of the factors are biases."""
-    return Ridge(factors[:, 1:], factors[:, 0], Penalty(VECTOR_PENALTY), offset_penalty=OFFSET_PENALTY)
+    return Ridge(factors[:, 1:], factors[:, 0], Penalty(VECTOR_PENALTY), offset_penalty=shrinkage)
 
 
 def own_gradient(ridge: Ridge, part: UserBatch) -> tuple[Array, Array]:

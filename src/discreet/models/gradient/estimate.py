@@ -9,11 +9,12 @@ import numpy as np
 from scipy.linalg import eigh
 
 from discreet.kernels import single_threaded_blas
-from discreet.models.eigen import MOST_DIRECTIONS, simplex
+from discreet.models.eigen import MOST_DIRECTIONS, clear_of, own_edge, simplex
 from discreet.privacy.releaser import without_noise
 from discreet.typing import Array
 
 FORGET, FORGET_SQUARES = 0.9, 0.99  # of earlier gradients and of their squares, in each step of Adam
+DECAY = 1.5  # of vectors, relative to the learning rate
 COMPLETIONS = 8  # of a diagonal
 LONGER = 0.3  # of what chance among users adds to the edge: its tails are longer than those of drawn noise
 
@@ -68,7 +69,7 @@ def predictive(moment: Array, edge: float, most: int) -> Step:
         np.fill_diagonal(rest, 0)
         own = own_edge(rest)
         level = max(edge, own + margin * (own - edge))
-        kept = min(int((values > level * (1 + n ** (-2 / 3))).sum()), most)
+        kept = min(int((values > clear_of(level, n)).sum()), most)
         values, vectors = values[:kept], vectors[:, :kept]
         np.fill_diagonal(common, np.minimum((vectors**2 * values).sum(axis=1), limits))
     true = without_noise(values, level)
@@ -77,25 +78,13 @@ def predictive(moment: Array, edge: float, most: int) -> Step:
     return Step(vectors, believed / along)
 
 
-def own_edge(rest: Array) -> float:
-    """The largest eigenvalue of symmetric independent noise of variances a_i a_j, from the squares of its rows.
-
-    Its resolvent's entries are 1 / (z - a_i c), with c the sum of a_i / (z - a_i c). With u = z / c that is
-    z = u sqrt(sum of a_i / (u - a_i)), and the eigenvalues end at the least of it above the largest a_i: at twice the
-    root of n where all a_i are 1. Items that many rate, or rate strongly, move it up.
-    """
-    squares = (rest**2).sum(axis=1)
-    total = float(squares.sum())
-    if not total:
-        return 0.0
-    a = squares / total**0.5
-    u = a.max() * (1 + np.geomspace(1e-4, 1e4, 300))  # flat about its least value: this is near enough
-    return float((u * np.sqrt((a / (u[:, None] - a)).sum(axis=1))).min())
-
-
 @dataclass
 class Adam:
-    """Steps along gradients, each number in units of its own recent size (Kingma and Ba 2015)."""
+    """Steps along gradients, each number in units of its own recent size (Kingma and Ba 2015).
+
+    Vectors decay beside that (Loshchilov and Hutter 2019): what gradients do not keep up, because it is noise or chance
+    among few users, goes to zero. The first column, of biases, does not decay.
+    """
 
     rate: float
     n_steps: int
@@ -103,12 +92,13 @@ class Adam:
     mean: Any = 0.0
     square: Any = 0.0
 
-    def step(self, gradient: Array) -> Array:
-        """How far to go."""
+    def step(self, factors: Array, gradient: Array) -> Array:
+        """The factors after one more step."""
         self.mean = FORGET * self.mean + (1 - FORGET) * gradient
         self.square = FORGET_SQUARES * self.square + (1 - FORGET_SQUARES) * gradient**2
         rate = self.rate * (1 - 0.9 * self.taken / self.n_steps)
         self.taken += 1
         mean = self.mean / (1 - FORGET**self.taken)
         size = np.sqrt(self.square / (1 - FORGET_SQUARES**self.taken))
-        return np.asarray(np.divide(rate * mean, size, out=np.zeros_like(gradient), where=size > 0))
+        kept = factors * np.where(np.arange(factors.shape[1]) > 0, 1 - rate * DECAY, 1)
+        return np.asarray(kept + np.divide(rate * mean, size, out=np.zeros_like(gradient), where=size > 0))

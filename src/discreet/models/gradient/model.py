@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -9,24 +10,26 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from discreet.data.interactions import Interactions
-from discreet.engine import LocalBlocks
-from discreet.engine.batches import DENSE_CELLS
+from discreet.engine import Blocks, LocalBlocks
+from discreet.engine.batches import equal_weights, user_batches
 from discreet.errors import DataError, PrivacyError
 from discreet.models.base import Model, NotPrivateModel, check_parameters, require_ratings
-from discreet.models.centering import Centering
-from discreet.models.eigen import check_catalog, second_moment
-from discreet.models.fold_in import FoldIn, Penalty, ReplayFoldIn, RidgeFoldIn
-from discreet.models.gradient.contributions import (
-    OFFSET_PENALTY,
-    VECTOR_PENALTY,
-    Descent,
-    mapped,
-    own_gradient,
-    user_ridge,
+from discreet.models.centering import (
+    MEAN,
+    VARIANCES,
+    Centering,
+    Shares,
+    exact_user_means,
+    private_user_means,
+    release_user_means,
+    with_user_means,
 )
+from discreet.models.eigen import check_catalog, frequent_items, places, second_moment
+from discreet.models.fold_in import FoldIn, Penalty, ReplayFoldIn, RidgeFoldIn
+from discreet.models.gradient.contributions import VECTOR_PENALTY, Descent, mapped, own_gradient, user_ridge
 from discreet.models.gradient.estimate import Adam, Step, project
 from discreet.models.private import PrivateModel
-from discreet.privacy import GramSum, OuterSum, Plan, Planned, Releaser
+from discreet.privacy import GramSum, MeanSum, Noisy, OuterSum, Plan, Planned, Releaser, VectorSum
 from discreet.privacy.guarantee import AdjacencyName
 from discreet.privacy.releaser import noise_edge
 from discreet.privacy.selection import largest_mu, sampled_cost
@@ -37,8 +40,10 @@ from discreet.validation import probability, whole
 if TYPE_CHECKING:
     from discreet.models.gradient.published import PublishedDPGradientDescent
 
-MOMENT = "second moment of gradient steps"
+POPULARITY, MOMENT = "item popularity", "second moment of gradient steps"
 GRADIENT = "item gradient over a sample of users"
+POPULARITY_SHARE = 0.05  # of mu^2
+FEW_ITEMS = 500  # of which all are used, whether frequent or not
 START = 0.3  # the length of an item's vector at the start, in the unit of the ratings
 LATER = 0.5  # of the steps, whose factors are averaged
 
@@ -47,7 +52,7 @@ class DescentModel(Model):
     """The steps that a model of descent keeps, and how a user replays them; private or not."""
 
     _ARRAYS: ClassVar[tuple[str, ...]] = (*Model._ARRAYS, "steps_", "gains_")
-    _VALUES: ClassVar[tuple[str, ...]] = (*Model._VALUES, "ranks_", "row_norm_")
+    _VALUES: ClassVar[tuple[str, ...]] = (*Model._VALUES, "ranks_", "row_norm_", "shrinkage_")
 
     step_size: float
     n_steps: int
@@ -57,28 +62,32 @@ class DescentModel(Model):
     gains_: Array
     ranks_: list[int]
     row_norm_: float
+    shrinkage_: float | None
 
     def _check_parameters(self) -> None:
         check_parameters(self, positives=("step_size", "radius"), wholes=("n_steps",))
         if self.step_size >= 2:
             raise DataError(f"step_size: below 2 is needed, or steps overshoot more and more, not {self.step_size!r}")
 
-    def _learned(self, descent: Descent, popularity: Array) -> dict[str, Any]:
-        steps, centering, vectors = descent.steps, descent.centering, descent.steps[-1].vectors
+    def _learned(self, descent: Descent, place: Array, popularity: Array) -> dict[str, Any]:
+        """Learned attributes, from public steps of the items that have a place."""
+        steps, centering, ranks = descent.steps, descent.centering, [len(step.gains) for step in descent.steps]
+        vectors = np.where(place[:, None] >= 0, np.hstack([step.vectors for step in steps])[place], 0.0)
         return {
-            "steps_": np.hstack([step.vectors for step in steps]),
+            "steps_": vectors,
             "gains_": np.concatenate([step.gains for step in steps]),
-            "ranks_": [len(step.gains) for step in steps],
-            "item_factors_": vectors.astype(np.float32),
+            "ranks_": ranks,
+            "item_factors_": vectors[:, sum(ranks[:-1]) :].astype(np.float32),
             "item_bias_": np.zeros(len(vectors), np.float32),
             "popularity_": popularity.astype(np.float32),
             "implicit_": False,
             "global_mean_": float(centering.centre),
             "row_norm_": float(centering.row_norm),
+            "shrinkage_": centering.shrinkage,
         }
 
     def _make_fold_in(self) -> FoldIn:
-        centering = Centering.of(self.value_range_, self.row_norm_, centre=self.centre)
+        centering = Centering(self.global_mean_, self.shrinkage_, self.row_norm_)
         ends = np.cumsum(self.ranks_)[:-1]
         pairs = zip(np.split(self.steps_, ends, axis=1), np.split(self.gains_, ends), strict=True)
         steps = [Step(*pair) for pair in pairs]
@@ -100,11 +109,13 @@ class DPGradientDescent(DescentModel, PrivateModel):
 
     Minimizes |P(Y - X)|^2 / 2 over matrices Y whose singular values add up to at most `radius`. P keeps the entries
     that users have rated; x_i are a user's ratings less their own mean, scaled down to a length of at most `row_norm`.
-    In each of T = `n_steps` steps a user computes, on their own side, z = y - eta P(y - x), with eta = `step_size`, or
-    more if they have rated few items (`Descent`). Released is the sum of z z^T, where z is shortened to C = `clip` as a
-    whole, with symmetric noise: a user moves it by at most C^2 (add-remove), or sqrt(2) C^2 (replace), in the Frobenius
-    norm. Its eigenvectors V and the roots of its eigenvalues, lowered to fit in the ball, give the gains; then
-    y = z V diag(gains) V^T, on the user's side again. docs/proofs/gradient-descent.md has the proof.
+    What own means are shrunk to is released first (docs/proofs/own-mean.md); of more than 500 items the popularity is,
+    too, and descent is on the frequent ones, at most 4,000. Others are predicted by the user's own mean. In each of T =
+    `n_steps` steps a user computes, on their own side, z = y - eta P(y - x), with eta = `step_size`, or more if they
+    have rated few items (`Descent`). Released is the sum of z z^T, where z is shortened to C = `clip` as a whole, with
+    symmetric noise: a user moves it by at most C^2 (add-remove), or sqrt(2) C^2 (replace), in the Frobenius norm. Its
+    eigenvectors V and the roots of its eigenvalues, lowered to fit in the ball, give the gains; then y = z V
+    diag(gains) V^T, on the user's side again. docs/proofs/gradient-descent.md has the proof.
 
     A user's prediction is their own mean and y after the last step; new users replay the public steps. No user's row is
     kept: their state is their coefficients on public directions, at most 64 or half of the items.
@@ -157,8 +168,10 @@ class DPGradientDescent(DescentModel, PrivateModel):
     def plan(self, n_items: int) -> Plan:
         """What a fit would release, and what each release costs; needs no data, only the size of the catalog."""
         self._check_parameters()
-        check_catalog(whole("n_items", n_items, 1))
-        return Plan.gaussian(self._mu(), {MOMENT: (1.0, self.n_steps)})
+        popularity = POPULARITY_SHARE if whole("n_items", n_items, 1) > FEW_ITEMS else 0.0
+        shares: Shares = {POPULARITY: popularity} if popularity else {}
+        shares[MOMENT] = (1 - popularity, self.n_steps)
+        return Plan.gaussian(self._mu(), with_user_means(shares) if self.centre else shares)
 
     def _check_data(self, ratings: Interactions) -> None:
         self._centering(ratings)  # raises if there is no bound
@@ -167,17 +180,37 @@ class DPGradientDescent(DescentModel, PrivateModel):
         return Centering.public(type(self).__name__, ratings, self.row_norm, centre=self.centre)
 
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
-        n, centering = ratings.n_items, self._centering(ratings)
+        centering = self._centering(ratings)
+        if self._releases_means:
+            centering = centering.about(private_user_means(releaser, ratings))
+        popularity = self._popularity(releaser, ratings)
+        items = np.arange(ratings.n_items)
+        if popularity is not None:
+            items = frequent_items(popularity, releaser.noise(MOMENT, GramSum(1, 1.0)).std)
+        n, place = len(items), places(items, ratings.n_items)
         statistic = GramSum(n, float(self.clip or centering.row_norm) ** 2)
         descent, rated = Descent(float(self.step_size), n, centering), np.zeros(n)
-        users: LocalBlocks[UserBatch] = LocalBlocks(partial(descent.blocks, ratings, DENSE_CELLS))
+        users: LocalBlocks[UserBatch] = LocalBlocks(partial(descent.blocks, ratings, place))
         for _ in range(self.n_steps):
             moment = releaser.release(MOMENT, statistic, users, descent.rows)
             if not descent.steps:  # the share of each item in all ratings, squared: the nearest there is to popularity
                 rated = np.maximum(np.diag(moment.values), 0) / centering.row_norm**2
             step = project(moment.values, float(noise_edge(moment.std, n)), self.radius)
             descent = replace(descent, steps=(*descent.steps, step))
-        return {"value_range_": ratings.value_range, **self._learned(descent, rated)}
+        known = rated if popularity is None else popularity.values
+        return {"value_range_": ratings.value_range, **self._learned(descent, place, known)}
+
+    @property
+    def _releases_means(self) -> bool:
+        """Whether what users' own means are shrunk to is released; otherwise it is the middle of the range."""
+        return self.centre
+
+    def _popularity(self, releaser: Releaser, ratings: Interactions) -> Noisy | None:
+        """That of all items, by which the frequent ones are chosen; None if there are few items."""
+        if ratings.n_items <= FEW_ITEMS:
+            return None
+        statistic = VectorSum(ratings.n_items, 1.0, cone="nonnegative")
+        return releaser.release(POPULARITY, statistic, user_batches(ratings), equal_weights)
 
 
 @dataclass(eq=False, repr=False)
@@ -212,27 +245,31 @@ class GradientDescent(DescentModel, NotPrivateModel):
     def _learn_exactly(self, ratings: Interactions) -> dict[str, Any]:
         value_range, n = require_ratings("GradientDescent", ratings), ratings.n_items
         check_catalog(n)
-        descent = Descent(float(self.step_size), n, Centering.unbounded(value_range, n, centre=self.centre))
+        centering, place = Centering.unbounded(value_range, n, centre=self.centre), np.arange(n)
+        if self.centre:
+            centering = centering.about(exact_user_means(ratings, value_range))
+        descent = Descent(float(self.step_size), n, centering)
         for _ in range(self.n_steps):
-            moment = second_moment(descent.blocks(ratings, DENSE_CELLS), descent.rows, n, self.n_jobs)
+            moment = second_moment(descent.blocks(ratings, place), n, self.n_jobs, descent.rows)
             descent = replace(descent, steps=(*descent.steps, project(moment, 0.0, self.radius)))
-        return self._learned(descent, np.bincount(ratings.indices, minlength=n))
+        return self._learned(descent, place, np.bincount(ratings.indices, minlength=n))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DPSGD(PrivateModel):
     """Matrix factorization by differentially private stochastic gradient descent (DP-SGD): user-level joint DP.
 
-    The model is y_ij = middle of the range + a_i + b_j + u_i . v_j. In each step every user takes part with probability
-    `sample_rate`, by a secret coin of their own. A user who does solves their own ridge regression for a and u,
+    The model is y_ij = mean + a_i + b_j + u_i . v_j. In each step every user takes part with probability `sample_rate`,
+    by a secret coin of their own. A user who does solves their own ridge regression for a and u,
 
-        sum over their items of (y_j - middle - b_j - a - u . v_j)^2 + 2 a^2 + 2 |u|^2
+        sum over their items of (y_j - mean - b_j - a - u . v_j)^2 + shrinkage a^2 + 2 |u|^2
 
-    (for ratings mapped to [-2, 2]), on their own side. Their gradient, the residuals e_j times (1, u), a row for each
-    of their items, is shortened to `clip` as a whole: its sum over the sample, with Gaussian noise, is released, once
-    for each step. So one user moves a release by at most `clip`, and only if they are in the sample, which makes it
-    cheaper. The noise is found by a privacy-loss distribution accountant. Steps follow Adam (Kingma and Ba 2015), and
-    the model is the mean of the later ones' factors. docs/proofs/sgd.md has the proof.
+    (in units of a quarter of the range), on their own side; mean and shrinkage come from two releases over samples
+    before the first step (docs/proofs/own-mean.md). Their gradient, the residuals e_j times (1, u), a row for each of
+    their items, is shortened to `clip` as a whole: its sum over the sample, with Gaussian noise, is released, once for
+    each step. So one user moves a release by at most `clip`, and only if they are in the sample, which makes it
+    cheaper. The noise is found by a privacy-loss distribution accountant. Steps follow Adam (Kingma and Ba 2015),
+    vectors decay, and the model is the mean of the later ones' factors. docs/proofs/sgd.md has the proof.
 
     A ledger that pays for it must be new, or have filter="renyi". Sampling is accounted for add-remove adjacency only.
 
@@ -248,14 +285,14 @@ class DPSGD(PrivateModel):
         rank: The length of the vectors v_j.
         n_steps: How many steps.
         sample_rate: The probability that a user takes part in a step; 1: all do.
-        clip: The bound of a user's gradient, for ratings mapped to [-2, 2]; public.
+        clip: The bound of a user's gradient, in units of a quarter of the range of ratings; public.
         learning_rate: How far the first steps go, in that unit; later ones go less far, down to a tenth.
         adjacency: "add-remove".
         random_state: Seed of the vectors at the start; public.
         n_jobs: Threads, in scikit-learn's meaning.
     """
 
-    _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "unit_")
+    _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "unit_", "shrinkage_")
 
     epsilon: float
     delta: float
@@ -268,6 +305,7 @@ class DPSGD(PrivateModel):
     random_state: int = 0
     n_jobs: int | None = -1
     unit_: float = field(init=False)
+    shrinkage_: float = field(init=False)
 
     def _check_parameters(self) -> None:
         probability("delta", self.delta)
@@ -288,13 +326,14 @@ class DPSGD(PrivateModel):
 
     def _noise_mu(self) -> float:
         """How private each release would be without sampling."""
-        return largest_mu(float(self.epsilon), float(self.delta), self._rate, self.n_steps)
+        return largest_mu(float(self.epsilon), float(self.delta), self._rate, self.n_steps + 2)
 
     def plan(self, n_items: int) -> Plan:
         """What a fit would release, and what each release costs; needs no data, only the size of the catalog."""
         self._check_parameters()
         whole("n_items", n_items, 1)
-        return Plan((Planned(GRADIENT, sampled_cost(self._noise_mu(), self._rate, 1), self.n_steps),))
+        cost = sampled_cost(self._noise_mu(), self._rate, 1)
+        return Plan((Planned(MEAN, cost), Planned(VARIANCES, cost), Planned(GRADIENT, cost, self.n_steps)))
 
     def _check_data(self, ratings: Interactions) -> None:
         require_ratings("DPSGD", ratings)
@@ -302,21 +341,33 @@ class DPSGD(PrivateModel):
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
         assert ratings.value_range is not None
         low, high = ratings.value_range
-        middle, unit = (low + high) / 2, (high - low) / 4
+        unit, noise = (high - low) / 4, {"mu": self._noise_mu(), "rate": self._rate}
+        n_users = ratings.n_users
+
+        def sampled(numbers: Array) -> Interactions:
+            return ratings if self._rate == 1 else ratings.of_users(numbers)
+
+        def release(label: str, statistic: MeanSum, contribution: Callable[[UserBatch], Array]) -> Noisy:
+            def sample(numbers: Array) -> Blocks[UserBatch]:
+                return user_batches(sampled(numbers))
+
+            return releaser.release_sampled(label, statistic, n_users, sample, contribution, **noise)
+
+        means = release_user_means(release, (low, high), self.adjacency)
         rng = np.random.default_rng(self.random_state)
         factors = np.zeros((ratings.n_items, 1 + self.rank))
         factors[:, 1:] = START * rng.standard_normal((ratings.n_items, self.rank)) / np.sqrt(self.rank)
         adam, mean, count = Adam(float(self.learning_rate), self.n_steps), np.zeros_like(factors), 0
-        statistic, noise = OuterSum(factors.shape, float(self.clip)), {"mu": self._noise_mu(), "rate": self._rate}
+        statistic = OuterSum(factors.shape, float(self.clip))
 
         def users_of(numbers: Array) -> LocalBlocks[UserBatch]:
-            some = ratings if self._rate == 1 else ratings.of_users(numbers)
-            return LocalBlocks(lambda: mapped(some, middle, unit))
+            some = sampled(numbers)
+            return LocalBlocks(lambda: mapped(some, means.mean, unit))
 
         for step in range(self.n_steps):
-            gradient = partial(own_gradient, user_ridge(factors))
-            released = releaser.release_sampled(GRADIENT, statistic, ratings.n_users, users_of, gradient, **noise)
-            factors = factors + adam.step(released.values)
+            gradient = partial(own_gradient, user_ridge(factors, means.shrinkage))
+            released = releaser.release_sampled(GRADIENT, statistic, n_users, users_of, gradient, **noise)
+            factors = adam.step(factors, released.values)
             if step >= LATER * self.n_steps or step == self.n_steps - 1:
                 count += 1
                 mean = mean + (factors - mean) / count
@@ -326,14 +377,15 @@ class DPSGD(PrivateModel):
             "popularity_": np.zeros(ratings.n_items, np.float32),
             "value_range_": (low, high),
             "implicit_": False,
-            "global_mean_": middle,
+            "global_mean_": means.mean,
             "unit_": unit,
+            "shrinkage_": means.shrinkage,
         }
 
     def _make_fold_in(self) -> FoldIn:
         base = self.item_bias_ + np.float32(self.global_mean_)
         penalty = Penalty(VECTOR_PENALTY * self.unit_**2)
-        return RidgeFoldIn(columns=self.item_factors_, base=base, penalty=penalty, offset_penalty=OFFSET_PENALTY)
+        return RidgeFoldIn(columns=self.item_factors_, base=base, penalty=penalty, offset_penalty=self.shrinkage_)
 
     def _check_learned(self) -> None:
         super()._check_learned()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from discreet.data.interactions import Interactions
 from discreet.models.as_published import PublishedModel, frank_wolfe_std, true_plan
 from discreet.models.eigen import check_catalog
 from discreet.models.gradient.model import MOMENT, DPGradientDescent
-from discreet.privacy import Plan
+from discreet.privacy import Plan, Releaser
 from discreet.validation import whole
 
 
@@ -32,3 +33,10 @@ class PublishedDPGradientDescent(PublishedModel, DPGradientDescent):
         self._mu()  # checks the adjacency
         std = frank_wolfe_std(1.0, self.n_steps, self.epsilon, self.delta)
         return true_plan({MOMENT: (1.0, True, std, self.n_steps)}, self.adjacency)
+
+    @property
+    def _releases_means(self) -> bool:
+        return False
+
+    def _popularity(self, releaser: Releaser, ratings: Interactions) -> None:
+        """All items have a place."""

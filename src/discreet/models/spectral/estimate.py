@@ -8,25 +8,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from scipy.linalg import eigh
 
 from discreet.kernels import single_threaded_blas
 from discreet.models.centering import RATINGS_PER_USER
-from discreet.models.eigen import PENALTY, rating_directions, standing_out
+from discreet.models.eigen import PENALTY, frequent_items, rating_directions, standing_out
 from discreet.models.fold_in import Penalty, RidgeFoldIn
 from discreet.privacy.releaser import Noisy, noise_edge
 from discreet.typing import Array
 
 EXPONENT = 0.3  # users weigh their items by popularity^-EXPONENT
-LEAST_POPULARITY = 0.8  # of the last item that is chosen, in units of the noise's largest eigenvalue
-FEWEST_ITEMS = 20  # that are chosen, however unpopular
 MOST_DIRECTIONS = 512
 RIDGE = 3.0  # times the mean variance of the history along one item
 SHORT_HISTORY = 25.0  # items; the diagonal of shorter histories' second moment says nothing
 COMMON_TASTE = 0.05  # how much all users like what is popular, beside what their histories say
-OFFSET_PENALTY = 1.0  # of ratings
+FEWEST_ALIKE = 16  # half of the most popular items whose offsets are taken to vary alike; the others double
 COLUMNS = 16  # of random vectors
 LIST = 20  # places, of which a share is to be filled
 USERS = 64  # that are simulated
@@ -52,21 +51,13 @@ class Chosen:
 
     @classmethod
     def by(cls, popularity: Noisy, std: float, most: int) -> Chosen:
-        """The most popular items, as many as a second moment with noise of this standard deviation can tell apart.
-
-        Each further item makes the noise's largest eigenvalue larger, and is less popular than those before. It is
-        worth it as long as its popularity is above (most of) that eigenvalue.
-        """
-        m = len(popularity.values)
-        order = np.argsort(-popularity.values, kind="stable")
-        clear = popularity.values[order] >= LEAST_POPULARITY * noise_edge(std, np.arange(1, m + 1))
-        n = min(max(int(np.count_nonzero(clear)), FEWEST_ITEMS), most, m)
-        items = np.sort(order[:n])
+        """The most popular items (`frequent_items`)."""
+        items = frequent_items(popularity, std, most)
         floored = np.maximum(popularity.values, 1 + popularity.std)
         weights = floored**-EXPONENT
         common = floored * weights
         common /= np.sqrt((common[items] ** 2).sum())
-        chosen = np.zeros(m)
+        chosen = np.zeros(len(weights))
         chosen[items] = weights[items]
         return cls(items, chosen, common, floored, float(popularity.values.sum()))
 
@@ -173,20 +164,22 @@ def rating_factors(moment: Noisy, items: Array, n_items: int, rank: int | None) 
     """One vector for each item, for users' ridge regressions; 0 for items that are not chosen.
 
     Rows have zeros where nothing is rated, and so vary less along a direction than ratings do, by about the share of
-    items that a typical user has rated: a public number.
+    items that a typical user has rated: a public number. The smaller it is, the more the diagonal says how often items
+    are rated, and the less about how ratings vary: so much of it is replaced by its mean.
     """
-    n = len(items)
-    columns = rating_directions(moment.values, float(noise_edge(moment.std, n)), rank)
-    columns = columns / math.sqrt(min(RATINGS_PER_USER, n) / n)
+    n, matrix = len(items), moment.values.copy()
+    fill = min(RATINGS_PER_USER, n) / n
+    diagonal = np.diag(matrix)
+    np.fill_diagonal(matrix, fill * diagonal + (1 - fill) * diagonal.mean())
+    columns = rating_directions(matrix, float(noise_edge(moment.std, n)), rank) / math.sqrt(fill)
     factors = np.zeros((n_items, columns.shape[1]))
     factors[items] = columns
     return factors
 
 
-def rating_fold_in(factors: Array, base: Array, *, centre: bool) -> RidgeFoldIn:
+def rating_fold_in(factors: Array, base: Array, shrinkage: float | None) -> RidgeFoldIn:
     """How a user is folded in: their own offset, if rows are centered, and how far they go along each direction."""
-    offset_penalty = OFFSET_PENALTY if centre else None
-    return RidgeFoldIn(columns=factors, base=base, penalty=Penalty(PENALTY), offset_penalty=offset_penalty)
+    return RidgeFoldIn(columns=factors, base=base, penalty=Penalty(PENALTY), offset_penalty=shrinkage)
 
 
 # -- cleansing
@@ -196,17 +189,34 @@ def rating_fold_in(factors: Array, base: Array, *, centre: bool) -> RidgeFoldIn:
 class Cleansed:
     """What is public after cleansing."""
 
-    averages: Array  # of the items' ratings, stabilized
+    averages: Array  # of all items' ratings
     counts: Array
-    covariance: Array  # of users' centered ratings of each two items, with noise
+    items: Array  # the numbers of those that have a covariance
+    covariance: Array  # of users' centered ratings of each two of these, with noise
     edge: float  # about the largest eigenvalue of that noise
 
 
-def item_averages(sums: Noisy, counts: Noisy, half: float) -> Array:
-    """Averages about the middle, pulled to the global one by as many ratings as the noise of a count may stand for."""
-    totals, known = float(sums.values.sum()), np.maximum(counts.values, 0)
-    everywhere = np.clip(totals / max(float(known.sum()), counts.std), -half, half)
-    return np.asarray(np.clip((sums.values + counts.std * everywhere) / (known + counts.std), -half, half))
+def item_offsets(sums: Noisy, counts: Noisy, spread: float, n_users: float) -> Array:
+    """How far ratings of each item are from their users' means, from sums s_j = c_j b_j + noise and counts c_j.
+
+    The noise is that of the release and of the ratings, each of which varies by `spread`. Offsets of about equally
+    popular items have a variance V in common, which is what their sums vary by beyond the noise; b_j is shrunk as
+    V c_j^2 / (V c_j^2 + noise) says. Among items that hardly anybody has rated that is 0, give or take.
+    """
+    known = np.maximum(counts.values, 1 + counts.std)
+    weight = min(n_users / max(float(np.maximum(counts.values, 0).sum()), 1.0), 1.0)  # of a typical rating
+    noise = sums.std**2 + spread**2 * weight * known
+    excess, offsets = sums.values**2 - noise, np.zeros(len(known))
+    order = np.argsort(-counts.values, kind="stable")
+    ends = [0, *(FEWEST_ALIKE << k for k in range(1, 40) if FEWEST_ALIKE << k < len(order)), len(order)]
+    for first, last in pairwise(ends):
+        alike = order[first:last]
+        squares = known[alike] ** 2
+        # Weighted by how well each sum shows the variance.
+        trust = squares / noise[alike] ** 2
+        variance = max(float((trust * excess[alike]).sum() / max((trust * squares).sum(), 1e-300)), 0.0)
+        offsets[alike] = variance * known[alike] * sums.values[alike] / (variance * squares + noise[alike])
+    return offsets
 
 
 def over_weights(covariance: Noisy, weights: Noisy, variance: float) -> tuple[Array, float]:

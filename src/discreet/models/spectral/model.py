@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -12,14 +14,25 @@ from discreet.data.interactions import Interactions
 from discreet.engine.batches import DENSE_CELLS, equal_weights, parts, user_batches
 from discreet.errors import DataError
 from discreet.models.base import NotPrivateModel, check_parameters, require_ratings
-from discreet.models.centering import SPREAD, Centering
-from discreet.models.eigen import check_catalog, rating_directions, require_rank, second_moment
+from discreet.models.centering import (
+    CLAMP,
+    SPREAD,
+    Centering,
+    Shares,
+    UserMeans,
+    exact_user_means,
+    on_items,
+    private_user_means,
+    with_user_means,
+)
+from discreet.models.eigen import check_catalog, places, rating_directions, require_rank, second_moment
 from discreet.models.fold_in import FoldIn, LinearFoldIn
 from discreet.models.private import PrivateModel
-from discreet.models.spectral.contributions import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing, RatingRows, Residuals
+from discreet.models.spectral.contributions import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing, Residuals
 from discreet.models.spectral.estimate import (
     COMMON_TASTE,
     Chosen,
+    Cleansed,
     Spectrum,
     exploration,
     factored,
@@ -39,12 +52,10 @@ if TYPE_CHECKING:
 Predictor: TypeAlias = Literal["svd", "knn"]
 
 POPULARITY, SECOND_MOMENT = "item popularity", "second moment of histories"
-SHARES: dict[str, float | tuple[float, int]] = {COUNTS: 0.05, SUMS: 0.1, WEIGHTS: 0.2, COVARIANCE: 0.65}  # of mu^2
-CLAMP = 2 * SPREAD  # of the value range
-DAMPING = 5.0  # ratings
+SHARES: Shares = {COUNTS: 0.05, SUMS: 0.1, WEIGHTS: 0.2, COVARIANCE: 0.65}  # of mu^2
 
 
-def shares(mu: float) -> dict[str, float | tuple[float, int]]:
+def shares(mu: float) -> Shares:
     """The share of mu^2 of each release: with more noise, finding the popular items takes more of it."""
     popularity = min(max(0.1 * mu**-0.3, 0.05), 0.5)
     return {POPULARITY: popularity, SECOND_MOMENT: 1 - popularity}
@@ -76,11 +87,12 @@ class DPSVD(PrivateModel):
     where h is w_i of the history that is given when recommending, and the score of an item is its prediction. Items
     outside J are known by their popularity alone, and compete by that, unless `explore` asks for more of them.
 
-    **Ratings.** The same two releases, at the same cost; r_i is the row of the user's ratings less their own mean, 0
-    for unrated items, scaled down to a length of at most L = `row_norm`, so that the second moment has the bounds L^2
-    and sqrt(2) L^2. With variances d_k, now of ratings, relative to that of a single one, a user's a and z minimize
+    **Ratings.** The same two releases, and two small ones of users' means and variances (docs/proofs/own-mean.md), at
+    the same cost in all. r_i is the row of the user's ratings less their own mean, shrunk by what these say, 0 for
+    unrated items, scaled down to a length of at most L = `row_norm`, so that the second moment has the bounds L^2 and
+    sqrt(2) L^2. With variances d_k, now of ratings, relative to that of a single one, a user's a and z minimize
 
-        sum over their items of (y_j - middle of the range - a - sum_k sqrt(d_k) z_k q_jk)^2 + 2 |z|^2 + a^2.
+        sum over their items of (y_j - mean - a - sum_k sqrt(d_k) z_k q_jk)^2 + 2 |z|^2 + shrinkage a^2.
 
     Example:
         >>> import discreet
@@ -109,10 +121,11 @@ class DPSVD(PrivateModel):
         exploration_: Public random vectors that spread the items outside J; of no columns if `explore` is 0.
         n_users_: About how many users there were, from the trace of the second moment. For ratings it counts a user
             whose row is shorter than L as a part of one.
+        shrinkage_: How many ratings of the mean are added to a user's own, for ratings that are centered; else None.
     """
 
     _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "history_weights_", "exploration_")
-    _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "n_users_")
+    _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "n_users_", "shrinkage_")
 
     epsilon: float
     delta: float
@@ -126,6 +139,7 @@ class DPSVD(PrivateModel):
     history_weights_: Array = field(init=False)
     exploration_: Array = field(init=False)
     n_users_: float = field(init=False)
+    shrinkage_: float | None = field(init=False)
 
     @classmethod
     def as_published(cls, **parameters: Any) -> PublishedDPSVD:
@@ -140,12 +154,20 @@ class DPSVD(PrivateModel):
         if not (isinstance(self.explore, int | float) and 0 <= self.explore < 1):
             raise DataError(f"explore: a share from 0 to below 1 is needed, not {self.explore!r}")
 
-    def plan(self, n_items: int) -> Plan:
-        """What a fit would release, and what each release costs; needs no data, only the size of the catalog."""
+    def plan(self, n_items: int, *, implicit: bool = True) -> Plan:
+        """What a fit would release, and what each release costs; needs no data, only the size of the catalog.
+
+        Args:
+            n_items: The size of the catalog.
+            implicit: Whether it is for implicit feedback; from ratings more is released, at the same cost in all.
+        """
         self._check_parameters()
         whole("n_items", n_items, 1)
         mu = self._mu()
-        return Plan.gaussian(mu, shares(mu))
+        return Plan.gaussian(mu, with_user_means(shares(mu)) if self.centre and not implicit else shares(mu))
+
+    def _plan_for(self, ratings: Interactions) -> Plan:
+        return self.plan(ratings.n_items, implicit=ratings.implicit)
 
     def _check_data(self, ratings: Interactions) -> None:
         if ratings.implicit:
@@ -189,13 +211,16 @@ class DPSVD(PrivateModel):
             "implicit_": True,
             "global_mean_": 1.0,
             "n_users_": spectrum.n_users,
+            "shrinkage_": None,
         }
 
     def _from_ratings(self, releaser: Releaser, ratings: Interactions, chosen: Chosen) -> dict[str, Any]:
         m, n, centering = ratings.n_items, len(chosen.items), self._centering(ratings)
+        if self.centre:
+            centering = centering.about(private_user_means(releaser, ratings))
         users = user_batches(ratings, max(DENSE_CELLS // n, 1), n_jobs=self.n_jobs)
-        rows, bound = RatingRows(chosen.items, m, centering), centering.row_norm**2
-        moment = releaser.release(SECOND_MOMENT, GramSum(n, bound), users, rows)
+        users, bound = users.map(partial(on_items, centering.entries, places(chosen.items, m))), centering.row_norm**2
+        moment = releaser.release(SECOND_MOMENT, GramSum(n, bound), users, attrgetter("values"))
         return {
             "item_factors_": rating_factors(moment, chosen.items, m, self.rank).astype(np.float32),
             "item_bias_": np.zeros(m, np.float32),
@@ -205,6 +230,7 @@ class DPSVD(PrivateModel):
             "implicit_": False,
             "global_mean_": float(centering.centre),
             "n_users_": max(float(np.trace(moment.values)) / bound, 1.0),
+            "shrinkage_": centering.shrinkage,
         }
 
     def _make_fold_in(self) -> FoldIn:
@@ -216,7 +242,7 @@ class DPSVD(PrivateModel):
         """
         if not self.implicit_:
             base = self.item_bias_ + np.float32(self.global_mean_)
-            return rating_fold_in(self.item_factors_, base, centre=self.centre)
+            return rating_fold_in(self.item_factors_, base, self.shrinkage_)
         known = self.item_factors_.shape[1] - self.exploration_.shape[1]
         loadings = np.hstack([self.item_factors_[:, :known], self.exploration_])
         loadings[self.history_weights_ == 0] = 0
@@ -250,7 +276,7 @@ class SVD(NotPrivateModel):
     the sum of the rows' outer products, and d_k how much rows vary along them, relative to how much a single rating
     varies by itself, a user's a and z minimize
 
-        sum over their items of (y_j - middle of the range - a - sum_k sqrt(d_k) z_k q_jk)^2 + 2 |z|^2 + a^2.
+        sum over their items of (y_j - mean - a - sum_k sqrt(d_k) z_k q_jk)^2 + 2 |z|^2 + shrinkage a^2.
 
     Example:
         >>> import discreet
@@ -264,10 +290,13 @@ class SVD(NotPrivateModel):
         n_jobs: Threads, in scikit-learn's meaning.
     """
 
+    _VALUES: ClassVar[tuple[str, ...]] = (*NotPrivateModel._VALUES, "shrinkage_")
+
     rank: int | None = None
     _: KW_ONLY
     centre: bool = True
     n_jobs: int | None = -1
+    shrinkage_: float | None = field(init=False)
 
     def _check_parameters(self) -> None:
         check_parameters(self, wholes=("rank",))
@@ -276,17 +305,20 @@ class SVD(NotPrivateModel):
         value_range, n = require_ratings("SVD", ratings), ratings.n_items
         check_catalog(n, self.rank)
         items, centering = np.arange(n), Centering.unbounded(value_range, n, centre=self.centre)
+        if self.centre:
+            centering = centering.about(exact_user_means(ratings, value_range))
         blocks = parts(ratings, ratings.values, most_users=max(DENSE_CELLS // n, 1))
-        moment = second_moment(blocks, RatingRows(items, n, centering), n, self.n_jobs)
+        moment = second_moment(map(partial(on_items, centering.entries, items), blocks), n, self.n_jobs)
         return {
             "item_factors_": rating_factors(Noisy(moment, 0.0), items, n, self.rank).astype(np.float32),
             "item_bias_": np.zeros(n, np.float32),
             "global_mean_": float(centering.centre),
+            "shrinkage_": centering.shrinkage,
         }
 
     def _make_fold_in(self) -> FoldIn:
         base = self.item_bias_ + np.float32(self.global_mean_)
-        return rating_fold_in(self.item_factors_, base, centre=self.centre)
+        return rating_fold_in(self.item_factors_, base, self.shrinkage_)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -294,19 +326,22 @@ class DPCleansedSVD(PrivateModel):
     """Item averages and the covariance of ratings without them: user-level joint differential privacy.
 
     After McSherry and Mironov (2009), whose weights protect single ratings; here each user's contribution is bounded
-    as a whole. With R half the width of the range of ratings, and c a user's own number of them, these are released:
+    as a whole. Users' means and variances are released first (docs/proofs/own-mean.md); they say how a user's own mean
+    is shrunk. With c a user's number of ratings, d that of frequent items, and r what is left of their ratings without
+    their own mean and items' averages, clamped to [-clamp, clamp] and shortened so that its root mean square is at most
+    `spread`, these are released:
 
-    - item counts and sums of ratings: c^-1/2 and c^-1/2 (y_j - middle of the range) on their items; bounds 1 and R;
-    - the covariance, r r^T / c, of what is left of their ratings without items' averages and their own (damped) mean,
-      clamped to [-clamp, clamp] and shortened so that its root mean square is at most `spread`; bound
-      min(clamp, spread)^2; and its weights, e e^T / c with e_j = 1 on their items; bound 1.
+    - item counts and sums of ratings: c^-1/2 and c^-1/2 r, with one average for all items; bounds 1 and
+      min(clamp, spread). The averages that follow are shrunk as far as noise hides them;
+    - for the frequent items by these counts, up to 4,000, the covariance, r r^T / d, and its weights, e e^T / d with
+      e_j = 1 on their items; bounds min(clamp, spread)^2 and 1. Others are predicted by their averages.
 
     Bounds are L2 norms of a user's contribution: the sensitivity for add-remove; for replace sqrt(2) times that, for
     sums of ratings twice. docs/proofs/cleansed-svd.md has the proof. The eigenvectors v_k of covariance / weights that
     stand out of the noise, with variances d_k relative to that of a single rating, make the model: a user's a and z
     minimize, on their own side,
 
-        sum over their items of (y_j - average_j - a - sum_k sqrt(d_k) z_k v_jk)^2 + 2 |z|^2 + a^2
+        sum over their items of (y_j - average_j - a - sum_k sqrt(d_k) z_k v_jk)^2 + 2 |z|^2 + shrinkage a^2
 
     (predictor="svd"). With predictor="knn", a user's rating of an item is predicted from their ratings of the items
     nearest to it, by the cosine of the covariance.
@@ -331,6 +366,7 @@ class DPCleansedSVD(PrivateModel):
     """
 
     _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "loadings_")
+    _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "shrinkage_")
 
     epsilon: float
     delta: float
@@ -342,6 +378,7 @@ class DPCleansedSVD(PrivateModel):
     adjacency: AdjacencyName = "add-remove"
     n_jobs: int | None = -1
     loadings_: Array = field(init=False)
+    shrinkage_: float = field(init=False)
 
     @classmethod
     def as_published(cls, **parameters: Any) -> PublishedDPCleansedSVD:
@@ -360,13 +397,8 @@ class DPCleansedSVD(PrivateModel):
     def plan(self, n_items: int) -> Plan:
         """What a fit would release, and what each release costs; needs no data, only the size of the catalog."""
         self._check_parameters()
-        check_catalog(whole("n_items", n_items, 1), self.rank)
-        return Plan.gaussian(self._mu(), SHARES)
-
-    def _cleansing(self, low: float, high: float) -> Cleansing:
-        width = high - low
-        clamp, spread = self.clamp or CLAMP * width, self.spread or SPREAD * width
-        return Cleansing((low + high) / 2, width / 2, float(clamp), float(spread), DAMPING)
+        require_rank(self.rank, whole("n_items", n_items, 1))
+        return Plan.gaussian(self._mu(), with_user_means(SHARES))
 
     def _check_data(self, ratings: Interactions) -> None:
         require_ratings(type(self).__name__, ratings)
@@ -374,21 +406,27 @@ class DPCleansedSVD(PrivateModel):
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
         assert ratings.value_range is not None
         low, high = ratings.value_range
-        cleansed = self._cleansing(low, high).run(releaser, ratings)
+        users = private_user_means(releaser, ratings)
+        clamp, spread = self.clamp or CLAMP * (high - low), self.spread or SPREAD * (high - low)
+        cleansing = Cleansing(users.mean, users.shrinkage, float(clamp), float(spread))
+        return self._learned(cleansing.run(releaser, ratings, users.n_users), (low, high), users)
+
+    def _learned(self, cleansed: Cleansed, value_range: tuple[float, float], users: UserMeans) -> dict[str, Any]:
+        """Learned attributes, from what is public."""
         if self.predictor == "svd":
-            factors = rating_directions(cleansed.covariance, cleansed.edge, self.rank)
-            loadings = np.zeros((len(factors), 0))
+            chosen, loadings = rating_directions(cleansed.covariance, cleansed.edge, self.rank), np.zeros((0, 0))
         else:
-            factors, loadings = factored(similarities(cleansed.covariance, self.neighbours))
-        middle = (low + high) / 2
+            chosen, loadings = factored(similarities(cleansed.covariance, self.neighbours))
+        n = len(cleansed.averages)
         return {
-            "item_factors_": factors.astype(np.float32),
-            "item_bias_": (cleansed.averages - middle).astype(np.float32),
+            "item_factors_": _of_all(chosen, cleansed.items, n),
+            "item_bias_": (cleansed.averages - users.mean).astype(np.float32),
             "popularity_": cleansed.counts.astype(np.float32),
-            "loadings_": loadings.astype(np.float32),
-            "value_range_": (low, high),
+            "loadings_": _of_all(loadings, cleansed.items[: len(loadings)], n),
+            "value_range_": value_range,
             "implicit_": False,
-            "global_mean_": middle,
+            "global_mean_": users.mean,
+            "shrinkage_": users.shrinkage,
         }
 
     def _make_fold_in(self) -> FoldIn:
@@ -398,12 +436,20 @@ class DPCleansedSVD(PrivateModel):
         """
         columns, base = self.item_factors_, self.item_bias_ + np.float32(self.global_mean_)
         if self.predictor == "knn":
-            spread = float(len(base))
-            return LinearFoldIn(columns=columns, base=base, loadings=self.loadings_, damping=DAMPING, spread=spread)
-        return rating_fold_in(columns, base, centre=True)
+            known = np.hstack([columns, self.loadings_]).any(axis=1)  # the items that have a covariance
+            spread, damping = float(np.count_nonzero(known)), self.shrinkage_
+            return LinearFoldIn(columns=columns, base=base, loadings=self.loadings_, damping=damping, spread=spread)
+        return rating_fold_in(columns, base, self.shrinkage_)
 
     def _check_learned(self) -> None:
         super()._check_learned()
         k = self.item_factors_.shape[1] if self.predictor == "knn" else 0
         if self.loadings_.shape != (len(self.catalogue_), k):
             raise DataError(f"loadings_: {self.loadings_.shape} does not fit {len(self.catalogue_)} items")
+
+
+def _of_all(rows: Array, items: Array, n_items: int) -> Array:
+    """One row for each item: zeros for all but some."""
+    every = np.zeros((n_items, rows.shape[1]), np.float32)
+    every[items] = rows
+    return every

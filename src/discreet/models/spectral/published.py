@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh
 
 from discreet.data.interactions import Interactions
+from discreet.engine import Blocks
 from discreet.engine.batches import DENSE_CELLS, user_batches
+from discreet.models.als.published_contributions import uniform
 from discreet.models.as_published import PublishedModel, frank_wolfe_std, true_plan
 from discreet.models.base import check_parameters
-from discreet.models.centering import RATINGS_PER_USER, SHRINKAGE, Centering
+from discreet.models.centering import CLAMP, RATINGS_PER_USER, SHRINKAGE, Centering, UserMeans
 from discreet.models.eigen import check_catalog
 from discreet.models.fold_in import FoldIn, LinearFoldIn
-from discreet.models.spectral.contributions import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing, RatingRows
-from discreet.models.spectral.model import CLAMP, DAMPING, DPCleansedSVD, Predictor
-from discreet.privacy import GramSum, Plan, Releaser
+from discreet.models.spectral.contributions import COUNTS, COVARIANCE, SUMS, WEIGHTS
+from discreet.models.spectral.estimate import Cleansed, over_weights
+from discreet.models.spectral.model import DPCleansedSVD, Predictor
+from discreet.privacy import GramSum, Noisy, Plan, Releaser, VectorSum
 from discreet.privacy.guarantee import AdjacencyName
+from discreet.privacy.statistics import UserBatch
+from discreet.typing import Array
 from discreet.validation import probability, whole
 
 SECOND_MOMENT = "second moment of ratings"
+DAMPING = 5.0  # ratings at the average that a user's own mean is taken with
 ENTRY_EPSILONS = {COUNTS: 0.105, SUMS: 0.105, WEIGHTS: 0.395, COVARIANCE: 0.395}  # of epsilon, for cleansing
 
 
@@ -85,8 +92,8 @@ class PublishedDPSVD(PublishedModel):
 
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
         n, centering = ratings.n_items, self._centering(ratings)
-        users, rows = user_batches(ratings, max(DENSE_CELLS // n, 1)), RatingRows(np.arange(n), n, centering)
-        moment = releaser.release(SECOND_MOMENT, GramSum(n, centering.row_norm**2), users, rows)
+        users = user_batches(ratings, max(DENSE_CELLS // n, 1))
+        moment = releaser.release(SECOND_MOMENT, GramSum(n, centering.row_norm**2), users, centering.entries)
         vectors = eigh(moment.values, subset_by_index=[n - self.rank, n - 1])[1][:, ::-1]
         scale = self.scale or max(1.0, n / RATINGS_PER_USER)
         return {
@@ -155,7 +162,72 @@ class PublishedDPCleansedSVD(PublishedModel, DPCleansedSVD):
         lines = {a: (root, a != SUMS, entries[a] * noise / share, 1) for a, share in ENTRY_EPSILONS.items()}
         return true_plan(lines, self.adjacency)
 
-    def _cleansing(self, low: float, high: float) -> Cleansing:
-        width = high - low
-        clamp = float(self.clamp or CLAMP * width)
-        return Cleansing((low + high) / 2, width / 2, clamp, clamp, DAMPING, self.max_items)
+    def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
+        assert ratings.value_range is not None
+        low, high = ratings.value_range
+        clamp = float(self.clamp or CLAMP * (high - low))
+        cleansed = PublishedCleansing((low + high) / 2, (high - low) / 2, clamp, self.max_items).run(releaser, ratings)
+        users = UserMeans((low + high) / 2, SHRINKAGE if self.predictor == "svd" else DAMPING, math.nan)
+        return self._learned(cleansed, (low, high), users)
+
+
+@dataclass(frozen=True)
+class PublishedCleansing:
+    """How users prepare what is added up, with weights for single ratings.
+
+    A user's first `cap` ratings, in a random order, count. With c of them, they add y_j - middle to the sum of an item,
+    and 1 to its count. They subtract the averages that follow and their own damped mean, and clamp what is left to
+    [-clamp, clamp], r_j. With e_j = 1 on their items, they add r r^T / sqrt(c) to the covariance, and e e^T / sqrt(c)
+    to the weights.
+    """
+
+    middle: float  # of the range of ratings
+    half: float  # R, half the width of that range
+    clamp: float  # B
+    cap: int  # k, the most ratings of a user
+
+    def run(self, releaser: Releaser, ratings: Interactions) -> Cleansed:
+        """All releases, and what follows from them."""
+        n, root = ratings.n_items, self.cap**0.5
+        users, some = self.users(ratings), self.users(ratings, max(DENSE_CELLS // n, 1))
+        counts = releaser.release(COUNTS, VectorSum(n, root, cone="nonnegative"), users, _ones)
+        sums = releaser.release(SUMS, VectorSum(n, root * self.half), users, self._centered)
+        averages = self.middle + item_averages(sums, counts, self.half)
+        weights = releaser.release(WEIGHTS, GramSum(n, root), some, _indicators)
+        residuals = partial(self.residuals, averages)
+        covariance = releaser.release(COVARIANCE, GramSum(n, root * self.clamp**2), some, residuals)
+        return Cleansed(averages, counts.values, np.arange(n), *over_weights(covariance, weights, self.clamp**2))
+
+    def users(self, ratings: Interactions, most_users: int | None = None) -> Blocks[UserBatch]:
+        """All users, with the ratings that count."""
+        return user_batches(ratings, most_users).map(self._capped)
+
+    def _capped(self, part: UserBatch) -> UserBatch:
+        kept = uniform(part, self.cap, seed=0)
+        counts = np.bincount(part.owners[kept], minlength=len(part.counts))
+        return UserBatch(np.concatenate([[0], np.cumsum(counts)]), part.indices[kept], part.values[kept])
+
+    def _centered(self, part: UserBatch) -> Array:
+        return np.clip(part.values.astype(np.float64) - self.middle, -self.half, self.half)
+
+    def residuals(self, averages: Array, part: UserBatch) -> Array:
+        """What some users have of sqrt(w) r. Sums are over one user's ratings, in their order."""
+        about = part.values.astype(np.float64) - averages[part.indices]
+        about -= (part.row_sums(about) / np.maximum(part.counts + DAMPING, 1))[part.owners]
+        return np.clip(about, -self.clamp, self.clamp) * _indicators(part)
+
+
+def _ones(part: UserBatch) -> Array:
+    return np.ones(len(part.indices))
+
+
+def _indicators(part: UserBatch) -> Array:
+    """What some users have of sqrt(w) e."""
+    return np.asarray((np.maximum(part.counts, 1) ** -0.25)[part.owners])
+
+
+def item_averages(sums: Noisy, counts: Noisy, half: float) -> Array:
+    """Averages about the middle, pulled to the global one by as many ratings as the noise of a count may stand for."""
+    totals, known = float(sums.values.sum()), np.maximum(counts.values, 0)
+    everywhere = np.clip(totals / max(float(known.sum()), counts.std), -half, half)
+    return np.asarray(np.clip((sums.values + counts.std * everywhere) / (known + counts.std), -half, half))
