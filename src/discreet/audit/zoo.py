@@ -287,7 +287,7 @@ def nan_past_a_clip() -> Patch:
     return together(_clipping(change), patch.object(pca, "_finite", lambda values: values))
 
 
-@mutant("papers that define one and prove the other", REPLACED, Releaser, "_calibrated")
+@mutant("papers that define one and prove the other", "DPSVD, replace", Releaser, "_calibrated")
 def replacement_charged_as_removal(real: Any, self: Releaser, *given: Any) -> Any:
     """Two people's contributions differ by up to twice the length of one."""
     return real(replace(self, adjacency="add-remove"), *given)
