@@ -13,7 +13,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache, lru_cache
 from itertools import chain, islice
@@ -174,13 +174,7 @@ def single_threaded_blas() -> Iterator[None]:
                     _set_threads(library, threads)
 
 
-class _Here(threading.local):
-    """Whether this thread is one of ours."""
-
-    ours = False
-
-
-_here = _Here()
+_here = threading.local()  # `ours` is set in our own threads
 
 
 def _begin_thread() -> None:
@@ -207,7 +201,7 @@ def over_blocks(work: Callable[[Block], Result], blocks: Iterable[Block], n_jobs
     result is taken, or the generator closed.
     """
     threads = n_threads(n_jobs)
-    if _here.ours:  # a block within a block
+    if hasattr(_here, "ours"):  # a block within a block
         yield from map(work, blocks)
         return
     remaining = iter(blocks)
@@ -236,29 +230,25 @@ def each_block(work: Callable[[Block], Any], blocks: Iterable[Block], n_jobs: in
     threads, remaining = n_threads(n_jobs), iter(blocks)
     first = list(islice(remaining, threads))
     left, lock, failed = chain(first, remaining), threading.Lock(), threading.Event()
-    if _here.ours or len(first) <= 1:
+    if hasattr(_here, "ours") or len(first) <= 1:
         for _ in over_blocks(work, left, 1):
             pass
         return
 
     def take() -> None:
-        done = object()
-        try:
-            while not failed.is_set():
-                with lock:
-                    block: Any = next(left, done)
-                if block is done:
-                    return
-                work(block)
-        except BaseException:
-            failed.set()  # the others stop, too
-            raise
+        while not failed.is_set():
+            with lock:
+                block = list(islice(left, 1))
+            if not block:
+                return
+            work(*block)
 
     with single_threaded_blas():
         takers = [_pool(threads).submit(take) for _ in first]
         try:
-            for taker in takers:
-                taker.result()
+            wait(takers, return_when=FIRST_EXCEPTION)
         finally:
-            failed.set()
-            wait([taker for taker in takers if not taker.cancel()])
+            failed.set()  # the others stop, too
+            wait(takers)
+        for taker in takers:
+            taker.result()
