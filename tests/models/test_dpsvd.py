@@ -13,7 +13,6 @@ from discreet.engine import batches as users_rows
 from discreet.engine.batches import parts
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.models.base import Model
-from discreet.models.spectral import model as spectral
 from discreet.models.spectral.contributions import Residuals
 from discreet.models.spectral.estimate import FEWEST_ITEMS, Chosen, Spectrum, exploration
 from discreet.models.spectral.model import POPULARITY, SECOND_MOMENT
@@ -108,7 +107,7 @@ def test_sums_are_the_same_however_they_are_cut(monkeypatch: Any) -> None:
     monkeypatch.setattr(statistics, "SMALL", 7)
     monkeypatch.setattr(sums, "STRIPE", 7)
     monkeypatch.setattr(users_rows, "PART", 100)
-    monkeypatch.setattr(spectral, "DENSE_CELLS", 50 * 3)
+    monkeypatch.setattr(users_rows, "DENSE_CELLS", 50 * 3)
     cut = record(monkeypatch, lambda paid: model(n_jobs=3).fit(data, ledger=paid), None)
     assert all(np.array_equal(one, other) for one, other in zip(whole.statistics, cut.statistics, strict=True))
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from discreet.data.catalogue import Catalogue, to_library
 from discreet.data.interactions import Interactions
 from discreet.engine import Blocks
-from discreet.engine.batches import DENSE_CELLS, equal_weights, user_batches
+from discreet.engine.batches import dense_users, equal_weights, user_batches
 from discreet.errors import DataError, PrivacyError
 from discreet.models.als.contributions import (
     USER_BIAS,
@@ -428,7 +428,7 @@ class Training:
             look, spread = residual_columns, RESIDUAL_SPREAD
             entries = ItemStep(items.means, frequencies, mean, s.bias_weight, s.step_clip).residuals
         statistic = GramSum(m, s.bounds[SECOND_MOMENT], zero_diagonal=True)
-        rows = self._users(max(1, DENSE_CELLS // m)).map(lambda batch: on_frequent(batch, entries(batch), place))
+        rows = self._users(dense_users(m)).map(lambda batch: on_frequent(batch, entries(batch), place))
         moment = self.releaser.release(SECOND_MOMENT, statistic, rows, own_values)
         return items.with_columns(look(moment, frequent, frequencies, s.n_directions), spread**2)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 import numpy as np
 
 from discreet.data.interactions import Interactions
-from discreet.engine.batches import DENSE_CELLS, equal_weights, parts, user_batches
+from discreet.engine.batches import dense_users, equal_weights, parts, user_batches
 from discreet.errors import DataError
 from discreet.models.base import NotPrivateModel, check_parameters, require_ratings
 from discreet.models.centering import SPREAD, Centering
@@ -175,7 +175,7 @@ class DPSVD(PrivateModel):
 
     def _from_histories(self, releaser: Releaser, ratings: Interactions, chosen: Chosen) -> dict[str, Any]:
         n = len(chosen.items)
-        users = user_batches(ratings, max(DENSE_CELLS // n, 1), n_jobs=self.n_jobs)
+        users = user_batches(ratings, dense_users(n), n_jobs=self.n_jobs)
         moment = releaser.release(SECOND_MOMENT, GramSum(n, 1.0), users, Residuals.of(chosen))
         spectrum = Spectrum.of(moment, chosen)
         random, columns = exploration(chosen, spectrum, self.explore)
@@ -193,7 +193,7 @@ class DPSVD(PrivateModel):
 
     def _from_ratings(self, releaser: Releaser, ratings: Interactions, chosen: Chosen) -> dict[str, Any]:
         m, n, centering = ratings.n_items, len(chosen.items), self._centering(ratings)
-        users = user_batches(ratings, max(DENSE_CELLS // n, 1), n_jobs=self.n_jobs)
+        users = user_batches(ratings, dense_users(n), n_jobs=self.n_jobs)
         rows, bound = RatingRows(chosen.items, m, centering), centering.row_norm**2
         moment = releaser.release(SECOND_MOMENT, GramSum(n, bound), users, rows)
         return {
@@ -276,7 +276,7 @@ class SVD(NotPrivateModel):
         value_range, n = require_ratings("SVD", ratings), ratings.n_items
         check_catalog(n, self.rank)
         items, centering = np.arange(n), Centering.unbounded(value_range, n, centre=self.centre)
-        blocks = parts(ratings, ratings.values, most_users=max(DENSE_CELLS // n, 1))
+        blocks = parts(ratings, ratings.values, most_users=dense_users(n))
         moment = second_moment(blocks, RatingRows(items, n, centering), n, self.n_jobs)
         return {
             "item_factors_": rating_factors(Noisy(moment, 0.0), items, n, self.rank).astype(np.float32),
