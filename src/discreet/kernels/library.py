@@ -123,8 +123,10 @@ def n_threads(n_jobs: int | None) -> int:
             f"n_jobs: a number of threads is needed, -1 for all cores, or None for a single thread, not {n_jobs!r}"
         )
     jobs = operator.index(n_jobs)
+    if jobs > 0:
+        return jobs
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return jobs if jobs > 0 else max(1, cores + 1 + jobs)
+    return max(1, cores + 1 + jobs)
 
 
 @cache
@@ -200,11 +202,10 @@ def over_blocks(work: Callable[[Block], Result], blocks: Iterable[Block], n_jobs
     wait at a time, so memory stays bounded however many blocks there are. BLAS is held at one thread until the last
     result is taken, or the generator closed.
     """
-    threads = n_threads(n_jobs)
     if hasattr(_here, "ours"):  # a block within a block
         yield from map(work, blocks)
         return
-    remaining = iter(blocks)
+    threads, remaining = n_threads(n_jobs), iter(blocks)
     ahead = list(islice(remaining, 4 * threads))
     with single_threaded_blas():
         if threads == 1 or len(ahead) <= 1:  # one request to a server, for instance, is not worth a thread
@@ -227,13 +228,14 @@ def each_block(work: Callable[[Block], Any], blocks: Iterable[Block], n_jobs: in
     For work whose results are written somewhere: Python does far less for a block than in `over_blocks`. Blocks that
     take long should come first, so that all threads end together.
     """
-    threads, remaining = n_threads(n_jobs), iter(blocks)
+    threads, remaining = 1 if hasattr(_here, "ours") else n_threads(n_jobs), iter(blocks)
     first = list(islice(remaining, threads))
-    left, lock, failed = chain(first, remaining), threading.Lock(), threading.Event()
-    if hasattr(_here, "ours") or len(first) <= 1:
+    left = chain(first, remaining)
+    if len(first) <= 1:
         for _ in over_blocks(work, left, 1):
             pass
         return
+    lock, failed = threading.Lock(), threading.Event()
 
     def take() -> None:
         while not failed.is_set():
