@@ -29,7 +29,7 @@ DENSE_CELLS = 1 << 21  # entries of users' dense rows
 CACHED_CELLS = 1 << 19  # entries that a cache holds, and for which memory is used again
 LEAST = 1 << 15  # interactions of the last batches, and so that all threads end together
 GATHERED = 1 << 14  # entries of all threads' totals that one thread adds up at a time
-SHARED_BYTES = 1 << 31  # of all threads' totals, above which they share one
+SHARED_BYTES = 1 << 30  # of all threads' totals, above which they share one
 
 Block = TypeVar("Block")
 Made = TypeVar("Made")
