@@ -105,7 +105,7 @@ def test_sums_are_the_same_however_they_are_cut(monkeypatch: Any) -> None:
     data = world()
     whole = record(monkeypatch, lambda paid: model().fit(data, ledger=paid), None)
     monkeypatch.setattr(statistics, "SMALL", 7)
-    monkeypatch.setattr(sums, "STRIPE", 7)
+    monkeypatch.setattr(sums, "STRIPES", 7)
     monkeypatch.setattr(users_rows, "PART", 100)
     monkeypatch.setattr(users_rows, "DENSE_CELLS", 50 * 3)
     cut = record(monkeypatch, lambda paid: model(n_jobs=3).fit(data, ledger=paid), None)

@@ -343,7 +343,7 @@ def test_large_gram_matrices_are_the_same_as_small_ones(monkeypatch: pytest.Monk
     encoder = case.statistic.encoder(1.0)
     expected = summed(case, encoder, some)
     monkeypatch.setattr(module, "SMALL", 2)
-    monkeypatch.setattr(sums_module, "STRIPE", 4)
+    monkeypatch.setattr(sums_module, "STRIPES", 4)
     monkeypatch.setattr(sums_module, "EXACT", 3 * encoder.most**2)  # three people at a time
     assert np.array_equal(summed(case, encoder, some, 7), expected)
 
