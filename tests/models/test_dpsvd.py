@@ -112,6 +112,18 @@ def test_sums_are_the_same_however_they_are_cut(monkeypatch: Any) -> None:
     assert all(np.array_equal(one, other) for one, other in zip(whole.statistics, cut.statistics, strict=True))
 
 
+def test_batches_for_threads_get_smaller_and_have_everybody_once(monkeypatch: Any) -> None:
+    monkeypatch.setattr(users_rows, "LEAST", 50)
+    data = discreet.datasets.movielens_like(400, 30, 6000, random_state=0)
+    for options in ({}, {"most_users": 40}, {"most": 900}):
+        found = list(parts(data, data.values, n_jobs=4, **options))
+        assert np.array_equal(np.concatenate([part.indices for part in found]), data.indices)
+        assert np.array_equal(np.concatenate([part.counts for part in found]), np.diff(data.indptr))
+        sizes = [len(part.indices) for part in found]
+        assert max(sizes[-3:]) < 0.5 * sizes[0]
+        assert len(found) > len(list(parts(data, data.values, **options)))
+
+
 def test_a_gram_matrix_is_exact(monkeypatch: Any) -> None:
     rows = np.random.default_rng(0).integers(-(2**14), 2**14, (3000, 6))
     total = np.ones((6, 6), np.int64) << 60  # far more than float64 holds exactly
