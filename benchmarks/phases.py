@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import cProfile
 import importlib
+import profile
 import pstats
 import sys
 import threading
@@ -36,6 +37,7 @@ PHASES: dict[str, str | int] = {  # of "module:function", the name of the phase,
     "discreet.privacy.noise:Gaussian.add": "noise",
     "discreet.models.als.estimate:ItemPosterior.probed": "probe columns",
     "discreet.models.als.estimate:ItemPosterior.updated": "Kalman updates",
+    "discreet.models.als.estimate:ItemEstimate.updated": "item estimate",
     "discreet.models.spectral.estimate:Spectrum.of": "eigenvectors",
     "discreet.models.spectral.model:exploration": "exploration",
     "discreet.models.als.baseline:_Training.__init__": "ALS, preparing",
@@ -71,7 +73,8 @@ class Profile:
         self._depth = 0
         self._lock = threading.Lock()
         self._main = threading.get_ident()
-        self.calls = cProfile.Profile()
+        # From Python 3.12 on, cProfile sees the calls of all threads as if they were one.
+        self.calls: Any = cProfile.Profile() if sys.version_info < (3, 12) else profile.Profile()
 
     def _at(self, name: str) -> Phase:
         return self.phases.setdefault(name, Phase())
@@ -159,11 +162,16 @@ class Profile:
         places: list[tuple[Any, str, Any]] = []
         for path, phase in PHASES.items():
             module, _, qualified = path.partition(":")
-            holder: Any = importlib.import_module(module)
+            try:
+                holder: Any = importlib.import_module(module)
+            except ImportError:
+                continue
             *outer, last = qualified.split(".")
             for part in outer:
-                holder = getattr(holder, part)
-            found = vars(holder)[last]
+                holder = getattr(holder, part, None)
+            found = vars(holder).get(last) if holder is not None else None
+            if found is None:
+                continue  # it has another name by now: its time is that of the phase around it
             wrapped = self.phase(found.__func__ if isinstance(found, classmethod) else found, phase)
             places.append((holder, last, found))
             setattr(holder, last, classmethod(wrapped) if isinstance(found, classmethod) else wrapped)
@@ -201,10 +209,10 @@ def report(name: str, work: Callable[[int], Any], threads: Sequence[int], rounds
         found[n].run(partial(work, n), rounds)
     print(f"\n{name}: milliseconds")
     columns = ("wall", "serial", "own", "region", "work", "cpu", "longest")
-    for n, profile in found.items():
+    for n, measured in found.items():
         total = Phase()
         print(f"  {n} thread(s){'':22}" + "".join(f"{column:>9}" for column in columns) + "   blocks")
-        for phase_name, phase in sorted(profile.phases.items(), key=lambda pair: -pair[1].wall):
+        for phase_name, phase in sorted(measured.phases.items(), key=lambda pair: -pair[1].wall):
             figures = "".join(f"{1000 * getattr(phase, column):9.1f}" for column in columns)
             print(f"    {phase_name:32}{figures}{phase.blocks:9.0f}")
             for field in fields(Phase):

@@ -143,7 +143,7 @@ def test_leave_fold_out_is_the_reference(instruction_set: str, k: int, count: fl
     for i, (first, last) in enumerate(itertools.pairwise(indptr)):
         at = indices[first:last]
         y = values[first:last] - base[at]
-        vectors, residuals = reference.leave_fold_out_row(X[at], y, prior[at], penalty, 4, count)
+        vectors, residuals = reference.leave_fold_out_row(X[at], y, prior[at], penalty, 4, prior_count=count)
         assert np.abs(found[i] - vectors).max() < CLOSE[kind]
         assert np.abs(left[first:last] - residuals).max(initial=0) < 10 * CLOSE[kind]
 

@@ -21,7 +21,11 @@ class AllUsers:
         self.some = some
 
     def add_up(self, work: Any, n_jobs: Any) -> Any:
-        return work.add(np.zeros(work.shape, np.int64), work(batch_of(self.some)), n_jobs)
+        total, in_place = np.zeros(work.shape, np.int64), np.zeros(work.shape, np.int64)
+        total = work.add(total, work(batch_of(self.some)), n_jobs)
+        work.add_batch(in_place, batch_of(self.some))
+        assert np.array_equal(in_place, total)
+        return total
 
 
 class AddsUpTo:

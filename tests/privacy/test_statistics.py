@@ -126,7 +126,9 @@ def summed(case: Case, encoder: Any, some: list[Person], cut: int | None = None)
     """The statistic of some people in grid units, in one batch or two."""
     total = np.zeros(encoder.shape, np.int64)
     for part in [some] if cut is None else [some[:cut], some[cut:]]:
-        total = encoder.add(total, encoder.encode(batch_of(part), case.contribution(part)), 2)
+        encoder.add_batch(total, batch_of(part), case.contribution(part))
+    at_once = encoder.encode(batch_of(some), case.contribution(some))
+    assert np.array_equal(encoder.add(np.zeros_like(total), at_once, 2), total)
     return encoder.finish(total)
 
 

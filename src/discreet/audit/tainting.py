@@ -38,6 +38,7 @@ PRIVATE_SIDE = {
     "discreet.data.interactions:__post_init__",
     "discreet.engine.batches:parts",
     "discreet.models.private:require_sound",
+    "discreet.models.private:in_range",
     "discreet.models.als.published_contributions:_first",
     "discreet.models.als.published_contributions:priorities",
     "discreet.models.one_bit.contributions:two_valued",

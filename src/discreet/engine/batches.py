@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 # Limits for a batch, whose contributions are in memory, for each thread:
 PART = 1 << 17  # interactions: enough to make the Python overhead of a batch small
 MOST_USERS = 1 << 16
-DENSE_CELLS = 1 << 19  # entries of users' dense rows: larger arrays get fresh pages of memory each time
+DENSE_CELLS = 1 << 21  # entries of users' dense rows
+CACHED_CELLS = 1 << 19  # entries that a cache holds, and for which memory is used again
 LEAST = 1 << 15  # interactions of the last batches, and so that all threads end together
 GATHERED = 1 << 14  # entries of all threads' totals that one thread adds up at a time
-SHARED_BYTES = 1 << 29  # of all threads' totals, above which they share one
+SHARED_BYTES = 1 << 30  # of all threads' totals, above which they share one
 
 Block = TypeVar("Block")
 Made = TypeVar("Made")
@@ -148,6 +149,15 @@ def user_batches(
         return parts(ratings, ratings.values, most_users=most_users, most=most, n_jobs=n_jobs)
 
     return LocalBlocks[UserBatch](batches)
+
+
+def dense_users(n: int) -> int:
+    """How many users' rows of n numbers are worked on at a time.
+
+    Few enough for a cache; but there is more to do for a sum of their outer products, of n numbers squared, so that
+    these are not added to it too often.
+    """
+    return max(1, min(DENSE_CELLS // n, max(CACHED_CELLS // n, n // 2)))
 
 
 def equal_weights(part: UserBatch) -> Array:

@@ -488,13 +488,13 @@ def rising(items: Array, indptr: Array, size: int, n_jobs: int | None = 1) -> bo
         return False
     items, (indptr,) = _indices(items), _as_read((indptr, np.int64))
     call = exported("rising_rows", (POINTER, INTEGER, POINTER, *[INTEGER] * 3), INTEGER)
-    found = []
 
-    def check(block: tuple[int, int]) -> None:
-        found.append(call(address(items), items.itemsize, address(indptr), *block, size))
+    def check(block: tuple[int, int]) -> bool:
+        return bool(call(address(items), items.itemsize, address(indptr), *block, size))
 
-    each_block(check, [(0, len(indptr) - 1)] if n_threads(n_jobs) == 1 else _blocks(indptr), n_jobs)
-    return all(found)
+    if n_threads(n_jobs) == 1:
+        return check((0, len(indptr) - 1))
+    return all(over_blocks(check, _blocks(indptr), n_jobs))
 
 
 def scatter(items: Array, units: Array, total: Array) -> None:

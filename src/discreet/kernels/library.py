@@ -13,7 +13,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache, lru_cache
 from itertools import chain, islice
@@ -123,8 +123,10 @@ def n_threads(n_jobs: int | None) -> int:
             f"n_jobs: a number of threads is needed, -1 for all cores, or None for a single thread, not {n_jobs!r}"
         )
     jobs = operator.index(n_jobs)
+    if jobs > 0:
+        return jobs
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return jobs if jobs > 0 else max(1, cores + 1 + jobs)
+    return max(1, cores + 1 + jobs)
 
 
 @cache
@@ -174,13 +176,7 @@ def single_threaded_blas() -> Iterator[None]:
                     _set_threads(library, threads)
 
 
-class _Here(threading.local):
-    """Whether this thread is one of ours."""
-
-    ours = False
-
-
-_here = _Here()
+_here = threading.local()  # `ours` is set in our own threads
 
 
 def _begin_thread() -> None:
@@ -206,11 +202,10 @@ def over_blocks(work: Callable[[Block], Result], blocks: Iterable[Block], n_jobs
     wait at a time, so memory stays bounded however many blocks there are. BLAS is held at one thread until the last
     result is taken, or the generator closed.
     """
-    threads = n_threads(n_jobs)
-    if _here.ours:  # a block within a block
+    if hasattr(_here, "ours"):  # a block within a block
         yield from map(work, blocks)
         return
-    remaining = iter(blocks)
+    threads, remaining = n_threads(n_jobs), iter(blocks)
     ahead = list(islice(remaining, 4 * threads))
     with single_threaded_blas():
         if threads == 1 or len(ahead) <= 1:  # one request to a server, for instance, is not worth a thread
@@ -233,32 +228,29 @@ def each_block(work: Callable[[Block], Any], blocks: Iterable[Block], n_jobs: in
     For work whose results are written somewhere: Python does far less for a block than in `over_blocks`. Blocks that
     take long should come first, so that all threads end together.
     """
-    threads, remaining = n_threads(n_jobs), iter(blocks)
+    threads, remaining = 1 if hasattr(_here, "ours") else n_threads(n_jobs), iter(blocks)
     first = list(islice(remaining, threads))
-    left, lock, failed = chain(first, remaining), threading.Lock(), threading.Event()
-    if _here.ours or len(first) <= 1:
+    left = chain(first, remaining)
+    if len(first) <= 1:
         for _ in over_blocks(work, left, 1):
             pass
         return
+    lock, failed = threading.Lock(), threading.Event()
 
     def take() -> None:
-        done = object()
-        try:
-            while not failed.is_set():
-                with lock:
-                    block: Any = next(left, done)
-                if block is done:
-                    return
-                work(block)
-        except BaseException:
-            failed.set()  # the others stop, too
-            raise
+        while not failed.is_set():
+            with lock:
+                block = list(islice(left, 1))
+            if not block:
+                return
+            work(*block)
 
     with single_threaded_blas():
         takers = [_pool(threads).submit(take) for _ in first]
         try:
-            for taker in takers:
-                taker.result()
+            wait(takers, return_when=FIRST_EXCEPTION)
         finally:
-            failed.set()
-            wait([taker for taker in takers if not taker.cancel()])
+            failed.set()  # the others stop, too
+            wait(takers)
+        for taker in takers:
+            taker.result()

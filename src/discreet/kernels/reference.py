@@ -49,7 +49,7 @@ def conjugate_gradients(A: Array, b: Array, z: Array, steps: int) -> Array:
 
 
 def leave_fold_out_row(
-    X: Array, y: Array, prior: Array, penalty: Array, folds: int, prior_count: float = 0.0
+    X: Array, y: Array, prior: Array, penalty: Array, folds: int, *, prior_count: float = 0.0
 ) -> tuple[Array, Array]:
     """The vector (folds, k) that is fitted to all entries but those of a fold; residuals by the vector of its own fold.
 

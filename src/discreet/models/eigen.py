@@ -116,7 +116,9 @@ def _above(matrix: Array, least: float, most: int) -> tuple[Array, Array]:
         count = min(int(np.count_nonzero(eigvalsh_tridiagonal(diagonal, beside) > least)), most)
         if not count:
             return np.zeros(0), np.zeros((n, 0))
-        values, vectors = eigh_tridiagonal(diagonal, beside, select="i", select_range=(n - count, n - 1))
+        some = {"select": "i", "select_range": (n - count, n - 1)} if 8 * count < n else {}  # of many, all take less
+        values, vectors = eigh_tridiagonal(diagonal, beside, **some)
+        values, vectors = values[-count:], vectors[:, -count:]
         if n > 1:  # what made it tridiagonal leaves the first row alone
             vectors[1:] = lapack.dormqr("L", "N", reflectors[1:, :-1], tau, vectors[1:], 64 * n)[0]
     return values[::-1], vectors[:, ::-1]

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from discreet import kernels
 from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar
 from discreet.errors import DataError, PrivacyError
-from discreet.kernels import each_block, rising
+from discreet.kernels import each_block
 from discreet.models.base import Learned, Model
 from discreet.models.unfinished import described, remove, resumable
 from discreet.privacy import Ledger, Plan, Releaser
@@ -68,16 +69,16 @@ def require_sound(ratings: Ratings, n_jobs: int | None = None) -> None:
     indptr, indices, values = ratings.indptr, ratings.indices, ratings.values
     within: list[bool] = []
 
-    def check(at: int) -> None:
+    def in_range(at: int) -> None:
         some = values[at : at + CHECKED]
         within.append(bool(low <= some.min() and some.max() <= high))  # false for NaN
 
-    each_block(check, range(0, len(values), CHECKED), n_jobs)
+    each_block(in_range, range(0, len(values), CHECKED), n_jobs)
     sound = (
         indptr[0] == 0
         and indptr[-1] == len(indices)
         and bool((np.diff(indptr) >= 0).all())
-        and rising(indices, indptr, ratings.n_items, n_jobs)
+        and kernels.rising(indices, indptr, ratings.n_items, n_jobs)
         and all(within)
     )
     if not sound:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from hashlib import blake2b
-from itertools import product
+from itertools import pairwise, product
 from typing import Literal
 
 import numpy as np
@@ -26,7 +26,7 @@ from scipy.special import expit, log_ndtr
 
 from discreet import kernels
 from discreet.errors import PrivacyError
-from discreet.kernels import over_blocks, single_threaded_blas
+from discreet.kernels import each_block, single_threaded_blas
 from discreet.privacy import twins
 from discreet.typing import Array, Integers
 from discreet.validation import positive, whole
@@ -150,7 +150,7 @@ def truncate(
 # -- exact sums: the same however users are cut into batches, and in whatever order these are added
 
 EXACT = 1 << 53  # integers up to here are exact in float64
-STRIPE = 256  # columns of a large matrix that one thread adds to
+STRIPES = 32  # of columns of a large matrix, that threads add to
 MOST_USERS = 1 << 14  # whose normal equations, of at most 2^30 units each, are added up at once
 
 
@@ -165,13 +165,13 @@ def _in_float64(rows: Array, most: int) -> Iterator[Array]:
     """Integer rows with entries of at most `most`, as float64, in parts whose sums of products are exact."""
     some = EXACT // (most * most)
     for start in range(0, len(rows), some):
-        yield rows[start : start + some].astype(np.float64)
+        yield rows[start : start + some].astype(np.float64, copy=False)
 
 
 def add_gram(total: Array, rows: Array, most: int) -> None:
     """Add the sum of x x^T over integer rows x to a matrix: of a matrix times itself, BLAS computes one half."""
     for x in _in_float64(rows, most):
-        np.add(total, x.T @ x, out=total, dtype=np.int64, casting="unsafe")  # products are integers below 2^53
+        np.add(total, x.T @ x, out=total, dtype=np.int64, casting="unsafe")  # integers below 2^53
 
 
 def add_products(total: Array, rows: Array, most: int, n_jobs: int | None) -> Array:
@@ -182,10 +182,10 @@ def add_products(total: Array, rows: Array, most: int, n_jobs: int | None) -> Ar
     for x in _in_float64(rows, most):
 
         def add(stripe: slice, x: Array = x) -> None:
-            total[: stripe.stop, stripe] += (x[:, : stripe.stop].T @ x[:, stripe]).astype(np.int64)
+            own, product = total[: stripe.stop, stripe], x[:, : stripe.stop].T @ x[:, stripe]
+            np.add(own, product, out=own, dtype=np.int64, casting="unsafe")  # integers below 2^53
 
-        for _ in over_blocks(add, _stripes(len(total)), n_jobs):
-            pass
+        each_block(add, _stripes(len(total)), n_jobs)
     return total
 
 
@@ -198,7 +198,9 @@ def mirror(total: Array) -> None:
 
 
 def _stripes(size: int) -> list[slice]:
-    return [slice(at, min(at + STRIPE, size)) for at in range(0, size, STRIPE)]
+    """Columns of a matrix, with about as many entries on and above the diagonal in each stripe."""
+    ends = np.unique(np.rint(size * np.sqrt(np.arange(STRIPES + 1) / STRIPES)).astype(int))
+    return [slice(first, last) for first, last in pairwise(ends.tolist())]
 
 
 Entries = tuple[Array, Array, Array, Array | None]  # indptr of users, then items, targets times weights, and weights

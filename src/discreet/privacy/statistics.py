@@ -305,7 +305,7 @@ class GramSum(Statistic):
     def encode(self, batch: UserBatch, contribution: Array) -> Array:
         """A matrix if it is small; else the rows, so that there is one sum however many threads there are."""
         if self.size > SMALL:
-            return self.rows(batch, contribution)
+            return self.rows(batch, contribution).astype(np.float64)  # integers, in the type that BLAS takes
         total = np.zeros(self.shape, np.int64)
         self.add_batch(total, batch, contribution)
         return total

@@ -14,7 +14,6 @@ from discreet.engine.batches import parts
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.models.base import Model
 from discreet.models.eigen import FEWEST_ITEMS
-from discreet.models.spectral import model as spectral
 from discreet.models.spectral.contributions import Residuals
 from discreet.models.spectral.estimate import Chosen, Spectrum, exploration
 from discreet.models.spectral.model import POPULARITY, SECOND_MOMENT
@@ -107,11 +106,23 @@ def test_sums_are_the_same_however_they_are_cut(monkeypatch: Any) -> None:
     data = world()
     whole = record(monkeypatch, lambda paid: model().fit(data, ledger=paid), None)
     monkeypatch.setattr(statistics, "SMALL", 7)
-    monkeypatch.setattr(sums, "STRIPE", 7)
+    monkeypatch.setattr(sums, "STRIPES", 7)
     monkeypatch.setattr(users_rows, "PART", 100)
-    monkeypatch.setattr(spectral, "DENSE_CELLS", 50 * 3)
+    monkeypatch.setattr(users_rows, "DENSE_CELLS", 50 * 3)
     cut = record(monkeypatch, lambda paid: model(n_jobs=3).fit(data, ledger=paid), None)
     assert all(np.array_equal(one, other) for one, other in zip(whole.statistics, cut.statistics, strict=True))
+
+
+def test_batches_for_threads_get_smaller_and_have_everybody_once(monkeypatch: Any) -> None:
+    monkeypatch.setattr(users_rows, "LEAST", 50)
+    data = discreet.datasets.movielens_like(400, 30, 6000, random_state=0)
+    for options in ({}, {"most_users": 40}, {"most": 900}):
+        found = list(parts(data, data.values, n_jobs=4, **options))
+        assert np.array_equal(np.concatenate([part.indices for part in found]), data.indices)
+        assert np.array_equal(np.concatenate([part.counts for part in found]), np.diff(data.indptr))
+        sizes = [len(part.indices) for part in found]
+        assert max(sizes[-3:]) < 0.5 * sizes[0]
+        assert len(found) > len(list(parts(data, data.values, **options)))
 
 
 def test_a_gram_matrix_is_exact(monkeypatch: Any) -> None:

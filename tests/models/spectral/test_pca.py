@@ -91,7 +91,7 @@ def test_sums_are_the_same_however_they_are_cut(monkeypatch: Any) -> None:
         with monkeypatch.context() as patched:
             patched.setattr(batches, "PART", 1000)
             patched.setattr(statistics, "SMALL", 7)
-            patched.setattr(sums, "STRIPE", 7)
+            patched.setattr(sums, "STRIPES", 7)
             cut = record(monkeypatch, lambda paid, m=method: model(method=m, n_jobs=3).fit(X, ledger=paid), None)
         assert all(np.array_equal(one, other) for one, other in zip(whole.statistics, cut.statistics, strict=True))
 

@@ -13,7 +13,6 @@ from discreet.errors import DataError, NotPublic, PrivacyError, Unbounded
 from discreet.models.base import Model
 from discreet.models.centering import MEAN, VARIANCES, Centering, on_items, public_row_norm
 from discreet.models.eigen import places
-from discreet.models.spectral import model as spectral
 from discreet.models.spectral.model import POPULARITY, SECOND_MOMENT
 from discreet.models.spectral.published import SECOND_MOMENT as PUBLISHED
 from discreet.testing import InsecureSeededNoise, ModelConformance
@@ -124,7 +123,7 @@ def test_sums_are_the_same_however_they_are_cut(monkeypatch: Any) -> None:
     data = world()
     whole = record(monkeypatch, lambda paid: model().fit(data, ledger=paid), None)
     monkeypatch.setattr(users_rows, "PART", 100)
-    monkeypatch.setattr(spectral, "DENSE_CELLS", ITEMS * 3)
+    monkeypatch.setattr(users_rows, "DENSE_CELLS", ITEMS * 3)
     cut = record(monkeypatch, lambda paid: model(n_jobs=3).fit(data, ledger=paid), None)
     assert all(np.array_equal(one, other) for one, other in zip(whole.statistics, cut.statistics, strict=True))
 

@@ -43,8 +43,8 @@ class Scale:
 def own_moments(batch: UserBatch, reach: float) -> Array:
     """The moments of a user's n ratings y, as fractions of the largest possible values: five nonnegative numbers.
 
-    With x for their mean and d for their variance these are (1 + x) / sqrt 2, (1 - x) / sqrt 2, d, 1 - 1 / n and x^2. As
-    d is at most 1 - x^2, the squares add up to at most 3 - x^2 + 2 x^4, and so to at most 4.
+    With x for their mean and d for their variance these are (1 + x) / sqrt 2, (1 - x) / sqrt 2, d, 1 - 1 / n and x^2.
+    As d is at most 1 - x^2, the squares add up to at most 3 - x^2 + 2 x^4, and so to at most 4.
     """
     counts = np.maximum(batch.counts, 1)
     means = batch.row_sums(batch.values) / counts

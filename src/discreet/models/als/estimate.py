@@ -189,7 +189,7 @@ def _bias_spread(release: Noisy, frequencies: ItemFrequencies, before: Array) ->
     """The variance of item biases about their prior mean, by the moments of their sums."""
     c, noise = frequencies.sums, _noise(release, frequencies) + 0.09 * frequencies.variance
     total = noise + (BIAS_SPREAD * c) ** 2
-    # Items of which noise says most tell little, and would tell wrongly if the noise were not quite what it is taken for.
+    # Where noise is most of what was released, a small error in its assumed size would mislead: such items count little.
     excess, weights = (
         (release.values - c * before) ** 2 - noise,
         (c / total) ** 2 * ((BIAS_SPREAD * c) ** 2 / total) ** 2,
@@ -326,9 +326,9 @@ class ItemPosterior:
     def probed(self, n: int, observed: Observation) -> tuple[ItemPosterior, Observation]:
         """What to keep after the first item step, whose columns from the n-th on were random probes: all, or none.
 
-        If users' coefficients on probes explain nothing, a probe's sums are noise of a known size. Their excess says how
-        far probes have to move, which becomes their variance, if it is beyond the noise's own fluctuation, and beyond
-        what an error in the size of the ratings' noise explains.
+        If users' coefficients on probes explain nothing, a probe's sums are noise of a known size. Their excess says
+        how far probes have to move, and becomes their variance, unless it could be a fluctuation of the noise or an
+        error in the assumed size of the ratings' own noise.
         """
         if self.mean.shape[1] == n:
             return self, observed
@@ -350,11 +350,14 @@ class ItemPosterior:
 class ItemEstimate:
     """What item steps have observed of the items, besides what was known of them before.
 
-    Without fresh noise, steps would go on until B_j = 0: to phi_j = theta_j + H_j^-1 e_j, the regression on all ratings,
-    whose own noise is the same however often one looks. So all steps together estimate phi_j, each by
-    B_j + H_j mean_j = H_j phi_j + fresh noise + error, and theta_j is what was known before, and this one observation
-    with the ratings' own noise. The error is that of H_j, which is known to GAIN_ERROR, relatively: it is large as long
-    as phi_j is far from the mean, so that later steps count more; a gain that is wrong makes steps slower, not wrong.
+    Without fresh noise, steps would converge to phi_j = theta_j + H_j^-1 e_j, the regression on all ratings. The
+    ratings' own noise e_j is the same in every step. So all steps together estimate phi_j, each of them by
+    B_j + H_j mean_j = H_j phi_j + fresh noise + error. The posterior of theta_j combines what was known before with
+    this one estimate, whose variance includes that of H_j^-1 e_j.
+
+    The error is that of H_j, of which only an approximation with the relative error GAIN_ERROR is known. It is large
+    as long as phi_j is far from the mean, so later steps count more, and a wrong gain slows convergence down without
+    changing its limit.
 
     Attributes:
         before: What was known before the first step.

@@ -15,9 +15,9 @@ BLOCK = 1 << 14  # items at a time
 def kernel_columns(vectors: Array, weights: Array) -> Array:
     """Columns (items, 30 at most) whose inner products are about exp(-|z - z'|^2 / 2).
 
-    z are the items' vectors, each column divided by LENGTH standard deviations. A user who is free to like any item that
-    resembles those they liked has a Gaussian process with this kernel for a taste. Its Nystroem approximation makes that
-    a ridge regression on these columns, the leading ones over interactions.
+    z are the items' vectors, each column divided by LENGTH standard deviations. Fitting a Gaussian process with this
+    kernel to a user's ratings lets them like whatever resembles the items they liked. Its Nystroem approximation is a
+    ridge regression on these columns, of which the leading ones over interactions are kept.
 
     Args:
         vectors: What is known of the items, (items, k).

@@ -19,7 +19,7 @@ import pyarrow as pa
 from discreet.data.catalogue import Catalogue, to_library
 from discreet.data.interactions import Interactions
 from discreet.engine import Blocks
-from discreet.engine.batches import DENSE_CELLS, equal_weights, user_batches
+from discreet.engine.batches import dense_users, equal_weights, user_batches
 from discreet.errors import DataError, PrivacyError
 from discreet.models.als.contributions import (
     USER_CHOICES,
@@ -436,7 +436,7 @@ class Training:
         return self.releaser.release(WEIGHTS, statistic, self._users(), partial(own_weights, a=a))
 
     def _start(self) -> tuple[float, ItemFrequencies]:
-        """The mean rating, and how often items occur. From here on the unit is one in which ratings spread by about 1."""
+        """The mean rating, and how often items occur. From here on, ratings spread by about 1 unit."""
         users = self._count_users()
         self.scale = replace(self.scale, unit=self.scale.unit * users.within)
         self.offset_penalty = users.offset_penalty
@@ -455,7 +455,7 @@ class Training:
         m, place = len(frequent), np.full(self.ratings.n_items, -1)
         place[frequent] = np.arange(m)
         statistic = GramSum(m, self.settings.bounds[SECOND_MOMENT], zero_diagonal=True)
-        rows = self._users(max(1, DENSE_CELLS // m)).map(lambda batch: on_frequent(batch, entries(batch), place))
+        rows = self._users(dense_users(m)).map(lambda batch: on_frequent(batch, entries(batch), place))
         return self.releaser.release(SECOND_MOMENT, statistic, rows, own_values), frequent
 
     def _directions(self, frequencies: ItemFrequencies) -> Array:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 import numpy as np
 
 from discreet.data.interactions import Interactions
-from discreet.engine.batches import DENSE_CELLS, equal_weights, parts, user_batches
+from discreet.engine.batches import dense_users, equal_weights, parts, user_batches
 from discreet.errors import DataError
 from discreet.models.base import NotPrivateModel, check_parameters, require_ratings
 from discreet.models.centering import (
@@ -197,7 +197,7 @@ class DPSVD(PrivateModel):
 
     def _from_histories(self, releaser: Releaser, ratings: Interactions, chosen: Chosen) -> dict[str, Any]:
         n = len(chosen.items)
-        users = user_batches(ratings, max(DENSE_CELLS // n, 1), n_jobs=self.n_jobs)
+        users = user_batches(ratings, dense_users(n), n_jobs=self.n_jobs)
         moment = releaser.release(SECOND_MOMENT, GramSum(n, 1.0), users, Residuals.of(chosen))
         spectrum = Spectrum.of(moment, chosen)
         random, columns = exploration(chosen, spectrum, self.explore)
@@ -218,7 +218,7 @@ class DPSVD(PrivateModel):
         m, n, centering = ratings.n_items, len(chosen.items), self._centering(ratings)
         if self.centre:
             centering = centering.about(private_user_means(releaser, ratings))
-        users = user_batches(ratings, max(DENSE_CELLS // n, 1), n_jobs=self.n_jobs)
+        users = user_batches(ratings, dense_users(n), n_jobs=self.n_jobs)
         users, bound = users.map(partial(on_items, centering.entries, places(chosen.items, m))), centering.row_norm**2
         moment = releaser.release(SECOND_MOMENT, GramSum(n, bound), users, attrgetter("values"))
         return {
@@ -307,7 +307,7 @@ class SVD(NotPrivateModel):
         items, centering = np.arange(n), Centering.unbounded(value_range, n, centre=self.centre)
         if self.centre:
             centering = centering.about(exact_user_means(ratings, value_range))
-        blocks = parts(ratings, ratings.values, most_users=max(DENSE_CELLS // n, 1))
+        blocks = parts(ratings, ratings.values, most_users=dense_users(n))
         moment = second_moment(map(partial(on_items, centering.entries, items), blocks), n, self.n_jobs)
         return {
             "item_factors_": rating_factors(Noisy(moment, 0.0), items, n, self.rank).astype(np.float32),
