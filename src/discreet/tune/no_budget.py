@@ -18,7 +18,7 @@ from discreet.data.progress import Bar, quiet
 from discreet.errors import DataError, MissingExtra
 from discreet.evaluate.metrics import parse
 from discreet.evaluate.run import evaluate
-from discreet.models.als.contributions import USER_BIAS, USER_VECTOR
+from discreet.models.als.contributions import USER_VECTOR
 from discreet.models.als.estimate import BIAS_SPREAD, COLUMN_SPREAD, PROBES
 from discreet.models.als.model import DPALS
 from discreet.models.base import Model
@@ -82,7 +82,6 @@ def public_defaults(n_users_hint: int | None, n_items: int, epsilon: float, delt
         clips=found.bounds,
         budget={label: share if isinstance(share, float) else share[0] for label, share in found.shares.items()},
         regularization={
-            "users' offsets": USER_BIAS,
             "users' vectors": USER_VECTOR,
             "spread of item biases": BIAS_SPREAD,
             "spread of item columns": COLUMN_SPREAD,

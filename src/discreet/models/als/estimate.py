@@ -138,8 +138,9 @@ class ItemFrequencies:
     @cached_property
     def squares(self) -> Array:
         """About the sum of the squares of users' weights of each item; of one user they add up to 1."""
-        squares = self.a * self.sums
-        return squares * (self.n_users / squares.sum())
+        squares: Array = self.a * self.sums
+        squares *= self.n_users / squares.sum()
+        return squares
 
 
 def _frequency(seen: Array, variance: Array) -> tuple[Array, Array]:
@@ -189,11 +190,9 @@ def _bias_spread(release: Noisy, frequencies: ItemFrequencies, before: Array) ->
     """The variance of item biases about their prior mean, by the moments of their sums."""
     c, noise = frequencies.sums, _noise(release, frequencies) + 0.09 * frequencies.variance
     total = noise + (BIAS_SPREAD * c) ** 2
-    # Where noise is most of what was released, a small error in its assumed size would mislead: such items count little.
-    excess, weights = (
-        (release.values - c * before) ** 2 - noise,
-        (c / total) ** 2 * ((BIAS_SPREAD * c) ** 2 / total) ** 2,
-    )
+    # Where noise is most of a sum, a small error in its assumed size would mislead: such items count little.
+    weights = (c / total) ** 2 * ((BIAS_SPREAD * c) ** 2 / total) ** 2
+    excess = (release.values - c * before) ** 2 - noise
     size = float((weights * c**2).sum())
     error = math.sqrt(2 * float(((weights * total) ** 2).sum()))
     return max(_ratio(float((weights * excess).sum()), size, error, BIAS_SPREAD**2, BIAS_SPREAD**2)[0], 1e-4)
@@ -402,7 +401,7 @@ class ItemEstimate:
         expected = self.before.variance
         changes = ((items.mean - self.before.mean) ** 2 / expected).sum(axis=0)
         learned = (1 - items.variance / (expected * self.growth)).sum(axis=0)
-        growth = (changes + AS_EXPECTED) / (learned + AS_EXPECTED)
+        growth: Array = (changes + AS_EXPECTED) / (learned + AS_EXPECTED)
         growth[:2] = 1  # biases and their slopes: their spread is known from the release of biases
         return growth
 
@@ -523,7 +522,7 @@ class Directions:
     @property
     def n(self) -> int:
         """How many there are."""
-        return self.loadings.shape[1]
+        return int(self.loadings.shape[1])
 
     @classmethod
     def of(cls, moment: Noisy, frequent: Array, frequencies: ItemFrequencies, most: int) -> Directions:

@@ -264,9 +264,8 @@ class DPALS(PrivateModel):
 
         def learn(releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
             settings = more._settings(ratings.n_items).continued()
-            training = Training(
-                releaser, settings, ratings, Scale(ratings.value_range, self.unit_), self.offset_penalty_
-            )
+            scale = Scale(self.value_range_, self.unit_)
+            training = Training(releaser, settings, ratings, scale, self.offset_penalty_)
             return self._learned(training, *training.go_on(self._known(ratings.catalogue)))
 
         with more._readied(ratings, reading) as table:
@@ -334,7 +333,7 @@ class DPALS(PrivateModel):
     @property
     def _n_kernel(self) -> int:
         """How many of the last factors are kernel columns, which are computed from the others."""
-        return self.item_factors_.shape[1] - self.item_prior_.shape[1]
+        return int(self.item_factors_.shape[1] - self.item_prior_.shape[1])
 
     def _similar_columns(self) -> slice:
         return slice(0, self.item_prior_.shape[1])
@@ -409,7 +408,7 @@ class Training:
         items = items.with_probes()
         estimate = ItemEstimate.nothing(items)
         users, vectors = self._users(), np.full(known - 1, USER_SQUARE)
-        mu = self.releaser.reservation.plan[STEP].cost.mu * math.sqrt(s.n_steps)
+        mu = math.sqrt(s.n_steps) * (self.releaser.reservation.plan[STEP].cost.mu or 0.0)
         for at in range(s.n_steps):
             k, weight = items.mean.shape[1], items.bias_weight(frequencies, vectors, mu)
             step = self._step(items, frequencies, mean, weight)
