@@ -8,7 +8,7 @@ import pytest
 import discreet
 from discreet.data import Interactions
 from discreet.errors import BudgetExceeded, DataError, PrivacyError
-from discreet.models.als.model import DPALS, GRAM
+from discreet.models.als.model import DPALS, GRAM, USERS
 from discreet.testing import InsecureSeededNoise
 from tests.models.als.test_model import CRITIC, DELTA, FAN, FIVE_STARS, GIANT, MIRROR, ONE_STAR, STRIPES, seeded, world
 from tests.models.replay import moved, record
@@ -80,6 +80,7 @@ def test_going_on_moves_by_its_bounds(monkeypatch: Any, adjacency: Any) -> None:
     assert max(furthest.values()) <= 1
     if adjacency == "replace":
         del furthest[GRAM]  # which has its own worst case, above
+        assert furthest.pop(USERS) >= 0.7  # sqrt 5 of sqrt 8 at most
     assert min(furthest.values()) >= 0.95, furthest
 
 
@@ -151,7 +152,8 @@ def test_caution_prefers_what_is_known() -> None:
     u = model.embed(history)
     for item, score in list(careful)[:20]:
         at = numbers[item]
-        deviation = np.sqrt(model.item_variance_[at, 0] + u**2 @ model.item_variance_[at, 1:])
+        known = u[: model.item_variance_.shape[1] - 1]  # the other columns are computed from these
+        deviation = np.sqrt(model.item_variance_[at, 0] + known**2 @ model.item_variance_[at, 1:])
         assert score == pytest.approx(dict(bold)[item] - 2 * deviation, abs=1e-4)
     doubts = [
         np.mean([model.item_variance_[numbers[item], 0] for item, _ in list(some)[:30]]) for some in (bold, careful)
@@ -195,5 +197,5 @@ def test_explorers_that_find_nothing_are_dropped() -> None:
     rng = np.random.default_rng(0)
     rows = [(user, int(item), float(rng.integers(1, 6))) for user in range(800) for item in rng.choice(500, 20)]
     data = discreet.read(rows, items=list(range(500)), value_range=(1, 5), on_duplicate="last")
-    kept = [DPALS(epsilon=3.0, delta=DELTA).fit(data, ledger=seeded(3.0, seed)).item_factors_ for seed in range(4)]
-    assert all(factors.shape[1] == 2 for factors in kept)
+    kept = [DPALS(epsilon=3.0, delta=DELTA).fit(data, ledger=seeded(3.0, seed)).item_prior_ for seed in range(4)]
+    assert all(columns.shape[1] == 2 for columns in kept)

@@ -10,8 +10,8 @@ import discreet
 from discreet.data import Interactions
 from discreet.engine.batches import parts
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
-from discreet.models.als.contributions import FOLDS, ItemStep
-from discreet.models.als.model import DPALS, GRAM, SECOND_MOMENT, settings
+from discreet.models.als.contributions import FOLDS, USER_CHOICES, USER_VECTOR, Extension, ItemStep
+from discreet.models.als.model import DPALS, EXTENSION, GRAM, SECOND_MOMENT, USERS, settings
 from discreet.models.base import Model
 from discreet.privacy.statistics import UserBatch
 from discreet.testing import InsecureSeededNoise, ModelConformance
@@ -87,7 +87,68 @@ def test_replacing_a_person_moves_each_statistic_by_its_bound_and_no_more(monkey
     found = fractions(monkeypatch, "replace", n_items, [((cut(a),), (cut(b),)) for a, b in pairs])
     assert max(found.values()) <= 1
     del found[GRAM]  # which has its own worst case, below
+    # Any two people's moments are nonnegative, but never orthogonal: they differ by at most sqrt 5 of the sqrt 8 charged.
+    assert 0.7 <= found.pop(USERS) <= 0.8
     assert min(found.values()) >= 0.95, found
+
+
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
+def test_where_people_stand_on_directions_moves_by_its_bound_and_no_more(monkeypatch: Any, adjacency: Any) -> None:
+    """Two kinds of users, who have no item in common: directions are found, and a person has a place on them."""
+
+    def kinds(*extra: tuple[str, dict[int, float]]) -> Interactions:
+        rng = np.random.default_rng(0)
+        rows = [
+            (f"user {user:04}", int(item) + 300 * (user % 2), float(rng.integers(1, 6)))
+            for user in range(400)
+            for item in rng.choice(300, 30, replace=False)
+        ]
+        rows += [(name, item, rating) for name, history in extra for item, rating in history.items()]
+        return discreet.read(rows, items=list(range(600)), value_range=(1, 5))
+
+    def make() -> DPALS:
+        return DPALS(epsilon=50.0, delta=DELTA, adjacency=adjacency, n_users_hint=100_000, n_steps=1)
+
+    neighbor = [CRITIC] if adjacency == "replace" else []
+    moved = replay(monkeypatch, make, kinds(FAN), kinds(*neighbor), adjacency=adjacency)
+    assert max(moved.values()) <= 1
+    # Where two people stand depends on which items they have, so that items in common bring them closer together: they
+    # differ by sqrt 2 at most, and 2 is charged.
+    assert moved[EXTENSION] >= (0.95 if adjacency == "add-remove" else 0.67)
+
+
+def test_where_a_person_stands_is_their_own() -> None:
+    """To the last bit, among others and alone: also with no rating, one, none of a frequent item, and all items."""
+    rng = np.random.default_rng(3)
+    loadings, a = rng.standard_normal((50, 3)), 0.1 + rng.random(50)
+    chosen = np.where(np.arange(50) < 20, a, 0)
+    loadings[20:] = 0
+    rows = [
+        [],
+        [7],
+        [30, 41],
+        list(range(50)),
+        [0, 19, 20, 49],
+        *(sorted(rng.choice(50, n, False)) for n in (3, 8, 21)),
+    ]
+    stand = Extension(loadings, chosen, a)
+
+    def batch_of(some: Any) -> UserBatch:
+        indptr = np.cumsum([0, *map(len, some)])
+        return UserBatch(indptr, np.array([item for row in some for item in row], np.uint16), np.zeros(indptr[-1]))
+
+    x, directions = stand(batch_of(rows))
+    ends = np.cumsum([0, *map(len, rows)])
+    for at, row in enumerate(rows):
+        own_x, own = stand(batch_of([row]))
+        assert np.array_equal(own_x, x[ends[at] : ends[at + 1]])
+        assert np.array_equal(own, directions[FOLDS * at : FOLDS * (at + 1)])
+        length = np.linalg.norm(own_x)
+        assert length == pytest.approx(1) or not length
+        for f in range(FOLDS):
+            others = [item for p, item in enumerate(row) if p % FOLDS != f]
+            h = (chosen[others] / (np.linalg.norm(chosen[row]) or 1)) @ loadings[others]
+            assert own[f] == pytest.approx(h / (np.linalg.norm(h) or 1), abs=1e-9)
 
 
 @pytest.fixture
@@ -108,14 +169,14 @@ def test_replacing_a_person_moves_the_shared_gram_by_its_bound(monkeypatch: Any,
     """Someone who rates all items alike, replaced by someone who follows the public biases: orthogonal vectors."""
 
     def make() -> DPALS:
-        return DPALS(epsilon=3.0, delta=DELTA, adjacency="replace", n_steps=1)
+        return DPALS(epsilon=50.0, delta=DELTA, adjacency="replace", n_steps=1)
 
     flat = world(200, 600, ("z", dict.fromkeys(range(600), 3.0)), polar=True)
-    make().fit(flat, ledger=discreet.Ledger(adjacency="replace", noise_source=InsecureSeededNoise(7)))
-    expected = 3 + seen[0].mean + seen[0].items.bias
+    model = make().fit(flat, ledger=discreet.Ledger(adjacency="replace", noise_source=InsecureSeededNoise(7)))
+    expected = 3 + model.unit_ * (seen[0].mean + seen[0].items.bias)
     found = []
     for slope in (0.4, 0.7, 1.0):
-        ratings = np.clip(expected + slope * seen[0].items.bias, 1, 5)
+        ratings = np.clip(expected + slope * model.unit_ * seen[0].items.bias, 1, 5)
         neighbour = world(200, 600, ("z", dict(enumerate(ratings.tolist()))), polar=True)
         found.append(replay(monkeypatch, make, flat, neighbour, adjacency="replace")[GRAM])
     assert max(found) <= 1
@@ -364,12 +425,14 @@ def test_a_user_is_folded_in_at_the_minimum_that_the_docstring_names() -> None:
     ratings = np.array([5.0, 1.0, 4.0, 2.0])
     histories, _ = model._reader("raise").read(dict(zip(items.tolist(), ratings.tolist(), strict=True)))
     (offset,), (vector,) = model._user_vectors(histories)
-    predicted = model.item_prior_[items].mean(axis=0)
+    predicted = np.zeros(len(vector))
+    predicted[: model.item_prior_.shape[1]] = model.item_prior_[items].sum(axis=0) / (len(items) + USER_CHOICES)
 
     def objective(a: float, u: Any) -> float:
         base = model.global_mean_ + model.item_bias_[items]
         left = ratings - base - a - model.item_factors_[items] @ u
-        return float((left**2).sum() + 5.5 * a**2 + 1.2 * ((u - predicted) ** 2).sum())  # ratings 1 to 5: the unit is 1
+        far = USER_VECTOR * model.unit_**2 * ((u - predicted) ** 2).sum()
+        return float((left**2).sum() + model.offset_penalty_ * a**2 + far)
 
     best, rng = objective(offset, vector), np.random.default_rng(0)
     for size in (1e-4, 1e-2):
