@@ -43,16 +43,17 @@ LINEAR_PART = 1 << 19  # interactions that one thread adds up at a time
 
 @dataclass(frozen=True)
 class Penalty:
-    """s = scale * count^exponent / normaliser for a row of `count` targets."""
+    """s = constant + scale * count^exponent / normaliser for a row of `count` targets."""
 
     scale: float
     exponent: float = 0.0
     normaliser: float = 1.0
+    constant: float = 0.0
 
     def __call__(self, counts: Array, dtype: Any = np.float32) -> Array:
         """The s of each row."""
         weights = np.maximum(counts, 1).astype(np.float64) ** self.exponent
-        return (self.scale * weights / self.normaliser).astype(dtype)
+        return (self.constant + self.scale * weights / self.normaliser).astype(dtype)
 
 
 def shared_gram(columns: Array, weight: Any, n_jobs: int | None = 1) -> Array | None:
@@ -277,7 +278,7 @@ class RidgeFoldIn(FoldIn):
 
     def describe(self) -> Description:
         """For the JavaScript client; `targets` is a loss and rounds there."""
-        penalty = {name: float(getattr(self.penalty, name)) for name in ("scale", "exponent", "normaliser")}
+        penalty = {name: float(getattr(self.penalty, name)) for name in ("scale", "exponent", "normaliser", "constant")}
         settings = {"kind": "ridge", "penalty": penalty, "offset_penalty": self.offset_penalty}
         k = self._ridge.columns.shape[1]
         refits = {"loss": None, "rounds": [[k, 1.0]]} if self.targets is None else self.targets.describe(k)

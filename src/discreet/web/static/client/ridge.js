@@ -54,7 +54,8 @@ export class Ridge {
     const { columns, gram } = this.arrays;
     const first = onOffset === null ? 0 : 1;
     const n = k + first;
-    const scale = (penalty.scale * Math.max(rows.length, 1) ** penalty.exponent) / penalty.normaliser;
+    const growing = (penalty.scale * Math.max(rows.length, 1) ** penalty.exponent) / penalty.normaliser;
+    const scale = penalty.constant + growing;
     const X = new Float64Array(rows.length * n);
     rows.forEach(([number], i) => {
       if (first) X[i * n] = 1;
