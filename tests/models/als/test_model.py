@@ -87,7 +87,7 @@ def test_replacing_a_person_moves_each_statistic_by_its_bound_and_no_more(monkey
     found = fractions(monkeypatch, "replace", n_items, [((cut(a),), (cut(b),)) for a, b in pairs])
     assert max(found.values()) <= 1
     del found[GRAM]  # which has its own worst case, below
-    # Any two people's moments are nonnegative, but never orthogonal: they differ by at most sqrt 5 of the sqrt 8 charged.
+    # Moments are nonnegative but never orthogonal: two people differ by at most sqrt 5, and sqrt 8 is charged.
     assert 0.7 <= found.pop(USERS) <= 0.8
     assert min(found.values()) >= 0.95, found
 
