@@ -40,7 +40,7 @@ class Defaults:
         n_steps: Item steps.
         clips: Release -> bound of a user's contribution to it, for ratings with a standard deviation of 1.
         budget: Release -> share of mu^2, of all releases under that name together.
-        regularization: Weights of users' squared offsets and vectors, and the spread of item biases and columns.
+        regularization: Weight of users' squared vectors, and the spread of item biases and columns.
     """
 
     parameters: dict[str, Any]
