@@ -46,7 +46,6 @@ GROUPS: dict[str, list[Change]] = {
     "clip of biases": [{"bias_clip": 0.4}, {"bias_clip": 0.75}],
     "share of biases": [{model.BIAS: 0.5}, {model.BIAS: 1.6}],
     "second moment": [{model.SECOND_MOMENT: 0.0}, {model.SECOND_MOMENT: 0.25}],
-    "users' offsets": [{"USER_BIAS": 3.5}, {"USER_BIAS": 9.0}],
     "users' vectors": [{"USER_VECTOR": 0.7}, {"USER_VECTOR": 2.2}],
     "item biases": [{"BIAS_SPREAD": 0.22}, {"BIAS_SPREAD": 0.55}],
     "item columns": [{"COLUMN_SPREAD": 0.07}, {"COLUMN_SPREAD": 0.18}],

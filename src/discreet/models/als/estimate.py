@@ -29,6 +29,7 @@ CHANGE = 0.15  # how much an item's share of all interactions may change from on
 LEAST_EIGENVALUE = 1.05  # of a direction that is kept, over the largest eigenvalue of the noise
 AS_EXPECTED = 10.0  # items
 SCALES = 4.0 ** np.arange(-2, 6)  # of how often items occur, over the mean
+POPULARITY = 1  # the factor that is popularity; factor 0 is the slope of biases
 LEAST_UNIT = 0.025  # of half the range of ratings: the unit of ratings that are all the same
 
 BLOCK_BYTES = 1 << 20  # of items' covariances that are updated at a time and thread
@@ -250,6 +251,15 @@ class ItemPosterior:
         average = np.average(self.mean, axis=0, weights=frequencies.sums)
         unknown = np.diag(np.append(BIAS_SPREAD**2, np.full(k - 1, COLUMN_SPREAD**2)))
         return ItemPosterior(np.vstack([self.mean, average])[at], np.concatenate([self.covariance, unknown[None]])[at])
+
+    def taste(self, frequencies: ItemFrequencies) -> float:
+        """How far users' tastes spread along the learned factors: the mean of |v_j|^2, without popularity.
+
+        The size of the popularity column is assumed, not learned. Where ratings show no tastes, this is about 0.
+        """
+        learned = np.delete(self.factors, POPULARITY, axis=1)
+        centered = learned - np.average(learned, axis=0, weights=frequencies.sums)
+        return float(np.average((centered**2).sum(axis=1), weights=frequencies.sums))
 
     def priors(self, frequencies: ItemFrequencies) -> Array:
         """The prior mean of the vectors of users who chose an item: users like what is similar to what they have."""

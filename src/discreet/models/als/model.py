@@ -72,7 +72,6 @@ SECOND_MOMENT, EXTENSION, STEP, GRAM = "second moment", "directions", "item step
 LEAST_MU = 2.0**-20  # below it a contribution would be less than a unit of the noise's grid
 MOST_CATEGORIES = 100  # of one column of the catalog; rarer ones are left out
 GRAM_CLIP = 20.0  # bound of a user's contribution to the shared Gram matrix, over that to an item step
-KERNEL = 0.1  # variance of what users' tastes have besides, along the kernel columns
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -197,7 +196,7 @@ class DPALS(PrivateModel):
         """The model after all item steps, in the unit of the ratings."""
         items = training.steps(mean, frequencies, items)
         (low, high), unit = training.scale.value_range, training.scale.unit
-        kernel = kernel_columns(items.mean, frequencies.sums) * math.sqrt(KERNEL * USER_VECTOR)
+        kernel = kernel_columns(items.mean, frequencies.sums) * math.sqrt(items.taste(frequencies))
         return {
             "item_factors_": np.column_stack([items.factors, kernel]) * unit,
             "item_bias_": items.bias * unit,
