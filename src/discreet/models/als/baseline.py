@@ -15,7 +15,6 @@ from discreet.kernels import Table, single_threaded_blas
 from discreet.models.als.contributions import USER_CHOICES, own_moments
 from discreet.models.als.estimate import ItemFrequencies, ItemPosterior, UserStatistics
 from discreet.models.als.kernel_columns import kernel_columns
-from discreet.models.als.model import KERNEL
 from discreet.models.base import NotPrivateModel, check_seed
 from discreet.models.fold_in import FoldIn, Penalty, RidgeFoldIn, shared_gram
 from discreet.privacy.releaser import Noisy
@@ -28,6 +27,7 @@ BIAS_PENALTY, EXPONENT = 1.0, 0.5
 PENALTIES = ("regularization", "bias_regularization", "user_exponent", "item_exponent", "global_penalty")
 START = 0.1  # size of the random item vectors that estimation starts from, where ratings spread by about 1
 EXACT = 1e-9  # standard deviation of the noise in sums that have none
+KERNEL = 0.1  # variance of users' tastes along the kernel columns
 LEAST = 1e-4  # variance of noise, and of a column of item vectors, in the same unit
 
 
@@ -137,9 +137,8 @@ class ALS(NotPrivateModel):
             raise DataError("item_prior_, gram_, folding_: their shapes do not fit the factors")
 
     def _similar_columns(self) -> slice:
-        return slice(
-            0, self.item_prior_.shape[1] or self.item_factors_.shape[1]
-        )  # kernel columns follow from the others
+        """Without kernel columns, which follow from the others."""
+        return slice(0, self.item_prior_.shape[1] or self.item_factors_.shape[1])
 
     def _make_fold_in(self) -> FoldIn:
         n_kernel = self.item_factors_.shape[1] - self.item_prior_.shape[1]
