@@ -224,8 +224,8 @@ class _Estimation:
 
     Ratings are counted from their mean, in a unit in which a user's spread by about 1. Users' vectors have the prior
     variance 1 in all directions, items' the variance `spread` in each column. Only averages of posterior covariances
-    are needed: that of a row with c ratings is taken to be noise * (c C + noise * P)^-1, with P the inverse of the prior
-    covariance and C the mean square of the other side's vectors.
+    are needed: that of a row with c ratings is taken to be noise * (c C + noise * P)^-1, with P the inverse of the
+    prior covariance and C the mean square of the other side's vectors.
     """
 
     def __init__(self, model: ALS, ratings: Interactions) -> None:
