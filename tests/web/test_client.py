@@ -22,7 +22,8 @@ PRIVATE: dict[str, Any] = {"epsilon": 50.0, "delta": 1e-6}
 MODELS: dict[str, tuple[bool, Callable[[], Any]]] = {  # whether it is for implicit feedback, and the model
     "DPALS": (False, lambda: discreet.DPALS(**PRIVATE, n_users_hint=600)),
     "DPALS, cautious": (False, lambda: discreet.DPALS(**PRIVATE, caution=0.7)),
-    "ALS": (False, lambda: discreet.ALS(rank=6, n_steps=5, dtype="float64", user_exponent=0.7)),
+    "ALS": (False, lambda: discreet.ALS(rank=6, n_steps=5, dtype="float64")),
+    "ALS, given penalties": (False, lambda: discreet.ALS(rank=6, n_steps=5, dtype="float64", user_exponent=0.7)),
     "ALS, implicit": (True, lambda: discreet.ALS(rank=6, n_steps=5, dtype="float64")),
     "DPSVD": (False, lambda: discreet.DPSVD(**PRIVATE)),
     "DPSVD, implicit": (True, lambda: discreet.DPSVD(**PRIVATE, explore=0.1)),

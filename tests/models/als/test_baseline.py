@@ -28,12 +28,13 @@ def objective(model: ALS, data: Interactions, U: Array, a: Array) -> float:
     mean = model.global_mean_ if biases else 0
     predicted = mean + a[:, None] + b + U @ V.T
     weights = []
-    for counts, exponent in ((seen.sum(1), model.user_exponent), (seen.sum(0), model.item_exponent)):
+    for counts, given in ((seen.sum(1), model.user_exponent), (seen.sum(0), model.item_exponent)):
+        exponent = 0.5 if given is None else given
         power = np.maximum(counts, 1).astype(float) ** exponent
         weights.append(power / power.mean())
-    penalty = model.scale_ * ((weights[0] * (U**2).sum(1)).sum() + (weights[1] * (V**2).sum(1)).sum())
+    penalty = model.folding_[0] * ((weights[0] * (U**2).sum(1)).sum() + (weights[1] * (V**2).sum(1)).sum())
     whole = (model.global_penalty or 0) * ((U @ V.T) ** 2).sum()
-    bias = model.bias_regularization * ((a**2).sum() + (b**2).sum()) if biases else 0
+    bias = model.offset_penalty_ * ((a**2).sum() + (b**2).sum()) if biases else 0
     return float(((dense - predicted)[seen] ** 2).sum() + whole + penalty + bias)
 
 
@@ -114,9 +115,58 @@ def test_learns_more_than_averages() -> None:
     assert als < both - 0.01 < own - 0.02
 
 
+def rmse(model: ALS, train: Interactions, test: Interactions) -> float:
+    return float(np.sqrt(np.mean((model.predict(train, test) - test.values) ** 2)))
+
+
+def test_estimated_penalties_do_not_depend_on_the_scale_of_ratings() -> None:
+    data = discreet.datasets.movielens_like(400, 60, 9_000, random_state=2)
+    train, _, test = discreet.splits.holdout(data, test=0.1, random_state=0)
+    low, high = data.value_range or (0.5, 5.0)
+    wide = [one.rescale(-1000, 1000) for one in (train, test)]
+    narrow = rmse(ALS(dtype="float64").fit(train), train, test)
+    assert rmse(ALS(dtype="float64").fit(wide[0]), *wide) == pytest.approx(narrow * 2000 / (high - low), rel=1e-3)
+
+
+def test_estimated_penalties_fit_better_than_given_ones() -> None:
+    data = discreet.datasets.movielens_like(3000, 400, 90_000, random_state=5)
+    train, _, test = discreet.splits.holdout(data, test=0.1, random_state=0)
+    given = min(rmse(ALS(regularization=value).fit(train), train, test) for value in (6.0, 12.0, 24.0))
+    assert rmse(ALS().fit(train), train, test) < given - 0.003
+
+
+def test_the_offset_penalty_is_within_over_between_variance() -> None:
+    rng = np.random.default_rng(0)
+    values = 0.5 * rng.standard_normal((2000, 1)) + rng.standard_normal((2000, 20))  # the ratio of variances is 4
+    users, items = np.divmod(np.arange(values.size), 20)
+    table = list(zip(users.tolist(), items.tolist(), values.ravel().tolist(), strict=True))
+    data = discreet.read(table, value_range=(-8, 8), items=list(range(20)))
+    model = ALS(rank=2, n_steps=2).fit(data)
+    assert model.offset_penalty_ == pytest.approx(4, rel=0.15)
+    assert model.folding_[3] == pytest.approx(1, rel=0.1)  # noise is all that is left
+
+
+@pytest.mark.parametrize("name", ["regularization", "bias_regularization", "user_exponent", "global_penalty"])
+def test_a_given_penalty_turns_estimation_off(ratings: Interactions, name: str) -> None:
+    model = ALS(**{"rank": 3, "n_steps": 1, name: 1.0}).fit(ratings)
+    assert model.item_factors_.shape[1] == 3
+    assert not model.item_prior_.size
+
+
+def test_ratings_that_are_all_the_same() -> None:
+    table = [(0, 0, 3.0), (0, 1, 3.0), (1, 1, 3.0), (2, 2, 3.0)]
+    model = ALS().fit(discreet.read(table, value_range=(1, 5), items=[0, 1, 2, 3]))
+    assert np.allclose(model.predict({0: 3.0}, [1, 2, 3]), 3.0)
+
+
+def test_estimation_by_conjugate_gradients(ratings: Interactions) -> None:
+    exact, quick = (ALS(4, solver=kind, dtype="float64", n_steps=20).fit(ratings) for kind in ("exact", "cg"))  # type: ignore[arg-type]
+    assert np.allclose(exact.predict(ratings, ratings), quick.predict(ratings, ratings), atol=0.05)
+
+
 def test_defaults_follow_the_kind_of_data(ratings: Interactions) -> None:
     explicit, implicit = ALS(n_steps=1).fit(ratings), ALS(n_steps=1).fit(ratings.to_implicit())
-    assert explicit.item_factors_.shape[1] == 16
+    assert explicit.item_prior_.shape[1] == 16
     assert explicit.biases_
     assert implicit.item_factors_.shape[1] == 64
     assert not implicit.biases_
