@@ -8,9 +8,21 @@ import pytest
 import discreet
 from discreet.data import Interactions
 from discreet.errors import BudgetExceeded, DataError, PrivacyError
-from discreet.models.als.model import DPALS, GRAM
+from discreet.models.als.model import DPALS, GRAM, USERS
 from discreet.testing import InsecureSeededNoise
-from tests.models.als.test_model import CRITIC, DELTA, FAN, FIVE_STARS, GIANT, MIRROR, ONE_STAR, STRIPES, seeded, world
+from tests.models.als.test_model import (
+    CRITIC,
+    DELTA,
+    FAN,
+    FIVE_STARS,
+    GIANT,
+    HATER,
+    MIRROR,
+    ONE_STAR,
+    STRIPES,
+    seeded,
+    world,
+)
 from tests.models.replay import moved, record
 
 
@@ -68,7 +80,7 @@ def test_going_on_moves_by_its_bounds(monkeypatch: Any, adjacency: Any) -> None:
         model.fit(ordinary, ledger=discreet.Ledger(adjacency=adjacency, noise_source=InsecureSeededNoise(3)))
         return lambda ledger: model.fit_more(data, ledger, epsilon=3.0, n_steps=2)
 
-    pairs = [(GIANT, MIRROR), (GIANT, STRIPES), (FAN, CRITIC), (ONE_STAR, FIVE_STARS)]
+    pairs = [(GIANT, MIRROR), (GIANT, STRIPES), (FAN, CRITIC), (ONE_STAR, FIVE_STARS), (HATER, FIVE_STARS)]
     furthest: dict[str, float] = {}
     for one, other in pairs:
         data, neighbour = world(40, 600, one), world(40, 600, *([other] if adjacency == "replace" else []))
@@ -79,7 +91,8 @@ def test_going_on_moves_by_its_bounds(monkeypatch: Any, adjacency: Any) -> None:
     assert len(furthest) == 4
     assert max(furthest.values()) <= 1
     if adjacency == "replace":
-        del furthest[GRAM]  # which has its own worst case, above
+        del furthest[GRAM]  # which has its own test, and so has this
+        assert 0.95 * np.sqrt(5 / 8) <= furthest.pop(USERS) <= np.sqrt(5 / 8) + 1e-9
     assert min(furthest.values()) >= 0.95, furthest
 
 
@@ -148,7 +161,7 @@ def test_caution_prefers_what_is_known() -> None:
     careful = model.recommend(history, n=270)
     assert np.array_equal(model.predict(history, data.items.to_list()), plain)  # what is expected stays
     numbers = {item: at for at, item in enumerate(data.items.to_list())}
-    u = model.embed(history)
+    u = model.embed(history)[: model.item_prior_.shape[1]]  # kernel columns are as sure as the others
     for item, score in list(careful)[:20]:
         at = numbers[item]
         deviation = np.sqrt(model.item_variance_[at, 0] + u**2 @ model.item_variance_[at, 1:])
@@ -195,5 +208,5 @@ def test_explorers_that_find_nothing_are_dropped() -> None:
     rng = np.random.default_rng(0)
     rows = [(user, int(item), float(rng.integers(1, 6))) for user in range(800) for item in rng.choice(500, 20)]
     data = discreet.read(rows, items=list(range(500)), value_range=(1, 5), on_duplicate="last")
-    kept = [DPALS(epsilon=3.0, delta=DELTA).fit(data, ledger=seeded(3.0, seed)).item_factors_ for seed in range(4)]
-    assert all(factors.shape[1] == 2 for factors in kept)
+    kept = [DPALS(epsilon=3.0, delta=DELTA).fit(data, ledger=seeded(3.0, seed)).item_prior_ for seed in range(4)]
+    assert all(prior.shape[1] == 2 for prior in kept)

@@ -10,8 +10,8 @@ import discreet
 from discreet.data import Interactions
 from discreet.engine.batches import parts
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
-from discreet.models.als.contributions import FOLDS, ItemStep
-from discreet.models.als.model import DPALS, GRAM, SECOND_MOMENT, settings
+from discreet.models.als.contributions import FOLDS, USER_CHOICES, USER_VECTOR, Extension, ItemStep
+from discreet.models.als.model import DPALS, EXTENSION, GRAM, SECOND_MOMENT, USERS, settings
 from discreet.models.base import Model
 from discreet.privacy.statistics import UserBatch
 from discreet.testing import InsecureSeededNoise, ModelConformance
@@ -51,6 +51,7 @@ GIANT = ("giant", {item: 5.0 if item % 2 else 1.0 for item in range(600)})
 FAN = ("fan", dict.fromkeys(range(300), 5.0))
 CRITIC = ("fan", dict.fromkeys(range(300, 600), 1.0))
 ONE_STAR, FIVE_STARS = ("one", {7: 1.0}), ("one", {7: 5.0})
+HATER = ("one", dict.fromkeys(range(600), 1.0))
 STRIPES = ("giant", {item: 5.0 if item // 2 % 2 else 1.0 for item in range(600)})
 MIRROR = ("giant", {item: 1.0 if item % 2 else 5.0 for item in range(600)})
 
@@ -83,10 +84,12 @@ def test_replacing_a_person_moves_each_statistic_by_its_bound_and_no_more(monkey
     def cut(extra: tuple[str, dict[int, float]]) -> tuple[str, dict[int, float]]:
         return extra[0], {k: v for k, v in extra[1].items() if k < n_items}
 
-    pairs = [(GIANT, MIRROR), (GIANT, STRIPES), (FAN, CRITIC), (ONE_STAR, FIVE_STARS)]
+    pairs = [(GIANT, MIRROR), (GIANT, STRIPES), (FAN, CRITIC), (ONE_STAR, FIVE_STARS), (HATER, FIVE_STARS)]
     found = fractions(monkeypatch, "replace", n_items, [((cut(a),), (cut(b),)) for a, b in pairs])
     assert max(found.values()) <= 1
     del found[GRAM]  # which has its own worst case, below
+    # Two users' moments differ by sqrt 5 at most; the bound of the cone is sqrt 8.
+    assert 0.95 * np.sqrt(5 / 8) <= found.pop(USERS) <= np.sqrt(5 / 8) + 1e-9
     assert min(found.values()) >= 0.95, found
 
 
@@ -104,22 +107,65 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[ItemStep]:
     return made
 
 
-def test_replacing_a_person_moves_the_shared_gram_by_its_bound(monkeypatch: Any, seen: list[ItemStep]) -> None:
-    """Someone who rates all items alike, replaced by someone who follows the public biases: orthogonal vectors."""
+def test_replacing_a_person_moves_the_shared_gram_within_its_bound(monkeypatch: Any) -> None:
+    """By about its bound for add-remove: someone who is at that bound, replaced by someone with hardly a contribution.
+
+    The factor of sqrt 2 would need two users at that bound whose vectors are orthogonal.
+    """
+    pairs = [((GIANT,), (STRIPES,)), ((HATER,), (FIVE_STARS,))]
+    assert 0.7 <= fractions(monkeypatch, "replace", 600, pairs)[GRAM] <= 1
+
+
+def camps(*extra: tuple[str, dict[int, float]]) -> Interactions:
+    """Two camps choose among 100 items each, and all among 200 others; the last 200 items are rare."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for user in range(400):
+        first = 100 * (user % 2)
+        rare = 400 + rng.choice(200, int(user % 5 == 0))
+        items = [*(first + rng.choice(100, 8, replace=False)), *(200 + rng.choice(200, 8, replace=False)), *rare]
+        rows += [(f"user {user:04}", int(item), 3.0) for item in items]
+    rows += [(name, item, rating) for name, history in extra for item, rating in history.items()]
+    return discreet.read(rows, items=list(range(600)), value_range=(1, 5))
+
+
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
+def test_directions_move_by_their_bound_and_no_more(monkeypatch: Any, adjacency: Any) -> None:
+    """One person with all rare items and a few of a camp, replaced by one with the same and a few of the other."""
 
     def make() -> DPALS:
-        return DPALS(epsilon=3.0, delta=DELTA, adjacency="replace", n_steps=1)
+        return DPALS(epsilon=150.0, delta=DELTA, adjacency=adjacency, n_users_hint=100_000, n_steps=1)
 
-    flat = world(200, 600, ("z", dict.fromkeys(range(600), 3.0)), polar=True)
-    make().fit(flat, ledger=discreet.Ledger(adjacency="replace", noise_source=InsecureSeededNoise(7)))
-    expected = 3 + seen[0].mean + seen[0].items.bias
-    found = []
-    for slope in (0.4, 0.7, 1.0):
-        ratings = np.clip(expected + slope * seen[0].items.bias, 1, 5)
-        neighbour = world(200, 600, ("z", dict(enumerate(ratings.tolist()))), polar=True)
-        found.append(replay(monkeypatch, make, flat, neighbour, adjacency="replace")[GRAM])
-    assert max(found) <= 1
-    assert max(found) >= 0.95, found
+    one, other = (("z", dict.fromkeys([*range(at, at + 6), *range(400, 600)], 3.0)) for at in (0, 100))
+    neighbor = camps(other) if adjacency == "replace" else camps()
+    found = replay(monkeypatch, make, camps(one), neighbor, adjacency=adjacency)
+    assert max(found.values()) <= 1
+    assert found[EXTENSION] >= 0.95, found
+
+
+def test_a_contribution_to_directions_is_ones_own() -> None:
+    """To the last bit, also beside users with nothing, with no frequent item, or with one rating."""
+    rng, m = np.random.default_rng(1), 300
+    chosen = np.where(np.arange(m) < 100, rng.uniform(0.1, 1, m), 0.0)
+    extension = Extension(rng.standard_normal((m, 7)) * (chosen > 0)[:, None], chosen, rng.uniform(0.1, 1, m))
+    rows = [rng.choice(m, n, replace=False) for n in (0, 1, 0, 250, 2, 5, 0, 37, 1, 300, 0)]
+    rows += [100 + rng.choice(200, 30, replace=False), np.array([5]), np.array([250]), np.array([], np.int64)]
+    rows = [np.sort(row) for row in rows]
+
+    def batch(some: list[Any]) -> UserBatch:
+        indices = np.concatenate([np.array([], np.int64), *some]).astype(np.uint32)
+        return UserBatch(np.cumsum([0, *map(len, some)]), indices, np.ones(len(indices)))
+
+    for order in (np.arange(len(rows)), rng.permutation(len(rows)), np.array([0, 14, 3, 2, 9])):
+        whole = batch([rows[at] for at in order])
+        entries, directions = extension(whole)
+        assert np.isfinite(entries).all()
+        for place, at in enumerate(order):
+            own, direction = extension(batch([rows[at]]))
+            assert np.array_equal(own, entries[whole.indptr[place] : whole.indptr[place + 1]])
+            assert np.array_equal(direction, directions[place * FOLDS : (place + 1) * FOLDS])
+            assert np.isclose((own**2).sum(), 1) or not own.any()
+    assert all(not extension(batch([rows[at]]))[0].any() for at in (0, 1, 8, 11, 12, 13))  # one rating: no other fold
 
 
 def test_a_contribution_is_ones_own(seen: list[ItemStep]) -> None:
@@ -364,12 +410,15 @@ def test_a_user_is_folded_in_at_the_minimum_that_the_docstring_names() -> None:
     ratings = np.array([5.0, 1.0, 4.0, 2.0])
     histories, _ = model._reader("raise").read(dict(zip(items.tolist(), ratings.tolist(), strict=True)))
     (offset,), (vector,) = model._user_vectors(histories)
-    predicted = model.item_prior_[items].mean(axis=0)
+    assert USER_VECTOR == 1.8  # as the docstring says
+    predicted = np.zeros(len(vector))
+    predicted[: model.item_prior_.shape[1]] = model.item_prior_[items].sum(axis=0) / (len(items) + USER_CHOICES)
 
     def objective(a: float, u: Any) -> float:
         base = model.global_mean_ + model.item_bias_[items]
         left = ratings - base - a - model.item_factors_[items] @ u
-        return float((left**2).sum() + 5.5 * a**2 + 1.2 * ((u - predicted) ** 2).sum())  # ratings 1 to 5: the unit is 1
+        penalty = model.offset_penalty_ * a**2 + 1.8 * model.unit_**2 * ((u - predicted) ** 2).sum()
+        return float((left**2).sum() + penalty)
 
     best, rng = objective(offset, vector), np.random.default_rng(0)
     for size in (1e-4, 1e-2):
