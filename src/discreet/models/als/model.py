@@ -80,17 +80,18 @@ class DPALS(PrivateModel):
 
     The model is y_ij = m + a_i + b_j + u_i . v_j. A user's a_i and u_i are found by their own ridge regression,
 
-        sum over their items of (y_ij - m - b_j - a_i - u_i . v_j)^2 + 5.5 a_i^2 + 1.2 |u_i - p_i|^2
+        sum over their items of (y_ij - m - b_j - a_i - u_i . v_j)^2 + l a_i^2 + 1.8 |u_i - p_i|^2
 
-    (in a unit in which ratings spread by about 1; the prior mean p_i follows from which items they have). It costs
-    nothing, because only the user sees the result. The first columns of v_j are the item's bias and popularity: users
-    differ in how far they follow the common taste. Items are learned from noisy sums over users:
+    (in a unit in which ratings spread by about 1; the weight l follows from how far users' means spread, and the prior
+    mean p_i from which items they have). It costs nothing, because only the user sees the result.
+    The first columns of v_j are the item's bias and popularity: users differ in how far they follow the common taste.
+    Items are learned from noisy sums over users:
 
-    - how many users there are, their mean rating, how far ratings spread (bound of one user's contribution: sqrt 2);
+    - how many users there are, their mean rating, how far ratings spread (bound of one user's contribution: 2);
     - item popularity and weights: each user's items, with weights of length 1 together (bound 1);
-    - item biases: weighted, centered ratings (bound .55);
-    - where the budget allows, a second moment of users' weights, for directions of taste (bound 1), or of their
-      residuals when the catalog is small (bound .64);
+    - item biases: weighted, centered ratings (bound 1);
+    - where the budget allows, a second moment of users' weights, for directions of taste (bound 1), and where all
+      items stand on these (bound 1); or of their residuals when the catalog is small (bound .64);
     - in each step, the residuals of users' regressions times their vectors (scaled to length .3), and one Gram matrix
       of all users' vectors (bound 6). Each step is a Kalman update of what is known of an item. In the first step,
       random probe columns look for tastes that no other column explains.
