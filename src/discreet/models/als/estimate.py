@@ -420,10 +420,10 @@ class ItemEstimate:
     def widened(self, items: ItemPosterior) -> ItemEstimate:
         """With the last columns of `items` besides."""
         k, n = self.before.mean.shape[1], items.mean.shape[1]
-        if n == k:
-            return self
         if self.gap is None:
             return ItemEstimate.nothing(items)
+        if n == k:
+            return self
         before = self.before.with_columns(items.mean[:, k:], items.variance[:, k:])
         precision, gap = (np.pad(each, ((0, 0), (0, n - k), (0, n - k))) for each in (self.precision, self.gap))
         gap[:, np.arange(k, n), np.arange(k, n)] = items.variance[:, k:]
@@ -538,11 +538,6 @@ class Observation:
         inverse = np.linalg.inv(self.gain)
         blur: Array = inverse @ self.noise @ inverse.T
         return blur
-
-    @property
-    def own(self) -> Array:
-        """The covariance of H_j^-1 e_j, (items, k, k)."""
-        return (self.squares / self.shares**2)[:, None, None] * self.blur
 
     @property
     def own_noise(self) -> Array:

@@ -1,7 +1,7 @@
 """What a DPALS model keeps from one fit to the next: its releases, pooled. All of it is computed from releases.
 
-A fit that continues makes the releases of a fit again, on the ratings of the day, and pools them with what is kept, each
-by its precision. Two things are different from one release with more budget. The amount of data may have changed: sums
+A continuation makes the releases of a fit again, on the ratings of the day, and pools them with what is kept, each by
+its precision. Two things are different from one release with more budget. The amount of data may have changed: sums
 are compared per interaction. And the old ratings may not be those of the same people: the old model predicts the new
 releases, and if it does so worse than it should, what it knows counts for less.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from discreet.models.als.estimate import Directions, ItemFrequencies, Pooled, _noise, _ratio
+from discreet.models.als.estimate import Directions, ItemFrequencies, Pooled, _noise
 from discreet.privacy.releaser import Noisy
 from discreet.typing import Array
 
@@ -35,22 +35,6 @@ class StepInformation:
     information: Array
     own: Array
 
-    def nested(self, own: Array) -> StepInformation:
-        """The same about the phi_j of a table that contains the old one, and has this noise of its own.
-
-        Of two estimates, one from a part of the other's data, the first is the second plus independent noise: what it
-        has more. For a table that does not contain the old one this says too little, and never too much.
-        """
-        before, now = (np.maximum(np.trace(each, axis1=1, axis2=2), SAME) for each in (self.own, own))
-        more = self.own * np.maximum(1 - now / before, 0.0)[:, None, None]
-        return self._blurred(more)
-
-    def _blurred(self, covariance: Array) -> StepInformation:
-        sides = np.concatenate([self.precision, self.information[:, :, None]], axis=2)
-        solved = np.linalg.solve(np.eye(self.precision.shape[1]) + self.precision @ covariance, sides)
-        precision = (solved[:, :, :-1] + solved[:, :, :-1].swapaxes(1, 2)) / 2
-        return replace(self, precision=precision, information=solved[:, :, -1])
-
     def changed(self, columns: Array, doubt: float, scale: float) -> StepInformation:
         """In other columns: (old, new) says how far users' places on new columns are their places on old ones.
 
@@ -62,13 +46,6 @@ class StepInformation:
         precision = columns.T @ self.precision @ columns / (doubt * scale**2)
         own = columns.T @ self.own @ columns * scale**2
         return StepInformation(precision, self.information @ columns / (doubt * scale), own)
-
-    def padded(self, n: int) -> StepInformation:
-        """With n more columns, of which nothing is known."""
-        both = (0, 0), (0, n), (0, n)
-        return StepInformation(
-            np.pad(self.precision, both), np.pad(self.information, ((0, 0), (0, n))), np.pad(self.own, both)
-        )
 
 
 @dataclass(frozen=True)
@@ -108,7 +85,7 @@ class Knowledge:
     @property
     def n_directions(self) -> int:
         """How many directions there are."""
-        return self.loadings.shape[1]
+        return int(self.loadings.shape[1])
 
     def of_items(self, at: Array) -> Knowledge:
         """That of the items of another catalog, by their numbers in this one. -1: nothing is known of it."""
@@ -143,7 +120,7 @@ class Knowledge:
         now, noise = release.values / n, (release.std / n) ** 2
         before, variance = self.users[:5], float(self.users[5]) ** 2
         # Other people have other moments: what noise does not explain is how far they may differ.
-        wide = variance + np.maximum((now - before) ** 2 - variance - noise, 0.0)
+        wide = variance + np.maximum((now - before) ** 2 - 4 * (variance + noise), 0.0)
         pooled = (now / noise + before / wide) / (1 / noise + 1 / wide)
         std = math.sqrt(float(np.mean(1 / (1 / noise + 1 / wide))))
         return Noisy(pooled * n, std * n), np.append(pooled, std)
@@ -161,7 +138,7 @@ class Knowledge:
         error = math.sqrt(2 * float(((weights * total) ** 2).sum()))
         if size <= 0:
             return 1.0
-        return 1 + max(_ratio(float((weights * (off**2 - noise)).sum()) - size, size, error, 0.0, 1.0)[0], 0.0)
+        return 1 + max((float((weights * (off**2 - noise)).sum()) - size - 2 * error) / size, 0.0)
 
     def with_bias(self, release: Noisy, frequencies: ItemFrequencies, doubt: float, scale: float) -> Pooled:
         """The release of item biases, pooled."""

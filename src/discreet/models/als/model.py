@@ -499,13 +499,7 @@ class Training:
             observed = Observation.of(sums, gram, frequencies, weight, s.step_clip)
             if at == 0:
                 items, observed = items.probed(known, observed)
-                if self.known is not None:
-                    steps = self.known.steps.padded(items.mean.shape[1] - known).nested(observed.own)
-                    estimate = replace(
-                        estimate.widened(items), precision=steps.precision, information=steps.information
-                    )
-                else:
-                    estimate = ItemEstimate.nothing(items)
+                estimate = estimate.widened(items)
             estimate = estimate.updated(observed, self.releaser.n_jobs)
             items, vectors = estimate.items, observed.vectors
         others = estimate.before.mean[:, self.first_other :], estimate.before.variance[:, self.first_other :]
@@ -542,11 +536,11 @@ class Training:
         self.scale = replace(self.scale, unit=self.scale.unit * users.within)
         self.offset_penalty = users.offset_penalty
         s, mean = self.settings, users.mean / users.within
-        if self.known is not None:
-            before = self.known.frequencies.weighed(s.exponent)
-            return mean, before.updated(self._weights(before.a), users.n_users)
         statistic = VectorSum(self.ratings.n_items, s.bounds[POPULARITY], cone="nonnegative")
         popularity = self.releaser.release(POPULARITY, statistic, self._users(), equal_weights)
+        if self.known is not None:
+            known = self.known.frequencies.weighed(0.0).updated(popularity, users.n_users).weighed(s.exponent)
+            return mean, known.updated(self._weights(known.a), users.n_users)
         a = np.maximum(popularity.values, 0.7 + popularity.std) ** -s.exponent
         frequencies = ItemFrequencies.of(a, popularity, self._weights(a), users.n_users)
         return mean, frequencies
@@ -646,13 +640,13 @@ class Settings:
     def continued(self, together: Settings, missing: float) -> Settings:
         """For a model that exists.
 
-        Popularity is known. A second moment is pooled with earlier ones, and pays if it does for the budget of all fits.
+        A second moment is pooled with earlier ones, and pays if it does for the budget of all fits.
 
         Args:
             together: The settings for the budget of all fits.
             missing: What earlier fits could have spent on a second moment, and did not: the first makes up for it.
         """
-        shares: dict[str, float | tuple[float, int]] = {USERS: 0.006, WEIGHTS: 0.06, BIAS: 0.08}
+        shares: dict[str, float | tuple[float, int]] = {USERS: 0.006, POPULARITY: 0.06, WEIGHTS: 0.06, BIAS: 0.08}
         if together.looks_for_directions and not together.residual:
             shares |= {SECOND_MOMENT: min(0.08 * missing, 0.24), EXTENSION: 0.06}
         return replace(self, shares=_with_steps(shares, self.n_steps), residual=False)
