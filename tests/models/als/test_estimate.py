@@ -76,7 +76,7 @@ def test_going_on_moves_by_its_bounds(monkeypatch: Any, adjacency: Any) -> None:
         second = record(monkeypatch, going_on(neighbour), first.answers, adjacency=adjacency)
         for label, share in moved(first, second).items():
             furthest[label] = max(furthest.get(label, 0.0), share)
-    assert len(furthest) == 4
+    assert len(furthest) == 8
     assert max(furthest.values()) <= 1
     if adjacency == "replace":
         del furthest[GRAM]  # which has its own worst case, above

@@ -408,13 +408,12 @@ class ItemEstimate:
     @classmethod
     def of(cls, before: ItemPosterior, precision: Array, information: Array, own: Array) -> ItemEstimate:
         """With what earlier steps have observed; `own` is the covariance of the ratings' own noise, (items, k, k)."""
-        growth, root = np.ones(before.mean.shape[1]), 1.0
+        growth = np.ones(before.mean.shape[1])
         for _ in range(3):
-            spread = before.covariance * root
+            spread = before.covariance * np.sqrt(growth)[:, None] * np.sqrt(growth)
             covariance, mean, gap = _posterior(before.mean, spread, own, precision, information)
             found = cls(before, precision, information, gap, ItemPosterior(mean, covariance), growth)
             growth = found._growth(found.items)
-            root = np.sqrt(growth)[:, None] * np.sqrt(growth)
         return replace(found, growth=growth)
 
     def widened(self, items: ItemPosterior) -> ItemEstimate:
