@@ -36,14 +36,14 @@ def test_going_on_learns_more_and_adds_up_the_cost() -> None:
     errors = []
     for seed in range(3):
         model = DPALS(epsilon=0.5, delta=DELTA).fit(train, ledger=seeded(0.5, seed))
-        before, first = rmse(model, train, test), model.guarantee_
+        before, first, more = rmse(model, train, test), model.guarantee_, model.plan_more(600, epsilon=2.0)
         assert model.fit_more(train, seeded(2.0, seed + 10), epsilon=2.0) is model
         errors.append((before, rmse(model, train, test)))
-        assert model.guarantee_.cost == first.cost + model.plan_more(600, epsilon=2.0).cost
+        assert model.guarantee_.cost == first.cost + more.cost
     (before, after), spread = np.mean(errors, axis=0), np.std(errors, axis=0).max()
     assert after < before - 3 * spread
     releases = model.statement().certificate["releases"]
-    planned = model.plan(600).lines, model.plan_more(600, epsilon=2.0).lines
+    planned = model.plan(600).lines, more.lines
     assert len(releases) == sum(line.count for lines in planned for line in lines)
     assert any("in the light of earlier results" in note for note in model.statement().certificate["notes"])
 
@@ -88,7 +88,7 @@ def test_going_on_moves_by_its_bounds(monkeypatch: Any, adjacency: Any) -> None:
         second = record(monkeypatch, going_on(neighbour), first.answers, adjacency=adjacency)
         for label, share in moved(first, second).items():
             furthest[label] = max(furthest.get(label, 0.0), share)
-    assert len(furthest) == 4
+    assert len(furthest) == 7  # no direction stands out from the noise, so that none is extended
     assert max(furthest.values()) <= 1
     if adjacency == "replace":
         del furthest[GRAM]  # which has its own test, and so has this

@@ -42,6 +42,14 @@ def _ratio(sums: float, size: float, error: float, guess: float, spread: float) 
 
 
 @dataclass(frozen=True)
+class Pooled:
+    """Several releases of the same sums, pooled: as `Noisy`, with a standard deviation for each number."""
+
+    values: Array
+    std: Array
+
+
+@dataclass(frozen=True)
 class UserStatistics:
     """What is known of the users, in units of half the range of ratings.
 
@@ -101,14 +109,27 @@ class ItemFrequencies:
 
     def updated(self, release: Noisy, n_users: float) -> ItemFrequencies:
         """With another release of the weights, perhaps of other users."""
-        return self._of(self.a, self.sums, self.variance, release, n_users)
+        # `sums` are expectations: noise would make the sum of what is positive too large, but not this.
+        scale = max(float(release.values @ self.sums), 1e-9) / max(float((self.sums**2).sum()), 1e-9)
+        other, variance = scale * self.sums, scale**2 * self.variance
+        # How much shares have changed, by the moments of the difference.
+        noise = release.std**2 + variance
+        total = noise + (CHANGE * other) ** 2
+        weights = (other / total) ** 2
+        excess = float((weights * ((release.values - other) ** 2 - noise)).sum())
+        error = math.sqrt(2 * float(((weights * total) ** 2).sum()))
+        change, _ = _ratio(excess, float((weights * other**2).sum()), max(error, 1e-12), CHANGE**2, CHANGE**2)
+        return self._combined(self.a, other, variance + max(change, 0.0) * other**2, release, n_users)
 
     @classmethod
     def _of(cls, a: Array, other: Array, variance: Array, release: Noisy, n_users: float) -> ItemFrequencies:
-        """Combine two estimates of how often items occur, and the fact that none occurs less than never."""
         scale = max(float(np.maximum(release.values, 0).sum()), 1e-9) / max(float(np.maximum(other, 0).sum()), 1e-9)
         other = scale * other
-        spread = scale**2 * variance + (CHANGE * other) ** 2
+        return cls._combined(a, other, scale**2 * variance + (CHANGE * other) ** 2, release, n_users)
+
+    @classmethod
+    def _combined(cls, a: Array, other: Array, spread: Array, release: Noisy, n_users: float) -> ItemFrequencies:
+        """Combine two estimates of how often items occur, and the fact that none occurs less than never."""
         variance = 1 / (1 / release.std**2 + 1 / spread)
         mean = variance * (release.values / release.std**2 + other / spread)
         sums, variance = _frequency(mean, variance)
@@ -121,6 +142,11 @@ class ItemFrequencies:
     def known(cls, a: Array, sums: Array, variance: Array) -> ItemFrequencies:
         """From what a model keeps of them, which is not the number of users."""
         return cls(a, sums, variance, math.nan, np.zeros(len(a)))
+
+    def weighed(self, exponent: float) -> ItemFrequencies:
+        """With the weights that follow from what is known of popularity now."""
+        a = np.maximum(self.sums / self.a, 0.7) ** -exponent
+        return replace(self, a=a, sums=self.sums * (a / self.a), variance=self.variance * (a / self.a) ** 2)
 
     def of_items(self, at: Array) -> ItemFrequencies:
         """Those of some items, by number. -1 is an item of which nothing is known; it is taken to be rare."""
@@ -169,13 +195,13 @@ def _frequency(seen: Array, variance: Array) -> tuple[Array, Array]:
     return mean, np.maximum((shares * second).sum(axis=1) - mean**2, 1e-6 * variance)
 
 
-def _noise(release: Noisy, frequencies: ItemFrequencies) -> Array:
+def _noise(release: Noisy | Pooled, frequencies: ItemFrequencies) -> Array:
     """The variance of released sums about the true biases: that of the release, and that of the ratings."""
     noise: Array = release.std**2 + frequencies.squares
     return noise
 
 
-def _prior_mean(release: Noisy, frequencies: ItemFrequencies, features: Array) -> Array:
+def _prior_mean(release: Noisy | Pooled, frequencies: ItemFrequencies, features: Array) -> Array:
     """The prior mean of item biases: a regression of their sums on popularity and public features."""
     c = frequencies.sums
     noise = _noise(release, frequencies) + 0.09 * frequencies.variance + (BIAS_SPREAD * c) ** 2
@@ -187,7 +213,7 @@ def _prior_mean(release: Noisy, frequencies: ItemFrequencies, features: Array) -
     return line
 
 
-def _bias_spread(release: Noisy, frequencies: ItemFrequencies, before: Array) -> float:
+def _bias_spread(release: Noisy | Pooled, frequencies: ItemFrequencies, before: Array) -> float:
     """The variance of item biases about their prior mean, by the moments of their sums."""
     c, noise = frequencies.sums, _noise(release, frequencies) + 0.09 * frequencies.variance
     total = noise + (BIAS_SPREAD * c) ** 2
@@ -240,18 +266,6 @@ class ItemPosterior:
         """Of each entry of `mean`."""
         return np.diagonal(self.covariance, axis1=1, axis2=2)
 
-    @classmethod
-    def known(cls, mean: Array, variance: Array) -> ItemPosterior:
-        """From what a model keeps, which are variances."""
-        return cls(mean, variance[:, :, None] * np.eye(mean.shape[1]))
-
-    def of_items(self, at: Array, frequencies: ItemFrequencies) -> ItemPosterior:
-        """Those of some items, by number. -1 is an item of which nothing is known; it is taken to be average."""
-        k = self.mean.shape[1]
-        average = np.average(self.mean, axis=0, weights=frequencies.sums)
-        unknown = np.diag(np.append(BIAS_SPREAD**2, np.full(k - 1, COLUMN_SPREAD**2)))
-        return ItemPosterior(np.vstack([self.mean, average])[at], np.concatenate([self.covariance, unknown[None]])[at])
-
     def taste(self, frequencies: ItemFrequencies) -> float:
         """How far users' tastes spread along the learned factors: the mean of |v_j|^2, without popularity.
 
@@ -266,7 +280,7 @@ class ItemPosterior:
         return USER_PRIOR * _standardized(self.factors, frequencies)
 
     @classmethod
-    def from_bias(cls, release: Noisy, frequencies: ItemFrequencies, features: Array) -> ItemPosterior:
+    def from_bias(cls, release: Noisy | Pooled, frequencies: ItemFrequencies, features: Array) -> ItemPosterior:
         """Item biases from the noisy sums s_j of weighted, centered ratings: s_j = c_j b_j + noise.
 
         The prior mean of b_j is linear in log popularity and features, with coefficients fitted to the same sums.
@@ -327,9 +341,9 @@ class ItemPosterior:
 
         return min(WEIGHTS, key=error)
 
-    def with_probes(self) -> ItemPosterior:
+    def with_probes(self, seed: int = 0) -> ItemPosterior:
         """Random probe columns, by which the first item step looks for tastes that no other column explains."""
-        columns = np.random.default_rng(0).standard_normal((len(self.mean), PROBES))
+        columns = np.random.default_rng(seed).standard_normal((len(self.mean), PROBES))
         return self.with_columns(PROBE_SIZE * columns, PROBE_SPREAD**2)
 
     def probed(self, n: int, observed: Observation) -> tuple[ItemPosterior, Observation]:
@@ -391,6 +405,30 @@ class ItemEstimate:
         growth = np.ones(items.mean.shape[1])
         return cls(items, np.zeros_like(items.covariance), np.zeros_like(items.mean), None, items, growth)
 
+    @classmethod
+    def of(cls, before: ItemPosterior, precision: Array, information: Array, own: Array) -> ItemEstimate:
+        """With what earlier steps have observed; `own` is the covariance of the ratings' own noise, (items, k, k)."""
+        growth = np.ones(before.mean.shape[1])
+        for _ in range(3):
+            spread = before.covariance * np.sqrt(growth)[:, None] * np.sqrt(growth)
+            covariance, mean, gap = _posterior(before.mean, spread, own, precision, information)
+            found = cls(before, precision, information, gap, ItemPosterior(mean, covariance), growth)
+            growth = found._growth(found.items)
+        return replace(found, growth=growth)
+
+    def widened(self, items: ItemPosterior) -> ItemEstimate:
+        """With the last columns of `items` besides."""
+        k, n = self.before.mean.shape[1], items.mean.shape[1]
+        if self.gap is None:
+            return ItemEstimate.nothing(items)
+        if n == k:
+            return self
+        before = self.before.with_columns(items.mean[:, k:], items.variance[:, k:])
+        precision, gap = (np.pad(each, ((0, 0), (0, n - k), (0, n - k))) for each in (self.precision, self.gap))
+        gap[:, np.arange(k, n), np.arange(k, n)] = items.variance[:, k:]
+        information = np.pad(self.information, ((0, 0), (0, n - k)))
+        return ItemEstimate(before, precision, information, gap, items, np.append(self.growth, np.ones(n - k)))
+
     def updated(self, observed: Observation, n_jobs: int | None) -> ItemEstimate:
         """With what another step has observed, some items at a time."""
         m, k = self.before.mean.shape
@@ -429,19 +467,26 @@ class ItemEstimate:
         precision = self.precision[rows] + _symmetric(weighted @ H)
         seen = observed.sums[rows, :, None] + H @ mean[:, :, None]
         information = self.information[rows] + (weighted @ seen)[:, :, 0]
-        # The observation of theta has the covariance precision^-1 + own; W is its inverse.
-        sides = np.concatenate([precision, information[:, :, None]], axis=2)
-        solved = np.linalg.solve(eye + precision @ own, sides)
-        W, side = _symmetric(solved[:, :, :-1]), solved[:, :, -1:]
-        covariance = _symmetric(np.linalg.solve(eye + spread @ W, spread))
-        mean = first + (covariance @ (side - W @ first[:, :, None]))[:, :, 0]
-        # And phi itself, of which `spread + own` was known before.
-        wide = spread + own
-        sides = np.concatenate([wide, (wide @ information[:, :, None]) + first[:, :, None]], axis=2)
-        solved = np.linalg.solve(eye + wide @ precision, sides)
-        off = solved[:, :, -1] - mean
-        gap = _symmetric(solved[:, :, :-1]) + off[:, :, None] * off[:, None, :]
+        covariance, mean, gap = _posterior(first, spread, own, precision, information)
         return precision, gap, covariance, information, mean
+
+
+def _posterior(first: Array, spread: Array, own: Array, precision: Array, information: Array) -> tuple[Array, ...]:
+    """The covariance and the mean of theta_j, and the second moment of phi_j about that mean."""
+    eye = np.eye(first.shape[1])
+    # The observation of theta has the covariance precision^-1 + own; W is its inverse.
+    sides = np.concatenate([precision, information[:, :, None]], axis=2)
+    solved = np.linalg.solve(eye + precision @ own, sides)
+    W, side = _symmetric(solved[:, :, :-1]), solved[:, :, -1:]
+    covariance = _symmetric(np.linalg.solve(eye + spread @ W, spread))
+    mean = first + (covariance @ (side - W @ first[:, :, None]))[:, :, 0]
+    # And phi itself, of which `spread + own` was known before.
+    wide = spread + own
+    sides = np.concatenate([wide, (wide @ information[:, :, None]) + first[:, :, None]], axis=2)
+    solved = np.linalg.solve(eye + wide @ precision, sides)
+    off = solved[:, :, -1] - mean
+    gap = _symmetric(solved[:, :, :-1]) + off[:, :, None] * off[:, None, :]
+    return covariance, mean, gap
 
 
 def _symmetric(matrices: Array) -> Array:
@@ -524,10 +569,11 @@ class Directions:
 
     Attributes:
         loadings: (items, directions): a user's weights times these say where they stand, with variance 1 over users.
-        n: How many there are.
+        places: (items, directions): other loadings times these say how the two places of a user correlate.
     """
 
     loadings: Array
+    places: Array
 
     @property
     def n(self) -> int:
@@ -541,11 +587,13 @@ class Directions:
         damped = c / (c + 0.4 * frequencies.sums.mean())  # there is little to see in rarer items
         edge = moment.std * float(np.sqrt(2 * (damped**4).sum()))
         values, vectors = _leading(damped[:, None] * moment.values * damped, edge, most, skip=1)
-        loadings = np.zeros((len(frequencies.sums), len(values)))
-        loadings[frequent] = vectors * damped[:, None] / np.sqrt(values / frequencies.n_users)
-        return cls(loadings)
+        loadings, places = np.zeros((2, len(frequencies.sums), len(values)))
+        sizes = np.sqrt(values / frequencies.n_users)
+        loadings[frequent] = vectors * damped[:, None] / sizes
+        places[frequent] = vectors / damped[:, None] * sizes
+        return cls(loadings, places)
 
-    def columns(self, release: Noisy, frequencies: ItemFrequencies) -> Array:
+    def columns(self, release: Noisy | Pooled, frequencies: ItemFrequencies) -> Array:
         """Where items stand, from the release of `Extension`: of variance 1 over interactions."""
         c = frequencies.sums[:, None]
         centered = release.values - c * (release.values.sum(axis=0) / c.sum())

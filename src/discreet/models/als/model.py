@@ -44,10 +44,12 @@ from discreet.models.als.estimate import (
     ItemFrequencies,
     ItemPosterior,
     Observation,
+    Pooled,
     UserStatistics,
     residual_columns,
 )
 from discreet.models.als.kernel_columns import kernel_columns
+from discreet.models.als.knowledge import Knowledge, StepInformation, standing_of
 from discreet.models.als.published import PublishedDPALS
 from discreet.models.base import learned_by, require_ratings
 from discreet.models.fold_in import FoldIn, Penalty, RidgeFoldIn
@@ -71,6 +73,7 @@ SECOND_MOMENT, EXTENSION, STEP, GRAM = "second moment", "directions", "item step
 
 LEAST_MU = 2.0**-20  # below it a contribution would be less than a unit of the noise's grid
 MOST_CATEGORIES = 100  # of one column of the catalog; rarer ones are left out
+MOST_OTHERS = 16  # columns from probes: with more, no further ones are looked for
 GRAM_CLIP = 20.0  # bound of a user's contribution to the shared Gram matrix, over that to an item step
 
 
@@ -126,7 +129,27 @@ class DPALS(PrivateModel):
         n_users_: About how many users there were, by a release; at least 10.
     """
 
-    _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "item_variance_", "item_prior_", "item_weights_")
+    # What a continuation needs besides: `Knowledge`.
+    _KNOWN: ClassVar[tuple[str, ...]] = (
+        "known_users_",
+        "known_bias_",
+        "known_pairs_",
+        "known_frequent_",
+        "known_pairs_scale_",
+        "known_loadings_",
+        "known_standing_",
+        "known_steps_",
+        "known_own_",
+        "known_own_size_",
+        "known_others_",
+    )
+    _ARRAYS: ClassVar[tuple[str, ...]] = (
+        *PrivateModel._ARRAYS,
+        "item_variance_",
+        "item_prior_",
+        "item_weights_",
+        *_KNOWN,
+    )
     _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "unit_", "n_users_", "offset_penalty_")
     _NOT_LEARNED: ClassVar[tuple[str, ...]] = (*PrivateModel._NOT_LEARNED, "caution")
     _in_spark: ClassVar[bool] = True
@@ -134,6 +157,17 @@ class DPALS(PrivateModel):
     item_variance_: Array = field(init=False)
     item_prior_: Array = field(init=False)
     item_weights_: Array = field(init=False)
+    known_users_: Array = field(init=False)
+    known_bias_: Array = field(init=False)
+    known_pairs_: Array = field(init=False)
+    known_frequent_: Array = field(init=False)
+    known_pairs_scale_: Array = field(init=False)
+    known_loadings_: Array = field(init=False)
+    known_standing_: Array = field(init=False)
+    known_steps_: Array = field(init=False)
+    known_own_: Array = field(init=False)
+    known_own_size_: Array = field(init=False)
+    known_others_: Array = field(init=False)
     unit_: float = field(init=False)
     n_users_: float = field(init=False)
     offset_penalty_: float = field(init=False)
@@ -211,6 +245,7 @@ class DPALS(PrivateModel):
             "unit_": float(unit),
             "n_users_": float(frequencies.n_users),
             "offset_penalty_": float(training.offset_penalty),
+            **training.kept,
         }
 
     # Continuing
@@ -219,7 +254,14 @@ class DPALS(PrivateModel):
         """What `fit_more` would release, and what each release costs."""
         more = self._more(epsilon, n_steps)
         more._check_parameters()
-        return self._checked(more._settings(whole("n_items", n_items, 1)).continued().plan(more._mu()))
+        return self._checked(self._continued(more, whole("n_items", n_items, 1)).plan(more._mu()))
+
+    def _continued(self, more: DPALS, n_items: int) -> Settings:
+        """The settings of a continuation: they follow from what was spent before, too."""
+        before = self.guarantee_.cost.mu or 0.0
+        together = settings(math.hypot(more._mu(), before), n_items, self.n_users_hint)
+        begun = len(self.known_frequent_) > 0
+        return more._settings(n_items).continued(together, 1.0 if begun else 1 + (before / more._mu()) ** 2)
 
     def _more(self, epsilon: float | None, n_steps: int | None) -> DPALS:
         """The parameters of a continuation."""
@@ -235,12 +277,12 @@ class DPALS(PrivateModel):
         n_steps: int | None = None,
         **reading: Any,
     ) -> Self:
-        """Continue to learn: more item steps, on the same ratings or on new ones.
+        """Continue to learn, best on all ratings so far: the same releases again, pooled with those of before.
 
-        The model is public, so it costs nothing to start from it: last month's model is prior knowledge for this
-        month's ratings. Items are matched by their ids; new items start from nothing, and items that are not in the
-        catalog of `ratings` are dropped. New ratings of the same users add knowledge; the same ratings again only
-        reduce noise.
+        The model is public, so it costs nothing to start from it. Items are matched by their ids; new items start from
+        nothing, and items that are not in the catalog of `ratings` are dropped. Give all ratings so far, not only new
+        ones: the noise is the same, and more ratings stand out from it further. A model of other people's ratings is
+        prior knowledge, which counts for less the worse it predicts what is released of these.
 
         Args:
             ratings: Ratings with the same range of values, or anything that `discreet.read` takes.
@@ -263,10 +305,9 @@ class DPALS(PrivateModel):
             )
 
         def learn(releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
-            settings = more._settings(ratings.n_items).continued()
-            scale = Scale(self.value_range_, self.unit_)
-            training = Training(releaser, settings, ratings, scale, self.offset_penalty_)
-            return self._learned(training, *training.go_on(self._known(ratings.catalogue)))
+            training = Training.of(releaser, self._continued(more, ratings.n_items), ratings)
+            training.known = self._known(ratings.catalogue)
+            return self._learned(training, *training.begin(item_features(ratings.catalogue, self.features or ())))
 
         with more._readied(ratings, reading) as table:
             require_sound(table)
@@ -281,17 +322,26 @@ class DPALS(PrivateModel):
             self._set(learned, table.catalogue, statement)
         return self
 
-    def _known(self, catalogue: Catalogue) -> tuple[float, ItemFrequencies, ItemPosterior]:
-        """What the model knows of these items, in the unit of the training."""
-        at = self.items_.numbers(catalogue.ids.to_arrow())
+    def _known(self, catalogue: Catalogue) -> Knowledge:
+        """What the model keeps of its releases, for these items."""
         a, variance = self.item_weights_.T
-        low, high = self.value_range_
-        frequencies = ItemFrequencies.known(a, self.popularity_ * a, variance)
-        factors = self.item_factors_[:, : self.item_prior_.shape[1]]
-        mean = np.column_stack([self.item_bias_, factors]) / self.unit_
-        items = ItemPosterior.known(mean, self.item_variance_ / self.unit_**2)
-        middle = (self.global_mean_ - (low + high) / 2) / self.unit_
-        return middle, frequencies.of_items(at), items.of_items(at, frequencies)
+        steps, n = self.known_steps_.astype(np.float64), self.known_others_.shape[1] // 2
+        own = self.known_own_size_[:, None, None] * self.known_own_
+        return Knowledge(
+            unit=self.unit_,
+            users=self.known_users_,
+            frequencies=ItemFrequencies.known(a, self.popularity_ * a, variance),
+            bias=self.known_bias_,
+            items=np.column_stack([self.item_bias_ / self.unit_, self.item_variance_[:, 0] / self.unit_**2]),
+            pairs=self.known_pairs_.astype(np.float64),
+            frequent=self.known_frequent_,
+            pairs_scale=self.known_pairs_scale_,
+            loadings=self.known_loadings_,
+            standing=self.known_standing_,
+            steps=StepInformation(steps[:, :, :-1], steps[:, :, -1], own),
+            others=self.known_others_[:, :n],
+            others_variance=self.known_others_[:, n:],
+        ).of_items(self.items_.numbers(catalogue.ids.to_arrow()))
 
     # What is known of the items
 
@@ -366,6 +416,10 @@ class Training:
     ratings: Ratings
     scale: Scale
     offset_penalty: float = math.nan
+    known: Knowledge | None = None
+    kept: dict[str, Array] = field(default_factory=dict)
+    doubt: float = 1.0
+    first_other: int = 0  # the first column that is neither a slope, a feature nor a direction
 
     @classmethod
     def of(cls, releaser: Releaser, settings: Settings, ratings: Ratings) -> Training:
@@ -380,33 +434,62 @@ class Training:
     def begin(self, features: Array) -> tuple[float, ItemFrequencies, ItemPosterior]:
         """All releases before the item steps: the mean rating, how often items occur, and what is known of them."""
         mean, frequencies = self._start()
-        n_features = features.shape[1]
-        statistic = VectorSum(self.ratings.n_items, self.settings.bounds[BIAS])
-        contribution = partial(own_deviations, a=frequencies.a, mean=mean, offset_penalty=self.offset_penalty)
-        bias = self.releaser.release(BIAS, statistic, self._users(), contribution)
-        columns = np.zeros((self.ratings.n_items, 0))
+        n_features, known = features.shape[1], self.known
+        columns, between = np.zeros((self.ratings.n_items, 0)), np.zeros((known.n_directions if known else 0, 0))
+        bias = self._bias(frequencies, mean)
+        self._keep_pairs(np.zeros((0, 0)), np.zeros(0, np.int64), 0.0, frequencies)
+        self._keep_standing(np.zeros((0, 0)), np.zeros((self.ratings.n_items, 1)))
         if self.settings.looks_for_directions and not self.settings.residual:
-            columns = self._directions(frequencies)
+            columns, between = self._directions(frequencies)
             features = np.column_stack([features, columns])
         items = ItemPosterior.from_bias(bias, frequencies, features).with_slopes(frequencies)
         items = items.with_features(features[:, :n_features], frequencies)
         items = items.with_columns(columns * COLUMN**-0.5, COLUMN_SPREAD**2)
+        n = items.mean.shape[1]
         if self.settings.looks_for_directions and self.settings.residual:
             items = self._with_residual_directions(items, frequencies, mean)
+        if known is not None:
+            items = items.with_columns(known.others, known.others_variance)
+            steps = known.steps.changed(known.columns(between, n_features), self.doubt, self._rescaled)
+            self.known = replace(known, steps=steps)
+        self.first_other = n
         return mean, frequencies, items
 
-    def go_on(
-        self, known: tuple[float, ItemFrequencies, ItemPosterior]
-    ) -> tuple[float, ItemFrequencies, ItemPosterior]:
-        """The same for a model that exists: how often items occur now."""
-        mean, before, items = known
-        return mean, before.updated(self._weights(before.a), self._count_users().n_users), items
+    @property
+    def _rescaled(self) -> float:
+        """The unit of what is known, over the unit now."""
+        return self.known.unit / self.scale.unit if self.known else 1.0
+
+    def _bias(self, frequencies: ItemFrequencies, mean: float) -> Noisy | Pooled:
+        statistic = VectorSum(self.ratings.n_items, self.settings.bounds[BIAS])
+        contribution = partial(own_deviations, a=frequencies.a, mean=mean, offset_penalty=self.offset_penalty)
+        bias: Noisy | Pooled
+        bias = release = self.releaser.release(BIAS, statistic, self._users(), contribution)
+        if self.known is not None:
+            self.doubt = self.known.doubt(release, frequencies, self._rescaled)
+            bias = self.known.with_bias(release, frequencies, self.doubt, self._rescaled)
+        c = frequencies.sums
+        precision = np.broadcast_to(np.square(c / bias.std), c.shape)
+        self.kept["known_bias_"] = np.column_stack([bias.values / c, precision])
+        return bias
+
+    def _keep_pairs(self, pairs: Array, frequent: Array, std: float, frequencies: ItemFrequencies) -> None:
+        size = float(frequencies.sums[frequent].sum() ** 2 / frequencies.n_users)
+        self.kept |= {"known_pairs_": pairs.astype(np.float32), "known_frequent_": frequent}
+        self.kept["known_pairs_scale_"] = np.array([std, size])
+
+    def _keep_standing(self, loadings: Array, standing: Array) -> None:
+        self.kept |= {"known_loadings_": loadings, "known_standing_": standing}
 
     def steps(self, mean: float, frequencies: ItemFrequencies, items: ItemPosterior) -> ItemPosterior:
         """All item steps."""
         s, m, known = self.settings, self.ratings.n_items, items.mean.shape[1]
-        items = items.with_probes()
         estimate = ItemEstimate.nothing(items)
+        if self.known is not None:
+            steps = self.known.steps
+            estimate = ItemEstimate.of(items, steps.precision, steps.information, steps.own)
+        n_others = known - self.first_other
+        items = estimate.items if n_others > MOST_OTHERS else estimate.items.with_probes(n_others)
         users, vectors = self._users(), np.full(known - 1, USER_SQUARE)
         mu = math.sqrt(s.n_steps) * (self.releaser.reservation.plan[STEP].cost.mu or 0.0)
         for at in range(s.n_steps):
@@ -417,9 +500,17 @@ class Training:
             observed = Observation.of(sums, gram, frequencies, weight, s.step_clip)
             if at == 0:
                 items, observed = items.probed(known, observed)
-                estimate = ItemEstimate.nothing(items)
+                estimate = estimate.widened(items)
             estimate = estimate.updated(observed, self.releaser.n_jobs)
             items, vectors = estimate.items, observed.vectors
+        others = estimate.before.mean[:, self.first_other :], estimate.before.variance[:, self.first_other :]
+        information = np.concatenate([estimate.precision, estimate.information[:, :, None]], axis=2)
+        self.kept |= {
+            "known_steps_": information.astype(np.float32),
+            "known_own_": observed.blur,
+            "known_own_size_": observed.squares / observed.shares**2,
+            "known_others_": np.column_stack(others),
+        }
         return items
 
     def _step(self, items: ItemPosterior, frequencies: ItemFrequencies, mean: float, bias_weight: float) -> ItemStep:
@@ -428,7 +519,13 @@ class Training:
     def _count_users(self) -> UserStatistics:
         statistic = VectorSum(5, self.settings.bounds[USERS], cone="nonnegative")
         contribution = partial(own_moments, reach=self.scale.reach)
-        return UserStatistics.of(self.releaser.release(USERS, statistic, self._users(), contribution))
+        release = self.releaser.release(USERS, statistic, self._users(), contribution)
+        if self.known is not None:
+            release, self.kept["known_users_"] = self.known.with_users(release)
+        found = UserStatistics.of(release)
+        if self.known is None:
+            self.kept["known_users_"] = np.append(release.values, release.std) / found.n_users
+        return found
 
     def _weights(self, a: Array) -> Noisy:
         statistic = VectorSum(self.ratings.n_items, self.settings.bounds[WEIGHTS], cone="nonnegative")
@@ -439,12 +536,15 @@ class Training:
         users = self._count_users()
         self.scale = replace(self.scale, unit=self.scale.unit * users.within)
         self.offset_penalty = users.offset_penalty
-        s = self.settings
+        s, mean = self.settings, users.mean / users.within
         statistic = VectorSum(self.ratings.n_items, s.bounds[POPULARITY], cone="nonnegative")
         popularity = self.releaser.release(POPULARITY, statistic, self._users(), equal_weights)
+        if self.known is not None:
+            known = self.known.frequencies.weighed(0.0).updated(popularity, users.n_users).weighed(s.exponent)
+            return mean, known.updated(self._weights(known.a), users.n_users)
         a = np.maximum(popularity.values, 0.7 + popularity.std) ** -s.exponent
         frequencies = ItemFrequencies.of(a, popularity, self._weights(a), users.n_users)
-        return users.mean / users.within, frequencies
+        return mean, frequencies
 
     def _second_moment(
         self, frequencies: ItemFrequencies, entries: Callable[[UserBatch], Array]
@@ -457,19 +557,28 @@ class Training:
         rows = self._users(dense_users(m)).map(lambda batch: on_frequent(batch, entries(batch), place))
         return self.releaser.release(SECOND_MOMENT, statistic, rows, own_values), frequent
 
-    def _directions(self, frequencies: ItemFrequencies) -> Array:
-        """Where items stand on directions of taste, from what is chosen together."""
+    def _directions(self, frequencies: ItemFrequencies) -> tuple[Array, Array]:
+        """Where items stand on directions of taste, from what is chosen together; and `Knowledge.between`."""
         s = self.settings
         frequent = np.argsort(-frequencies.sums, kind="stable")[: s.n_frequent]
         chosen = np.zeros(self.ratings.n_items)
         chosen[frequent] = frequencies.a[frequent]
         moment, frequent = self._second_moment(frequencies, partial(own_weights, a=chosen))
+        if self.known is not None:
+            moment = self.known.with_pairs(moment, frequent, frequencies, self.doubt)
+        self._keep_pairs(moment.values, frequent, moment.std, frequencies)
         found = Directions.of(moment, frequent, frequencies, s.n_directions)
+        between = self.known.between(found, len(chosen)) if self.known else np.zeros((0, found.n))
+        self._keep_standing(found.loadings[frequent], np.zeros((len(chosen), found.n + 1)))
         if not found.n:
-            return found.loadings
+            return found.loadings, between
         statistic = OuterSum(found.loadings.shape, s.bounds[EXTENSION])
         contribution = Extension(found.loadings, chosen, frequencies.a)
-        return found.columns(self.releaser.release(EXTENSION, statistic, self._users(), contribution), frequencies)
+        release: Noisy | Pooled = self.releaser.release(EXTENSION, statistic, self._users(), contribution)
+        if self.known is not None and isinstance(release, Noisy):
+            release = self.known.with_standing(release, frequencies, between, self.doubt)
+        self._keep_standing(found.loadings[frequent], standing_of(release, frequencies))
+        return found.columns(release, frequencies), between
 
     def _with_residual_directions(
         self, items: ItemPosterior, frequencies: ItemFrequencies, mean: float
@@ -529,9 +638,18 @@ class Settings:
         """The releases, with their costs."""
         return Plan.gaussian(mu, self.shares)
 
-    def continued(self) -> Settings:
-        """For a model that exists: how often items occur is released again, and the rest of the budget is for steps."""
-        shares: dict[str, float | tuple[float, int]] = {USERS: 0.006, WEIGHTS: 0.06}
+    def continued(self, together: Settings, missing: float) -> Settings:
+        """For a model that exists.
+
+        A second moment is pooled with earlier ones, and pays if it does for the budget of all fits.
+
+        Args:
+            together: The settings for the budget of all fits.
+            missing: What earlier fits could have spent on a second moment, and did not: the first makes up for it.
+        """
+        shares: dict[str, float | tuple[float, int]] = {USERS: 0.006, POPULARITY: 0.06, WEIGHTS: 0.06, BIAS: 0.08}
+        if together.looks_for_directions and not together.residual:
+            shares |= {SECOND_MOMENT: min(0.08 * missing, 0.24), EXTENSION: 0.06}
         return replace(self, shares=_with_steps(shares, self.n_steps), residual=False)
 
 

@@ -1,0 +1,204 @@
+"""What a DPALS model keeps from one fit to the next: its releases, pooled. All of it is computed from releases.
+
+A continuation makes the releases of a fit again, on the ratings of the day, and pools them with what is kept, each by
+its precision. Two things are different from one release with more budget. The amount of data may have changed: sums
+are compared per interaction. And the old ratings may not be those of the same people: the old model predicts the new
+releases, and if it does so worse than it should, what it knows counts for less.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from discreet.models.als.estimate import Directions, ItemFrequencies, Pooled, _noise
+from discreet.privacy.releaser import Noisy
+from discreet.typing import Array
+
+N_BASE = 3  # columns that every model has: the bias, and two slopes
+SAME = 1e-12
+
+
+@dataclass(frozen=True)
+class StepInformation:
+    """What item steps have observed: `ItemEstimate`'s precision and information, and the ratings' own noise.
+
+    Attributes:
+        precision: Of phi_j, (items, k, k).
+        information: The precision times the estimate, (items, k).
+        own: The covariance of the ratings' own noise in phi_j, (items, k, k).
+    """
+
+    precision: Array
+    information: Array
+    own: Array
+
+    def changed(self, columns: Array, doubt: float, scale: float) -> StepInformation:
+        """In other columns: (old, new) says how far users' places on new columns are their places on old ones.
+
+        Args:
+            columns: (k, k').
+            doubt: The variance is larger by this factor.
+            scale: The unit of the ratings before, over that now.
+        """
+        precision = columns.T @ self.precision @ columns / (doubt * scale**2)
+        own = columns.T @ self.own @ columns * scale**2
+        return StepInformation(precision, self.information @ columns / (doubt * scale), own)
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """What is kept of the releases, for the items of one catalog.
+
+    Attributes:
+        unit: Of biases and steps, in units of the ratings.
+        users: The five moments of a user, on average, and the standard deviation of that.
+        frequencies: How often items occur.
+        bias: Released item biases and their precision, (items, 2).
+        items: Means and variances of item biases after all steps, (items, 2).
+        pairs: The second moment of the weights of frequent items, (frequent, frequent).
+        frequent: Their numbers.
+        pairs_scale: The standard deviation of the noise in `pairs`, and c^2 / n_users of these items, added up.
+        loadings: Of the frequent items on the directions, (frequent, directions).
+        standing: Where items stand on the directions, and the precision of that, (items, directions + 1).
+        steps: What item steps have observed of (bias, slopes, features, directions, other columns).
+        others: Means of the other columns before any step, (items, n).
+        others_variance: And their variances.
+    """
+
+    unit: float
+    users: Array
+    frequencies: ItemFrequencies
+    bias: Array
+    items: Array
+    pairs: Array
+    frequent: Array
+    pairs_scale: Array
+    loadings: Array
+    standing: Array
+    steps: StepInformation
+    others: Array
+    others_variance: Array
+
+    @property
+    def n_directions(self) -> int:
+        """How many directions there are."""
+        return int(self.loadings.shape[1])
+
+    def of_items(self, at: Array) -> Knowledge:
+        """That of the items of another catalog, by their numbers in this one. -1: nothing is known of it."""
+
+        def moved(values: Array) -> Array:
+            found: Array = np.concatenate([values, np.zeros((1, *values.shape[1:]))])[at]
+            return found
+
+        place = np.full(len(self.bias) + 1, -1)
+        place[at] = np.arange(len(at))
+        place = place[:-1][self.frequent]
+        kept = place >= 0
+        spread = np.append(self.others_variance, self.others_variance.mean(axis=0, keepdims=True), axis=0)[at]
+        s = self.steps
+        return replace(
+            self,
+            frequencies=self.frequencies.of_items(at),
+            bias=moved(self.bias),
+            items=moved(self.items),
+            pairs=self.pairs[np.ix_(kept, kept)],
+            frequent=place[kept],
+            loadings=self.loadings[kept],
+            standing=moved(self.standing),
+            steps=StepInformation(moved(s.precision), moved(s.information), moved(s.own)),
+            others=moved(self.others),
+            others_variance=spread,
+        )
+
+    def with_users(self, release: Noisy) -> tuple[Noisy, Array]:
+        """The moments of all users, pooled; and what to keep of them."""
+        n = max(float(release.values[0] + release.values[1]) / math.sqrt(2), 10.0)
+        now, noise = release.values / n, (release.std / n) ** 2
+        before, variance = self.users[:5], float(self.users[5]) ** 2
+        # Other people have other moments: what noise does not explain is how far they may differ.
+        wide = variance + np.maximum((now - before) ** 2 - 4 * (variance + noise), 0.0)
+        pooled = (now / noise + before / wide) / (1 / noise + 1 / wide)
+        std = math.sqrt(float(np.mean(1 / (1 / noise + 1 / wide))))
+        return Noisy(pooled * n, std * n), np.append(pooled, std)
+
+    def doubt(self, release: Noisy, frequencies: ItemFrequencies, scale: float) -> float:
+        """How much larger the model's variances should be, for its item biases to explain the new release of them."""
+        known = self.items[:, 1] > 0
+        c, bias, variance = frequencies.sums[known], self.items[known, 0] * scale, self.items[known, 1] * scale**2
+        noise = (_noise(release, frequencies) + 0.09 * frequencies.variance)[known]
+        total = noise + c**2 * variance
+        off = release.values[known] - c * bias
+        off = off - c * float((c * off / total).sum() / max(float((c**2 / total).sum()), SAME))
+        weights = (c / total) ** 2
+        size = float((weights * c**2 * variance).sum())
+        error = math.sqrt(2 * float(((weights * total) ** 2).sum()))
+        if size <= 0:
+            return 1.0
+        return 1 + max((float((weights * (off**2 - noise)).sum()) - size - 2 * error) / size, 0.0)
+
+    def with_bias(self, release: Noisy, frequencies: ItemFrequencies, doubt: float, scale: float) -> Pooled:
+        """The release of item biases, pooled."""
+        c, old = frequencies.sums, self.bias[:, 1] / (doubt * scale**2)
+        precision = release.std**-2 + old / c**2
+        values = (release.values / release.std**2 + old * self.bias[:, 0] * scale / c) / precision
+        return Pooled(values, precision**-0.5)
+
+    def with_pairs(self, release: Noisy, frequent: Array, frequencies: ItemFrequencies, doubt: float) -> Noisy:
+        """The second moment, pooled. Where only the new one is known, it is shrunk: all noise is alike, or less."""
+        if not len(self.frequent):
+            return release
+        place = np.full(len(frequencies.sums), -1)
+        place[self.frequent] = np.arange(len(self.frequent))
+        old = place[frequent]
+        both = np.ix_(old >= 0, old >= 0)
+        std, size = self.pairs_scale
+        ratio = float(frequencies.sums[self.frequent].sum() ** 2 / frequencies.n_users / max(size, SAME))
+        before = (std * ratio) ** -2 / doubt
+        precision = release.std**-2 + before
+        values = release.values / release.std**2
+        values[both] += before * ratio * self.pairs[np.ix_(old[old >= 0], old[old >= 0])]
+        return Noisy(values / precision, precision**-0.5)
+
+    def between(self, found: Directions, n_items: int) -> Array:
+        """How far users' places on new directions are their places on old ones, (old, new): correlations."""
+        loadings = np.zeros((n_items, self.n_directions))
+        loadings[self.frequent] = self.loadings
+        if not (found.n and self.n_directions):
+            return np.zeros((self.n_directions, found.n))
+        left, values, right = np.linalg.svd(loadings.T @ found.places, full_matrices=False)
+        between: Array = (left * np.minimum(values, 1.0)) @ right
+        return between
+
+    def with_standing(self, release: Noisy, frequencies: ItemFrequencies, between: Array, doubt: float) -> Pooled:
+        """The release of `Extension`, pooled."""
+        d, c = release.values.shape[1], frequencies.sums[:, None]
+        squares = np.maximum((between**2).sum(axis=0), SAME)
+        old = self.standing[:, -1:] * squares / doubt * d / c**2
+        before = self.standing[:, :-1] @ between / squares * c / math.sqrt(d)
+        precision = release.std**-2 + old
+        return Pooled((release.values / release.std**2 + old * before) / precision, precision**-0.5)
+
+    def columns(self, between: Array, n_features: int) -> Array:
+        """For `StepInformation.changed`: all columns but the directions stay what they are."""
+        k, d = self.steps.precision.shape[1], self.n_directions
+        first, n_others = N_BASE + n_features, self.others.shape[1]
+        new = between.shape[1]
+        found = np.zeros((k, first + new + n_others))
+        if k == first + d + n_others:  # else the features are others
+            found[:first, :first] = np.eye(first)
+            found[first : first + d, first : first + new] = between
+            found[first + d :, first + new :] = np.eye(n_others)
+        else:
+            found[:N_BASE, :N_BASE] = np.eye(N_BASE)
+        return found
+
+
+def standing_of(release: Noisy | Pooled, frequencies: ItemFrequencies) -> Array:
+    """`Knowledge.standing`, from the release of `Extension`."""
+    d, c = release.values.shape[1], frequencies.sums[:, None]
+    precision = np.broadcast_to(c**2 / (d * np.square(release.std)), release.values.shape).mean(axis=1)
+    return np.column_stack([release.values * math.sqrt(d) / c, precision])

@@ -1,0 +1,133 @@
+"""DPALS: what a model keeps from one fit to the next, and how it is pooled."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+import discreet
+from discreet.models.als.estimate import Directions, ItemEstimate, ItemFrequencies, ItemPosterior
+from discreet.models.als.knowledge import Knowledge, StepInformation, standing_of
+from discreet.models.als.model import DPALS
+from discreet.privacy.releaser import Noisy
+from tests.models.als.test_model import DELTA, seeded
+
+DATA = discreet.datasets.movielens_like(4000, 500, 200_000, random_state=5)
+
+
+def frequencies(m: int) -> ItemFrequencies:
+    sums = np.linspace(50.0, 5.0, m)
+    return ItemFrequencies(np.ones(m), sums, np.full(m, 0.1), 1000.0, np.zeros(m))
+
+
+def known(m: int, precision: float) -> Knowledge:
+    """Two directions, three frequent items, and other numbers; all with this precision."""
+    rng = np.random.default_rng(0)
+    steps = StepInformation(np.tile(precision * np.eye(5), (m, 1, 1)), np.full((m, 5), precision), np.zeros((m, 5, 5)))
+    return Knowledge(
+        unit=1.0,
+        users=np.append(rng.random(5), precision**-0.5 if precision else 1e9),
+        frequencies=frequencies(m),
+        bias=np.column_stack([rng.standard_normal(m), np.full(m, precision)]),
+        items=np.column_stack([np.zeros(m), np.ones(m)]),
+        pairs=np.ones((3, 3)),
+        frequent=np.arange(3),
+        pairs_scale=np.array([precision**-0.5 if precision else 1e9, 1.0]),
+        loadings=np.eye(3)[:, :2],
+        standing=np.column_stack([rng.standard_normal((m, 2)), np.full(m, precision)]),
+        steps=steps,
+        others=np.zeros((m, 0)),
+        others_variance=np.zeros((m, 0)),
+    )
+
+
+def test_pooling_with_nothing_is_the_new_release() -> None:
+    m, rng = 8, np.random.default_rng(1)
+    nothing, c = known(m, 0.0), frequencies(m)
+    users = Noisy(np.array([800.0, 600.0, 200.0, 900.0, 50.0]), 2.0)
+    assert np.allclose(nothing.with_users(users)[0].values, users.values)
+    bias = Noisy(rng.standard_normal(m), 0.5)
+    pooled = nothing.with_bias(bias, c, 1.0, 1.0)
+    assert np.allclose(pooled.values, bias.values)
+    assert np.allclose(pooled.std, 0.5)
+    pairs = Noisy(rng.standard_normal((4, 4)), 0.5)
+    assert np.allclose(nothing.with_pairs(pairs, np.arange(4), c, 1.0).values, pairs.values)
+    standing = Noisy(rng.standard_normal((m, 2)), 0.5)
+    assert np.allclose(nothing.with_standing(standing, c, np.eye(2), 1.0).values, standing.values)
+    items = ItemPosterior(rng.standard_normal((m, 5)), np.tile(np.eye(5), (m, 1, 1)))
+    steps = nothing.steps
+    same = ItemEstimate.of(items, steps.precision, steps.information, steps.own).items
+    assert np.allclose(same.mean, items.mean)
+    assert np.allclose(same.covariance, items.covariance)
+
+
+def test_pooling_twice_the_same_halves_the_variance() -> None:
+    m, rng = 6, np.random.default_rng(2)
+    c, before = frequencies(m), known(m, 1.0)
+    bias = Noisy(rng.standard_normal(m), 0.5)
+    kept = replace(before, bias=np.column_stack([bias.values / c.sums, (c.sums / bias.std) ** 2]))
+    pooled = kept.with_bias(bias, c, 1.0, 1.0)
+    assert np.allclose(pooled.values, bias.values)
+    assert np.allclose(pooled.std**2, 0.125)
+    standing = Noisy(rng.standard_normal((m, 2)), 0.5)
+    twice = replace(before, standing=standing_of(standing, c)).with_standing(standing, c, np.eye(2), 1.0)
+    assert np.allclose(twice.values, standing.values)
+    assert np.allclose(twice.std**2, 0.125)
+    pairs, size = Noisy(rng.standard_normal((3, 3)), 0.5), c.sums[:3].sum() ** 2 / c.n_users
+    kept = replace(before, pairs=pairs.values, pairs_scale=np.array([0.5, size]))
+    again = kept.with_pairs(pairs, np.arange(3), c, 1.0)
+    assert np.allclose(again.values, pairs.values)
+    assert np.isclose(again.std**2, 0.125)
+
+
+def test_items_come_and_go() -> None:
+    before = known(4, 2.0)
+    after = before.of_items(np.array([-1, 2, 0, -1, 3]))
+    assert np.array_equal(after.bias[:, 1], [0, 2, 2, 0, 2])
+    assert np.array_equal(after.bias[[1, 2, 4]], before.bias[[2, 0, 3]])
+    assert np.array_equal(np.sort(after.frequent), [1, 2])  # item 1, which was frequent, is gone
+    assert after.pairs.shape == (2, 2)
+    assert not after.steps.precision[[0, 3]].any()
+
+
+def test_a_model_that_predicts_badly_is_doubted() -> None:
+    m, rng = 200, np.random.default_rng(3)
+    c = replace(frequencies(m), sums=np.full(m, 100.0))
+    bias = 0.3 * rng.standard_normal(m)
+    before = replace(known(m, 1.0), items=np.column_stack([bias, np.full(m, 0.01)]))
+    true = c.sums * (bias + 0.1 * rng.standard_normal(m)) + rng.standard_normal(m)
+    assert before.doubt(Noisy(true, 1.0), c, 1.0) < 1.5
+    other = c.sums * 0.3 * rng.standard_normal(m)
+    assert before.doubt(Noisy(other, 1.0), c, 1.0) > 5
+
+
+def test_directions_are_found_again() -> None:
+    before = replace(known(4, 1.0), loadings=np.eye(3)[:, :2])
+    places = np.zeros((4, 2))
+    places[:2] = [[0.0, 1.0], [1.0, 0.0]]
+    between = before.between(Directions(places, places), 4)
+    assert np.allclose(between, [[0, 1], [1, 0]])
+    columns = before.columns(between, 0)
+    assert np.allclose(columns @ columns.T, np.eye(5))
+
+
+def error(model: Any, train: Any, test: Any) -> float:
+    return float(np.sqrt(np.mean((model.predict(train, test) - test.values) ** 2)))
+
+
+def test_a_model_of_something_else_does_no_harm() -> None:
+    """Its items have the names of others: what it knows is wrong."""
+    train, _, test = discreet.splits.holdout(DATA, test=0.2, random_state=0)
+    ids = DATA.items.to_list()
+    table = train.to_arrow()
+    names = dict(zip(ids, np.random.default_rng(0).permutation(ids).tolist(), strict=True))
+    wrong = table.set_column(1, table.column_names[1], [[names[i] for i in table.column(1).to_pylist()]])
+    wrong = discreet.read(wrong, items=train.catalogue, value_range=train.value_range)
+    errors = []
+    for seed in range(3):
+        model = DPALS(epsilon=3.0, delta=DELTA).fit(wrong, ledger=seeded(3.0, seed))
+        model.fit_more(train, seeded(3.0, seed + 10))
+        fresh = DPALS(epsilon=3.0, delta=DELTA).fit(train, ledger=seeded(3.0, seed + 10))
+        errors.append((error(model, train, test), error(fresh, train, test)))
+    misled, anew = np.mean(errors, axis=0)
+    assert misled < anew + 0.01
