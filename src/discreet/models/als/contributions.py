@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 
 from discreet import kernels
 from discreet.kernels import Table
-from discreet.models.als.estimate import ItemFrequencies, ItemPosterior
+from discreet.models.als.estimate import MAGNITUDES, ItemFrequencies, ItemPosterior
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
@@ -41,16 +41,20 @@ class Scale:
 
 
 def own_moments(batch: UserBatch, reach: float) -> Array:
-    """The moments of a user's n ratings y, as fractions of the largest possible values: five nonnegative numbers.
+    """The moments of a user's n ratings y, as fractions of the largest possible values: nonnegative numbers.
 
     With x for their mean and d for their variance these are (1 + x) / sqrt 2, (1 - x) / sqrt 2, d, 1 - 1 / n and x^2.
-    As d is at most 1 - x^2, the squares add up to at most 3 - x^2 + 2 x^4, and so to at most 4.
+    Behind them is a 1 in the place of the order of magnitude of d: place k is for d from 4^-(k + 1) to 4^-k. It says
+    how far ratings spread where the declared range is so wide that noise would hide d. As d is at most 1 - x^2, the
+    squares add up to at most 3 - x^2 + 2 x^4 and this 1, and so to at most 5.
     """
     counts = np.maximum(batch.counts, 1)
     means = batch.row_sums(batch.values) / counts
-    squares = batch.row_sums((batch.values - means[batch.owners]) ** 2) / counts
+    d = batch.row_sums((batch.values - means[batch.owners]) ** 2) / counts / reach**2
     x, half = means / reach, np.sqrt(0.5)
-    return np.column_stack([(1 + x) * half, (1 - x) * half, squares / reach**2, 1 - 1 / counts, x**2])
+    place = np.clip(np.floor(-np.log2(np.where(d > 0, d, 1)) / 2), 0, MAGNITUDES - 1)
+    magnitude = (place[:, None] == np.arange(MAGNITUDES)) & (d > 0)[:, None]
+    return np.column_stack([(1 + x) * half, (1 - x) * half, d, 1 - 1 / counts, x**2, magnitude])
 
 
 def own_weights(batch: UserBatch, a: Array) -> Array:

@@ -30,7 +30,8 @@ LEAST_EIGENVALUE = 1.05  # of a direction that is kept, over the largest eigenva
 AS_EXPECTED = 10.0  # items
 SCALES = 4.0 ** np.arange(-2, 6)  # of how often items occur, over the mean
 POPULARITY = 1  # the factor that is popularity; factor 0 is the slope of biases
-LEAST_UNIT = 0.025  # of half the range of ratings: the unit of ratings that are all the same
+MAGNITUDES = 24  # of the variance of a user's ratings: from the square of half their range down, by factors of 4
+LEAST_UNIT = 2.0**-MAGNITUDES  # of half the range of ratings: the unit of ratings that are all the same
 
 BLOCK_BYTES = 1 << 20  # of items' covariances that are updated at a time and thread
 
@@ -54,7 +55,7 @@ class UserStatistics:
     """What is known of the users, in units of half the range of ratings.
 
     Where noise hides a number, it is what is usual for ratings: a mean in the middle of the range, a user's ratings
-    spreading by .45 about their mean, users' means by .25.
+    spreading by .45 about their mean, users' means with .3 of that variance.
 
     Attributes:
         n_users: About how many there are.
@@ -71,15 +72,17 @@ class UserStatistics:
     @classmethod
     def of(cls, release: Noisy) -> UserStatistics:
         """From the release of `own_moments`."""
-        (first, second, squares, degrees, means), std = release.values, release.std
+        (first, second, squares, degrees, means), std = release.values[:5], release.std
         n_users, total = (first + second) / math.sqrt(2), (first - second) / math.sqrt(2)
         n = max(float(n_users), 10.0)
         mean, error = _ratio(total, n, std, 0.0, 0.4)
         degrees = min(max(degrees, 0.0), n)
-        variance, _ = _ratio(squares, degrees, std, 0.2, 0.2)
-        variance = min(max(variance, LEAST_UNIT**2), 1.0)
+        users = np.where(release.values[5:] > 4 * std, release.values[5:], 0)  # the 4: of 24 numbers, by chance none
+        usual = float(np.average(4.0 ** -(np.arange(MAGNITUDES) + 0.5), weights=users)) if users.any() else 0.2
+        variance, _ = _ratio(squares, degrees, std, usual, usual)
+        variance = min(max(variance, usual / 16, LEAST_UNIT**2), 1.0)
         about = means - n * mean**2 - variance * (n - degrees)  # n - degrees is the sum of 1 / how many ratings
-        between, _ = _ratio(about, n, 2 * std, 0.06, 0.06)
+        between, _ = _ratio(about, n, 2 * std, 0.3 * variance, 0.3 * variance)
         between = max(between, 0.01 * variance) + error
         return cls(n, mean, math.sqrt(variance), variance / between)
 

@@ -54,7 +54,7 @@ class Knowledge:
 
     Attributes:
         unit: Of biases and steps, in units of the ratings.
-        users: The five moments of a user, on average, and the standard deviation of that.
+        users: The moments of a user, on average, and the standard deviation of that.
         frequencies: How often items occur.
         bias: Released item biases and their precision, (items, 2).
         items: Means and variances of item biases after all steps, (items, 2).
@@ -118,7 +118,7 @@ class Knowledge:
         """The moments of all users, pooled; and what to keep of them."""
         n = max(float(release.values[0] + release.values[1]) / math.sqrt(2), 10.0)
         now, noise = release.values / n, (release.std / n) ** 2
-        before, variance = self.users[:5], float(self.users[5]) ** 2
+        before, variance = self.users[:-1], float(self.users[-1]) ** 2
         # Other people have other moments: what noise does not explain is how far they may differ.
         wide = variance + np.maximum((now - before) ** 2 - 4 * (variance + noise), 0.0)
         pooled = (now / noise + before / wide) / (1 / noise + 1 / wide)

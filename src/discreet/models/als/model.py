@@ -37,6 +37,7 @@ from discreet.models.als.estimate import (
     BIAS_SPREAD,
     COLUMN,
     COLUMN_SPREAD,
+    MAGNITUDES,
     RESIDUAL_SPREAD,
     USER_SQUARE,
     Directions,
@@ -213,7 +214,7 @@ class DPALS(PrivateModel):
         item_features(ratings.catalogue, self.features or ())  # raises if there is no such column
 
     def _people(self, learned: Mapping[str, Any], plan: Plan) -> float:
-        noise = plan.noise(USERS, sensitivity=2.0)  # of either adjacency, and more: the bound is sqrt 2
+        noise = plan.noise(USERS, sensitivity=math.sqrt(10))  # of either adjacency: the bound is sqrt 5
         return float(max(learned["n_users_"] - 3 * noise.std, self.n_users_hint or 0))
 
     def _public_inputs(self) -> dict[str, str]:
@@ -517,7 +518,7 @@ class Training:
         return ItemStep(items.means, frequencies, mean, self.offset_penalty, bias_weight, self.settings.step_clip)
 
     def _count_users(self) -> UserStatistics:
-        statistic = VectorSum(5, self.settings.bounds[USERS], cone="nonnegative")
+        statistic = VectorSum(5 + MAGNITUDES, self.settings.bounds[USERS], cone="nonnegative")
         contribution = partial(own_moments, reach=self.scale.reach)
         release = self.releaser.release(USERS, statistic, self._users(), contribution)
         if self.known is not None:
@@ -619,7 +620,7 @@ class Settings:
     def bounds(self) -> dict[str, float]:
         """Label -> the L2 norm that a user's contribution to that release never exceeds."""
         return {
-            USERS: 2.0,
+            USERS: math.sqrt(5),
             POPULARITY: 1.0,
             WEIGHTS: 1.0,
             BIAS: self.bias_clip,
