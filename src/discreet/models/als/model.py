@@ -391,8 +391,10 @@ class DPALS(PrivateModel):
             "known_own_size_": (m,),
         }
         wrong = [name for name, shape in expected.items() if getattr(self, name).shape != shape]
-        if wrong or self.known_others_.ndim != 2 or not np.isin(self.known_frequent_, np.arange(m)).all():
-            raise DataError(f"{', '.join(wrong) or 'known_frequent_'}: does not fit the other arrays of the model")
+        if wrong or self.known_others_.shape[:-1] != (m,) or not np.isin(self.known_frequent_, np.arange(m)).all():
+            raise DataError(
+                f"{', '.join(wrong) or 'known_frequent_, known_others_'}: does not fit the other arrays of the model"
+            )
 
     @property
     def _n_kernel(self) -> int:
