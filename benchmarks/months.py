@@ -4,7 +4,7 @@
 
 Needs MovieLens 1M and 100K (`discreet datasets fetch 1m`, `... 100k`). 80/10/10 at random, seed 1234, as in
 benchmarks/dpals.py. The 80% are cut into six "months" at random, seed 7: month by month, everyone has more ratings.
-After each month test users are folded in from the 90%. All ways spend the same budget in six fits, but for the last one.
+After each month test users are folded in from the 90%. All ways but the last spend it in six fits.
 """
 
 import argparse

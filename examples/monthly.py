@@ -9,8 +9,8 @@ import discreet
 DELTA = 1e-6
 
 
-def of_month(number: int) -> discreet.Interactions:
-    """What people did in a month; yours: discreet.read("SELECT ... WHERE month = ...", connection=...)."""
+def until(number: int) -> discreet.Interactions:
+    """What people did until then; yours: discreet.read("SELECT ... WHERE month <= ...", connection=...)."""
     return discreet.datasets.movielens_like(1_000, 100, 20_000, random_state=number)
 
 
@@ -22,12 +22,12 @@ def main(folder: Path) -> None:
     print(f"a budget of epsilon 3 for twelve fits: {monthly} each, since mu^2 adds up and epsilon does not")
 
     ledger = discreet.Ledger(url, epsilon=3, delta=DELTA)
-    discreet.DPALS(epsilon=monthly, delta=DELTA).fit(of_month(1), ledger=ledger).save(folder / "model")
+    discreet.DPALS(epsilon=monthly, delta=DELTA).fit(until(1), ledger=ledger).save(folder / "model")
     for number in range(2, 14):
         ledger = discreet.Ledger(url)  # another process, next month: it finds its settings there
         model = discreet.load(folder / "model")
         try:
-            model.fit_more(of_month(number), ledger, epsilon=monthly)
+            model.fit_more(until(number), ledger, epsilon=monthly)
         except discreet.errors.BudgetExceeded as error:
             print(f"month {number}: {error}")
             break

@@ -136,7 +136,7 @@ def test_parameters_that_were_changed_are_refused_before_anything_is_spent(tmp_p
         again.set_params(epsilon=5.0).fit_more(data, epsilon=1.0)
 
 
-@pytest.mark.parametrize("name", ["item_variance_", "item_prior_", "item_weights_"])
+@pytest.mark.parametrize("name", ["item_variance_", "item_prior_", "item_weights_", "known_bias_", "known_steps_"])
 def test_arrays_that_do_not_fit_are_refused(name: str) -> None:
     model = DPALS(epsilon=1.0, delta=DELTA).fit(world(60, 30))
     model._check_learned()

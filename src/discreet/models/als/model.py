@@ -380,6 +380,23 @@ class DPALS(PrivateModel):
             or (self.item_weights_ <= 0).any()
         ):
             raise DataError("item_variance_, item_prior_, item_weights_: their shapes or signs do not fit the factors")
+        f, d = len(self.known_frequent_), self.known_loadings_.shape[-1]
+        expected = {
+            "known_users_": (6,),
+            "known_bias_": (m, 2),
+            "known_pairs_": (f, f),
+            "known_pairs_scale_": (2,),
+            "known_loadings_": (f, d),
+            "known_standing_": (m, d + 1),
+            "known_steps_": (m, k + 1, k + 2),
+            "known_own_": (k + 1, k + 1),
+            "known_own_size_": (m,),
+        }
+        wrong = [name for name, shape in expected.items() if getattr(self, name).shape != shape]
+        if wrong or self.known_others_.shape[:-1] != (m,) or not np.isin(self.known_frequent_, np.arange(m)).all():
+            raise DataError(
+                f"{', '.join(wrong) or 'known_frequent_, known_others_'}: does not fit the other arrays of the model"
+            )
 
     @property
     def _n_kernel(self) -> int:
