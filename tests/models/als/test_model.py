@@ -48,6 +48,7 @@ def world(n_users: int, n_items: int, *extra: tuple[str, dict[int, float]], pola
 
 
 GIANT = ("giant", {item: 5.0 if item % 2 else 1.0 for item in range(600)})
+HATER = ("one", {**dict.fromkeys(range(600), 1.0), 0: 1.5})  # all but alike: the longest moments that there are
 FAN = ("fan", dict.fromkeys(range(300), 5.0))
 CRITIC = ("fan", dict.fromkeys(range(300, 600), 1.0))
 ONE_STAR, FIVE_STARS = ("one", {7: 1.0}), ("one", {7: 5.0})
@@ -71,7 +72,7 @@ def fractions(monkeypatch: Any, adjacency: Any, n_items: int, pairs: list[tuple[
 
 @pytest.mark.parametrize("n_items", [600, 399])  # directions of co-occurrences, and of residuals
 def test_one_person_moves_each_statistic_by_its_bound_and_no_more(monkeypatch: Any, n_items: int) -> None:
-    extras = [{k: v for k, v in extra[1].items() if k < n_items} for extra in (GIANT, FAN, FIVE_STARS)]
+    extras = [{k: v for k, v in extra[1].items() if k < n_items} for extra in (GIANT, FAN, HATER, FIVE_STARS)]
     found = fractions(monkeypatch, "add-remove", n_items, [((("x", extra),), ()) for extra in extras])
     assert len(found) == 7
     assert max(found.values()) <= 1
@@ -83,7 +84,7 @@ def test_replacing_a_person_moves_each_statistic_by_its_bound_and_no_more(monkey
     def cut(extra: tuple[str, dict[int, float]]) -> tuple[str, dict[int, float]]:
         return extra[0], {k: v for k, v in extra[1].items() if k < n_items}
 
-    pairs = [(GIANT, MIRROR), (GIANT, STRIPES), (FAN, CRITIC), (ONE_STAR, FIVE_STARS)]
+    pairs = [(GIANT, MIRROR), (GIANT, STRIPES), (FAN, CRITIC), (ONE_STAR, FIVE_STARS), (HATER, FIVE_STARS)]
     found = fractions(monkeypatch, "replace", n_items, [((cut(a),), (cut(b),)) for a, b in pairs])
     assert max(found.values()) <= 1
     del found[GRAM]  # which has its own worst case, below

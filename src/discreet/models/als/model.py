@@ -91,7 +91,7 @@ class DPALS(PrivateModel):
     The first columns of v_j are the item's bias and popularity: users differ in how far they follow the common taste.
     Items are learned from noisy sums over users:
 
-    - how many users there are, their mean rating, how far ratings spread (bound of one user's contribution: 2);
+    - how many users there are, their mean rating, how far ratings spread (bound of one user's contribution: sqrt 5);
     - item popularity and weights: each user's items, with weights of length 1 together (bound 1);
     - item biases: weighted, centered ratings (bound 1);
     - where the budget allows, a second moment of users' weights, for directions of taste (bound 1), and where all
@@ -382,7 +382,7 @@ class DPALS(PrivateModel):
             raise DataError("item_variance_, item_prior_, item_weights_: their shapes or signs do not fit the factors")
         f, d = len(self.known_frequent_), self.known_loadings_.shape[-1]
         expected = {
-            "known_users_": (6,),
+            "known_users_": (6 + MAGNITUDES,),
             "known_bias_": (m, 2),
             "known_pairs_": (f, f),
             "known_pairs_scale_": (2,),
