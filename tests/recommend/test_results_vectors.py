@@ -33,8 +33,9 @@ def test_queries_of_many(als, ratings):
     queries = als.query_vector(ratings)
     assert queries.shape == (60, als.export_vectors()[1].shape[1])
     np.testing.assert_array_equal(queries[4], als.query_vector(ratings.history(ratings.users[4])))
-    assert als.embed(ratings).shape == (60, 4)
-    assert als.embed({}).shape == (4,)
+    rank = als.item_factors_.shape[1]
+    assert als.embed(ratings).shape == (60, rank)
+    assert als.embed({}).shape == (rank,)
     assert not als.embed({}).any()
 
 
@@ -117,7 +118,7 @@ def test_places_that_are_not_found_are_not_made_up(als, monkeypatch):
 
 def test_wrong_searches(als):
     index = als.ann_index()
-    with pytest.raises(DataError, match="queries: vectors of length 5 are needed"):
+    with pytest.raises(DataError, match=rf"queries: vectors of length {als.item_factors_.shape[1] + 1} are needed"):
         index.search(als.embed({}))
     with pytest.raises(DiscreetError, match="n must be"):
         index.search(als.query_vector({}), 0)

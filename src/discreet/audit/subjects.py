@@ -21,7 +21,7 @@ from discreet.data.interactions import Interactions
 from discreet.data.readers import read
 from discreet.errors import DataError
 from discreet.evaluate import evaluate
-from discreet.models.als.model import GRAM
+from discreet.models.als.model import GRAM, USERS
 from discreet.models.one_bit.contributions import LINEAR_TERM, OUTPUT, TrueBits, two_valued
 from discreet.models.one_bit.likelihood import Link
 from discreet.models.private import PrivateModel
@@ -54,6 +54,8 @@ class Subject:
         data: Makes the data with a person, or without one (None).
         pairs: The person before and after, for neighboring data.
         elsewhere: Releases whose worst case is none of these pairs, and what it is.
+        apart: How much of the claim, at least, one of these pairs is apart over all releases: less than .9 where the
+            worst cases of single releases exclude each other.
         designed: Whether the pairs were designed for this model: then they must reach every bound, and the claim.
         open: Whether all releases are public, so that whole fits can be distinguished by their likelihood ratio.
         runs: Fits with and without the person, in a full audit.
@@ -67,6 +69,7 @@ class Subject:
     data: Data
     pairs: Pairs
     elsewhere: dict[str, str] = field(default_factory=dict)
+    apart: float = 0.9
     designed: bool = True
     open: bool = True
     runs: int = 100
@@ -153,21 +156,23 @@ def _als() -> list[Subject]:
 
     Replace: most items of the two people differ, with ratings that are about as predicted; a few are the same, and
     there they disagree. So they are far apart both in what they have rated and in what they think of it. With few
-    items, directions are found in residuals. These are far apart for different items, item steps for opposite ratings.
-    Both hold for people whose other items follow a common taste: once it is found it explains these, and what they
-    disagree about is left.
+    items, directions are found in residuals. These are far apart for different items, item steps for opposite ratings
+    of the same: each is reached by a pair of its own, and none reaches both.
     """
-    make = _private(discreet.DPALS, n_users_hint=100_000, n_steps=2)
+    make = _private(discreet.DPALS, n_users_hint=100_000, n_steps=1)
     added, replaced = zip(*map(_giants, (420, 200)), strict=True)
-    of_many, of_few = [_disagreeing(420, 20), *replaced[0]], [_disagreeing(200, 16, taste=2.25), *replaced[1]]
-    far = {GRAM: "two people with orthogonal vectors, by public biases: tests/models/als/test_model.py"}
+    halves = tuple({item: 5.0 * (item % 2) for item in range(first, first + 100)} for first in (0, 100))
+    of_many, of_few = [_disagreeing(420, 20), *replaced[0]], [_disagreeing(200, 16), halves, *replaced[1]]
+    far = {
+        GRAM: "two people with orthogonal vectors, by public biases: tests/models/als/test_model.py",
+        USERS: "any two people have moments in common: docs/proofs/dpals.md",
+    }
     many, few = (partial(neighbors.crowd, n, False, n_users=40) for n in (420, 200))
-    divided = partial(neighbors.tastes, 200, 16)
     return [
         Subject("DPALS, add-remove", partial(make, adjacency="add-remove"), many, added[0]),
         Subject("DPALS, replace", partial(make, adjacency="replace"), many, of_many, far),
         Subject("DPALS of few items, add-remove", partial(make, adjacency="add-remove"), few, added[1]),
-        Subject("DPALS of few items, replace", partial(make, adjacency="replace"), divided, of_few, far),
+        Subject("DPALS of few items, replace", partial(make, adjacency="replace"), few, of_few, far, apart=0.8),
         *_both("DPALS, continued", make, many, added[0], of_many, elsewhere=far, fit=_continued),
     ]
 
@@ -187,7 +192,12 @@ def _giants(n: int) -> tuple[Pairs, Pairs]:
     giant = {item: 5.0 * (item % 2) for item in range(n)}
     mirror = {item: 5.0 - rating for item, rating in giant.items()}
     fan, critic = dict.fromkeys(range(n // 2), 5.0), dict.fromkeys(range(n // 2, n), 0.0)
-    return [(giant, None), (fan, None), (SINGLE, None)], [(giant, mirror), (fan, critic), ({7: 0.0}, SINGLE)]
+    alike = {**dict.fromkeys(range(n), 5.0), 0: 4.5}  # all but alike: the longest moments that there are
+    return [(giant, None), (fan, None), (alike, None), (SINGLE, None)], [
+        (giant, mirror),
+        (fan, critic),
+        ({7: 0.0}, SINGLE),
+    ]
 
 
 def _continued(model: Any, data: Any, ledger: Any) -> Any:

@@ -31,7 +31,6 @@ Effort = Literal["quick", "full"]
 
 TIGHT, WHOLE, SEARCH = "worst case", "whole claim", "search"
 REACHED = 0.95  # of its declared sensitivity: how far a designed person must move each release
-APART = 0.9  # of the claim: how far apart designed people must be, over all releases
 SYSTEM = SystemNoise()
 DRAWS, SEED = 100_000, 11  # of each kind of noise
 TRIES = 40  # people to try in the search of a full audit
@@ -141,15 +140,15 @@ def designed(subject: Subject) -> tuple[list[Replay], list[Finding]]:
     if subject.designed and not failed(findings):
         findings += [_tight(subject, **one.figures) for one in findings if one.check == SENSITIVITY]
         if all(one.share is not None for one in replays):
-            findings.append(_whole(max(one.share or 0.0 for one in replays)))
+            findings.append(_whole(max(one.share or 0.0 for one in replays), subject.apart))
     return replays, findings
 
 
-def _whole(share: float) -> Finding:
+def _whole(share: float, apart: float) -> Finding:
     """Even if every bound is tight, two people may never be as far apart as the claim, over all releases."""
-    ok = APART <= share <= 1 + ROUNDING
+    ok = apart <= share <= 1 + ROUNDING
     words = f"over all releases, two designed people are {share:.1%} of the claim apart"
-    return Finding(WHOLE, ok, words if ok else f"{words}; this should be {APART:.0%} to 100%", {"share": share})
+    return Finding(WHOLE, ok, words if ok else f"{words}; this should be {apart:.0%} to 100%", {"share": share})
 
 
 def _tight(subject: Subject, release: str, share: float) -> Finding:

@@ -337,7 +337,7 @@ def a_rating_sent_twice() -> Patch:
     """Repeated rows pass a bound on the user's row and add up in the sum."""
     return together(
         patch.object(assembly, "_merge_repeated", lambda *given: None),
-        patch.object(private, "require_sound", lambda ratings: None),
+        patch.object(private, "require_sound", lambda *given: None),
         patch.object(statistics, "countable", lambda batch, size: (np.asarray(batch.indices, np.uint32), None)),
     )
 
@@ -455,9 +455,9 @@ def an_exact_number_in_a_log(real: Any, self: Releaser, *given: Any) -> Any:
 
 
 @mutant("validation of single rows", CLEANSED, private, "require_sound")
-def an_error_about_one_person(real: Any, ratings: Any) -> None:
+def an_error_about_one_person(real: Any, ratings: Any, *given: Any) -> None:
     """A failed fit reveals that such a person is in the data."""
-    real(ratings)
+    real(ratings, *given)
     if np.diff(ratings.indptr).max() > 15:
         raise DataError("ratings: a user has too many of them")
 
