@@ -98,15 +98,6 @@ def two_tastes(person: Row | None) -> Interactions:
     return _with(person, rows, 64, -1, 1)
 
 
-def tastes(n_items: int, neutral: int, person: Row | None) -> Interactions:
-    """Users who like every other item and dislike the rest, or the reverse; the first items are average for all."""
-
-    def value(_: np.random.Generator, user: int, item: int) -> float:
-        return 2.5 if item < neutral else 5.0 * float((user + item) % 2)
-
-    return _with(person, _ratings(300, 60, range(n_items), value), n_items, 0, 5)
-
-
 def polar(n_items: int, person: Row | None) -> Interactions:
     """Twenty-five users with ratings from -1 to 1."""
     return _with(person, _ratings(25, 20, range(n_items), lambda rng, *_: float(rng.uniform(-1, 1))), n_items, -1, 1)
