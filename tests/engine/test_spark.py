@@ -107,7 +107,7 @@ def _mixed(partials: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 
 @pytest.mark.parametrize("trouble", [_once_more, _lost, _mixed])
 def test_a_sum_with_a_user_twice_is_not_released(trouble: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("discreet.engine.spark.BLOCK_UNITS", 16)  # many blocks
+    monkeypatch.setattr("discreet.engine.spark.BLOCK_UNITS", 32)  # many blocks, but one for all users' moments
     ledger = seeded()
     with pytest.raises(PrivacyError, match="Nothing was released"):
         discreet.DPALS(**BUDGET).fit(Pretended.of(DATA, 3, trouble=trouble), ledger=ledger)
