@@ -10,7 +10,8 @@ import discreet
 from discreet.data import Interactions
 from discreet.engine.batches import parts
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
-from discreet.models.als.contributions import FOLDS, USER_CHOICES, USER_VECTOR, Extension, ItemStep
+from discreet.models.als.contributions import FOLDS, USER_CHOICES, USER_VECTOR, Extension, ItemStep, own_moments
+from discreet.models.als.estimate import MAGNITUDES
 from discreet.models.als.model import DPALS, EXTENSION, GRAM, SECOND_MOMENT, USERS, settings
 from discreet.models.base import Model
 from discreet.privacy.statistics import UserBatch
@@ -119,6 +120,20 @@ def test_where_people_stand_on_directions_moves_by_its_bound_and_no_more(monkeyp
     moved = replay(monkeypatch, make, kinds(one), kinds(*neighbor), adjacency=adjacency)
     assert max(moved.values()) <= 1
     assert moved[EXTENSION] >= 0.95
+
+
+def test_the_magnitude_of_a_spread_has_one_place() -> None:
+    """Variances from 4^-(k + 1) to below 4^-k are at place k; ratings that are all the same have none."""
+    halves = [1.0, 0.5, 0.5 - 2**-20, 0.25, 2**-10, 2**-40, 0.0]  # standard deviations, over half the range
+    rows = [value for half in halves for value in (half, -half)]
+    batch = UserBatch(
+        np.arange(0, 2 * len(halves) + 1, 2), np.tile([0, 1], len(halves)).astype(np.uint8), np.array(rows)
+    )
+    moments = own_moments(batch, 1.0)
+    assert moments.shape == (len(halves), 5 + MAGNITUDES)
+    assert moments[:-1, 5:].argmax(axis=1).tolist() == [0, 0, 1, 1, 9, MAGNITUDES - 1]
+    assert moments[:, 5:].sum(axis=1).tolist() == [1, 1, 1, 1, 1, 1, 0]
+    assert (moments**2).sum(axis=1).max() <= 5
 
 
 def test_where_a_person_stands_is_their_own() -> None:

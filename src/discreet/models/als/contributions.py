@@ -52,7 +52,8 @@ def own_moments(batch: UserBatch, reach: float) -> Array:
     means = batch.row_sums(batch.values) / counts
     d = batch.row_sums((batch.values - means[batch.owners]) ** 2) / counts / reach**2
     x, half = means / reach, np.sqrt(0.5)
-    place = np.clip(np.floor(-np.log2(np.where(d > 0, d, 1)) / 2), 0, MAGNITUDES - 1)
+    # By the exponent of d, which is exact: a logarithm's last bit may depend on who else is in the batch.
+    place = np.clip(-np.frexp(d)[1] // 2, 0, MAGNITUDES - 1)
     magnitude = (place[:, None] == np.arange(MAGNITUDES)) & (d > 0)[:, None]
     return np.column_stack([(1 + x) * half, (1 - x) * half, d, 1 - 1 / counts, x**2, magnitude])
 
