@@ -97,8 +97,8 @@ class DPALS(PrivateModel):
     - where the budget allows, a second moment of users' weights, for directions of taste (bound 1), and where all
       items stand on these (bound 1); or of their residuals when the catalog is small (bound .64);
     - in each step, the residuals of users' regressions times their vectors (scaled to length .3), and one Gram matrix
-      of all users' vectors (bound 6). Each step is a Kalman update of what is known of an item. In the first step,
-      random probe columns look for tastes that no other column explains.
+      of all users' vectors (bound 6). All steps together are one estimate of what is left to know of an item. In the
+      first step, random probe columns look for tastes that no other column explains.
 
     Bounds are L2 norms of a user's whole contribution: the sensitivity for add-remove. docs/proofs/dpals.md has the
     proof. How the budget is divided follows from epsilon, delta, the size of the catalog and `n_users_hint` alone;
@@ -116,7 +116,7 @@ class DPALS(PrivateModel):
     Args:
         epsilon: The privacy budget.
         delta: The delta of the budget, a constant well below 1 / the number of users.
-        n_steps: Item steps, which share one budget; by default 4 to 18, by epsilon, or 2 where a small catalog's
+        n_steps: Item steps, which share one budget; by default 4 to 16, by epsilon, or 2 where a small catalog's
             residuals are used.
         n_users_hint: About how many users there are, if that is public. It decides whether to release a second moment.
         features: Columns of the catalog that describe items (numbers, or text: categories, several of them separated
