@@ -16,7 +16,7 @@ from discreet.evaluate.metrics import parse
 from .fakes import Scorer, random_case, table
 
 ITEMS = list("abcdefgh")
-RANKING = ["recall", "precision", "ndcg", "map", "mrr"]
+RANKING = ["recall", "plain_recall", "precision", "ndcg", "map", "mrr"]
 
 
 def by_hand(metrics: Any, **options: Any) -> Any:
@@ -36,6 +36,9 @@ LOG = {r: 1 / math.log2(r + 1) for r in range(1, 9)}
         ("recall@2", 1 / 2, 1),
         ("recall@5", 2 / 3, 1),
         ("recall@100", 1, 1),
+        ("plain_recall@2", 1 / 3, 1),
+        ("plain_recall@5", 2 / 3, 1),
+        ("plain_recall@100", 1, 1),
         ("precision@2", 1 / 2, 1 / 2),
         ("precision@5", 2 / 5, 1 / 5),
         ("precision@10", 3 / 10, 1 / 10),
@@ -164,7 +167,7 @@ def plainly(name: str, shown: list[int], wanted: set[int], k: int) -> float:
     if name == "ndcg":
         ideal = sum(1 / math.log2(r + 2) for r in range(best))
         return sum(1 / math.log2(r + 2) for r, hit in enumerate(hits) if hit) / ideal
-    return sum(hits) / (best if name == "recall" else k)
+    return sum(hits) / {"recall": best, "plain_recall": len(wanted), "precision": k}[name]
 
 
 @settings(max_examples=60, deadline=None)

@@ -21,7 +21,7 @@ from discreet.testing import InsecureSeededNoise
 
 from .fakes import Scorer, random_case, table
 
-NAMES = ["rmse", "mae", "recall@3", "precision@3", "ndcg@3", "map@3", "mrr", "accuracy"]
+NAMES = ["rmse", "mae", "recall@3", "plain_recall@1", "precision@3", "ndcg@3", "map@3", "mrr", "accuracy"]
 PROMISE = discreet.account(epsilon=1, delta=1e-6)
 
 

@@ -46,8 +46,16 @@ class Lists:
 
 
 def recall(lists: Lists, k: int) -> Floats:
-    """Share of the targets that are in the list: sum over r <= k of hit(r), divided by min(k, |T|)."""
+    """Share of the targets that can be in the list: sum over r <= k of hit(r), divided by min(k, |T|)."""
     return lists.total(lists.hit, k) / np.minimum(k, np.maximum(lists.n_targets, 1))
+
+
+def plain_recall(lists: Lists, k: int) -> Floats:
+    """Share of all targets that are in the list: sum over r <= k of hit(r), divided by |T|.
+
+    At most `recall@k`, and equal to it for users with at most k targets.
+    """
+    return lists.total(lists.hit, k) / np.maximum(lists.n_targets, 1)
 
 
 def precision(lists: Lists, k: int) -> Floats:
@@ -124,6 +132,7 @@ VALUE: dict[str, Callable[[Floats, Floats, float | None], Floats]] = {
 }
 RANKING: dict[str, Callable[[Lists, int], Floats]] = {
     "recall": recall,
+    "plain_recall": plain_recall,
     "precision": precision,
     "ndcg": ndcg,
     "map": average_precision,
@@ -151,7 +160,7 @@ class Metric:
         Raises:
             DataError: If there is no such metric, or its cutoff is wrong.
         """
-        found = re.fullmatch(r"([a-z]+)(?:@(\d+))?", text.strip().lower()) if isinstance(text, str) else None
+        found = re.fullmatch(r"([a-z_]+)(?:@(\d+))?", text.strip().lower()) if isinstance(text, str) else None
         name, k = (found[1], found[2]) if found else ("", None)
         if name not in _DOCUMENTED:
             raise DataError(f"metrics: there is no {text!r}; there are {', '.join(_SHOWN.values())}")
@@ -179,7 +188,7 @@ class Metric:
     @property
     def has_buckets(self) -> bool:
         """Whether it can be computed for the items in one popularity bucket."""
-        return self.name in VALUE or self.name == "recall"
+        return self.name in VALUE or self.name in ("recall", "plain_recall")
 
     def bound(self, max_error: float) -> float:
         """The largest value that is averaged, if errors are at most `max_error`."""

@@ -24,7 +24,8 @@ from discreet.privacy.guarantee import account
 from discreet.typing import Floats
 from discreet.validation import positive
 
-_MEANS = ("rmse", "mae", "accuracy", "recall", "precision", "ndcg", "map", "mrr")  # over users, of their own values
+# Over users, of their own values, from 0 to a public bound.
+_MEANS = ("rmse", "mae", "accuracy", "recall", "plain_recall", "precision", "ndcg", "map", "mrr")
 _REFUSED = {
     "coverage": "it is not a mean over users: whether anybody was shown an item can depend on a single person",
     "novelty": "popularity is counted over everybody, so one person moves the values of all others",
