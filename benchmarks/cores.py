@@ -54,7 +54,7 @@ def als(data: Any, rows: Any, threads: int, rounds: int) -> list[Row]:
 
 
 def recommending(data: Any, rows: Any, threads: int, rounds: int) -> list[Row]:
-    """Seconds of the best items for everybody."""
+    """Seconds of the best items for everyone."""
     found, users = [], np.arange(data.n_users)
     for rank in (32, 128):
         model = discreet.ALS(rank, biases=False, n_steps=1, n_jobs=threads).fit(data)

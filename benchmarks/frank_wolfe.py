@@ -59,7 +59,7 @@ def timed(work: Callable[[], Any], clock: Callable[[], float] = time.perf_counte
 
 
 def steps(ratings: discreet.Interactions, n_steps: int, clock: Callable[[], float], **params: Any) -> float:
-    """Seconds of steps: the global component, and everybody's local update."""
+    """Seconds of steps: the global component, and everyone's local update."""
     model = discreet.DPFrankWolfe(epsilon=1, delta=DELTA, n_steps=n_steps, centre=False, **params)
 
     def work() -> None:

@@ -4,7 +4,7 @@
 
 Data of MovieLens-10M's size, float32, two threads, what users have seen left out. Both libraries score with the same
 vectors, and their lists are compared. implicit keeps users' vectors in its model; ours does not, and folds every user
-in from her history first: "fold-in" is that alone, "best 20" the rest. "implicit, new" is implicit folding in too,
+in from their history first: "fold-in" is that alone, "best 20" the rest. "implicit, new" is implicit folding in too,
 measured on some users. The two take turns, and the smallest time of each counts.
 """
 

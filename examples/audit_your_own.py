@@ -39,7 +39,7 @@ class ItemMeans(PrivateModel):
         def centered(batch: UserBatch) -> Any:
             return equal_weights(batch) * (batch.values - middle) / half  # from -1 to 1, by the public range
 
-        counts = releaser.release("counts", VectorSum(size, 1.0, cone="nonnegative"), users, equal_weights)
+        counts = releaser.release("counts", VectorSum(size, 1.0, nonnegative=True), users, equal_weights)
         total = releaser.release("sums of ratings", VectorSum(size, 1.0), users, centered)
         known = np.maximum(counts.values, 0) + 3 * counts.std  # shrinks what is drowned by noise
         return {

@@ -38,7 +38,7 @@ class NoisyPopularity(Model):
         mine = discreet.Ledger(epsilon=self.epsilon, delta=self.delta) if ledger is None else ledger
         before = len(mine.events)
         plan = self.plan(ratings.n_items)
-        statistic = VectorSum(ratings.n_items, 1.0, cone="nonnegative")
+        statistic = VectorSum(ratings.n_items, 1.0, nonnegative=True)
         with mine.reserve(plan) as reservation:
             releaser = Releaser(reservation, "add-remove", self.n_jobs)
             released = releaser.release("item popularity", statistic, user_batches(ratings), equal_weights).values

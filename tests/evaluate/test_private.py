@@ -179,7 +179,7 @@ def test_hostile_answers_stay_within_the_bound() -> None:
 
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
 def test_audit(adjacency: Any) -> None:
-    """Many releases of two neighbours, told apart by the best test there is: what that proves is near the claim."""
+    """Many releases of two neighbors, told apart by the best test there is: what that proves is near the claim."""
     epsilon, delta, n = 1.0, 0.02, 400_000
     metrics = ["rmse", "recall@3"]
     layout = private.mean_sum(parse(metrics), None, adjacency)
@@ -380,7 +380,7 @@ def test_nothing_has_a_default(missing: str) -> None:
     ("metrics", "options", "message"),
     [
         (["coverage@5"], {}, "metrics: coverage@5 cannot be private: it is not a mean over users"),
-        (["rmse", "novelty@5"], {}, "metrics: novelty@5 cannot be private: popularity is counted over everybody"),
+        (["rmse", "novelty@5"], {}, "metrics: novelty@5 cannot be private: popularity is counted over everyone"),
         ("rmse", {"buckets": 5}, "buckets: not available with private=True: items are sorted by exact counts"),
         ("rmse", {"n_boot": 100}, "n_boot: not available with private=True: resampling needs every user's exact"),
         ("rmse", {"popularity": 1}, "popularity: "),
@@ -410,7 +410,7 @@ def test_public_inputs_must_be_declared() -> None:
 
 
 def test_the_model_must_be_private() -> None:
-    """If it is not, one person moves everybody's errors through it."""
+    """If it is not, one person moves everyone's errors through it."""
     case = random_case(5, 10, 0)
     for guarantee in (None, PROMISE.void("for a test")):
         case[0].guarantee_ = guarantee

@@ -142,7 +142,7 @@ def test_stopping_half_way(n_jobs):
 
 @pytest.mark.parametrize("n_jobs", [1, 2, 4])
 def test_few_results_wait(n_jobs):
-    """However slow the caller, work runs only so far ahead of her."""
+    """However slow the caller, work runs only so far ahead of them."""
     started = []
 
     def work(at):

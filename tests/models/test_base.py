@@ -121,7 +121,7 @@ def test_a_certificate_that_its_parameters_contradict_is_refused(
         other.save(tmp_path / "m")
 
 
-def test_a_certificate_for_other_neighbours_is_refused(one: Any) -> None:
+def test_a_certificate_for_other_neighbors_is_refused(one: Any) -> None:
     promised = discreet.DPALS(epsilon=1, delta=1e-6, adjacency="replace").fit(RATINGS).statement()
     with pytest.raises(PrivacyError, match="promises adjacency = 'replace'"):
         one._require_certified(promised.of_model(binding(one)))

@@ -97,7 +97,7 @@ def test_mean_and_shrinkage_are_found(within: float, between: float) -> None:
 
 
 def test_few_users_are_shrunk_as_is_usual() -> None:
-    """Noise that hides everybody leaves the middle of the range, and little trust in it."""
+    """Noise that hides everyone leaves the middle of the range, and little trust in it."""
 
     def release(label: str, statistic: Any, contribution: Any) -> Noisy:
         noise = np.random.default_rng(0).normal(0, 1e6, statistic.shape)

@@ -98,7 +98,7 @@ class TestUserMean(ModelConformance):
 
 class TestItemMean(ModelConformance):
     personal = False
-    fresh = staticmethod(ModelConformance.fresh)  # an interpreter of its own, as in everybody else's tests
+    fresh = staticmethod(ModelConformance.fresh)  # an interpreter of its own, as in everyone else's tests
 
     def model(self, **params: Any) -> Model:
         return discreet.MeanRating("item", **params)

@@ -121,7 +121,7 @@ def test_releases_over_samples_cost_what_was_planned() -> None:
     ledger.verify()
 
 
-def test_everybody_is_in_a_sample_of_rate_one() -> None:
+def test_everyone_is_in_a_sample_of_rate_one() -> None:
     plan = Plan((Planned("sums", sampled_cost(0.5, 1.0, 1), 1),))
     with releasing(plan) as reservation:
         releaser = Releaser(reservation, "add-remove", 1)

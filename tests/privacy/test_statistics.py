@@ -24,7 +24,6 @@ from discreet.privacy import (
     VectorSum,
     truncate,
 )
-from discreet.privacy import statistics as module
 from discreet.privacy.statistics import EncodedEquations, countable
 
 ITEMS, RANK = 6, 3
@@ -94,12 +93,11 @@ MEANS = lambda some: rows(some)[:, :3]  # noqa: E731
 
 CASES = {
     "vector of entries": Case(VectorSum(ITEMS, 0.7), entries),
-    "nonnegative entries": Case(VectorSum(ITEMS, 0.7, cone="nonnegative"), entries),
+    "nonnegative entries": Case(VectorSum(ITEMS, 0.7, nonnegative=True), entries),
     "rows": Case(VectorSum(ITEMS, 1.3), rows),
-    "nonnegative rows": Case(VectorSum(ITEMS, 1.3, cone="nonnegative"), rows),
-    "rows in the second-order cone": Case(VectorSum(ITEMS, 1.3, cone="second-order"), rows),
+    "nonnegative rows": Case(VectorSum(ITEMS, 1.3, nonnegative=True), rows),
     "a number": Case(VectorSum(1, 2.0), lambda some: rows(some)[:, :1]),
-    "a nonnegative number": Case(VectorSum(1, 2.0, cone="nonnegative"), lambda some: rows(some)[:, :1]),
+    "a nonnegative number": Case(VectorSum(1, 2.0, nonnegative=True), lambda some: rows(some)[:, :1]),
     "Gram of entries": Case(GramSum(ITEMS, 0.9), entries),
     "Gram of entries without a diagonal": Case(GramSum(ITEMS, 0.9, zero_diagonal=True), entries),
     "Gram of rows": Case(GramSum(ITEMS, 2.5), rows),
@@ -176,17 +174,11 @@ def ball(one: Any) -> Person:
     return person(list(range(ITEMS)), list(one))
 
 
-tilted = math.sqrt(0.5) * (V[:, 0] + np.linalg.svd(V[:, :1], full_matrices=True)[0][:, -1])
 WORST = [
     ("vector of entries", person([0, 1], [3.0, 4.0]), person([0, 1], [-3.0, -4.0])),
     ("nonnegative entries", person([0], [9.0]), person([1], [9.0])),
     ("rows", person([], [], row=[2.0] * ITEMS), person([], [], row=[-2.0] * ITEMS)),
     ("nonnegative rows", person([], [], row=[9.0] + [0.0] * 5), person([], [], row=[0.0] * 5 + [9.0])),
-    (
-        "rows in the second-order cone",
-        person([], [], row=[9.0, 9.0] + [0.0] * 4),
-        person([], [], row=[9.0, -9.0] + [0.0] * 4),
-    ),
     ("a nonnegative number", person([], [], row=[9.0] * ITEMS), person([], [])),
     ("Gram of entries", person([0], [9.0]), person([1], [9.0])),
     ("Gram of rows", person([], [], row=[9.0] + [0.0] * 5), person([], [], row=[0.0, 9.0] + [0.0] * 4)),
@@ -250,22 +242,11 @@ def test_an_item_that_a_user_has_twice_counts_once() -> None:
     assert found[2, 2] == pytest.approx(4.0)
 
 
-def test_rows_outside_the_cone_are_brought_in() -> None:
-    encoder = VectorSum(3, 10.0, cone="second-order").encoder(1.0)
-    rows_ = np.array([[1.0, 3.0, 4.0], [-2.0, 1.0, 1.0], [5.0, 3.0, 4.0], [math.nan, 1.0, 0.0]])
-    each = [encoder.encode(None, row[None]) * encoder.grid.step for row in rows_]
-    assert np.allclose(each, [[1.0, 0.6, 0.8], [0, 0, 0], [5.0, 3.0, 4.0], [0, 0, 0]], atol=1e-6)
-    units = module._in_cone(np.array([[5, 3, 4], [5, 3, 5], [1, 1, 1], [0, 7, 7]]))
-    assert (units[:, 0] ** 2 >= (units[:, 1:] ** 2).sum(axis=1)).all()
-    assert units[0].tolist() == [5, 3, 4]
-
-
 def test_contributions_of_another_form_are_refused() -> None:
     batch = UserBatch(np.array([0, 2]), np.array([0, 1]), np.zeros(2))
     wrong: list[tuple[Statistic, Any, str]] = [
         (VectorSum(3, 1.0), np.zeros((1, 4)), "rows of 3"),
         (VectorSum(3, 1.0), np.zeros((1, 1, 3)), "rows of 3"),
-        (VectorSum(3, 1.0, cone="second-order"), np.zeros(2), "one row for each user"),
         (GramSum(3, 1.0), np.zeros((1, 4)), "multiple of 3"),
         (OuterSum((3, 2), 1.0), (np.zeros(2), np.ones((2, 3))), "the same number of vectors"),
         (OuterSum((3, 2), 1.0), (np.zeros(2), np.ones((0, 2))), "the same number of vectors"),
@@ -283,7 +264,6 @@ def test_bounds_that_are_none_are_refused() -> None:
     makes: list[Callable[[], Any]] = [
         lambda: VectorSum(0, 1.0),
         lambda: VectorSum(3, math.inf),
-        lambda: VectorSum(3, 1.0, cone="aligned"),  # type: ignore[arg-type]
         lambda: GramSum(3, 0.0),
         lambda: OuterSum((3, 0), 1.0),
         lambda: OuterSum((3, 1), -1.0),

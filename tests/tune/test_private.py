@@ -190,7 +190,7 @@ def test_what_is_held_out_of_a_row_depends_on_that_row_alone() -> None:
     assert abs(whole.mean() - 0.3) < 0.05
     assert (private.own_share(DATA, 0.3, 1) != whole).any()
     per_item = np.bincount(DATA.indices, whole, minlength=30) / np.bincount(DATA.indices, minlength=30)
-    assert per_item.max() < 0.7  # no item is held out of everybody's row
+    assert per_item.max() < 0.7  # no item is held out of everyone's row
     empty = Interactions(DATA.users, DATA.catalogue, np.zeros(81, np.int64), DATA.indices[:0], DATA.values[:0])
     assert not len(private.own_share(empty, 0.3, 0))
 

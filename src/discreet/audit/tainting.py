@@ -47,7 +47,6 @@ PRIVATE_SIDE = {
     "discreet.privacy.lattice:row_ends",
     "discreet.privacy.statistics:countable",
     "discreet.privacy.statistics:encode",
-    "discreet.privacy.statistics:_in_cone",
     "discreet.privacy.statistics:_weights",
     "discreet.privacy.statistics:_first_k",
     "discreet.privacy.lattice:normal_equations",

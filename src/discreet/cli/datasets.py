@@ -9,7 +9,7 @@ from typer import Argument, Option
 from discreet.cli.common import command, completing, grid, show
 from discreet.errors import DataError
 
-SEED = 0  # the same files for everybody
+SEED = 0  # the same files for everyone
 
 complete_names = completing("discreet.data.datasets", "CATALOG")
 app = typer.Typer(help="List, fetch and describe the data sets of the papers; make one up.", no_args_is_help=True)

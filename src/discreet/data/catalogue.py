@@ -199,7 +199,7 @@ def decoded(array: pa.DictionaryArray) -> pa.Array:
 def typed(array: pa.Array) -> pa.Array:
     """Ids of a public catalog that was read from text: integers if all are written like integers, else strings.
 
-    Other ids stay text: their type would depend on everybody's rows.
+    Other ids stay text: their type would depend on everyone's rows.
     """
     all_integers = len(array) and pc.all(pc.match_substring_regex(array, INTEGER)).as_py()
     return array.cast(pa.int64()) if all_integers else array

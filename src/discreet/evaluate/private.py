@@ -28,7 +28,7 @@ from discreet.validation import positive
 _MEANS = ("rmse", "mae", "accuracy", "recall", "plain_recall", "precision", "ndcg", "map", "mrr")
 _REFUSED = {
     "coverage": "it is not a mean over users: whether anybody was shown an item can depend on a single person",
-    "novelty": "popularity is counted over everybody, so one person moves the values of all others",
+    "novelty": "popularity is counted over everyone, so one person moves the values of all others",
 }
 
 
@@ -140,7 +140,7 @@ def require_private_model(model: Any, ledger: Ledger, public_model: bool) -> Non
     guarantee = getattr(model, "guarantee_", None)
     if not isinstance(guarantee, Guarantee) or not guarantee.holds:
         raise PrivacyError(
-            "model: it is not private, so one person can change it and thus everybody's errors; noise on their sums "
+            "model: it is not private, so one person can change it and thus everyone's errors; noise on their sums "
             "does not hide that. Evaluate a private model; or, if this one was learned from public data alone, pass "
             "public_model=True"
         )

@@ -26,7 +26,7 @@ N_BOOT = 1000
 DRAWS = 4_000_000  # users drawn at once, over all resamples of a block
 PRIVATE_ONLY = "without private=True the numbers are exact, and it does nothing"
 EXACT_ONLY = {
-    "buckets": "items are sorted by exact counts, so one person can move them for everybody",
+    "buckets": "items are sorted by exact counts, so one person can move them for everyone",
     "n_boot": "resampling needs every user's exact value, and the interval of a private number is about its noise",
     "popularity": "only novelty and buckets use it, and neither is available",
 }

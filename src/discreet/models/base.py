@@ -68,7 +68,7 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         True
         >>> len(model.similar_items(3, n=4))
         4
-        >>> len(model.recommend(ratings, n=5).to_frame("pandas"))  # for everybody in a table
+        >>> len(model.recommend(ratings, n=5).to_frame("pandas"))  # for everyone in a table
         1500
 
     Attributes:

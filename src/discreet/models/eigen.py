@@ -226,7 +226,7 @@ class Products:
             x = np.asarray(x * (length / np.maximum(np.sqrt(part.row_sums(x**2)), length))[part.owners])
             return squares(part, x)[:, None]
 
-        return self.releaser.release(label, VectorSum(1, bound, cone="nonnegative"), self.users(), contribution)
+        return self.releaser.release(label, VectorSum(1, bound, nonnegative=True), self.users(), contribution)
 
 
 def check_budget(plan: Plan, size: int) -> Plan:

@@ -412,7 +412,7 @@ _CHANGES = {
     Adjacency.FLIP: "were the opposite",
 }
 _NOTIONS = {
-    "joint-dp": ("joint differential privacy", "what is published, or shown to everybody but that person,"),
+    "joint-dp": ("joint differential privacy", "what is published, or shown to everyone but that person,"),
     "dp": ("differential privacy", "what is published"),
 }
 
@@ -426,7 +426,7 @@ class Guarantee:
         delta: the delta at which `epsilon` is stated.
         unit: what neighboring data sets differ in: the data of one "user", or one "entry".
         adjacency: how they differ: "add-remove", "replace" or "flip" (of one bit, or any of a user's bits).
-        notion: "joint-dp" covers everything that everybody else sees; "dp" covers all outputs.
+        notion: "joint-dp" covers everything that everyone else sees; "dp" covers all outputs.
         holds: False if there is no guarantee, whatever the numbers say; without any noise, epsilon is infinite.
         why_not: the reason if it does not hold.
     """

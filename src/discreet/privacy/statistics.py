@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -181,20 +181,17 @@ class VectorSum(Statistic):
 
     A contribution is the user's entries on their own items, concatenated over users (one axis), or one row for each
     user (two axes). For replace adjacency the sensitivity is twice the norm; sqrt 2 times if the inner product of any
-    two contributions cannot be negative, because they are in a self-dual cone: "nonnegative" entries, or the
-    "second-order" cone, of vectors whose first entry is at least as large as the length of the others. Contributions
-    outside the cone are moved into it. Two nonnegative numbers are no further apart than the larger of them.
+    two contributions cannot be negative, because none has a negative entry: with `nonnegative`, negative entries are
+    set to zero. Two nonnegative numbers are no further apart than the larger of them.
     """
 
     size: int
     norm: float
-    cone: Literal["nonnegative", "second-order"] | None = None
+    nonnegative: bool = False
 
     def __post_init__(self) -> None:
         whole("size", self.size, 1)
         positive("norm", self.norm)
-        if self.cone not in (None, "nonnegative", "second-order"):
-            raise PrivacyError(f"cone: must be 'nonnegative', 'second-order' or None, not {self.cone!r}")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -203,41 +200,26 @@ class VectorSum(Statistic):
     def sensitivity(self, adjacency: str) -> float:
         """`norm` for add-remove; 2, sqrt 2 or 1 times that for replace."""
         require_adjacency(adjacency, Adjacency.ADD_REMOVE, Adjacency.REPLACE)
-        if self.size == 1 and self.cone is not None:
+        if self.size == 1 and self.nonnegative:
             return self.norm
-        return _moved(self.norm, adjacency, nonnegative=self.cone is not None)
+        return _moved(self.norm, adjacency, nonnegative=self.nonnegative)
 
     def grids_for(self, std: float) -> tuple[Grid, ...]:
         return (fine_grid(std, self.norm),)
 
     def encode(self, batch: Any, contribution: Array) -> Array:
         size, entries = self.size, np.asarray(contribution, np.float64)
-        if self.cone == "nonnegative":
+        if self.nonnegative:
             entries = np.maximum(entries, 0.0)
         if entries.ndim == 1:
-            if self.cone == "second-order":
-                raise PrivacyError("cone: 'second-order' needs one row for each user")
             items, entries = _only(batch, entries, size)
             units = truncate(entries, bound=self.norm, grid=self.grid, indptr=batch.indptr)
             return scatter(items, units, size)
         if entries.ndim != 2 or entries.shape[1] != size:
             raise PrivacyError(f"contribution: rows of {size} numbers were declared")
         units = truncate(entries, bound=self.norm, grid=self.grid)
-        if self.cone == "second-order":
-            units = _in_cone(units)
         total: Array = units.sum(axis=0, dtype=np.int64)
         return total
-
-
-def _in_cone(units: Array) -> Array:
-    """Integer rows with their first entry at least as large as the length of the others, exactly."""
-    first, others = np.maximum(units[:, 0], 0), units[:, 1:].copy()
-    length = np.sqrt((others.astype(np.float64) ** 2).sum(axis=1))
-    scale = np.minimum(first / np.maximum(length, 1.0), 1.0)
-    for shorten in (1.0, 1 - 2.0**-40, 0.0):  # entries are at most 2^30: their squares add up exactly in int64
-        outside = (others**2).sum(axis=1) > first**2
-        others[outside] = np.trunc(units[outside, 1:] * (scale * shorten)[outside, None]).astype(np.int64)
-    return np.column_stack([first, others])
 
 
 # -- Gram matrices

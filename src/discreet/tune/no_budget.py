@@ -19,8 +19,7 @@ from discreet.errors import DataError, MissingExtra
 from discreet.evaluate.metrics import parse
 from discreet.evaluate.run import evaluate
 from discreet.models.als.contributions import USER_VECTOR
-from discreet.models.als.estimate import BIAS_SPREAD, COLUMN_SPREAD, PROBES
-from discreet.models.als.kernel_columns import COLUMNS
+from discreet.models.als.estimate import BIAS_SPREAD, COLUMN_SPREAD, KERNEL_COLUMNS, PROBES
 from discreet.models.als.model import DPALS
 from discreet.models.base import Model
 from discreet.privacy import Ledger
@@ -78,7 +77,7 @@ def public_defaults(n_users_hint: int | None, n_items: int, epsilon: float, delt
     found = model._settings(n_items)
     return Defaults(
         parameters={"epsilon": epsilon, "delta": delta, "n_users_hint": n_users_hint, "n_steps": found.n_steps},
-        rank=SLOPES + PROBES + COLUMNS + (found.n_directions if found.looks_for_directions else 0),
+        rank=SLOPES + PROBES + KERNEL_COLUMNS + (found.n_directions if found.looks_for_directions else 0),
         n_steps=found.n_steps,
         clips=found.bounds,
         budget={label: share if isinstance(share, float) else share[0] for label, share in found.shares.items()},

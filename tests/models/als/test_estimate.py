@@ -83,9 +83,9 @@ def test_going_on_moves_by_its_bounds(monkeypatch: Any, adjacency: Any) -> None:
     pairs = [(GIANT, MIRROR), (GIANT, STRIPES), (FAN, CRITIC), (ONE_STAR, FIVE_STARS), (HATER, FIVE_STARS)]
     furthest: dict[str, float] = {}
     for one, other in pairs:
-        data, neighbour = world(40, 600, one), world(40, 600, *([other] if adjacency == "replace" else []))
+        data, neighbor = world(40, 600, one), world(40, 600, *([other] if adjacency == "replace" else []))
         first = record(monkeypatch, going_on(data), None, adjacency=adjacency)
-        second = record(monkeypatch, going_on(neighbour), first.answers, adjacency=adjacency)
+        second = record(monkeypatch, going_on(neighbor), first.answers, adjacency=adjacency)
         for label, share in moved(first, second).items():
             furthest[label] = max(furthest.get(label, 0.0), share)
     assert len(furthest) == 7  # no direction stands out from the noise, so that none is extended
@@ -166,10 +166,10 @@ def test_caution_prefers_what_is_known() -> None:
         at = numbers[item]
         deviation = np.sqrt(model.item_variance_[at, 0] + u**2 @ model.item_variance_[at, 1:])
         assert score == pytest.approx(dict(bold)[item] - 2 * deviation, abs=1e-4)
-    doubts = [
+    variances = [
         np.mean([model.item_variance_[numbers[item], 0] for item, _ in list(some)[:30]]) for some in (bold, careful)
     ]
-    assert doubts[1] < doubts[0]
+    assert variances[1] < variances[0]
     item, score = next(iter(careful))
     assert model.explain(history, item).score == pytest.approx(score, abs=1e-4)
     with pytest.raises(PrivacyError, match="caution"):
@@ -195,7 +195,7 @@ def test_items_that_are_known_too_little() -> None:
 # Random columns
 
 
-def test_explorers_find_strong_structure() -> None:
+def test_probe_columns_find_strong_structure() -> None:
     """A low-rank matrix without biases, features or co-occurrences: nothing else says where to look."""
     data = discreet.datasets.synthetic_low_rank(4000, 300, rank=3, p=0.3, random_state=0)
     train, _, test = discreet.splits.holdout(data, test=0.1, random_state=0)
@@ -204,7 +204,7 @@ def test_explorers_find_strong_structure() -> None:
     assert rmse(model, train, test) < 0.2
 
 
-def test_explorers_that_find_nothing_are_dropped() -> None:
+def test_probe_columns_that_find_nothing_are_dropped() -> None:
     rng = np.random.default_rng(0)
     rows = [(user, int(item), float(rng.integers(1, 6))) for user in range(800) for item in rng.choice(500, 20)]
     data = discreet.read(rows, items=list(range(500)), value_range=(1, 5), on_duplicate="last")

@@ -90,15 +90,15 @@ def test_items_come_and_go() -> None:
     assert not after.steps.precision[[0, 3]].any()
 
 
-def test_a_model_that_predicts_badly_is_doubted() -> None:
+def test_a_model_that_predicts_badly_counts_less() -> None:
     m, rng = 200, np.random.default_rng(3)
     c = replace(frequencies(m), sums=np.full(m, 100.0))
     bias = 0.3 * rng.standard_normal(m)
     before = replace(known(m, 1.0), items=np.column_stack([bias, np.full(m, 0.01)]))
     true = c.sums * (bias + 0.1 * rng.standard_normal(m)) + rng.standard_normal(m)
-    assert before.doubt(Noisy(true, 1.0), c, 1.0) < 1.5
+    assert before.inflation(Noisy(true, 1.0), c, 1.0) < 1.5
     other = c.sums * 0.3 * rng.standard_normal(m)
-    assert before.doubt(Noisy(other, 1.0), c, 1.0) > 5
+    assert before.inflation(Noisy(other, 1.0), c, 1.0) > 5
 
 
 def test_directions_are_found_again() -> None:

@@ -58,15 +58,15 @@ MIRROR = ("giant", {item: 1.0 if item % 2 else 5.0 for item in range(600)})
 
 
 def fractions(monkeypatch: Any, adjacency: Any, n_items: int, pairs: list[tuple[Any, Any]]) -> dict[str, float]:
-    """The furthest that any of the pairs of neighbours moves each statistic."""
+    """The furthest that any of the pairs of neighbors moves each statistic."""
     furthest: dict[str, float] = {}
 
     def make() -> DPALS:
         return DPALS(epsilon=3.0, delta=DELTA, adjacency=adjacency, n_users_hint=100_000, n_steps=2)
 
     for before, after in pairs:
-        data, neighbour = (world(40, n_items, *extra) for extra in (before, after))
-        for label, share in replay(monkeypatch, make, data, neighbour, adjacency=adjacency).items():
+        data, neighbor = (world(40, n_items, *extra) for extra in (before, after))
+        for label, share in replay(monkeypatch, make, data, neighbor, adjacency=adjacency).items():
             furthest[label] = max(furthest.get(label, 0.0), share)
     return furthest
 
@@ -196,8 +196,8 @@ def test_replacing_a_person_moves_the_shared_gram_by_its_bound(monkeypatch: Any,
     found = []
     for slope in (0.4, 0.7, 1.0):
         ratings = np.clip(expected + slope * model.unit_ * seen[0].items.bias, 1, 5)
-        neighbour = world(200, 600, ("z", dict(enumerate(ratings.tolist()))), polar=True)
-        found.append(replay(monkeypatch, make, flat, neighbour, adjacency="replace")[GRAM])
+        neighbor = world(200, 600, ("z", dict(enumerate(ratings.tolist()))), polar=True)
+        found.append(replay(monkeypatch, make, flat, neighbor, adjacency="replace")[GRAM])
     assert max(found) <= 1
     assert max(found) >= 0.95, found
 
@@ -337,7 +337,7 @@ def test_a_range_declared_too_wide_costs_little() -> None:
 
 
 def test_tastes_without_biases_are_found() -> None:
-    """Nothing foretells them: random columns find them, since there are no biases for item steps to look at."""
+    """Nothing predicts them: random columns find them, since there are no biases for item steps to look at."""
     made = discreet.datasets.synthetic_low_rank(6_000, 500, 3, random_state=0)
     train, _, test = discreet.splits.holdout(made, test=0.2, random_state=0)
     ledger = discreet.Ledger(epsilon=5, delta=DELTA, noise_source=InsecureSeededNoise(0))

@@ -288,7 +288,7 @@ def test_the_solver_cannot_even_name_true_bits(module: str) -> None:
     assert "TrueBits" in reachable("discreet.models.one_bit.model", set())
 
 
-def test_models_of_neighbours_are_the_same_given_the_same_noisy_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_of_neighbors_are_the_same_given_the_same_noisy_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     """All that follows a release is post-processing: with the same answer, nothing differs."""
     ratings = board()
     first: list[Any] = []

@@ -113,7 +113,7 @@ def test_sums_are_the_same_however_they_are_cut(monkeypatch: Any) -> None:
     assert all(np.array_equal(one, other) for one, other in zip(whole.statistics, cut.statistics, strict=True))
 
 
-def test_batches_for_threads_get_smaller_and_have_everybody_once(monkeypatch: Any) -> None:
+def test_batches_for_threads_get_smaller_and_have_everyone_once(monkeypatch: Any) -> None:
     monkeypatch.setattr(users_rows, "LEAST", 50)
     data = discreet.datasets.movielens_like(400, 30, 6000, random_state=0)
     for options in ({}, {"most_users": 40}, {"most": 900}):

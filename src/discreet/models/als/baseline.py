@@ -13,8 +13,7 @@ from discreet.data.progress import Bar
 from discreet.errors import DataError
 from discreet.kernels import Table, single_threaded_blas
 from discreet.models.als.contributions import USER_CHOICES, own_moments
-from discreet.models.als.estimate import ItemFrequencies, ItemPosterior, UserStatistics
-from discreet.models.als.kernel_columns import kernel_columns
+from discreet.models.als.estimate import ItemFrequencies, ItemPosterior, UserStatistics, kernel_columns
 from discreet.models.base import NotPrivateModel, check_seed
 from discreet.models.fold_in import FoldIn, Penalty, RidgeFoldIn, shared_gram
 from discreet.privacy.releaser import Noisy

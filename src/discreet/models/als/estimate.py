@@ -228,15 +228,6 @@ def _bias_spread(release: Noisy | Pooled, frequencies: ItemFrequencies, before: 
     return max(_ratio(float((weights * excess).sum()), size, error, BIAS_SPREAD**2, BIAS_SPREAD**2)[0], 1e-4)
 
 
-def upper_spread(release: Noisy, frequencies: ItemFrequencies) -> float:
-    """An upper estimate of how far item biases spread: large where noise could hide a spread."""
-    c, noise = frequencies.sums, _noise(release, frequencies)
-    precision = c**2 / noise**2
-    excess = float((precision * (release.values**2 - noise)).sum())
-    error = float(np.sqrt(2 * ((precision * noise) ** 2).sum()))
-    return float(np.sqrt(max(excess + 2 * error, 0.0) / (precision * c**2).sum()))
-
-
 @dataclass(frozen=True)
 class ItemPosterior:
     """A Gaussian posterior of each item's bias and factors, theta_j = (b_j, v_j).
@@ -364,8 +355,8 @@ class ItemPosterior:
         gains = (rows[:, :, n:] ** 2).sum(axis=2)
         weights = gains / noise**2
         excess = float((weights * (observed.sums[:, n:] ** 2 - noise)).sum())
-        doubt = 4 * math.sqrt(2 * float(((weights * noise) ** 2).sum())) + NOISE_ERROR * float((weights * own).sum())
-        if excess <= doubt:
+        error = 4 * math.sqrt(2 * float(((weights * noise) ** 2).sum())) + NOISE_ERROR * float((weights * own).sum())
+        if excess <= error:
             return ItemPosterior(self.mean[:, :n], self.covariance[:, :n, :n]), observed.first(n)
         covariance, moving = self.covariance.copy(), np.arange(n, self.mean.shape[1])
         covariance[:, moving, moving] = excess / float((weights * gains).sum())
@@ -623,3 +614,47 @@ def residual_columns(moment: Noisy, frequent: Array, frequencies: ItemFrequencie
     columns = np.zeros((len(frequencies.sums), len(values)))
     columns[frequent] = vectors * np.sqrt(values * frequencies.n_users) / frequencies.sums[frequent, None]
     return columns
+
+
+# -- columns for tastes that are not linear in what is known of the items: they cost no privacy
+
+LANDMARKS, KERNEL_COLUMNS = 250, 30  # more of either change little
+KERNEL_LENGTH = 2.0  # items are alike if they differ by less than so many standard deviations, in all numbers together
+KERNEL_BLOCK = 1 << 14  # items at a time
+
+
+def kernel_columns(vectors: Array, weights: Array) -> Array:
+    """Columns (items, 30 at most) whose inner products are about exp(-|z - z'|^2 / 2).
+
+    z are the items' vectors, each column divided by KERNEL_LENGTH standard deviations. Fitting a Gaussian process with
+    this kernel to a user's ratings lets them like whatever resembles the items they liked. Its Nystroem approximation
+    is a ridge regression on these columns, of which the leading ones over interactions are kept.
+
+    Args:
+        vectors: What is known of the items, (items, k).
+        weights: How often they occur.
+    """
+    share = weights / weights.sum()
+    centered = vectors - share @ vectors
+    z = centered / (KERNEL_LENGTH * np.sqrt(np.maximum(share @ centered**2, 1e-18)))
+    n = min(LANDMARKS, int(np.count_nonzero(share)))
+    at = np.sort(np.random.default_rng(0).choice(len(z), n, replace=False, p=share))
+    with single_threaded_blas():
+        values, axes = np.linalg.eigh(_kernel(z[at], z[at]))
+        # Below the floor, rounding in single precision is most of an eigenvector.
+        root = (axes / np.sqrt(np.maximum(values, 1e-4))).astype(np.float32)
+        z = z.astype(np.float32)
+        blocks = [slice(first, first + KERNEL_BLOCK) for first in range(0, len(z), KERNEL_BLOCK)]
+        columns = np.concatenate([_kernel(z[block], z[at]) @ root for block in blocks])
+        moment = sum(columns[block].T @ (share[block, None].astype(np.float32) * columns[block]) for block in blocks)
+        axes = np.linalg.eigh(np.asarray(moment, np.float64))[1]
+        found: Array = columns @ axes[:, ::-1][:, :KERNEL_COLUMNS].astype(np.float32)
+    return found
+
+
+def _kernel(a: Array, b: Array) -> Array:
+    products = a @ b.T
+    products -= (a**2).sum(axis=1)[:, None] / 2
+    products -= (b**2).sum(axis=1) / 2
+    kernel: Array = np.exp(np.minimum(products, 0, out=products), out=products)
+    return kernel

@@ -35,17 +35,17 @@ class StepInformation:
     information: Array
     own: Array
 
-    def changed(self, columns: Array, doubt: float, scale: float) -> StepInformation:
+    def changed(self, columns: Array, inflation: float, scale: float) -> StepInformation:
         """In other columns: (old, new) says how far users' places on new columns are their places on old ones.
 
         Args:
             columns: (k, k').
-            doubt: The variance is larger by this factor.
+            inflation: The variance is larger by this factor.
             scale: The unit of the ratings before, over that now.
         """
-        precision = columns.T @ self.precision @ columns / (doubt * scale**2)
+        precision = columns.T @ self.precision @ columns / (inflation * scale**2)
         own = columns.T @ self.own @ columns * scale**2
-        return StepInformation(precision, self.information @ columns / (doubt * scale), own)
+        return StepInformation(precision, self.information @ columns / (inflation * scale), own)
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Knowledge:
         std = math.sqrt(float(np.mean(1 / (1 / noise + 1 / wide))))
         return Noisy(pooled * n, std * n), np.append(pooled, std)
 
-    def doubt(self, release: Noisy, frequencies: ItemFrequencies, scale: float) -> float:
+    def inflation(self, release: Noisy, frequencies: ItemFrequencies, scale: float) -> float:
         """How much larger the model's variances should be, for its item biases to explain the new release of them."""
         known = self.items[:, 1] > 0
         c, bias, variance = frequencies.sums[known], self.items[known, 0] * scale, self.items[known, 1] * scale**2
@@ -140,14 +140,14 @@ class Knowledge:
             return 1.0
         return 1 + max((float((weights * (off**2 - noise)).sum()) - size - 2 * error) / size, 0.0)
 
-    def with_bias(self, release: Noisy, frequencies: ItemFrequencies, doubt: float, scale: float) -> Pooled:
+    def with_bias(self, release: Noisy, frequencies: ItemFrequencies, inflation: float, scale: float) -> Pooled:
         """The release of item biases, pooled."""
-        c, old = frequencies.sums, self.bias[:, 1] / (doubt * scale**2)
+        c, old = frequencies.sums, self.bias[:, 1] / (inflation * scale**2)
         precision = release.std**-2 + old / c**2
         values = (release.values / release.std**2 + old * self.bias[:, 0] * scale / c) / precision
         return Pooled(values, precision**-0.5)
 
-    def with_pairs(self, release: Noisy, frequent: Array, frequencies: ItemFrequencies, doubt: float) -> Noisy:
+    def with_pairs(self, release: Noisy, frequent: Array, frequencies: ItemFrequencies, inflation: float) -> Noisy:
         """The second moment, pooled. Where only the new one is known, it is shrunk: all noise is alike, or less."""
         if not len(self.frequent):
             return release
@@ -157,7 +157,7 @@ class Knowledge:
         both = np.ix_(old >= 0, old >= 0)
         std, size = self.pairs_scale
         ratio = float(frequencies.sums[self.frequent].sum() ** 2 / frequencies.n_users / max(size, SAME))
-        before = (std * ratio) ** -2 / doubt
+        before = (std * ratio) ** -2 / inflation
         precision = release.std**-2 + before
         values = release.values / release.std**2
         values[both] += before * ratio * self.pairs[np.ix_(old[old >= 0], old[old >= 0])]
@@ -173,11 +173,11 @@ class Knowledge:
         between: Array = (left * np.minimum(values, 1.0)) @ right
         return between
 
-    def with_standing(self, release: Noisy, frequencies: ItemFrequencies, between: Array, doubt: float) -> Pooled:
+    def with_standing(self, release: Noisy, frequencies: ItemFrequencies, between: Array, inflation: float) -> Pooled:
         """The release of `Extension`, pooled."""
         d, c = release.values.shape[1], frequencies.sums[:, None]
         squares = np.maximum((between**2).sum(axis=0), SAME)
-        old = self.standing[:, -1:] * squares / doubt * d / c**2
+        old = self.standing[:, -1:] * squares / inflation * d / c**2
         before = self.standing[:, :-1] @ between / squares * c / math.sqrt(d)
         precision = release.std**-2 + old
         return Pooled((release.values / release.std**2 + old * before) / precision, precision**-0.5)

@@ -47,9 +47,9 @@ from discreet.models.als.estimate import (
     Observation,
     Pooled,
     UserStatistics,
+    kernel_columns,
     residual_columns,
 )
-from discreet.models.als.kernel_columns import kernel_columns
 from discreet.models.als.knowledge import Knowledge, StepInformation, standing_of
 from discreet.models.als.published import PublishedDPALS
 from discreet.models.base import learned_by, require_ratings
@@ -436,7 +436,7 @@ class Training:
     offset_penalty: float = math.nan
     known: Knowledge | None = None
     kept: dict[str, Array] = field(default_factory=dict)
-    doubt: float = 1.0
+    inflation: float = 1.0
     first_other: int = 0  # the first column that is neither a slope, a feature nor a direction
 
     @classmethod
@@ -468,7 +468,7 @@ class Training:
             items = self._with_residual_directions(items, frequencies, mean)
         if known is not None:
             items = items.with_columns(known.others, known.others_variance)
-            steps = known.steps.changed(known.columns(between, n_features), self.doubt, self._rescaled)
+            steps = known.steps.changed(known.columns(between, n_features), self.inflation, self._rescaled)
             self.known = replace(known, steps=steps)
         self.first_other = n
         return mean, frequencies, items
@@ -484,8 +484,8 @@ class Training:
         bias: Noisy | Pooled
         bias = release = self.releaser.release(BIAS, statistic, self._users(), contribution)
         if self.known is not None:
-            self.doubt = self.known.doubt(release, frequencies, self._rescaled)
-            bias = self.known.with_bias(release, frequencies, self.doubt, self._rescaled)
+            self.inflation = self.known.inflation(release, frequencies, self._rescaled)
+            bias = self.known.with_bias(release, frequencies, self.inflation, self._rescaled)
         c = frequencies.sums
         precision = np.broadcast_to(np.square(c / bias.std), c.shape)
         self.kept["known_bias_"] = np.column_stack([bias.values / c, precision])
@@ -535,7 +535,7 @@ class Training:
         return ItemStep(items.means, frequencies, mean, self.offset_penalty, bias_weight, self.settings.step_clip)
 
     def _count_users(self) -> UserStatistics:
-        statistic = VectorSum(5 + MAGNITUDES, self.settings.bounds[USERS], cone="nonnegative")
+        statistic = VectorSum(5 + MAGNITUDES, self.settings.bounds[USERS], nonnegative=True)
         contribution = partial(own_moments, reach=self.scale.reach)
         release = self.releaser.release(USERS, statistic, self._users(), contribution)
         if self.known is not None:
@@ -546,7 +546,7 @@ class Training:
         return found
 
     def _weights(self, a: Array) -> Noisy:
-        statistic = VectorSum(self.ratings.n_items, self.settings.bounds[WEIGHTS], cone="nonnegative")
+        statistic = VectorSum(self.ratings.n_items, self.settings.bounds[WEIGHTS], nonnegative=True)
         return self.releaser.release(WEIGHTS, statistic, self._users(), partial(own_weights, a=a))
 
     def _start(self) -> tuple[float, ItemFrequencies]:
@@ -555,7 +555,7 @@ class Training:
         self.scale = replace(self.scale, unit=self.scale.unit * users.within)
         self.offset_penalty = users.offset_penalty
         s, mean = self.settings, users.mean / users.within
-        statistic = VectorSum(self.ratings.n_items, s.bounds[POPULARITY], cone="nonnegative")
+        statistic = VectorSum(self.ratings.n_items, s.bounds[POPULARITY], nonnegative=True)
         popularity = self.releaser.release(POPULARITY, statistic, self._users(), equal_weights)
         if self.known is not None:
             known = self.known.frequencies.weighed(0.0).updated(popularity, users.n_users).weighed(s.exponent)
@@ -583,7 +583,7 @@ class Training:
         chosen[frequent] = frequencies.a[frequent]
         moment, frequent = self._second_moment(frequencies, partial(own_weights, a=chosen))
         if self.known is not None:
-            moment = self.known.with_pairs(moment, frequent, frequencies, self.doubt)
+            moment = self.known.with_pairs(moment, frequent, frequencies, self.inflation)
         self._keep_pairs(moment.values, frequent, moment.std, frequencies)
         found = Directions.of(moment, frequent, frequencies, s.n_directions)
         between = self.known.between(found, len(chosen)) if self.known else np.zeros((0, found.n))
@@ -594,7 +594,7 @@ class Training:
         contribution = Extension(found.loadings, chosen, frequencies.a)
         release: Noisy | Pooled = self.releaser.release(EXTENSION, statistic, self._users(), contribution)
         if self.known is not None and isinstance(release, Noisy):
-            release = self.known.with_standing(release, frequencies, between, self.doubt)
+            release = self.known.with_standing(release, frequencies, between, self.inflation)
         self._keep_standing(found.loadings[frequent], standing_of(release, frequencies))
         return found.columns(release, frequencies), between
 

@@ -134,7 +134,7 @@ def noisy_counts(
 ) -> Array:
     """Sums over users of `own`, a number for each of a user's items; their squares add up to k at most."""
     bound = math.nextafter(math.sqrt(k), math.inf)
-    return releaser.release(label, VectorSum(n_items, bound, cone="nonnegative"), users, own).values
+    return releaser.release(label, VectorSum(n_items, bound, nonnegative=True), users, own).values
 
 
 def entry_bound(given: float | None, mean: float, low: float, high: float) -> float:

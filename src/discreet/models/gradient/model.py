@@ -209,7 +209,7 @@ class DPGradientDescent(DescentModel, PrivateModel):
         """That of all items, by which the frequent ones are chosen; None if there are few items."""
         if ratings.n_items <= FEW_ITEMS:
             return None
-        statistic = VectorSum(ratings.n_items, 1.0, cone="nonnegative")
+        statistic = VectorSum(ratings.n_items, 1.0, nonnegative=True)
         return releaser.release(POPULARITY, statistic, user_batches(ratings), equal_weights)
 
 

@@ -74,7 +74,7 @@ class Cleansing:
     def run(self, releaser: Releaser, ratings: Interactions, n_users: float) -> Cleansed:
         """All releases, and what follows from them. There are about so many users."""
         m, users = ratings.n_items, user_batches(ratings)
-        counts = releaser.release(COUNTS, VectorSum(m, 1.0, cone="nonnegative"), users, equal_weights)
+        counts = releaser.release(COUNTS, VectorSum(m, 1.0, nonnegative=True), users, equal_weights)
         about = partial(on_items, partial(self.left, np.full(m, self.centre)), np.arange(m))
         sums = releaser.release(SUMS, VectorSum(m, self.bound), users.map(about), weighted)
         averages = self.centre + item_offsets(sums, counts, self.bound, n_users)

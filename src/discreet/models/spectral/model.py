@@ -189,7 +189,7 @@ class DPSVD(PrivateModel):
         return Centering.public("DPSVD", ratings, self.row_norm, centre=self.centre)
 
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
-        statistic = VectorSum(ratings.n_items, 1.0, cone="nonnegative")
+        statistic = VectorSum(ratings.n_items, 1.0, nonnegative=True)
         popularity = releaser.release(POPULARITY, statistic, user_batches(ratings, n_jobs=self.n_jobs), equal_weights)
         chosen = Chosen.by(popularity, releaser.noise(SECOND_MOMENT, GramSum(1, 1.0)).std, self.max_items)
         learn = self._from_histories if ratings.implicit else self._from_ratings

@@ -190,7 +190,7 @@ class PublishedCleansing:
         """All releases, and what follows from them."""
         n, root = ratings.n_items, self.cap**0.5
         users, some = self.users(ratings), self.users(ratings, max(DENSE_CELLS // n, 1))
-        counts = releaser.release(COUNTS, VectorSum(n, root, cone="nonnegative"), users, _ones)
+        counts = releaser.release(COUNTS, VectorSum(n, root, nonnegative=True), users, _ones)
         sums = releaser.release(SUMS, VectorSum(n, root * self.half), users, self._centered)
         averages = self.middle + item_averages(sums, counts, self.half)
         weights = releaser.release(WEIGHTS, GramSum(n, root), some, _indicators)
