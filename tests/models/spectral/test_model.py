@@ -306,7 +306,7 @@ def test_learns_in_private() -> None:
 
 
 def test_a_power_step_learns_about_many_more_items() -> None:
-    """There are two tastes, and most of what is chosen is not in J: it is known of which taste items of the tail are."""
+    """There are two tastes, and most of what is chosen is not in J: the tail is known to be of one or the other."""
     rng = np.random.default_rng(0)
     n_items, n_users = 600, 4000
     odds = 1 / np.arange(40, 340)

@@ -6,7 +6,7 @@ one that has other releases, too: its plan has the two lines, with shares of its
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -36,6 +36,12 @@ class Choices:
 
     chosen: Chosen
     spectrum: Spectrum
+    std: float  # of the noise in the second moment that it is from
+
+    @property
+    def pairs(self) -> Array:
+        """Vectors of the chosen items, whose inner products are the second moment without noise."""
+        return np.asarray(self.spectrum.vectors * np.sqrt(self.spectrum.variances * self.spectrum.n_users))
 
     @property
     def item_factors(self) -> Array:
@@ -56,47 +62,53 @@ def learn_choices(
     users: Callable[[int], Blocks[UserBatch]],
     popularity: Noisy,
     most_items: int,
-    labels: tuple[str, str] = LABELS,
+    *,
+    labels: Sequence[str] = (SECOND_MOMENT,),
+    pooled: Callable[[Noisy, Array], Noisy] = lambda release, items: release,
 ) -> Choices:
     """Choose items by their popularity, and release how they are chosen together.
 
-    If the second moment's items J have much of what is chosen, it is released twice: the mean is as good as one release
-    with the whole share. Else there are many items that it cannot tell from noise, and the second release is a step of
-    the power method from the directions that were found: its noise is that of k numbers for an item, not that of a
-    matrix of all items.
+    With two labels, and if the second moment's items J have much of what is chosen, it is released twice: the mean is
+    as good as one release with the whole share. Else there are many items that it cannot tell from noise, and the
+    second release is a step of the power method from the directions that were found: its noise is that of k numbers for
+    an item, not that of a matrix of all items.
 
     Args:
         releaser: Its plan has the labels.
         users: All users, at most so many in a batch; a value is the user's weight of that item, at least 0.
         popularity: Of each item, released: a sum over users of vectors of length at most 1.
         most_items: The most items in the second moment.
-        labels: Of the releases.
+        labels: Of the releases: one, or two if there may be a power step.
+        pooled: Pools a second moment with earlier ones, given the numbers of its items.
     """
-    one = GramSum(1, 1.0)
-    precisions = [releaser.noise(label, one).std ** -2 for label in labels]
+    precisions = [releaser.noise(label, GramSum(1, 1.0)).std ** -2 for label in labels]
     std = sum(precisions) ** -0.5
     chosen = Chosen.by(popularity, std, most_items)
-    n = len(chosen.items)
+    n, rows = len(chosen.items), Residuals.of(chosen)
 
     def second_moment(label: str) -> Noisy:
-        return releaser.release(label, GramSum(n, 1.0), users(dense_users(n)), Residuals.of(chosen))
+        return releaser.release(label, GramSum(n, 1.0), users(dense_users(n)), rows)
 
     first = second_moment(labels[0])
-    directions = None if chosen.dense else Directions.of(first, chosen)
-    if directions is None or not directions.vectors.shape[1]:
-        second = second_moment(labels[1])
-        mean = (precisions[0] * first.values + precisions[1] * second.values) * std**2
-        return Choices(chosen, Spectrum.of(Noisy(mean, std), chosen))
-    return _with_power_step(releaser, users, popularity, (chosen, directions), labels[1])
+    if len(labels) > 1 and not chosen.dense:
+        moment = pooled(first, chosen.items)
+        directions = Directions.of(moment, chosen)
+        if directions.vectors.shape[1]:
+            wide, spectrum = _power_step(releaser, users, popularity, (chosen, directions), labels[1])
+            return Choices(wide, spectrum, moment.std)
+    moments = [first, *(second_moment(label) for label in labels[1:])]
+    mean = sum(a * moment.values for a, moment in zip(precisions, moments, strict=True)) * std**2
+    moment = pooled(Noisy(mean, std), chosen.items)
+    return Choices(chosen, Spectrum.of(moment, chosen), moment.std)
 
 
-def _with_power_step(
+def _power_step(
     releaser: Releaser,
     users: Callable[[int], Blocks[UserBatch]],
     popularity: Noisy,
     found: tuple[Chosen, Directions],
     label: str,
-) -> Choices:
+) -> tuple[Chosen, Spectrum]:
     chosen, directions = found
     n_items, k = len(popularity.values), directions.vectors.shape[1]
     std = releaser.noise(label, OuterSum((1, k), 1.0)).std
@@ -106,7 +118,7 @@ def _with_power_step(
     contribution = PowerStep(loadings, wide.weights[wide.items], chosen.weights[wide.items])
     some = users(max(DENSE_CELLS // (FOLDS * k), 1)).map(partial(on_items, _values, places(wide.items, n_items)))
     step = releaser.release(label, OuterSum(loadings.shape, 1.0), some, contribution)
-    return Choices(wide, after_power_step(step, directions, chosen, wide))
+    return wide, after_power_step(step, directions, chosen, wide)
 
 
 def _values(part: UserBatch) -> Array:

@@ -29,7 +29,7 @@ from discreet.models.centering import (
 from discreet.models.eigen import check_catalog, places, rating_directions, require_rank, second_moment
 from discreet.models.fold_in import FoldIn, LinearFoldIn
 from discreet.models.private import PrivateModel
-from discreet.models.spectral.choices import SECOND_MOMENT, choice_shares, learn_choices
+from discreet.models.spectral.choices import LABELS, SECOND_MOMENT, choice_shares, learn_choices
 from discreet.models.spectral.contributions import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing
 from discreet.models.spectral.estimate import (
     COMMON_TASTE,
@@ -205,7 +205,7 @@ class DPSVD(PrivateModel):
         def users(most: int) -> Blocks[UserBatch]:
             return user_batches(ratings, most, n_jobs=self.n_jobs)
 
-        choices = learn_choices(releaser, users, popularity, self.max_items)
+        choices = learn_choices(releaser, users, popularity, self.max_items, labels=LABELS)
         chosen, spectrum = choices.chosen, choices.spectrum
         random, columns = exploration(chosen, spectrum, self.explore)
         factors = np.hstack([choices.item_factors, columns], dtype=np.float32)
