@@ -130,6 +130,7 @@ class DPSVD(PrivateModel):
 
     _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "history_weights_", "exploration_")
     _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "n_users_", "shrinkage_")
+    _in_spark: ClassVar[bool] = True
 
     epsilon: float
     delta: float
