@@ -7,7 +7,6 @@ in `contributions.py`, what is made of it in `estimate.py`.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -53,6 +52,7 @@ from discreet.models.als.estimate import (
 from discreet.models.als.knowledge import Knowledge, StepInformation, standing_of
 from discreet.models.als.published import PublishedDPALS
 from discreet.models.base import check_parameters, learned_by, require_ratings
+from discreet.models.features import item_features
 from discreet.models.fold_in import FoldIn, LinearFoldIn, Penalty, RidgeFoldIn
 from discreet.models.grading import SLOPE, Grading
 from discreet.models.private import PrivateModel, require_sound
@@ -79,7 +79,6 @@ USERS, POPULARITY, WEIGHTS, BIAS = "users and their means", "item popularity", "
 SECOND_MOMENT, EXTENSION, STEP, GRAM = "second moment", "directions", "item step", "shared Gram"
 
 LEAST_MU = 2.0**-20  # below it a contribution would be less than a unit of the noise's grid
-MOST_CATEGORIES = 100  # of one column of the catalog; rarer ones are left out
 MOST_OTHERS = 16  # columns from probes: with more, no further ones are looked for
 MOST_CHOSEN = 4000  # items in the second moment for lists: memory grows with the square, time with the cube
 # Of a direction of choices that becomes a column of ratings: the least sum over users of their squares along it, times
@@ -812,40 +811,3 @@ def settings(
     steps = n_steps or (2 if residual and pays else 4 + round(8 * budget_level))
     shared = _with_steps(shares, steps)
     return Settings(shared, steps, n_frequent=n_frequent, residual=residual, signal=mu * n_users)
-
-
-# -- public features of items
-
-
-def item_features(catalogue: Catalogue, names: Sequence[str]) -> Array:
-    """One column for each category of a text column, and one of unit variance for a column of numbers."""
-    if isinstance(names, str):
-        raise DataError(f"features: a list of columns is needed, for instance [{names!r}]")
-    columns = [column for name in names for column in _feature_columns(catalogue, name)]
-    return np.column_stack(columns) if columns else np.zeros((len(catalogue), 0))
-
-
-def _feature_columns(catalogue: Catalogue, name: str) -> list[Array]:
-    if name not in catalogue.names:
-        raise DataError(
-            f"features: the catalogue has no column {name!r}; it has {', '.join(catalogue.names) or 'none'}"
-        )
-    entries = catalogue.column(name)
-    present = [entry for entry in entries if entry is not None]
-    if all(isinstance(entry, int | float) and not isinstance(entry, bool) for entry in present):
-        numbers = np.array([np.nan if entry is None else float(entry) for entry in entries])
-        known = np.isfinite(numbers)
-        if not known.any() or np.ptp(numbers[known]) == 0:
-            return []
-        centered = np.where(known, numbers - numbers[known].mean(), 0.0)
-        return [centered / np.sqrt(np.mean(centered[known] ** 2))]
-    tags = [set() if entry is None else _tags(entry) for entry in entries]
-    counts = Counter(tag for own in tags for tag in own)
-    common = sorted(counts, key=lambda tag: (-counts[tag], tag))[:MOST_CATEGORIES]
-    # Each item's categories have length 1 together, as its numbers do.
-    return [np.array([(tag in own) / np.sqrt(max(len(own), 1)) for own in tags]) for tag in common]
-
-
-def _tags(entry: Any) -> set[str]:
-    tags = entry if isinstance(entry, list | tuple) else str(entry).split("|")
-    return {str(tag).strip() for tag in tags if str(tag).strip()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from operator import attrgetter
@@ -27,6 +27,7 @@ from discreet.models.centering import (
     with_user_means,
 )
 from discreet.models.eigen import check_catalog, places, rating_directions, require_rank, second_moment
+from discreet.models.features import item_features
 from discreet.models.fold_in import FoldIn, LinearFoldIn
 from discreet.models.private import PrivateModel
 from discreet.models.spectral.choices import LABELS, SECOND_MOMENT, choice_shares, learn_choices
@@ -110,6 +111,8 @@ class DPSVD(PrivateModel):
         delta: The other one: a constant well below 1 / the number of users.
         explore: About what share of a list of 20 to fill with items outside J, different ones for different histories.
             It costs no privacy, but places. For implicit feedback.
+        features: Columns of the catalog that describe items (numbers, or text: categories, several of them separated
+            by "|"). They are public, cost no privacy, and place items that few users have. For implicit feedback.
         rank: The most directions, for ratings; by default as many as stand out of the noise, up to 64.
         row_norm: L, the length of a typical user's centered row of ratings, public; by default from the range of
             ratings and the number of items (`discreet.models.centering.public_row_norm`).
@@ -135,6 +138,7 @@ class DPSVD(PrivateModel):
     epsilon: float
     delta: float
     explore: float = 0.0
+    features: Sequence[str] | None = None
     rank: int | None = None
     row_norm: float | None = None
     centre: bool = True
@@ -179,13 +183,18 @@ class DPSVD(PrivateModel):
 
     def _check_data(self, ratings: Interactions) -> None:
         if ratings.implicit:
+            item_features(ratings.catalogue, self.features or ())  # raises if there is no such column
             return
-        if self.explore:
-            raise DataError(
-                "explore: is for implicit feedback; leave it out for ratings, or use ratings.to_implicit(...)"
-            )
+        for name in ("explore", "features"):
+            if getattr(self, name):
+                raise DataError(
+                    f"{name}: is for implicit feedback; leave it out for ratings, or use ratings.to_implicit(...)"
+                )
         require_rank(self.rank, ratings.n_items)
         self._centering(ratings)  # raises if there is no bound
+
+    def _public_inputs(self) -> dict[str, str]:
+        return {"features": ", ".join(self.features)} if self.features else {}
 
     def _people(self, learned: Mapping[str, Any], plan: Plan) -> float:
         # The trace has the noise of so many numbers; in the unit of a user, so that L is 1 here.
@@ -206,7 +215,8 @@ class DPSVD(PrivateModel):
         def users(most: int) -> Blocks[UserBatch]:
             return user_batches(ratings, most, n_jobs=self.n_jobs)
 
-        choices = learn_choices(releaser, users, popularity, self.max_items, labels=LABELS)
+        features = item_features(ratings.catalogue, self.features or ())
+        choices = learn_choices(releaser, users, popularity, self.max_items, labels=LABELS, features=features)
         chosen, spectrum = choices.chosen, choices.spectrum
         random, columns = exploration(chosen, spectrum, self.explore)
         factors = np.hstack([choices.item_factors, columns], dtype=np.float32)
