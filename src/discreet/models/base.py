@@ -455,8 +455,8 @@ def readied(ratings: Any, reading: dict[str, Any], in_spark: bool, name: str) ->
     there = isinstance(ratings, SparkInteractions) or is_spark(ratings) or reading.get("engine") == "spark"
     if there and not in_spark:
         raise DataError(
-            f"ratings: {name} is fitted in the memory of one machine, not in Spark (DPALS, DPALS.as_published and "
-            "DPFrankWolfe are); collect the table first: discreet.read(dataframe, items=..., value_range=...)"
+            f"ratings: {name} is fitted in the memory of one machine, not in Spark (DPALS, DPALS.as_published, "
+            "DPSVD and DPFrankWolfe are); collect the table first: discreet.read(dataframe, items=..., value_range=...)"
         )
     if isinstance(ratings, Interactions | SparkInteractions):
         if reading:

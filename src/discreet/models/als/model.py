@@ -7,7 +7,6 @@ in `contributions.py`, what is made of it in `estimate.py`.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -50,9 +49,10 @@ from discreet.models.als.estimate import (
     kernel_columns,
     residual_columns,
 )
-from discreet.models.als.knowledge import Knowledge, StepInformation, standing_of
+from discreet.models.als.knowledge import Knowledge, KnownPairs, StepInformation, standing_of
 from discreet.models.als.published import PublishedDPALS
 from discreet.models.base import check_parameters, learned_by, require_ratings
+from discreet.models.features import item_features
 from discreet.models.fold_in import FoldIn, LinearFoldIn, Penalty, RidgeFoldIn
 from discreet.models.grading import SLOPE, Grading
 from discreet.models.private import PrivateModel, require_sound
@@ -79,8 +79,8 @@ USERS, POPULARITY, WEIGHTS, BIAS = "users and their means", "item popularity", "
 SECOND_MOMENT, EXTENSION, STEP, GRAM = "second moment", "directions", "item step", "shared Gram"
 
 LEAST_MU = 2.0**-20  # below it a contribution would be less than a unit of the noise's grid
-MOST_CATEGORIES = 100  # of one column of the catalog; rarer ones are left out
 MOST_OTHERS = 16  # columns from probes: with more, no further ones are looked for
+MOST_KEPT = 1000  # of these items, for fits that go on from this one
 MOST_CHOSEN = 4000  # items in the second moment for lists: memory grows with the square, time with the cube
 # Of a direction of choices that becomes a column of ratings: the least sum over users of their squares along it, times
 # mu. About what stands out of a second moment of 400 items that has an eighth of the budget: weaker ones cost item
@@ -355,7 +355,7 @@ class DPALS(PrivateModel):
             frequencies=ItemFrequencies.known(a, self.popularity_ * a, variance),
             bias=self.known_bias_,
             items=np.column_stack([self.item_bias_ / self.unit_, self.item_variance_[:, 0] / self.unit_**2]),
-            pairs=self._known_pairs(),
+            pairs=self.known_pairs_.astype(np.float64),
             frequent=self.known_frequent_,
             pairs_scale=self.known_pairs_scale_,
             loadings=self.known_loadings_,
@@ -364,10 +364,6 @@ class DPALS(PrivateModel):
             others=self.known_others_[:, :n],
             others_variance=self.known_others_[:, n:],
         ).of_items(self.items_.numbers(catalogue.ids.to_arrow()))
-
-    def _known_pairs(self) -> Array:
-        pairs = self.known_pairs_.astype(np.float64)
-        return pairs if self.objective == "ratings" else pairs @ pairs.T
 
     # What is known of the items
 
@@ -412,7 +408,7 @@ class DPALS(PrivateModel):
             "list_weights_": (m,),
             "known_users_": (6 + MAGNITUDES,),
             "known_bias_": (m, 2),
-            "known_pairs_": (f, f) if self.objective == "ratings" else (f, max(n_lists - 1, 0)),
+            "known_pairs_": (f, f),
             "known_pairs_scale_": (2,),
             "known_loadings_": (f, d),
             "known_standing_": (m, d + 1),
@@ -505,7 +501,7 @@ class Training:
         bias = self._bias(frequencies, mean)
         self._keep_pairs(np.zeros((0, 0)), np.zeros(0, np.int64), 0.0, frequencies)
         self._keep_standing(np.zeros((0, 0)), np.zeros((self.ratings.n_items, 1)))
-        choices = self._choices(mean, frequencies, ItemPosterior.from_bias(bias, frequencies, features).bias)
+        choices = self._choices(mean, frequencies, ItemPosterior.from_bias(bias, frequencies, features).bias, features)
         if self.settings.looks_for_directions and not self.settings.residual:
             columns, between = self._directions(frequencies, choices)
             features = np.column_stack([features, columns])
@@ -624,7 +620,7 @@ class Training:
         rows = self._users(dense_users(m)).map(lambda batch: on_frequent(batch, entries(batch), place))
         return self.releaser.release(SECOND_MOMENT, statistic, rows, own_values), frequent
 
-    def _choices(self, mean: float, frequencies: ItemFrequencies, bias: Array) -> Choices | None:
+    def _choices(self, mean: float, frequencies: ItemFrequencies, bias: Array, features: Array) -> Choices | None:
         """What users choose together, and rate highly: for lists."""
         m = self.ratings.n_items
         self.lists = {"list_factors_": np.zeros((m, 0), np.float32), "list_weights_": np.zeros(m)}
@@ -642,17 +638,19 @@ class Training:
             popularity,
             MOST_CHOSEN,
             labels=LISTS,
-            pooled=lambda release, chosen: self._pooled(release, chosen, frequencies),
+            features=features,
+            pool=self._known_moment(frequencies),
         )
-        items, factors = choices.chosen.items, choices.item_factors.astype(np.float32)
-        self.lists = {"list_factors_": factors, "list_weights_": choices.chosen.weights}
-        self._keep_pairs(choices.pairs, items, choices.std, frequencies)
-        self._keep_standing(np.zeros((len(items), 0)), np.zeros((m, 1)))
+        self.lists = {"list_factors_": choices.item_factors, "list_weights_": choices.chosen.weights}
+        some = np.sort(np.argsort(-frequencies.sums[choices.items], kind="stable")[:MOST_KEPT])
+        self._keep_pairs(
+            choices.moment.values[np.ix_(some, some)], choices.items[some], choices.moment.std, frequencies
+        )
+        self._keep_standing(np.zeros((len(some), 0)), np.zeros((m, 1)))
         return choices
 
-    def _pooled(self, moment: Noisy, frequent: Array, frequencies: ItemFrequencies) -> Noisy:
-        """A second moment, pooled with those that are known."""
-        return moment if self.known is None else self.known.with_pairs(moment, frequent, frequencies, self.inflation)
+    def _known_moment(self, frequencies: ItemFrequencies) -> KnownPairs | None:
+        return None if self.known is None else self.known.second_moment(frequencies, self.inflation)
 
     def _directions(self, frequencies: ItemFrequencies, choices: Choices | None) -> tuple[Array, Array]:
         """Where items stand on directions of taste, from what is chosen together; and `Knowledge.between`."""
@@ -666,11 +664,13 @@ class Training:
             chosen = np.zeros(self.ratings.n_items)
             chosen[frequent] = frequencies.a[frequent]
             moment, frequent = self._second_moment(frequencies, partial(own_weights, a=chosen))
-            moment = self._pooled(moment, frequent, frequencies)
+            pool = self._known_moment(frequencies)
+            moment = moment if pool is None else pool(moment, frequent)
             self._keep_pairs(moment.values, frequent, moment.std, frequencies)
             found = Directions.of(moment, frequent, frequencies, s.n_directions)
         between = self.known.between(found, len(chosen)) if self.known else np.zeros((0, found.n))
-        self._keep_standing(found.loadings[frequent], np.zeros((len(chosen), found.n + 1)))
+        loadings = found.loadings[self.kept["known_frequent_"]]
+        self._keep_standing(loadings, np.zeros((len(chosen), found.n + 1)))
         if not found.n:
             return found.loadings, between
         statistic = OuterSum(found.loadings.shape, s.bounds[EXTENSION])
@@ -678,7 +678,7 @@ class Training:
         release: Noisy | Pooled = self.releaser.release(EXTENSION, statistic, self._users(), contribution)
         if self.known is not None and isinstance(release, Noisy):
             release = self.known.with_standing(release, frequencies, between, self.inflation)
-        self._keep_standing(found.loadings[frequent], standing_of(release, frequencies))
+        self._keep_standing(loadings, standing_of(release, frequencies))
         return found.columns(release, frequencies), between
 
     def _with_residual_directions(
@@ -813,40 +813,3 @@ def settings(
     steps = n_steps or (2 if residual and pays else 4 + round(8 * budget_level))
     shared = _with_steps(shares, steps)
     return Settings(shared, steps, n_frequent=n_frequent, residual=residual, signal=mu * n_users)
-
-
-# -- public features of items
-
-
-def item_features(catalogue: Catalogue, names: Sequence[str]) -> Array:
-    """One column for each category of a text column, and one of unit variance for a column of numbers."""
-    if isinstance(names, str):
-        raise DataError(f"features: a list of columns is needed, for instance [{names!r}]")
-    columns = [column for name in names for column in _feature_columns(catalogue, name)]
-    return np.column_stack(columns) if columns else np.zeros((len(catalogue), 0))
-
-
-def _feature_columns(catalogue: Catalogue, name: str) -> list[Array]:
-    if name not in catalogue.names:
-        raise DataError(
-            f"features: the catalogue has no column {name!r}; it has {', '.join(catalogue.names) or 'none'}"
-        )
-    entries = catalogue.column(name)
-    present = [entry for entry in entries if entry is not None]
-    if all(isinstance(entry, int | float) and not isinstance(entry, bool) for entry in present):
-        numbers = np.array([np.nan if entry is None else float(entry) for entry in entries])
-        known = np.isfinite(numbers)
-        if not known.any() or np.ptp(numbers[known]) == 0:
-            return []
-        centered = np.where(known, numbers - numbers[known].mean(), 0.0)
-        return [centered / np.sqrt(np.mean(centered[known] ** 2))]
-    tags = [set() if entry is None else _tags(entry) for entry in entries]
-    counts = Counter(tag for own in tags for tag in own)
-    common = sorted(counts, key=lambda tag: (-counts[tag], tag))[:MOST_CATEGORIES]
-    # Each item's categories have length 1 together, as its numbers do.
-    return [np.array([(tag in own) / np.sqrt(max(len(own), 1)) for own in tags]) for tag in common]
-
-
-def _tags(entry: Any) -> set[str]:
-    tags = entry if isinstance(entry, list | tuple) else str(entry).split("|")
-    return {str(tag).strip() for tag in tags if str(tag).strip()}
