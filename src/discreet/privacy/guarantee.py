@@ -361,12 +361,12 @@ class Cost:
         return min(float(_accountant(self, renyi=False).get_delta(epsilon)) * (1 + _SAFETY) + self._pld_error, 1.0)
 
     def dp_event(self, renyi: bool = False) -> Any:
-        """The same releases as one dp_accounting event."""
+        """The same releases as one dp_accounting event. It has none for a threshold: add `exposure` to any delta."""
         from dp_accounting import dp_event as dp
 
         def one(event: Event) -> Any:  # of the four kinds in a cost
             if isinstance(event, ThresholdEvent):
-                return dp.EpsilonDeltaDpEvent(0.0, event.delta)
+                return dp.UnsupportedDpEvent()
             if isinstance(event, PureEvent):
                 return dp.ZCDpEvent(event.epsilon**2 / 2) if renyi else dp.DiscreteLaplaceDpEvent(event.epsilon, 1)
             if isinstance(event, SampledGaussian):
