@@ -195,7 +195,9 @@ class PrivateModel(Model):
                 "checkpoint: a private choice of items cannot be resumed; make it first, table = "
                 "discreet.select_items(table, ...), and fit that table with a checkpoint"
             )
-        self._check_data(ratings)
+        ratings.require_range()
+        private_items.share_of(self)  # raises if this model cannot
+        self._check_data(private_items.stand_in(ratings))
         table, paying = private_items.chosen_for(self, ratings, ledger)
         rest = private_items.with_the_rest(self, table.n_items)
         learned, statement = rest._learn_from_public_items(table, paying)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sklearn.base import clone
 
-from discreet.data.catalogue import CHOSEN
+from discreet.data.catalogue import CHOSEN, Catalogue
 from discreet.data.interactions import Interactions
 from discreet.data.progress import Bar
 from discreet.engine.batches import user_batches
@@ -43,7 +43,7 @@ ROUNDS = (("choice of items", 0.15), ("choice of more items", 0.85))  # shares o
 SHARE = 0.25  # of a model's mu^2
 DELTA_SHARE = 0.2  # of a model's delta: for thresholds
 ALONE = 0.5  # of delta, for thresholds, if items are all that is released
-ANY = 1000  # items: what a fit costs in all does not depend on how many there are
+ANY = 4096  # items: what a fit costs in all does not depend on how many there are
 
 
 def plan_of(gaussian: int, delta: float) -> Plan:
@@ -164,21 +164,26 @@ def _not_yet(found: Array) -> Contribution:
 # -- the choice as part of a fit
 
 
-def _share(model: PrivateModel) -> Plan:
+def share_of(model: PrivateModel) -> Plan:
     """The plan of the choice that a model makes first."""
-    if model.unit != "user":
+    if model.unit != "user" or Adjacency(model.adjacency) is Adjacency.FLIP:
         raise DataError(
-            f"items: with unit={model.unit!r}, which items a user has is public, so that items cannot be private; give "
-            "the items, or pass items=discreet.observed_items_are_public"
+            f"items: for {type(model).__name__}, which items a user has is public, so that items cannot be private; "
+            "give the items, or pass items=discreet.observed_items_are_public"
         )
     exposed = model.delta * DELTA_SHARE
     total = account(epsilon=model.epsilon, delta=model.delta - exposed).cost.gaussian
     return plan_of(math.floor(total * Fraction(SHARE)), exposed)
 
 
+def stand_in(table: Interactions) -> Interactions:
+    """What is public about a table with private items, as a table without rows and with other items."""
+    return replace(table.of_users(np.zeros(0, np.int64)), catalogue=Catalogue(np.arange(ANY)))
+
+
 def with_the_rest(model: PrivateModel, n_items: int) -> PrivateModel:
     """The model with what a choice of items leaves of its budget."""
-    first = _share(model).cost
+    first = share_of(model).cost
     delta = math.nextafter(model.delta - first.exposure, 0)
     most = largest_gaussian(model.epsilon, delta)
     mu = math.sqrt((most - first.gaussian) * SPENDABLE / UNIT)
@@ -200,14 +205,13 @@ def with_the_rest(model: PrivateModel, n_items: int) -> PrivateModel:
 def preview(model: PrivateModel, ledger: Ledger | None) -> Preview:
     """What a choice of items and a fit cost."""
     rest = Planned("fit to the chosen items", with_the_rest(model, ANY).plan(ANY).cost)
-    plan = Plan((*_share(model).lines, rest))
+    plan = Plan((*share_of(model).lines, rest))
     return (ledger or _own_ledger(model)).preview(plan)
 
 
 def chosen_for(model: PrivateModel, table: Interactions, ledger: Ledger | None) -> tuple[Interactions, Ledger]:
     """The table with items chosen for a model, and the ledger that pays for both."""
-    table.require_range()
-    paying, first = ledger or _own_ledger(model), _share(model)
+    paying, first = ledger or _own_ledger(model), share_of(model)
     paying.expect(unit=model.unit, adjacency=model.adjacency)
     _require_room(paying, first.cost.exposure)
     if not paying.admits(first.cost + with_the_rest(model, ANY).plan(ANY).cost):
@@ -219,5 +223,5 @@ def chosen_for(model: PrivateModel, table: Interactions, ledger: Ledger | None) 
 
 
 def _own_ledger(model: PrivateModel) -> Ledger:
-    kept = _share(model).cost.exposure
+    kept = share_of(model).cost.exposure
     return Ledger(epsilon=model.epsilon, delta=model.delta, adjacency=model.adjacency, threshold_delta=kept)
