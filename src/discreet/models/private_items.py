@@ -39,7 +39,7 @@ from discreet.validation import positive, probability, round_up
 if TYPE_CHECKING:
     from discreet.models.private import PrivateModel
 
-ROUNDS = (("choice of items", 0.15), ("choice of more items", 0.85))  # shares of mu^2 and delta
+ROUNDS = (("choice of items", 0.05), ("choice of more items", 0.95))  # shares of mu^2 and delta
 SHARE = 0.25  # of a model's mu^2
 DELTA_SHARE = 0.2  # of a model's delta: for thresholds
 ALONE = 0.5  # of delta, for thresholds, if items are all that is released
