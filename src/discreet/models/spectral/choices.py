@@ -28,6 +28,12 @@ class Choices:
 
     chosen: Chosen
     spectrum: Spectrum
+    std: float  # of the noise in the second moment that it is from
+
+    @property
+    def pairs(self) -> Array:
+        """Vectors of the chosen items, whose inner products are the second moment without noise."""
+        return np.asarray(self.spectrum.vectors * np.sqrt(self.spectrum.variances * self.spectrum.n_users))
 
     @property
     def item_factors(self) -> Array:
@@ -43,7 +49,9 @@ def learn_choices(
     users: Callable[[int], Blocks[UserBatch]],
     popularity: Noisy,
     most_items: int,
+    *,
     label: str = SECOND_MOMENT,
+    pooled: Callable[[Noisy, Array], Noisy] = lambda release, items: release,
 ) -> Choices:
     """Choose items by their popularity, and release how they are chosen together.
 
@@ -53,8 +61,10 @@ def learn_choices(
         popularity: Of each item, released: a sum over users of vectors of length at most 1.
         most_items: The most items that are chosen.
         label: Of the release.
+        pooled: Pools the release with earlier ones, given the numbers of the chosen items.
     """
     chosen = Chosen.by(popularity, releaser.noise(label, GramSum(1, 1.0)).std, most_items)
     n = len(chosen.items)
     moment = releaser.release(label, GramSum(n, 1.0), users(dense_users(n)), Residuals.of(chosen))
-    return Choices(chosen, Spectrum.of(moment, chosen))
+    moment = pooled(moment, chosen.items)
+    return Choices(chosen, Spectrum.of(moment, chosen), moment.std)
