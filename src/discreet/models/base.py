@@ -175,11 +175,10 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         """Set all learned attributes, and forget earlier ones."""
         for name in [name for name in vars(self) if name.endswith("_") or name in HERE]:
             delattr(self, name)
-        for name, value in learned.items():
+        for name, value in {"catalogue_": catalogue, **learned}.items():
             if isinstance(value, np.ndarray):
                 value.flags.writeable = False
             setattr(self, name, value)
-        self.catalogue_ = catalogue
         self._certify(statement)
 
     def _certify(self, statement: Statement) -> None:
