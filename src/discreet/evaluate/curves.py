@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 from sklearn.base import clone
@@ -33,7 +33,7 @@ from discreet.evaluate.result import ON_PLOTS, html_table, new_axes, number, par
 from discreet.evaluate.run import evaluate, pair
 from discreet.models.als import ALS
 from discreet.models.base import Model
-from discreet.models.baselines import MeanRating, Popularity
+from discreet.models.baselines import DPMeanRating, DPPopularity, MeanRating, Popularity
 from discreet.models.recommender import Recommender
 from discreet.privacy import Ledger
 from discreet.privacy.noise import InsecureSeededNoise
@@ -77,12 +77,13 @@ def tradeoff(
     baselines: Mapping[str, Model] | None = None,
     relevant: float | None = None,
     threshold: float | None = None,
+    by: Literal["random", "time"] = "random",
     test: float = 0.1,
     random_state: int = 0,
     results: str | PathLike[str] | None = None,
     insecure_seed: int | None = None,
 ) -> Tradeoff:
-    """Measure models at several epsilons, over several draws of the noise, next to baselines without privacy.
+    """Measure models at several epsilons, over several draws of the noise, next to baselines with and without privacy.
 
     Every (model, epsilon, repeat) is fitted with its own noise and measured on the same test data. The numbers are
     exact, about private users, and for the owner's eyes only. The fits are not charged to any ledger, because they are
@@ -91,18 +92,20 @@ def tradeoff(
     Args:
         models: Private models, whose epsilon is replaced: one, a list, or a mapping from names to models. Each is an
             instance, or a class (which needs `delta`). A model without an epsilon is fitted once and drawn as a line.
-        data: Interactions, part of which is held out at random; or a pair (train, test).
+        data: Interactions, part of which is held out; or a pair (train, test).
         epsilons: The budgets.
         repeats: The number of draws of the noise at each epsilon.
         delta: The delta of all private models; by default each one keeps its own.
         metrics: For instance ["rmse", "recall@20"]; by default rmse, or recall@20 and ndcg@100 without values. The
             recommendation uses the first one.
-        baselines: Names and models that are not private, drawn as lines; by default `ALS` and a baseline that needs no
-            training: each user's own mean (for lists: the most popular items).
+        baselines: Names and models: private ones are fitted at the same epsilons, others are drawn as lines. By default
+            `DPMeanRating` (for lists: `DPPopularity`), unless a model protects less than users, and, without privacy,
+            `ALS` and each user's own mean (for lists: the most popular items).
         relevant: As for `discreet.evaluate`.
         threshold: As for `discreet.evaluate`.
-        test: The share of the interactions to hold out, unless `data` is a pair.
-        random_state: The seed of that split, which is public.
+        by: Whether "random" interactions are held out or, by "time", the latest, unless `data` is a pair.
+        test: The share of the interactions to hold out.
+        random_state: The seed of a random split, which is public.
         results: A DuckDB file for the runs. Runs that it already has are not repeated, so a killed call continues where
             it stopped. By default results are kept in memory.
         insecure_seed: For tests: repeatable noise. The models then say NOT PRIVATE.
@@ -112,22 +115,24 @@ def tradeoff(
         `sentence` and `html`.
     """
     seed = whole("random_state", random_state, 0)
-    train, held_out = pair(data, "test", lambda table: splits.holdout(table, test=test, random_state=seed)[::2])
+    train, held_out = pair(data, "test", lambda table: splits.holdout(table, by=by, test=test, random_state=seed)[::2])
     asked = parse((IMPLICIT if train.implicit else EXPLICIT) if metrics is None else metrics)
     budgets = _budgets(epsilons)
     repeats = whole("repeats", repeats, 1)
     contenders = _named(models, train, delta)
-    lines = _usual(asked) if baselines is None else dict(baselines)
+    lines = _usual(asked, contenders.values()) if baselines is None else dict(baselines)
+    if baselines is None:  # whoever is a contender is no baseline
+        lines = {name: model for name, model in lines.items() if name not in contenders}
     if twice := set(lines) & set(contenders):
         raise DataError(f"baselines: {', '.join(sorted(twice))} is among the models too; give it another name")
     options: dict[str, Any] = {"relevant": relevant, "threshold": threshold}
     context = context_of(train, held_out, {**options, "insecure_seed": insecure_seed})
     questions = []
     for name, model in {**contenders, **lines}.items():
-        varied = name in contenders and _is_private(model)
+        varied = _is_private(model)
         for epsilon in budgets if varied else [None]:
             wanted = _checked(model, epsilon, train.n_items)
-            measured = tuple(str(m) for m in asked if m.is_ranking or not isinstance(model, Popularity))
+            measured = tuple(str(m) for m in asked if _gives(model, m))
             times = range(repeats if varied else 1)
             questions += [Question(name, wanted, epsilon, repeat, measured, context) for repeat in times]
     runs = []
@@ -136,7 +141,13 @@ def tradeoff(
             runs.append(store.run(question, partial(_measured, question, train, held_out, options, insecure_seed)))
             bar.advance(1, question.name if question.epsilon is None else f"{question.name}, {question.epsilon:g}")
     free = POPULAR if asked[0].is_ranking else OWN_MEAN
-    return Tradeoff(runs, metrics=[str(m) for m in asked], repeats=repeats, free=free if free in lines else None)
+    return Tradeoff(
+        runs,
+        metrics=[str(m) for m in asked],
+        repeats=repeats,
+        free=free if free in lines else None,
+        baselines=[name for name, model in lines.items() if _is_private(model)],
+    )
 
 
 def _measured(
@@ -205,9 +216,22 @@ def _is_private(model: Model) -> bool:
     return "epsilon" in model.get_params(deep=False)
 
 
-def _usual(metrics: Sequence[Metric]) -> dict[str, Model]:
+def _gives(model: Model, metric: Metric) -> bool:
+    """Whether a metric says something about a model: popularity predicts no ratings, and item means are no lists."""
+    if isinstance(model, DPMeanRating):
+        return not metric.is_ranking
+    return metric.is_ranking or not isinstance(model, Popularity | DPPopularity)
+
+
+def _usual(metrics: Sequence[Metric], contenders: Iterable[Model]) -> dict[str, Model]:
     """The default baselines."""
-    lines: dict[str, Model] = {TWIN: ALS()}
+    lines: dict[str, Model] = {}
+    private: list[Any] = [model for model in contenders if _is_private(model)]
+    if all(model.unit == "user" and model.delta is not None for model in private):
+        budget = {name: getattr(private[0], name) for name in ("epsilon", "delta", "adjacency")}
+        made = DPMeanRating(**budget), DPPopularity(**budget)
+        lines = {type(one).__name__: one for one in made if any(_gives(one, metric) for metric in metrics)}
+    lines[TWIN] = ALS()
     if any(not metric.is_ranking for metric in metrics):
         lines[OWN_MEAN] = MeanRating("user")
     if any(metric.is_ranking for metric in metrics):
@@ -348,11 +372,20 @@ class Tradeoff(dict[str, dict[float, dict[str, float]]]):
         metrics: The metrics. The recommendation uses the first one.
         repeats: The number of draws of the noise at each epsilon.
         free: The baseline that needs nobody else's data, so every private model must beat it; None if it is missing.
+        baselines: Which of the private models are baselines.
     """
 
-    def __init__(self, runs: Sequence[Run], *, metrics: Sequence[str], repeats: int, free: str | None) -> None:
+    def __init__(
+        self,
+        runs: Sequence[Run],
+        *,
+        metrics: Sequence[str],
+        repeats: int,
+        free: str | None,
+        baselines: Sequence[str] = (),
+    ) -> None:
         self.runs = tuple(runs)
-        self.metrics, self.repeats, self.free = tuple(metrics), repeats, free
+        self.metrics, self.repeats, self.free, self.baselines = tuple(metrics), repeats, free, tuple(baselines)
         self.lines = {run.model: dict(run.metrics) for run in runs if run.epsilon is None}
         self._values: dict[tuple[str, float, str], list[float]] = {}
         for run in runs:
@@ -434,6 +467,8 @@ class Tradeoff(dict[str, dict[float, dict[str, float]]]):
         bar = f"{self.free} ({metric} {number(self.lines[self.free][metric])})"
         sentences = []
         for model, curve in self.items():
+            if model in self.baselines or metric not in next(iter(curve.values())):
+                continue
             smallest = self.beats_free(model, metric)
             if smallest is None:
                 sentences.append(
@@ -449,6 +484,26 @@ class Tradeoff(dict[str, dict[float, dict[str, float]]]):
                 )
         return sentences
 
+    def conclusions(self) -> list[str]:
+        """All sentences: the recommendation, the advice, and what each model is worth."""
+        return [self.sentence(), *([self.advice()] if len(self) > 1 else []), *self.worth()]
+
+    def advice(self) -> str:
+        """Which private model to take at each epsilon: for lists, and for predicted ratings."""
+        found = []
+        for kind, ranking in (("lists", True), ("ratings", False)):
+            metric = next((name for name in self.metrics if Metric.parse(name).is_ranking == ranking), None)
+            if metric is None:
+                continue
+            best: dict[str, list[str]] = {}
+            for epsilon in self._epsilons:
+                known = {name: at[epsilon][metric] for name, at in self.items() if metric in at.get(epsilon, {})}
+                name = min(known, key=lambda model: self._loss(metric, known[model], 1.0))
+                best.setdefault(name, []).append(f"{epsilon:g}")
+            names = " and ".join(f"{name} at epsilon {', '.join(at)}" for name, at in best.items())
+            found.append(f"For {kind} ({metric}) take {names if len(best) > 1 else next(iter(best))}.")
+        return " ".join(found)
+
     # -- words
 
     def table(self, metric: str | None = None) -> list[list[str]]:
@@ -456,8 +511,9 @@ class Tradeoff(dict[str, dict[float, dict[str, float]]]):
         metric = self._metric(metric)
         rows = [[metric, *(f"epsilon {epsilon:g}" for epsilon in self._epsilons)]]
         for model, curve in self.items():
-            cells = (str(self.spread(model, e, metric)) if metric in curve.get(e, {}) else "-" for e in self._epsilons)
-            rows.append([model, *cells])
+            cells = [str(self.spread(model, e, metric)) if metric in curve.get(e, {}) else "-" for e in self._epsilons]
+            if set(cells) != {"-"}:
+                rows.append([model, *cells])
         for name, values in self.lines.items():
             if metric in values:
                 rows.append([name, number(values[metric]), *[""] * (len(self._epsilons) - 1)])
@@ -475,12 +531,12 @@ class Tradeoff(dict[str, dict[float, dict[str, float]]]):
         lines = [*self._notes(), ""]
         for metric in self.metrics:
             lines += [*aligned(self.table(metric)), ""]
-        return "\n".join([*lines, self.sentence(), *self.worth()])
+        return "\n".join([*lines, *self.conclusions()])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        text = paragraphs([*self._notes(), self.sentence(), *self.worth()])
+        text = paragraphs([*self._notes(), *self.conclusions()])
         return text + "".join(html_table(self.table(metric)) for metric in self.metrics)
 
     # -- other forms
@@ -527,6 +583,8 @@ class Tradeoff(dict[str, dict[float, dict[str, float]]]):
         ax = new_axes() if ax is None else ax
         for at, (model, curve) in enumerate(self.items()):
             epsilons = [epsilon for epsilon in sorted(curve) if metric in curve[epsilon]]
+            if not epsilons:
+                continue
             spreads = [self.spread(model, epsilon, metric) for epsilon in epsilons]
             reach = [s.mean - s.low for s in spreads], [s.high - s.mean for s in spreads]
             look = {"marker": "o", "markersize": 4, "capsize": 3, "color": COLORS[at % len(COLORS)]}
@@ -549,6 +607,7 @@ class Tradeoff(dict[str, dict[float, dict[str, float]]]):
         """A report as one self-contained page: recommendation, plots, tables, statements of the models."""
         text = html.escape
         owner, *notes = self._notes()
+        sentence, *others = self.conclusions()
         plots = "".join(
             f'<h2>{text(metric)}</h2><figure class="plot">{self._svg(metric)}<figcaption>Bars reach from the lowest to '
             f'the highest of {self.repeats} runs.</figcaption></figure><div class="wide">'
@@ -564,7 +623,7 @@ class Tradeoff(dict[str, dict[float, dict[str, float]]]):
             f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
             f"<title>Privacy against accuracy</title><style>{STATEMENT_CSS}{CSS}</style><main>"
             f"<h1>Privacy against accuracy</h1>"
-            f'<p class="holds"><strong>{text(self.sentence())}</strong></p>{paragraphs(self.worth())}'
+            f'<p class="holds"><strong>{text(sentence)}</strong></p>{paragraphs(others)}'
             f'<p class="void">{text(owner)}</p>{paragraphs(notes)}{plots}'
             f"<h2>What each model promises</h2><p>The statement of the first run at each epsilon. It is about that run "
             f"alone, and none of these models is meant to be published.</p>{statements}</main></html>"

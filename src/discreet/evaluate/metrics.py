@@ -187,7 +187,7 @@ class Metric:
 
     @property
     def has_buckets(self) -> bool:
-        """Whether it can be computed for the items in one popularity bucket."""
+        """Whether it can be computed for the items in one bucket."""
         return self.name in VALUE or self.name in ("recall", "plain_recall")
 
     def bound(self, max_error: float) -> float:
@@ -265,7 +265,7 @@ class Collected:
     The numerators of coverage are 0. `shown` has the items that were recommended, instead.
     """
 
-    n_users: int
+    lengths: Integers  # of these users' histories
     sums: dict[Key, Floats]
     shown: dict[Metric, Bools]
 
@@ -290,7 +290,7 @@ def collect(task: Task) -> Collected:
     asked, known = _users(task)
     keys = [key for metric in task.metrics for key in task.keys(metric)]
     shown = {m: np.zeros(len(task.model.items_), bool) for m in task.metrics if m.name == "coverage"}
-    found = Collected(len(asked), {key: np.zeros((2, len(asked))) for key in keys}, shown)
+    found = Collected(np.diff(task.history.indptr)[known], {key: np.zeros((2, len(asked))) for key in keys}, shown)
     # A private release asks for one user at a time: other libraries' models may answer differently in a batch.
     size = 1 if task.private else max(1, min(USERS, ENTRIES // max(task.depth, 1)))
     for start in range(0, len(asked), size):
