@@ -75,29 +75,25 @@ class Case:
         return replace(self, train=train, history=train, test=test)
 
 
-def rated(
-    file: str, value_range: tuple[float, float], liked: float, folder: Path, *, scale: float = 1.0
-) -> Callable[[], Case]:
+def ratings_of(file: str, value_range: tuple[float, float], folder: Path, scale: float = 1.0) -> discreet.Interactions:
+    """All ratings of a file, times a factor."""
+    table = pq.read_table(folder / f"{file}.parquet", columns=["user", "item", "rating"])
+    table = table.set_column(2, "rating", pc.multiply(table["rating"].cast(pa.float64()), scale))
+    items = np.unique(table["item"].to_numpy())
+    return discreet.read(table, user="user", item="item", value="rating", items=items, value_range=value_range)
+
+
+def rated(file: str, value_range: tuple[float, float], liked: float, folder: Path, *, scale: float = 1.0) -> Case:
     """Ratings, divided at random."""
-
-    def load() -> Case:
-        table = pq.read_table(folder / f"{file}.parquet", columns=["user", "item", "rating"])
-        values = pc.multiply(table["rating"].cast(pa.float64()), scale)
-        table = table.set_column(2, "rating", values)
-        items = np.unique(table["item"].to_numpy())
-        ratings = discreet.read(table, user="user", item="item", value="rating", items=items, value_range=value_range)
-        train, _, test = discreet.splits.holdout(ratings, test=0.2, random_state=1234)
-        return Case(train, train, test, liked)
-
-    return load
+    ratings = ratings_of(file, value_range, folder, scale)
+    train, _, test = discreet.splits.holdout(ratings, test=0.2, random_state=1234)
+    return Case(train, train, test, liked)
 
 
 def held_out(folder: Path) -> Case:
     """MovieLens 1M as clicks, with test users that no model has seen."""
-    liked = rated("ml-1m", (1, 5), 4, folder)()
-    whole = pa.concat_tables([liked.train.to_arrow(), liked.test.to_arrow()])
-    ratings = discreet.read(whole, items=liked.train.catalogue, value_range=(1, 5)).to_implicit(4)
-    split = discreet.splits.held_out_users(ratings, valid=600, test=600, random_state=98765)
+    clicks = ratings_of("ml-1m", (1, 5), folder).to_implicit(4)
+    split = discreet.splits.held_out_users(clicks, valid=600, test=600, random_state=98765)
     return Case(split.train, split.test.query, split.test.target)
 
 
@@ -115,11 +111,11 @@ def divided(file: str, folder: Path) -> Case:
 def cases(folder: Path) -> dict[str, Callable[[], Case]]:
     """All data sets, by name."""
     return {
-        "ml-1m": rated("ml-1m", (1, 5), 4, folder),
-        "ml-100k": rated("ml-100k", (1, 5), 4, folder),
-        "jester": rated("jester-1", (-10, 10), 5, folder, scale=0.01),
-        "anime": rated("anime-5000users", (1, 10), 8, folder),
-        "movietweetings": rated("movietweetings-100k", (0, 10), 8, folder),
+        "ml-1m": partial(rated, "ml-1m", (1, 5), 4, folder),
+        "ml-100k": partial(rated, "ml-100k", (1, 5), 4, folder),
+        "jester": partial(rated, "jester-1", (-10, 10), 5, folder, scale=0.01),
+        "anime": partial(rated, "anime-5000users", (1, 10), 8, folder),
+        "movietweetings": partial(rated, "movietweetings-100k", (0, 10), 8, folder),
         "ml-1m-clicks": partial(held_out, folder),
         "citeulike": partial(divided, "citeulike", folder),
         "amazon-sports": partial(divided, "amazon-sports", folder),
