@@ -27,6 +27,7 @@ DATA = {
     "jester": "Jester",
     "anime": "anime",
     "movietweetings": "MovieTweetings",
+    "ml-1m-clicks": "MovieLens 1M, clicks of new users",
     "citeulike": "CiteULike, clicks",
     "amazon-sports": "Amazon sports, clicks",
 }

@@ -34,7 +34,7 @@ def test_the_example_works_when_pasted(work: Path) -> None:
     assert max(len(line) for line in rows.values() if "0." in line and "epsilon" not in line) <= 80
     assert "Baselines at the same epsilon: DPMeanRating and DPPopularity." in text
     assert "Of the private models here, take " in text
-    assert "for ratings (by rmse)." in text
+    assert "for ratings (rmse)." in text
 
 
 def test_a_saved_model(work: Path) -> None:

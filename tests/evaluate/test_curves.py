@@ -15,7 +15,8 @@ import pytest
 import discreet
 from discreet.errors import DataError, PrivacyError
 from discreet.evaluate import Tradeoff, tradeoff
-from discreet.evaluate.curves import OWN_MEAN, OWNER, POPULAR, TWIN, Run, Spread
+from discreet.evaluate.curves import OWN_MEAN, OWNER, POPULAR, TWIN, Spread
+from discreet.evaluate.runs import Run
 
 DELTA = 1e-6
 DATA = discreet.datasets.movielens_like(400, 40, 9_000, random_state=0)

@@ -180,6 +180,7 @@ def _fitting(
 
 def _show_results(results: dict[str, "Evaluation"], about: dict[str, Any]) -> None:
     """One table: one model with intervals, or several side by side."""
+    from discreet.evaluate.metrics import best_models
     from discreet.evaluate.result import OWNER
     from discreet.recommend.results import aligned
 
@@ -203,7 +204,9 @@ def _show_results(results: dict[str, "Evaluation"], about: dict[str, Any]) -> No
         private = [other for other in others if other.startswith("DP")]
         if private:
             same = f"Baselines at the same epsilon: {' and '.join(private)}."
-            lines += ["", f"{same} {_advice(results, [name, *private])}"]
+            best = best_models({model: results[model] for model in (name, *private)})
+            taken = " and ".join(f"{model} for {use}" for use, model in best)
+            lines += ["", f"{same} Of the private models here, take {taken}."]
         if exact := " and ".join(other for other in others if other not in private):
             lines += ["", f"Baselines, which are not private: {exact}."]
         if first.buckets:
@@ -231,21 +234,6 @@ def _cell(result: "Evaluation", name: str) -> str:
 def _ends(result: "Evaluation", name: str) -> str:
     low, high = result.interval(name) if name in result else (math.nan, math.nan)
     return f"{low:.3f}–{high:.3f}" if math.isfinite(low) else ""
-
-
-def _advice(results: dict[str, "Evaluation"], private: list[str]) -> str:
-    """Which of the private models to take for lists, and which for ratings."""
-    from discreet.evaluate import Metric
-
-    metrics = [Metric.parse(name) for name in dict.fromkeys(name for model in private for name in results[model])]
-    found = []
-    for kind, ranking in (("lists", True), ("ratings", False)):
-        metric = next((one for one in metrics if one.is_ranking == ranking), None)
-        if metric is not None:
-            sign = 1 if metric.lower_is_better else -1
-            known = {model: sign * results[model][str(metric)] for model in private if str(metric) in results[model]}
-            found.append(f"{min(known, key=lambda model: known[model])} for {kind} (by {metric})")
-    return f"Of the private models here, take {' and '.join(found)}."
 
 
 # -- tradeoff

@@ -1,36 +1,28 @@
-"""Privacy against accuracy: `discreet.evaluate.tradeoff(...)` fits models at several epsilons.
-
-Each run is a row of a DuckDB file, committed before the next run begins. Its key is a digest of everything the result
-depends on (class and parameters of the model, training and test data, metrics, version). So a call that was killed
-continues where it stopped, and a changed question never gets an old answer.
-"""
+"""Privacy against accuracy: `discreet.evaluate.tradeoff(...)` fits models at several epsilons."""
 
 from __future__ import annotations
 
 import html
 import inspect
 import io
-import json
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 from os import PathLike
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias
 
-import numpy as np
 from sklearn.base import clone
 
 from discreet.data import Interactions, splits
-from discreet.data.catalogue import Catalogue, catalogue_sha256, sha256_of, to_library
+from discreet.data.catalogue import to_library
 from discreet.data.progress import Bar, quiet
 from discreet.errors import DataError, MissingExtra, PrivacyError
-from discreet.evaluate.metrics import Metric, parse
+from discreet.evaluate.metrics import Metric, best_models, parse
 from discreet.evaluate.result import ON_PLOTS, html_table, new_axes, number, paragraphs
 from discreet.evaluate.run import evaluate, pair
+from discreet.evaluate.runs import Question, Run, Store, context_of
 from discreet.models.als import ALS
 from discreet.models.base import Model
 from discreet.models.baselines import DPMeanRating, DPPopularity, MeanRating, Popularity
@@ -38,11 +30,9 @@ from discreet.models.recommender import Recommender
 from discreet.privacy import Ledger
 from discreet.privacy.noise import InsecureSeededNoise
 from discreet.privacy.statement import CSS as STATEMENT_CSS
-from discreet.privacy.statement import Statement, article
-from discreet.privacy.store import canonical
+from discreet.privacy.statement import article
 from discreet.recommend.results import aligned
 from discreet.validation import positive, probability, whole
-from discreet.version import __version__
 
 Kind: TypeAlias = Model | Recommender | type[Model] | type[Recommender]
 
@@ -54,7 +44,6 @@ OWNER = (
     "if a model or an epsilon is chosen by them."
 )
 TOLERABLE = 0.05  # a recommended epsilon loses at most this fraction to the best model without privacy
-COLUMNS = ("key", "repeat", "model", "epsilon", "parameters", "metrics", "certificate")
 COLORS = ("#2f6f6d", "#b3541e", "#5b4b8a", "#7a6a1c", "#8a2f55", "#33639b")
 STYLES = ("--", ":", "-.")
 CSS = """
@@ -239,114 +228,6 @@ def _usual(metrics: Sequence[Metric], contenders: Iterable[Model]) -> dict[str, 
     return lines
 
 
-# -- the runs
-
-
-@dataclass(frozen=True)
-class Run:
-    """One fit and its exact scores on the test data."""
-
-    model: str  # the name that the caller gave it
-    epsilon: float | None  # None for a model that is not private
-    repeat: int  # the number of the noise draw, from 0
-    metrics: dict[str, float]
-    certificate: dict[str, Any]
-
-    @property
-    def title(self) -> str:
-        """The model and its epsilon."""
-        return self.model if self.epsilon is None else f"{self.model}, epsilon {self.epsilon:g}"
-
-    @property
-    def statement(self) -> Statement:
-        """The privacy statement of this fit, checked."""
-        return Statement.parse(json.dumps(self.certificate))
-
-
-@dataclass(frozen=True)
-class Question:
-    """A run to make: an unfitted model, and the number of the noise draw."""
-
-    name: str
-    model: Model
-    epsilon: float | None
-    repeat: int
-    metrics: tuple[str, ...]
-    context: str
-
-    @property
-    def parameters(self) -> str:
-        """The parameters that the result depends on, as JSON: all but the number of threads."""
-        given = self.model.get_params(deep=False)
-        return json.dumps({k: v for k, v in given.items() if k != "n_jobs"}, sort_keys=True, default=repr)
-
-    @property
-    def key(self) -> str:
-        """A digest of everything that the result depends on, except the noise."""
-        about = [__version__, type(self.model).__qualname__, self.parameters, list(self.metrics), self.context]
-        return sha256_of(canonical({"about": about}).encode())
-
-
-def context_of(train: Interactions, test: Interactions, options: dict[str, Any]) -> str:
-    """A digest of the data and the options. It is as private as the data, and stays in the owner's file."""
-    about = [
-        [
-            part.value_range,
-            part.implicit,
-            catalogue_sha256(part.catalogue),
-            catalogue_sha256(Catalogue(part.users)),  # test users are matched with their histories by their ids
-            sha256_of(*(np.ascontiguousarray(array) for array in (part.indptr, part.indices, part.values))),
-        ]
-        for part in (train, test)
-    ]
-    return sha256_of(canonical({"options": options, "data": about}).encode())
-
-
-class Store:
-    """The rows, in a DuckDB file that one process at a time can open, or in memory."""
-
-    def __init__(self, path: str | PathLike[str] | None) -> None:
-        import duckdb
-
-        file = None if path is None else Path(path)
-        if file is not None and file.exists():  # DuckDB also opens tables in other formats, to read them
-            head = file.read_bytes()[:12] if file.is_file() else b"a folder"
-            if head and head[8:] != b"DUCK":
-                raise DataError(f"results: {str(file)!r} exists and is not a DuckDB file; give another name")
-        try:
-            self._rows = duckdb.connect(":memory:" if file is None else str(file))
-            kinds = {"repeat": "INTEGER", "epsilon": "DOUBLE"}
-            columns = ", ".join(f"{name} {kinds.get(name, 'VARCHAR')}" for name in COLUMNS)
-            self._rows.execute(f"CREATE TABLE IF NOT EXISTS runs ({columns}, PRIMARY KEY (key, repeat))")
-            found = tuple(row[0] for row in self._rows.execute("DESCRIBE runs").fetchall())
-        except duckdb.Error as error:
-            reason = str(error).splitlines()[0]
-            raise DataError(
-                f"results: {str(file)!r} cannot be opened as a DuckDB file ({reason}); if another run is using it, "
-                "wait until it has finished, or give another name"
-            ) from None
-        if found != COLUMNS:
-            self._rows.close()
-            raise DataError(f"results: {str(file)!r} has a table 'runs' that is not of a trade-off; give another name")
-
-    def close(self) -> None:
-        """Close the file."""
-        self._rows.close()
-
-    def run(self, question: Question, measured: Callable[[], tuple[dict[str, float], dict[str, Any]]]) -> Run:
-        """The run from the file, or made now; it is on disk when this returns."""
-        key, q = question.key, question
-        found = self._rows.execute(
-            "SELECT metrics, certificate FROM runs WHERE key = ? AND repeat = ?", [key, q.repeat]
-        ).fetchone()
-        if found is not None:
-            return Run(q.name, q.epsilon, q.repeat, json.loads(found[0]), json.loads(found[1]))
-        metrics, certificate = measured()
-        row = [key, q.repeat, q.name, q.epsilon, q.parameters, json.dumps(metrics), json.dumps(certificate)]
-        self._rows.execute(f"INSERT INTO runs VALUES ({', '.join('?' * len(COLUMNS))})", row)
-        return Run(q.name, q.epsilon, q.repeat, metrics, certificate)
-
-
 # -- the result
 
 
@@ -490,19 +371,15 @@ class Tradeoff(dict[str, dict[float, dict[str, float]]]):
 
     def advice(self) -> str:
         """Which private model to take at each epsilon: for lists, and for predicted ratings."""
-        found = []
-        for kind, ranking in (("lists", True), ("ratings", False)):
-            metric = next((name for name in self.metrics if Metric.parse(name).is_ranking == ranking), None)
-            if metric is None:
-                continue
-            best: dict[str, list[str]] = {}
-            for epsilon in self._epsilons:
-                known = {name: at[epsilon][metric] for name, at in self.items() if metric in at.get(epsilon, {})}
-                name = min(known, key=lambda model: self._loss(metric, known[model], 1.0))
-                best.setdefault(name, []).append(f"{epsilon:g}")
-            names = " and ".join(f"{name} at epsilon {', '.join(at)}" for name, at in best.items())
-            found.append(f"For {kind} ({metric}) take {names if len(best) > 1 else next(iter(best))}.")
-        return " ".join(found)
+        found: dict[str, dict[str, list[str]]] = {}
+        for epsilon in self._epsilons:
+            for use, model in best_models({name: curve.get(epsilon, {}) for name, curve in self.items()}):
+                found.setdefault(use, {}).setdefault(model, []).append(f"{epsilon:g}")
+        sentences = []
+        for use, best in found.items():
+            names = [f"{model} at epsilon {', '.join(at)}" for model, at in best.items()] if len(best) > 1 else best
+            sentences.append(f"For {use} take {' and '.join(names)}.")
+        return " ".join(sentences)
 
     # -- words
 

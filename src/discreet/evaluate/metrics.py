@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -207,6 +207,18 @@ def parse(metrics: str | Iterable[str]) -> tuple[Metric, ...]:
     if not found or len(set(found)) < len(found):
         raise DataError("metrics: at least one is needed, and none of them twice")
     return tuple(found)
+
+
+def best_models(scores: Mapping[str, Mapping[str, float]]) -> list[tuple[str, str]]:
+    """What models are for, "lists (recall@20)" and "ratings (rmse)", and the best of them by the first such metric."""
+    metrics, found = [Metric.parse(name) for name in dict.fromkeys(name for own in scores.values() for name in own)], []
+    for use, ranking in (("lists", True), ("ratings", False)):
+        metric = next((one for one in metrics if one.is_ranking == ranking), None)
+        if metric is not None:
+            known = {model: own[str(metric)] for model, own in scores.items() if str(metric) in own}
+            best = (min if metric.lower_is_better else max)(known, key=lambda model: known[model])
+            found.append((f"{use} ({metric})", best))
+    return found
 
 
 # -- what each user contributes
