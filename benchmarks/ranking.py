@@ -5,9 +5,10 @@
 
 Data are Parquet files in the folder (by default $DISCREET_DATA). Ratings are divided 80/20 at random; targets of lists
 are held-out ratings of at least `liked`, nothing that a user has rated in training is recommended, and recall is
-divided by at most 20. "on liked clicks" models see training ratings of at least `liked`, as clicks. Clicks: for
-MovieLens 1M, 600 test users are held out whole, 20% of whose items are to be found; citeulike and amazon-sports come
-with their own division. Delta 1e-5, defaults, add-remove; mean and standard deviation over seeded draws of the noise.
+divided by at most 20. "later" data are divided by time instead, at the same moment for everyone. "on liked clicks"
+models see training ratings of at least `liked`, as clicks. Clicks: for MovieLens 1M, 600 test users are held out whole,
+20% of whose items are to be found; citeulike and amazon-sports come with their own division. Delta 1e-5, defaults,
+add-remove; mean and standard deviation over seeded draws of the noise.
 
 implicit (pip install implicit; left out if it is missing) and EASE (Steck 2019) are fitted to liked clicks, with the
 settings of `GRIDS` that have the best recall@20 on a tenth of the training data (or on the division's own part for
@@ -56,16 +57,12 @@ class Case:
     test: discreet.Interactions
     liked: float | None = None  # the least rating of a target; None for clicks
     valid: discreet.Interactions | None = None  # to choose the settings of peers; by default a part of `train`
+    knows_users: bool = True  # whether test users are in the training data, as models with a vector for each need
 
     @property
     def clicks(self) -> discreet.Interactions:
         """What models of clicks are fitted to."""
         return self.train if self.liked is None else self.train.to_implicit(self.liked)
-
-    @property
-    def knows_users(self) -> bool:
-        """Whether test users are in the training data, as models with a vector for each user need."""
-        return self.history is self.train
 
     def inner(self) -> "Case":
         """A part of the training data to fit to, and another to choose settings by."""
@@ -75,26 +72,39 @@ class Case:
         return replace(self, train=train, history=train, test=test)
 
 
-def ratings_of(file: str, value_range: tuple[float, float], folder: Path, scale: float = 1.0) -> discreet.Interactions:
+def ratings_of(
+    file: str, value_range: tuple[float, float], folder: Path, *, scale: float = 1.0, time: str | None = None
+) -> discreet.Interactions:
     """All ratings of a file, times a factor."""
-    table = pq.read_table(folder / f"{file}.parquet", columns=["user", "item", "rating"])
+    columns = ["user", "item", "rating", *([time] if time else [])]
+    table = pq.read_table(folder / f"{file}.parquet", columns=columns)
     table = table.set_column(2, "rating", pc.multiply(table["rating"].cast(pa.float64()), scale))
-    items = np.unique(table["item"].to_numpy())
-    return discreet.read(table, user="user", item="item", value="rating", items=items, value_range=value_range)
+    items, named = (
+        np.unique(table["item"].to_numpy()),
+        {"user": "user", "item": "item", "value": "rating", "time": time},
+    )
+    return discreet.read(table, items=items, value_range=value_range, **named)
 
 
 def rated(file: str, value_range: tuple[float, float], liked: float, folder: Path, *, scale: float = 1.0) -> Case:
     """Ratings, divided at random."""
-    ratings = ratings_of(file, value_range, folder, scale)
+    ratings = ratings_of(file, value_range, folder, scale=scale)
     train, _, test = discreet.splits.holdout(ratings, test=0.2, random_state=1234)
     return Case(train, train, test, liked)
+
+
+def later(file: str, value_range: tuple[float, float], liked: float, folder: Path) -> Case:
+    """Ratings, the latest fifth of which is the test: many of its users have no history."""
+    ratings = ratings_of(file, value_range, folder, time="timestamp")
+    train, _, test = discreet.splits.holdout(ratings, by="time", test=0.2)
+    return Case(train, train, test, liked, knows_users=False)
 
 
 def held_out(folder: Path) -> Case:
     """MovieLens 1M as clicks, with test users that no model has seen."""
     clicks = ratings_of("ml-1m", (1, 5), folder).to_implicit(4)
     split = discreet.splits.held_out_users(clicks, valid=600, test=600, random_state=98765)
-    return Case(split.train, split.test.query, split.test.target)
+    return Case(split.train, split.test.query, split.test.target, knows_users=False)
 
 
 def divided(file: str, folder: Path) -> Case:
@@ -116,6 +126,8 @@ def cases(folder: Path) -> dict[str, Callable[[], Case]]:
         "jester": partial(rated, "jester-1", (-10, 10), 5, folder, scale=0.01),
         "anime": partial(rated, "anime-5000users", (1, 10), 8, folder),
         "movietweetings": partial(rated, "movietweetings-100k", (0, 10), 8, folder),
+        "ml-100k-later": partial(later, "ml-100k", (1, 5), 4, folder),
+        "movietweetings-later": partial(later, "movietweetings-100k", (0, 10), 8, folder),
         "ml-1m-clicks": partial(held_out, folder),
         "citeulike": partial(divided, "citeulike", folder),
         "amazon-sports": partial(divided, "amazon-sports", folder),

@@ -27,6 +27,8 @@ DATA = {
     "jester": "Jester",
     "anime": "anime",
     "movietweetings": "MovieTweetings",
+    "ml-100k-later": "MovieLens 100k, the latest",
+    "movietweetings-later": "MovieTweetings, the latest",
     "ml-1m-clicks": "MovieLens 1M, clicks of new users",
     "citeulike": "CiteULike, clicks",
     "amazon-sports": "Amazon sports, clicks",
