@@ -127,9 +127,19 @@ def _spectral() -> list[Subject]:
         [(DIVIDED, ELSEWHERE), (FAN, CRITIC), (DIVIDED, OPPOSED), (FAN, TORN)],
     )
     svd = _private(discreet.DPSVD)
+    tail = dict.fromkeys(range(4, 64), 1.0)  # so that what either of two has besides is a small part of their history
+    stepped: tuple[Pairs, Pairs] = (
+        [({0: 1.0, 2: 1.0}, None), ({0: 1.0, 1: 1.0}, None)],
+        [
+            ({0: 1.0, 1: 1.0, **tail}, {2: 1.0, 3: 1.0, **tail}),
+            ({0: 1.0, 1: 1.0}, {0: 1.0, 2: 1.0}),
+            ({0: 1.0}, {2: 1.0}),
+        ],
+    )
     printed = _private(discreet.PublishedDPCleansedSVD, max_items=20, clamp=1.0, epsilon=30.0)
     return [
         *_both("DPSVD", svd, liked, added, [({7: 1.0}, {8: 1.0})], runs=600),
+        *_both("DPSVD with a power step", _private(discreet.DPSVD, max_items=4), neighbors.long_tail, *stepped),
         *_both("DPSVD of ratings", svd, ratings, *centered),
         *_both("PublishedDPSVD", _private(discreet.PublishedDPSVD), ratings, *one),
         *_both("DPCleansedSVD", _private(discreet.DPCleansedSVD), cleansed, *several),

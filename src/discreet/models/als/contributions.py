@@ -6,17 +6,16 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from discreet import kernels
 from discreet.kernels import Table
 from discreet.models.als.estimate import MAGNITUDES, ItemFrequencies, ItemPosterior
+from discreet.models.rows import FOLDS, by_other_folds, directions, of_length_one
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
 USER_VECTOR = 1.8  # weight of a user's vector, squared, about its prior mean
 USER_CHOICES = 5.5  # zeros that are averaged with the priors of a user's items
-FOLDS = 4
 LIFT = 10.0  # the most that a contribution to an item step is lengthened by
 
 
@@ -60,9 +59,7 @@ def own_moments(batch: UserBatch, reach: float) -> Array:
 
 def own_weights(batch: UserBatch, a: Array) -> Array:
     """A user's weights of their items: a_j scaled to an L2 norm of 1."""
-    chosen = a[batch.indices]
-    lengths = np.sqrt(batch.row_sums(chosen**2))
-    return chosen / np.where(lengths > 0, lengths, 1)[batch.owners]
+    return of_length_one(batch, a[batch.indices])
 
 
 def own_deviations(batch: UserBatch, a: Array, mean: float, offset_penalty: float) -> Array:
@@ -101,20 +98,9 @@ class Extension:
 
     def __call__(self, batch: UserBatch) -> tuple[Array, Array]:
         """The x of each item, of length 1 together; and a user's directions, one for each fold."""
-        users, d = len(batch.counts), self.loadings.shape[1]
-        folds = batch.owners * FOLDS + (np.arange(len(batch.indices)) - batch.indptr[:-1][batch.owners]) % FOLDS
-        order = np.argsort(folds, kind="stable")
-        ends = np.concatenate([[0], np.cumsum(np.bincount(folds, minlength=users * FOLDS))])
-        entries = own_weights(batch, self.chosen)[order]
-        table = csr_array((entries, batch.indices[order].astype(np.int64), ends), shape=(len(ends) - 1, len(self.a)))
-        # Row by row, entry by entry: no user's sum depends on another's.
-        each = np.asarray(table @ self.loadings).reshape(users, FOLDS, d)
-        h = (each[:, 0:1] + each[:, 1:2] + each[:, 2:3] + each[:, 3:4] - each).reshape(-1, d)
-        lengths = np.sqrt((h**2).cumsum(axis=1)[:, -1])
-        x = own_weights(batch, self.a) * lengths[folds]
-        size = np.sqrt(batch.row_sums(x**2))
-        scale = 1 / np.where(size > 0, size, 1)
-        return x * scale[batch.owners], h / np.where(lengths > 0, lengths, 1)[:, None]
+        folds, standing = by_other_folds(batch, own_weights(batch, self.chosen), self.loadings)
+        lengths, vectors = directions(standing)
+        return of_length_one(batch, own_weights(batch, self.a) * lengths[folds]), vectors
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from discreet.models.centering import (
 from discreet.models.eigen import check_catalog, places, rating_directions, require_rank, second_moment
 from discreet.models.fold_in import FoldIn, LinearFoldIn
 from discreet.models.private import PrivateModel
-from discreet.models.spectral.choices import SECOND_MOMENT, learn_choices
+from discreet.models.spectral.choices import LABELS, SECOND_MOMENT, choice_shares, learn_choices
 from discreet.models.spectral.contributions import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing
 from discreet.models.spectral.estimate import (
     COMMON_TASTE,
@@ -56,10 +56,9 @@ POPULARITY = "item popularity"
 SHARES: Shares = {COUNTS: 0.05, SUMS: 0.1, WEIGHTS: 0.2, COVARIANCE: 0.65}  # of mu^2
 
 
-def shares(mu: float) -> Shares:
-    """The share of mu^2 of each release: with more noise, finding the popular items takes more of it."""
-    popularity = min(max(0.1 * mu**-0.3, 0.05), 0.5)
-    return {POPULARITY: popularity, SECOND_MOMENT: 1 - popularity}
+def popularity_share(mu: float) -> float:
+    """The share of mu^2 of the popularity: with more noise, finding the popular items takes more of it."""
+    return float(min(max(0.1 * mu**-0.3, 0.05), 0.5))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -69,15 +68,18 @@ class DPSVD(PrivateModel):
     It finds directions of taste, the leading eigenvectors of a noisy second-moment matrix of users' histories. A user's
     own history is then regressed on them, on their side: no noise is added to it, and it never leaves.
 
-    **Implicit feedback.** The taste that all users share is removed first. Let x_i be the set of items of user i. Two
-    statistics are released, each of which one user can change by at most 1 in the L2 norm (add-remove), or sqrt(2)
-    (replace):
+    **Implicit feedback.** The taste that all users share is removed first. Let x_i be the set of items of user i. Three
+    statistics are released, each of which one user can change by at most 1 in the L2 norm (add-remove), or sqrt(2), for
+    the last one 2 (replace):
 
     - item popularity, 15% of mu^2 at epsilon 1, 8% at 10 (delta 1e-5): sum over users of 1 / sqrt(|x_i|) on their
       items, a vector of norm 1;
-    - second moment of histories, all the rest: sum over users of r_i r_i^T, r_i of norm at most 1, with symmetric
+    - second moment of histories, 60% of the rest: sum over users of r_i r_i^T, r_i of norm at most 1, with symmetric
       noise. On the N most popular items J, w_i has popularity_j^-0.3 for the user's items, scaled to length 1; p is the
-      direction of common taste, popularity_j^0.7; and r_i = (w_i - (w_i.p) p) / sqrt(max(1 - (w_i.p)^2, 1/4)).
+      direction of common taste, popularity_j^0.7; and r_i = (w_i - (w_i.p) p) / sqrt(max(1 - (w_i.p)^2, 1/4));
+    - power step, 40%: where J has less than a third of what is chosen, sum over users of w_i u_i^T, w_i now on many
+      more items, and u_i the direction of their history on J, projected on the directions that were found. It tells
+      where all these items stand. Where J has more, the second moment again, for a better mean.
 
     J has as many items as the noise allows to tell apart (at most `max_items`). Eigenvectors q_k are kept if their
     eigenvalues stand out of the noise, and shrunk by what noise did to them. With variances d_k, a user's vector is
@@ -86,9 +88,10 @@ class DPSVD(PrivateModel):
         |h - (h.p) p - sum_k sqrt(d_k) z_k q_k|^2 + lam |z|^2
 
     where h is w_i of the history that is given when recommending, and the score of an item is its prediction. Items
-    outside J are known by their popularity alone, and compete by that, unless `explore` asks for more of them.
+    outside J, or those of the power step, are known by their popularity alone, and compete by that, unless `explore`
+    asks for more of them.
 
-    **Ratings.** The same two releases, and two small ones of users' means and variances (docs/proofs/own-mean.md), at
+    **Ratings.** The first two releases, and two small ones of users' means and variances (docs/proofs/own-mean.md), at
     the same cost in all. r_i is the row of the user's ratings less their own mean, shrunk by what these say, 0 for
     unrated items, scaled down to a length of at most L = `row_norm`, so that the second moment has the bounds L^2 and
     sqrt(2) L^2. With variances d_k, now of ratings, relative to that of a single one, a user's a and z minimize
@@ -112,7 +115,7 @@ class DPSVD(PrivateModel):
             ratings and the number of items (`discreet.models.centering.public_row_norm`).
         centre: Whether users subtract their own mean. Without, for low-rank approximation of a matrix whose zeros mean
             something, predictions have no offset.
-        max_items: The largest J. Memory grows with its square, time with its cube.
+        max_items: The largest J. Memory grows with its square, time with its cube. A power step has more items.
         adjacency: "add-remove" or "replace".
         n_jobs: Threads, in scikit-learn's meaning.
 
@@ -165,7 +168,10 @@ class DPSVD(PrivateModel):
         self._check_parameters()
         whole("n_items", n_items, 1)
         mu = self._mu()
-        return Plan.gaussian(mu, with_user_means(shares(mu)) if self.centre and not implicit else shares(mu))
+        popularity = popularity_share(mu)
+        rest = choice_shares(1 - popularity) if implicit else {SECOND_MOMENT: 1 - popularity}
+        lines = {POPULARITY: popularity, **rest}
+        return Plan.gaussian(mu, with_user_means(lines) if self.centre and not implicit else lines)
 
     def _plan_for(self, ratings: Interactions) -> Plan:
         return self.plan(ratings.n_items, implicit=ratings.implicit)
@@ -199,12 +205,12 @@ class DPSVD(PrivateModel):
         def users(most: int) -> Blocks[UserBatch]:
             return user_batches(ratings, most, n_jobs=self.n_jobs)
 
-        choices = learn_choices(releaser, users, popularity, self.max_items)
+        choices = learn_choices(releaser, users, popularity, self.max_items, labels=LABELS)
         chosen, spectrum = choices.chosen, choices.spectrum
         random, columns = exploration(chosen, spectrum, self.explore)
-        factors = np.hstack([choices.item_factors, columns])
+        factors = np.hstack([choices.item_factors, columns], dtype=np.float32)
         return {
-            "item_factors_": factors.astype(np.float32),
+            "item_factors_": factors,
             "item_bias_": (COMMON_TASTE * chosen.common).astype(np.float32),
             "history_weights_": chosen.weights,
             "exploration_": random.astype(np.float32),
