@@ -244,6 +244,11 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             known = self._scorer_now = fold_in, caution, scorer
         return known[2]
 
+    @property
+    def _predicts_ratings(self) -> bool:
+        """Whether predictions are ratings, not scores."""
+        return not self.implicit_
+
     def _require_sound(self) -> None:
         """Raise if results for one user depend on other users on this machine, and that breaks a promise."""
 

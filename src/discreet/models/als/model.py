@@ -56,8 +56,8 @@ from discreet.models.base import check_parameters, learned_by, require_ratings
 from discreet.models.fold_in import FoldIn, LinearFoldIn, Penalty, RidgeFoldIn
 from discreet.models.grading import SLOPE, Grading
 from discreet.models.private import PrivateModel, require_sound
-from discreet.models.spectral.choices import SECOND_MOMENT as LISTS
-from discreet.models.spectral.choices import Choices, learn_choices
+from discreet.models.spectral.choices import LABELS as LISTS
+from discreet.models.spectral.choices import Choices, choice_shares, learn_choices
 from discreet.models.spectral.estimate import COMMON_TASTE
 from discreet.privacy import GramSum, OuterSum, Plan, Releaser, VectorSum
 from discreet.privacy.guarantee import AdjacencyName
@@ -641,6 +641,7 @@ class Training:
             lambda most: self._users(most).map(grading.apply),
             popularity,
             MOST_CHOSEN,
+            labels=LISTS,
             pooled=lambda release, chosen: self._pooled(release, chosen, frequencies),
         )
         items, factors = choices.chosen.items, choices.item_factors.astype(np.float32)
@@ -726,7 +727,7 @@ class Settings:
             WEIGHTS: 1.0,
             BIAS: self.bias_clip,
             SECOND_MOMENT: 0.64 if self.residual else 1.0,
-            LISTS: 1.0,
+            **dict.fromkeys(LISTS, 1.0),
             EXTENSION: 1.0,
             STEP: self.step_clip,
             GRAM: GRAM_CLIP * self.step_clip,
@@ -735,7 +736,7 @@ class Settings:
     @property
     def lists(self) -> bool:
         """Whether what is chosen together is released for lists."""
-        return LISTS in self.shares
+        return LISTS[0] in self.shares
 
     @property
     def looks_for_directions(self) -> bool:
@@ -763,7 +764,7 @@ class Settings:
         return replace(self, shares=_with_steps(shares, self.n_steps), residual=False)
 
 
-def _with_lists(shares: dict[str, float], signal: float, residual: bool) -> dict[str, float]:
+def _with_lists(shares: Mapping[str, float], signal: float, residual: bool) -> dict[str, float]:
     """Shares with that of lists, for a budget of mu and so many users that mu times their number is `signal`.
 
     With little signal, lists are little more than what is popular: that gets more, and directions less. From 1,500 on
@@ -774,7 +775,7 @@ def _with_lists(shares: dict[str, float], signal: float, residual: bool) -> dict
     x = 0.28 * math.sqrt(min(signal / 1500, 1.0))
     popularity = shares[POPULARITY] * min(math.sqrt(max(6000 / signal, 1.0)), 5.0)
     kept = {label: share for label, share in shares.items() if residual or label != SECOND_MOMENT}
-    return {label: (1 - x) * share for label, share in {**kept, POPULARITY: popularity}.items()} | {LISTS: x}
+    return {label: (1 - x) * share for label, share in {**kept, POPULARITY: popularity}.items()} | choice_shares(x)
 
 
 def _with_steps(shares: dict[str, float], n_steps: int) -> dict[str, float | tuple[float, int]]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from discreet.engine import Blocks
 from discreet.engine.batches import DENSE_CELLS, dense_users
-from discreet.models.centering import Shares, on_items
+from discreet.models.centering import on_items
 from discreet.models.eigen import places
 from discreet.models.rows import FOLDS
 from discreet.models.spectral.contributions import PowerStep, Residuals
@@ -52,9 +52,9 @@ class Choices:
         return factors
 
 
-def choice_shares(share: float, labels: tuple[str, str] = LABELS) -> Shares:
+def choice_shares(share: float) -> dict[str, float]:
     """The two lines of a plan that `learn_choices` needs, given what share of mu^2 they have together."""
-    return {labels[0]: (1 - STEP_SHARE) * share, labels[1]: STEP_SHARE * share}
+    return {SECOND_MOMENT: (1 - STEP_SHARE) * share, POWER_STEP: STEP_SHARE * share}
 
 
 def learn_choices(

@@ -74,6 +74,11 @@ class PowerStep:
         return of_length_one(part, self.weights[part.indices] * values), directions(standing)[1]
 
 
+def own_weights(part: UserBatch) -> Array:
+    """Users' own weights of their items, scaled to length 1."""
+    return of_length_one(part, part.values)
+
+
 @dataclass(frozen=True)
 class Cleansing:
     """How users prepare what is added up, after McSherry and Mironov (2009). Proof: docs/proofs/cleansed-svd.md.
