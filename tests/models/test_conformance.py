@@ -90,6 +90,25 @@ class TestPopularity(ModelConformance):
         return discreet.Popularity(**params)
 
 
+class Private(ModelConformance):
+    personal = False
+
+    def fit(self, model: Model, ratings: discreet.Interactions) -> Model:
+        return model.fit(ratings, ledger=discreet.Ledger(noise_source=InsecureSeededNoise(3), delta=1e-6))
+
+
+class TestDPPopularity(Private):
+    def model(self, **params: Any) -> Model:
+        return discreet.DPPopularity(**{"epsilon": 50, "delta": 1e-6, **params})
+
+
+class TestDPMeanRating(Private):
+    implicit = False
+
+    def model(self, **params: Any) -> Model:
+        return discreet.DPMeanRating(**{"epsilon": 50, "delta": 1e-6, **params})
+
+
 class TestGlobalMean(ModelConformance):
     personal = False
 

@@ -100,7 +100,8 @@ def of(model: PrivateModel) -> Subject:
 @cache
 def shipped() -> dict[str, Subject]:
     """The subjects of the library's own models, by name."""
-    families = _spectral, _gradient, _als, _published_als, _frank_wolfe, _one_bit, _components, _evaluations, _choices
+    models = _spectral, _baselines, _gradient, _als, _published_als, _frank_wolfe, _one_bit
+    families = *models, _components, _evaluations, _choices
     return {subject.name: subject for family in families for subject in family()}
 
 
@@ -145,6 +146,17 @@ def _spectral() -> list[Subject]:
         *_both("PublishedDPSVD", _private(discreet.PublishedDPSVD), ratings, *one),
         *_both("DPCleansedSVD", _private(discreet.DPCleansedSVD), cleansed, *several),
         *_both("PublishedDPCleansedSVD", printed, cleansed, *several),
+    ]
+
+
+def _baselines() -> list[Subject]:
+    """Two people with opposite opinions have the same items, or not: no pair is far apart in popularity and in sums."""
+    ratings, liked = partial(neighbors.crowd, 40, False), partial(neighbors.crowd, 50, True)
+    means = _private(discreet.DPMeanRating)
+    apart: Pairs = [*BY_MEANS[1], (DIVIDED, ELSEWHERE)]
+    return [
+        *_both("DPPopularity", _private(discreet.DPPopularity), liked, [({7: 1.0}, None)], [({7: 1.0}, {8: 1.0})]),
+        *_both("DPMeanRating", means, ratings, BY_MEANS[0], apart, apart=0.85),
     ]
 
 
