@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
+from discreet import kernels
 from discreet.data.interactions import Interactions
 from discreet.kernels import each_block, n_threads, over_blocks
 from discreet.privacy.releaser import Encoded
@@ -162,4 +163,4 @@ def dense_users(n: int) -> int:
 
 def equal_weights(part: UserBatch) -> Array:
     """Equal weights for each user's items, with an L2 norm of 1."""
-    return (1 / np.sqrt(np.maximum(part.counts, 1)))[part.owners]
+    return kernels.own_weights(part.indptr, part.indices)

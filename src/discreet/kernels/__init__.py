@@ -16,16 +16,11 @@ import numpy as np
 
 from discreet.kernels import reference
 from discreet.kernels.library import (
-    INTEGER,
     PAD,
-    POINTER,
-    REAL,
     Struct,
-    address,
     aligned,
     blas_libraries,
     each_block,
-    exported,
     function,
     instruction_set,
     n_threads,
@@ -41,7 +36,6 @@ __all__ = [
     "each_block",
     "instruction_set",
     "item_step",
-    "leave_fold_out",
     "n_threads",
     "normal_equations",
     "over_blocks",
@@ -61,6 +55,7 @@ ROWS = 1 << 12  # at most
 TOGETHER = 128  # users whose scores share what is in a cache
 INDICES = (np.uint8, np.uint16, np.uint32)  # types of item numbers that the kernels read
 OUTSIDE = "indptr, indices: every entry must have a value and a vector"
+EVERY_ITEM = 1 << 32
 SCORES = 1 << 26  # multiplications of the scores of users that a thread takes at a time
 
 
@@ -112,17 +107,16 @@ def _blocks(indptr: Array) -> Iterator[tuple[int, int]]:
 
 
 def _run(rows: Struct, work: Callable[[int, int], Any], n_jobs: int | None) -> None:
-    """Work on blocks of rows. Nothing outside of the arrays is ever read."""
-    below = exported("below", (POINTER, *[INTEGER] * 4), INTEGER)
+    """Work on blocks of rows; for one thread, on all. Nothing outside of the arrays is ever read."""
     indptr, indices, size = rows["indptr"], rows["indices"], len(rows["table"])
 
     def checked(block: tuple[int, int]) -> None:
         first, last = block
-        if not below(address(indices), indices.itemsize, int(indptr[first]), int(indptr[last]), size):
+        if not function("below")(indices, indices.itemsize, int(indptr[first]), int(indptr[last]), size):
             raise ValueError(OUTSIDE)
         work(first, last)
 
-    each_block(checked, _blocks(indptr), n_jobs)
+    each_block(checked, _blocks(indptr) if n_threads(n_jobs) > 1 else [(0, len(indptr) - 1)], n_jobs)
 
 
 def _contiguous(array: Array | None, dtype: Any) -> Array | None:
@@ -132,6 +126,15 @@ def _contiguous(array: Array | None, dtype: Any) -> Array | None:
 def _indices(indices: Array) -> Array:
     """Item numbers in a type that the kernels read."""
     return np.ascontiguousarray(indices if indices.dtype in INDICES else indices.astype(np.uint32))
+
+
+def _entries(indptr: Array, indices: Array, size: int) -> tuple[Array, int, Array, int]:
+    """Rows as C takes them: item numbers, which are below `size`, and their bytes; where rows end, and how many."""
+    items, ends = _indices(indices), np.ascontiguousarray(indptr, np.int64)
+    inside = ends[0] == 0 and ends[-1] == len(items) and (np.diff(ends) >= 0).all()
+    if not (inside and function("below")(items, items.itemsize, 0, len(items), size)):
+        raise ValueError(OUTSIDE)
+    return items, items.itemsize, ends, len(ends) - 1
 
 
 def _rows(kind: Any, indptr: Array, indices: Array, values: Array, table: Table, **given: Any) -> Struct:
@@ -227,7 +230,7 @@ def ridge(
         residuals=left,
     )
     call, failed = function("ridge", kind), np.zeros(n, np.uint8)
-    _run(struct, lambda first, last: call(struct, first, last, steps, address(failed)), n_jobs)
+    _run(struct, lambda first, last: call(struct, first, last, steps, failed), n_jobs)
     for i in np.flatnonzero(failed):
         own = slice(int(indptr[i]), int(indptr[i + 1]))
         at = indices[own]
@@ -250,45 +253,6 @@ def ridge(
     return offsets, vectors
 
 
-def leave_fold_out(
-    indptr: Array,
-    indices: Array,
-    values: Array,
-    table: Table,
-    *,
-    prior: Table,
-    prior_count: float,
-    penalty: Array,
-    base: Array,
-    folds: int,
-    n_jobs: int | None = 1,
-) -> tuple[Array, Array]:
-    """For each row and fold the vector (rows, folds, k) that is fitted to the other folds; and residuals by entry.
-
-    Entry p of a row is in fold p % folds. A vector z minimizes |t - X z|^2 + (z - c)^T diag(penalty) (z - c): t is the
-    value minus the item's base, and c the mean of the priors of the items in the other folds and of `prior_count`
-    zeros. The residual t - x . z of an entry is that of its own fold's vector, which was not fitted to it. All
-    penalties are positive.
-    """
-    kind, n = table.padded.dtype, len(indptr) - 1
-    vectors, residuals = Table.empty(n * folds, table.k, kind), np.empty(len(values), kind)
-    struct = _rows(
-        kind,
-        indptr,
-        _indices(indices),
-        values,
-        table,
-        base=_contiguous(base, kind),
-        prior=prior.padded,
-        prior_count=float(prior_count),
-        vectors=vectors.padded,
-        residuals=residuals,
-    )
-    call, pull = function("leave_fold_out", kind), np.ascontiguousarray(penalty, kind)
-    _run(struct, lambda first, last: call(struct, address(pull), folds, first, last), n_jobs)
-    return vectors.values.reshape(n, folds, -1), residuals
-
-
 def item_step(
     indptr: Array,
     indices: Array,
@@ -305,7 +269,12 @@ def item_step(
     clip: float,
     lift: float,
 ) -> tuple[Array, Array, Array]:
-    """What users contribute to an item step of DPALS, from their `leave_fold_out` regressions, in double precision.
+    """What users contribute to an item step of DPALS, in double precision, from regressions that leave out a fold.
+
+    Entry p of a row is in fold p % folds. The vector z of a fold is fitted to the others: it minimizes
+    |t - X z|^2 + (z - c)^T diag(penalty) (z - c), where t is the value minus the item's base, and c the mean of the
+    priors of the items in the other folds and of `prior_count` zeros. The residual t - x . z of an entry is that of its
+    own fold's vector. All penalties are positive.
 
     With A = (bias_weight, z without its first number) for the vector z of a fold, w_j = a_j scaled to length 1 over the
     row, and e_j the residual: x_j = w_j e_j |A| for the fold of each entry, scaled to the length `clip`, but by no more
@@ -336,7 +305,7 @@ def item_step(
     )
     pull = np.ascontiguousarray(penalty, kind)
     call = function("item_step", kind)
-    _run(rows, lambda first, last: call(rows, step, address(pull), folds, first, last), 1)
+    _run(rows, lambda first, last: call(rows, step, pull, folds, first, last), 1)
     return x, directions, gram_rows
 
 
@@ -348,8 +317,24 @@ def solve(A: Array, b: Array) -> tuple[Array, Array]:
     padded = aligned((n, ld, ld), kind)
     padded[:, :k, :k] = A
     failed = np.zeros(n, np.uint8)
-    function("systems", kind)(address(padded), address(x.padded), k, ld, 0, n, address(failed))
+    function("systems", kind)(padded, x.padded, k, ld, 0, n, failed)
     return x.values.copy(), failed.astype(bool)
+
+
+def solve_square(A: Array, B: Array) -> Array:
+    """The solutions X of A[i] X = B[i], for A (n, k, k) and B (n, k, m), in double precision."""
+    A, X = np.array(A, np.float64, order="C"), np.array(B, np.float64, order="C")
+    if not function("eliminate", np.float64)(A, X, *X.shape):
+        raise np.linalg.LinAlgError("a system is singular")
+    return X
+
+
+def products(A: Array, B: Array) -> Array:
+    """A[i] B[i], for A (n, k, l) and B (n, l, m), in double precision."""
+    A, B = _as_read((A, np.float64), (B, np.float64))
+    out = np.empty((*A.shape[:2], B.shape[2]))
+    function("multiply", np.float64)(A, B, *A.shape, B.shape[2], out)
+    return out
 
 
 def normal_equations(
@@ -371,7 +356,7 @@ def normal_equations(
     table, owners = Table.of(vectors, np.float64), _indices(users)
     struct = _rows(np.float64, indptr, owners, targets, table, weights=_contiguous(weights, np.float64))
     call = function("equations", np.float64)
-    _run(struct, lambda first, last: call(struct, first, last, address(total)), n_jobs)
+    _run(struct, lambda first, last: call(struct, first, last, total), n_jobs)
 
 
 @dataclass(frozen=True)
@@ -477,8 +462,7 @@ def truncate(values: Array, indptr: Array, step: float, limit: float, largest: i
     """Ragged rows of float64 as integers, in units of `step`, of L2 norm at most `limit`; `largest` is its square."""
     values, indptr = _as_read((values, np.float64), (indptr, np.int64))
     out = np.empty(len(values), np.int64)
-    call = exported("truncate_rows", (POINTER, POINTER, INTEGER, INTEGER, REAL, REAL, INTEGER, POINTER))
-    call(address(values), address(indptr), 0, len(indptr) - 1, step, limit, largest, address(out))
+    function("truncate_rows")(values, indptr, 0, len(indptr) - 1, step, limit, largest, out)
     return out
 
 
@@ -487,10 +471,9 @@ def rising(items: Array, indptr: Array, size: int, n_jobs: int | None = 1) -> bo
     if items.dtype not in INDICES and len(items) and not (items.min() >= 0 and items.max() < size):
         return False
     items, (indptr,) = _indices(items), _as_read((indptr, np.int64))
-    call = exported("rising_rows", (POINTER, INTEGER, POINTER, *[INTEGER] * 3), INTEGER)
 
     def check(block: tuple[int, int]) -> bool:
-        return bool(call(address(items), items.itemsize, address(indptr), *block, size))
+        return bool(function("rising_rows")(items, items.itemsize, indptr, *block, size))
 
     if n_threads(n_jobs) == 1:
         return check((0, len(indptr) - 1))
@@ -500,32 +483,78 @@ def rising(items: Array, indptr: Array, size: int, n_jobs: int | None = 1) -> bo
 def scatter(items: Array, units: Array, total: Array) -> None:
     """Add integers to the total of their items."""
     _require_integers(total)
-    items, units = _as_read((items, np.uint32), (units, np.int64))
-    call = exported("scatter_units", (POINTER, POINTER, INTEGER, POINTER))
-    call(address(items), address(units), len(units), address(total))
+    items, (units,) = _indices(items), _as_read((units, np.int64))
+    function("scatter_units")(items, items.itemsize, units, len(units), total)
 
 
 def scatter_outer(items: Array, x: Array, vectors: Array, indptr: Array, total: Array) -> None:
     """Add x a^T to the rows of their items; entry p of a row has vector p modulo how many its row has."""
     _require_integers(total)
-    items, x, vectors = _as_read((items, np.uint32), (x, np.int64), (vectors, np.int64))
-    indptr = np.ascontiguousarray(indptr, np.int64)
-    rows = len(indptr) - 1
-    call = exported("scatter_outer", (*[POINTER] * 4, *[INTEGER] * 4, POINTER))
-    call(
-        *map(address, (items, x, vectors, indptr)),
-        0,
-        rows,
-        len(vectors) // max(rows, 1),
-        vectors.shape[1],
-        address(total),
-    )
+    items, (x, vectors, indptr) = _indices(items), _as_read((x, np.int64), (vectors, np.int64), (indptr, np.int64))
+    n, (many, k) = len(indptr) - 1, vectors.shape
+    function("scatter_outer")(items, items.itemsize, x, vectors, indptr, n, many // max(n, 1), k, total)
+
+
+def dense(items: Array, units: Array, indptr: Array, size: int) -> Array:
+    """Rows (rows, size) of float64 with the integers of each row at its items, added up where an item is twice."""
+    items, (units, indptr) = _indices(items), _as_read((units, np.int64), (indptr, np.int64))
+    out = np.zeros((len(indptr) - 1, size))
+    function("dense_rows")(items, items.itemsize, units, indptr, len(out), size, out)
+    return out
 
 
 def row_sums(entries: Array, indptr: Array) -> Array:
     """The sum of each row's entries, in their order."""
     given, ends = _as_read((entries, np.float64), (indptr, np.int64))
     out = np.empty(len(ends) - 1)
-    call = exported("sum_rows", (POINTER, POINTER, INTEGER, POINTER))
-    call(address(given), address(ends), len(out), address(out))
+    function("sum_rows")(given, ends, len(out), out)
     return out
+
+
+# -- what users contribute to the releases of DPALS before its item steps: formulas in `models.als.contributions`
+
+
+def own_moments(values: Array, indptr: Array, reach: float, magnitudes: int) -> Array:
+    """For each user 5 moments of their values, in units of `reach`, and a 1 in the place of the variance's magnitude."""
+    values, indptr = _as_read((values, np.float64), (indptr, np.int64))
+    out = np.empty((len(indptr) - 1, 5 + magnitudes))
+    function("own_moments")(values, indptr, len(out), float(reach), magnitudes, out)
+    return out
+
+
+def own_weights(
+    indptr: Array,
+    indices: Array,
+    a: Array | None = None,
+    *,
+    values: Array | None = None,
+    mean: float = 0.0,
+    penalty: float = 0.0,
+) -> Array:
+    """A user's a_j (by default 1), scaled to length 1.
+
+    With values, times these about their mean, which is averaged with `penalty` more values of `mean`.
+    """
+    rows, out = _entries(indptr, indices, EVERY_ITEM if a is None else len(a)), np.empty(len(indices))
+    a, values = _contiguous(a, np.float64), _contiguous(values, np.float64)
+    function("own_weights")(*rows, a, values, float(mean), float(penalty), out)
+    return out
+
+
+def select(indptr: Array, indices: Array, entries: Array, place: Array) -> tuple[Array, Array, Array]:
+    """The entries on items with a place that is not -1: where rows end, these places, and the entries."""
+    rows, (entries, place) = _entries(indptr, indices, len(place)), _as_read((entries, np.float64), (place, np.int32))
+    ends, places, out = np.empty(len(indptr), np.int64), np.empty(len(indices), np.uint32), np.empty(len(indices))
+    function("select_entries")(*rows, entries, place, ends, places, out)
+    return ends, places[: ends[-1]], out[: ends[-1]]
+
+
+def extension(
+    indptr: Array, indices: Array, loadings: Array, chosen: Array, a: Array, folds: int
+) -> tuple[Array, Array]:
+    """Where users stand for each of their items, by those of other folds: x, and directions (users * folds, d)."""
+    rows, d = _entries(indptr, indices, len(loadings)), loadings.shape[1]
+    given = _as_read((loadings, np.float64), (chosen, np.float64), (a, np.float64))
+    x, directions = np.empty(len(indices)), np.empty(((len(indptr) - 1) * folds, d))
+    function("extension")(*rows, folds, d, *given, x, directions)
+    return x, directions

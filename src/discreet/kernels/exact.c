@@ -3,15 +3,7 @@
 // Compiled without contraction of products and sums (-ffp-contract=off), once for all instruction sets: a rounding that
 // differs from NumPy's would give other integers. Tests compare each function with its twin on hostile input.
 
-#include <math.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#if defined(_WIN32)
-#define EXPORT __declspec(dllexport)
-#else
-#define EXPORT __attribute__((visibility("default")))
-#endif
+#include "common.h"
 
 // Rows of values as integers on the grid, of L2 norm at most limit: lattice.truncate says how. `largest` is the floor of
 // limit squared. What is not finite counts as zero.
@@ -71,19 +63,26 @@ EXPORT int64_t rising_rows(const void *items, int64_t bytes, const int64_t *indp
 }
 
 // total[item] += units, of integers.
-EXPORT void scatter_units(const uint32_t *items, const int64_t *units, int64_t n, int64_t *total) {
-  for (int64_t e = 0; e < n; e++) total[items[e]] += units[e];
+EXPORT void scatter_units(const void *items, int64_t bytes, const int64_t *units, int64_t n, int64_t *total) {
+  for (int64_t e = 0; e < n; e++) total[item_at((Indices){items, bytes}, e)] += units[e];
 }
 
 // total[item] (k) += x a, for the vector a of the entry: entry p of a row has its row's vector p % each.
-EXPORT void scatter_outer(const uint32_t *items, const int64_t *x, const int64_t *vectors, const int64_t *indptr,
-                          int64_t begin, int64_t end, int64_t each, int64_t k, int64_t *total) {
-  for (int64_t i = begin; i < end; i++)
+EXPORT void scatter_outer(const void *items, int64_t bytes, const int64_t *x, const int64_t *vectors,
+                          const int64_t *indptr, int64_t n, int64_t each, int64_t k, int64_t *total) {
+  for (int64_t i = 0; i < n; i++)
     for (int64_t e = indptr[i], at = 0; e < indptr[i + 1]; e++, at = at + 1 < each ? at + 1 : 0) {
       const int64_t *a = vectors + (i * each + at) * k;
-      int64_t *out = total + items[e] * k, own = x[e];
+      int64_t *out = total + item_at((Indices){items, bytes}, e) * k, own = x[e];
       for (int64_t j = 0; j < k; j++) out[j] += own * a[j];
     }
+}
+
+// Rows (n, size), which are 0 before, with the integers of each at its items.
+EXPORT void dense_rows(const void *items, int64_t bytes, const int64_t *units, const int64_t *indptr, int64_t n,
+                       int64_t size, double *out) {
+  for (int64_t i = 0; i < n; i++, out += size)
+    for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) out[item_at((Indices){items, bytes}, e)] += (double)units[e];
 }
 
 // The sum of each row's entries, in their order.

@@ -75,7 +75,7 @@ static int NAME(solve)(REAL *A, int k, int ld, REAL rounding, REAL *x) {
     if (i >= k) A[(size_t)i * ld + i] = 1;
     least[i] = rounding * A[(size_t)i * ld + i];
   }
-  for (int top = 0; top < ld; top += TILE) {
+  for (int top = 0; top < k; top += TILE) {
     for (int i = top; i < top + TILE; i++) {
       REAL *row = A + (size_t)i * ld;
       int from = i - i % WIDTH;
@@ -88,7 +88,7 @@ static int NAME(solve)(REAL *A, int k, int ld, REAL rounding, REAL *x) {
       for (int j = from; j < ld; j += WIDTH) STORE(row + j, LOAD(row + j) * scale);
       for (int j = from; j < i; j++) row[j] = 0;
     }
-    NAME(add_products)(A + (size_t)top * ld, A + (size_t)top * ld, TILE, ld, top + TILE, 1, A);
+    if (top + TILE < k) NAME(add_products)(A + (size_t)top * ld, A + (size_t)top * ld, TILE, ld, top + TILE, 1, A);
   }
   for (int i = 0; i < k; i++) {  // where a vector begins before the diagonal, the factor has zeros
     const REAL *row = A + (size_t)i * ld;
@@ -404,15 +404,6 @@ static void NAME(fold_out)(const NAME(Ridge) * r, const REAL *penalty, int folds
 
 #define FOLD_OUT_MEMORY(folds, ld) ((size_t)((folds) + 2) * (ld) * (ld) + (2 * (folds) + 2 + PART) * (size_t)(ld))
 
-EXPORT void NAME(leave_fold_out)(const NAME(Ridge) * r, const REAL *penalty, int64_t folds, int64_t begin,
-                                 int64_t end) {
-  const int ld = (int)r->ld;
-  REAL *memory = MEMORY(REAL, FOLD_OUT_MEMORY(folds, ld));
-  for (int64_t i = begin; i < end; i++)
-    NAME(fold_out)(r, penalty, (int)folds, i, memory, r->vectors + (size_t)i * folds * ld, r->residuals + r->indptr[i]);
-  free(memory);
-}
-
 // What a user contributes to an item step of DPALS, in double precision: models/als/contributions.py has the formulas.
 typedef struct {
   const double *a;                // by item: users weigh their items by a, scaled to length 1
@@ -471,6 +462,48 @@ EXPORT void NAME(item_step)(const NAME(Ridge) * r, const NAME(Step) * s, const R
 EXPORT void NAME(systems)(REAL *A, REAL *x, int64_t k, int64_t ld, int64_t begin, int64_t end, uint8_t *failed) {
   for (int64_t i = begin; i < end; i++)
     failed[i] = NAME(solve)(A + (size_t)i * ld * ld, (int)k, (int)ld, EPSILON * k, x + (size_t)i * ld);
+}
+
+// Solve n systems A X = B, of A (k, k) and B (k, m), by elimination with partial pivoting; X overwrites B, and A is lost.
+// Returns 0 if an A is singular.
+EXPORT int64_t NAME(eliminate)(REAL *A, REAL *B, int64_t n, int64_t k, int64_t m) {
+  for (; n > 0; n--, A += k * k, B += k * m) {
+    for (int64_t p = 0; p < k; p++) {
+      int64_t pivot = p;
+      for (int64_t i = p + 1; i < k; i++)
+        if (fabs(A[i * k + p]) > fabs(A[pivot * k + p])) pivot = i;
+      for (int64_t j = p; j < k && pivot != p; j++) {
+        REAL other = A[pivot * k + j];
+        A[pivot * k + j] = A[p * k + j], A[p * k + j] = other;
+      }
+      for (int64_t j = 0; j < m && pivot != p; j++) {
+        REAL other = B[pivot * m + j];
+        B[pivot * m + j] = B[p * m + j], B[p * m + j] = other;
+      }
+      if (!(fabs(A[p * k + p]) > 0)) return 0;
+      for (int64_t i = p + 1; i < k; i++) {
+        REAL f = A[i * k + p] / A[p * k + p];
+        for (int64_t j = p + 1; j < k; j++) A[i * k + j] -= f * A[p * k + j];
+        for (int64_t j = 0; j < m; j++) B[i * m + j] -= f * B[p * m + j];
+      }
+    }
+    for (int64_t p = k - 1; p >= 0; p--) {
+      for (int64_t i = p + 1; i < k; i++)
+        for (int64_t j = 0; j < m; j++) B[p * m + j] -= A[p * k + i] * B[i * m + j];
+      for (int64_t j = 0; j < m; j++) B[p * m + j] /= A[p * k + p];
+    }
+  }
+  return 1;
+}
+
+// n products out = A B, of A (k, l) and B (l, m).
+EXPORT void NAME(multiply)(const REAL *A, const REAL *B, int64_t n, int64_t k, int64_t l, int64_t m, REAL *out) {
+  for (; n > 0; n--, A += k * l, B += l * m, out += k * m)
+    for (int64_t i = 0; i < k; i++) {
+      for (int64_t j = 0; j < m; j++) out[i * m + j] = 0;
+      for (int64_t p = 0; p < l; p++)
+        for (int64_t j = 0; j < m; j++) out[i * m + j] += A[i * l + p] * B[p * m + j];
+    }
 }
 
 // For items begin to end: add w u u^T of their users to the upper triangle of total[item] (side, side), and w y u to its

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from discreet import kernels
 from discreet.kernels import Table
@@ -35,9 +34,10 @@ class Scale:
 
     def __call__(self, batch: UserBatch) -> UserBatch:
         """Some users' ratings in the unit."""
-        values = (batch.values.astype(np.float64) - sum(self.value_range) / 2) / self.unit
+        values = np.subtract(batch.values, sum(self.value_range) / 2, dtype=np.float64)
+        values /= self.unit
         # Rounding may take the ends of the range beyond the reach; the proof needs that nothing is.
-        return UserBatch(batch.indptr, batch.indices, np.clip(values, -self.reach, self.reach))
+        return UserBatch(batch.indptr, batch.indices, np.clip(values, -self.reach, self.reach, out=values))
 
 
 def own_moments(batch: UserBatch, reach: float) -> Array:
@@ -48,33 +48,24 @@ def own_moments(batch: UserBatch, reach: float) -> Array:
     how far ratings spread where the declared range is so wide that noise would hide d. As d is at most 1 - x^2, the
     squares add up to at most 3 - x^2 + 2 x^4 and this 1, and so to at most 5.
     """
-    counts = np.maximum(batch.counts, 1)
-    means = batch.row_sums(batch.values) / counts
-    d = batch.row_sums((batch.values - means[batch.owners]) ** 2) / counts / reach**2
-    x, half = means / reach, np.sqrt(0.5)
-    # By the exponent of d, which is exact: a logarithm's last bit may depend on who else is in the batch.
-    place = np.clip(-np.frexp(d)[1] // 2, 0, MAGNITUDES - 1)
-    magnitude = (place[:, None] == np.arange(MAGNITUDES)) & (d > 0)[:, None]
-    return np.column_stack([(1 + x) * half, (1 - x) * half, d, 1 - 1 / counts, x**2, magnitude])
+    return kernels.own_moments(batch.values, batch.indptr, reach, MAGNITUDES)
 
 
 def own_weights(batch: UserBatch, a: Array) -> Array:
     """A user's weights of their items: a_j scaled to an L2 norm of 1."""
-    chosen = a[batch.indices]
-    lengths = np.sqrt(batch.row_sums(chosen**2))
-    return chosen / np.where(lengths > 0, lengths, 1)[batch.owners]
+    return kernels.own_weights(batch.indptr, batch.indices, a)
 
 
 def own_deviations(batch: UserBatch, a: Array, mean: float, offset_penalty: float) -> Array:
     """A user's ratings about their own mean, shrunk to the public one, times the weights of their items."""
-    own = (batch.row_sums(batch.values) + offset_penalty * mean) / (batch.counts + offset_penalty)
-    return own_weights(batch, a) * (batch.values - own[batch.owners])
+    return kernels.own_weights(
+        batch.indptr, batch.indices, a, values=batch.values, mean=mean, penalty=offset_penalty
+    )
 
 
 def on_frequent(batch: UserBatch, entries: Array, place: Array) -> UserBatch:
     """Entries of a batch on frequent items, which are renumbered by `place` (-1: not frequent)."""
-    at = place[batch.indices]
-    return UserBatch(np.concatenate([[0], np.cumsum(at >= 0)])[batch.indptr], at[at >= 0], entries[at >= 0])
+    return UserBatch(*kernels.select(batch.indptr, batch.indices, entries, place))
 
 
 def own_values(batch: UserBatch) -> Array:
@@ -101,20 +92,7 @@ class Extension:
 
     def __call__(self, batch: UserBatch) -> tuple[Array, Array]:
         """The x of each item, of length 1 together; and a user's directions, one for each fold."""
-        users, d = len(batch.counts), self.loadings.shape[1]
-        folds = batch.owners * FOLDS + (np.arange(len(batch.indices)) - batch.indptr[:-1][batch.owners]) % FOLDS
-        order = np.argsort(folds, kind="stable")
-        ends = np.concatenate([[0], np.cumsum(np.bincount(folds, minlength=users * FOLDS))])
-        entries = own_weights(batch, self.chosen)[order]
-        table = csr_array((entries, batch.indices[order].astype(np.int64), ends), shape=(len(ends) - 1, len(self.a)))
-        # Row by row, entry by entry: no user's sum depends on another's.
-        each = np.asarray(table @ self.loadings).reshape(users, FOLDS, d)
-        h = (each[:, 0:1] + each[:, 1:2] + each[:, 2:3] + each[:, 3:4] - each).reshape(-1, d)
-        lengths = np.sqrt((h**2).cumsum(axis=1)[:, -1])
-        x = own_weights(batch, self.a) * lengths[folds]
-        size = np.sqrt(batch.row_sums(x**2))
-        scale = 1 / np.where(size > 0, size, 1)
-        return x * scale[batch.owners], h / np.where(lengths > 0, lengths, 1)[:, None]
+        return kernels.extension(batch.indptr, batch.indices, self.loadings, self.chosen, self.a, FOLDS)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.special import log_ndtr
 
-from discreet.kernels import each_block, single_threaded_blas
+from discreet.kernels import each_block, products, single_threaded_blas, solve_square
 from discreet.privacy.releaser import Noisy, noise_edge, without_noise
 from discreet.typing import Array
 
@@ -456,11 +456,11 @@ class ItemEstimate:
             observed.squares[rows, None, None] / s**2 * observed.blur,
         )  # own: the covariance of H^-1 e
         gap = spread + own if self.gap is None else self.gap[rows]
-        noise = observed.std**2 * eye + GAIN_ERROR**2 * (H @ gap @ H.swapaxes(1, 2))
-        weighted = np.linalg.solve(noise, H).swapaxes(1, 2)
-        precision = self.precision[rows] + _symmetric(weighted @ H)
-        seen = observed.sums[rows, :, None] + H @ mean[:, :, None]
-        information = self.information[rows] + (weighted @ seen)[:, :, 0]
+        noise = observed.std**2 * eye + GAIN_ERROR**2 * products(products(H, gap), H.swapaxes(1, 2))
+        weighted = solve_square(noise, H).swapaxes(1, 2)
+        precision = self.precision[rows] + _symmetric(products(weighted, H))
+        seen = observed.sums[rows, :, None] + products(H, mean[:, :, None])
+        information = self.information[rows] + products(weighted, seen)[:, :, 0]
         covariance, mean, gap = _posterior(first, spread, own, precision, information)
         return precision, gap, covariance, information, mean
 
@@ -470,14 +470,14 @@ def _posterior(first: Array, spread: Array, own: Array, precision: Array, inform
     eye = np.eye(first.shape[1])
     # The observation of theta has the covariance precision^-1 + own; W is its inverse.
     sides = np.concatenate([precision, information[:, :, None]], axis=2)
-    solved = np.linalg.solve(eye + precision @ own, sides)
+    solved = solve_square(eye + products(precision, own), sides)
     W, side = _symmetric(solved[:, :, :-1]), solved[:, :, -1:]
-    covariance = _symmetric(np.linalg.solve(eye + spread @ W, spread))
-    mean = first + (covariance @ (side - W @ first[:, :, None]))[:, :, 0]
+    covariance = _symmetric(solve_square(eye + products(spread, W), spread))
+    mean = first + products(covariance, side - products(W, first[:, :, None]))[:, :, 0]
     # And phi itself, of which `spread + own` was known before.
     wide = spread + own
-    sides = np.concatenate([wide, (wide @ information[:, :, None]) + first[:, :, None]], axis=2)
-    solved = np.linalg.solve(eye + wide @ precision, sides)
+    sides = np.concatenate([wide, products(wide, information[:, :, None]) + first[:, :, None]], axis=2)
+    solved = solve_square(eye + products(wide, precision), sides)
     off = solved[:, :, -1] - mean
     gap = _symmetric(solved[:, :, :-1]) + off[:, :, None] * off[:, None, :]
     return covariance, mean, gap
