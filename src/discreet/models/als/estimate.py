@@ -10,7 +10,7 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.special import log_ndtr
 
-from discreet.kernels import each_block, products, single_threaded_blas, solve_square
+from discreet.kernels import each_block, over_blocks, products, single_threaded_blas, solve_square
 from discreet.privacy.releaser import Noisy, noise_edge, without_noise
 from discreet.typing import Array
 
@@ -189,7 +189,7 @@ def _frequency(seen: Array, variance: Array) -> tuple[Array, Array]:
     likelihood = np.exp(log - log.max(axis=1, keepdims=True))
     weights = np.full(len(scales), 1 / len(scales))
     for _ in range(50):
-        weights = np.mean(likelihood * weights / (likelihood @ weights)[:, None], axis=0) + 1e-3 / len(scales)
+        weights = weights * (1 / (likelihood @ weights) @ likelihood) / len(seen) + 1e-3 / len(scales)
     shares = likelihood * weights / (likelihood @ weights)[:, None]
     ratio = std * np.exp(-(at**2) / 2 - 0.5 * np.log(2 * np.pi) - tail)
     first = np.maximum(center + ratio, 1e-3 * std)  # the moments of a normal distribution's positive part
@@ -312,7 +312,7 @@ class ItemPosterior:
         centered = features - np.average(features, axis=0, weights=frequencies.sums)
         return self.with_columns(centered / np.sqrt(FEATURE), 0.05**2)
 
-    def bias_weight(self, frequencies: ItemFrequencies, vectors: Array, mu: float) -> float:
+    def bias_weight(self, frequencies: ItemFrequencies, vectors: Array, mu: float, n_jobs: int | None = None) -> float:
         """The weight of biases against factors in item steps that leaves the least error, of WEIGHTS.
 
         A user's contribution has a fixed length, in the direction (weight, u). So steps of mu together observe b_j with
@@ -322,18 +322,18 @@ class ItemPosterior:
             frequencies: How often items occur.
             vectors: Mean squares of users' u.
             mu: Of all steps together.
+            n_jobs: Threads, in scikit-learn's meaning.
         """
         c, own, k = frequencies.sums[:, None], frequencies.squares[:, None], len(vectors)
         matters, size = np.append(1.0, vectors), float(vectors.sum())
+        known = 1 / np.maximum(self.variance[:, : k + 1], 1e-9)
 
         def error(weight: float) -> float:
-            squares = np.append(weight**2, vectors)
-            gains = c**2 * np.append(weight, vectors) ** 2
-            seen = gains / ((weight**2 + size) / mu**2 + own * squares)
-            left = 1 / (1 / np.maximum(self.variance[:, : k + 1], 1e-9) + seen)
-            return float((c * left * matters).sum())
+            noise = (weight**2 + size) / mu**2 + own * np.append(weight**2, vectors)
+            left = noise / (known * noise + c**2 * np.append(weight, vectors) ** 2)
+            return float((c * left).sum(axis=0) @ matters)
 
-        return min(WEIGHTS, key=error)
+        return min(zip(over_blocks(error, WEIGHTS, n_jobs), WEIGHTS, strict=True))[1]
 
     def with_probes(self, seed: int = 0) -> ItemPosterior:
         """Random probe columns, by which the first item step looks for tastes that no other column explains."""
@@ -620,10 +620,10 @@ def residual_columns(moment: Noisy, frequent: Array, frequencies: ItemFrequencie
 
 LANDMARKS, KERNEL_COLUMNS = 250, 30  # more of either change little
 KERNEL_LENGTH = 2.0  # items are alike if they differ by less than so many standard deviations, in all numbers together
-KERNEL_BLOCK = 1 << 14  # items at a time
+KERNEL_BLOCK = 1 << 10  # items at a time and thread
 
 
-def kernel_columns(vectors: Array, weights: Array) -> Array:
+def kernel_columns(vectors: Array, weights: Array, n_jobs: int | None = None) -> Array:
     """Columns (items, 30 at most) whose inner products are about exp(-|z - z'|^2 / 2).
 
     z are the items' vectors, each column divided by KERNEL_LENGTH standard deviations. Fitting a Gaussian process with
@@ -633,6 +633,7 @@ def kernel_columns(vectors: Array, weights: Array) -> Array:
     Args:
         vectors: What is known of the items, (items, k).
         weights: How often they occur.
+        n_jobs: Threads, in scikit-learn's meaning.
     """
     share = weights / weights.sum()
     centered = vectors - share @ vectors
@@ -641,14 +642,19 @@ def kernel_columns(vectors: Array, weights: Array) -> Array:
     at = np.sort(np.random.default_rng(0).choice(len(z), n, replace=False, p=share))
     with single_threaded_blas():
         values, axes = np.linalg.eigh(_kernel(z[at], z[at]))
-        # Below the floor, rounding in single precision is most of an eigenvector.
-        root = (axes / np.sqrt(np.maximum(values, 1e-4))).astype(np.float32)
-        z = z.astype(np.float32)
-        blocks = [slice(first, first + KERNEL_BLOCK) for first in range(0, len(z), KERNEL_BLOCK)]
-        columns = np.concatenate([_kernel(z[block], z[at]) @ root for block in blocks])
-        moment = sum(columns[block].T @ (share[block, None].astype(np.float32) * columns[block]) for block in blocks)
-        axes = np.linalg.eigh(np.asarray(moment, np.float64))[1]
-        found: Array = columns @ axes[:, ::-1][:, :KERNEL_COLUMNS].astype(np.float32)
+    # Below the floor, rounding in single precision is most of an eigenvector.
+    root = (axes / np.sqrt(np.maximum(values, 1e-4))).astype(np.float32)
+    z, share = z.astype(np.float32), share.astype(np.float32)
+
+    def columns_of(block: slice) -> tuple[Array, Array]:
+        columns = _kernel(z[block], z[at]) @ root
+        return columns, columns.T @ (share[block, None] * columns)
+
+    blocks = [slice(first, first + KERNEL_BLOCK) for first in range(0, len(z), KERNEL_BLOCK)]
+    columns, moments = zip(*over_blocks(columns_of, blocks, n_jobs), strict=True)
+    with single_threaded_blas():
+        axes = np.linalg.eigh(np.sum(moments, axis=0, dtype=np.float64))[1]
+        found: Array = np.concatenate(columns) @ axes[:, ::-1][:, :KERNEL_COLUMNS].astype(np.float32)
     return found
 
 
