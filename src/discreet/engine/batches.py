@@ -28,7 +28,7 @@ PART = 1 << 17  # interactions: enough to make the Python overhead of a batch sm
 MOST_USERS = 1 << 16
 DENSE_CELLS = 1 << 21  # entries of users' dense rows
 CACHED_CELLS = 1 << 19  # entries that a cache holds, and for which memory is used again
-LEAST = 1 << 15  # interactions of the last batches, and so that all threads end together
+LEAST = 1 << 16  # interactions of the last batches, and so that all threads end together
 GATHERED = 1 << 14  # entries of all threads' totals that one thread adds up at a time
 SHARED_BYTES = 1 << 30  # of all threads' totals, above which they share one
 

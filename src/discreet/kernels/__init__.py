@@ -56,6 +56,10 @@ TOGETHER = 128  # users whose scores share what is in a cache
 INDICES = (np.uint8, np.uint16, np.uint32)  # types of item numbers that the kernels read
 OUTSIDE = "indptr, indices: every entry must have a value and a vector"
 EVERY_ITEM = 1 << 32
+RIDGE = (
+    *("indptr", "indices", "index_bytes", "values", "weights", "table", "base", "prior", "gram", "scale"),
+    *("offset_penalty", "prior_count", "k", "ld", "offsets", "vectors", "residuals"),
+)
 SCORES = 1 << 26  # multiplications of the scores of users that a thread takes at a time
 
 
@@ -106,17 +110,21 @@ def _blocks(indptr: Array) -> Iterator[tuple[int, int]]:
     return pairwise(np.unique(np.concatenate([ends, np.arange(0, n, ROWS), [0, n]])).tolist())
 
 
+def _below(indices: Array, first: int, last: int, size: int) -> None:
+    """Nothing outside of the arrays is ever read."""
+    if not function("below")(indices, indices.itemsize, first, last, size):
+        raise ValueError(OUTSIDE)
+
+
 def _run(rows: Struct, work: Callable[[int, int], Any], n_jobs: int | None) -> None:
-    """Work on blocks of rows; for one thread, on all. Nothing outside of the arrays is ever read."""
+    """Work on blocks of rows."""
     indptr, indices, size = rows["indptr"], rows["indices"], len(rows["table"])
 
     def checked(block: tuple[int, int]) -> None:
-        first, last = block
-        if not function("below")(indices, indices.itemsize, int(indptr[first]), int(indptr[last]), size):
-            raise ValueError(OUTSIDE)
-        work(first, last)
+        _below(indices, int(indptr[block[0]]), int(indptr[block[1]]), size)
+        work(*block)
 
-    each_block(checked, _blocks(indptr) if n_threads(n_jobs) > 1 else [(0, len(indptr) - 1)], n_jobs)
+    each_block(checked, _blocks(indptr), n_jobs)
 
 
 def _contiguous(array: Array | None, dtype: Any) -> Array | None:
@@ -128,37 +136,33 @@ def _indices(indices: Array) -> Array:
     return np.ascontiguousarray(indices if indices.dtype in INDICES else indices.astype(np.uint32))
 
 
-def _entries(indptr: Array, indices: Array, size: int) -> tuple[Array, int, Array, int]:
-    """Rows as C takes them: item numbers, which are below `size`, and their bytes; where rows end, and how many."""
-    items, ends = _indices(indices), np.ascontiguousarray(indptr, np.int64)
-    inside = ends[0] == 0 and ends[-1] == len(items) and (np.diff(ends) >= 0).all()
-    if not (inside and function("below")(items, items.itemsize, 0, len(items), size)):
+def _ends(indptr: Array, *arrays: Array) -> Array:
+    """Where rows end in the arrays."""
+    ends = np.ascontiguousarray(indptr, np.int64)
+    if ends[0] < 0 or (np.diff(ends) < 0).any() or ends[-1] > min(map(len, arrays)):
         raise ValueError(OUTSIDE)
+    return ends
+
+
+def _entries(indptr: Array, indices: Array, size: int, *arrays: Array) -> tuple[Array, int, Array, int]:
+    """Rows as C takes them: item numbers, which are below `size`, and their bytes; where rows end, and how many."""
+    items, ends = _indices(indices), _ends(indptr, indices, *arrays)
+    _below(items, 0, len(items), size)
     return items, items.itemsize, ends, len(ends) - 1
 
 
 def _rows(kind: Any, indptr: Array, indices: Array, values: Array, table: Table, **given: Any) -> Struct:
     """The C struct `Ridge`; what is not given is a null pointer."""
-    if indptr[0] < 0 or (np.diff(indptr) < 0).any() or indptr[-1] > min(len(indices), len(values)):
-        raise ValueError(OUTSIDE)
-    fields = {
-        "indptr": np.ascontiguousarray(indptr, np.int64),
+    fields = dict.fromkeys(RIDGE) | {
+        "indptr": _ends(indptr, indices, values),
         "indices": indices,
         "index_bytes": indices.itemsize,
         "values": np.ascontiguousarray(values, kind),
-        "weights": None,
         "table": table.padded,
-        "base": None,
-        "prior": None,
-        "gram": None,
-        "scale": None,
         "offset_penalty": -1.0,
         "prior_count": 0.0,
         "k": table.k,
         "ld": table.padded.shape[1],
-        "offsets": None,
-        "vectors": None,
-        "residuals": None,
     }
     return Struct(kind, **(fields | given))
 
@@ -235,17 +239,11 @@ def ridge(
         own = slice(int(indptr[i]), int(indptr[i + 1]))
         at = indices[own]
         X, y = table.values[at], values[own] - (0 if base is None else base[at])
+        chosen, heavy = (None if prior is None else prior.values[at]), (None if weights is None else weights[own])
+        given = {"prior_count": prior_count, "gram": gram, "offset_penalty": offset_penalty}
         with single_threaded_blas():
-            offsets[i], vectors.values[i] = reference.ridge_row(
-                X,
-                y,
-                float(scale[i]),
-                prior=None if prior is None else prior.values[at],
-                prior_count=prior_count,
-                gram=gram,
-                offset_penalty=offset_penalty,
-                weights=None if weights is None else weights[own],
-            )
+            row = reference.ridge_row(X, y, float(scale[i]), prior=chosen, weights=heavy, **given)
+        offsets[i], vectors.values[i] = row
         if left is not None:
             left[own] = y - offsets[i] - X @ vectors.values[i]
     if residuals is not None:
@@ -284,28 +282,14 @@ def item_step(
     kind, n, k = table.padded.dtype, len(indptr) - 1, table.k
     x, directions, gram_rows = np.empty(len(values)), np.empty((n * folds, k)), np.empty((n, folds * k))
     rows = _rows(
-        kind,
-        indptr,
-        _indices(indices),
-        values,
-        table,
-        base=_contiguous(base, kind),
-        prior=prior.padded,
-        prior_count=float(prior_count),
+        kind, indptr, _indices(indices), values, table,
+        base=_contiguous(base, kind), prior=prior.padded, prior_count=float(prior_count),
     )
-    step = Struct(
-        np.float64,
-        a=np.ascontiguousarray(a, np.float64),
-        bias_weight=float(bias_weight),
-        clip=float(clip),
-        lift=float(lift),
-        x=x,
-        directions=directions,
-        rows=gram_rows,
+    _below(rows["indices"], 0, len(indices), len(table.padded))
+    pull, a = np.ascontiguousarray(penalty, kind), np.ascontiguousarray(a, np.float64)
+    function("item_step", kind)(
+        rows, n, pull, folds, a, float(bias_weight), float(clip), float(lift), x, directions, gram_rows
     )
-    pull = np.ascontiguousarray(penalty, kind)
-    call = function("item_step", kind)
-    _run(rows, lambda first, last: call(rows, step, pull, folds, first, last), 1)
     return x, directions, gram_rows
 
 
@@ -317,16 +301,16 @@ def solve(A: Array, b: Array) -> tuple[Array, Array]:
     padded = aligned((n, ld, ld), kind)
     padded[:, :k, :k] = A
     failed = np.zeros(n, np.uint8)
-    function("systems", kind)(padded, x.padded, k, ld, 0, n, failed)
+    function("systems", kind)(padded, x.padded, k, ld, n, failed)
     return x.values.copy(), failed.astype(bool)
 
 
 def solve_square(A: Array, B: Array) -> Array:
     """The solutions X of A[i] X = B[i], for A (n, k, k) and B (n, k, m), in double precision."""
-    A, X = np.array(A, np.float64, order="C"), np.array(B, np.float64, order="C")
-    if not function("eliminate", np.float64)(A, X, *X.shape):
+    both = np.concatenate([A, B], axis=2, dtype=np.float64)
+    if not function("eliminate", np.float64)(both, *both.shape):
         raise np.linalg.LinAlgError("a system is singular")
-    return X
+    return both[:, :, A.shape[2] :]
 
 
 def products(A: Array, B: Array) -> Array:
@@ -543,9 +527,9 @@ def own_weights(
 
 def select(indptr: Array, indices: Array, entries: Array, place: Array) -> tuple[Array, Array, Array]:
     """The entries on items with a place that is not -1: where rows end, these places, and the entries."""
-    rows, (entries, place) = _entries(indptr, indices, len(place)), _as_read((entries, np.float64), (place, np.int32))
+    rows, given = _entries(indptr, indices, len(place), entries), _as_read((entries, np.float64), (place, np.int32))
     ends, places, out = np.empty(len(indptr), np.int64), np.empty(len(indices), np.uint32), np.empty(len(indices))
-    function("select_entries")(*rows, entries, place, ends, places, out)
+    function("select_entries")(*rows, *given, ends, places, out)
     return ends, places[: ends[-1]], out[: ends[-1]]
 
 

@@ -18,9 +18,7 @@ typedef struct {
 } Indices;
 
 static inline size_t item_at(Indices indices, int64_t at) {
-  switch (indices.bytes) {
-    case 1: return ((const uint8_t *)indices.data)[at];
-    case 2: return ((const uint16_t *)indices.data)[at];
-    default: return ((const uint32_t *)indices.data)[at];
-  }
+  if (indices.bytes == 1) return ((const uint8_t *)indices.data)[at];
+  if (indices.bytes == 2) return ((const uint16_t *)indices.data)[at];
+  return ((const uint32_t *)indices.data)[at];
 }

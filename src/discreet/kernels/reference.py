@@ -65,6 +65,28 @@ def leave_fold_out_row(
     return vectors, y - np.einsum("ij,ij->i", X, vectors[fold])
 
 
+def own_weights_row(a: Array) -> Array:
+    """Numbers scaled to length 1."""
+    return a / (np.linalg.norm(a) or 1)
+
+
+def own_moments_row(y: Array, reach: float, magnitudes: int) -> Array:
+    """With x for the mean and d for the variance of y / reach: five moments, and a 1 at the place of d's magnitude."""
+    n, x, d = (len(y), y.mean() / reach, y.var() / reach**2) if len(y) else (1, 0.0, 0.0)
+    place = min(max(-int(np.frexp(d)[1]) // 2, 0), magnitudes - 1)
+    magnitude = (np.arange(magnitudes) == place) * (d > 0)
+    return np.array([(1 + x) / np.sqrt(2), (1 - x) / np.sqrt(2), d, 1 - 1 / n, x**2, *magnitude])
+
+
+def extension_row(loadings: Array, chosen: Array, a: Array, folds: int) -> tuple[Array, Array]:
+    """The x of each item, of length 1 together; and where the items of the other folds stand, of length 1, by fold."""
+    fold = np.arange(len(a)) % folds
+    h = np.array([own_weights_row(chosen)[fold != f] @ loadings[fold != f] for f in range(folds)])
+    lengths = np.linalg.norm(h, axis=1)
+    x = own_weights_row(a) * lengths[fold]
+    return own_weights_row(x), h / np.where(lengths > 0, lengths, 1)[:, None]
+
+
 def top_n(scores: Array, n: int) -> tuple[Array, Array]:
     """Columns and scores of each row's n best, of equal ones the first first; -1 where no finite score is left."""
     order = np.argsort(-scores, axis=1, kind="stable")[:, :n]

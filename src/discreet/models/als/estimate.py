@@ -349,10 +349,12 @@ class ItemPosterior:
         """
         if self.mean.shape[1] == n:
             return self, observed
-        rows = observed.shares[:, None, None] * observed.gain[n:]  # of the probes, in H_j
-        others, own = rows[:, :, :n], observed.own_noise[:, n:]
-        noise = np.einsum("jab,jab->ja", others @ self.covariance[:, :n, :n], others) + observed.std**2 + own
-        gains = (rows[:, :, n:] ** 2).sum(axis=2)
+        # H_j is shares_j times the gain, whose rows of the probes are (others, among): g^T C_j g is linear in C_j.
+        others, among = np.hsplit(observed.gain[n:], [n])
+        squares, own = observed.shares[:, None] ** 2, observed.own_noise[:, n:]
+        known = self.covariance[:, :n, :n].reshape(-1, n * n) @ np.einsum("ab,ac->bca", others, others).reshape(n * n, -1)
+        noise = squares * known + observed.std**2 + own
+        gains = squares * (among**2).sum(axis=1)
         weights = gains / noise**2
         excess = float((weights * (observed.sums[:, n:] ** 2 - noise)).sum())
         error = 4 * math.sqrt(2 * float(((weights * noise) ** 2).sum())) + NOISE_ERROR * float((weights * own).sum())
