@@ -35,8 +35,8 @@ VECTOR = {
 }
 EXPORTED = ("ridge", "item_step", "systems", "eliminate", "multiply", "equations", "top_n", "panel")
 EXACT = (
-    *("truncate_rows", "rising_rows", "below", "scatter_units", "scatter_outer", "dense_rows", "sum_rows"),
-    *("own_moments", "own_weights", "select_entries", "extension", "instruction_set"),
+    *("truncate_rows", "rising_rows", "below", "scatter_outer", "dense_rows", "sum_rows"),
+    *("own_weights", "own_deviations", "extension", "instruction_set"),
 )
 
 

@@ -166,25 +166,18 @@ def test_what_users_contribute_is_the_reference() -> None:
     rng = np.random.default_rng(9)
     a, chosen, loadings = rng.random(200), np.zeros(200), rng.standard_normal((200, 3))
     chosen[::3] = rng.random(67)
-    place = np.where(chosen > 0, np.cumsum(chosen > 0) - 1, -1)
-    moments = kernels.own_moments(values, indptr, 4.0, 24)
     weights = [kernels.own_weights(indptr, indices, each) for each in (None, a, chosen, 0 * a)]
-    about = kernels.own_weights(indptr, indices, a, values=values, mean=0.3, penalty=1.7)
-    x, directions = kernels.extension(indptr, indices, loadings, chosen, a, 4)
-    ends, places, selected = kernels.select(indptr, indices, values, place)
+    about = kernels.own_deviations(values, indptr, 0.3, 1.7)
+    x, directions = kernels.extension(indptr, indices, loadings, chosen, a, folds=4)
     for i, (first, last) in enumerate(itertools.pairwise(indptr)):
         at, y = indices[first:last], values[first:last]
-        np.testing.assert_allclose(moments[i], reference.own_moments_row(y, 4.0, 24), rtol=1e-12)
         for found, each in zip(weights, (np.ones(200), a, chosen, 0 * a), strict=True):
             np.testing.assert_allclose(found[first:last], reference.own_weights_row(each[at]), rtol=1e-12)
         own = (y.sum() + 1.7 * 0.3) / (len(y) + 1.7)
-        np.testing.assert_allclose(about[first:last], reference.own_weights_row(a[at]) * (y - own), rtol=1e-9)
+        np.testing.assert_allclose(about[first:last], y - own, rtol=1e-9)
         expected = reference.extension_row(loadings[at], chosen[at], a[at], 4)
         np.testing.assert_allclose(x[first:last], expected[0], rtol=1e-9)
         np.testing.assert_allclose(directions[4 * i : 4 * i + 4], expected[1], rtol=1e-9, atol=1e-12)
-        kept = chosen[at] > 0
-        assert places[ends[i] : ends[i + 1]].tolist() == place[at[kept]].tolist()
-        assert selected[ends[i] : ends[i + 1]].tolist() == y[kept].tolist()
 
 
 def test_small_systems_and_products(instruction_set: str) -> None:
@@ -320,9 +313,9 @@ def everything(kind: Any, indptr: Any, indices: Any, values: Any, n_jobs: int = 
         x, directions, gram_rows = kernels.item_step(indptr, indices, values, table, **step)
         results += [x, directions.reshape(len(indptr) - 1, -1), gram_rows]
     a, loadings = 0.1 + np.arange(200) % 7, rng.standard_normal((200, 3))
-    x, directions = kernels.extension(indptr, indices, loadings, a, a, 4)
-    results += [x, directions.reshape(len(indptr) - 1, -1), kernels.own_moments(values, indptr, 4.0, 24)]
-    results += [kernels.own_weights(indptr, indices, a, values=values, mean=0.3, penalty=1.7)]
+    x, directions = kernels.extension(indptr, indices, loadings, a, a, folds=4)
+    results += [x, directions.reshape(len(indptr) - 1, -1), kernels.own_weights(indptr, indices, a)]
+    results += [kernels.own_deviations(values, indptr, 0.3, 1.7), kernels.row_sums(values, indptr)]
     return results
 
 

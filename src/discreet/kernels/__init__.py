@@ -29,25 +29,13 @@ from discreet.kernels.library import (
 )
 from discreet.typing import Array
 
-__all__ = [
-    "Panels",
-    "Table",
+__all__ = [  # of the library
     "blas_libraries",
     "each_block",
     "instruction_set",
-    "item_step",
     "n_threads",
-    "normal_equations",
     "over_blocks",
-    "ridge",
-    "rising",
-    "row_sums",
-    "scatter",
-    "scatter_outer",
     "single_threaded_blas",
-    "solve",
-    "top_n",
-    "truncate",
 ]
 
 ENTRIES = 1 << 15  # of the rows that a thread takes at a time, about: some milliseconds of work
@@ -282,8 +270,14 @@ def item_step(
     kind, n, k = table.padded.dtype, len(indptr) - 1, table.k
     x, directions, gram_rows = np.empty(len(values)), np.empty((n * folds, k)), np.empty((n, folds * k))
     rows = _rows(
-        kind, indptr, _indices(indices), values, table,
-        base=_contiguous(base, kind), prior=prior.padded, prior_count=float(prior_count),
+        kind,
+        indptr,
+        _indices(indices),
+        values,
+        table,
+        base=_contiguous(base, kind),
+        prior=prior.padded,
+        prior_count=float(prior_count),
     )
     _below(rows["indices"], 0, len(indices), len(table.padded))
     pull, a = np.ascontiguousarray(penalty, kind), np.ascontiguousarray(a, np.float64)
@@ -467,8 +461,7 @@ def rising(items: Array, indptr: Array, size: int, n_jobs: int | None = 1) -> bo
 def scatter(items: Array, units: Array, total: Array) -> None:
     """Add integers to the total of their items."""
     _require_integers(total)
-    items, (units,) = _indices(items), _as_read((units, np.int64))
-    function("scatter_units")(items, items.itemsize, units, len(units), total)
+    scatter_outer(items, units, np.ones((1, 1), np.int64), np.array([0, len(units)]), total[:, None])
 
 
 def scatter_outer(items: Array, x: Array, vectors: Array, indptr: Array, total: Array) -> None:
@@ -498,43 +491,22 @@ def row_sums(entries: Array, indptr: Array) -> Array:
 # -- what users contribute to the releases of DPALS before its item steps: formulas in `models.als.contributions`
 
 
-def own_moments(values: Array, indptr: Array, reach: float, magnitudes: int) -> Array:
-    """For each user 5 moments of their values, in units of `reach`, and a 1 in the place of the variance's magnitude."""
-    values, indptr = _as_read((values, np.float64), (indptr, np.int64))
-    out = np.empty((len(indptr) - 1, 5 + magnitudes))
-    function("own_moments")(values, indptr, len(out), float(reach), magnitudes, out)
-    return out
-
-
-def own_weights(
-    indptr: Array,
-    indices: Array,
-    a: Array | None = None,
-    *,
-    values: Array | None = None,
-    mean: float = 0.0,
-    penalty: float = 0.0,
-) -> Array:
-    """A user's a_j (by default 1), scaled to length 1.
-
-    With values, times these about their mean, which is averaged with `penalty` more values of `mean`.
-    """
+def own_weights(indptr: Array, indices: Array, a: Array | None = None) -> Array:
+    """A user's a_j of their items (by default 1), scaled to length 1."""
     rows, out = _entries(indptr, indices, EVERY_ITEM if a is None else len(a)), np.empty(len(indices))
-    a, values = _contiguous(a, np.float64), _contiguous(values, np.float64)
-    function("own_weights")(*rows, a, values, float(mean), float(penalty), out)
+    function("own_weights")(*rows, _contiguous(a, np.float64), out)
     return out
 
 
-def select(indptr: Array, indices: Array, entries: Array, place: Array) -> tuple[Array, Array, Array]:
-    """The entries on items with a place that is not -1: where rows end, these places, and the entries."""
-    rows, given = _entries(indptr, indices, len(place), entries), _as_read((entries, np.float64), (place, np.int32))
-    ends, places, out = np.empty(len(indptr), np.int64), np.empty(len(indices), np.uint32), np.empty(len(indices))
-    function("select_entries")(*rows, *given, ends, places, out)
-    return ends, places[: ends[-1]], out[: ends[-1]]
+def own_deviations(values: Array, indptr: Array, mean: float = 0.0, count: float = 0.0) -> Array:
+    """A user's values about their mean, which is averaged with `count` more values of `mean`."""
+    values, ends, out = np.ascontiguousarray(values, np.float64), _ends(indptr, values), np.empty(len(values))
+    function("own_deviations")(values, ends, len(ends) - 1, float(mean), float(count), out)
+    return out
 
 
 def extension(
-    indptr: Array, indices: Array, loadings: Array, chosen: Array, a: Array, folds: int
+    indptr: Array, indices: Array, loadings: Array, chosen: Array, a: Array, *, folds: int
 ) -> tuple[Array, Array]:
     """Where users stand for each of their items, by those of other folds: x, and directions (users * folds, d)."""
     rows, d = _entries(indptr, indices, len(loadings)), loadings.shape[1]

@@ -56,11 +56,6 @@ EXPORT int64_t rising_rows(const void *data, int64_t bytes, const int64_t *indpt
   return !falls;
 }
 
-// total[item] += units, of integers.
-EXPORT void scatter_units(const void *items, int64_t bytes, const int64_t *units, int64_t n, int64_t *total) {
-  for (int64_t e = 0; e < n; e++) total[item_at((Indices){items, bytes}, e)] += units[e];
-}
-
 // total[item] (k) += x a, for the vector a of the entry: entry p of a row has its row's vector p % each.
 EXPORT void scatter_outer(const void *items, int64_t bytes, const int64_t *x, const int64_t *vectors,
                           const int64_t *indptr, int64_t n, int64_t each, int64_t k, int64_t *total) {

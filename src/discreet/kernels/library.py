@@ -65,7 +65,13 @@ def _argument(given: Any) -> Any:
         if not given.flags.c_contiguous:
             raise ValueError(CONTIGUOUS)
         return ctypes.c_void_p(given.ctypes.data)
-    return ctypes.c_int64(given) if isinstance(given, int) else ctypes.c_double(given) if isinstance(given, float) else given
+    return (
+        ctypes.c_int64(given)
+        if isinstance(given, int)
+        else ctypes.c_double(given)
+        if isinstance(given, float)
+        else given
+    )
 
 
 @cache

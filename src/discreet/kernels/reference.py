@@ -70,14 +70,6 @@ def own_weights_row(a: Array) -> Array:
     return a / (np.linalg.norm(a) or 1)
 
 
-def own_moments_row(y: Array, reach: float, magnitudes: int) -> Array:
-    """With x for the mean and d for the variance of y / reach: five moments, and a 1 at the place of d's magnitude."""
-    n, x, d = (len(y), y.mean() / reach, y.var() / reach**2) if len(y) else (1, 0.0, 0.0)
-    place = min(max(-int(np.frexp(d)[1]) // 2, 0), magnitudes - 1)
-    magnitude = (np.arange(magnitudes) == place) * (d > 0)
-    return np.array([(1 + x) / np.sqrt(2), (1 - x) / np.sqrt(2), d, 1 - 1 / n, x**2, *magnitude])
-
-
 def extension_row(loadings: Array, chosen: Array, a: Array, folds: int) -> tuple[Array, Array]:
     """The x of each item, of length 1 together; and where the items of the other folds stand, of length 1, by fold."""
     fold = np.arange(len(a)) % folds

@@ -4,28 +4,6 @@
 
 #include "common.h"
 
-// A row for each user: the moments of their ratings, and behind them a 1 in the place of the magnitude of the variance.
-EXPORT void own_moments(const double *values, const int64_t *indptr, int64_t n, double reach, int64_t magnitudes,
-                        double *out) {
-  const double half = sqrt(0.5);
-  for (int64_t i = 0; i < n; i++, out += 5 + magnitudes) {
-    int64_t first = indptr[i], last = indptr[i + 1];
-    double count = last > first ? (double)(last - first) : 1, sum = 0, squares = 0;
-    for (int64_t e = first; e < last; e++) sum += values[e];
-    double mean = sum / count, x = mean / reach;
-    for (int64_t e = first; e < last; e++) squares += (values[e] - mean) * (values[e] - mean);
-    double d = squares / count / (reach * reach);
-    memset(out, 0, sizeof(double) * (5 + magnitudes));
-    out[0] = (1 + x) * half, out[1] = (1 - x) * half, out[2] = d, out[3] = 1 - 1 / count, out[4] = x * x;
-    if (d > 0) {
-      int exponent;
-      frexp(d, &exponent);
-      int64_t place = exponent < 0 ? -exponent / 2 : 0;  // the exponent is exact, as no logarithm is
-      out[5 + (place < magnitudes ? place : magnitudes - 1)] = 1;
-    }
-  }
-}
-
 static double length_of(Indices items, const double *a, int64_t first, int64_t last) {
   double squares = 0;
   for (int64_t e = first; e < last; e++) {
@@ -35,34 +13,23 @@ static double length_of(Indices items, const double *a, int64_t first, int64_t l
   return squares > 0 ? sqrt(squares) : 1;
 }
 
-// Users' a of their items (NULL: 1), scaled to length 1; with values, times these about their mean, which `penalty` more
-// values of `mean` are averaged with.
-EXPORT void own_weights(const void *data, int64_t bytes, const int64_t *indptr, int64_t n, const double *a,
-                        const double *values, double mean, double penalty, double *out) {
+// Users' a of their items (NULL: 1), scaled to length 1.
+EXPORT void own_weights(const void *data, int64_t bytes, const int64_t *indptr, int64_t n, const double *a, double *out) {
   Indices items = {data, bytes};
   for (int64_t i = 0; i < n; i++) {
-    int64_t first = indptr[i], last = indptr[i + 1];
-    double length = length_of(items, a, first, last), sum = 0;
-    for (int64_t e = first; e < last; e++) out[e] = (a ? a[item_at(items, e)] : 1) / length;
-    if (!values) continue;
-    for (int64_t e = first; e < last; e++) sum += values[e];
-    double own = (sum + penalty * mean) / ((double)(last - first) + penalty);
-    for (int64_t e = first; e < last; e++) out[e] *= values[e] - own;
+    double length = length_of(items, a, indptr[i], indptr[i + 1]);
+    for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) out[e] = (a ? a[item_at(items, e)] : 1) / length;
   }
 }
 
-// The entries on items that have a place, and their places; `ends` is where a user's end.
-EXPORT void select_entries(const void *data, int64_t bytes, const int64_t *indptr, int64_t n, const double *entries,
-                           const int32_t *place, int64_t *ends, uint32_t *places, double *out) {
-  Indices items = {data, bytes};
-  int64_t found = 0;
-  ends[0] = 0;
+// Users' values about their mean, which is averaged with `count` more values of `mean`.
+EXPORT void own_deviations(const double *values, const int64_t *indptr, int64_t n, double mean, double count,
+                           double *out) {
   for (int64_t i = 0; i < n; i++) {
-    for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) {
-      int32_t at = place[item_at(items, e)];
-      if (at >= 0) places[found] = (uint32_t)at, out[found++] = entries[e];
-    }
-    ends[i + 1] = found;
+    double sum = 0;
+    for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) sum += values[e];
+    double own = (sum + count * mean) / ((double)(indptr[i + 1] - indptr[i]) + count);
+    for (int64_t e = indptr[i]; e < indptr[i + 1]; e++) out[e] = values[e] - own;
   }
 }
 

@@ -48,7 +48,13 @@ def own_moments(batch: UserBatch, reach: float) -> Array:
     how far ratings spread where the declared range is so wide that noise would hide d. As d is at most 1 - x^2, the
     squares add up to at most 3 - x^2 + 2 x^4 and this 1, and so to at most 5.
     """
-    return kernels.own_moments(batch.values, batch.indptr, reach, MAGNITUDES)
+    counts, half = np.maximum(batch.counts, 1), np.sqrt(0.5)
+    x = batch.row_sums(batch.values) / counts / reach
+    d = batch.row_sums(kernels.own_deviations(batch.values, batch.indptr) ** 2) / counts / reach**2
+    # By the exponent of d, which is exact: a logarithm's last bit may depend on who else is in the batch.
+    place = np.clip(-np.frexp(d)[1] // 2, 0, MAGNITUDES - 1)
+    magnitude = (place[:, None] == np.arange(MAGNITUDES)) & (d > 0)[:, None]
+    return np.column_stack([(1 + x) * half, (1 - x) * half, d, 1 - 1 / counts, x**2, magnitude])
 
 
 def own_weights(batch: UserBatch, a: Array) -> Array:
@@ -58,14 +64,16 @@ def own_weights(batch: UserBatch, a: Array) -> Array:
 
 def own_deviations(batch: UserBatch, a: Array, mean: float, offset_penalty: float) -> Array:
     """A user's ratings about their own mean, shrunk to the public one, times the weights of their items."""
-    return kernels.own_weights(
-        batch.indptr, batch.indices, a, values=batch.values, mean=mean, penalty=offset_penalty
-    )
+    deviations = kernels.own_deviations(batch.values, batch.indptr, mean, offset_penalty)
+    deviations *= own_weights(batch, a)
+    return deviations
 
 
 def on_frequent(batch: UserBatch, entries: Array, place: Array) -> UserBatch:
     """Entries of a batch on frequent items, which are renumbered by `place` (-1: not frequent)."""
-    return UserBatch(*kernels.select(batch.indptr, batch.indices, entries, place))
+    at = place[batch.indices]
+    kept = np.flatnonzero(at >= 0)
+    return UserBatch(np.searchsorted(kept, batch.indptr), at[kept].astype(np.uint32), entries[kept])
 
 
 def own_values(batch: UserBatch) -> Array:
@@ -92,7 +100,7 @@ class Extension:
 
     def __call__(self, batch: UserBatch) -> tuple[Array, Array]:
         """The x of each item, of length 1 together; and a user's directions, one for each fold."""
-        return kernels.extension(batch.indptr, batch.indices, self.loadings, self.chosen, self.a, FOLDS)
+        return kernels.extension(batch.indptr, batch.indices, self.loadings, self.chosen, self.a, folds=FOLDS)
 
 
 @dataclass(frozen=True)
