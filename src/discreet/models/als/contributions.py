@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from threading import Lock
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from discreet.typing import Array
 USER_VECTOR = 1.8  # weight of a user's vector, squared, about its prior mean
 USER_CHOICES = 5.5  # zeros that are averaged with the priors of a user's items
 FOLDS = 4
+ONCE = Lock()  # of threads that need the tables of a step, the first makes them
 LIFT = 10.0  # the most that a contribution to an item step is lengthened by
 
 
@@ -147,7 +149,8 @@ class ItemStep:
         return penalty
 
     def _contribution(self, batch: UserBatch, clip: float) -> tuple[Array, Array, Array]:
-        table, prior = self.tables
+        with ONCE:
+            (table, prior), base = self.tables, self.base
         return kernels.item_step(
             batch.indptr,
             batch.indices,
@@ -156,7 +159,7 @@ class ItemStep:
             prior=prior,
             prior_count=USER_CHOICES,
             penalty=self.penalty,
-            base=self.base,
+            base=base,
             folds=FOLDS,
             a=self.frequencies.a,
             bias_weight=self.bias_weight,
