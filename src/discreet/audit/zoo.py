@@ -37,8 +37,9 @@ from discreet.models.gradient.model import DPGradientDescent
 from discreet.models.one_bit.contributions import PerturbedObjective
 from discreet.models.one_bit.published import PublishedObjective, PublishedOutput
 from discreet.models.spectral import pca
+from discreet.models.spectral.choices import SECOND_MOMENT
 from discreet.models.spectral.contributions import Cleansing
-from discreet.models.spectral.model import DPSVD, SECOND_MOMENT
+from discreet.models.spectral.model import DPSVD
 from discreet.privacy import (
     Gaussian,
     Laplace,

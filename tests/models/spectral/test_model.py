@@ -14,9 +14,10 @@ from discreet.engine.batches import parts
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.models.base import Model
 from discreet.models.eigen import FEWEST_ITEMS
+from discreet.models.spectral.choices import SECOND_MOMENT
 from discreet.models.spectral.contributions import Residuals
 from discreet.models.spectral.estimate import Chosen, Spectrum, exploration
-from discreet.models.spectral.model import POPULARITY, SECOND_MOMENT
+from discreet.models.spectral.model import POPULARITY
 from discreet.privacy import Noisy, statistics
 from discreet.privacy import lattice as sums
 from discreet.privacy.releaser import noise_edge

@@ -26,10 +26,13 @@ COVARIANCE, WEIGHTS = "weighted covariance of ratings", "weights of the covarian
 
 @dataclass(frozen=True)
 class Residuals:
-    """Users' weighted histories without the common taste: rows of length at most 1."""
+    """Users' weighted histories without the common taste: rows of length at most 1.
+
+    The values of a batch are users' own weights of their items, at least 0: 1 for all, or more for what they like more.
+    """
 
     place: Array  # the position of each item among the chosen ones; -1: not chosen
-    weights: Array  # a user's weight of each item; 0 where `place` is -1
+    weights: Array  # what each item's weights are multiplied by; 0 where `place` is -1
     common: Array  # the common taste, over the chosen items
 
     @classmethod
@@ -40,7 +43,7 @@ class Residuals:
     def __call__(self, part: UserBatch) -> Array:
         """The rows of some users."""
         owners, at = part.owners, self.place[part.indices]
-        own = self.weights[part.indices]
+        own = self.weights[part.indices] * part.values
         lengths = np.sqrt(part.row_sums(own**2))
         own /= np.where(lengths > 0, lengths, 1)[owners]
         counted = at >= 0

@@ -98,14 +98,6 @@ class Spectrum:
         return self.variances / (self.variances + self.ridge)
 
 
-def item_factors(chosen: Chosen, spectrum: Spectrum) -> Array:
-    """One vector for each item: the common taste, and sqrt(f_k) q_k for the chosen items."""
-    factors = np.zeros((len(chosen.weights), 1 + spectrum.vectors.shape[1]))
-    factors[:, 0] = chosen.common
-    factors[chosen.items, 1:] = spectrum.vectors * np.sqrt(spectrum.shrinkage)
-    return factors
-
-
 def exploration(chosen: Chosen, spectrum: Spectrum, share: float) -> tuple[Array, Array]:
     """How items outside J come to be recommended: public random vectors choose some of them for each history.
 

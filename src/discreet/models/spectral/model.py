@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 import numpy as np
 
 from discreet.data.interactions import Interactions
+from discreet.engine import Blocks
 from discreet.engine.batches import dense_users, equal_weights, parts, user_batches
 from discreet.errors import DataError
 from discreet.models.base import NotPrivateModel, check_parameters, require_ratings
@@ -28,21 +29,21 @@ from discreet.models.centering import (
 from discreet.models.eigen import check_catalog, places, rating_directions, require_rank, second_moment
 from discreet.models.fold_in import FoldIn, LinearFoldIn
 from discreet.models.private import PrivateModel
-from discreet.models.spectral.contributions import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing, Residuals
+from discreet.models.spectral.choices import SECOND_MOMENT, learn_choices
+from discreet.models.spectral.contributions import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing
 from discreet.models.spectral.estimate import (
     COMMON_TASTE,
     Chosen,
     Cleansed,
-    Spectrum,
     exploration,
     factored,
-    item_factors,
     rating_factors,
     rating_fold_in,
     similarities,
 )
 from discreet.privacy import GramSum, Noisy, Plan, Releaser, VectorSum
 from discreet.privacy.guarantee import AdjacencyName, sensitivity_factor
+from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 from discreet.validation import positive, probability, whole
 
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 
 Predictor: TypeAlias = Literal["svd", "knn"]
 
-POPULARITY, SECOND_MOMENT = "item popularity", "second moment of histories"
+POPULARITY = "item popularity"
 SHARES: Shares = {COUNTS: 0.05, SUMS: 0.1, WEIGHTS: 0.2, COVARIANCE: 0.65}  # of mu^2
 
 
@@ -191,17 +192,17 @@ class DPSVD(PrivateModel):
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
         statistic = VectorSum(ratings.n_items, 1.0, nonnegative=True)
         popularity = releaser.release(POPULARITY, statistic, user_batches(ratings, n_jobs=self.n_jobs), equal_weights)
-        chosen = Chosen.by(popularity, releaser.noise(SECOND_MOMENT, GramSum(1, 1.0)).std, self.max_items)
         learn = self._from_histories if ratings.implicit else self._from_ratings
-        return {"popularity_": popularity.values.astype(np.float32), **learn(releaser, ratings, chosen)}
+        return {"popularity_": popularity.values.astype(np.float32), **learn(releaser, ratings, popularity)}
 
-    def _from_histories(self, releaser: Releaser, ratings: Interactions, chosen: Chosen) -> dict[str, Any]:
-        n = len(chosen.items)
-        users = user_batches(ratings, dense_users(n), n_jobs=self.n_jobs)
-        moment = releaser.release(SECOND_MOMENT, GramSum(n, 1.0), users, Residuals.of(chosen))
-        spectrum = Spectrum.of(moment, chosen)
+    def _from_histories(self, releaser: Releaser, ratings: Interactions, popularity: Noisy) -> dict[str, Any]:
+        def users(most: int) -> Blocks[UserBatch]:
+            return user_batches(ratings, most, n_jobs=self.n_jobs)
+
+        choices = learn_choices(releaser, users, popularity, self.max_items)
+        chosen, spectrum = choices.chosen, choices.spectrum
         random, columns = exploration(chosen, spectrum, self.explore)
-        factors = np.hstack([item_factors(chosen, spectrum), columns])
+        factors = np.hstack([choices.item_factors, columns])
         return {
             "item_factors_": factors.astype(np.float32),
             "item_bias_": (COMMON_TASTE * chosen.common).astype(np.float32),
@@ -214,7 +215,8 @@ class DPSVD(PrivateModel):
             "shrinkage_": None,
         }
 
-    def _from_ratings(self, releaser: Releaser, ratings: Interactions, chosen: Chosen) -> dict[str, Any]:
+    def _from_ratings(self, releaser: Releaser, ratings: Interactions, popularity: Noisy) -> dict[str, Any]:
+        chosen = Chosen.by(popularity, releaser.noise(SECOND_MOMENT, GramSum(1, 1.0)).std, self.max_items)
         m, n, centering = ratings.n_items, len(chosen.items), self._centering(ratings)
         if self.centre:
             centering = centering.about(private_user_means(releaser, ratings))
