@@ -228,7 +228,7 @@ def ridge(
         at = indices[own]
         X, y = table.values[at], values[own] - (0 if base is None else base[at])
         chosen, heavy = (None if prior is None else prior.values[at]), (None if weights is None else weights[own])
-        given = {"prior_count": prior_count, "gram": gram, "offset_penalty": offset_penalty}
+        given: dict[str, Any] = {"prior_count": prior_count, "gram": gram, "offset_penalty": offset_penalty}
         with single_threaded_blas():
             row = reference.ridge_row(X, y, float(scale[i]), prior=chosen, weights=heavy, **given)
         offsets[i], vectors.values[i] = row

@@ -31,7 +31,6 @@ Result = TypeVar("Result")
 NAME = {"darwin": "kernels.dylib", "win32": "kernels.dll"}.get(sys.platform, "kernels.so")
 KINDS: dict[Any, Any] = {np.dtype(np.float32): ("f32", ctypes.c_float), np.dtype(np.float64): ("f64", ctypes.c_double)}
 PAD = 16  # numbers that the rows of a table are a multiple of
-CONTIGUOUS = "kernels take contiguous arrays"
 LINE = 64  # bytes of a cache line, and of the widest register
 
 
@@ -60,18 +59,19 @@ def function(name: str, dtype: Any = None) -> Callable[..., int]:
     return lambda *given: found(*map(_argument, given))
 
 
+def _place(array: Array) -> int:
+    """Where an array begins."""
+    if not array.flags.c_contiguous:
+        raise ValueError("kernels take contiguous arrays")
+    return int(array.ctypes.data)
+
+
 def _argument(given: Any) -> Any:
     if isinstance(given, np.ndarray):
-        if not given.flags.c_contiguous:
-            raise ValueError(CONTIGUOUS)
-        return ctypes.c_void_p(given.ctypes.data)
-    return (
-        ctypes.c_int64(given)
-        if isinstance(given, int)
-        else ctypes.c_double(given)
-        if isinstance(given, float)
-        else given
-    )
+        return ctypes.c_void_p(_place(given))
+    if isinstance(given, float):
+        return ctypes.c_double(given)
+    return ctypes.c_int64(given) if isinstance(given, int) else given
 
 
 @cache
@@ -86,9 +86,7 @@ class Struct:
         kinds = {float: KINDS[np.dtype(dtype)][1], int: ctypes.c_int64}
         layout = tuple((name, kinds.get(type(value), ctypes.c_void_p)) for name, value in fields.items())
         self._kept = {name: value for name, value in fields.items() if isinstance(value, np.ndarray)}
-        if not all(value.flags.c_contiguous for value in self._kept.values()):
-            raise ValueError(CONTIGUOUS)
-        places = {name: value.ctypes.data for name, value in self._kept.items()}
+        places = {name: _place(value) for name, value in self._kept.items()}
         self._struct = _layout(layout)(**{**fields, **places})
         self._as_parameter_ = ctypes.byref(self._struct)
 
