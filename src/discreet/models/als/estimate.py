@@ -352,9 +352,8 @@ class ItemPosterior:
         # H_j is shares_j times the gain, whose rows of the probes are (others, among): g^T C_j g is linear in C_j.
         others, among = np.hsplit(observed.gain[n:], [n])
         squares, own = observed.shares[:, None] ** 2, observed.own_noise[:, n:]
-        known = self.covariance[:, :n, :n].reshape(-1, n * n) @ np.einsum("ab,ac->bca", others, others).reshape(
-            n * n, -1
-        )
+        pairs = np.einsum("ab,ac->bca", others, others).reshape(n * n, -1)
+        known = self.covariance[:, :n, :n].reshape(-1, n * n) @ pairs
         noise = squares * known + observed.std**2 + own
         gains = squares * (among**2).sum(axis=1)
         weights = gains / noise**2
