@@ -151,7 +151,7 @@ def test_an_item_step_is_the_reference(instruction_set: str, k: int, count: floa
         y = values[first:last] - base[at]
         A, left = reference.leave_fold_out_row(X[at], y, prior[at], penalty, folds, prior_count=count)
         A[:, 0] = 0.6
-        lengths, w = np.linalg.norm(A, axis=1), reference.own_weights_row(a[at])
+        lengths, w = np.linalg.norm(A, axis=1), reference.unit_row(a[at])
         own = w * left * lengths[fold]
         scale = min(lift, clip / max(np.linalg.norm(own), 1e-12)) if clip else 1.0
         np.testing.assert_allclose(directions[folds * i : folds * (i + 1)], A / lengths[:, None], **close)
@@ -160,24 +160,21 @@ def test_an_item_step_is_the_reference(instruction_set: str, k: int, count: floa
         np.testing.assert_allclose(gram_rows[i].reshape(folds, k) / scale**0.5, expected / scale**0.5, **close)
 
 
-def test_what_users_contribute_is_the_reference() -> None:
-    """Before the item steps of DPALS: also with items of weight 0, and with weights that are all 0."""
+def test_parts_of_what_users_contribute_are_the_reference() -> None:
+    """Also with entries of 0, and with rows of nothing else."""
     indptr, indices, values = rows()
     rng = np.random.default_rng(9)
-    a, chosen, loadings = rng.random(200), np.zeros(200), rng.standard_normal((200, 3))
-    chosen[::3] = rng.random(67)
-    weights = [kernels.own_weights(indptr, indices, each) for each in (None, a, chosen, 0 * a)]
-    about = kernels.own_deviations(values, indptr, 0.3, 1.7)
-    x, directions = kernels.extension(indptr, indices, loadings, chosen, a, folds=4)
+    values[rng.random(len(values)) < 0.3] = 0
+    values[: indptr[5]] = 0
+    loadings, numbers = rng.standard_normal((200, 3)), rng.standard_normal((len(indptr) - 1, 4))
+    units, spread = kernels.unit_rows(values, indptr), kernels.spread(numbers.ravel(), indptr)
+    standing = kernels.other_folds(indptr, indices, values, loadings, folds=4)
     for i, (first, last) in enumerate(itertools.pairwise(indptr)):
-        at, y = indices[first:last], values[first:last]
-        for found, each in zip(weights, (np.ones(200), a, chosen, 0 * a), strict=True):
-            np.testing.assert_allclose(found[first:last], reference.own_weights_row(each[at]), rtol=1e-12)
-        own = (y.sum() + 1.7 * 0.3) / (len(y) + 1.7)
-        np.testing.assert_allclose(about[first:last], y - own, rtol=1e-9)
-        expected = reference.extension_row(loadings[at], chosen[at], a[at], 4)
-        np.testing.assert_allclose(x[first:last], expected[0], rtol=1e-9)
-        np.testing.assert_allclose(directions[4 * i : 4 * i + 4], expected[1], rtol=1e-9, atol=1e-12)
+        own = values[first:last]
+        np.testing.assert_allclose(units[first:last], reference.unit_row(own), rtol=1e-12)
+        assert spread[first:last].tolist() == numbers[i, np.arange(last - first) % 4].tolist()
+        expected = reference.other_folds_row(loadings[indices[first:last]], own, 4)
+        np.testing.assert_allclose(standing[4 * i : 4 * i + 4], expected, rtol=1e-9, atol=1e-12)
 
 
 def test_small_systems_and_products(instruction_set: str) -> None:
@@ -213,7 +210,7 @@ def test_nothing_outside_of_the_arrays_is_read_or_written() -> None:
             kernels.scatter(np.array([0]), np.array([1]), total)
     for indptr, indices in (([0, 2], [0, 3]), ([0, 3], [0, 1]), ([0, 2, 1], [0, 1])):
         with pytest.raises(ValueError, match="every entry must have a value and a vector"):
-            kernels.own_weights(np.array(indptr), np.array(indices), np.ones(3))
+            kernels.other_folds(np.array(indptr), np.array(indices), np.ones(2), np.ones((3, 1)), folds=4)
     with pytest.raises(ValueError, match="contiguous"):
         library.function("sum_rows")(np.ones((2, 2))[:, 0])
 
@@ -312,10 +309,9 @@ def everything(kind: Any, indptr: Any, indices: Any, values: Any, n_jobs: int = 
         step |= {"a": 0.1 + np.arange(200) % 7, "bias_weight": 0.5, "clip": 0.3, "lift": 10.0}
         x, directions, gram_rows = kernels.item_step(indptr, indices, values, table, **step)
         results += [x, directions.reshape(len(indptr) - 1, -1), gram_rows]
-    a, loadings = 0.1 + np.arange(200) % 7, rng.standard_normal((200, 3))
-    x, directions = kernels.extension(indptr, indices, loadings, a, a, folds=4)
-    results += [x, directions.reshape(len(indptr) - 1, -1), kernels.own_weights(indptr, indices, a)]
-    results += [kernels.own_deviations(values, indptr, 0.3, 1.7), kernels.row_sums(values, indptr)]
+    standing = kernels.other_folds(indptr, indices, values, rng.standard_normal((200, 3)), folds=4)
+    results += [standing.reshape(len(indptr) - 1, -1), kernels.unit_rows(values, indptr)]
+    results += [kernels.row_sums(values, indptr)]
     return results
 
 

@@ -98,6 +98,18 @@ def two_tastes(person: Row | None) -> Interactions:
     return _with(person, rows, 64, -1, 1)
 
 
+@cache
+def _long_tail() -> list[Rating]:
+    tail = _ratings(600, 10, range(4, 64), lambda *_: 1.0)
+    return [*tail, *((f"user {u:04}", item, 1.0) for u in range(600) for item in ((0, 1) if u % 2 else (2, 3)))]
+
+
+def long_tail(person: Row | None) -> Interactions:
+    """Users who have two popular items, or two others, and ten of many that are not popular."""
+    rows = [*_long_tail(), *((CANARY, item, 1.0) for item, _ in entries(person or {}))]
+    return read([row[:2] for row in rows], items=list(range(64)))
+
+
 def polar(n_items: int, person: Row | None) -> Interactions:
     """Twenty-five users with ratings from -1 to 1."""
     return _with(person, _ratings(25, 20, range(n_items), lambda rng, *_: float(rng.uniform(-1, 1))), n_items, -1, 1)

@@ -62,7 +62,7 @@ BETWEEN = ("numpy", "scipy", "contextlib", "dataclasses")  # not reported themse
 CONVERSIONS = ("asarray", "array", "ascontiguousarray", "asanyarray")
 ALLOCATIONS = ("zeros", "empty", "ones", "full")
 KERNELS = (
-    *("ridge", "item_step", "normal_equations", "solve", "own_weights", "own_deviations", "extension"),
+    *("ridge", "item_step", "normal_equations", "solve", "unit_rows", "spread", "other_folds"),
     *("truncate", "rising", "scatter", "scatter_outer", "dense", "row_sums"),
 )
 SPARSE_KINDS = (coo_array, csc_array, csr_array)

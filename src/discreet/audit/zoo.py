@@ -464,9 +464,9 @@ def an_error_about_one_person(real: Any, ratings: Any, *given: Any) -> None:
 
 
 @mutant("batch normalization; floating-point sums in batches", OF_RATINGS, Model, "_user_vectors")
-def users_served_together(real: Any, self: Model, histories: Any) -> Any:
+def users_served_together(real: Any, self: Model, *given: Any) -> Any:
     """What a user is shown depends on who else is served: vectors are centered at their mean."""
-    offsets, vectors = real(self, histories)
+    offsets, vectors = real(self, *given)
     return offsets, vectors - vectors.mean(axis=0)
 
 

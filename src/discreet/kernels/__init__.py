@@ -43,7 +43,6 @@ ROWS = 1 << 12  # at most
 TOGETHER = 128  # users whose scores share what is in a cache
 INDICES = (np.uint8, np.uint16, np.uint32)  # types of item numbers that the kernels read
 OUTSIDE = "indptr, indices: every entry must have a value and a vector"
-EVERY_ITEM = 1 << 32
 RIDGE = (
     *("indptr", "indices", "index_bytes", "values", "weights", "table", "base", "prior", "gram", "scale"),
     *("offset_penalty", "prior_count", "k", "ld", "offsets", "vectors", "residuals"),
@@ -488,29 +487,34 @@ def row_sums(entries: Array, indptr: Array) -> Array:
     return out
 
 
-# -- what users contribute to the releases of DPALS before its item steps: formulas in `models.als.contributions`
+# -- parts of what users contribute
 
 
-def own_weights(indptr: Array, indices: Array, a: Array | None = None) -> Array:
-    """A user's a_j of their items (by default 1), scaled to length 1."""
-    rows, out = _entries(indptr, indices, EVERY_ITEM if a is None else len(a)), np.empty(len(indices))
-    function("own_weights")(*rows, _contiguous(a, np.float64), out)
+def unit_rows(entries: Array, indptr: Array) -> Array:
+    """Entries scaled to a length of 1 in each row, unless all of its entries are 0."""
+    given, ends = np.ascontiguousarray(entries, np.float64), _ends(indptr, entries)
+    out = np.empty(len(given))
+    function("unit_rows")(given, ends, len(ends) - 1, out)
     return out
 
 
-def own_deviations(values: Array, indptr: Array, mean: float = 0.0, count: float = 0.0) -> Array:
-    """A user's values about their mean, which is averaged with `count` more values of `mean`."""
-    values, ends, out = np.ascontiguousarray(values, np.float64), _ends(indptr, values), np.empty(len(values))
-    function("own_deviations")(values, ends, len(ends) - 1, float(mean), float(count), out)
+def spread(numbers: Array, indptr: Array) -> Array:
+    """For each entry a number of its row: entry p of a row has number p modulo how many its row has."""
+    given, ends = _as_read((numbers, np.float64), (indptr, np.int64))
+    out, n = np.empty(int(ends[-1])), len(ends) - 1
+    function("spread_rows")(given, ends, n, len(given) // max(n, 1), out)
     return out
 
 
-def extension(
-    indptr: Array, indices: Array, loadings: Array, chosen: Array, a: Array, *, folds: int
-) -> tuple[Array, Array]:
-    """Where users stand for each of their items, by those of other folds: x, and directions (users * folds, d)."""
-    rows, d = _entries(indptr, indices, len(loadings)), loadings.shape[1]
-    given = _as_read((loadings, np.float64), (chosen, np.float64), (a, np.float64))
-    x, directions = np.empty(len(indices)), np.empty(((len(indptr) - 1) * folds, d))
-    function("extension")(*rows, folds, d, *given, x, directions)
-    return x, directions
+def other_folds(indptr: Array, indices: Array, entries: Array, loadings: Array, *, folds: int) -> Array:
+    """For each row and fold, the sum of entries times loadings over the other folds, (rows * folds, d).
+
+    Entry p of a row is in fold p % folds.
+    """
+    rows, given = (
+        _entries(indptr, indices, len(loadings), entries),
+        _as_read((entries, np.float64), (loadings, np.float64)),
+    )
+    out = np.empty(((len(indptr) - 1) * folds, loadings.shape[1]))
+    function("other_folds")(*rows, *given, loadings.shape[1], folds, out)
+    return out

@@ -65,18 +65,15 @@ def leave_fold_out_row(
     return vectors, y - np.einsum("ij,ij->i", X, vectors[fold])
 
 
-def own_weights_row(a: Array) -> Array:
-    """Numbers scaled to length 1."""
-    return a / (np.linalg.norm(a) or 1)
+def unit_row(entries: Array) -> Array:
+    """Entries scaled to a length of 1, unless all are 0."""
+    return entries / (np.linalg.norm(entries) or 1)
 
 
-def extension_row(loadings: Array, chosen: Array, a: Array, folds: int) -> tuple[Array, Array]:
-    """The x of each item, of length 1 together; and where the items of the other folds stand, of length 1, by fold."""
-    fold = np.arange(len(a)) % folds
-    h = np.array([own_weights_row(chosen)[fold != f] @ loadings[fold != f] for f in range(folds)])
-    lengths = np.linalg.norm(h, axis=1)
-    x = own_weights_row(a) * lengths[fold]
-    return own_weights_row(x), h / np.where(lengths > 0, lengths, 1)[:, None]
+def other_folds_row(loadings: Array, entries: Array, folds: int) -> Array:
+    """The sums of entries times loadings over all folds but one, (folds, d)."""
+    fold = np.arange(len(entries)) % folds
+    return np.array([entries[fold != f] @ loadings[fold != f] for f in range(folds)])
 
 
 def top_n(scores: Array, n: int) -> tuple[Array, Array]:

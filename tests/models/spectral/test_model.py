@@ -8,15 +8,18 @@ import pyarrow as pa
 import pytest
 
 import discreet
+from discreet.audit.neighbors import long_tail
+from discreet.audit.subjects import shipped
 from discreet.data import Interactions
 from discreet.engine import batches as users_rows
 from discreet.engine.batches import parts
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.models.base import Model
 from discreet.models.eigen import FEWEST_ITEMS
-from discreet.models.spectral.choices import SECOND_MOMENT
-from discreet.models.spectral.contributions import Residuals
-from discreet.models.spectral.estimate import Chosen, Spectrum, exploration
+from discreet.models.rows import FOLDS
+from discreet.models.spectral.choices import POWER_STEP, SECOND_MOMENT
+from discreet.models.spectral.contributions import PowerStep, Residuals
+from discreet.models.spectral.estimate import Chosen, Directions, Spectrum, exploration, shrunk
 from discreet.models.spectral.model import POPULARITY
 from discreet.privacy import Noisy, statistics
 from discreet.privacy import lattice as sums
@@ -62,7 +65,7 @@ def world(*extra: tuple[str, list[int]], n_items: int = 50) -> Interactions:
 @pytest.mark.parametrize("items", [[7], [3, 30], list(range(20)), list(range(50))])
 def test_one_person_moves_each_statistic_by_its_bound_and_no_more(monkeypatch: Any, items: list[int]) -> None:
     found = replay(monkeypatch, model, world(("x", items)), world())
-    assert set(found) == {POPULARITY, SECOND_MOMENT}
+    assert set(found) == {POPULARITY, SECOND_MOMENT, POWER_STEP}
     assert max(found.values()) <= 1
     if len(items) < 50:  # a user who likes everything has (nearly) no taste of their own
         assert min(found.values()) >= 0.95, found
@@ -86,7 +89,7 @@ def test_replacing_a_person_moves_each_statistic_by_its_bound_and_no_more(
 def test_the_second_moment_is_the_sum_of_what_the_definition_says(monkeypatch: Any) -> None:
     data = world(("nobody's friend", [49]))
     seen = record(monkeypatch, lambda paid: model().fit(data, ledger=paid), None)
-    popularity, released = seen.statistics
+    popularity, released, again = seen.statistics
     floored = np.maximum(seen.answers[0], 1 + seen.stds[0])
     expected, counts = np.zeros((50, 50)), np.zeros(50)
     assert released.shape == expected.shape
@@ -101,6 +104,40 @@ def test_the_second_moment_is_the_sum_of_what_the_definition_says(monkeypatch: A
         counts[items] += 1 / np.sqrt(len(items))
     assert np.allclose(popularity, counts, atol=1e-5)
     assert np.allclose(released, expected, atol=0.03)  # each entry of 201 rows is cut off below 2^-14
+    assert np.allclose(again, expected, atol=0.03)
+
+
+def test_the_power_step_is_the_sum_of_what_the_definition_says(monkeypatch: Any) -> None:
+    data = long_tail({0: 1.0, 5: 1.0})
+    seen = record(monkeypatch, lambda paid: model(max_items=4).fit(data, ledger=paid), None)
+    assert seen.labels == [POPULARITY, SECOND_MOMENT, POWER_STEP]
+    popularity = Noisy(seen.answers[0], seen.stds[0])
+    chosen = Chosen.of(popularity, np.arange(4))
+    found = Directions.of(Noisy(seen.answers[1], seen.stds[1]), chosen)
+    assert found.vectors.shape == (4, 1)
+    a = chosen.popularity**-0.3
+    expected = np.zeros((64, 1))
+    for user in range(data.n_users):
+        items = data.indices[data.indptr[user] : data.indptr[user + 1]]
+        weights = a[items] / np.linalg.norm(a[items])
+        for at, item in enumerate(items):
+            others = [other for place, other in enumerate(items) if (place - at) % 4 and other < 4]
+            if others:
+                expected[item] += weights[at] * np.sign((a[others, None] * found.vectors[others]).sum(axis=0))
+    assert seen.statistics[2].shape == expected.shape
+    assert np.allclose(seen.statistics[2], expected, atol=0.05)
+
+
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
+def test_one_person_moves_the_power_step_by_its_bound_and_no_more(monkeypatch: Any, adjacency: Any) -> None:
+    subject = shipped()[f"DPSVD with a power step, {adjacency}"]
+    most: dict[str, float] = {}
+    for one, other in subject.pairs:
+        found = replay(monkeypatch, subject.make, subject.data(one), subject.data(other), adjacency=adjacency)
+        assert max(found.values()) <= 1
+        most = {label: max(share, most.get(label, 0.0)) for label, share in found.items()}
+    assert set(most) == {POPULARITY, SECOND_MOMENT, POWER_STEP}
+    assert min(most.values()) >= 0.93, most
 
 
 def test_sums_are_the_same_however_they_are_cut(monkeypatch: Any) -> None:
@@ -141,12 +178,16 @@ def test_a_contribution_is_ones_own() -> None:
     rng = np.random.default_rng(1)
     chosen = Chosen.by(Noisy(rng.gamma(1, 20, 120), 1.0), 0.1, 90)
     rows = Residuals.of(chosen)
+    step = PowerStep(rng.standard_normal((120, 7)), np.linspace(1, 2, 120), chosen.weights)
     (whole,) = parts(data, data.values)
-    together = rows(whole)
+    together, (x, directions) = rows(whole), step(whole)
     for user in range(0, data.n_users, 7):
         row = slice(int(data.indptr[user]), int(data.indptr[user + 1]))
         alone = UserBatch(np.array([0, row.stop - row.start]), data.indices[row], data.values[row])
         assert np.array_equal(rows(alone)[0], together[user])
+        own = step(alone)
+        assert np.array_equal(own[0], x[row])
+        assert np.array_equal(own[1], directions[FOLDS * user : FOLDS * (user + 1)])
 
 
 def test_parts_of_few_users_make_up_the_whole() -> None:
@@ -181,8 +222,8 @@ def test_the_certificate_lists_every_release(adjacency: Any) -> None:
     assert 1.99 <= fitted.guarantee_.epsilon <= 2
     assert fitted.guarantee_.adjacency == adjacency
     releases = fitted.statement().certificate["releases"]
-    assert [release["label"] for release in releases] == [POPULARITY, SECOND_MOMENT]
-    assert {line.label for line in fitted.plan(50).lines} == {POPULARITY, SECOND_MOMENT}
+    assert [release["label"] for release in releases] == [POPULARITY, SECOND_MOMENT, POWER_STEP]
+    assert {line.label for line in fitted.plan(50).lines} == {POPULARITY, SECOND_MOMENT, POWER_STEP}
     assert fitted.preview(50).fits
 
 
@@ -262,6 +303,37 @@ def test_learns_in_private() -> None:
     found = [recall(model(epsilon).fit(split.train, ledger=seeded(5))) for epsilon in (1.0, 10.0)]
     assert found[0] > 1.02 * popular
     assert found[1] > 1.07 * popular
+
+
+def test_a_power_step_learns_about_many_more_items() -> None:
+    """There are two tastes, and most of what is chosen is not in J: the tail is known to be of one or the other."""
+    rng = np.random.default_rng(0)
+    n_items, n_users = 600, 4000
+    odds = 1 / np.arange(40, 340)
+    rows = [
+        (f"u{user}", int(2 * item + user % 2))
+        for user in range(n_users)
+        for item in rng.choice(n_items // 2, 8, replace=False, p=odds / odds.sum())
+    ]
+    data = discreet.read(rows, items=list(range(n_items)))
+    fitted = model(5.0, max_items=60).fit(data, ledger=seeded())
+    assert np.count_nonzero(fitted.history_weights_) > 200
+    assert fitted.item_factors_.shape[1] >= 2
+    tail = np.setdiff1d(np.flatnonzero(fitted.history_weights_), np.argsort(-fitted.popularity_)[:60])
+    right = np.sign(fitted.item_factors_[tail, 1]) == np.where(tail % 2, 1, -1) * np.sign(fitted.item_factors_[1, 1])
+    assert right.mean() > 0.95
+    found = fitted.recommend([1, 3, 5], n=20)
+    assert np.mean([item % 2 for item in found.items]) > 0.9
+
+
+def test_estimates_are_shrunk_by_what_they_say_themselves() -> None:
+    rng = np.random.default_rng(0)
+    truth = np.hstack([rng.standard_normal((500, 1)) * 2, np.zeros((500, 1))])
+    errors = np.broadcast_to(np.linspace(0.5, 3, 500)[:, None], truth.shape)
+    found = shrunk(truth + errors * rng.standard_normal(truth.shape), errors**2, np.arange(500, 0, -1))
+    assert ((found - truth) ** 2).mean() < 0.6 * (errors**2).mean()
+    assert (found[:, 1] ** 2).mean() < 0.05
+    assert np.isfinite(shrunk(np.zeros((3, 0)), np.zeros((3, 0)), np.ones(3))).all()
 
 
 def test_more_is_looked_at_where_there_is_less_noise() -> None:

@@ -11,12 +11,12 @@ import numpy as np
 from discreet import kernels
 from discreet.kernels import Table
 from discreet.models.als.estimate import MAGNITUDES, ItemFrequencies, ItemPosterior
+from discreet.models.rows import FOLDS, by_other_folds, directions, of_length_one
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
 USER_VECTOR = 1.8  # weight of a user's vector, squared, about its prior mean
 USER_CHOICES = 5.5  # zeros that are averaged with the priors of a user's items
-FOLDS = 4
 ONCE = Lock()  # of threads that need the tables of a step, the first makes them
 LIFT = 10.0  # the most that a contribution to an item step is lengthened by
 
@@ -51,8 +51,9 @@ def own_moments(batch: UserBatch, reach: float) -> Array:
     squares add up to at most 3 - x^2 + 2 x^4 and this 1, and so to at most 5.
     """
     counts, half = np.maximum(batch.counts, 1), np.sqrt(0.5)
-    x = batch.row_sums(batch.values) / counts / reach
-    d = batch.row_sums(kernels.own_deviations(batch.values, batch.indptr) ** 2) / counts / reach**2
+    means = batch.row_sums(batch.values) / counts
+    x = means / reach
+    d = batch.row_sums((batch.values - kernels.spread(means, batch.indptr)) ** 2) / counts / reach**2
     # By the exponent of d, which is exact: a logarithm's last bit may depend on who else is in the batch.
     place = np.clip(-np.frexp(d)[1] // 2, 0, MAGNITUDES - 1)
     magnitude = (place[:, None] == np.arange(MAGNITUDES)) & (d > 0)[:, None]
@@ -61,13 +62,13 @@ def own_moments(batch: UserBatch, reach: float) -> Array:
 
 def own_weights(batch: UserBatch, a: Array) -> Array:
     """A user's weights of their items: a_j scaled to an L2 norm of 1."""
-    return kernels.own_weights(batch.indptr, batch.indices, a)
+    return of_length_one(batch, a[batch.indices])
 
 
 def own_deviations(batch: UserBatch, a: Array, mean: float, offset_penalty: float) -> Array:
     """A user's ratings about their own mean, shrunk to the public one, times the weights of their items."""
-    deviations = kernels.own_deviations(batch.values, batch.indptr, mean, offset_penalty)
-    deviations *= own_weights(batch, a)
+    own = (batch.row_sums(batch.values) + offset_penalty * mean) / (batch.counts + offset_penalty)
+    deviations: Array = own_weights(batch, a) * (batch.values - kernels.spread(own, batch.indptr))
     return deviations
 
 
@@ -102,7 +103,8 @@ class Extension:
 
     def __call__(self, batch: UserBatch) -> tuple[Array, Array]:
         """The x of each item, of length 1 together; and a user's directions, one for each fold."""
-        return kernels.extension(batch.indptr, batch.indices, self.loadings, self.chosen, self.a, folds=FOLDS)
+        lengths, vectors = directions(by_other_folds(batch, own_weights(batch, self.chosen), self.loadings))
+        return of_length_one(batch, own_weights(batch, self.a) * kernels.spread(lengths, batch.indptr)), vectors
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from scipy.linalg import eigh
 from scipy.special import log_ndtr
 
 from discreet.kernels import each_block, over_blocks, products, single_threaded_blas, solve_square
+from discreet.models.spectral.estimate import Spectrum
 from discreet.privacy.releaser import Noisy, noise_edge, without_noise
 from discreet.typing import Array
 
@@ -588,6 +589,17 @@ class Directions:
         sizes = np.sqrt(values / frequencies.n_users)
         loadings[frequent] = vectors * damped[:, None] / sizes
         places[frequent] = vectors / damped[:, None] * sizes
+        return cls(loadings, places)
+
+    @classmethod
+    def along(cls, spectrum: Spectrum, frequent: Array, n_items: int, most: int, least: float) -> Directions:
+        """Along the directions of choices of frequent items in which users vary most, and by more than `least`."""
+        n = min(int(np.count_nonzero(spectrum.variances > least)), most)
+        order = np.argsort(-spectrum.variances, kind="stable")[:n]
+        loadings, places = np.zeros((2, n_items, n))
+        sizes = np.sqrt(spectrum.variances[order])
+        loadings[frequent] = spectrum.vectors[:, order] / sizes
+        places[frequent] = spectrum.vectors[:, order] * sizes
         return cls(loadings, places)
 
     def columns(self, release: Noisy | Pooled, frequencies: ItemFrequencies) -> Array:

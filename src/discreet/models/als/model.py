@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -52,9 +52,13 @@ from discreet.models.als.estimate import (
 )
 from discreet.models.als.knowledge import Knowledge, StepInformation, standing_of
 from discreet.models.als.published import PublishedDPALS
-from discreet.models.base import learned_by, require_ratings
-from discreet.models.fold_in import FoldIn, Penalty, RidgeFoldIn
+from discreet.models.base import check_parameters, learned_by, require_ratings
+from discreet.models.fold_in import FoldIn, LinearFoldIn, Penalty, RidgeFoldIn
+from discreet.models.grading import SLOPE, Grading
 from discreet.models.private import PrivateModel, require_sound
+from discreet.models.spectral.choices import LABELS as LISTS
+from discreet.models.spectral.choices import Choices, choice_shares, learn_choices
+from discreet.models.spectral.estimate import COMMON_TASTE
 from discreet.privacy import GramSum, OuterSum, Plan, Releaser, VectorSum
 from discreet.privacy.guarantee import AdjacencyName
 from discreet.privacy.releaser import Noisy
@@ -69,12 +73,19 @@ if TYPE_CHECKING:
     from discreet.engine.batches import Ratings
     from discreet.privacy.ledger import Ledger
 
+Objective: TypeAlias = Literal["ratings", "both"]
+
 USERS, POPULARITY, WEIGHTS, BIAS = "users and their means", "item popularity", "item weights", "item biases"
 SECOND_MOMENT, EXTENSION, STEP, GRAM = "second moment", "directions", "item step", "shared Gram"
 
 LEAST_MU = 2.0**-20  # below it a contribution would be less than a unit of the noise's grid
 MOST_CATEGORIES = 100  # of one column of the catalog; rarer ones are left out
 MOST_OTHERS = 16  # columns from probes: with more, no further ones are looked for
+MOST_CHOSEN = 4000  # items in the second moment for lists: memory grows with the square, time with the cube
+# Of a direction of choices that becomes a column of ratings: the least sum over users of their squares along it, times
+# mu. About what stands out of a second moment of 400 items that has an eighth of the budget: weaker ones cost item
+# steps more than they explain. Fitted on MovieLens 1M.
+COLUMN_SIGNAL = 80.0
 GRAM_CLIP = 20.0  # bound of a user's contribution to the shared Gram matrix, over that to an item step
 
 
@@ -149,6 +160,8 @@ class DPALS(PrivateModel):
         "item_variance_",
         "item_prior_",
         "item_weights_",
+        "list_factors_",
+        "list_weights_",
         *_KNOWN,
     )
     _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "unit_", "n_users_", "offset_penalty_")
@@ -158,6 +171,8 @@ class DPALS(PrivateModel):
     item_variance_: Array = field(init=False)
     item_prior_: Array = field(init=False)
     item_weights_: Array = field(init=False)
+    list_factors_: Array = field(init=False)
+    list_weights_: Array = field(init=False)
     known_users_: Array = field(init=False)
     known_bias_: Array = field(init=False)
     known_pairs_: Array = field(init=False)
@@ -179,6 +194,7 @@ class DPALS(PrivateModel):
     n_users_hint: int | None = None
     features: Sequence[str] | None = None
     adjacency: AdjacencyName = "add-remove"
+    objective: Objective = "ratings"
     caution: float = 0.0
     n_jobs: int | None = -1
 
@@ -191,12 +207,15 @@ class DPALS(PrivateModel):
         positive("epsilon", self.epsilon)
         probability("delta", self.delta)
         positive("caution", self.caution, zero=True)
+        check_parameters(self, choices={"objective": ("ratings", "both")})
+        if self.caution and self.objective == "both":
+            raise DataError("caution: is for lists by predicted rating; leave it out, or ask for objective='ratings'")
         for name in ("n_steps", "n_users_hint"):
             if getattr(self, name) is not None:
                 whole(name, getattr(self, name), 1)
 
     def _settings(self, n_items: int) -> Settings:
-        return settings(self._mu(), n_items, self.n_users_hint, self.n_steps)
+        return settings(self._mu(), n_items, self.n_users_hint, self.n_steps, lists=self.objective == "both")
 
     def plan(self, n_items: int) -> Plan:
         """What a fit would release, and what each release costs; needs no data, only the size of the catalog."""
@@ -241,6 +260,7 @@ class DPALS(PrivateModel):
             "item_prior_": items.priors(frequencies),
             "item_weights_": np.column_stack([frequencies.a, frequencies.variance]),
             "popularity_": frequencies.sums / frequencies.a,
+            **training.lists,
             "value_range_": (low, high),
             "implicit_": False,
             "global_mean_": float((low + high) / 2 + unit * mean),
@@ -261,7 +281,8 @@ class DPALS(PrivateModel):
     def _continued(self, more: DPALS, n_items: int) -> Settings:
         """The settings of a continuation: they follow from what was spent before, too."""
         before = self.guarantee_.cost.mu or 0.0
-        together = settings(math.hypot(more._mu(), before), n_items, self.n_users_hint)
+        both = self.objective == "both"
+        together = settings(math.hypot(more._mu(), before), n_items, self.n_users_hint, lists=both)
         begun = len(self.known_frequent_) > 0
         return more._settings(n_items).continued(together, 1.0 if begun else 1 + (before / more._mu()) ** 2)
 
@@ -335,7 +356,7 @@ class DPALS(PrivateModel):
             frequencies=ItemFrequencies.known(a, self.popularity_ * a, variance),
             bias=self.known_bias_,
             items=np.column_stack([self.item_bias_ / self.unit_, self.item_variance_[:, 0] / self.unit_**2]),
-            pairs=self.known_pairs_.astype(np.float64),
+            pairs=self._known_pairs(),
             frequent=self.known_frequent_,
             pairs_scale=self.known_pairs_scale_,
             loadings=self.known_loadings_,
@@ -344,6 +365,10 @@ class DPALS(PrivateModel):
             others=self.known_others_[:, :n],
             others_variance=self.known_others_[:, n:],
         ).of_items(self.items_.numbers(catalogue.ids.to_arrow()))
+
+    def _known_pairs(self) -> Array:
+        pairs = self.known_pairs_.astype(np.float64)
+        return pairs if self.objective == "ratings" else pairs @ pairs.T
 
     # What is known of the items
 
@@ -382,10 +407,13 @@ class DPALS(PrivateModel):
         ):
             raise DataError("item_variance_, item_prior_, item_weights_: their shapes or signs do not fit the factors")
         f, d = len(self.known_frequent_), self.known_loadings_.shape[-1]
+        n_lists = self.list_factors_.shape[-1]
         expected = {
+            "list_factors_": (m, n_lists if self.objective == "both" else 0),
+            "list_weights_": (m,),
             "known_users_": (6 + MAGNITUDES,),
             "known_bias_": (m, 2),
-            "known_pairs_": (f, f),
+            "known_pairs_": (f, f) if self.objective == "ratings" else (f, max(n_lists - 1, 0)),
             "known_pairs_scale_": (2,),
             "known_loadings_": (f, d),
             "known_standing_": (m, d + 1),
@@ -405,10 +433,16 @@ class DPALS(PrivateModel):
         return int(self.item_factors_.shape[1] - self.item_prior_.shape[1])
 
     def _similar_columns(self) -> slice:
-        return slice(0, self.item_prior_.shape[1])
+        lists = self.list_factors_.shape[1]
+        return slice(1, lists) if lists else slice(0, self.item_prior_.shape[1])
+
+    def _search_vectors(self) -> Array:
+        if not self.list_factors_.shape[1]:
+            return super()._search_vectors()
+        return np.column_stack([self.list_factors_, self._ranking.base])
 
     def _score_variance(self) -> Variance:
-        if not self.caution:
+        if not self.caution or self.list_factors_.shape[1]:
             return None
         return self.caution, np.pad(self.item_variance_, ((0, 0), (0, self._n_kernel)))
 
@@ -420,6 +454,18 @@ class DPALS(PrivateModel):
             offset_penalty=self.offset_penalty_,
             prior=np.pad(self.item_prior_, ((0, 0), (0, self._n_kernel))),
             prior_count=USER_CHOICES,
+        )
+
+    def _make_ranking(self) -> FoldIn:
+        if not self.list_factors_.shape[1]:
+            return self._fold_in
+        factors, weights = self.list_factors_, self.list_weights_
+        return LinearFoldIn(
+            columns=factors,
+            base=COMMON_TASTE * factors[:, 0],
+            loadings=np.where(weights[:, None] > 0, factors, np.float32(0)),
+            weights=weights,
+            grading=Grading(self.global_mean_, self.offset_penalty_, self.unit_),
         )
 
 
@@ -434,9 +480,11 @@ class Training:
     settings: Settings
     ratings: Ratings
     scale: Scale
+    popularity: Noisy = field(init=False)
     offset_penalty: float = math.nan
     known: Knowledge | None = None
     kept: dict[str, Array] = field(default_factory=dict)
+    lists: dict[str, Array] = field(default_factory=dict)
     inflation: float = 1.0
     first_other: int = 0  # the first column that is neither a slope, a feature nor a direction
 
@@ -447,13 +495,13 @@ class Training:
         low, high = ratings.value_range
         return cls(releaser, settings, ratings, Scale((low, high), (high - low) / 2))
 
-    def _choices(self, most_users: int | None = None) -> Blocks[UserBatch]:
+    def _unscaled(self, most_users: int | None = None) -> Blocks[UserBatch]:
         """Users' items; the values are as they were given."""
         return user_batches(self.ratings, most_users, n_jobs=self.releaser.n_jobs)
 
     def _users(self, most_users: int | None = None) -> Blocks[UserBatch]:
         """Users' items, and their ratings in the unit."""
-        return self._choices(most_users).map(self.scale)
+        return self._unscaled(most_users).map(self.scale)
 
     def begin(self, features: Array) -> tuple[float, ItemFrequencies, ItemPosterior]:
         """All releases before the item steps: the mean rating, how often items occur, and what is known of them."""
@@ -463,8 +511,9 @@ class Training:
         bias = self._bias(frequencies, mean)
         self._keep_pairs(np.zeros((0, 0)), np.zeros(0, np.int64), 0.0, frequencies)
         self._keep_standing(np.zeros((0, 0)), np.zeros((self.ratings.n_items, 1)))
+        choices = self._choices(mean, frequencies, ItemPosterior.from_bias(bias, frequencies, features).bias)
         if self.settings.looks_for_directions and not self.settings.residual:
-            columns, between = self._directions(frequencies)
+            columns, between = self._directions(frequencies, choices)
             features = np.column_stack([features, columns])
         items = ItemPosterior.from_bias(bias, frequencies, features).with_slopes(frequencies)
         items = items.with_features(features[:, :n_features], frequencies)
@@ -553,7 +602,7 @@ class Training:
 
     def _weights(self, a: Array) -> Noisy:
         statistic = VectorSum(self.ratings.n_items, self.settings.bounds[WEIGHTS], nonnegative=True)
-        return self.releaser.release(WEIGHTS, statistic, self._choices(), partial(own_weights, a=a))
+        return self.releaser.release(WEIGHTS, statistic, self._unscaled(), partial(own_weights, a=a))
 
     def _start(self) -> tuple[float, ItemFrequencies]:
         """The mean rating, and how often items occur. From here on, ratings spread by about 1 unit."""
@@ -562,7 +611,7 @@ class Training:
         self.offset_penalty = users.offset_penalty
         s, mean = self.settings, users.mean / users.within
         statistic = VectorSum(self.ratings.n_items, s.bounds[POPULARITY], nonnegative=True)
-        popularity = self.releaser.release(POPULARITY, statistic, self._choices(), equal_weights)
+        self.popularity = popularity = self.releaser.release(POPULARITY, statistic, self._unscaled(), equal_weights)
         if self.known is not None:
             known = self.known.frequencies.weighed(0.0).updated(popularity, users.n_users).weighed(s.exponent)
             return mean, known.updated(self._weights(known.a), users.n_users)
@@ -578,28 +627,62 @@ class Training:
         m, place = len(frequent), np.full(self.ratings.n_items, -1)
         place[frequent] = np.arange(m)
         statistic = GramSum(m, self.settings.bounds[SECOND_MOMENT], zero_diagonal=True)
-        users = self._users if self.settings.residual else self._choices
+        users = self._users if self.settings.residual else self._unscaled
         rows = users(dense_users(m)).map(lambda batch: on_frequent(batch, entries(batch), place))
         return self.releaser.release(SECOND_MOMENT, statistic, rows, own_values), frequent
 
-    def _directions(self, frequencies: ItemFrequencies) -> tuple[Array, Array]:
+    def _choices(self, mean: float, frequencies: ItemFrequencies, bias: Array) -> Choices | None:
+        """What users choose together, and rate highly: for lists."""
+        m = self.ratings.n_items
+        self.lists = {"list_factors_": np.zeros((m, 0), np.float32), "list_weights_": np.zeros(m)}
+        if not self.settings.lists:
+            return None
+        grading = Grading(mean, self.offset_penalty, 1.0)
+        # The sum over users of their graded weights, of length 1, is about popularity times the mean grade.
+        grades = np.maximum(1 + SLOPE * bias, 0) / math.hypot(1, SLOPE)
+        known = frequencies.sums / frequencies.a
+        scale = max(float(self.popularity.values @ known), 0.0) / float(known @ known)
+        popularity = Noisy(scale * known * grades, 0.0)
+        choices = learn_choices(
+            self.releaser,
+            lambda most: self._users(most).map(grading.apply),
+            popularity,
+            MOST_CHOSEN,
+            labels=LISTS,
+            pooled=lambda release, chosen: self._pooled(release, chosen, frequencies),
+        )
+        items, factors = choices.chosen.items, choices.item_factors.astype(np.float32)
+        self.lists = {"list_factors_": factors, "list_weights_": choices.chosen.weights}
+        self._keep_pairs(choices.pairs, items, choices.std, frequencies)
+        self._keep_standing(np.zeros((len(items), 0)), np.zeros((m, 1)))
+        return choices
+
+    def _pooled(self, moment: Noisy, frequent: Array, frequencies: ItemFrequencies) -> Noisy:
+        """A second moment, pooled with those that are known."""
+        return moment if self.known is None else self.known.with_pairs(moment, frequent, frequencies, self.inflation)
+
+    def _directions(self, frequencies: ItemFrequencies, choices: Choices | None) -> tuple[Array, Array]:
         """Where items stand on directions of taste, from what is chosen together; and `Knowledge.between`."""
         s = self.settings
-        frequent = np.argsort(-frequencies.sums, kind="stable")[: s.n_frequent]
-        chosen = np.zeros(self.ratings.n_items)
-        chosen[frequent] = frequencies.a[frequent]
-        moment, frequent = self._second_moment(frequencies, partial(own_weights, a=chosen))
-        if self.known is not None:
-            moment = self.known.with_pairs(moment, frequent, frequencies, self.inflation)
-        self._keep_pairs(moment.values, frequent, moment.std, frequencies)
-        found = Directions.of(moment, frequent, frequencies, s.n_directions)
+        if choices is not None:
+            chosen, frequent = choices.chosen.weights, choices.chosen.items
+            least = COLUMN_SIGNAL / (self.releaser.reservation.plan.cost.mu or 1.0) / frequencies.n_users
+            found = Directions.along(choices.spectrum, frequent, len(chosen), s.n_directions, least)
+        else:
+            frequent = np.argsort(-frequencies.sums, kind="stable")[: s.n_frequent]
+            chosen = np.zeros(self.ratings.n_items)
+            chosen[frequent] = frequencies.a[frequent]
+            moment, frequent = self._second_moment(frequencies, partial(own_weights, a=chosen))
+            moment = self._pooled(moment, frequent, frequencies)
+            self._keep_pairs(moment.values, frequent, moment.std, frequencies)
+            found = Directions.of(moment, frequent, frequencies, s.n_directions)
         between = self.known.between(found, len(chosen)) if self.known else np.zeros((0, found.n))
         self._keep_standing(found.loadings[frequent], np.zeros((len(chosen), found.n + 1)))
         if not found.n:
             return found.loadings, between
         statistic = OuterSum(found.loadings.shape, s.bounds[EXTENSION])
         contribution = Extension(found.loadings, chosen, frequencies.a)
-        release: Noisy | Pooled = self.releaser.release(EXTENSION, statistic, self._choices(), contribution)
+        release: Noisy | Pooled = self.releaser.release(EXTENSION, statistic, self._unscaled(), contribution)
         if self.known is not None and isinstance(release, Noisy):
             release = self.known.with_standing(release, frequencies, between, self.inflation)
         self._keep_standing(found.loadings[frequent], standing_of(release, frequencies))
@@ -629,6 +712,7 @@ class Settings:
         n_directions: The most directions that are taken from the second moment.
         n_frequent: How many items are in it.
         residual: Whether it is that of residuals, not of co-occurrences.
+        signal: mu times the number of users, as far as it is public.
     """
 
     shares: dict[str, float | tuple[float, int]]
@@ -639,6 +723,7 @@ class Settings:
     n_directions: int = 10
     n_frequent: int = 400
     residual: bool = False
+    signal: float = 0.0
 
     @property
     def bounds(self) -> dict[str, float]:
@@ -649,15 +734,21 @@ class Settings:
             WEIGHTS: 1.0,
             BIAS: self.bias_clip,
             SECOND_MOMENT: 0.64 if self.residual else 1.0,
+            **dict.fromkeys(LISTS, 1.0),
             EXTENSION: 1.0,
             STEP: self.step_clip,
             GRAM: GRAM_CLIP * self.step_clip,
         }
 
     @property
+    def lists(self) -> bool:
+        """Whether what is chosen together is released for lists."""
+        return LISTS[0] in self.shares
+
+    @property
     def looks_for_directions(self) -> bool:
-        """Whether a second moment is released."""
-        return SECOND_MOMENT in self.shares
+        """Whether columns of ratings come from a second moment."""
+        return SECOND_MOMENT in self.shares or EXTENSION in self.shares
 
     def plan(self, mu: float) -> Plan:
         """The releases, with their costs."""
@@ -672,19 +763,37 @@ class Settings:
             together: The settings for the budget of all fits.
             missing: What earlier fits could have spent on a second moment, and did not: the first makes up for it.
         """
-        shares: dict[str, float | tuple[float, int]] = {USERS: 0.006, POPULARITY: 0.06, WEIGHTS: 0.06, BIAS: 0.08}
+        shares = {USERS: 0.006, POPULARITY: 0.06, WEIGHTS: 0.06, BIAS: 0.08}
         if together.looks_for_directions and not together.residual:
             shares |= {SECOND_MOMENT: min(0.08 * missing, 0.24), EXTENSION: 0.06}
+        if self.lists:
+            shares = _with_lists(shares, self.signal, residual=False)
         return replace(self, shares=_with_steps(shares, self.n_steps), residual=False)
 
 
-def _with_steps(shares: dict[str, float | tuple[float, int]], n_steps: int) -> dict[str, float | tuple[float, int]]:
+def _with_lists(shares: Mapping[str, float], signal: float, residual: bool) -> dict[str, float]:
+    """Shares with that of lists, for a budget of mu and so many users that mu times their number is `signal`.
+
+    With little signal, lists are little more than what is popular: that gets more, and directions less. From 1,500 on
+    (6,000 people at epsilon 1) directions get 28%. There ratings are predicted about as well as without lists, and
+    lists are about as good as with a third of the budget more; half or double the share moves both by 1 to 3%. Measured
+    on MovieLens 100K and 1M, anime, MovieTweetings and Jester.
+    """
+    x = 0.28 * math.sqrt(min(signal / 1500, 1.0))
+    popularity = shares[POPULARITY] * min(math.sqrt(max(6000 / signal, 1.0)), 5.0)
+    kept = {label: share for label, share in shares.items() if residual or label != SECOND_MOMENT}
+    return {label: (1 - x) * share for label, share in {**kept, POPULARITY: popularity}.items()} | choice_shares(x)
+
+
+def _with_steps(shares: dict[str, float], n_steps: int) -> dict[str, float | tuple[float, int]]:
     """Shares, and what they leave for item steps."""
-    rest = 1 - math.fsum(share if isinstance(share, float) else share[0] for share in shares.values())
+    rest = 1 - math.fsum(shares.values())
     return {**shares, GRAM: (0.01 * rest, n_steps), STEP: (rest - 0.01 * rest, n_steps)}
 
 
-def settings(mu: float, n_items: int, n_users_hint: int | None = None, n_steps: int | None = None) -> Settings:
+def settings(
+    mu: float, n_items: int, n_users_hint: int | None = None, n_steps: int | None = None, *, lists: bool = False
+) -> Settings:
     """The settings for a budget, from public inputs only.
 
     Args:
@@ -692,11 +801,12 @@ def settings(mu: float, n_items: int, n_users_hint: int | None = None, n_steps: 
         n_items: The size of the catalog.
         n_users_hint: About how many users there are, if that is public; by default 1.6 for each item, at least 5,000.
         n_steps: How many item steps, if not the rule's number.
+        lists: Whether lists of items are learned, too.
     """
     n_users = n_users_hint or max(5_000, 1.6 * n_items)
     # 0 at epsilon = 1 and 1 at epsilon = 10, for delta = 1e-5.
     budget_level = min(max(math.log(mu / 0.27) / math.log(2.0 / 0.27), 0.0), 1.5)
-    shares: dict[str, float | tuple[float, int]] = {USERS: 0.006, POPULARITY: 0.06, WEIGHTS: 0.06, BIAS: 0.08}
+    shares = {USERS: 0.006, POPULARITY: 0.06, WEIGHTS: 0.06, BIAS: 0.08}
     residual, n_frequent = n_items <= 400, min(n_items, 400)
     share = 0.25 if residual else 0.08
     # The second moment pays if its directions stand out from the noise, whose largest eigenvalue is `edge`. Those of
@@ -705,8 +815,11 @@ def settings(mu: float, n_items: int, n_users_hint: int | None = None, n_steps: 
     pays = edge < (0.034 if not residual else 0.05) * n_users
     if pays:
         shares |= {SECOND_MOMENT: share} if residual else {SECOND_MOMENT: share, EXTENSION: 0.06}
+    if lists:
+        shares = _with_lists(shares, mu * n_users, residual)
     steps = n_steps or (2 if residual and pays else 4 + round(8 * budget_level))
-    return Settings(_with_steps(shares, steps), steps, n_frequent=n_frequent, residual=residual)
+    shared = _with_steps(shares, steps)
+    return Settings(shared, steps, n_frequent=n_frequent, residual=residual, signal=mu * n_users)
 
 
 # -- public features of items
