@@ -251,7 +251,8 @@ class DPALS(PrivateModel):
         """The model after all item steps, in the unit of the ratings."""
         items = training.steps(mean, frequencies, items)
         (low, high), unit = training.scale.value_range, training.scale.unit
-        kernel = kernel_columns(items.mean, frequencies.sums) * math.sqrt(items.taste(frequencies))
+        n_jobs = training.releaser.n_jobs
+        kernel = kernel_columns(items.mean, frequencies.sums, n_jobs) * math.sqrt(items.taste(frequencies))
         return {
             "item_factors_": np.column_stack([items.factors, kernel]) * unit,
             "item_bias_": items.bias * unit,
@@ -490,8 +491,13 @@ class Training:
         low, high = ratings.value_range
         return cls(releaser, settings, ratings, Scale((low, high), (high - low) / 2))
 
+    def _unscaled(self, most_users: int | None = None) -> Blocks[UserBatch]:
+        """Users' items; the values are as they were given."""
+        return user_batches(self.ratings, most_users, n_jobs=self.releaser.n_jobs)
+
     def _users(self, most_users: int | None = None) -> Blocks[UserBatch]:
-        return user_batches(self.ratings, most_users, n_jobs=self.releaser.n_jobs).map(self.scale)
+        """Users' items, and their ratings in the unit."""
+        return self._unscaled(most_users).map(self.scale)
 
     def begin(self, features: Array) -> tuple[float, ItemFrequencies, ItemPosterior]:
         """All releases before the item steps: the mean rating, how often items occur, and what is known of them."""
@@ -556,7 +562,7 @@ class Training:
         users, vectors = self._users(), np.full(known - 1, USER_SQUARE)
         mu = math.sqrt(s.n_steps) * (self.releaser.reservation.plan[STEP].cost.mu or 0.0)
         for at in range(s.n_steps):
-            k, weight = items.mean.shape[1], items.bias_weight(frequencies, vectors, mu)
+            k, weight = items.mean.shape[1], items.bias_weight(frequencies, vectors, mu, self.releaser.n_jobs)
             step = self._step(items, frequencies, mean, weight)
             statistics = [(GRAM, GramSum(k, s.bounds[GRAM])), (STEP, OuterSum((m, k), s.bounds[STEP]))]
             gram, sums = self.releaser.release_together(statistics, users, step)
@@ -592,7 +598,7 @@ class Training:
 
     def _weights(self, a: Array) -> Noisy:
         statistic = VectorSum(self.ratings.n_items, self.settings.bounds[WEIGHTS], nonnegative=True)
-        return self.releaser.release(WEIGHTS, statistic, self._users(), partial(own_weights, a=a))
+        return self.releaser.release(WEIGHTS, statistic, self._unscaled(), partial(own_weights, a=a))
 
     def _start(self) -> tuple[float, ItemFrequencies]:
         """The mean rating, and how often items occur. From here on, ratings spread by about 1 unit."""
@@ -601,7 +607,7 @@ class Training:
         self.offset_penalty = users.offset_penalty
         s, mean = self.settings, users.mean / users.within
         statistic = VectorSum(self.ratings.n_items, s.bounds[POPULARITY], nonnegative=True)
-        self.popularity = popularity = self.releaser.release(POPULARITY, statistic, self._users(), equal_weights)
+        self.popularity = popularity = self.releaser.release(POPULARITY, statistic, self._unscaled(), equal_weights)
         if self.known is not None:
             known = self.known.frequencies.weighed(0.0).updated(popularity, users.n_users).weighed(s.exponent)
             return mean, known.updated(self._weights(known.a), users.n_users)
@@ -617,7 +623,8 @@ class Training:
         m, place = len(frequent), np.full(self.ratings.n_items, -1)
         place[frequent] = np.arange(m)
         statistic = GramSum(m, self.settings.bounds[SECOND_MOMENT], zero_diagonal=True)
-        rows = self._users(dense_users(m)).map(lambda batch: on_frequent(batch, entries(batch), place))
+        users = self._users if self.settings.residual else self._unscaled
+        rows = users(dense_users(m)).map(lambda batch: on_frequent(batch, entries(batch), place))
         return self.releaser.release(SECOND_MOMENT, statistic, rows, own_values), frequent
 
     def _choices(self, mean: float, frequencies: ItemFrequencies, bias: Array, features: Array) -> Choices | None:
@@ -675,7 +682,7 @@ class Training:
             return found.loadings, between
         statistic = OuterSum(found.loadings.shape, s.bounds[EXTENSION])
         contribution = Extension(found.loadings, chosen, frequencies.a)
-        release: Noisy | Pooled = self.releaser.release(EXTENSION, statistic, self._users(), contribution)
+        release: Noisy | Pooled = self.releaser.release(EXTENSION, statistic, self._unscaled(), contribution)
         if self.known is not None and isinstance(release, Noisy):
             release = self.known.with_standing(release, frequencies, between, self.inflation)
         self._keep_standing(loadings, standing_of(release, frequencies))
