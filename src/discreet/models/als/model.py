@@ -459,7 +459,7 @@ class DPALS(PrivateModel):
         return LinearFoldIn(
             columns=factors,
             base=COMMON_TASTE * factors[:, 0],
-            loadings=np.where(weights[:, None] > 0, factors, np.float32(0)),
+            loadings=factors,  # an item that is not in the second moment has the weight 0, and adds nothing
             weights=weights,
             grading=Grading(self.global_mean_, self.offset_penalty_, self.unit_),
         )
