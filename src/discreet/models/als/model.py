@@ -75,7 +75,7 @@ SECOND_MOMENT, EXTENSION, STEP, GRAM = "second moment", "directions", "item step
 LEAST_MU = 2.0**-20  # below it a contribution would be less than a unit of the noise's grid
 MOST_CATEGORIES = 100  # of one column of the catalog; rarer ones are left out
 MOST_OTHERS = 16  # columns from probes: with more, no further ones are looked for
-GRAM_CLIP = 20.0  # bound of a user's contribution to the shared Gram matrix, over that to an item step
+GRAM_CLIP = 40.0  # bound of a user's contribution to the shared Gram matrix, over that to an item step
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -97,7 +97,7 @@ class DPALS(PrivateModel):
     - where the budget allows, a second moment of users' weights, for directions of taste (bound 1), and where all
       items stand on these (bound 1); or of their residuals when the catalog is small (bound .64);
     - in each step, the residuals of users' regressions times their vectors (scaled to length .3), and one Gram matrix
-      of all users' vectors (bound 6). All steps together are one estimate of what is left to know of an item. In the
+      of all users' vectors (bound 12). All steps together are one estimate of what is left to know of an item. In the
       first step, random probe columns look for tastes that no other column explains.
 
     Bounds are L2 norms of a user's whole contribution: the sensitivity for add-remove. docs/proofs/dpals.md has the
@@ -116,7 +116,7 @@ class DPALS(PrivateModel):
     Args:
         epsilon: The privacy budget.
         delta: The delta of the budget, a constant well below 1 / the number of users.
-        n_steps: Item steps, which share one budget; by default 4 to 16, by epsilon, or 2 where a small catalog's
+        n_steps: Item steps, which share one budget; by default 5 to 16, by epsilon, or 2 where a small catalog's
             residuals are used.
         n_users_hint: About how many users there are, if that is public. It decides whether to release a second moment.
         features: Columns of the catalog that describe items (numbers, or text: categories, several of them separated
@@ -510,12 +510,16 @@ class Training:
         items = estimate.items if n_others > MOST_OTHERS else estimate.items.with_probes(n_others)
         users, vectors = self._users(), np.full(known - 1, USER_SQUARE)
         mu = math.sqrt(s.n_steps) * (self.releaser.reservation.plan[STEP].cost.mu or 0.0)
+        pooled = np.zeros(items.covariance.shape[1:])
         for at in range(s.n_steps):
             k, weight = items.mean.shape[1], items.bias_weight(frequencies, vectors, mu)
             step = self._step(items, frequencies, mean, weight)
             statistics = [(GRAM, GramSum(k, s.bounds[GRAM])), (STEP, OuterSum((m, k), s.bounds[STEP]))]
             gram, sums = self.releaser.release_together(statistics, users, step)
-            observed = Observation.of(sums, gram, frequencies, weight, s.step_clip)
+            sizes = np.append(weight, np.ones(k - 1))
+            latest = gram.values / np.outer(sizes, sizes)
+            pooled = pooled[:k, :k] + 2 / (at + 2) * (latest - pooled[:k, :k])  # users' vectors change: later ones count
+            observed = Observation.of(sums, pooled * np.outer(sizes, sizes), frequencies, weight, s.step_clip)
             if at == 0:
                 items, observed = items.probed(known, observed)
                 estimate = estimate.widened(items)
@@ -674,7 +678,7 @@ class Settings:
 def _with_steps(shares: dict[str, float | tuple[float, int]], n_steps: int) -> dict[str, float | tuple[float, int]]:
     """Shares, and what they leave for item steps."""
     rest = 1 - math.fsum(share if isinstance(share, float) else share[0] for share in shares.values())
-    return {**shares, GRAM: (0.01 * rest, n_steps), STEP: (rest - 0.01 * rest, n_steps)}
+    return {**shares, GRAM: (0.02 * rest, n_steps), STEP: (rest - 0.02 * rest, n_steps)}
 
 
 def settings(mu: float, n_items: int, n_users_hint: int | None = None, n_steps: int | None = None) -> Settings:
@@ -698,7 +702,7 @@ def settings(mu: float, n_items: int, n_users_hint: int | None = None, n_steps: 
     pays = edge < (0.034 if not residual else 0.05) * n_users
     if pays:
         shares |= {SECOND_MOMENT: share} if residual else {SECOND_MOMENT: share, EXTENSION: 0.06}
-    steps = n_steps or (2 if residual and pays else 4 + round(8 * budget_level))
+    steps = n_steps or (2 if residual and pays else 5 + round(7 * budget_level))
     return Settings(_with_steps(shares, steps), steps, n_frequent=n_frequent, residual=residual)
 
 
