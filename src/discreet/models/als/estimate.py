@@ -462,8 +462,8 @@ class ItemEstimate:
         size = (first**2 * learned / spread).sum(axis=0) + SCALE_ERROR**-2
         change = (first * (items.mean - first * self.scale) / spread).sum(axis=0) - (self.scale - 1) / SCALE_ERROR**2
         scale: Array = np.maximum(self.scale + change / size, 0.0)
-        # Biases were released themselves. Those of rare items contain the noise of their few ratings, which looks like a
-        # slope: that column only shrinks.
+        # Biases were released themselves. Those of rare items contain the noise of their few ratings, which looks like
+        # a slope: that column only shrinks.
         scale[0], scale[1] = 1, min(scale[1], 1)
         return scale
 
