@@ -25,6 +25,8 @@ if TYPE_CHECKING:  # for type checkers; each family lists its models itself
     from discreet.data import read as read
     from discreet.evaluate import CallableModule
     from discreet.models.als import *
+    from discreet.models.baselines import DPMeanRating as DPMeanRating
+    from discreet.models.baselines import DPPopularity as DPPopularity
     from discreet.models.baselines import MeanRating as MeanRating
     from discreet.models.baselines import Popularity as Popularity
     from discreet.models.frank_wolfe import *

@@ -243,6 +243,11 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             known = self._scorer_now = fold_in, caution, scorer
         return known[2]
 
+    @property
+    def _predicts_ratings(self) -> bool:
+        """Whether predictions are ratings, not scores."""
+        return not self.implicit_
+
     def _require_sound(self) -> None:
         """Raise if results for one user depend on other users on this machine, and that breaks a promise."""
 
@@ -260,7 +265,8 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         """Scores for users without a history, and a note about them."""
         base = self._ranking.base
         if np.ptp(base) > 0 or not np.ptp(self.popularity_) > 0:
-            return base, "no history: ranked by " + ("popularity" if self.implicit_ else "average rating")
+            ratings = self._ranking is self._fold_in and not self.implicit_
+            return base, "no history: ranked by " + ("average rating" if ratings else "popularity")
         return self.popularity_.astype(base.dtype), "no history: ranked by popularity"
 
     def _score_variance(self) -> Variance:
@@ -449,8 +455,8 @@ def readied(ratings: Any, reading: dict[str, Any], in_spark: bool, name: str) ->
     there = isinstance(ratings, SparkInteractions) or is_spark(ratings) or reading.get("engine") == "spark"
     if there and not in_spark:
         raise DataError(
-            f"ratings: {name} is fitted in the memory of one machine, not in Spark (DPALS, DPALS.as_published and "
-            "DPFrankWolfe are); collect the table first: discreet.read(dataframe, items=..., value_range=...)"
+            f"ratings: {name} is fitted in the memory of one machine, not in Spark (DPALS, DPALS.as_published, "
+            "DPSVD and DPFrankWolfe are); collect the table first: discreet.read(dataframe, items=..., value_range=...)"
         )
     if isinstance(ratings, Interactions | SparkInteractions):
         if reading:

@@ -25,7 +25,7 @@ from discreet.privacy.lattice import require_sound_arithmetic
 from discreet.privacy.ledger import Preview
 from discreet.privacy.statement import Statement
 from discreet.privacy.store import Checkpoint
-from discreet.validation import round_up
+from discreet.validation import positive, probability, round_up
 
 if TYPE_CHECKING:
     from discreet.engine.batches import Ratings
@@ -102,6 +102,10 @@ class PrivateModel(Model):
     delta: float
     unit: Unit = "user"
     adjacency: AdjacencyName
+
+    def _check_parameters(self) -> None:
+        positive("epsilon", self.epsilon)
+        probability("delta", self.delta)
 
     def plan(self, n_items: int) -> Plan:
         """What a fit would release, and what each release costs; needs no data, only the size of the catalog."""
