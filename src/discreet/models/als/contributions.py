@@ -16,7 +16,7 @@ from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
 USER_VECTOR = 1.8  # weight of a user's vector, squared, about its prior mean
-USER_CHOICES = 5.5  # zeros that are averaged with the priors of a user's items
+USER_CHOICES = 7.0  # zeros that are averaged with the priors of a user's items
 ONCE = Lock()  # of threads that need the tables of a step, the first makes them
 LIFT = 10.0  # the most that a contribution to an item step is lengthened by
 

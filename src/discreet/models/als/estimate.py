@@ -20,7 +20,7 @@ BIAS_SPREAD = 0.35  # standard deviation of item biases about what popularity pr
 FEATURE_BIAS = 0.2  # and of what a public feature adds to them
 COLUMN_SPREAD, RESIDUAL_SPREAD = 0.11, 0.05  # and of factors about what co-occurrences, or residuals, predict
 SLOPE_BIAS, SLOPE_POPULARITY, COLUMN, FEATURE = 1.2, 25.0, 300.0, 10.0  # 1 / variance of users' coefficients
-USER_PRIOR = 0.45  # size of the prior mean of a user's vector, from the items they chose, in standard deviations
+USER_PRIOR = 0.6  # size of the prior mean of a user's vector, from the items they chose, in standard deviations
 OVERLAP = 1.5  # about how much more an item step observes than the shared Gram matrix says
 GAIN_ERROR, NOISE_ERROR = 0.5, 0.2  # relative errors of that, and of the ratings' own noise
 PROBES, PROBE_SIZE, PROBE_SPREAD = 8, 0.05, 0.2  # random probe columns: how many, their size, how far they may grow
@@ -29,6 +29,7 @@ USER_SQUARE = 0.3  # mean square of a number of users' vectors, before it is kno
 CHANGE = 0.15  # how much an item's share of all interactions may change from one release to the next, relatively
 LEAST_EIGENVALUE = 1.05  # of a direction that is kept, over the largest eigenvalue of the noise
 AS_EXPECTED = 10.0  # items
+SCALE_ERROR = 0.5  # relative error of the assumed sizes of columns
 SCALES = 4.0 ** np.arange(-2, 6)  # of how often items occur, over the mean
 POPULARITY = 1  # the factor that is popularity; factor 0 is the slope of biases
 MAGNITUDES = 24  # of the variance of a user's ratings: from the square of half their range down, by factors of 4
@@ -388,6 +389,7 @@ class ItemEstimate:
         items: What is known now.
         growth: How much further numbers of theta_j spread about what was known before than that says: a factor of their
             variance, estimated from all items together, (k,).
+        scale: How much larger factors are than `before` says: factors of its means, estimated in the same way, (k,).
     """
 
     before: ItemPosterior
@@ -396,23 +398,24 @@ class ItemEstimate:
     gap: Array | None
     items: ItemPosterior
     growth: Array
+    scale: Array
 
     @classmethod
     def nothing(cls, items: ItemPosterior) -> ItemEstimate:
         """Before the first step."""
-        growth = np.ones(items.mean.shape[1])
-        return cls(items, np.zeros_like(items.covariance), np.zeros_like(items.mean), None, items, growth)
+        one = np.ones(items.mean.shape[1])
+        return cls(items, np.zeros_like(items.covariance), np.zeros_like(items.mean), None, items, one, one)
 
     @classmethod
     def of(cls, before: ItemPosterior, precision: Array, information: Array, own: Array) -> ItemEstimate:
         """With what earlier steps have observed; `own` is the covariance of the ratings' own noise, (items, k, k)."""
-        growth = np.ones(before.mean.shape[1])
+        growth = scale = np.ones(before.mean.shape[1])
         for _ in range(3):
             spread = before.covariance * np.sqrt(growth)[:, None] * np.sqrt(growth)
-            covariance, mean, gap = _posterior(before.mean, spread, own, precision, information)
-            found = cls(before, precision, information, gap, ItemPosterior(mean, covariance), growth)
-            growth = found._growth(found.items)
-        return replace(found, growth=growth)
+            covariance, mean, gap = _posterior(before.mean * scale, spread, own, precision, information)
+            found = cls(before, precision, information, gap, ItemPosterior(mean, covariance), growth, scale)
+            growth, scale = found._growth(found.items), found._scale(found.items)
+        return replace(found, growth=growth, scale=scale)
 
     def widened(self, items: ItemPosterior) -> ItemEstimate:
         """With the last columns of `items` besides."""
@@ -425,7 +428,8 @@ class ItemEstimate:
         precision, gap = (np.pad(each, ((0, 0), (0, n - k), (0, n - k))) for each in (self.precision, self.gap))
         gap[:, np.arange(k, n), np.arange(k, n)] = items.variance[:, k:]
         information = np.pad(self.information, ((0, 0), (0, n - k)))
-        return ItemEstimate(before, precision, information, gap, items, np.append(self.growth, np.ones(n - k)))
+        growth, scale = (np.append(each, np.ones(n - k)) for each in (self.growth, self.scale))
+        return ItemEstimate(before, precision, information, gap, items, growth, scale)
 
     def updated(self, observed: Observation, n_jobs: int | None) -> ItemEstimate:
         """With what another step has observed, some items at a time."""
@@ -440,20 +444,32 @@ class ItemEstimate:
         each_block(work, (slice(at, at + size) for at in range(0, m, size)), n_jobs)
         precision, gap, covariance, information, mean = arrays
         items = ItemPosterior(mean, covariance)
-        return ItemEstimate(self.before, precision, information, gap, items, self._growth(items))
+        return ItemEstimate(self.before, precision, information, gap, items, self._growth(items), self._scale(items))
 
     def _growth(self, items: ItemPosterior) -> Array:
         """By MacKay's rule: squared changes over how many numbers have been learned, and a few that are as expected."""
         expected = self.before.variance
-        changes = ((items.mean - self.before.mean) ** 2 / expected).sum(axis=0)
+        changes = ((items.mean - self.before.mean * self.scale) ** 2 / expected).sum(axis=0)
         learned = (1 - items.variance / (expected * self.growth)).sum(axis=0)
         growth: Array = (changes + AS_EXPECTED) / (learned + AS_EXPECTED)
         growth[:2] = 1  # biases and their slopes: their spread is known from the release of biases
         return growth
 
+    def _scale(self, items: ItemPosterior) -> Array:
+        """By a Newton step towards the scale under which what was observed is most likely."""
+        first, spread = self.before.mean, self.before.variance * self.growth
+        learned = 1 - items.variance / spread
+        size = (first**2 * learned / spread).sum(axis=0) + SCALE_ERROR**-2
+        change = (first * (items.mean - first * self.scale) / spread).sum(axis=0) - (self.scale - 1) / SCALE_ERROR**2
+        scale: Array = np.maximum(self.scale + change / size, 0.0)
+        # Biases were released themselves. Those of rare items contain the noise of their few ratings, which looks like
+        # a slope: that column only shrinks.
+        scale[0], scale[1] = 1, min(scale[1], 1)
+        return scale
+
     def _updated(self, rows: slice, observed: Observation) -> tuple[Array, ...]:
         s, eye = observed.shares[rows, None, None], np.eye(len(observed.gain))
-        first, mean, root = self.before.mean[rows], self.items.mean[rows], np.sqrt(self.growth)
+        first, mean, root = self.before.mean[rows] * self.scale, self.items.mean[rows], np.sqrt(self.growth)
         spread = self.before.covariance[rows] * root[:, None] * root
         H, own = (
             s * observed.gain,
@@ -518,9 +534,9 @@ class Observation:
     vectors: Array
 
     @classmethod
-    def of(cls, step: Noisy, gram: Noisy, frequencies: ItemFrequencies, bias_weight: float, clip: float) -> Observation:
+    def of(cls, step: Noisy, gram: Array, frequencies: ItemFrequencies, bias_weight: float, clip: float) -> Observation:
         """From the two releases of an item step."""
-        values, vectors = np.linalg.eigh(gram.values)
+        values, vectors = np.linalg.eigh(gram)
         K = (vectors * np.maximum(values, 1e-3 * max(values[-1], 1e-12))) @ vectors.T
         undo = np.ones(len(K))
         undo[0] = 1 / bias_weight

@@ -86,7 +86,7 @@ MOST_CHOSEN = 4000  # items in the second moment for lists: memory grows with th
 # mu. About what stands out of a second moment of 400 items that has an eighth of the budget: weaker ones cost item
 # steps more than they explain. Fitted on MovieLens 1M.
 COLUMN_SIGNAL = 80.0
-GRAM_CLIP = 20.0  # bound of a user's contribution to the shared Gram matrix, over that to an item step
+GRAM_CLIP = 40.0  # bound of a user's contribution to the shared Gram matrix, over that to an item step
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -108,7 +108,7 @@ class DPALS(PrivateModel):
     - where the budget allows, a second moment of users' weights, for directions of taste (bound 1), and where all
       items stand on these (bound 1); or of their residuals when the catalog is small (bound .64);
     - in each step, the residuals of users' regressions times their vectors (scaled to length .3), and one Gram matrix
-      of all users' vectors (bound 6). All steps together are one estimate of what is left to know of an item. In the
+      of all users' vectors (bound 12). All steps together are one estimate of what is left to know of an item. In the
       first step, random probe columns look for tastes that no other column explains.
 
     Bounds are L2 norms of a user's whole contribution: the sensitivity for add-remove. docs/proofs/dpals.md has the
@@ -127,7 +127,7 @@ class DPALS(PrivateModel):
     Args:
         epsilon: The privacy budget.
         delta: The delta of the budget, a constant well below 1 / the number of users.
-        n_steps: Item steps, which share one budget; by default 4 to 16, by epsilon, or 2 where a small catalog's
+        n_steps: Item steps, which share one budget; by default 5 to 16, by epsilon, or 2 where a small catalog's
             residuals are used.
         n_users_hint: About how many users there are, if that is public. It decides whether to release a second moment.
         features: Columns of the catalog that describe items (numbers, or text: categories, several of them separated
@@ -561,12 +561,18 @@ class Training:
         items = estimate.items if n_others > MOST_OTHERS else estimate.items.with_probes(n_others)
         users, vectors = self._users(), np.full(known - 1, USER_SQUARE)
         mu = math.sqrt(s.n_steps) * (self.releaser.reservation.plan[STEP].cost.mu or 0.0)
+        pooled = np.zeros(items.covariance.shape[1:])
         for at in range(s.n_steps):
             k, weight = items.mean.shape[1], items.bias_weight(frequencies, vectors, mu, self.releaser.n_jobs)
             step = self._step(items, frequencies, mean, weight)
             statistics = [(GRAM, GramSum(k, s.bounds[GRAM])), (STEP, OuterSum((m, k), s.bounds[STEP]))]
             gram, sums = self.releaser.release_together(statistics, users, step)
-            observed = Observation.of(sums, gram, frequencies, weight, s.step_clip)
+            sizes = np.append(weight, np.ones(k - 1))
+            latest = gram.values / np.outer(sizes, sizes)
+            pooled = pooled[:k, :k] + 2 / (at + 2) * (
+                latest - pooled[:k, :k]
+            )  # users' vectors change: later ones count
+            observed = Observation.of(sums, pooled * np.outer(sizes, sizes), frequencies, weight, s.step_clip)
             if at == 0:
                 items, observed = items.probed(known, observed)
                 estimate = estimate.widened(items)
@@ -788,7 +794,7 @@ def _with_lists(shares: Mapping[str, float], signal: float, residual: bool) -> d
 def _with_steps(shares: dict[str, float], n_steps: int) -> dict[str, float | tuple[float, int]]:
     """Shares, and what they leave for item steps."""
     rest = 1 - math.fsum(shares.values())
-    return {**shares, GRAM: (0.01 * rest, n_steps), STEP: (rest - 0.01 * rest, n_steps)}
+    return {**shares, GRAM: (0.02 * rest, n_steps), STEP: (rest - 0.02 * rest, n_steps)}
 
 
 def settings(
@@ -817,6 +823,6 @@ def settings(
         shares |= {SECOND_MOMENT: share} if residual else {SECOND_MOMENT: share, EXTENSION: 0.06}
     if lists:
         shares = _with_lists(shares, mu * n_users, residual)
-    steps = n_steps or (2 if residual and pays else 4 + round(8 * budget_level))
+    steps = n_steps or (2 if residual and pays else 5 + round(7 * budget_level))
     shared = _with_steps(shares, steps)
     return Settings(shared, steps, n_frequent=n_frequent, residual=residual, signal=mu * n_users)
