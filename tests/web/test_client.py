@@ -12,6 +12,7 @@ import discreet
 from discreet.models.base import Model
 from discreet.recommend import Recommendations
 from discreet.web import export
+from discreet.web.releases import WORDS
 from discreet.web.scoring import Scoring, made_up
 from tests.web.conftest import seeded
 from tests.web.hosting import hosted
@@ -105,6 +106,8 @@ def test_parity(name: str, fitted: Callable[[str], Model], page: Any) -> None:
     ]
     liked = [item for item, _ in histories[1]]
     asked = {"histories": histories, "liked": liked, "item": item}
+    told = {release["tells"] for release in export(model, not_private=True).manifest["privacy"]["releases"]}
+    assert told <= set(WORDS.values())  # no name that only models use
     assert in_browser(page, model, "int8", asked)  # raises where scores are not those that came with the model
     found = in_browser(page, model, "float32", asked)
     np.testing.assert_allclose(found["scores"], Scoring.of(model).scores(people), atol=TOLERANCE, rtol=TOLERANCE)
