@@ -175,11 +175,10 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         """Set all learned attributes, and forget earlier ones."""
         for name in [name for name in vars(self) if name.endswith("_") or name in HERE]:
             delattr(self, name)
-        for name, value in learned.items():
+        for name, value in {"catalogue_": catalogue, **learned}.items():
             if isinstance(value, np.ndarray):
                 value.flags.writeable = False
             setattr(self, name, value)
-        self.catalogue_ = catalogue
         self._certify(statement)
 
     def _certify(self, statement: Statement) -> None:
@@ -243,6 +242,11 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             scorer = Scorer.of(fold_in.columns, fold_in.base, self._cold()[0], variance)
             known = self._scorer_now = fold_in, caution, scorer
         return known[2]
+
+    @property
+    def _predicts_ratings(self) -> bool:
+        """Whether predictions are ratings, not scores."""
+        return not self.implicit_
 
     def _require_sound(self) -> None:
         """Raise if results for one user depend on other users on this machine, and that breaks a promise."""
@@ -451,8 +455,8 @@ def readied(ratings: Any, reading: dict[str, Any], in_spark: bool, name: str) ->
     there = isinstance(ratings, SparkInteractions) or is_spark(ratings) or reading.get("engine") == "spark"
     if there and not in_spark:
         raise DataError(
-            f"ratings: {name} is fitted in the memory of one machine, not in Spark (DPALS, DPALS.as_published and "
-            "DPFrankWolfe are); collect the table first: discreet.read(dataframe, items=..., value_range=...)"
+            f"ratings: {name} is fitted in the memory of one machine, not in Spark (DPALS, DPALS.as_published, "
+            "DPSVD and DPFrankWolfe are); collect the table first: discreet.read(dataframe, items=..., value_range=...)"
         )
     if isinstance(ratings, Interactions | SparkInteractions):
         if reading:

@@ -277,14 +277,14 @@ def predictions(model: Model, histories: Interactions, users: Array, items: Arra
     unknown = items < 0
     if unknown.any():
         out[unknown] = _means(model, histories)[users[unknown]]
-    if clip and not model.implicit_:
+    if clip and model._predicts_ratings:
         np.clip(out, *model.value_range_, out=out)
     return out
 
 
 def _means(model: Model, histories: Interactions) -> Array:
     """The predictions for unknown items: each user's own mean rating; last, the one for users without a history."""
-    if model.implicit_:
+    if not model._predicts_ratings:
         return np.zeros(histories.n_users + 1)
     counts = np.diff(histories.indptr)
     sums = np.bincount(histories.user_numbers(), histories.values, minlength=histories.n_users)

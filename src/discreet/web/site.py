@@ -51,8 +51,10 @@ class Site:
 
     @property
     def loss(self) -> dict[str, float]:
-        """Cost of the precision: `rms` and `largest` change of scores, `relative` to their spread, `top_10_kept`, and
-        the `rms` change of predictions, `predicted`.
+        """Cost of the precision.
+
+        `rms` and `largest` change of scores, `relative` to their spread, `top_10_kept`, and the `rms` change of
+        predictions, `predicted`.
         """
         found: dict[str, float] = self.manifest["loss"]
         return found
