@@ -319,7 +319,7 @@ def test_a_title_in_any_text_column(opened: Open, ratings: discreet.Interactions
     with hosted(export(model, not_private=True).files) as url:
         page = opened(url)
         assert recommended(page)[0].startswith("Opus ")
-        page.fill("#search", columns["genres"][5])  # and it is found by what else is known of it
+        page.fill("#search", columns["genres"][5].split("|")[0])  # and it is found by what else is known of it
         assert page.locator("#found li small").first.inner_text()
 
 
@@ -382,6 +382,16 @@ def test_a_broken_model_is_said_to_be_broken(
         page = opened(url)
         assert reason in page.inner_text("#failure")
         assert not page.locator("#app").is_visible()
+
+
+@pytest.mark.parametrize("setting", ["slope", "offset_penalty"])
+def test_both_heads_are_checked(setting: str, opened: Open, two_heads: Model) -> None:
+    """The grading of lists, and the regression of ratings."""
+    files = export(two_heads, not_private=True).files
+    changed = re.sub(rf'"{setting}":[\d.e-]+'.encode(), f'"{setting}":99'.encode(), files["model/model.json"])
+    assert changed != files["model/model.json"]
+    with broken(files, model__json=changed) as url:
+        assert "scores differ" in opened(url).inner_text("#failure")
 
 
 def test_the_page_of_our_own_server(opened: Open, films: Model) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 WORDS = {
+    "choice of items": "Which titles enough people know to be listed here",
+    "choice of more items": "Which titles enough people know to be listed here",
     "users and their means": "How many people there are, and how high they rate on average",
     "users' mean ratings": "How high people rate on average",
     "variances of users' ratings": "How far people's ratings spread",

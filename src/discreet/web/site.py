@@ -149,6 +149,7 @@ def export(
         "rank": int(scoring.fold_in.columns.shape[1]),
         "value_range": [low, high],
         "implicit": model.implicit_,
+        "predicts_ratings": model._predicts_ratings,
         "scoring": settings,
         "similar": [like.start, like.stop],
         "precision": precision,

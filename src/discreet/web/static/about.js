@@ -8,7 +8,6 @@ const ALIKE = 6;
 /** Fill the dialog and open it. */
 export function showItem(dialog, page, item) {
   const { model, history } = page;
-  const { implicit } = model.description;
   const ratings = [...history.ratings].filter(([rated]) => rated !== String(item));
   const [expected] = model.predict(ratings, [item]);
   const close = el(
@@ -24,7 +23,7 @@ export function showItem(dialog, page, item) {
     el(
       "div",
       { className: "verdict" },
-      implicit
+      !model.description.predicts_ratings
         ? null
         : el(
             "p",

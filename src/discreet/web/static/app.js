@@ -233,7 +233,7 @@ class Page {
   #card(item, expected, part, ratings) {
     const { description } = this.model;
     const title = this.model.title(item);
-    const value = description.implicit ? null : expectedRating(description, expected);
+    const value = description.predicts_ratings ? expectedRating(description, expected) : null;
     return el(
       "li",
       { "data-item": String(item) },
