@@ -63,7 +63,7 @@ CONVERSIONS = ("asarray", "array", "ascontiguousarray", "asanyarray")
 ALLOCATIONS = ("zeros", "empty", "ones", "full")
 KERNELS = (
     *("ridge", "leave_fold_out", "item_step", "normal_equations", "solve"),
-    *("truncate", "rising", "scatter", "scatter_outer", "row_sums"),
+    *("truncate", "rising", "scatter", "scatter_gram", "scatter_outer", "row_sums"),
 )
 SPARSE_KINDS = (coo_array, csc_array, csr_array)
 # Methods of sparse matrices whose result is private if the matrix or an argument is

@@ -49,6 +49,7 @@ __all__ = [
     "rising",
     "row_sums",
     "scatter",
+    "scatter_gram",
     "scatter_outer",
     "single_threaded_blas",
     "solve",
@@ -520,6 +521,15 @@ def scatter_outer(items: Array, x: Array, vectors: Array, indptr: Array, total: 
         vectors.shape[1],
         address(total),
     )
+
+
+def scatter_gram(items: Array, x: Array, indptr: Array, total: Array) -> None:
+    """Add x x^T of each row, on and above the diagonal of a square matrix."""
+    _require_integers(total)
+    items, x = _as_read((items, np.uint32), (x, np.int64))
+    indptr = np.ascontiguousarray(indptr, np.int64)
+    call = exported("scatter_gram", (*[POINTER] * 3, *[INTEGER] * 2, POINTER))
+    call(*map(address, (items, x, indptr)), len(indptr) - 1, total.shape[1], address(total))
 
 
 def row_sums(entries: Array, indptr: Array) -> Array:

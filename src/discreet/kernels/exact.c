@@ -86,6 +86,17 @@ EXPORT void scatter_outer(const uint32_t *items, const int64_t *x, const int64_t
     }
 }
 
+// total[a][b] += x_a x_b, for each two items a <= b of a row; total has `size` columns.
+EXPORT void scatter_gram(const uint32_t *items, const int64_t *x, const int64_t *indptr, int64_t n, int64_t size,
+                         int64_t *total) {
+  for (int64_t i = 0; i < n; i++)
+    for (int64_t e = indptr[i]; e < indptr[i + 1]; e++)
+      for (int64_t f = e; x[e] && f < indptr[i + 1]; f++) {
+        int64_t a = items[e], b = items[f];
+        total[a < b ? a * size + b : b * size + a] += x[e] * x[f];
+      }
+}
+
 // The sum of each row's entries, in their order.
 EXPORT void sum_rows(const double *entries, const int64_t *indptr, int64_t n, double *out) {
   for (int64_t i = 0; i < n; i++) {

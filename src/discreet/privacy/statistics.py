@@ -39,6 +39,7 @@ UNIT_BITS = 14  # a unit vector is at most 2^14 grid units long
 GRID_BITS = 29  # a noise standard deviation, or a bound, is at most 2^29 grid units long
 WEIGHT_BITS = 6  # a weight of 1 is 2^6 grid units
 SMALL = 1024  # columns of a Gram matrix up to which each batch of users has its own sum
+SCATTER = 16  # times as long as BLAS takes for the product of two numbers, it takes to add one to a matrix
 UP = 1 + 2.0**-40  # makes up for rounding in the arithmetic of a sensitivity
 BELOW_ONE = 1 - 2.0**-40  # a vector of this length in floats is no longer than 1, despite rounding
 ROUNDING = 2.0**-30  # relative; far more than the float64 error of a user's product with a vector
@@ -224,6 +225,8 @@ class VectorSum(Statistic):
 
 # -- Gram matrices
 
+SparseRows = tuple[Array, Array, Array]  # items, integers, and where rows end
+
 
 @dataclass(frozen=True)
 class GramSum(Statistic):
@@ -271,6 +274,15 @@ class GramSum(Statistic):
         items, entries = _only(batch, contribution, self.size)
         return items, truncate(entries, bound=self.length, grid=self.grids[0], indptr=batch.indptr)
 
+    def sparse(self, batch: UserBatch, contribution: Array) -> SparseRows:
+        """The same, and where rows end."""
+        return (*self.entries(batch, contribution), row_ends(batch.indptr, len(batch.indices)))
+
+    def scattered(self, batch: UserBatch, contribution: Array) -> bool:
+        """Whether rows are so sparse that products of single entries take less time than those of whole rows."""
+        pairs = SCATTER * int((batch.counts.astype(np.int64) ** 2).sum())
+        return np.ndim(contribution) == 1 and pairs < len(batch.counts) * self.size**2
+
     def rows(self, batch: UserBatch, contribution: Array) -> Array:
         """Users' x in grid units, one in a row."""
         size = self.size
@@ -284,22 +296,30 @@ class GramSum(Statistic):
         rows.reshape(-1)[(batch.owners * size + items)[kept]] = units[kept]
         return rows
 
-    def encode(self, batch: UserBatch, contribution: Array) -> Array:
+    def encode(self, batch: UserBatch, contribution: Array) -> Array | SparseRows:
         """A matrix if it is small; else the rows, so that there is one sum however many threads there are."""
         if self.size > SMALL:
+            if self.scattered(batch, contribution):
+                return self.sparse(batch, contribution)
             return self.rows(batch, contribution).astype(np.float64)  # integers, in the type that BLAS takes
         total = np.zeros(self.shape, np.int64)
         self.add_batch(total, batch, contribution)
         return total
 
-    def add(self, total: Array, encoded: Array, n_jobs: int | None) -> Array:
+    def add(self, total: Array, encoded: Array | SparseRows, n_jobs: int | None) -> Array:
         """The total with some users' integers added, on and above the diagonal."""
+        if isinstance(encoded, tuple):
+            kernels.scatter_gram(*encoded, total)
+            return total
         if self.size <= SMALL:
             return super().add(total, encoded, n_jobs)
         return add_products(total, encoded, self.most, n_jobs)
 
     def add_batch(self, total: Array, batch: UserBatch, contribution: Array) -> None:
         """Add them to the total itself."""
+        if self.scattered(batch, contribution):
+            kernels.scatter_gram(*self.sparse(batch, contribution), total)
+            return
         rows = self.rows(batch, contribution)
         add_gram(total, rows, self.most) if self.size <= SMALL else add_products(total, rows, self.most, 1)
 
