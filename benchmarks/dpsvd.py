@@ -94,7 +94,8 @@ def generated(n_users: int, n_items: int, each: int) -> discreet.Interactions:
 
 def speed() -> None:
     """Print how long fits take, and the most memory of the process so far."""
-    for name, shape in (("dense", (70_000, 10_000, 150)), ("sparse", (600_000, 200_000, 17))):
+    shapes = {"dense": (70_000, 10_000, 150), "sparse": (600_000, 200_000, 17), "many": (300_000, 1_000_000, 17)}
+    for name, shape in shapes.items():
         data = generated(*shape)
         seconds = {}
         for epsilon in (1, 10):

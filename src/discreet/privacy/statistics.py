@@ -39,7 +39,6 @@ UNIT_BITS = 14  # a unit vector is at most 2^14 grid units long
 GRID_BITS = 29  # a noise standard deviation, or a bound, is at most 2^29 grid units long
 WEIGHT_BITS = 6  # a weight of 1 is 2^6 grid units
 SMALL = 1024  # columns of a Gram matrix up to which each batch of users has its own sum
-SCATTER = 16  # times as long as BLAS takes for the product of two numbers, it takes to add one to a matrix
 UP = 1 + 2.0**-40  # makes up for rounding in the arithmetic of a sensitivity
 BELOW_ONE = 1 - 2.0**-40  # a vector of this length in floats is no longer than 1, despite rounding
 ROUNDING = 2.0**-30  # relative; far more than the float64 error of a user's product with a vector
@@ -235,13 +234,15 @@ class GramSum(Statistic):
     It is positive semidefinite, so sqrt 2 is enough for replace. A contribution is the user's x on their own items (one
     axis), or one row for each user (two axes), in which several x may be concatenated; then the squares of their
     lengths add up to at most `norm_squared`, and so does the length of the sum of their x x^T. Leaving out the
-    diagonal, with `zero_diagonal`, is a projection, which moves no two contributions further apart.
+    diagonal, with `zero_diagonal`, is a projection, which moves no two contributions further apart. `few` says that
+    users have few of the items: the same sum takes less time then, entry by entry.
     """
 
     symmetric: ClassVar[bool] = True
     size: int
     norm_squared: float
     zero_diagonal: bool = False
+    few: bool = False
 
     def __post_init__(self) -> None:
         whole("size", self.size, 1)
@@ -278,10 +279,9 @@ class GramSum(Statistic):
         """The same, and where rows end."""
         return (*self.entries(batch, contribution), row_ends(batch.indptr, len(batch.indices)))
 
-    def scattered(self, batch: UserBatch, contribution: Array) -> bool:
-        """Whether rows are so sparse that products of single entries take less time than those of whole rows."""
-        pairs = SCATTER * int((batch.counts.astype(np.int64) ** 2).sum())
-        return np.ndim(contribution) == 1 and pairs < len(batch.counts) * self.size**2
+    def scattered(self, contribution: Array) -> bool:
+        """Whether entries are multiplied one by one: a public choice, for it must not depend on the data."""
+        return self.few and np.ndim(contribution) == 1
 
     def rows(self, batch: UserBatch, contribution: Array) -> Array:
         """Users' x in grid units, one in a row."""
@@ -299,7 +299,7 @@ class GramSum(Statistic):
     def encode(self, batch: UserBatch, contribution: Array) -> Array | SparseRows:
         """A matrix if it is small; else the rows, so that there is one sum however many threads there are."""
         if self.size > SMALL:
-            if self.scattered(batch, contribution):
+            if self.scattered(contribution):
                 return self.sparse(batch, contribution)
             return self.rows(batch, contribution).astype(np.float64)  # integers, in the type that BLAS takes
         total = np.zeros(self.shape, np.int64)
@@ -317,7 +317,7 @@ class GramSum(Statistic):
 
     def add_batch(self, total: Array, batch: UserBatch, contribution: Array) -> None:
         """Add them to the total itself."""
-        if self.scattered(batch, contribution):
+        if self.scattered(contribution):
             kernels.scatter_gram(*self.sparse(batch, contribution), total)
             return
         rows = self.rows(batch, contribution)

@@ -95,7 +95,7 @@ def learn_choices(
     std = sum(precisions) ** -0.5
     chosen = Chosen.by(popularity, std, most_items)
     n = len(chosen.items)
-    statistic = GramSum(n, 1.0)
+    statistic = GramSum(n, 1.0, few=not chosen.dense)
 
     def second_moments(*labels: str) -> list[Noisy]:
         if chosen.dense:
