@@ -175,11 +175,10 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         """Set all learned attributes, and forget earlier ones."""
         for name in [name for name in vars(self) if name.endswith("_") or name in HERE]:
             delattr(self, name)
-        for name, value in learned.items():
+        for name, value in {"catalogue_": catalogue, **learned}.items():
             if isinstance(value, np.ndarray):
                 value.flags.writeable = False
             setattr(self, name, value)
-        self.catalogue_ = catalogue
         self._certify(statement)
 
     def _certify(self, statement: Statement) -> None:
@@ -244,6 +243,11 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
             known = self._scorer_now = fold_in, caution, scorer
         return known[2]
 
+    @property
+    def _predicts_ratings(self) -> bool:
+        """Whether predictions are ratings, not scores."""
+        return not self.implicit_
+
     def _require_sound(self) -> None:
         """Raise if results for one user depend on other users on this machine, and that breaks a promise."""
 
@@ -261,7 +265,8 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         """Scores for users without a history, and a note about them."""
         base = self._ranking.base
         if np.ptp(base) > 0 or not np.ptp(self.popularity_) > 0:
-            return base, "no history: ranked by " + ("popularity" if self.implicit_ else "average rating")
+            ratings = self._ranking is self._fold_in and not self.implicit_
+            return base, "no history: ranked by " + ("average rating" if ratings else "popularity")
         return self.popularity_.astype(base.dtype), "no history: ranked by popularity"
 
     def _score_variance(self) -> Variance:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from discreet.models.centering import UserMeans
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
 
@@ -27,6 +28,11 @@ class Grading:
     mean: float
     shrinkage: float
     unit: float
+
+    @classmethod
+    def of(cls, users: UserMeans) -> Grading:
+        """From what is known of users' means."""
+        return cls(users.mean, users.shrinkage, users.spread)
 
     def __call__(self, part: UserBatch) -> Array:
         """The weights of some users' items. Sums are in the order of their items: none depends on other users."""

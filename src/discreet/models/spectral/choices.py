@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 
 from discreet.engine import Blocks
 from discreet.engine.batches import DENSE_CELLS, dense_users
-from discreet.models.centering import Shares, on_items
+from discreet.models.centering import on_items
 from discreet.models.eigen import places
 from discreet.models.rows import FOLDS
-from discreet.models.spectral.contributions import PowerStep, Residuals, own_weights
+from discreet.models.spectral.contributions import PowerStep, Residuals, weighted_history
 from discreet.models.spectral.estimate import Chosen, Directions, Spectrum, after_power_step, by_features
 from discreet.privacy import GramSum, Noisy, OuterSum, Releaser
 from discreet.privacy.statistics import UserBatch
@@ -36,13 +37,9 @@ class Choices:
 
     chosen: Chosen
     spectrum: Spectrum
-    std: float  # of the noise in the second moment that it is from
+    moment: Noisy  # the second moment that it is from
+    items: Array  # the numbers of that one's items
     features: Array  # public, of all items
-
-    @property
-    def pairs(self) -> Array:
-        """Vectors of the chosen items, whose inner products are the second moment without noise."""
-        return np.asarray(self.spectrum.vectors * np.sqrt(self.spectrum.variances * self.spectrum.n_users))
 
     @property
     def item_factors(self) -> Array:
@@ -59,9 +56,21 @@ class Choices:
         return factors
 
 
-def choice_shares(share: float, labels: tuple[str, str] = LABELS) -> Shares:
+class Pool(Protocol):
+    """What earlier releases say of a second moment."""
+
+    def std(self, std: float) -> float:
+        """The noise of a new release with this standard deviation, pooled."""
+        ...
+
+    def __call__(self, release: Noisy, items: Array) -> Noisy:
+        """A new release, of items with these numbers, pooled."""
+        ...
+
+
+def choice_shares(share: float) -> dict[str, float]:
     """The two lines of a plan that `learn_choices` needs, given what share of mu^2 they have together."""
-    return {labels[0]: (1 - STEP_SHARE) * share, labels[1]: STEP_SHARE * share}
+    return {SECOND_MOMENT: (1 - STEP_SHARE) * share, POWER_STEP: STEP_SHARE * share}
 
 
 def learn_choices(
@@ -72,7 +81,7 @@ def learn_choices(
     *,
     labels: Sequence[str] = (SECOND_MOMENT,),
     features: Array | None = None,
-    pooled: Callable[[Noisy, Array], Noisy] = lambda release, items: release,
+    pool: Pool | None = None,
 ) -> Choices:
     """Choose items by their popularity, and release how they are chosen together.
 
@@ -88,12 +97,12 @@ def learn_choices(
         most_items: The most items in the second moment.
         labels: Of the releases: one, or two if there may be a power step.
         features: Public numbers that describe all items, (items, any number): they tell of items that few users have.
-        pooled: Pools a second moment with earlier ones, given the numbers of its items.
+        pool: Pools the second moment with earlier ones.
     """
     described = np.zeros((len(popularity.values), 0)) if features is None else features
     precisions = [releaser.noise(label, GramSum(1, 1.0)).std ** -2 for label in labels]
     std = sum(precisions) ** -0.5
-    chosen = Chosen.by(popularity, std, most_items)
+    chosen = Chosen.by(popularity, std if pool is None else pool.std(std), most_items)
     n = len(chosen.items)
     statistic = GramSum(n, 1.0, few=not chosen.dense)
 
@@ -101,24 +110,24 @@ def learn_choices(
         if chosen.dense:
             return releaser.release_repeatedly(labels, statistic, users(dense_users(n)), Residuals.of(chosen))
         # Little of so short a history is common taste, which can be removed from the sum: rows stay sparse.
-        weights = partial(own_weights, chosen.weights[chosen.items])
+        weights = partial(weighted_history, chosen.weights[chosen.items])
         return releaser.release_repeatedly(labels, statistic, _on(chosen, users(DENSE_CELLS // n)), weights)
 
     if len(labels) == 1 or chosen.dense:
         moments = second_moments(*labels)
     else:
         moments = second_moments(labels[0])
-        moment = pooled(moments[0], chosen.items)
+        moment = moments[0] if pool is None else pool(moments[0], chosen.items)
         directions = Directions.of(moment, chosen)
         if directions.vectors.shape[1]:
             wide, step = _power_step(releaser, users, popularity, (chosen, directions), labels[1])
             spectrum = after_power_step(step, directions, chosen, wide, described)
-            return Choices(wide.expecting(popularity, described), spectrum, moment.std, described)
+            return Choices(wide.expecting(popularity, described), spectrum, moment, chosen.items, described)
         moments += second_moments(labels[1])
     mean = sum(a * moment.values for a, moment in zip(precisions, moments, strict=True)) * std**2
-    moment = pooled(Noisy(mean, std), chosen.items)
+    moment = Noisy(mean, std) if pool is None else pool(Noisy(mean, std), chosen.items)
     spectrum = Spectrum.of(moment, chosen)
-    return Choices(chosen.expecting(popularity, described), spectrum, moment.std, described)
+    return Choices(chosen.expecting(popularity, described), spectrum, moment, chosen.items, described)
 
 
 def _power_step(

@@ -44,7 +44,7 @@ class Residuals:
     def __call__(self, part: UserBatch) -> Array:
         """The rows of some users."""
         owners, at = part.owners, self.place[part.indices]
-        own = own_weights(self.weights, part)
+        own = weighted_history(self.weights, part)
         counted = at >= 0
         along = part.row_sums(np.where(counted, own * self.common[at], 0))
         left = np.sqrt(np.maximum(1 - along**2, 0.25))
@@ -53,7 +53,7 @@ class Residuals:
         return rows
 
 
-def own_weights(weights: Array, part: UserBatch) -> Array:
+def weighted_history(weights: Array, part: UserBatch) -> Array:
     """Users' weighted histories, of length 1: the weights of items times users' own."""
     return of_length_one(part, weights[part.indices] * part.values.astype(np.float64))
 
@@ -73,8 +73,13 @@ class PowerStep:
 
     def __call__(self, part: UserBatch) -> tuple[Array, Array]:
         """The x of each item, of length 1 together; and a user's directions, one for each fold."""
-        _, standing = by_other_folds(part, own_weights(self.narrow, part), self.loadings)
-        return own_weights(self.weights, part), directions(standing)[1]
+        standing = by_other_folds(part, weighted_history(self.narrow, part), self.loadings)
+        return weighted_history(self.weights, part), directions(standing)[1]
+
+
+def own_weights(part: UserBatch) -> Array:
+    """Users' own weights of their items, scaled to length 1."""
+    return of_length_one(part, part.values)
 
 
 @dataclass(frozen=True)

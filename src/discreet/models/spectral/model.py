@@ -29,9 +29,10 @@ from discreet.models.centering import (
 from discreet.models.eigen import check_catalog, places, rating_directions, require_rank, second_moment
 from discreet.models.features import item_features
 from discreet.models.fold_in import FoldIn, LinearFoldIn
+from discreet.models.grading import Grading
 from discreet.models.private import PrivateModel
 from discreet.models.spectral.choices import LABELS, SECOND_MOMENT, choice_shares, learn_choices
-from discreet.models.spectral.contributions import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing
+from discreet.models.spectral.contributions import COUNTS, COVARIANCE, SUMS, WEIGHTS, Cleansing, own_weights
 from discreet.models.spectral.estimate import (
     COMMON_TASTE,
     Chosen,
@@ -93,10 +94,15 @@ class DPSVD(PrivateModel):
     outside J, or those of the power step, are known by their popularity alone, and compete by that, unless `explore`
     asks for more of them.
 
-    **Ratings.** The first two releases, and two small ones of users' means and variances (docs/proofs/own-mean.md), at
-    the same cost in all. r_i is the row of the user's ratings less their own mean, shrunk by what these say, 0 for
-    unrated items, scaled down to a length of at most L = `row_norm`, so that the second moment has the bounds L^2 and
-    sqrt(2) L^2. With variances d_k, now of ratings, relative to that of a single one, a user's a and z minimize
+    **Ratings as graded likes**, with objective="lists". The same releases after two small ones, of users' means and
+    variances (docs/proofs/own-mean.md), at the same cost in all. A user's weights, also in `popularity`, are multiplied
+    by what their ratings say of the items, max(1 + .5 (y_j - a) / s, 0): a is their own shrunken mean, and s how far
+    users' ratings spread about it. `predict` gives scores, not ratings.
+
+    **Ratings**, to predict them. Popularity, one second moment, and the two small releases. r_i is the row of the
+    user's ratings less their own mean, shrunk by what these say, 0 for unrated items, scaled down to a length of at
+    most L = `row_norm`, so that the second moment has the bounds L^2 and sqrt(2) L^2. With variances d_k, now of
+    ratings, relative to that of a single one, a user's a and z minimize
 
         sum over their items of (y_j - mean - a - sum_k sqrt(d_k) z_k q_jk)^2 + 2 |z|^2 + shrinkage a^2.
 
@@ -110,10 +116,12 @@ class DPSVD(PrivateModel):
     Args:
         epsilon: The privacy parameter; all of it is spent.
         delta: The other one: a constant well below 1 / the number of users.
+        objective: What ratings are for: to predict "ratings", or as graded likes for "lists". Implicit feedback is for
+            lists.
         explore: About what share of a list of 20 to fill with items outside J, different ones for different histories.
-            It costs no privacy, but places. For implicit feedback.
+            It costs no privacy, but places. For lists.
         features: Columns of the catalog that describe items (numbers, or text: categories, several of them separated
-            by "|"). They are public, cost no privacy, and place items that few users have. For implicit feedback.
+            by "|"). They are public, cost no privacy, and place items that few users have. For lists.
         rank: The most directions, for ratings; by default as many as stand out of the noise, up to 64.
         row_norm: L, the length of a typical user's centered row of ratings, public; by default from the range of
             ratings and the number of items (`discreet.models.centering.public_row_norm`).
@@ -130,14 +138,16 @@ class DPSVD(PrivateModel):
         n_users_: About how many users there were, from the trace of the second moment. For ratings it counts a user
             whose row is shorter than L as a part of one.
         shrinkage_: How many ratings of the mean are added to a user's own, for ratings that are centered; else None.
+        unit_: How far users' ratings spread about their means, for lists from ratings; else None.
     """
 
     _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "history_weights_", "exploration_")
-    _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "n_users_", "shrinkage_")
+    _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "n_users_", "shrinkage_", "unit_")
     _in_spark: ClassVar[bool] = True
 
     epsilon: float
     delta: float
+    objective: Literal["ratings", "lists"] = "ratings"
     explore: float = 0.0
     features: Sequence[str] | None = None
     rank: int | None = None
@@ -150,6 +160,7 @@ class DPSVD(PrivateModel):
     exploration_: Array = field(init=False)
     n_users_: float = field(init=False)
     shrinkage_: float | None = field(init=False)
+    unit_: float | None = field(init=False)
 
     @classmethod
     def as_published(cls, **parameters: Any) -> PublishedDPSVD:
@@ -160,7 +171,8 @@ class DPSVD(PrivateModel):
 
     def _check_parameters(self) -> None:
         probability("delta", self.delta)
-        check_parameters(self, positives=("epsilon", "row_norm"), wholes=("max_items", "rank"))
+        objectives = {"objective": ("ratings", "lists")}
+        check_parameters(self, positives=("epsilon", "row_norm"), wholes=("max_items", "rank"), choices=objectives)
         if not (isinstance(self.explore, int | float) and 0 <= self.explore < 1):
             raise DataError(f"explore: a share from 0 to below 1 is needed, not {self.explore!r}")
 
@@ -174,23 +186,24 @@ class DPSVD(PrivateModel):
         self._check_parameters()
         whole("n_items", n_items, 1)
         mu = self._mu()
-        popularity = popularity_share(mu)
-        rest = choice_shares(1 - popularity) if implicit else {SECOND_MOMENT: 1 - popularity}
+        popularity, lists = popularity_share(mu), implicit or self.objective == "lists"
+        rest = choice_shares(1 - popularity) if lists else {SECOND_MOMENT: 1 - popularity}
         lines = {POPULARITY: popularity, **rest}
-        return Plan.gaussian(mu, with_user_means(lines) if self.centre and not implicit else lines)
+        centered = not implicit and (lists or self.centre)
+        return Plan.gaussian(mu, with_user_means(lines) if centered else lines)
 
     def _plan_for(self, ratings: Interactions) -> Plan:
         return self.plan(ratings.n_items, implicit=ratings.implicit)
 
     def _check_data(self, ratings: Interactions) -> None:
-        if ratings.implicit:
+        if not ratings.implicit:
+            require_ratings("DPSVD", ratings)
+        if ratings.implicit or self.objective == "lists":
             item_features(ratings.catalogue, self.features or ())  # raises if there is no such column
             return
         for name in ("explore", "features"):
             if getattr(self, name):
-                raise DataError(
-                    f"{name}: is for implicit feedback; leave it out for ratings, or use ratings.to_implicit(...)"
-                )
+                raise DataError(f"{name}: is for lists; leave it out for ratings, or give objective='lists'")
         require_rank(self.rank, ratings.n_items)
         self._centering(ratings)  # raises if there is no bound
 
@@ -207,33 +220,40 @@ class DPSVD(PrivateModel):
         return Centering.public("DPSVD", ratings, self.row_norm, centre=self.centre)
 
     def _learn_privately(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
+        lists = ratings.implicit or self.objective == "lists"
+        return self._for_lists(releaser, ratings) if lists else self._from_ratings(releaser, ratings)
+
+    def _for_lists(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
+        grading = None if ratings.implicit else Grading.of(private_user_means(releaser, ratings))
+
+        def users(most: int | None = None) -> Blocks[UserBatch]:
+            all_users = user_batches(ratings, most, n_jobs=self.n_jobs)
+            return all_users if grading is None else all_users.map(grading.apply)
+
         statistic = VectorSum(ratings.n_items, 1.0, nonnegative=True)
-        popularity = releaser.release(POPULARITY, statistic, user_batches(ratings, n_jobs=self.n_jobs), equal_weights)
-        learn = self._from_histories if ratings.implicit else self._from_ratings
-        return {"popularity_": popularity.values.astype(np.float32), **learn(releaser, ratings, popularity)}
-
-    def _from_histories(self, releaser: Releaser, ratings: Interactions, popularity: Noisy) -> dict[str, Any]:
-        def users(most: int) -> Blocks[UserBatch]:
-            return user_batches(ratings, most, n_jobs=self.n_jobs)
-
+        weights = equal_weights if grading is None else own_weights
+        popularity = releaser.release(POPULARITY, statistic, users(), weights)
         features = item_features(ratings.catalogue, self.features or ())
         choices = learn_choices(releaser, users, popularity, self.max_items, labels=LABELS, features=features)
         chosen, spectrum = choices.chosen, choices.spectrum
         random, columns = exploration(chosen, spectrum, self.explore)
-        factors = np.hstack([choices.item_factors, columns], dtype=np.float32)
         return {
-            "item_factors_": factors,
+            "popularity_": popularity.values.astype(np.float32),
+            "item_factors_": np.hstack([choices.item_factors, columns], dtype=np.float32),
             "item_bias_": (COMMON_TASTE * chosen.common).astype(np.float32),
             "history_weights_": chosen.weights,
             "exploration_": random.astype(np.float32),
-            "value_range_": (0.0, 1.0),
-            "implicit_": True,
-            "global_mean_": 1.0,
+            "value_range_": (0.0, 1.0) if ratings.implicit else ratings.value_range,
+            "implicit_": ratings.implicit,
+            "global_mean_": 1.0 if grading is None else grading.mean,
             "n_users_": spectrum.n_users,
-            "shrinkage_": None,
+            "shrinkage_": None if grading is None else grading.shrinkage,
+            "unit_": None if grading is None else grading.unit,
         }
 
-    def _from_ratings(self, releaser: Releaser, ratings: Interactions, popularity: Noisy) -> dict[str, Any]:
+    def _from_ratings(self, releaser: Releaser, ratings: Interactions) -> dict[str, Any]:
+        statistic = VectorSum(ratings.n_items, 1.0, nonnegative=True)
+        popularity = releaser.release(POPULARITY, statistic, user_batches(ratings, n_jobs=self.n_jobs), equal_weights)
         chosen = Chosen.by(popularity, releaser.noise(SECOND_MOMENT, GramSum(1, 1.0)).std, self.max_items)
         m, n, centering = ratings.n_items, len(chosen.items), self._centering(ratings)
         if self.centre:
@@ -242,6 +262,7 @@ class DPSVD(PrivateModel):
         users, bound = users.map(partial(on_items, centering.entries, places(chosen.items, m))), centering.row_norm**2
         moment = releaser.release(SECOND_MOMENT, GramSum(n, bound), users, attrgetter("values"))
         return {
+            "popularity_": popularity.values.astype(np.float32),
             "item_factors_": rating_factors(moment, chosen.items, m, self.rank).astype(np.float32),
             "item_bias_": np.zeros(m, np.float32),
             "history_weights_": (chosen.weights > 0).astype(np.float64),
@@ -251,6 +272,7 @@ class DPSVD(PrivateModel):
             "global_mean_": float(centering.centre),
             "n_users_": max(float(np.trace(moment.values)) / bound, 1.0),
             "shrinkage_": centering.shrinkage,
+            "unit_": None,
         }
 
     def _make_fold_in(self) -> FoldIn:
@@ -260,19 +282,30 @@ class DPSVD(PrivateModel):
         d_k, the z that minimizes |h - sum_k sqrt(d_k) z_k q_k|^2 + lam |z|^2 has z_k = sqrt(d_k) / (d_k + lam) q_k . h.
         Where columns hold sqrt(f_k) q_k, f_k = d_k / (d_k + lam), the vector sum_j h_j columns_j gives the same scores.
         """
-        if not self.implicit_:
+        if self._predicts_ratings:
             base = self.item_bias_ + np.float32(self.global_mean_)
             return rating_fold_in(self.item_factors_, base, self.shrinkage_)
         known = self.item_factors_.shape[1] - self.exploration_.shape[1]
         loadings = np.hstack([self.item_factors_[:, :known], self.exploration_])
         loadings[self.history_weights_ == 0] = 0
+        grading = None
+        if self.unit_ is not None and self.shrinkage_ is not None:
+            grading = Grading(self.global_mean_, self.shrinkage_, self.unit_)
         return LinearFoldIn(
-            columns=self.item_factors_, base=self.item_bias_, loadings=loadings, weights=self.history_weights_
+            columns=self.item_factors_,
+            base=self.item_bias_,
+            loadings=loadings,
+            weights=self.history_weights_,
+            grading=grading,
         )
+
+    @property
+    def _predicts_ratings(self) -> bool:
+        return not self.implicit_ and self.objective == "ratings"
 
     def _similar_columns(self) -> slice:
         """The columns of `item_factors_` that say what items are like."""
-        if not self.implicit_:
+        if self._predicts_ratings:
             return super()._similar_columns()
         # Popularity is common to all items, and random vectors say nothing.
         return slice(1, self.item_factors_.shape[1] - self.exploration_.shape[1])
@@ -283,7 +316,7 @@ class DPSVD(PrivateModel):
         if weights.shape != (len(self.catalogue_),) or not (np.isfinite(weights) & (weights >= 0)).all():
             raise DataError(f"history_weights_: {len(self.catalogue_)} finite numbers of at least 0 are needed")
         random = self.exploration_
-        least = self.item_factors_.shape[1] if self.implicit_ else 1
+        least = 1 if self._predicts_ratings else self.item_factors_.shape[1]
         if random.ndim != 2 or len(random) != len(weights) or random.shape[1] >= least:
             raise DataError(f"exploration_: {random.shape} does not fit factors of shape {self.item_factors_.shape}")
 
