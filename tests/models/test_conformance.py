@@ -8,8 +8,8 @@ import discreet
 from discreet.models import MODELS
 from discreet.models.base import Model
 from discreet.testing import InsecureSeededNoise, ModelConformance
-from tests.models.als import test_model as _dpals  # noqa: F401  # more suites
 from tests.models.als import test_lists, test_published  # noqa: F401
+from tests.models.als import test_model as _dpals  # noqa: F401  # more suites
 from tests.models.gradient import test_model as _gradient  # noqa: F401
 from tests.models.gradient import test_sgd  # noqa: F401
 from tests.models.one_bit import test_model as _one_bit  # noqa: F401

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+import discreet
 from discreet.models.fold_in import LinearFoldIn
 from discreet.models.grading import SLOPE, Grading
 from discreet.privacy.statistics import UserBatch
@@ -12,7 +13,7 @@ GRADING = Grading(mean=3.0, shrinkage=2.0, unit=1.5)
 
 def of(*rows: list[float]) -> UserBatch:
     indptr = np.cumsum([0, *map(len, rows)])
-    return UserBatch(indptr, np.concatenate([np.arange(len(row)) for row in rows]), np.array(sum(rows, [])))
+    return UserBatch(indptr, np.concatenate([np.arange(len(row)) for row in rows]), np.concatenate(rows))
 
 
 def test_an_item_counts_by_how_far_its_rating_is_above_the_own_mean() -> None:
@@ -38,13 +39,14 @@ def test_ratings_that_are_all_alike_count_alike() -> None:
     assert grades[0] > 0
 
 
-def test_a_history_is_graded_in_the_same_way(small_model) -> None:
-    m = len(small_model.items_)
+def test_a_history_is_graded_in_the_same_way() -> None:
+    model = discreet.Popularity().fit([(0, item, 3.0) for item in range(12)], items=list(range(12)), value_range=(1, 5))
+    m = len(model.items_)
     loadings = np.random.default_rng(1).standard_normal((m, 3))
     weights = np.linspace(0, 2, m)
     fold_in = LinearFoldIn(columns=loadings, base=np.zeros(m), loadings=loadings, weights=weights, grading=GRADING)
     items, ratings = np.array([1, 5, 9]), np.array([5.0, 1.0, 3.0])
-    _, vectors = fold_in.fold_in(table_of(small_model, [(items, ratings)]), 1)
+    _, vectors = fold_in.fold_in(table_of(model, [(items, ratings)]), 1)
     own = weights[items] * GRADING(UserBatch(np.array([0, 3]), items, ratings))
     np.testing.assert_allclose(vectors[0], own / np.linalg.norm(own) @ loadings[items], rtol=1e-6)
     added = fold_in.contributions(items, ratings, 7)

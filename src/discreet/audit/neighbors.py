@@ -86,6 +86,12 @@ def _with(person: Row | None, rows: list[Rating], n_items: int, low: int, high: 
     return read(rows, items=list(range(n_items)), value_range=(low, high), on_invalid="drop")
 
 
+def some_rare(person: Row | None) -> Interactions:
+    """Users with items below 40, and twenty others who have one item each, from 60 on, that nobody else has."""
+    rows = _ratings(100, 12, range(40), lambda *_: 1.0)
+    return _with(person, [*rows, *((f"other {item}", item, 1.0) for item in range(60, 80))], 80, 0, 1)
+
+
 def common(person: Row | None) -> Interactions:
     """Users who have rated some of 120 common items, and none of 24 rare ones."""
     rows = _ratings(700, 12, range(24, 144), lambda rng, *_: float(rng.choice([-1.0, 1.0])))

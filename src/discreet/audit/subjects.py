@@ -100,7 +100,8 @@ def of(model: PrivateModel) -> Subject:
 @cache
 def shipped() -> dict[str, Subject]:
     """The subjects of the library's own models, by name."""
-    families = _spectral, _baselines, _gradient, _als, _published_als, _frank_wolfe, _one_bit, _components, _evaluations
+    models = _spectral, _baselines, _gradient, _als, _published_als, _frank_wolfe, _one_bit
+    families = *models, _components, _evaluations, _choices
     return {subject.name: subject for family in families for subject in family()}
 
 
@@ -382,6 +383,33 @@ def _evaluations() -> list[Subject]:
         *_both("private evaluation", partial(Evaluated, public), data, [(wrong, None)], [(wrong, right)], runs=40),
         *_both("private search", Searched, data, [(DIVIDED, None)], [(DIVIDED, wrong)], designed=False, open=False),
     ]
+
+
+def _choices() -> list[Subject]:
+    """An item that hardly anyone has is found in no round: one more person moves both by all of their weight."""
+    rare, alone, many = {60: 1.0}, {40: 1.0}, dict.fromkeys(range(40, 60), 1.0)  # nobody else has 40 to 59
+    added: Pairs = [(rare, None), (dict.fromkeys(range(60, 80), 1.0), None), (alone, None), (many, None)]
+    replaced: Pairs = [(rare, {61: 1.0}), (alone, {41: 1.0}), (many, rare)]
+    return _both("private choice of items", ChosenItems, neighbors.some_rare, added, replaced, open=False)
+
+
+@dataclass
+class ChosenItems:
+    """A private choice of items, with the interface of a model."""
+
+    adjacency: AdjacencyName
+    epsilon: float = 15.0
+    delta: float = 1e-6
+
+    def fit(self, data: Interactions, ledger: Ledger) -> ChosenItems:
+        """Choose items, and keep everything that is released."""
+        private = data.with_public(items="private")
+        chosen = discreet.select_items(
+            private, epsilon=self.epsilon, delta=self.delta, adjacency=self.adjacency, ledger=ledger, n_jobs=1
+        )
+        assert chosen.catalogue.selection is not None
+        self.items_, self.guarantee_ = chosen.items.to_list(), chosen.catalogue.selection.guarantee
+        return self
 
 
 @dataclass

@@ -175,11 +175,10 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         """Set all learned attributes, and forget earlier ones."""
         for name in [name for name in vars(self) if name.endswith("_") or name in HERE]:
             delattr(self, name)
-        for name, value in learned.items():
+        for name, value in {"catalogue_": catalogue, **learned}.items():
             if isinstance(value, np.ndarray):
                 value.flags.writeable = False
             setattr(self, name, value)
-        self.catalogue_ = catalogue
         self._certify(statement)
 
     def _certify(self, statement: Statement) -> None:
@@ -266,7 +265,8 @@ class Model(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
         """Scores for users without a history, and a note about them."""
         base = self._ranking.base
         if np.ptp(base) > 0 or not np.ptp(self.popularity_) > 0:
-            return base, "no history: ranked by " + ("popularity" if self.implicit_ else "average rating")
+            ratings = self._ranking is self._fold_in and not self.implicit_
+            return base, "no history: ranked by " + ("average rating" if ratings else "popularity")
         return self.popularity_.astype(base.dtype), "no history: ranked by popularity"
 
     def _score_variance(self) -> Variance:
@@ -455,8 +455,8 @@ def readied(ratings: Any, reading: dict[str, Any], in_spark: bool, name: str) ->
     there = isinstance(ratings, SparkInteractions) or is_spark(ratings) or reading.get("engine") == "spark"
     if there and not in_spark:
         raise DataError(
-            f"ratings: {name} is fitted in the memory of one machine, not in Spark (DPALS, DPALS.as_published and "
-            "DPFrankWolfe are); collect the table first: discreet.read(dataframe, items=..., value_range=...)"
+            f"ratings: {name} is fitted in the memory of one machine, not in Spark (DPALS, DPALS.as_published, "
+            "DPSVD and DPFrankWolfe are); collect the table first: discreet.read(dataframe, items=..., value_range=...)"
         )
     if isinstance(ratings, Interactions | SparkInteractions):
         if reading:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
@@ -47,6 +48,7 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
         delta: The delta of the budget, a constant well below 1 / the number of users.
         objective: What ratings are for: to predict "ratings", to recommend "lists", or "both".
         n_users_hint: About how many users there are, if that is public. It decides how the budget is divided.
+        features: Columns of the catalog that describe items; they are public, and cost no privacy.
         adjacency: "add-remove" or "replace".
         n_jobs: Threads, in scikit-learn's meaning.
     """
@@ -55,6 +57,7 @@ class Recommender(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
     delta: float
     objective: Objective = "both"
     n_users_hint: int | None = None
+    features: Sequence[str] | None = None
     adjacency: AdjacencyName = "add-remove"
     n_jobs: int | None = -1
     model_: DPALS | DPSVD = field(init=False)

@@ -213,7 +213,7 @@ def predict(model: Model, history: Any, targets: Any, on_unknown: OnUnknown, *, 
         if isinstance(listed, str | bytes | Mapping | Interactions) or not isinstance(listed, Iterable):
             raise DataError(f"targets: with one history, give a list of items, not {type(targets).__name__}")
         items = reader.known(listed, "targets")
-        return _predictions(model, histories, np.zeros(len(items), np.int64), items, clip)
+        return predictions(model, histories, np.zeros(len(items), np.int64), items, clip)
     users, items = _pairs(reader, histories, targets)
     if (users < 0).any():
         if on_unknown == "raise":
@@ -222,7 +222,7 @@ def predict(model: Model, history: Any, targets: Any, on_unknown: OnUnknown, *, 
                 "on_unknown='ignore' to treat them as users without a history"
             )
         reader.warn("targets: some of their users have no history, and are treated as users with an empty one")
-    return _predictions(model, histories, users, items, clip)
+    return predictions(model, histories, users, items, clip)
 
 
 def _pairs(reader: Reader, histories: Interactions, targets: Any) -> tuple[Array, Array]:
@@ -255,7 +255,8 @@ def _columns(targets: Any, *roles: str) -> list[Any]:
     return [table[name].to_arrow() for name in names]
 
 
-def _predictions(model: Model, histories: Interactions, users: Array, items: Array, clip: bool) -> Array:
+def predictions(model: Model, histories: Interactions, users: Array, items: Array, clip: bool = True) -> Array:
+    """Predictions for pairs of a user and an item, by their numbers, -1 where unknown."""
     fold_in = model._fold_in
     asked = np.unique(users[users >= 0])
     needed = histories if len(asked) > histories.n_users // 2 else histories.of_users(asked)

@@ -94,7 +94,7 @@ def test_new_items_and_lost_ones(split: Any, tmp_path: Any) -> None:
     assert len(model.list_factors_) == len(kept)
     model.save(tmp_path / "model")
     loaded = discreet.load(tmp_path / "model")
-    history = {item: 4.0 for item in kept[:5]}
+    history = dict.fromkeys(kept[:5], 4.0)
     assert loaded.recommend(history, n=7).items == model.recommend(history, n=7).items
 
 

@@ -1,5 +1,7 @@
 """DPALS: its guarantee, its bounds, and that it learns."""
 
+from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +18,7 @@ from discreet.models.als.model import DPALS, EXTENSION, GRAM, SECOND_MOMENT, USE
 from discreet.models.base import Model
 from discreet.privacy.statistics import UserBatch
 from discreet.testing import InsecureSeededNoise, ModelConformance
-from tests.models.replay import replay
+from tests.models.replay import moved, record, replay
 
 DELTA = 1e-6
 
@@ -94,9 +96,12 @@ def test_replacing_a_person_moves_each_statistic_by_its_bound_and_no_more(monkey
     assert min(found.values()) >= 0.95, found
 
 
+@pytest.mark.parametrize("continued", [False, True])
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace"])
-def test_where_people_stand_on_directions_moves_by_its_bound_and_no_more(monkeypatch: Any, adjacency: Any) -> None:
-    """Two kinds of users, who have no item in common: directions are found, and a person has a place on them.
+def test_where_people_stand_on_directions_moves_by_its_bound_and_no_more(
+    monkeypatch: Any, adjacency: Any, continued: bool
+) -> None:
+    """Two kinds of users, who have few items in common: directions are found, and a person has a place on them.
 
     The furthest apart are two who have the same rare items, and otherwise items of opposite kinds.
     """
@@ -110,16 +115,26 @@ def test_where_people_stand_on_directions_moves_by_its_bound_and_no_more(monkeyp
             for user in range(400)
             for item in rng.choice(300, 30, replace=False)
         ]
+        rows += [(f"user {user:04}", item, 3.0) for user in range(400) for item in range(800, 810)]
         rows += [(name, item, rating) for name, history in extra for item, rating in history.items()]
-        return discreet.read(rows, items=list(range(800)), value_range=(1, 5))
+        return discreet.read(rows, items=list(range(810)), value_range=(1, 5))
 
     def make() -> DPALS:
         return DPALS(epsilon=50.0, delta=DELTA, adjacency=adjacency, n_users_hint=100_000, n_steps=1)
 
+    before = make().fit(kinds(), ledger=seeded(50.0, adjacency=adjacency)) if continued else None
+
+    def fit(data: Interactions) -> Callable[[Any], Any]:
+        if before is None:
+            return lambda ledger: make().fit(data, ledger=ledger)
+        return lambda ledger: deepcopy(before).fit_more(data, ledger, epsilon=50.0, n_steps=1)
+
     neighbor = [other] if adjacency == "replace" else []
-    moved = replay(monkeypatch, make, kinds(one), kinds(*neighbor), adjacency=adjacency)
-    assert max(moved.values()) <= 1
-    assert moved[EXTENSION] >= 0.95
+    first = record(monkeypatch, fit(kinds(one)), None, adjacency=adjacency)
+    second = record(monkeypatch, fit(kinds(*neighbor)), first.answers, adjacency=adjacency)
+    found = moved(first, second)
+    assert max(found.values()) <= 1
+    assert found[EXTENSION] >= 0.95
 
 
 def test_the_magnitude_of_a_spread_has_one_place() -> None:

@@ -1,6 +1,7 @@
 """DPSVD: its bounds, what it spends, that it learns, and that it shows what little is known of."""
 
 import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from discreet.engine.batches import parts
 from discreet.errors import BudgetExceeded, DataError, NotPublic, PrivacyError
 from discreet.models.base import Model
 from discreet.models.eigen import FEWEST_ITEMS
+from discreet.models.features import regression
 from discreet.models.rows import FOLDS
 from discreet.models.spectral.choices import POWER_STEP, SECOND_MOMENT
 from discreet.models.spectral.contributions import PowerStep, Residuals
@@ -365,6 +367,54 @@ def test_the_spectrum_is_that_of_the_signal() -> None:
     assert np.isclose(found.n_users, users, rtol=0.02)
     assert np.isclose(found.variances[0] * found.n_users, strong, rtol=0.2)
     assert np.abs(found.vectors.T @ chosen.common).max() < 1e-9
+
+
+# New items
+
+
+def with_kinds(n_items: int = 200, n_users: int = 2000) -> Interactions:
+    """Users choose items of one of two kinds; nobody has the last ten items."""
+    rng = np.random.default_rng(0)
+    columns = pa.table({"kind": np.array(["a", "b"])[np.arange(n_items) % 2], "size": np.arange(n_items) % 7})
+    catalog = discreet.Catalogue(pa.array(range(n_items)), columns)
+    old = n_items // 2 - 5
+    rows = [(f"u{u}", int(2 * item + u % 2)) for u in range(n_users) for item in rng.choice(old, 8, replace=False)]
+    return discreet.read(rows, items=catalog)
+
+
+@pytest.mark.parametrize("most", [20, 4000])  # with and without a power step
+def test_new_items_stand_where_their_features_say(most: int, tmp_path: Path) -> None:
+    data, new = with_kinds(), list(range(190, 200))
+    fitted = model(5.0, max_items=most, features=["kind", "size"]).fit(data, ledger=seeded())
+    plain = model(5.0, max_items=most).fit(data, ledger=seeded())
+    assert not plain.item_factors_[new, 1:].any()
+    assert (fitted.history_weights_[new] == 0).all()
+    for kind in (0, 1):
+        found = fitted.recommend([kind, 2 + kind, 4 + kind], n=5, allow=new)
+        assert [item % 2 for item in found.items] == [kind] * 5
+    assert fitted.statement().certificate["releases"] == plain.statement().certificate["releases"]
+    assert "kind, size" in str(fitted.statement())
+    fitted.save(tmp_path / "model")
+    again = discreet.load(tmp_path / "model")
+    assert again.recommend([1, 3], n=9, allow=new).items == fitted.recommend([1, 3], n=9, allow=new).items
+
+
+def test_features_that_cannot_be_used_are_refused() -> None:
+    data = with_kinds(40, 100)
+    with pytest.raises(DataError, match="no column 'color'"):
+        model(features=["color"]).fit(data)
+    ratings = discreet.datasets.movielens_like(60, 30, 600, random_state=0)
+    with pytest.raises(DataError, match="features: is for lists"):
+        model(features=["genres"]).fit(ratings)
+
+
+def test_a_regression_finds_its_penalty() -> None:
+    rng = np.random.default_rng(0)
+    features, true = rng.standard_normal((300, 20)), rng.standard_normal((20, 3)) * [1.0, 0.05, 0.0]
+    found = regression(features, features @ true + rng.standard_normal((300, 3)))
+    assert np.allclose(found[:, 0], true[:, 0], atol=0.25)
+    assert np.abs(found[:, 2]).max() < 0.1
+    assert not regression(features, np.zeros((300, 1))).any()
 
 
 # What little is known of can be seen

@@ -7,7 +7,6 @@ in `contributions.py`, what is made of it in `estimate.py`.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -50,9 +49,10 @@ from discreet.models.als.estimate import (
     kernel_columns,
     residual_columns,
 )
-from discreet.models.als.knowledge import Knowledge, StepInformation, standing_of
+from discreet.models.als.knowledge import Knowledge, KnownPairs, StepInformation, standing_of
 from discreet.models.als.published import PublishedDPALS
 from discreet.models.base import check_parameters, learned_by, require_ratings
+from discreet.models.features import item_features
 from discreet.models.fold_in import FoldIn, LinearFoldIn, Penalty, RidgeFoldIn
 from discreet.models.grading import SLOPE, Grading
 from discreet.models.private import PrivateModel, require_sound
@@ -79,14 +79,14 @@ USERS, POPULARITY, WEIGHTS, BIAS = "users and their means", "item popularity", "
 SECOND_MOMENT, EXTENSION, STEP, GRAM = "second moment", "directions", "item step", "shared Gram"
 
 LEAST_MU = 2.0**-20  # below it a contribution would be less than a unit of the noise's grid
-MOST_CATEGORIES = 100  # of one column of the catalog; rarer ones are left out
 MOST_OTHERS = 16  # columns from probes: with more, no further ones are looked for
+MOST_KEPT = 1000  # of these items, for fits that go on from this one
 MOST_CHOSEN = 4000  # items in the second moment for lists: memory grows with the square, time with the cube
 # Of a direction of choices that becomes a column of ratings: the least sum over users of their squares along it, times
 # mu. About what stands out of a second moment of 400 items that has an eighth of the budget: weaker ones cost item
 # steps more than they explain. Fitted on MovieLens 1M.
 COLUMN_SIGNAL = 80.0
-GRAM_CLIP = 20.0  # bound of a user's contribution to the shared Gram matrix, over that to an item step
+GRAM_CLIP = 40.0  # bound of a user's contribution to the shared Gram matrix, over that to an item step
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -108,7 +108,7 @@ class DPALS(PrivateModel):
     - where the budget allows, a second moment of users' weights, for directions of taste (bound 1), and where all
       items stand on these (bound 1); or of their residuals when the catalog is small (bound .64);
     - in each step, the residuals of users' regressions times their vectors (scaled to length .3), and one Gram matrix
-      of all users' vectors (bound 6). All steps together are one estimate of what is left to know of an item. In the
+      of all users' vectors (bound 12). All steps together are one estimate of what is left to know of an item. In the
       first step, random probe columns look for tastes that no other column explains.
 
     Bounds are L2 norms of a user's whole contribution: the sensitivity for add-remove. docs/proofs/dpals.md has the
@@ -127,7 +127,7 @@ class DPALS(PrivateModel):
     Args:
         epsilon: The privacy budget.
         delta: The delta of the budget, a constant well below 1 / the number of users.
-        n_steps: Item steps, which share one budget; by default 4 to 16, by epsilon, or 2 where a small catalog's
+        n_steps: Item steps, which share one budget; by default 5 to 16, by epsilon, or 2 where a small catalog's
             residuals are used.
         n_users_hint: About how many users there are, if that is public. It decides whether to release a second moment.
         features: Columns of the catalog that describe items (numbers, or text: categories, several of them separated
@@ -251,7 +251,8 @@ class DPALS(PrivateModel):
         """The model after all item steps, in the unit of the ratings."""
         items = training.steps(mean, frequencies, items)
         (low, high), unit = training.scale.value_range, training.scale.unit
-        kernel = kernel_columns(items.mean, frequencies.sums) * math.sqrt(items.taste(frequencies))
+        n_jobs = training.releaser.n_jobs
+        kernel = kernel_columns(items.mean, frequencies.sums, n_jobs) * math.sqrt(items.taste(frequencies))
         return {
             "item_factors_": np.column_stack([items.factors, kernel]) * unit,
             "item_bias_": items.bias * unit,
@@ -355,7 +356,7 @@ class DPALS(PrivateModel):
             frequencies=ItemFrequencies.known(a, self.popularity_ * a, variance),
             bias=self.known_bias_,
             items=np.column_stack([self.item_bias_ / self.unit_, self.item_variance_[:, 0] / self.unit_**2]),
-            pairs=self._known_pairs(),
+            pairs=self.known_pairs_.astype(np.float64),
             frequent=self.known_frequent_,
             pairs_scale=self.known_pairs_scale_,
             loadings=self.known_loadings_,
@@ -364,10 +365,6 @@ class DPALS(PrivateModel):
             others=self.known_others_[:, :n],
             others_variance=self.known_others_[:, n:],
         ).of_items(self.items_.numbers(catalogue.ids.to_arrow()))
-
-    def _known_pairs(self) -> Array:
-        pairs = self.known_pairs_.astype(np.float64)
-        return pairs if self.objective == "ratings" else pairs @ pairs.T
 
     # What is known of the items
 
@@ -412,7 +409,7 @@ class DPALS(PrivateModel):
             "list_weights_": (m,),
             "known_users_": (6 + MAGNITUDES,),
             "known_bias_": (m, 2),
-            "known_pairs_": (f, f) if self.objective == "ratings" else (f, max(n_lists - 1, 0)),
+            "known_pairs_": (f, f),
             "known_pairs_scale_": (2,),
             "known_loadings_": (f, d),
             "known_standing_": (m, d + 1),
@@ -462,7 +459,7 @@ class DPALS(PrivateModel):
         return LinearFoldIn(
             columns=factors,
             base=COMMON_TASTE * factors[:, 0],
-            loadings=np.where(weights[:, None] > 0, factors, np.float32(0)),
+            loadings=factors,  # an item that is not in the second moment has the weight 0, and adds nothing
             weights=weights,
             grading=Grading(self.global_mean_, self.offset_penalty_, self.unit_),
         )
@@ -494,8 +491,13 @@ class Training:
         low, high = ratings.value_range
         return cls(releaser, settings, ratings, Scale((low, high), (high - low) / 2))
 
+    def _unscaled(self, most_users: int | None = None) -> Blocks[UserBatch]:
+        """Users' items; the values are as they were given."""
+        return user_batches(self.ratings, most_users, n_jobs=self.releaser.n_jobs)
+
     def _users(self, most_users: int | None = None) -> Blocks[UserBatch]:
-        return user_batches(self.ratings, most_users, n_jobs=self.releaser.n_jobs).map(self.scale)
+        """Users' items, and their ratings in the unit."""
+        return self._unscaled(most_users).map(self.scale)
 
     def begin(self, features: Array) -> tuple[float, ItemFrequencies, ItemPosterior]:
         """All releases before the item steps: the mean rating, how often items occur, and what is known of them."""
@@ -505,7 +507,7 @@ class Training:
         bias = self._bias(frequencies, mean)
         self._keep_pairs(np.zeros((0, 0)), np.zeros(0, np.int64), 0.0, frequencies)
         self._keep_standing(np.zeros((0, 0)), np.zeros((self.ratings.n_items, 1)))
-        choices = self._choices(mean, frequencies, ItemPosterior.from_bias(bias, frequencies, features).bias)
+        choices = self._choices(mean, frequencies, ItemPosterior.from_bias(bias, frequencies, features).bias, features)
         if self.settings.looks_for_directions and not self.settings.residual:
             columns, between = self._directions(frequencies, choices)
             features = np.column_stack([features, columns])
@@ -559,12 +561,18 @@ class Training:
         items = estimate.items if n_others > MOST_OTHERS else estimate.items.with_probes(n_others)
         users, vectors = self._users(), np.full(known - 1, USER_SQUARE)
         mu = math.sqrt(s.n_steps) * (self.releaser.reservation.plan[STEP].cost.mu or 0.0)
+        pooled = np.zeros(items.covariance.shape[1:])
         for at in range(s.n_steps):
-            k, weight = items.mean.shape[1], items.bias_weight(frequencies, vectors, mu)
+            k, weight = items.mean.shape[1], items.bias_weight(frequencies, vectors, mu, self.releaser.n_jobs)
             step = self._step(items, frequencies, mean, weight)
             statistics = [(GRAM, GramSum(k, s.bounds[GRAM])), (STEP, OuterSum((m, k), s.bounds[STEP]))]
             gram, sums = self.releaser.release_together(statistics, users, step)
-            observed = Observation.of(sums, gram, frequencies, weight, s.step_clip)
+            sizes = np.append(weight, np.ones(k - 1))
+            latest = gram.values / np.outer(sizes, sizes)
+            pooled = pooled[:k, :k] + 2 / (at + 2) * (
+                latest - pooled[:k, :k]
+            )  # users' vectors change: later ones count
+            observed = Observation.of(sums, pooled * np.outer(sizes, sizes), frequencies, weight, s.step_clip)
             if at == 0:
                 items, observed = items.probed(known, observed)
                 estimate = estimate.widened(items)
@@ -596,7 +604,7 @@ class Training:
 
     def _weights(self, a: Array) -> Noisy:
         statistic = VectorSum(self.ratings.n_items, self.settings.bounds[WEIGHTS], nonnegative=True)
-        return self.releaser.release(WEIGHTS, statistic, self._users(), partial(own_weights, a=a))
+        return self.releaser.release(WEIGHTS, statistic, self._unscaled(), partial(own_weights, a=a))
 
     def _start(self) -> tuple[float, ItemFrequencies]:
         """The mean rating, and how often items occur. From here on, ratings spread by about 1 unit."""
@@ -605,7 +613,7 @@ class Training:
         self.offset_penalty = users.offset_penalty
         s, mean = self.settings, users.mean / users.within
         statistic = VectorSum(self.ratings.n_items, s.bounds[POPULARITY], nonnegative=True)
-        self.popularity = popularity = self.releaser.release(POPULARITY, statistic, self._users(), equal_weights)
+        self.popularity = popularity = self.releaser.release(POPULARITY, statistic, self._unscaled(), equal_weights)
         if self.known is not None:
             known = self.known.frequencies.weighed(0.0).updated(popularity, users.n_users).weighed(s.exponent)
             return mean, known.updated(self._weights(known.a), users.n_users)
@@ -621,10 +629,11 @@ class Training:
         m, place = len(frequent), np.full(self.ratings.n_items, -1)
         place[frequent] = np.arange(m)
         statistic = GramSum(m, self.settings.bounds[SECOND_MOMENT], zero_diagonal=True)
-        rows = self._users(dense_users(m)).map(lambda batch: on_frequent(batch, entries(batch), place))
+        users = self._users if self.settings.residual else self._unscaled
+        rows = users(dense_users(m)).map(lambda batch: on_frequent(batch, entries(batch), place))
         return self.releaser.release(SECOND_MOMENT, statistic, rows, own_values), frequent
 
-    def _choices(self, mean: float, frequencies: ItemFrequencies, bias: Array) -> Choices | None:
+    def _choices(self, mean: float, frequencies: ItemFrequencies, bias: Array, features: Array) -> Choices | None:
         """What users choose together, and rate highly: for lists."""
         m = self.ratings.n_items
         self.lists = {"list_factors_": np.zeros((m, 0), np.float32), "list_weights_": np.zeros(m)}
@@ -642,17 +651,19 @@ class Training:
             popularity,
             MOST_CHOSEN,
             labels=LISTS,
-            pooled=lambda release, chosen: self._pooled(release, chosen, frequencies),
+            features=features,
+            pool=self._known_moment(frequencies),
         )
-        items, factors = choices.chosen.items, choices.item_factors.astype(np.float32)
-        self.lists = {"list_factors_": factors, "list_weights_": choices.chosen.weights}
-        self._keep_pairs(choices.pairs, items, choices.std, frequencies)
-        self._keep_standing(np.zeros((len(items), 0)), np.zeros((m, 1)))
+        self.lists = {"list_factors_": choices.item_factors, "list_weights_": choices.chosen.weights}
+        some = np.sort(np.argsort(-frequencies.sums[choices.items], kind="stable")[:MOST_KEPT])
+        self._keep_pairs(
+            choices.moment.values[np.ix_(some, some)], choices.items[some], choices.moment.std, frequencies
+        )
+        self._keep_standing(np.zeros((len(some), 0)), np.zeros((m, 1)))
         return choices
 
-    def _pooled(self, moment: Noisy, frequent: Array, frequencies: ItemFrequencies) -> Noisy:
-        """A second moment, pooled with those that are known."""
-        return moment if self.known is None else self.known.with_pairs(moment, frequent, frequencies, self.inflation)
+    def _known_moment(self, frequencies: ItemFrequencies) -> KnownPairs | None:
+        return None if self.known is None else self.known.second_moment(frequencies, self.inflation)
 
     def _directions(self, frequencies: ItemFrequencies, choices: Choices | None) -> tuple[Array, Array]:
         """Where items stand on directions of taste, from what is chosen together; and `Knowledge.between`."""
@@ -666,19 +677,21 @@ class Training:
             chosen = np.zeros(self.ratings.n_items)
             chosen[frequent] = frequencies.a[frequent]
             moment, frequent = self._second_moment(frequencies, partial(own_weights, a=chosen))
-            moment = self._pooled(moment, frequent, frequencies)
+            pool = self._known_moment(frequencies)
+            moment = moment if pool is None else pool(moment, frequent)
             self._keep_pairs(moment.values, frequent, moment.std, frequencies)
             found = Directions.of(moment, frequent, frequencies, s.n_directions)
         between = self.known.between(found, len(chosen)) if self.known else np.zeros((0, found.n))
-        self._keep_standing(found.loadings[frequent], np.zeros((len(chosen), found.n + 1)))
+        loadings = found.loadings[self.kept["known_frequent_"]]
+        self._keep_standing(loadings, np.zeros((len(chosen), found.n + 1)))
         if not found.n:
             return found.loadings, between
         statistic = OuterSum(found.loadings.shape, s.bounds[EXTENSION])
         contribution = Extension(found.loadings, chosen, frequencies.a)
-        release: Noisy | Pooled = self.releaser.release(EXTENSION, statistic, self._users(), contribution)
+        release: Noisy | Pooled = self.releaser.release(EXTENSION, statistic, self._unscaled(), contribution)
         if self.known is not None and isinstance(release, Noisy):
             release = self.known.with_standing(release, frequencies, between, self.inflation)
-        self._keep_standing(found.loadings[frequent], standing_of(release, frequencies))
+        self._keep_standing(loadings, standing_of(release, frequencies))
         return found.columns(release, frequencies), between
 
     def _with_residual_directions(
@@ -781,7 +794,7 @@ def _with_lists(shares: Mapping[str, float], signal: float, residual: bool) -> d
 def _with_steps(shares: dict[str, float], n_steps: int) -> dict[str, float | tuple[float, int]]:
     """Shares, and what they leave for item steps."""
     rest = 1 - math.fsum(shares.values())
-    return {**shares, GRAM: (0.01 * rest, n_steps), STEP: (rest - 0.01 * rest, n_steps)}
+    return {**shares, GRAM: (0.02 * rest, n_steps), STEP: (rest - 0.02 * rest, n_steps)}
 
 
 def settings(
@@ -810,43 +823,6 @@ def settings(
         shares |= {SECOND_MOMENT: share} if residual else {SECOND_MOMENT: share, EXTENSION: 0.06}
     if lists:
         shares = _with_lists(shares, mu * n_users, residual)
-    steps = n_steps or (2 if residual and pays else 4 + round(8 * budget_level))
+    steps = n_steps or (2 if residual and pays else 5 + round(7 * budget_level))
     shared = _with_steps(shares, steps)
     return Settings(shared, steps, n_frequent=n_frequent, residual=residual, signal=mu * n_users)
-
-
-# -- public features of items
-
-
-def item_features(catalogue: Catalogue, names: Sequence[str]) -> Array:
-    """One column for each category of a text column, and one of unit variance for a column of numbers."""
-    if isinstance(names, str):
-        raise DataError(f"features: a list of columns is needed, for instance [{names!r}]")
-    columns = [column for name in names for column in _feature_columns(catalogue, name)]
-    return np.column_stack(columns) if columns else np.zeros((len(catalogue), 0))
-
-
-def _feature_columns(catalogue: Catalogue, name: str) -> list[Array]:
-    if name not in catalogue.names:
-        raise DataError(
-            f"features: the catalogue has no column {name!r}; it has {', '.join(catalogue.names) or 'none'}"
-        )
-    entries = catalogue.column(name)
-    present = [entry for entry in entries if entry is not None]
-    if all(isinstance(entry, int | float) and not isinstance(entry, bool) for entry in present):
-        numbers = np.array([np.nan if entry is None else float(entry) for entry in entries])
-        known = np.isfinite(numbers)
-        if not known.any() or np.ptp(numbers[known]) == 0:
-            return []
-        centered = np.where(known, numbers - numbers[known].mean(), 0.0)
-        return [centered / np.sqrt(np.mean(centered[known] ** 2))]
-    tags = [set() if entry is None else _tags(entry) for entry in entries]
-    counts = Counter(tag for own in tags for tag in own)
-    common = sorted(counts, key=lambda tag: (-counts[tag], tag))[:MOST_CATEGORIES]
-    # Each item's categories have length 1 together, as its numbers do.
-    return [np.array([(tag in own) / np.sqrt(max(len(own), 1)) for own in tags]) for tag in common]
-
-
-def _tags(entry: Any) -> set[str]:
-    tags = entry if isinstance(entry, list | tuple) else str(entry).split("|")
-    return {str(tag).strip() for tag in tags if str(tag).strip()}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from discreet.models.centering import on_items
 from discreet.models.eigen import places
 from discreet.models.rows import FOLDS
 from discreet.models.spectral.contributions import PowerStep, Residuals
-from discreet.models.spectral.estimate import Chosen, Directions, Spectrum, after_power_step
+from discreet.models.spectral.estimate import Chosen, Directions, Spectrum, after_power_step, by_features
 from discreet.privacy import GramSum, Noisy, OuterSum, Releaser
 from discreet.privacy.statistics import UserBatch
 from discreet.typing import Array
@@ -36,20 +37,35 @@ class Choices:
 
     chosen: Chosen
     spectrum: Spectrum
-    std: float  # of the noise in the second moment that it is from
-
-    @property
-    def pairs(self) -> Array:
-        """Vectors of the chosen items, whose inner products are the second moment without noise."""
-        return np.asarray(self.spectrum.vectors * np.sqrt(self.spectrum.variances * self.spectrum.n_users))
+    moment: Noisy  # the second moment that it is from
+    items: Array  # the numbers of that one's items
+    features: Array  # public, of all items
 
     @property
     def item_factors(self) -> Array:
-        """One vector for each item: the common taste, and sqrt(f_k) q_k for the chosen items."""
-        factors = np.zeros((len(self.chosen.weights), 1 + self.spectrum.vectors.shape[1]), np.float32)
-        factors[:, 0] = self.chosen.common
-        factors[self.chosen.items, 1:] = self.spectrum.vectors * np.sqrt(self.spectrum.shrinkage)
+        """One vector for each item: the common taste, and sqrt(f_k) q_k.
+
+        That is for the chosen items; for the others it is what their features predict, or 0.
+        """
+        chosen, vectors = self.chosen, self.spectrum.vectors * np.sqrt(self.spectrum.shrinkage)
+        factors = np.zeros((len(chosen.weights), 1 + vectors.shape[1]), np.float32)
+        factors[:, 0] = chosen.common
+        if self.features.shape[1]:
+            factors[:, 1:] = by_features(self.features, chosen.common, chosen.items, vectors)
+        factors[chosen.items, 1:] = vectors
         return factors
+
+
+class Pool(Protocol):
+    """What earlier releases say of a second moment."""
+
+    def std(self, std: float) -> float:
+        """The noise of a new release with this standard deviation, pooled."""
+        ...
+
+    def __call__(self, release: Noisy, items: Array) -> Noisy:
+        """A new release, of items with these numbers, pooled."""
+        ...
 
 
 def choice_shares(share: float) -> dict[str, float]:
@@ -64,7 +80,8 @@ def learn_choices(
     most_items: int,
     *,
     labels: Sequence[str] = (SECOND_MOMENT,),
-    pooled: Callable[[Noisy, Array], Noisy] = lambda release, items: release,
+    features: Array | None = None,
+    pool: Pool | None = None,
 ) -> Choices:
     """Choose items by their popularity, and release how they are chosen together.
 
@@ -79,11 +96,13 @@ def learn_choices(
         popularity: Of each item, released: a sum over users of vectors of length at most 1.
         most_items: The most items in the second moment.
         labels: Of the releases: one, or two if there may be a power step.
-        pooled: Pools a second moment with earlier ones, given the numbers of its items.
+        features: Public numbers that describe all items, (items, any number): they tell of items that few users have.
+        pool: Pools the second moment with earlier ones.
     """
+    described = np.zeros((len(popularity.values), 0)) if features is None else features
     precisions = [releaser.noise(label, GramSum(1, 1.0)).std ** -2 for label in labels]
     std = sum(precisions) ** -0.5
-    chosen = Chosen.by(popularity, std, most_items)
+    chosen = Chosen.by(popularity, std if pool is None else pool.std(std), most_items)
     n, rows = len(chosen.items), Residuals.of(chosen)
 
     def second_moment(label: str) -> Noisy:
@@ -91,15 +110,17 @@ def learn_choices(
 
     first = second_moment(labels[0])
     if len(labels) > 1 and not chosen.dense:
-        moment = pooled(first, chosen.items)
+        moment = first if pool is None else pool(first, chosen.items)
         directions = Directions.of(moment, chosen)
         if directions.vectors.shape[1]:
-            wide, spectrum = _power_step(releaser, users, popularity, (chosen, directions), labels[1])
-            return Choices(wide, spectrum, moment.std)
+            wide, step = _power_step(releaser, users, popularity, (chosen, directions), labels[1])
+            spectrum = after_power_step(step, directions, chosen, wide, described)
+            return Choices(wide.expecting(popularity, described), spectrum, moment, chosen.items, described)
     moments = [first, *(second_moment(label) for label in labels[1:])]
     mean = sum(a * moment.values for a, moment in zip(precisions, moments, strict=True)) * std**2
-    moment = pooled(Noisy(mean, std), chosen.items)
-    return Choices(chosen, Spectrum.of(moment, chosen), moment.std)
+    moment = Noisy(mean, std) if pool is None else pool(Noisy(mean, std), chosen.items)
+    spectrum = Spectrum.of(moment, chosen)
+    return Choices(chosen.expecting(popularity, described), spectrum, moment, chosen.items, described)
 
 
 def _power_step(
@@ -108,7 +129,8 @@ def _power_step(
     popularity: Noisy,
     found: tuple[Chosen, Directions],
     label: str,
-) -> tuple[Chosen, Spectrum]:
+) -> tuple[Chosen, Noisy]:
+    """The items of a power step, and the release."""
     chosen, directions = found
     n_items, k = len(popularity.values), directions.vectors.shape[1]
     std = releaser.noise(label, OuterSum((1, k), 1.0)).std
@@ -117,8 +139,7 @@ def _power_step(
     loadings[np.searchsorted(wide.items, chosen.items)] = directions.vectors
     contribution = PowerStep(loadings, wide.weights[wide.items], chosen.weights[wide.items])
     some = users(max(DENSE_CELLS // (FOLDS * k), 1)).map(partial(on_items, _values, places(wide.items, n_items)))
-    step = releaser.release(label, OuterSum(loadings.shape, 1.0), some, contribution)
-    return wide, after_power_step(step, directions, chosen, wide)
+    return wide, releaser.release(label, OuterSum(loadings.shape, 1.0), some, contribution)
 
 
 def _values(part: UserBatch) -> Array:

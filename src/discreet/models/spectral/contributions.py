@@ -70,7 +70,7 @@ class PowerStep:
         """The x of each item, of length 1 together; and a user's directions, one for each fold."""
         values = part.values.astype(np.float64)
         own = of_length_one(part, self.narrow[part.indices] * values)
-        _, standing = by_other_folds(part, own, self.loadings)
+        standing = by_other_folds(part, own, self.loadings)
         return of_length_one(part, self.weights[part.indices] * values), directions(standing)[1]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -18,6 +18,7 @@ from scipy.linalg import eigh
 from discreet.kernels import single_threaded_blas
 from discreet.models.centering import RATINGS_PER_USER
 from discreet.models.eigen import PENALTY, frequent_items, rating_directions, standing_out
+from discreet.models.features import regression
 from discreet.models.fold_in import Penalty, RidgeFoldIn
 from discreet.models.rows import FOLDS
 from discreet.privacy.releaser import Noisy, noise_edge
@@ -76,6 +77,20 @@ class Chosen:
         clear = popularity.values >= max(least, CLEAR * popularity.std)
         n = max(min(int(np.count_nonzero(clear)), most), len(self.items))
         return Chosen.of(popularity, np.sort(np.argsort(-popularity.values, kind="stable")[:n]))
+
+    def expecting(self, popularity: Noisy, features: Array) -> Chosen:
+        """The same, where items whose popularity is lost in the noise are as popular as items with their features.
+
+        On average they stay as popular as they were taken to be.
+        """
+        lost = (popularity.values < CLEAR * popularity.std) & (self.weights == 0)
+        if not (lost.any() and features.shape[1]):
+            return self
+        logs = np.log(self.popularity)
+        centered = features - features.mean(axis=0)
+        expected = (centered @ regression(centered, (logs - logs.mean())[:, None]))[:, 0]
+        factor = np.where(lost, np.exp(expected - expected[lost].mean()), 1.0)
+        return replace(self, popularity=self.popularity * factor, common=self.common * factor ** (1 - EXPONENT))
 
     @property
     def dense(self) -> bool:
@@ -141,14 +156,27 @@ class Spectrum:
         return self.variances / (self.variances + self.ridge)
 
 
-def after_power_step(step: Noisy, directions: Directions, chosen: Chosen, wide: Chosen) -> Spectrum:
+def by_features(features: Array, common: Array, items: Array, vectors: Array) -> Array:
+    """Where all items stand by their features, (all items, k), from where some do.
+
+    A direction's entry over the common taste's is how much more an item is liked by those who stand there: that does
+    not depend on its popularity, and is what features predict.
+    """
+    if not features.shape[1]:
+        return np.zeros((len(common), vectors.shape[1]))
+    weighted = features * common[:, None]
+    return np.asarray(weighted @ regression(weighted[items], vectors))
+
+
+def after_power_step(step: Noisy, directions: Directions, chosen: Chosen, wide: Chosen, features: Array) -> Spectrum:
     """Where the items of J2 (`wide`) stand on the directions that were found in J (`chosen`).
 
     A row of the step is the sum over users of w_ij u_i. Without noise, its column k would be a multiple s_k of the
     direction's entries v_jk: s_k follows from the entries in J, as the eigenvectors have them. Both say something of
     v_jk, and are averaged by their precision, and shrunk (`shrunk`). Since u_i is from other items than j, s_k also
     says how much of the direction is taste, and not single items: it is n_users d_k over the typical length of what u_i
-    was before it was scaled to length 1. Directions that are not clear of the noise in s_k are dropped.
+    was before it was scaled to length 1. Directions that are not clear of the noise in s_k are dropped. Entries are
+    shrunk to what the items' features predict, or to 0.
     """
     at, p = np.searchsorted(wide.items, chosen.items), wide.common[wide.items]
     sums = step.values - np.outer(p, p @ step.values)
@@ -165,7 +193,11 @@ def after_power_step(step: Noisy, directions: Directions, chosen: Chosen, wide: 
     before = len(chosen.items) * cosines / (1 - cosines)
     precision[at] += before
     information[at] += vectors / np.sqrt(cosines) * before
-    found = shrunk(information / precision, 1 / precision, wide.popularity[wide.items])
+    popularity = wide.popularity[wide.items]
+    found = shrunk(information / precision, 1 / precision, popularity)
+    if features.shape[1]:
+        prior = by_features(features, wide.common, wide.items, found)[wide.items]
+        found = prior + shrunk(information / precision - prior, 1 / precision, popularity)
     others, n_users = 1 - 1 / FOLDS, directions.n_users
     length = math.sqrt(others * float(directions.squares.sum()) / n_users)
     # J is so much of J2, in users' squared weights.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from operator import attrgetter
@@ -27,6 +27,7 @@ from discreet.models.centering import (
     with_user_means,
 )
 from discreet.models.eigen import check_catalog, places, rating_directions, require_rank, second_moment
+from discreet.models.features import item_features
 from discreet.models.fold_in import FoldIn, LinearFoldIn
 from discreet.models.grading import Grading
 from discreet.models.private import PrivateModel
@@ -117,7 +118,9 @@ class DPSVD(PrivateModel):
         objective: What ratings are for: to predict "ratings", or as graded likes for "lists". Implicit feedback is for
             lists.
         explore: About what share of a list of 20 to fill with items outside J, different ones for different histories.
-            It costs no privacy, but places. For implicit feedback.
+            It costs no privacy, but places. For lists.
+        features: Columns of the catalog that describe items (numbers, or text: categories, several of them separated
+            by "|"). They are public, cost no privacy, and place items that few users have. For lists.
         rank: The most directions, for ratings; by default as many as stand out of the noise, up to 64.
         row_norm: L, the length of a typical user's centered row of ratings, public; by default from the range of
             ratings and the number of items (`discreet.models.centering.public_row_norm`).
@@ -139,11 +142,13 @@ class DPSVD(PrivateModel):
 
     _ARRAYS: ClassVar[tuple[str, ...]] = (*PrivateModel._ARRAYS, "history_weights_", "exploration_")
     _VALUES: ClassVar[tuple[str, ...]] = (*PrivateModel._VALUES, "n_users_", "shrinkage_", "unit_")
+    _in_spark: ClassVar[bool] = True
 
     epsilon: float
     delta: float
     objective: Literal["ratings", "lists"] = "ratings"
     explore: float = 0.0
+    features: Sequence[str] | None = None
     rank: int | None = None
     row_norm: float | None = None
     centre: bool = True
@@ -190,15 +195,19 @@ class DPSVD(PrivateModel):
         return self.plan(ratings.n_items, implicit=ratings.implicit)
 
     def _check_data(self, ratings: Interactions) -> None:
-        if ratings.implicit:
+        if not ratings.implicit:
+            require_ratings("DPSVD", ratings)
+        if ratings.implicit or self.objective == "lists":
+            item_features(ratings.catalogue, self.features or ())  # raises if there is no such column
             return
-        require_ratings("DPSVD", ratings)
-        if self.objective == "lists":
-            return
-        if self.explore:
-            raise DataError("explore: is for lists; leave it out for ratings, or give objective='lists'")
+        for name in ("explore", "features"):
+            if getattr(self, name):
+                raise DataError(f"{name}: is for lists; leave it out for ratings, or give objective='lists'")
         require_rank(self.rank, ratings.n_items)
         self._centering(ratings)  # raises if there is no bound
+
+    def _public_inputs(self) -> dict[str, str]:
+        return {"features": ", ".join(self.features)} if self.features else {}
 
     def _people(self, learned: Mapping[str, Any], plan: Plan) -> float:
         # The trace has the noise of so many numbers; in the unit of a user, so that L is 1 here.
@@ -223,7 +232,8 @@ class DPSVD(PrivateModel):
         statistic = VectorSum(ratings.n_items, 1.0, nonnegative=True)
         weights = equal_weights if grading is None else own_weights
         popularity = releaser.release(POPULARITY, statistic, users(), weights)
-        choices = learn_choices(releaser, users, popularity, self.max_items, labels=LABELS)
+        features = item_features(ratings.catalogue, self.features or ())
+        choices = learn_choices(releaser, users, popularity, self.max_items, labels=LABELS, features=features)
         chosen, spectrum = choices.chosen, choices.spectrum
         random, columns = exploration(chosen, spectrum, self.explore)
         return {
@@ -232,7 +242,7 @@ class DPSVD(PrivateModel):
             "item_bias_": (COMMON_TASTE * chosen.common).astype(np.float32),
             "history_weights_": chosen.weights,
             "exploration_": random.astype(np.float32),
-            "value_range_": ratings.value_range,
+            "value_range_": (0.0, 1.0) if ratings.implicit else ratings.value_range,
             "implicit_": ratings.implicit,
             "global_mean_": 1.0 if grading is None else grading.mean,
             "n_users_": spectrum.n_users,
