@@ -440,9 +440,7 @@ class ItemEstimate:
         each_block(work, (slice(at, at + size) for at in range(0, m, size)), n_jobs)
         precision, gap, covariance, information, mean = arrays
         items = ItemPosterior(mean, covariance)
-        return ItemEstimate(
-            self.before, precision, information, gap, items, self._growth(items), self._scale(items)
-        )
+        return ItemEstimate(self.before, precision, information, gap, items, self._growth(items), self._scale(items))
 
     def _growth(self, items: ItemPosterior) -> Array:
         """By MacKay's rule: squared changes over how many numbers have been learned, and a few that are as expected."""
@@ -460,8 +458,8 @@ class ItemEstimate:
         size = (first**2 * learned / spread).sum(axis=0) + SCALE_ERROR**-2
         change = (first * (items.mean - first * self.scale) / spread).sum(axis=0) - (self.scale - 1) / SCALE_ERROR**2
         scale: Array = np.maximum(self.scale + change / size, 0.0)
-        # Biases were released themselves. Those of rare items contain the noise of their few ratings, which looks like a
-        # slope: that column only shrinks.
+        # Biases were released themselves. Those of rare items contain the noise of their few ratings, which looks like
+        # a slope: that column only shrinks.
         scale[0], scale[1] = 1, min(scale[1], 1)
         return scale
 
@@ -521,6 +519,8 @@ class Observation:
         squares: `ItemFrequencies.squares`.
         std: Of the fresh noise.
         vectors: Mean squares of users' u, (k - 1).
+        variance: Of ratings about what was predicted, at least and at most, up to a factor: users with small residuals
+            count more.
     """
 
     sums: Array
@@ -530,18 +530,27 @@ class Observation:
     squares: Array
     std: float
     vectors: Array
+    variance: tuple[float, float]
 
     @classmethod
-    def of(cls, step: Noisy, gram: Array, frequencies: ItemFrequencies, bias_weight: float, clip: float) -> Observation:
+    def of(cls, step: Noisy, gram: Noisy, frequencies: ItemFrequencies, bias_weight: float, clip: float) -> Observation:
         """From the two releases of an item step."""
-        values, vectors = np.linalg.eigh(gram)
+        values, vectors = np.linalg.eigh(gram.values)
         K = (vectors * np.maximum(values, 1e-3 * max(values[-1], 1e-12))) @ vectors.T
         undo = np.ones(len(K))
         undo[0] = 1 / bias_weight
         noise = clip**2 / np.trace(K) * K  # a user's part has that length, and is noise for the most
         vectors = np.diagonal(K)[1:] / K[0, 0] * bias_weight**2
-        shares = frequencies.sums / frequencies.sums.sum()
-        return cls(step.values, shares, OVERLAP * K * undo, noise, frequencies.squares, step.std, vectors)
+        c = frequencies.sums
+        # What a user's residuals are scaled by is clip / (their length times that of the vectors), and adds up to K.
+        sizes, error = np.array([np.trace(K), K[0, 0]]), 2 * gram.std * np.array([math.sqrt(len(K)), 1.0])
+        least, most = (
+            float((clip * c.sum() * bias_weight) ** 2 / np.maximum(each, 1e-9).prod())
+            for each in (sizes + error, sizes - error)
+        )
+        return cls(
+            step.values, c / c.sum(), OVERLAP * K * undo, noise, frequencies.squares, step.std, vectors, (least, most)
+        )
 
     @cached_property
     def blur(self) -> Array:
